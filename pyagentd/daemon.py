@@ -20,20 +20,20 @@ from functools import partial
 from pathlib import Path
 
 from pyagentd import __version__
-from pyagentd.agent.approving.trust import Trust
-from pyagentd.agent.host import Host
-from pyagentd.agent.indexer import Indexer
-from pyagentd.agent.lifecycle import recovering
-from pyagentd.agent.presets import Presets, configured_default, configured_profiles
-from pyagentd.agent.running.hints import PendingHints
-from pyagentd.agent.titles import Titles
 from pyagentd.api import Service
 from pyagentd.clock import Pulse, SystemClock
 from pyagentd.config import Config
+from pyagentd.features import named_agents
+from pyagentd.features.indexer import Indexer
+from pyagentd.features.presets import Presets, configured_default, configured_profiles
+from pyagentd.features.titles import Titles
 from pyagentd.installation import in_background
 from pyagentd.llm import factory as warm
 from pyagentd.llm.factory import close_backends
 from pyagentd.log import LOG_NAME, setup_logging
+from pyagentd.runtime.grants import Trust
+from pyagentd.runtime.hints import PendingHints
+from pyagentd.runtime.host import Host
 from pyagentd.store import presetfile, sessions
 from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.state import State
@@ -112,7 +112,7 @@ class _Daemon:
             loop.add_signal_handler(number, self._stopped.set)
         token = new_token()
         host, indexer, server = self._assemble(Pulse(loop), token)
-        await recovering.recover(host)
+        await named_agents.recover(host)
         self._wake(host)
         await host.tasks.recover()
         await host.idling.load()

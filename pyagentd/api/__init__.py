@@ -9,8 +9,6 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from pyagentd.agent.host import Host
-from pyagentd.agent.indexer import Indexer
 from pyagentd.api.agents import Agents, Pieces, Spawning
 from pyagentd.api.approvals import Approvals
 from pyagentd.api.commands import Builtin
@@ -24,6 +22,8 @@ from pyagentd.api.models import ModelOperations, PresetTemplates, Spending
 from pyagentd.api.named_agents import ContextOperations, NamedAgents, Settings, TaskOperations
 from pyagentd.api.schedules import Scheduling
 from pyagentd.api.sessions import Branches, Exchange, Lifecycle, Sessions
+from pyagentd.features.indexer import Indexer
+from pyagentd.runtime.host import Host
 from pyagentd.store.registry import Registry
 
 

@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from pyagentd import clock
-from pyagentd.agent.delegating.results import outcome_of
-from pyagentd.agent.delegating.spawn import MAX_DEPTH, Assignment, result_of
-from pyagentd.agent.delegating.tree import Open, agents_below
-from pyagentd.agent.prompting.surroundings import workspace_root
 from pyagentd.api.group import INLINE_LIMIT, Client, Group, expanded, send_options
 from pyagentd.clock import stamp
 from pyagentd.errors import Ambiguous, BadRequest, NotFound, PresetError, PyagentdError, StoreError
+from pyagentd.features.instructions import workspace_root
+from pyagentd.features.spawning import MAX_DEPTH, Assignment, Open, agents_below, outcome_of, result_of
 from pyagentd.log import of_session
 from pyagentd.policy.patterns import validate_pattern
 from pyagentd.policy.presets import Result

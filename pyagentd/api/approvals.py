@@ -9,15 +9,15 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pyagentd.agent.approving.asks import Answer, Ask, Decision
-from pyagentd.agent.approving.grants import Kind
-from pyagentd.agent.branches.branch import LiveBranch
-from pyagentd.agent.dialogue.question import checked_answers
-from pyagentd.agent.running.settings import SendOptions, policy_context
-from pyagentd.agent.turns.turnagent import now_held
 from pyagentd.api.group import INLINE_LIMIT, Client, Group, send_options
 from pyagentd.errors import BadRequest, NotFound, ToolError
+from pyagentd.features.questions import checked_answers
 from pyagentd.policy.guard import Allow, Deny, decide
+from pyagentd.runtime.approvals import Answer, Ask, Decision
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.grants import Kind
+from pyagentd.runtime.settings import SendOptions, policy_context
+from pyagentd.runtime.turn_agent import now_held
 from pyagentd.store import paths
 from pyagentd.store.db import audit
 from pyagentd.store.db.projection import Projection

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyagentd.agent.commands.command import Answer, Argument, Call, Command, Commands
-from pyagentd.agent.lifecycle.defaults import DEFAULTS
-from pyagentd.agent.lifecycle.telling import listing as listing_
 from pyagentd.errors import NotFound, did_you_mean
+from pyagentd.features.context_archive import listing as listing_
+from pyagentd.features.named_agents import DEFAULTS
+from pyagentd.features.slash_commands import Answer, Argument, Call, Command, Commands
 from pyagentd.store import paths
 
 if TYPE_CHECKING:

@@ -8,23 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyagentd.agent.approving.confining import shell_scope
-from pyagentd.agent.branches import attaching
-from pyagentd.agent.branches.branch import LiveBranch
-from pyagentd.agent.branches.override import effective, overridden, printed, settings_of
-from pyagentd.agent.branches.persist import Version
-from pyagentd.agent.commands.answering import Answered, answered
-from pyagentd.agent.compacting.manual import compact
-from pyagentd.agent.compacting.marking import marker_of
-from pyagentd.agent.context.metering import tell_below
-from pyagentd.agent.dialogue import chips, failed, todo
-from pyagentd.agent.host import Host
-from pyagentd.agent.lifecycle import configuring, creating
-from pyagentd.agent.prompting.surroundings import skills_of
-from pyagentd.agent.running.settings import SendOptions
-from pyagentd.agent.triggering.triggers import local_user
-from pyagentd.agent.turns import turnagent
-from pyagentd.agent.turns.queue import Submission
 from pyagentd.api.commands import told
 from pyagentd.api.group import (
     INLINE_LIMIT,
@@ -41,7 +24,21 @@ from pyagentd.api.group import (
 from pyagentd.api.models import TOOLS, checked_model, summary
 from pyagentd.errors import BadRequest, Busy, NotFound
 from pyagentd.events import Event
+from pyagentd.features import named_agents, suggestions, todo
+from pyagentd.features.compaction import marker_of
+from pyagentd.features.instructions import skills_of
+from pyagentd.features.manual_compaction import compact
+from pyagentd.features.meters import tell_below
+from pyagentd.features.schedules import local_user
+from pyagentd.features.slash_commands import Answered, answered
 from pyagentd.policy.presets import Preset, parse_message_settings
+from pyagentd.runtime import attaching, turn_agent
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.document_sync import Version, effective, overridden, printed, settings_of
+from pyagentd.runtime.host import Host
+from pyagentd.runtime.queue import Submission
+from pyagentd.runtime.run_setup import shell_scope
+from pyagentd.runtime.settings import SendOptions
 from pyagentd.store import metadata, paths, presetfile
 from pyagentd.store.document.heal import role_diff
 from pyagentd.store.document.text import Settings
@@ -170,7 +167,7 @@ class Conversations(Group):
                 live.note_said()
             if live.meter is not None and not live.meter.looked and paths.agents_dir(live.ref.branch_dir).is_dir():
                 self._host.own(tell_below(self._host, live))
-            notes = [*answer["notes"], *self._host.origins.notes(live.ref), *creating.welcomes(self._host, live)]
+            notes = [*answer["notes"], *self._host.origins.notes(live.ref), *named_agents.welcomes(self._host, live)]
             scope = shell_scope(self._host.presets, live.ref, (), self._host.config)()
             unconfined = await asyncio.to_thread(watch.unconfined, scope) if "Bash" in preset.tools else ""
             return {**answer, "notes": notes, "unconfined": unconfined, **self._described_live(live, preset)}
@@ -215,7 +212,7 @@ class Conversations(Group):
             live.require_writable()
             await live.reader.look(compare=False)
             values = live.override(self._host.presets.of_branch(live.ref))
-            if left := await configuring.keep(self._host, live.ref, values, user=local_user()):
+            if left := await named_agents.keep(self._host, live.ref, values, user=local_user()):
                 keys = {name.replace("_", "-"): value for name, value in left.items()}
                 with self._host.origins.keeping(live.ref):
                     presetfile.set_values(paths.preset_file(live.ref.branch_dir), keys)
@@ -247,7 +244,7 @@ class Conversations(Group):
             file, ref = paths.preset_file(live.ref.branch_dir), live.ref
             override = dict(live.override(self._host.presets.of_branch(ref)))
             if body is not None and self._host.named.is_named(ref):
-                await configuring.change(self._host, ref.session_dir.name, "system_prompt", body, user=local_user())
+                await named_agents.change(self._host, ref.session_dir.name, "system_prompt", body, user=local_user())
                 body = None
             with self._host.origins.keeping(ref):
                 presetfile.set_values(file, values)
@@ -409,13 +406,13 @@ class Conversations(Group):
             "asks": self._host.asks.open_for(live.key),
             "queue": live.queue.told(),
             "todo": todo.current(live.conversation),
-            "failed": failed.current(live.conversation),
-            "summaries": failed.summaries(live.conversation),
-            "chips": chips.standing(live.conversation).told() if live.run is None else None,
+            "failed": suggestions.current(live.conversation),
+            "summaries": suggestions.summaries(live.conversation),
+            "chips": suggestions.standing(live.conversation).told() if live.run is None else None,
             "context": live.meter.told() if live.meter else None,
             "preset": (metadata.read_session_metadata(live.ref.branch_dir) or {}).get("preset"),
             "model": holds.model,
-            "turn": turnagent.told(self._host.presets, live.ref, live.conversation),
+            "turn": turn_agent.told(self._host.presets, live.ref, live.conversation),
             "settings": _told(settings_of(holds)),
             "own_settings": _told(settings_of(preset)),
             "gptel_tools": printed(settings_of(preset)).tools,
@@ -497,7 +494,7 @@ class TurnAgents(Group):
         async with self._host.using(self._ref(branch)) as live:
             root = live.conversation.session.get("workspace_root")
             presets = await asyncio.to_thread(self._host.presets.for_project, Path(root) if root else None)
-            agents = {} if live.ref.is_agent else await asyncio.to_thread(turnagent.available, presets)
+            agents = {} if live.ref.is_agent else await asyncio.to_thread(turn_agent.available, presets)
             rows = [
                 {
                     "name": name,
@@ -508,7 +505,7 @@ class TurnAgents(Group):
                 }
                 for name, preset in agents.items()
             ]
-            return {**turnagent.told(self._host.presets, live.ref, live.conversation), "agents": rows}
+            return {**turn_agent.told(self._host.presets, live.ref, live.conversation), "agents": rows}
 
     async def approve(
         self,
@@ -551,7 +548,7 @@ class TurnAgents(Group):
 
 def _require_plan(host: Host, live: LiveBranch) -> None:
     """Raise ``BadRequest`` where there is no plan to approve."""
-    if not turnagent.told(host.presets, live.ref, live.conversation)["plan"]:
+    if not turn_agent.told(host.presets, live.ref, live.conversation)["plan"]:
         raise BadRequest(
             f"{live.ref.session_id} is not in plan mode", mend="Say what is to be done in a message of your own"
         )

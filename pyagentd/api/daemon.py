@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from pyagentd import __version__
-from pyagentd.agent.host import Host
-from pyagentd.agent.indexer import Indexer
 from pyagentd.api.group import Client, Group
+from pyagentd.features.indexer import Indexer
+from pyagentd.runtime.host import Host
 from pyagentd.store.registry import Registry
 from pyagentd.tools.sandbox.enclosure import confinement
 

@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast, get_args
 
-from pyagentd.agent.branches.branch import LiveBranch
-from pyagentd.agent.host import Host
-from pyagentd.agent.indexer import Indexer
-from pyagentd.agent.running.settings import SendOptions
-from pyagentd.agent.turns.queue import Commanding, Submitted
 from pyagentd.errors import BadRequest, NotASession, NotFound, StoreError
 from pyagentd.events import Sink
+from pyagentd.features.indexer import Indexer
 from pyagentd.policy.presets import parse_message_settings
 from pyagentd.policy.profiles import compile_action
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.host import Host
+from pyagentd.runtime.queue import Commanding, Submitted
+from pyagentd.runtime.settings import SendOptions
 from pyagentd.store import metadata, paths
 from pyagentd.store.atomic import write_text
 from pyagentd.store.metadata import workspace_root

@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, cast, get_args
 
-from pyagentd.agent.files.restoring import Conflicts
-from pyagentd.agent.revising import looking
-from pyagentd.agent.revising.choosing import chosen_prompt, variants_of
-from pyagentd.agent.revising.forking import fork_of, forks_of
-from pyagentd.agent.revising.history import Changed, History
-from pyagentd.agent.turns.queue import Submitted
 from pyagentd.api.group import Client, Group, send_options
 from pyagentd.errors import BadRequest, Busy
+from pyagentd.features import history as looking
+from pyagentd.features.forking import fork_of, forks_of
+from pyagentd.features.history import Changed, History, chosen_prompt, variants_of
+from pyagentd.features.snapshots import Conflicts
+from pyagentd.runtime.queue import Submitted
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef, described
 

@@ -9,17 +9,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pyagentd.agent import inspecting
-from pyagentd.agent.branches import replaying
-from pyagentd.agent.branches.branch import LiveBranch
-from pyagentd.agent.context.metering import facts_of
-from pyagentd.agent.turns import turnagent
 from pyagentd.api.group import INLINE_LIMIT, Client, Group
 from pyagentd.api.models import summary
 from pyagentd.errors import BadRequest, NotFound
 from pyagentd.events import Event
+from pyagentd.features import inspector
+from pyagentd.features.meters import facts_of
 from pyagentd.policy.presets import Preset
 from pyagentd.policy.profiles import Profile
+from pyagentd.runtime import attaching, turn_agent
+from pyagentd.runtime.branch import LiveBranch
 from pyagentd.store import paths
 from pyagentd.store.atomic import write_text
 from pyagentd.store.conversation import Conversation
@@ -52,10 +51,10 @@ class Inspection(Group):
         async with self._host.using(self._ref(branch)) as live:
             live.recorder.flush()
             last = live.recorder.last_seq
-            begin = replaying.start_of_run(live) if after is None else after
+            begin = attaching.start_of_run(live) if after is None else after
             if begin < 0:
                 raise BadRequest(f"{begin} is no number of a row")
-            page = await replaying.page(live, after=begin, upto=last if upto is None else min(upto, last), size=_PAGE)
+            page = await attaching.page(live, after=begin, upto=last if upto is None else min(upto, last), size=_PAGE)
         return {
             "events": [_travelling(event) for event in page.events],
             "seq": page.seq,
@@ -91,9 +90,9 @@ class Inspection(Group):
             report = {
                 "session": self._session(live),
                 "usage": summary(live.meter) if live.meter is not None else None,
-                **inspecting.catalogue(last),
+                **inspector.catalogue(last),
                 "permissions": await self._permissions(live),
-                "runs": inspecting.timeline(conversation, steps, decisions, facts_of(self._host)),
+                "runs": inspector.timeline(conversation, steps, decisions, facts_of(self._host)),
             }
             return await self._given(live.ref, "trace", json.dumps(report, ensure_ascii=False))
 
@@ -132,7 +131,7 @@ class Inspection(Group):
             "temperature": preset.temperature,
             "max_tokens": preset.max_tokens,
             "thinking": preset.thinking or None,
-            "turn": turnagent.told(self._host.presets, live.ref, live.conversation),
+            "turn": turn_agent.told(self._host.presets, live.ref, live.conversation),
             "status": live.status,
         }
 

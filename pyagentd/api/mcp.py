@@ -10,15 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyagentd.agent.emacs.clients import Offered
-from pyagentd.agent.emacs.offered import OfferedTool, offered_tool
-from pyagentd.agent.hooking.projecthooks import ProjectHooks, project_hooks
-from pyagentd.agent.mcp.projectservers import ProjectServers, project_servers
-from pyagentd.agent.mcp.servers import Server
-from pyagentd.agent.running.settings import SendOptions
 from pyagentd.api.group import Client, Group, directory, send_options, workplace
 from pyagentd.config.tables import HookSettings, ServerSettings, read_server
 from pyagentd.errors import BadRequest, ConfigError, NotFound, ToolError
+from pyagentd.features.emacs import Offered, OfferedTool, offered_tool
+from pyagentd.features.mcp import Server
+from pyagentd.features.project_config import ProjectHooks, ProjectServers, project_hooks, project_servers
+from pyagentd.runtime.settings import SendOptions
 from pyagentd.tools.mcp.toolspecs import rule_of
 
 Env = Mapping[str, str] | Sequence[Any]

@@ -8,17 +8,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyagentd.agent.delegating.task import described
-from pyagentd.agent.missions.cutoff import unfinished
-from pyagentd.agent.missions.missiontool import PRESET, readable
-from pyagentd.agent.missions.report import missions
-from pyagentd.agent.running.toolbox import NAMES
-from pyagentd.agent.turns.queue import Submission
 from pyagentd.api.group import INLINE_LIMIT, Client, Group, send_options, spill, told_submitted, workplace
 from pyagentd.errors import BadRequest
+from pyagentd.features.mission_tool import PRESET, readable
+from pyagentd.features.missions import missions, unfinished
+from pyagentd.features.spawning import described
 from pyagentd.jsontext import object_in
 from pyagentd.policy.action import canonical_tool
 from pyagentd.policy.patterns import under
+from pyagentd.runtime.queue import Submission
+from pyagentd.runtime.run_setup import NAMES
 from pyagentd.store import presetfile, sessions
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.paths import described as described_

@@ -9,26 +9,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
-from pyagentd.agent.branches.branch import LiveBranch
-from pyagentd.agent.context.meter import Meter
-from pyagentd.agent.context.metering import Below, facts_of, look_below
-from pyagentd.agent.context.report import By, Line, days_ago, report, together
-from pyagentd.agent.context.usage import spent_on, total, used
-from pyagentd.agent.host import Host
-from pyagentd.agent.lifecycle import configuring
-from pyagentd.agent.lifecycle.models import Checked
-from pyagentd.agent.missions import missiontool
-from pyagentd.agent.presets import ProjectPresets, Template
-from pyagentd.agent.prompting import skilltool
-from pyagentd.agent.running import toolbox
-from pyagentd.agent.running.settings import SendOptions, configured_provider, provider_of
-from pyagentd.agent.triggering.triggers import local_user
-from pyagentd.agent.turns.turnagent import answers_next
 from pyagentd.api.group import Client, Group, expanded, send_options, workplace
 from pyagentd.config import Config
 from pyagentd.errors import BadRequest, ConfigError, NotASession, PyagentdError, nearest
 from pyagentd.events import Event
+from pyagentd.features import instructions, mission_tool, named_agents
+from pyagentd.features.meters import Below, facts_of, look_below
+from pyagentd.features.models import Checked
+from pyagentd.features.presets import ProjectPresets, Template
+from pyagentd.features.schedules import local_user
+from pyagentd.features.usage import By, Line, Meter, days_ago, report, spent_on, together, total, used
 from pyagentd.policy.presets import DEFAULT_PRESET, Preset
+from pyagentd.runtime import run_setup
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.host import Host
+from pyagentd.runtime.settings import SendOptions, configured_provider, provider_of
+from pyagentd.runtime.turn_agent import answers_next
 from pyagentd.store import paths, presetfile
 from pyagentd.store.conversation import COMPACTION, Message, message_usage, steps_of
 from pyagentd.store.journal import served_by
@@ -79,7 +75,7 @@ class ModelOperations(Group):
             checked = await checked_model(host, host.presets.of_branch(ref), model, options)
             note = checked.note
             if host.named.is_named(ref):
-                await configuring.change(host, ref.session_dir.name, "model", checked.model, user=local_user())
+                await named_agents.change(host, ref.session_dir.name, "model", checked.model, user=local_user())
             else:
                 provider, _, name = checked.model.rpartition("/")
                 with host.origins.keeping(ref):
@@ -107,7 +103,9 @@ async def checked_model(host: Host, preset: Preset | None, model: str, options: 
 _SHOWN_BYTES = 300_000  # of the texts of all presets in one answer
 _DESCRIPTION = 500  # characters of one, as far as they are told
 
-TOOLS = frozenset({*builtin_tools(), *toolbox.NAMES, skilltool.NAME, "request_scope_expansion"})  # that there are
+TOOLS = frozenset(
+    {*builtin_tools(), *run_setup.NAMES, instructions.NAME, "request_scope_expansion"}
+)  # that there are
 _KEYS = (
     "backend", "model", "description", "mode", "temperature", "max-tokens", "thinking", "tools",
     "include-tool-results", "paths", "shell-commands", "org-roam-patterns", "result", "caller", "read-only",
@@ -178,7 +176,7 @@ def _told(found: ProjectPresets, template: Template, config: Config) -> dict[str
     try:
         preset = found.read(template)
         if preset.signature:
-            missiontool.promised(preset)
+            mission_tool.promised(preset)
         data = presetfile.content(template.file, links=True) if template.data is None else template.data
         misspelt = _misspelt(presetfile.decoded(data, template.file).front)
     except PyagentdError as error:

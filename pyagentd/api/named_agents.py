@@ -8,19 +8,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pyagentd.agent.lifecycle import configuring, creating, defaults, destroying, losses, renaming, worktree
-from pyagentd.agent.lifecycle.contexts import KEPT
-from pyagentd.agent.lifecycle.creating import MODEL_SETTING, Wanted
-from pyagentd.agent.running.settings import provider_of
-from pyagentd.agent.tasks import telling
-from pyagentd.agent.tasks.standing import standing
-from pyagentd.agent.triggering.triggers import local_user
-from pyagentd.agent.turns.turnagent import answers_next
 from pyagentd.api.group import Client, Group, name_of, send_options
 from pyagentd.api.models import checked_model
 from pyagentd.clock import iso8601
 from pyagentd.errors import BadRequest, NotFound, PyagentdError, Unconfirmed
 from pyagentd.events import Event
+from pyagentd.features import named_agents as configuring
+from pyagentd.features import named_agents as creating
+from pyagentd.features import named_agents as defaults
+from pyagentd.features import named_agents as destroying
+from pyagentd.features import named_agents as losses
+from pyagentd.features import named_agents as renaming
+from pyagentd.features import named_agents as worktree
+from pyagentd.features import tasks as telling
+from pyagentd.features.contexts import KEPT
+from pyagentd.features.named_agents import MODEL_SETTING, Wanted
+from pyagentd.features.schedules import local_user
+from pyagentd.features.tasks import standing
+from pyagentd.runtime.settings import provider_of
+from pyagentd.runtime.turn_agent import answers_next
 from pyagentd.store import atomic, contexts, named_agents, paths
 from pyagentd.store.db import agents
 from pyagentd.store.db.agents import AgentRow, ContextRow

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyagentd.agent.triggering import occurrences
-from pyagentd.agent.triggering.occurrences import When
-from pyagentd.agent.triggering.schedules import LIFETIME
-from pyagentd.agent.triggering.triggers import OUTSIDE, Delivered, Trigger, local_user
 from pyagentd.api.group import Client, Group, name_of, send_options
 from pyagentd.errors import BadRequest
+from pyagentd.features import schedules as occurrences
+from pyagentd.features.schedules import LIFETIME, OUTSIDE, Delivered, Trigger, When, local_user
 from pyagentd.jsontext import object_in
 from pyagentd.policy.profiles import compile_action
 from pyagentd.store.db.schedules import Schedule

@@ -13,23 +13,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pyagentd.agent.branches.branch import LiveBranch
-from pyagentd.agent.branches.override import printed, settings_of
-from pyagentd.agent.context.metering import facts_of
-from pyagentd.agent.context.report import priced
-from pyagentd.agent.context.usage import Spent, total
-from pyagentd.agent.emacs import emacstools
-from pyagentd.agent.host import Host
-from pyagentd.agent.overview import listed_row, spent_row
-from pyagentd.agent.running import offer
 from pyagentd.api.group import INLINE_LIMIT, TITLE_LENGTH, Client, Group, directory, expanded, workplace
 from pyagentd.clock import epoch_ms
 from pyagentd.errors import BadRequest, Busy, ConfigError, PyagentdError, StoreError
 from pyagentd.events import Event
+from pyagentd.features import emacs as emacstools
+from pyagentd.features.meters import facts_of
+from pyagentd.features.overview import listed_row, spent_row
+from pyagentd.features.usage import Spent, priced, total
 from pyagentd.llm.prompts import one_line
 from pyagentd.policy.patterns import under
 from pyagentd.policy.presets import DEFAULT_PRESET, Preset, parse_preset
 from pyagentd.policy.profiles import resolved
+from pyagentd.runtime import run as offer
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.document_sync import printed, settings_of
+from pyagentd.runtime.host import Host
 from pyagentd.store import branching, metadata, paths, presetfile, sessions
 from pyagentd.store.atomic import write_bytes
 from pyagentd.store.branching import BranchPoint

@@ -274,7 +274,7 @@ def _program(word: str) -> str | None:
 
 def check_presets(config: Config) -> Iterator[Finding]:
     """Check that every preset can be read."""
-    from pyagentd.agent.presets import configured_profiles
+    from pyagentd.features.presets import configured_profiles
     from pyagentd.policy.presets import parse_preset
     from pyagentd.store.presetfile import find_templates, read, shipped_dir
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.approving.asks import Answer
-from pyagentd.agent.delegating.results import outcome_of
-from pyagentd.agent.delegating.spawn import MAX_DEPTH, result_of
 from pyagentd.clock import stamp
+from pyagentd.features.spawning import MAX_DEPTH, outcome_of, result_of
+from pyagentd.runtime.approvals import Answer
 from pyagentd.store import metadata, paths, presetfile
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.paths import BranchRef

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.branches.branch import LiveBranch
-from pyagentd.agent.dialogue import failed
 from pyagentd.api import Service
 from pyagentd.errors import BadRequest, NotFound
+from pyagentd.features import suggestions
+from pyagentd.runtime.branch import LiveBranch
 from pyagentd.store import branching
 from pyagentd.store.paths import BranchRef
 from tests.agent.world import Watcher, World, attached, last_of, rows
@@ -121,7 +121,7 @@ async def test_clients_are_told_which_calls_failed_before_their_text_and_when_th
         call = told.args[0]["id"]
         shown = [event for event in other.of("insert") if event.args[1] == ("tool", call)]
         assert other.events.index(told) < other.events.index(shown[0])
-        assert failed.current(talk.branch.conversation) == [call]
+        assert suggestions.current(talk.branch.conversation) == [call]
 
 
 async def test_an_ask_says_everything_that_an_answer_needs(world: World, service: Service) -> None:

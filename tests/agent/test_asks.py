@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pyagentd.agent.approving.asks import Answer, Ask, AskBoard
 from pyagentd.errors import NotFound, StoreError
 from pyagentd.events import Event
+from pyagentd.runtime.approvals import Answer, Ask, AskBoard
 
 
 def board() -> tuple[AskBoard, list[Event]]:

@@ -6,7 +6,7 @@ import base64
 from pathlib import Path
 from typing import Any
 
-from pyagentd.agent.running import attached
+from pyagentd.runtime import run_setup
 from pyagentd.store import paths
 from tests.agent.prefix import assert_prefix
 from tests.agent.test_cache import look, turn
@@ -44,7 +44,7 @@ async def test_a_picture_stands_before_the_text_that_links_it_in_every_request(w
 async def test_of_another_file_the_model_is_told_where_it_is(world: World) -> None:
     ref = world.session()
     notes, paper = kept(world, "notes.txt", b"tea", ref), kept(world, "paper.pdf", b"%PDF-1.7", ref)
-    kept(world, "large.png", PNG + bytes(attached.LARGEST), ref)
+    kept(world, "large.png", PNG + bytes(run_setup.LARGEST), ref)
     world.server.say(answer("Hm."))
     prompt = (
         "[n](files/notes.txt) [p](files/paper.pdf) ![l](files/large.png) [x](files/gone) [s](files/../session.md)"
@@ -59,7 +59,7 @@ async def test_of_another_file_the_model_is_told_where_it_is(world: World) -> No
 async def test_what_is_too_much_together_is_not_shown_and_what_was_shown_stays(
     world: World, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(attached, "LARGEST_TOGETHER", 2 * len(PNG))
+    monkeypatch.setattr(run_setup, "LARGEST_TOGETHER", 2 * len(PNG))
     ref = world.session()
     for name in ("a", "b", "c"):
         kept(world, f"{name}.png", PNG, ref)

@@ -16,11 +16,11 @@ from typing import Any, Literal
 
 import pytest
 
-from pyagentd.agent.branches import attaching, reading
-from pyagentd.agent.branches.branch import LiveBranch
-from pyagentd.agent.branches.persist import Lacking, Writing
 from pyagentd.daemon import SWITCH_INTERVAL_S
 from pyagentd.errors import Conflict, StoreError
+from pyagentd.runtime import attaching, document_sync
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.document_sync import Lacking, Writing
 from pyagentd.store import metadata
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import reconcile
@@ -136,7 +136,7 @@ async def test_a_document_as_we_wrote_it_is_not_compared(world: World, monkeypat
         compared.append(doc)
         return reconcile.placed(doc, record)
 
-    monkeypatch.setattr(reading, "placed", placed)
+    monkeypatch.setattr(document_sync, "placed", placed)
     async with world.host.using(ref) as branch:
         watcher = Watcher()
         await attach(branch, watcher)

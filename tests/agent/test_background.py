@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.approving.asks import Answer
+from pyagentd.runtime.approvals import Answer
 from pyagentd.store.paths import BranchRef
 from tests.agent.test_agents import GRANT, agents_of, results, spawn
 from tests.agent.world import Watcher, World, assert_closed, attached, body, last_of, rows

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import pytest
 
-from pyagentd.agent.branches import attaching
-from pyagentd.agent.branches.branch import LiveBranch
-from pyagentd.agent.branches.persist import Version
 from pyagentd.errors import BadRequest, NotFound
+from pyagentd.runtime import attaching
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.document_sync import Version
 from pyagentd.store import paths
 from pyagentd.store.document import text as document
 from pyagentd.store.document.text import body_sha256

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pyagentd.agent.approving.asks import Answer
-from pyagentd.agent.running import budget
-from pyagentd.agent.running.budget import Limits, Stopwatch
 from pyagentd.errors import BudgetSpent
 from pyagentd.messages import Usage
+from pyagentd.runtime import run as budget
+from pyagentd.runtime.approvals import Answer
+from pyagentd.runtime.run import Limits, Stopwatch
 from tests.agent.test_agents import agents_of, converse, results, spawn
 from tests.agent.world import Watcher, World, assert_closed, attached, body
 from tests.server import answer, text, tool_use

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.branches.branch import LiveBranch
-from pyagentd.agent.turns.queue import Submission
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.queue import Submission
 from pyagentd.store import paths
 from pyagentd.store.document import text as document
 from pyagentd.store.paths import BranchRef

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.dialogue.chips import NONE, offered
+from pyagentd.features.suggestions import NONE, offered
 from tests.agent.test_approvals import talking
 from tests.agent.world import World
 from tests.server import answer, tool_use
@@ -115,13 +115,13 @@ async def test_clients_are_told_at_the_end_of_a_run_and_a_pick_is_a_message(worl
 
 
 async def test_who_attaches_later_is_told_what_the_last_answer_offers(world: World) -> None:
-    from pyagentd.agent.dialogue import chips
+    from pyagentd.features import suggestions
 
     async with talking(world, world.service()) as talk:
         await talk.say(answer("Hm.", tool_use("Glob", pattern="*")), "Tea or coffee?")
         await talk.watcher.until(lambda: talk.watcher.of("chips", talk.branch.key))
         talk.watcher.events.clear()
-        assert [chip.text for chip in chips.standing(talk.branch.conversation).options] == ["Tea", "Coffee"]
+        assert [chip.text for chip in suggestions.standing(talk.branch.conversation).options] == ["Tea", "Coffee"]
         await talk.say("Fine.", text="Tea")
-        assert chips.standing(talk.branch.conversation) == NONE
+        assert suggestions.standing(talk.branch.conversation) == NONE
         await talk.watcher.finished(talk.branch)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.compacting.manual import compact
-from pyagentd.agent.revising.history import History
-from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import BadRequest, Busy
+from pyagentd.features.history import History
+from pyagentd.features.manual_compaction import compact
 from pyagentd.llm.prompts import SYSTEM
+from pyagentd.runtime.queue import Submission
 from pyagentd.store.conversation import COMPACTION, Conversation
 from pyagentd.store.document.reconcile import align
 from pyagentd.store.document.text import read

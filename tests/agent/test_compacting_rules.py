@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyagentd.agent.compacting.pruning import KEEP_RECENT, prunable, pruned, saving
-from pyagentd.agent.compacting.summariser import CUT, Summariser
-from pyagentd.agent.compacting.tail import chosen, cuts, tokens_of
 from pyagentd.config.tables import CompactionSettings
 from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError
+from pyagentd.features.compaction import CUT, Summariser
 from pyagentd.llm.backend import ModelRequest, PartFinished, Retrying, StepFinished, StreamItem
 from pyagentd.llm.catalog import ModelFacts
 from pyagentd.messages import Message, Text, ToolCall, ToolResult, Usage
+from pyagentd.runtime.window import KEEP_RECENT, chosen, cuts, prunable, pruned, saving, tokens_of
 from pyagentd.store.document.reconcile import align
 from tests.store.talk import Call, Step, Talk, Turn, assert_valid, talks
 

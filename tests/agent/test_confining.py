@@ -4,10 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from pyagentd import installation
-from pyagentd.agent.approving.confining import shell_scope
-from pyagentd.agent.presets import Presets
 from pyagentd.config import load_config
+from pyagentd.features.presets import Presets
 from pyagentd.policy.presets import Commands, Paths, Preset
+from pyagentd.runtime.run_setup import shell_scope
 from pyagentd.store.paths import BranchRef, agent_ref
 
 

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.branches.branch import LiveBranch
-from pyagentd.agent.emacs import buffers as asking
-from pyagentd.agent.emacs.emacstools import chosen
-from pyagentd.agent.emacs.offered import OfferedTool, offered_tool
 from pyagentd.errors import BadRequest
 from pyagentd.events import Event
+from pyagentd.features import emacs as asking
+from pyagentd.features.emacs import OfferedTool, chosen, offered_tool
+from pyagentd.runtime.branch import LiveBranch
 from tests.agent.world import Watcher, World, attached
 from tests.server import answer, text, tool_use
 

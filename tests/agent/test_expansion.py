@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.approving.askedscope import widening_for
-from pyagentd.agent.approving.expansion import NAME
 from pyagentd.api import Service
 from pyagentd.errors import BadRequest, ToolError
+from pyagentd.features.scope_expansion import NAME, widening_for
 from pyagentd.store import metadata, presetfile
 from pyagentd.tools.builtin import builtin_tools
 from tests.agent.test_approvals import TOOLS, results, talking

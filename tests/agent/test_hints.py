@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.running.hints import PendingHints
 from pyagentd.clock import SystemClock
+from pyagentd.runtime.hints import PendingHints
 from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.state import State
 from pyagentd.store.paths import BranchRef

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.branches.branch import LiveBranch
-from pyagentd.agent.branches.persist import Version
-from pyagentd.agent.revising.forking import fork_of, forks_of
-from pyagentd.agent.revising.history import History
-from pyagentd.agent.revising.looking import history
-from pyagentd.agent.running.settings import SendOptions
-from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreError
+from pyagentd.features.forking import fork_of, forks_of
+from pyagentd.features.history import History, history
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.document_sync import Version
+from pyagentd.runtime.queue import Submission
+from pyagentd.runtime.settings import SendOptions
 from pyagentd.store import branching, paths
 from pyagentd.store.document import hidden
 from pyagentd.store.document import text as document

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.revising.forking import fork_of
-from pyagentd.agent.revising.history import History
-from pyagentd.agent.revising.looking import prompts
+from pyagentd.features.forking import fork_of
+from pyagentd.features.history import History, prompts
 from pyagentd.store.document.reconcile import align
 from pyagentd.store.document.text import read
 from pyagentd.store.paths import BranchRef

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.approving.asks import Answer as Decided
-from pyagentd.agent.branches.branch import LiveBranch
-from pyagentd.agent.hooking.hookclients import HookClients
-from pyagentd.agent.hooking.projecthooks import project_hooks
-from pyagentd.agent.turns.queue import Submission
 from pyagentd.config import load_config
 from pyagentd.errors import BadRequest, Blocked, ConfigError
+from pyagentd.features.hooks import HookClients
+from pyagentd.features.project_config import project_hooks
+from pyagentd.runtime.approvals import Answer as Decided
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.queue import Submission
 from tests.agent.delegation import agents_of, spawn
 from tests.agent.world import Watcher, World, attached, body, rows
 from tests.server import Answer, answer, tool_use
@@ -372,14 +372,14 @@ async def test_functions_of_an_attached_emacs_are_hooks(world: World) -> None:
 async def test_an_emacs_that_dies_or_sleeps_does_not_stop_a_run(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyagentd.agent.hooking.hookclients.TIMEOUT_S", 0.05)
+    monkeypatch.setattr("pyagentd.features.hooks.TIMEOUT_S", 0.05)
     async with talking(world) as talk:
         emacs = Emacs(world, {"tool.before": lambda facts: None})
         await world.service().hook_functions(emacs, events=["tool.before"])
         await attached(talk.branch, emacs)
         await talk.turn(write("x"), "Done.")
         assert (world.project / "a.txt").read_text() == "x" and any("did not answer" in n for n in talk.notices)
-        monkeypatch.setattr("pyagentd.agent.hooking.hookclients.TIMEOUT_S", 60)
+        monkeypatch.setattr("pyagentd.features.hooks.TIMEOUT_S", 60)
         emacs.functions["tool.before"] = lambda facts: (
             asyncio.get_running_loop().call_soon(world.host.forget, emacs) and None
         )  # type: ignore[func-returns-value]
@@ -393,7 +393,7 @@ def test_events_that_are_not_there_are_refused() -> None:
 
 
 def test_nothing_of_ours_is_in_a_hooks_environment() -> None:
-    from pyagentd.agent.hooking.hookprocess import _environment
+    from pyagentd.features.hooks import _environment
 
     env = _environment("tool.before", Path("/w"), {"PATH": "/w/bin:/opt/x:relative", "MY_TOKEN": "t", "LANG": "C"})
     assert env["PATH"] == "/opt/x" and "MY_TOKEN" not in env and env["LANG"] == "C"

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent import indexer as module
-from pyagentd.agent.indexer import Indexer
 from pyagentd.api import Service
 from pyagentd.api import sessions as listing
 from pyagentd.errors import BadRequest, NotFound, StoreError
+from pyagentd.features import indexer as module
+from pyagentd.features.indexer import Indexer
 from pyagentd.store import paths
 from pyagentd.store.db.state import State
 from pyagentd.store.document import text as document

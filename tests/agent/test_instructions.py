@@ -9,10 +9,17 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.prompting.instructions import LONGEST, find_instructions, levels
-from pyagentd.agent.prompting.prompt import system_prompt
-from pyagentd.agent.prompting.skills import content, find_skills, index, shipped_skills
-from pyagentd.agent.prompting.surroundings import renew
+from pyagentd.features.instructions import (
+    LONGEST,
+    content,
+    find_instructions,
+    find_skills,
+    index,
+    levels,
+    renew,
+    shipped_skills,
+    system_prompt,
+)
 from pyagentd.store import paths
 from pyagentd.store.journal import Journal
 from pyagentd.store.orglog import last_prompt

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.agent.branches import keeper as keeper_module
-from pyagentd.agent.branches.keeper import Keeper
-from pyagentd.agent.branches.persist import Version, Written
 from pyagentd.errors import Busy, StoreError
 from pyagentd.events import InsertRole
+from pyagentd.runtime import document_sync as keeper_module
+from pyagentd.runtime.document_sync import Keeper, Version, Written
 from pyagentd.store.document import text as document
 from pyagentd.store.document.render import Insert
 from pyagentd.store.document.text import stamp_of

@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.branches import lease as lease_module
-from pyagentd.agent.branches.keeper import Keeper
-from pyagentd.agent.branches.lease import Lease
-from pyagentd.agent.branches.persist import Version
 from pyagentd.events import Event, Sink
+from pyagentd.runtime import document_sync as lease_module
+from pyagentd.runtime.document_sync import Keeper, Lease, Version
 from pyagentd.store.document.text import body_sha256, stamp_of
 from tests.agent.world import Watcher
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from send2trash import plat_other
 
-from pyagentd.agent.approving.asks import Answer
-from pyagentd.agent.branches import keeper as keeper_module
-from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.api import Service
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreError
 from pyagentd.events import Event
+from pyagentd.runtime import document_sync as keeper_module
+from pyagentd.runtime.approvals import Answer
+from pyagentd.runtime.branch import LiveBranch
 from pyagentd.store import metadata, paths, sessions
 from pyagentd.store import metadata as lineage
 from pyagentd.store.conversation import Conversation

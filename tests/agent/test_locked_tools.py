@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.prompting.skilltool import NAME as SKILL
-from pyagentd.agent.running import offer, toolbox
 from pyagentd.api import Service
+from pyagentd.features.instructions import NAME as SKILL
 from pyagentd.policy.action import canonical_tool
 from pyagentd.policy.profiles import BUILTIN, offered
+from pyagentd.runtime import run, run_setup
 from pyagentd.tools.builtin import builtin_tools
 from tests.agent.test_approvals import results, talking
 from tests.agent.world import World
@@ -31,7 +31,7 @@ def service(world: World) -> Service:
 
 
 def test_every_locked_id_is_a_tool_of_ours() -> None:
-    there = {*builtin_tools(), *toolbox.NAMES, SKILL, offer.NAME}
+    there = {*builtin_tools(), *run_setup.NAMES, SKILL, run.NAME}
     assert len(LOCKED) == 13 and {canonical_tool(each) for each in LOCKED} <= there
     assert len({canonical_tool(each) for each in LOCKED}) == 13
 

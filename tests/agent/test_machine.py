@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyagentd.agent.running.machine import TERMINAL, TRANSITIONS, Signal, State, advance
+from pyagentd.runtime.run import TERMINAL, TRANSITIONS, Signal, State, advance
 
 
 def test_a_run_with_tools_passes_through_all_states() -> None:

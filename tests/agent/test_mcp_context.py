@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.hooking.hooks import with_text
-from pyagentd.agent.mcp import mentions
-from pyagentd.agent.mcp.lent import Lent
-from pyagentd.agent.mcp.mentions import mentioned
 from pyagentd.config.tables import read_server
 from pyagentd.errors import BadRequest
+from pyagentd.features import mcp as mentions
+from pyagentd.features.hooks import with_text
+from pyagentd.features.mcp import Lent, mentioned
 from pyagentd.policy.presets import read_wanted
 from pyagentd.store import paths
 from tests.agent.test_approvals import talking

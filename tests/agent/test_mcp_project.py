@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.mcp.projectservers import project_servers
 from pyagentd.cli import main
 from pyagentd.cli.tools import _show
 from pyagentd.config import load_config
 from pyagentd.config.tables import ServerSettings, read_server
 from pyagentd.errors import BadRequest, ConfigError, NotFound
+from pyagentd.features.project_config import project_servers
 from pyagentd.policy.presets import WantedServers
 from pyagentd.store import paths
 from tests.agent.test_approvals import Talk

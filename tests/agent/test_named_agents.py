@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.approving.confining import shell_scope
-from pyagentd.agent.lifecycle import creating, telling
-from pyagentd.agent.running.settings import protected_paths
 from pyagentd.api import Service
 from pyagentd.errors import BadRequest, Conflict, NotFound, PresetError, PyagentdError, StoreError
+from pyagentd.features import context_archive
+from pyagentd.features import named_agents as creating
 from pyagentd.policy.patterns import first_match
+from pyagentd.runtime.run_setup import shell_scope
+from pyagentd.runtime.settings import protected_paths
 from pyagentd.store import metadata, named_agents, paths, presetfile
 from pyagentd.store.db import agents, audit
 from pyagentd.store.document.text import body_sha256
@@ -380,4 +381,4 @@ async def test_whoever_asks_for_an_agent_that_is_gone_is_told(service: Service) 
     ],
 )
 def test_spans_are_told_as_they_are(seconds: float, told: str) -> None:
-    assert telling.span(seconds) == told
+    assert context_archive.span(seconds) == told

@@ -7,9 +7,9 @@ from itertools import islice
 
 import pytest
 
-from pyagentd.agent.triggering import occurrences
-from pyagentd.agent.triggering.occurrences import When, following
 from pyagentd.errors import BadRequest
+from pyagentd.features import schedules
+from pyagentd.features.schedules import When, following
 
 BERLIN = "Europe/Berlin"
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -20,7 +20,7 @@ def utc(text: str) -> datetime:
 
 
 def times(expression: str, start: str, count: int, zone: str = BERLIN) -> list[str]:
-    found = islice(occurrences.cron(expression, now=NOW, zone=zone).after(utc(start)), count)
+    found = islice(schedules.cron(expression, now=NOW, zone=zone).after(utc(start)), count)
     return [f"{moment:%m-%d %H:%M}" for moment in found]
 
 
@@ -59,21 +59,21 @@ def test_cron_is_read_in_its_zone_also_when_clocks_change(expression: str, start
 def test_a_time_is_what_the_clock_shows_there(said: str, zone: str, expected: str | None) -> None:
     if expected is None:
         with pytest.raises(BadRequest):
-            occurrences.at(said, now=NOW, zone=zone)
+            schedules.at(said, now=NOW, zone=zone)
     else:
-        assert occurrences.at(said, now=NOW, zone=zone).first(NOW) == utc(expected)
+        assert schedules.at(said, now=NOW, zone=zone).first(NOW) == utc(expected)
 
 
 def test_a_time_on_the_clock_tomorrow_is_that_of_tomorrows_clock() -> None:
     evening = utc("2026-03-28T20:00")
-    assert occurrences.at("9:00", now=evening, zone=BERLIN).first(evening) == utc("2026-03-29T07:00")
+    assert schedules.at("9:00", now=evening, zone=BERLIN).first(evening) == utc("2026-03-29T07:00")
 
 
 @pytest.mark.parametrize(
     ("said", "seconds"), [("90s", 90), ("10m", 600), ("1h30m", 5400), ("7d", 604800), ("1d 2h", 93600), ("45", 45)]
 )
 def test_durations(said: str, seconds: int) -> None:
-    assert occurrences.duration(said) == timedelta(seconds=seconds)
+    assert schedules.duration(said) == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize(
@@ -90,18 +90,18 @@ def test_durations(said: str, seconds: int) -> None:
 )
 def test_what_is_no_duration(said: str) -> None:
     with pytest.raises(BadRequest):
-        occurrences.duration(said)
+        schedules.duration(said)
 
 
 @pytest.mark.parametrize("expression", ["", "x", "* * * *", "61 * * * *", "0 9 * * 1-5 2026", "0 0 31 2 *", "@daily"])
 def test_what_is_no_cron_expression(expression: str) -> None:
     with pytest.raises(BadRequest):
-        occurrences.cron(expression, now=NOW, zone="UTC")
+        schedules.cron(expression, now=NOW, zone="UTC")
 
 
 def test_an_interval_is_a_minute_at_least() -> None:
     with pytest.raises(BadRequest):
-        occurrences.every(timedelta(seconds=59))
+        schedules.every(timedelta(seconds=59))
 
 
 def test_what_was_missed_is_counted_and_the_rhythm_is_kept() -> None:

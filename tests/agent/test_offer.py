@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.running.offer import CORE, NAME, Offer, best
-from pyagentd.agent.running.tooling import Tooling
+from pyagentd.runtime.run import CORE, NAME, Offer, best
+from pyagentd.runtime.run_setup import Tooling
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.spec import ToolSpec
 from tests.agent.test_approvals import results, talking

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.agent.approving.confining import shell_scope
-from pyagentd.agent.approving.trust import Origins
-from pyagentd.agent.running.settings import policy_context
 from pyagentd.errors import BadRequest
+from pyagentd.runtime.grants import Origins
+from pyagentd.runtime.run_setup import shell_scope
+from pyagentd.runtime.settings import policy_context
 from pyagentd.store import paths, sessions
 from pyagentd.store.paths import BranchRef
 from tests.agent.world import FixedClock, Watcher, World

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.branches import override
-from pyagentd.agent.lifecycle import creating
 from pyagentd.api import Service
 from pyagentd.errors import BadRequest, Busy
+from pyagentd.features import named_agents as creating
 from pyagentd.policy.presets import Preset
+from pyagentd.runtime import document_sync
 from pyagentd.store import named_agents, paths, presetfile
 from pyagentd.store.document import text as document
 from pyagentd.store.document.text import Document, Settings, body_sha256
@@ -22,7 +22,7 @@ from tests.agent.world import Watcher, World, body, rows
 from tests.server import answer, tool_use
 
 PRESET = Preset(name="main", backend="Claude", model="claude-opus-5", temperature=0.5, tools=("Read", "Bash"))
-OURS = override.settings_of(PRESET)
+OURS = document_sync.settings_of(PRESET)
 
 
 @pytest.mark.parametrize(
@@ -36,22 +36,26 @@ OURS = override.settings_of(PRESET)
         (Settings(model="old"), Settings(model="old"), {}),  # we wrote that, and the preset has changed since
         (Settings(model="claude-opus-5"), Settings(model="old"), {}),  # as the preset says
         (Settings(model="other"), None, {"model": "other"}),
-        (Settings(tools=()), override.printed(OURS), {}),  # stock gptel, which knows none of our tools, wrote that
-        (Settings(tools=("weather",)), override.printed(OURS), {"tools": ("weather",)}),
-        (Settings(tools=("Read", "Bash")), override.printed(OURS), {}),
+        (
+            Settings(tools=()),
+            document_sync.printed(OURS),
+            {},
+        ),  # stock gptel, which knows none of our tools, wrote that
+        (Settings(tools=("weather",)), document_sync.printed(OURS), {"tools": ("weather",)}),
+        (Settings(tools=("Read", "Bash")), document_sync.printed(OURS), {}),
     ],
 )
 def test_what_differs_from_what_we_wrote_is_the_users(
     block: Settings, written: Settings | None, found: dict[str, Any]
 ) -> None:
-    assert override.find_override(block, written, PRESET) == found
+    assert document_sync.find_override(block, written, PRESET) == found
 
 
 def test_the_document_names_only_tools_that_gptel_can_have() -> None:
     tools = ("Read", "read_file", "PersistentAgent", "emacs:code", "mcp__notes__add", "mcp__*", "weather")
-    assert override.printed(Settings(model="m", tools=tools)) == Settings(model="m", tools=("weather",))
-    assert override.effective(PRESET, {}).tools is None
-    assert override.effective(PRESET, {"tools": ("Read",)}).tools == ("Read",)
+    assert document_sync.printed(Settings(model="m", tools=tools)) == Settings(model="m", tools=("weather",))
+    assert document_sync.effective(PRESET, {}).tools is None
+    assert document_sync.effective(PRESET, {"tools": ("Read",)}).tools == ("Read",)
 
 
 async def test_stock_gptel_finds_no_name_of_ours_in_the_document(world: World) -> None:
@@ -64,14 +68,14 @@ async def test_stock_gptel_finds_no_name_of_ours_in_the_document(world: World) -
 
 
 def test_tools_may_have_the_names_that_gptel_uses() -> None:
-    assert override.overridden(PRESET, {"tools": ("read_file", "Glob")}).tools == ("Read", "Glob")
+    assert document_sync.overridden(PRESET, {"tools": ("read_file", "Glob")}).tools == ("Read", "Glob")
 
 
 def test_what_is_changed_in_the_file_while_a_run_goes_on_is_kept() -> None:
     wanted = Settings(model="ours", temperature=0.5)
-    assert override.merged(Settings(model="theirs"), Settings(model="before"), wanted).model == "theirs"
-    assert override.merged(Settings(model="before"), Settings(model="before"), wanted).model == "ours"
-    assert override.merged(Settings(), Settings(model="before"), wanted).model == "ours"
+    assert document_sync.merged(Settings(model="theirs"), Settings(model="before"), wanted).model == "theirs"
+    assert document_sync.merged(Settings(model="before"), Settings(model="before"), wanted).model == "ours"
+    assert document_sync.merged(Settings(), Settings(model="before"), wanted).model == "ours"
 
 
 def plist(*items: Any) -> list[Any]:
@@ -82,7 +86,7 @@ def plist(*items: Any) -> list[Any]:
 def set_variables(ref: BranchRef, **values: Any) -> None:
     """Change the Local Variables as a user does, in any editor."""
     doc = document.read(file_of(ref))
-    known = {name: getattr(doc.settings, name) for name in override.FIELDS}
+    known = {name: getattr(doc.settings, name) for name in document_sync.FIELDS}
     changed = Document(body=doc.body, spans=doc.spans, settings=Settings(**{**known, **values}))
     file_of(ref).write_text(document.format_file(changed))
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.indexer import Indexer
 from pyagentd.api import Service
+from pyagentd.features.indexer import Indexer
 from pyagentd.store.registry import Registry
 from tests.agent.test_agents import GRANT, converse, spawn
 from tests.agent.test_usage import CONFIG, USAGE

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.approving.trust import Trust, preset_hash
-from pyagentd.agent.presets import Presets, configured_profiles
 from pyagentd.config import load_config
 from pyagentd.errors import BadRequest, PresetError
+from pyagentd.features.presets import Presets, configured_profiles
 from pyagentd.policy.profiles import make_profile
+from pyagentd.runtime.grants import Trust, preset_hash
 from pyagentd.store.db.state import State
 from pyagentd.store.document.text import body_sha256
 from tests.server import answer, tool_use

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.approving.asks import Answer
-from pyagentd.agent.dialogue.question import UNAVAILABLE, checked_answers
 from pyagentd.api import Service
 from pyagentd.errors import BadRequest, NotFound
+from pyagentd.features.questions import UNAVAILABLE, checked_answers
+from pyagentd.runtime.approvals import Answer
 from tests.agent.prefix import assert_prefix
 from tests.agent.test_approvals import prompt_of, results, talking
 from tests.agent.test_resume import WAYS, awake, begin, ended, restart, until

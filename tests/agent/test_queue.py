@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.approving.asks import Answer
-from pyagentd.agent.branches.branch import LiveBranch
-from pyagentd.agent.branches.persist import Version
-from pyagentd.agent.turns.firing import behind_last_run
-from pyagentd.agent.turns.queue import Submission, Submitted
 from pyagentd.errors import BadRequest, Conflict, NotFound
 from pyagentd.messages import Text, ToolResult
+from pyagentd.runtime.approvals import Answer
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.document_sync import Version
+from pyagentd.runtime.queue import Submission, Submitted
+from pyagentd.runtime.turns import behind_last_run
 from pyagentd.store.document import text as document
 from pyagentd.store.document.reconcile import align
 from pyagentd.store.document.text import body_sha256

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.branches.recorder import Recorder
 from pyagentd.errors import StoreError
+from pyagentd.runtime.recorder import Recorder
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document.render import Insert, Renderer
 from pyagentd.store.journal import Journal, Row

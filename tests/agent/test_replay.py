@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.approving.asks import Answer
-from pyagentd.agent.branches import attaching
-from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.events import Event
+from pyagentd.runtime import attaching
+from pyagentd.runtime.approvals import Answer
+from pyagentd.runtime.branch import LiveBranch
 from pyagentd.store.document import text as document
 from pyagentd.store.paths import BranchRef
 from tests.agent.world import Watcher, World, attached, body

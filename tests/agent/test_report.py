@@ -8,10 +8,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from pyagentd.agent.context.report import days_ago, priced, report, session_of
-from pyagentd.agent.context.usage import Spent
-from pyagentd.agent.indexer import Indexer
 from pyagentd.api import Service
+from pyagentd.features.indexer import Indexer
+from pyagentd.features.usage import Spent, days_ago, priced, report, session_of
 from pyagentd.llm.catalog import ModelFacts, Prices, facts, shipped
 from pyagentd.messages import Usage
 from pyagentd.store.db.requests import LENGTHS, Counted

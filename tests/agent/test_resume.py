@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.approving.asks import Answer
-from pyagentd.agent.branches.opening import RESTARTED
-from pyagentd.agent.delegating.results import outcome_of
-from pyagentd.agent.running.settings import SendOptions
-from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import NotFound
+from pyagentd.features.spawning import outcome_of
+from pyagentd.runtime.approvals import Answer
+from pyagentd.runtime.opening import RESTARTED
+from pyagentd.runtime.queue import Submission
+from pyagentd.runtime.settings import SendOptions
 from pyagentd.store import paths
 from pyagentd.store.journal import Journal
 from pyagentd.store.paths import BranchRef

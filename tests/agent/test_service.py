@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.branches import lease as lease_module
 from pyagentd.api import Service
 from pyagentd.errors import BadRequest, ConfigError, NotASession, NotFound, PresetError, PyagentdError
+from pyagentd.runtime import document_sync as lease_module
 from pyagentd.store.document.text import body_sha256
 from tests.agent.world import Watcher, World
 from tests.server import answer, tool_use

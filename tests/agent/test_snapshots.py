@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.errors import NotFound
+from pyagentd.runtime.branch import LiveBranch
 from pyagentd.store.snapshots import objects as tree
 from pyagentd.store.snapshots import scan
 from pyagentd.store.snapshots.objects import DIRECTORY, Objects
@@ -508,8 +508,7 @@ def perform(root: Path, steps: list[Any]) -> None:
     max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 def test_restoring_brings_the_original_tree_back(tmp_path_factory: Any, before: Any, turns: Any) -> None:
-    from pyagentd.agent.files.putback import creations, removals, remove
-    from pyagentd.agent.files.restoring import Restored, Restoring
+    from pyagentd.features.snapshots import Restored, Restoring, creations, removals, remove
 
     home = tmp_path_factory.mktemp("tree")
     root = home / "work"

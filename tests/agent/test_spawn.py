@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.delegating.spawn import MAX_DEPTH, Assignment, persistent_agent
-from pyagentd.agent.running.outcome import Outcome
+from pyagentd.features.spawning import MAX_DEPTH, Assignment, persistent_agent
 from pyagentd.policy.presets import Commands, Paths, Preset, read_wanted
+from pyagentd.runtime.status import Outcome
 from pyagentd.tools.invoke import Envelope, invoke
 from pyagentd.tools.spec import ToolContext
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.approving.asks import Answer
-from pyagentd.agent.running.answer import Answer as Recorded
 from pyagentd.errors import BadRequest, PresetError
+from pyagentd.runtime.approvals import Answer
+from pyagentd.runtime.run import Answer as Recorded
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.delegating.spawn import MAX_DEPTH
 from pyagentd.errors import BadRequest, NotASession, NotFound, PresetError, PyagentdError
+from pyagentd.features.spawning import MAX_DEPTH
 from pyagentd.store import paths, presetfile
 from pyagentd.store.paths import BranchRef
 from tests.agent.delegation import agent_of, agents_of

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from pyagentd.agent.branches import syncing as subject
-from pyagentd.agent.branches.syncing import Syncing, syncing
+from pyagentd.runtime import recorder as subject
+from pyagentd.runtime.recorder import Syncing, syncing
 
 
 async def test_what_is_asked_at_once_is_done_in_few_threads() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.delegating.task import described
 from pyagentd.api import Service
+from pyagentd.features.spawning import described
 from pyagentd.store import paths
 from tests.agent.test_approvals import prompt_of, results, talking
 from tests.agent.test_resume import WAYS, agents_of, awake, begin, ended, restart, say

@@ -13,17 +13,15 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.approving.asks import Answer as Answered
-from pyagentd.agent.branches.audience import Audience
-from pyagentd.agent.branches.branch import LiveBranch
-from pyagentd.agent.branches.recorder import Recorder
-from pyagentd.agent.running import tooling
-from pyagentd.agent.running.answer import Answer
-from pyagentd.agent.running.machine import State
-from pyagentd.agent.running.outcome import Outcome
 from pyagentd.errors import StoreError
 from pyagentd.events import Event
 from pyagentd.llm.retry import RetryPolicy
+from pyagentd.runtime import run_setup
+from pyagentd.runtime.approvals import Answer as Answered
+from pyagentd.runtime.branch import Audience, LiveBranch
+from pyagentd.runtime.recorder import Recorder
+from pyagentd.runtime.run import Answer, State
+from pyagentd.runtime.status import Outcome
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.spec import ToolSpec
@@ -144,7 +142,7 @@ def tool_raises(world: World, patch: pytest.MonkeyPatch) -> None:
     def tools() -> dict[str, ToolSpec]:
         return {name: replace(spec, run=run) if name == "Read" else spec for name, spec in builtin_tools().items()}
 
-    patch.setattr(tooling, "builtin_tools", tools)
+    patch.setattr(run_setup, "builtin_tools", tools)
 
 
 def listener_raises(world: World, patch: pytest.MonkeyPatch) -> None:

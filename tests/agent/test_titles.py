@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.titles import Titles
 from pyagentd.config import load_config
+from pyagentd.features.titles import Titles
 from pyagentd.llm.prompts import TITLE_SYSTEM
 from pyagentd.store import journal, paths
 from pyagentd.store.conversation import Conversation

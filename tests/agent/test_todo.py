@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.dialogue import todo
 from pyagentd.api import Service
+from pyagentd.features import todo
 from tests.agent.test_approvals import Talk, results, talking
 from tests.agent.world import Watcher, World
 from tests.server import answer, tool_use

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.triggering.occurrences import When, after, cron, every
-from pyagentd.agent.triggering.triggers import Trigger
 from pyagentd.errors import BadRequest, NotFound, RateLimited, StoreError
+from pyagentd.features.schedules import Trigger, When, after, cron, every
 from pyagentd.store.db import audit
 from pyagentd.store.paths import BranchRef
 from tests.agent.world import Watcher, World, assert_closed, attached, rows

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.context.usage import InContext, context_used, session_usage, used
+from pyagentd.features.usage import InContext, context_used, session_usage, used
 from pyagentd.llm.catalog import ModelFacts, Prices
 from pyagentd.messages import Usage
 from pyagentd.store import paths

@@ -10,15 +10,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pyagentd.agent.branches.attaching import attach
-from pyagentd.agent.branches.branch import LiveBranch
-from pyagentd.agent.host import Host
-from pyagentd.agent.running.settings import Presets, SendOptions
 from pyagentd.api import Service
 from pyagentd.clock import Pulse
 from pyagentd.config import load_config
 from pyagentd.events import Event
+from pyagentd.features.presets import Presets
 from pyagentd.policy.profiles import compile_action
+from pyagentd.runtime.attaching import attach
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.host import Host
+from pyagentd.runtime.settings import SendOptions
 from pyagentd.store import sessions
 from pyagentd.store.document import text as document
 from pyagentd.store.journal import Journal, Row

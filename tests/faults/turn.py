@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from pyagentd.agent.approving.asks import Answer, AskBoard
 from pyagentd.errors import NotFound, PyagentdError
 from pyagentd.events import Event
+from pyagentd.runtime.approvals import Answer, AskBoard
 from pyagentd.store import paths
 from pyagentd.store.document.text import read
 from pyagentd.store.paths import BranchRef

@@ -172,8 +172,8 @@ async def test_no_errand_makes_an_agent_spawn_again(backend: Backend, prompt: st
 
 
 async def test_a_file_named_after_agents_is_only_read(backend: Backend) -> None:
-    _, steps, _ = await converse(backend, "Read pyagentd/agent/running/run.py", tools=(*READ_WRITE, SPAWN))
-    assert told(steps) == [[("Read", {"file_path": "pyagentd/agent/running/run.py"})]]
+    _, steps, _ = await converse(backend, "Read pyagentd/runtime/run.py", tools=(*READ_WRITE, SPAWN))
+    assert told(steps) == [[("Read", {"file_path": "pyagentd/runtime/run.py"})]]
 
 
 async def test_without_the_tool_for_agents_it_looks_itself(backend: Backend) -> None:

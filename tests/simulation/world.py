@@ -10,14 +10,14 @@ from pathlib import Path
 from random import Random
 from unittest.mock import patch
 
-from pyagentd.agent.host import Host
-from pyagentd.agent.presets import Presets
 from pyagentd.api import Service
 from pyagentd.clock import Pulse
 from pyagentd.config import load_config
+from pyagentd.features.presets import Presets
 from pyagentd.llm.backend import Backend, ModelRequest
 from pyagentd.llm.retry import with_retry
 from pyagentd.messages import Message, Part, Role
+from pyagentd.runtime.host import Host
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry
@@ -93,7 +93,7 @@ class World:
         loop = VirtualLoop(self.random, start_s)
         self.clock.loop = loop
         with (
-            patch("pyagentd.agent.running.settings.make_backend", self._backend),
+            patch("pyagentd.llm.factory.make_backend", self._backend),
             patch("time.monotonic", loop.time),  # the same for the same seed
         ):
             try:

@@ -10,19 +10,19 @@ _JF = "elisp/pyagentd-jf.el"
 _OVERLAY = "elisp/pyagentd-overlay.el"
 _PLACE = "elisp/pyagentd-place.el"
 _SESSION = "elisp/pyagentd-session.el"
-_AGENTS = "pyagentd/agent/delegating/agents.py"
-_HOST = "pyagentd/agent/host.py"
-_SUPERVISING = "pyagentd/agent/running/supervising.py"
-_EQUIPPING = "pyagentd/agent/running/equipping.py"
-_PRESETS = "pyagentd/agent/presets.py"
-_RUN = "pyagentd/agent/running/run.py"
-_ANSWER = "pyagentd/agent/running/answer.py"
-_SPAWN = "pyagentd/agent/delegating/spawn.py"
+_AGENTS = "pyagentd/features/agents.py"
+_HOST = "pyagentd/runtime/host.py"
+_SUPERVISING = "pyagentd/runtime/supervisor.py"
+_EQUIPPING = "pyagentd/runtime/run_setup.py"
+_PRESETS = "pyagentd/features/presets.py"
+_RUN = "pyagentd/runtime/run.py"
+_ANSWER = "pyagentd/runtime/run.py"
+_SPAWN = "pyagentd/features/spawning.py"
 _PIECES = "pyagentd/api/agents.py"
 _SESSIONS = "pyagentd/store/sessions.py"
 _METADATA = "pyagentd/store/metadata.py"
 _RENDER = "pyagentd/store/document/render.py"
-_KEEPER = "pyagentd/agent/branches/keeper.py"
+_KEEPER = "pyagentd/runtime/document_sync.py"
 _PATHS = "pyagentd/store/paths.py"
 
 _of = partial(Break, spec="000")
@@ -108,7 +108,7 @@ BREAKS_OF_AGENTS = [
     ),
     _of(
         "Tools captured from agent buffer context",
-        "pyagentd/agent/running/tooling.py",
+        "pyagentd/runtime/run_setup.py",
         "permitted = permitted_tools(self.presets, ref, ancestors, wanted)",
         "permitted = permitted_tools(self.presets, ref, ancestors, known)",
     ),
@@ -340,7 +340,7 @@ BREAKS_OF_AGENTS = [
     ),
     _of(
         "Agent tools validated against agent scope",
-        "pyagentd/agent/running/settings.py",
+        "pyagentd/runtime/settings.py",
         "preset, above = presets.of_branch(ref),",
         "preset, above = presets.of_branch(ancestors[-1] if ancestors else ref),",
     ),
@@ -409,7 +409,7 @@ BREAKS_OF_AGENTS = [
     ),
     _of(
         "Tools captured in agent buffer context",
-        "pyagentd/agent/running/tooling.py",
+        "pyagentd/runtime/run_setup.py",
         "permitted = permitted_tools(self.presets, ref, ancestors, wanted)",
         "permitted = host.presets.of_branch((ref, *ancestors)[-1]).tools",
     ),

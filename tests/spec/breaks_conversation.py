@@ -24,13 +24,13 @@ BREAKS_OF_CONVERSATIONS = [
     _of(
         "When the agent asks me to pick from options (and I may add free-text follow-up), how does the pick come "
         "back?",
-        "pyagentd/agent/dialogue/question.py",
+        "pyagentd/features/questions.py",
         'json.dumps({"answers": answer.answers or []}, ensure_ascii=False)',
         'json.dumps({"answers": [each[:1] for each in answer.answers or []]}, ensure_ascii=False)',
     ),
     _of(
         "If the user closes their laptop mid-turn and reconnects later, can the turn resume without a new message?",
-        "pyagentd/agent/branches/openbranches.py",
+        "pyagentd/runtime/open_branches.py",
         "            branch.detach(sink)\n",
         "            branch.detach(sink)\n            branch.stop()\n",
     ),
@@ -49,13 +49,13 @@ BREAKS_OF_CONVERSATIONS = [
     _of(
         "How should errors be designed — what auto-retries, what hard-fails, and is a hard-failed session dead "
         "forever?",
-        "pyagentd/agent/turns/queueing.py",
+        "pyagentd/runtime/queueing.py",
         '        if reason == "error":\n',
         '        if reason == "never":\n',
     ),
     _of(
         "Can the main agent re-prompt a finished subagent? Can parent and subagent have a multi-turn conversation?",
-        "pyagentd/agent/delegating/spawn.py",
+        "pyagentd/features/spawning.py",
         '        "additionalProperties": False,\n',
         '        "additionalProperties": True,\n',
     ),

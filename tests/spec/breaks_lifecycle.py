@@ -18,9 +18,9 @@ _OVERLAY = f"{_LIFECYCLE}/overlay.py"
 _MAKING = "pyagentd/store/named_agents.py"
 _FILES = "pyagentd/store/contexts.py"
 _AGENTS = "pyagentd/store/db/agents.py"
-_HOST = "pyagentd/agent/host.py"
-_TASKS = "pyagentd/agent/tasks/tasks.py"
-_TELLING = "pyagentd/agent/tasks/telling.py"
+_HOST = "pyagentd/runtime/host.py"
+_TASKS = "pyagentd/features/tasks.py"
+_TELLING = "pyagentd/features/tasks.py"
 
 _of = partial(Break, spec="003")
 
@@ -199,12 +199,12 @@ BREAKS_OF_LIFECYCLES = [
     ),
     _of(
         "Task Tracking: completed or failed with its exit code",
-        "pyagentd/agent/tasks/process.py",
+        "pyagentd/features/tasks.py",
         '        return "completed" if self.exit_code == 0 and not self.reason else "failed"',
         '        return "completed"',
     ),
     _of("Viewing Tasks: /tasks", _TELLING, '"Recently completed:", *', "*"),
-    _of("Viewing Tasks: /status", "pyagentd/agent/tasks/standing.py", 'f"Permissions: {', 'f"Profile: {'),
+    _of("Viewing Tasks: /status", "pyagentd/features/tasks.py", 'f"Permissions: {', 'f"Profile: {'),
     _of(
         "Destruction Flow 1: the active session is saved",
         _DESTROYING,
@@ -287,7 +287,7 @@ BREAKS_OF_LIFECYCLES = [
     ),
     _of(
         "State Diagram: ACTIVE to DESTROYED",
-        "pyagentd/agent/branches/openbranches.py",
+        "pyagentd/runtime/open_branches.py",
         '                branch.publish(Event("deleted", branch.key, 0, facts))\n',
         "",
     ),

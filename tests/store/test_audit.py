@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.agent.approving.ledger import Ledger
+from pyagentd.runtime.grants import Ledger
 from pyagentd.store.db import audit
 from pyagentd.store.db.audit import Entry
 from pyagentd.store.db.state import State

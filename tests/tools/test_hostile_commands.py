@@ -18,13 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.agent.approving.asks import Answer
-from pyagentd.agent.approving.authority import Authority
 from pyagentd.messages import ToolCall
 from pyagentd.policy.guard import Context
 from pyagentd.policy.patterns import under
 from pyagentd.policy.presets import Commands, Paths, Preset
 from pyagentd.policy.profiles import Profile
+from pyagentd.runtime.approvals import Answer, Authority
 from pyagentd.tools.invoke import Envelope, invoke
 from pyagentd.tools.sandbox.scope import ShellScope
 from pyagentd.tools.shell import BASH

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.commands.answering import NoHuman
-from pyagentd.agent.commands.command import Answer, Call, Command
 from pyagentd.api import Service
 from pyagentd.errors import BadRequest
+from pyagentd.features.slash_commands import Answer, Call, Command, NoHuman
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.store import paths
 from pyagentd.store.document import text as document

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.commands.command import Answer, Argument, Call, Command
-from pyagentd.agent.commands.reading import typed
 from pyagentd.errors import BadRequest
+from pyagentd.features.slash_commands import Answer, Argument, Call, Command, typed
 
 
 async def nothing(call: Call) -> Answer:

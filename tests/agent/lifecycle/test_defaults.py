@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.lifecycle import creating
 from pyagentd.api import Service
 from pyagentd.errors import BadRequest, PresetError, PyagentdError
+from pyagentd.features import named_agents
 from tests.agent.world import Watcher, World
 
 
 @pytest.fixture
 def service(world: World) -> Service:
-    world.preset(creating.DEFAULT_PRESET)
+    world.preset(named_agents.DEFAULT_PRESET)
     return world.service()
 
 

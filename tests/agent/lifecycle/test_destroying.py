@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from send2trash import plat_other
 
-from pyagentd.agent.lifecycle import creating, recovering
-from pyagentd.agent.lifecycle.worktree import Worktree, look
-from pyagentd.agent.triggering.occurrences import every
 from pyagentd.api import Service
 from pyagentd.errors import NotFound, PyagentdError, StoreError, Unconfirmed
+from pyagentd.features import named_agents
+from pyagentd.features.named_agents import Worktree, look
+from pyagentd.features.schedules import every
 from pyagentd.store import paths
 from pyagentd.store import trash as store_trash
 from pyagentd.store.db import agents, audit, tasks
@@ -29,7 +29,7 @@ NAME = "my-agent"
 
 @pytest.fixture
 def service(world: World) -> Service:
-    world.preset(creating.DEFAULT_PRESET)
+    world.preset(named_agents.DEFAULT_PRESET)
     return world.service()
 
 
@@ -246,7 +246,7 @@ async def test_nobody_reaches_it_any_more(world: World, service: Service, keep_f
         with pytest.raises(PyagentdError):
             async with world.host.using(ref):
                 pass
-        await recovering.recover(world.start())
+        await named_agents.recover(world.start())
         service = world.service()
 
 
@@ -285,7 +285,7 @@ async def test_after_another_creation_its_conversations_are_restored(world: Worl
     await said(world, place, "Remember the sheep")
     (id,) = (await destroyed(service, keep_files=True))["saved"]
     world.start()
-    await recovering.recover(world.host)
+    await named_agents.recover(world.host)
     service = world.service()
     again = await made(service)
     ref = paths.ref_of(again)

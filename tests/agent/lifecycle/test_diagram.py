@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.agent.lifecycle.destroying import destroy
-from pyagentd.agent.lifecycle.states import Happening, Life
+from pyagentd.features.idling import Happening, Life
+from pyagentd.features.named_agents import destroy
 from pyagentd.store import contexts as files
 from pyagentd.store import trash
 from pyagentd.store.db import agents

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.lifecycle.creating import Wanted, create
-from pyagentd.agent.lifecycle.idling import IDLE_SETTING
-from pyagentd.agent.lifecycle.renaming import rename
+from pyagentd.features.idling import IDLE_SETTING
+from pyagentd.features.named_agents import Wanted, create, rename
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.store.db import agents
 from pyagentd.store.document import hidden

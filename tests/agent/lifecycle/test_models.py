@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.lifecycle.modelnames import written
-from pyagentd.agent.lifecycle.models import Models
-from pyagentd.agent.running.settings import SendOptions
 from pyagentd.errors import BadRequest, PyagentdError, ToolError
+from pyagentd.features.models import Models, written
 from pyagentd.policy.presets import DEFAULT_PRESET
+from pyagentd.runtime.settings import SendOptions
 from pyagentd.store import presetfile
 from tests.agent.world import FixedClock, Watcher, World
 
@@ -77,7 +76,7 @@ async def test_the_password_in_an_address_is_not_kept(world: World, monkeypatch:
         assert name == "offline" or "hunter2" in server.base_url
         return ("model-one",)
 
-    monkeypatch.setattr("pyagentd.agent.lifecycle.models.list_models", listed)
+    monkeypatch.setattr("pyagentd.llm.factory.list_models", listed)
     secret = replace(world.options, env={**env(world), "ANTHROPIC_BASE_URL": "https://me:hunter2@x.example:8/v1"})
     found = await models(world).look(secret)
     file = (world.host.config.sessions_dir / "available_models.json").read_text()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyagentd.agent.lifecycle import creating
 from pyagentd.events import Event
+from pyagentd.features import named_agents
 from pyagentd.store import paths
 from tests.agent.test_history import Chat
 from tests.agent.world import Watcher, World
 
 
 async def test_a_client_that_oversees_is_told_of_agents_it_does_not_watch(world: World) -> None:
-    world.preset(creating.DEFAULT_PRESET)
+    world.preset(named_agents.DEFAULT_PRESET)
     world.session()
     service, client, other = world.service(), Watcher(), Watcher()
     await service.agent_list(client, watch=True)
@@ -30,7 +30,7 @@ async def test_a_client_that_oversees_is_told_of_agents_it_does_not_watch(world:
 
 
 async def test_who_watches_questions_alone_is_told_of_nothing_else(world: World) -> None:
-    world.preset(creating.DEFAULT_PRESET)
+    world.preset(named_agents.DEFAULT_PRESET)
     world.session()
     service, client = world.service(), Watcher()
     await service.asks(client, watch=True)
@@ -42,7 +42,7 @@ async def test_who_watches_questions_alone_is_told_of_nothing_else(world: World)
 
 
 async def test_who_closes_its_lists_is_told_of_questions_alone(world: World) -> None:
-    world.preset(creating.DEFAULT_PRESET)
+    world.preset(named_agents.DEFAULT_PRESET)
     world.session()
     service, client = world.service(), Watcher()
     await service.asks(client, watch=True)

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.lifecycle import creating, destroying, recovering
 from pyagentd.api import Service
+from pyagentd.features import named_agents as creating
+from pyagentd.features import named_agents as destroying
+from pyagentd.features import named_agents as recovering
 from pyagentd.store import atomic, named_agents, paths, trash
 from pyagentd.store.db import agents
 from pyagentd.store.db.state import State

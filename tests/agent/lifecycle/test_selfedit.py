@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.approving.ledger import local_user
-from pyagentd.agent.lifecycle.creating import Wanted, create
 from pyagentd.errors import Busy
+from pyagentd.features.named_agents import Wanted, create
 from pyagentd.policy.presets import DEFAULT_PRESET
+from pyagentd.runtime.grants import local_user
 from pyagentd.store.paths import BranchRef
 from tests.agent.test_approvals import Talk, results
 from tests.agent.world import World, attached

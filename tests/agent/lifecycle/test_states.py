@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyagentd.agent.lifecycle.states import TRANSITIONS, Happening, Life, after
+from pyagentd.features.idling import TRANSITIONS, Happening, Life, after
 
 H, L = Happening, Life
 

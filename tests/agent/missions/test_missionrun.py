@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from pyagentd.agent.approving.asks import Answer
 from pyagentd.errors import PresetError
+from pyagentd.runtime.approvals import Answer
 from pyagentd.store.document.render import replay
 from tests.agent.delegation import converse, ends, system_of
 from tests.agent.missions.contracted import COUNTS, RETURN, contracted, phases, said

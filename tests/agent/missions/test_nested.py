@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.missions import missiontool
+from pyagentd.features import mission_tool
 from pyagentd.mission import options
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
@@ -149,7 +149,7 @@ async def test_missions_nest_three_deep_below_the_first(world: World) -> None:
 
 
 def test_how_deep_missions_nest_is_said_alike_where_the_language_is_not_loaded() -> None:
-    assert missiontool._MISSIONS_DEEP == options.MAX_DEPTH
+    assert mission_tool._MISSIONS_DEEP == options.MAX_DEPTH
 
 
 async def test_a_program_gets_the_value_of_a_mission_as_data(world: World) -> None:

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.branches.opening import RESTARTED
-from pyagentd.agent.missions.cutoff import unfinished
-from pyagentd.agent.missions.report import missions
-from pyagentd.agent.turns.queue import Submission
+from pyagentd.features.missions import missions, unfinished
+from pyagentd.runtime.opening import RESTARTED
+from pyagentd.runtime.queue import Submission
 from pyagentd.store.paths import BranchRef
 from tests.agent.delegation import converse, ends
 from tests.agent.missions.contracted import contracted, phases, said

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.missions.report import missions
-from pyagentd.agent.turns.queue import Submission
+from pyagentd.features.missions import missions
+from pyagentd.runtime.queue import Submission
 from pyagentd.store.paths import BranchRef
 from tests.agent.delegation import converse, ends
 from tests.agent.missions.contracted import contracted, phases, said

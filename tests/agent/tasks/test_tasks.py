@@ -13,12 +13,10 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.host import Host
-from pyagentd.agent.lifecycle.creating import Wanted, create
-from pyagentd.agent.tasks.process import is_runner, started_of
-from pyagentd.agent.tasks.standing import standing
-from pyagentd.agent.tasks.telling import listing, recorded, tail
+from pyagentd.features.named_agents import Wanted, create
+from pyagentd.features.tasks import is_runner, listing, recorded, standing, started_of, tail
 from pyagentd.policy.presets import DEFAULT_PRESET
+from pyagentd.runtime.host import Host
 from pyagentd.store import named_agents
 from pyagentd.store.db import tasks as table
 from pyagentd.store.db.tasks import Task

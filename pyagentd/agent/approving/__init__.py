@@ -1,1 +1,0 @@
-"""May it: the decision joined with questions to a human, what they allowed for longer, what is trusted."""

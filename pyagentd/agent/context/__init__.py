@@ -1,1 +1,0 @@
-"""How full the model's window is, and what a conversation cost."""

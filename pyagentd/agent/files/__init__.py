@@ -1,1 +1,0 @@
-"""What agents did to files: kept around their calls, shown, and put back."""

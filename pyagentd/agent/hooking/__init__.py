@@ -1,1 +1,0 @@
-"""Programs, and functions of an Emacs, that are asked and told at five moments."""

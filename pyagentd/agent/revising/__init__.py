@@ -1,1 +1,0 @@
-"""Taking turns back, bringing them back, asking again, and forks."""

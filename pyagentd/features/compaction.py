@@ -1,0 +1,597 @@
+"""One compaction: what goes is summarised, the marker recorded, and the view that is left returned.
+
+The view is what the next run will read from document and log, message by message: a provider's prompt cache that was
+filled in this run is good for the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from pyagentd.config.tables import CompactionSettings
+from pyagentd.errors import ContextOverflow, ProviderError, StoreError, TransientProviderError
+from pyagentd.events import Event
+from pyagentd.features import instructions
+from pyagentd.features.usage import context_used
+from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, StepFinished
+from pyagentd.llm.catalog import ModelFacts, facts
+from pyagentd.llm.prompts import accepted, previous_summary, shortened, summary_request, transcript
+from pyagentd.messages import Message, Text, ToolResult, Usage
+from pyagentd.runtime.recorder import Recorder
+from pyagentd.runtime.run import RunSettings
+from pyagentd.runtime.settings import extra_model
+from pyagentd.runtime.window import Cut, Tail, chosen, cuts, prunable, pruned, saving, tokens_of
+from pyagentd.store.conversation import (
+    COMPACTION,
+    Conversation,
+    Part,
+    compaction_data,
+    estimated,
+    output_stub,
+    round_tokens,
+    summarised,
+    wrapped,
+)
+from pyagentd.store.journal import message_row, part_row
+from pyagentd.tools.spec import schema_of
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.branch import LiveBranch
+    from pyagentd.runtime.host import Host
+
+log = logging.getLogger(__name__)
+
+
+# A compaction on its way into the log: one synthetic message with one part, see ``store.compaction``.
+
+ORIGIN = "compaction"
+
+
+def record_marker(
+    recorder: Recorder, *, session_id: str, data: Mapping[str, Any], run_id: str, facts: Mapping[str, Any]
+) -> None:
+    """Record a marker and show it where the run is now.
+
+    Args:
+        recorder: Of the branch.
+        session_id: Whose message it is.
+        data: Of the part, see ``store.compaction``.
+        run_id: The run that compacts.
+        facts: Further metadata of the message: ``model`` and ``usage`` of the summary.
+
+    Raises:
+        StoreError: The disk refused; nothing was shown.
+    """
+    now = recorder.now_ms()
+    after = _standing(recorder.conversation)
+    metadata = {
+        "origin": ORIGIN,
+        "synthetic": True,
+        "run_id": run_id,
+        **facts,
+        **({"after": after} if after else {}),
+    }
+    message = message_row(role="assistant", session_id=session_id, metadata=metadata, now_ms=now)
+    part = part_row(message_id=message["id"], session_id=session_id, index=0, kind=COMPACTION, data=data, now_ms=now)
+    with recorder.together():
+        recorder.record("message", message)
+        recorder.record("part", part)
+
+
+def last_marker(conversation: Conversation) -> Part | None:
+    """Return the compaction that holds, None when there is none."""
+    for message in reversed(conversation.messages.values()):
+        for part in () if message.is_hidden else message.parts[:1]:
+            if part.type == COMPACTION and not part.hidden:
+                return part
+    return None
+
+
+def _standing(conversation: Conversation) -> str:
+    """Return the part of an answer that goes on behind which the marker stands, "" when no answer goes on."""
+    run = conversation.last_run
+    if run is None or run.is_finished or run.data.get("kind") == ORIGIN:
+        return ""
+    for message in reversed(conversation.messages.values()):
+        if message.role == "user":
+            return ""
+        if not message.parts or message.is_hidden:  # of a prompt that is asked again, the answer before
+            continue
+        if message.parts[0].type == COMPACTION:
+            return str(message.row["metadata_json"].get("after") or "")
+        return message.parts[-1].id
+    return ""
+
+
+def marker_of(conversation: Conversation, run_id: str) -> Part | None:
+    """Return the last compaction that a run made, None when it made none."""
+    for message in reversed(conversation.messages.values()):
+        if (
+            message.parts
+            and message.parts[0].type == COMPACTION
+            and message.row["metadata_json"].get("run_id") == run_id
+        ):
+            return message.parts[0]
+    return None
+
+
+# One-shot requests for a summary, and what is tried when the conversation is too long even for that.
+#
+# The ladder: as it is, without the outputs of tools, in pieces, without its middle; the last two in ever smaller
+# sizes, since a server may hold less than is known of it. Each request is smaller than what was refused. What fails
+# for now is tried again a few times; whoever asked goes on without a summary then.
+
+CUT = "[The summary was cut off here: it reached the most tokens it may have.]"
+_OVERHEAD = 600  # tokens of our own words in a request
+_STUB_FROM = 400  # characters of an output
+_MOST_PIECES = 24  # each is a request
+_LEAST = 64  # tokens: a request that has no room for so many is not made
+
+
+@dataclass(slots=True)
+class Summary:
+    """A summary and what it took."""
+
+    text: str
+    usage: Usage = field(default_factory=Usage)
+    strategy: str = "one-shot"  # one-shot, pruned, chunked, drop-middle
+
+
+class Summariser:
+    """Asks one model for summaries.
+
+    Args:
+        backend: Its server.
+        model: Its name.
+        known: How much it can hold and say.
+        settings: What is configured.
+        observe: Told of every failure that is tried again.
+        request: Makes the request, as ``summary_request`` does.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        model: str,
+        *,
+        known: ModelFacts,
+        settings: CompactionSettings,
+        observe: Callable[[Retrying], None] = lambda retrying: None,
+        request: Callable[..., ModelRequest] = summary_request,
+    ) -> None:
+        self.model = model
+        self._request = request
+        self._backend = backend
+        self._settings = settings
+        window = known.context_window
+        self._known = known
+        self._longest = known.longest(min(settings.max_tokens, window // 4))
+        self._room = max(1, window - self._longest - _OVERHEAD)
+        self._observe = observe
+        self._usage = Usage()
+        self._refused = sys.maxsize  # tokens of the smallest request that was too long
+
+    async def summarise(self, previous: str, messages: Sequence[Message], instructions: str = "") -> Summary:
+        """Return the summary of ``messages``, with ``previous`` folded in.
+
+        Raises:
+            ContextOverflow: They are too long whatever is left out.
+            TransientProviderError: The model's server failed for now, or took too long.
+            ProviderError: It refused, or said nothing.
+        """
+        self._usage = Usage()
+        self._refused = sys.maxsize
+        for strategy, before, pieces in self._ladder(previous, messages):
+            try:
+                text = await self._fold(before, pieces, instructions)
+            except ContextOverflow:
+                continue
+            return Summary(text, self._usage, strategy)
+        raise ContextOverflow("The conversation is too long to be summarised")
+
+    def _ladder(self, previous: str, messages: Sequence[Message]) -> Iterator[tuple[str, str, list[str]]]:
+        """Yield what may be tried in turn: its name, the summary it begins with, and the texts that go into that."""
+        settings, earlier = self._settings, estimated(previous)
+        whole = transcript(messages)
+        if earlier + estimated(whole) <= self._room:
+            yield "one-shot", previous, [whole]
+        stubbed = transcript(messages, output=_stubbed)
+        if settings.prune_tool_outputs and earlier + estimated(stubbed) <= min(self._room, self._refused - 1):
+            yield "pruned", previous, [stubbed]
+        shortest = stubbed if settings.prune_tool_outputs else whole
+        while (room := min(self._room, self._refused // 2)) >= _LEAST:
+            # An earlier summary that leaves too little room is summarised like the rest.
+            before, text = (previous, shortest) if 3 * earlier <= room else ("", f"{previous}\n\n{shortest}".strip())
+            longest = min(self._longest, room // 3)  # a summary so far goes with each piece
+            refused = self._refused
+            share = (room - max(longest, estimated(before))) * 3 // 4
+            if settings.chunked_summarize and estimated(text) <= share * _MOST_PIECES:
+                yield "chunked", before, list(_chunks(text, share))
+            share = min(room, self._refused // 2) - estimated(before)
+            if settings.drop_middle and share > 0:
+                yield "drop-middle", before, [_ends(text, max(1, share * 3 // 4))]
+            if self._refused >= refused:
+                return  # nothing was tried
+
+    async def _fold(self, previous: str, pieces: Sequence[str], instructions: str) -> str:
+        for piece in pieces:
+            size = estimated(previous) + estimated(piece)
+            longest = min(self._longest, max(_LEAST, self._refused // 6))
+            request = self._request(
+                self.model, piece, previous=previous, instructions=instructions, max_tokens=longest
+            )
+            try:
+                previous = await self._ask(request)
+            except ContextOverflow:
+                self._refused = min(self._refused, size)
+                raise
+        return previous
+
+    async def _ask(self, request: ModelRequest) -> str:
+        try:
+            async with asyncio.timeout(self._settings.timeout_s):
+                said, cut = await self._said(request)
+                more = self._known.longest(2 * request.max_tokens)
+                if cut and more > request.max_tokens:  # what is cut then is better than none, and says so
+                    with contextlib.suppress(ContextOverflow):
+                        said, cut = await self._said(replace(request, max_tokens=more))
+                text = accepted(said)
+        except TimeoutError:
+            raise TransientProviderError(
+                f"The summary took longer than {self._settings.timeout_s:g} seconds"
+            ) from None
+        if not text:
+            raise ProviderError(f"{request.model} gave no summary")
+        return f"{text}\n\n{CUT}" if cut else text
+
+    async def _said(self, request: ModelRequest) -> tuple[str, bool]:
+        """Return what the model answered, and whether it was cut off at the most tokens it may have."""
+        texts: list[str] = []
+        cut = False
+        async with aclosing(self._backend.stream(replace(request, purpose="compaction"))) as batches:
+            async for batch in batches:
+                for item in batch:
+                    match item:
+                        case Retrying():
+                            if item.attempt > self._settings.retry_on_transient:
+                                raise TransientProviderError(item.message)
+                            self._observe(item)
+                        case PartFinished(part=Text(text=text)):
+                            texts.append(text)
+                        case StepFinished():
+                            self._usage += item.usage
+                            if item.stop_reason == "refusal":
+                                raise ProviderError(f"{request.model} refused to summarise")
+                            cut = item.stop_reason == "max_tokens"
+        return "\n\n".join(texts), cut
+
+
+def _stubbed(text: str) -> str:
+    return output_stub(text) if len(text) >= _STUB_FROM else shortened(text)
+
+
+def _chunks(text: str, tokens: int) -> Iterator[str]:
+    """Yield ``text`` in pieces of about so many tokens, cut between paragraphs where that is possible."""
+    longest = max(1, len(text) * tokens // max(1, estimated(text)))
+    start = 0
+    while start < len(text):
+        end = start + longest
+        if end < len(text) and (cut := text.rfind("\n\n", start + longest // 2, end)) > 0:
+            end = cut
+        yield text[start:end].strip("\n")
+        start = end
+
+
+def _ends(text: str, tokens: int) -> str:
+    """Return the beginning and the end of ``text``, together of about so many tokens."""
+    share = len(text) * tokens // max(1, estimated(text)) // 2
+    if 2 * share >= len(text):
+        return text
+    return f"{text[:share]}\n\n[… the middle is left out …]\n\n{text[-share:]}"
+
+
+PHASE = "COMPACT"
+_REQUEST = 4000  # characters of a prompt that is kept word for word
+
+
+class Compactor:
+    """Compacts one branch on behalf of one run.
+
+    Args:
+        host: Whose configuration holds.
+        branch: What is compacted.
+        run_id: The run.
+        settings: Of the run: backend and model.
+    """
+
+    def __init__(self, host: Host, branch: LiveBranch, run_id: str, settings: RunSettings) -> None:
+        self._host = host
+        self._branch = branch
+        self._run_id = run_id
+        self._settings = settings
+        self.configured = host.config.compaction
+
+    async def summarise(
+        self, view: Sequence[Message], tail: Tail | None, *, auto: bool, instructions: str = ""
+    ) -> tuple[Message, ...]:
+        """Put a summary in place of everything before ``tail``, all of it without one; return the view that is left.
+
+        Raises:
+            ContextOverflow: It is too long to be summarised.
+            ProviderError: The model's server failed; nothing was recorded.
+            StoreError: The disk refused.
+        """
+        branch = self._branch
+        branch.state.moved(PHASE)
+        split = len(view) if tail is None else tail.cut.index
+        previous, head = previous_summary(view[:split])
+        summariser = self._summariser()
+        summary = await summariser.summarise(previous, head, instructions)
+        text = "\n\n".join(part for part in (summary.text, _request(view, tail)) if part)
+        data = compaction_data(
+            summary=text,
+            tail_start_id=tail.cut.message_id if tail else None,
+            auto=auto,
+            summary_tokens=estimated(text),
+            metadata={
+                "messages": len(head),
+                "tokens": tokens_of(view[:split]),
+                "tail_start_part_id": tail.cut.part_id if tail else "",
+                "pruned": self._already_pruned() if tail else [],
+                "strategy": summary.strategy if summary.strategy != "one-shot" else "",
+            },
+        )
+        self._record(data, model=summariser.model, usage=summary.usage)
+        await self._look_again()
+        return with_summary(text, view[split:])
+
+    def prune(self, view: Sequence[Message], calls: Mapping[str, str]) -> tuple[Message, ...]:
+        """Leave out the outputs of ``calls`` (ids of parts by call id); return the view that is left.
+
+        Raises:
+            StoreError: The disk refused.
+        """
+        before = last_marker(self._branch.conversation)
+        known: Mapping[str, Any] = before.data if before is not None else {}
+        facts: Mapping[str, Any] = known.get("metadata") or {}
+        left = pruned(view, calls)
+        tail_id = known.get("tail_start_id") if before is not None else None
+        data = compaction_data(
+            summary=previous_summary(view)[0],
+            tail_start_id=tail_id or next((message.id for message in view if message.id), None),
+            auto=True,
+            summary_tokens=known.get("summary_tokens") or 0,
+            metadata={
+                "tokens": tokens_of(view) - tokens_of(left),
+                "tail_start_part_id": facts.get("tail_start_part_id"),
+                "pruned": [*self._already_pruned(), *calls.values()],
+                "only_pruned": True,
+            },
+        )
+        self._record(data, model="", usage=Usage())
+        return left
+
+    def can_prune(self, view: Sequence[Message]) -> bool:
+        """Return whether a view begins with what a marker can name."""
+        return bool(view) and (bool(view[0].id) or last_marker(self._branch.conversation) is not None)
+
+    def say(self, text: str) -> None:
+        """Tell whoever watches."""
+        self._branch.publish(Event("notice", self._branch.key, 0, ({"text": text},)))
+
+    def _summariser(self) -> Summariser:
+        settings, config = self._settings, self._host.config
+        model = extra_model(self.configured.model, settings.provider, settings.model, config)
+        known = facts(model, config, backend=settings.provider)
+        return Summariser(settings.backend, model, known=known, settings=self.configured, observe=self._retrying)
+
+    def _retrying(self, item: Retrying) -> None:
+        self._branch.state.moved(PHASE, attempt=item.attempt, message=item.message)
+
+    def _record(self, data: Mapping[str, Any], *, model: str, usage: Usage) -> None:
+        told = {"provider_id": self._settings.provider or None, "model_id": model}
+        record_marker(
+            self._branch.recorder,
+            session_id=self._branch.ref.session_id,
+            data=data,
+            run_id=self._run_id,
+            facts={"model": told, "usage": asdict(usage)} if model else {},
+        )
+        self.say(f"Compacted: {summarised(data)}")
+
+    def _already_pruned(self) -> list[str]:
+        before = last_marker(self._branch.conversation)
+        return list((before.data.get("metadata") or {}).get("pruned") or ()) if before is not None else []
+
+    async def _look_again(self) -> None:
+        """Make the part of the system prompt anew that says where the session works; the next run begins with it."""
+        try:
+            await instructions.renew(self._host, self._branch)
+        except (OSError, StoreError) as error:
+            log.warning("%s: %s", self._branch.key, error)
+
+
+def with_summary(summary: str, tail: Sequence[Message]) -> tuple[Message, ...]:
+    """Return a view of ``summary`` and what stays; the same as is read from document and log."""
+    head = Text(text=wrapped(summary))
+    if tail and tail[0].role == "user":
+        return (replace(tail[0], parts=(head, *tail[0].parts)), *tail[1:])
+    return (Message(role="user", parts=(head,)), *tail)
+
+
+def _request(view: Sequence[Message], tail: Tail | None) -> str:
+    """Return the prompt that is still to be answered and would be summarised, as part of the summary; or ""."""
+    split = len(view) if tail is None else tail.cut.index
+    open_turn = split == len(view) and bool(view) and view[-1].role == "user"
+    if not (open_turn or (tail is not None and tail.cut.part_id)):
+        return ""
+    for message in reversed(view[:split]):
+        texts = [part.text for part in message.parts if isinstance(part, Text) and not _is_summary(part.text)]
+        if message.role == "user" and texts:
+            return f"## Current Request\nThe user's words:\n\n{texts[-1][:_REQUEST].replace('```', '~~~')}"
+    return ""
+
+
+def _is_summary(text: str) -> bool:
+    return text.startswith("<conversation_summary>")
+
+
+def is_summarised(cut: Cut | None, view: Sequence[Message]) -> bool:
+    """Return whether something before ``cut`` is more than an earlier summary."""
+    head = previous_summary(view if cut is None else view[: cut.index])[1]
+    return any(message.parts for message in head)
+
+
+# Keeping a run within its model's window: looked at before every request, also right after a change of model.
+#
+# At the threshold old tool outputs go first, if that is enough; then the beginning is summarised. A summary that
+# fails costs nothing but itself: the run goes on as it is, and says so. What does not fit whatever is done is
+# refused with advice; the user's message stays (spec 002 "How should errors be designed", neighbours B.3).
+
+_PRUNED_TO = 0.6  # of what is usable: pruning that frees less is followed by a summary soon
+
+
+def fitting(host: Host, branch: LiveBranch, run_id: str, settings: RunSettings) -> RunSettings:
+    """Return ``settings`` of a run that is kept within the window of its model."""
+    return replace(settings, fit=Fitting(Compactor(host, branch, run_id, settings), host, branch, run_id, settings))
+
+
+class Fitting:
+    """See ``run.Fit``."""
+
+    def __init__(
+        self, compactor: Compactor, host: Host, branch: LiveBranch, run_id: str, settings: RunSettings
+    ) -> None:
+        self._compactor = compactor
+        self._branch = branch
+        self._run_id = run_id
+        self._model = settings.model
+        self._facts: ModelFacts = facts(settings.model, host.config, backend=settings.provider)
+        self._configured = host.config.compaction
+        self._usable = self._facts.usable(self._configured.reserve_tokens)
+        schemas = (str(schema_of(spec)) for spec in settings.tools.values())
+        self._overhead = estimated(settings.system) + sum(map(estimated, schemas))
+        self._sent = 0  # how many messages the last request had
+        self._refused = (
+            sys.maxsize
+        )  # about how many tokens the messages of the smallest request had that the server found too long
+        self._failed = False  # whether a summary of this run failed: another one would be as slow to fail
+
+    async def __call__(
+        self, view: tuple[Message, ...], last: Usage | None, *, overflow: bool = False
+    ) -> tuple[Message, ...] | None:
+        """Return a view that fits, None when this one does.
+
+        Args:
+            view: What is to be sent.
+            last: Usage of the run's last request, None before the first.
+            overflow: Whether the model's server just refused it as too long.
+
+        Raises:
+            ContextOverflow: It does not fit whatever is done.
+            StoreError: The disk refused.
+        """
+        view = self._named(view)
+        used = self._used(view, last)
+        if overflow:  # the server holds less than is known of it, or counts otherwise
+            self._refused = min(self._refused, tokens_of(view))
+            self._usable = min(self._usable, self._overhead + self._refused // 2)
+        made = None
+        if self._configured.auto and (overflow or (used >= self._usable and not self._failed)):
+            made = await self._made(view, used, overflow=overflow)
+        left = used if made is None else self._overhead + tokens_of(made)
+        refused = not overflow and not self._failed and self._facts.window_known
+        if refused and left > self._facts.context_window:
+            raise ContextOverflow(
+                f"The conversation has about {round_tokens(left)} tokens, and {self._model} holds "
+                f"{round_tokens(self._facts.context_window)}"
+            )
+        if overflow and made is not None and tokens_of(made) >= tokens_of(view):
+            return None  # it would be refused as well
+        self._sent = len(made or view)
+        return made
+
+    async def _made(self, view: tuple[Message, ...], used: int, *, overflow: bool) -> tuple[Message, ...] | None:
+        if not overflow and (left := self._pruned(view, used)) is not None:
+            return left
+        tail = self._tail(view)
+        if tail is None:
+            return None
+        try:
+            made = await self._compactor.summarise(view, tail, auto=True)
+        except ContextOverflow:
+            raise
+        except ProviderError as error:
+            self._failed = True
+            log.warning("%s: not compacted: %s", self._branch.key, error)
+            self._compactor.say(f"Not compacted, the conversation goes on as it is: {error.message}")
+            return None
+        if tail.warning:
+            self._compactor.say(tail.warning)
+        return made
+
+    def _pruned(self, view: tuple[Message, ...], used: int) -> tuple[Message, ...] | None:
+        """Leave out old tool outputs if that is enough; return what is left, or None."""
+        if not self._configured.prune_tool_outputs or not self._compactor.can_prune(view):
+            return None
+        calls = prunable(view, self._branch.conversation)
+        if not calls or used - saving(view, calls) > self._usable * _PRUNED_TO:
+            return None
+        return self._compactor.prune(view, calls)
+
+    def _tail(self, view: Sequence[Message]) -> Tail | None:
+        """Return what stays, None when nothing can go."""
+        places = [cut for cut in cuts(view, self._branch.conversation) if is_summarised(cut, view)]
+        budget = int(min(self._usable, self._refused // 2) * self._configured.tail_budget_pct)
+        return chosen(view, places, turns=self._configured.tail_turns, budget=budget)
+
+    def _named(self, view: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Return the view with the id of the prompt, which was not recorded when the view was made."""
+        prompt = str(self._branch.conversation.runs[self._run_id].data.get("message_id") or "")
+        if not prompt or any(message.id == prompt for message in view):
+            return view
+        for index in range(len(view) - 1, -1, -1):
+            message = view[index]
+            if message.role == "user" and not any(isinstance(part, ToolResult) for part in message.parts):
+                if message.id:
+                    return view  # the prompt was joined to an earlier one without an answer
+                return (*view[:index], replace(message, id=prompt), *view[index + 1 :])
+        return view
+
+    def _used(self, view: Sequence[Message], last: Usage | None) -> int:
+        """Return about how many tokens the request takes."""
+        if last is not None and self._sent:
+            return last.total + tokens_of(view[self._sent + 1 :])
+        known = context_used(self._branch.conversation)
+        if known.tokens and not known.estimated:
+            return known.tokens + tokens_of(view[-1:])
+        return self._overhead + tokens_of(view)
+
+
+# The view of a run that goes on after a restart and had compacted the conversation before; pure.
+
+
+def compacted_view(view: Sequence[Message], conversation: Conversation, run_id: str) -> tuple[Message, ...]:
+    """Return what a run sees whose ``view`` was put together without regard to its own compactions.
+
+    Its blocks stand below the prompt up to which the document is read.
+    """
+    marker = marker_of(conversation, run_id)
+    if marker is None or marker.hidden:
+        return tuple(view)
+    facts: Mapping[str, Any] = marker.data.get("metadata") or {}
+    wanted = marker.data.get("tail_start_id"), facts.get("tail_start_part_id") or ""
+    place = next((cut for cut in cuts(view, conversation) if (cut.message_id, cut.part_id) == wanted), None)
+    left = previous_summary(view)[1] if place is None else tuple(view[place.index :])
+    gone = facts.get("pruned") or ()
+    parts = (part for part in conversation.parts.values() if part.is_tool and part.id in gone)
+    left = pruned(left, {str(part.data["toolCallId"]): part.id for part in parts})
+    summary = str(marker.data.get("summary") or "")
+    return with_summary(summary, left) if summary else left

@@ -1,0 +1,411 @@
+"""Conversations that are saved, put behind and taken up again (SPEC 003 Context Management, DD-43).
+
+Active is what no boundary has put behind the conversation. Nothing is ever deleted: what is cleared stays in the log
+and in the document, where the model is no longer shown it. Where saved ones are is known by ``archive``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from pyagentd.clock import iso8601
+from pyagentd.errors import BadRequest, Busy, PyagentdError
+from pyagentd.events import Event
+from pyagentd.features.compaction import Summariser
+from pyagentd.features.context_archive import ID, Archive, span
+from pyagentd.features.history import History
+from pyagentd.llm.catalog import facts
+from pyagentd.llm.prompts import description_request, one_line, previous_summary
+from pyagentd.messages import Message, Text, ToolCall, ToolResult
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.run import new_run_id
+from pyagentd.runtime.run_setup import Equipping
+from pyagentd.runtime.settings import SendOptions, extra_model
+from pyagentd.runtime.status import Outcome
+from pyagentd.store import contexts
+from pyagentd.store.contexts import Context, Trigger, messages_of
+from pyagentd.store.db.agents import ContextRow
+from pyagentd.store.document import hidden
+from pyagentd.store.document import text as document
+from pyagentd.store.document.pieces import ABORTED, BEGINNING
+from pyagentd.store.document.reconcile import align
+from pyagentd.store.document.render import writable
+from pyagentd.store.journal import message_row, part_row
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.host import Host
+
+log = logging.getLogger(__name__)
+
+
+# A saved conversation put back as the one that goes on: the turns it consists of, and their rows (SPEC 003).
+#
+# In the log it is one run that nobody computed: its first prompt begins it, further ones stand in it as those do
+# with which a user steers a run. So the document, and everybody who watches it, gets the text the way of all runs.
+
+Fact = tuple[str, dict[str, Any]]
+
+
+@dataclass(slots=True)
+class Turn:
+    """What the user said, and the steps in which it was answered: texts and calls in the model's order."""
+
+    prompt: str
+    steps: list[list[Text | ToolCall]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Restored:
+    """A saved conversation: its turns, and the results of its calls by their ids."""
+
+    turns: list[Turn]
+    results: dict[str, str]
+
+
+def restored(entries: Iterable[Mapping[str, Any]]) -> Restored:
+    """Return the turns of a saved conversation; one that begins with an answer gets a prompt that says so."""
+    turns: list[Turn] = []
+    results: dict[str, str] = {}
+    for message in messages_of(entries):
+        if message.role == "assistant":
+            if not turns:
+                turns.append(Turn(BEGINNING))
+            turns[-1].steps.append([part for part in message.parts if isinstance(part, Text | ToolCall)])
+            continue
+        results |= {part.id: part.text for part in message.parts if isinstance(part, ToolResult)}
+        said = [text for part in message.parts if isinstance(part, Text) and (text := writable(part.text.strip()))]
+        if not said:
+            continue
+        if turns and not turns[-1].steps:
+            turns[-1].prompt = "\n\n".join([turns[-1].prompt, *said])
+        else:
+            turns.append(Turn("\n\n".join(said)))
+    return Restored(turns, results)
+
+
+def facts_of_turns(
+    found: Restored, *, session_id: str, run_id: str, metadata: Mapping[str, Any], now_ms: int
+) -> Iterator[Fact]:
+    """Yield the rows of all turns, without the first one's prompt.
+
+    Args:
+        found: The conversation.
+        session_id: Whose messages they become.
+        run_id: The run in which they stand.
+        metadata: Of each message.
+        now_ms: The time, epoch ms.
+    """
+    for number, turn in enumerate(found.turns):
+        if number:
+            yield from _prompt(turn.prompt, session_id, {"origin": "client", "steered": run_id, **metadata}, now_ms)
+        if turn.steps:
+            yield from _answer(turn.steps, found.results, session_id, metadata, now_ms)
+
+
+def _prompt(text: str, session_id: str, metadata: Mapping[str, Any], now_ms: int) -> Iterator[Fact]:
+    message = message_row(role="user", session_id=session_id, metadata=metadata, now_ms=now_ms)
+    yield "message", message
+    data = {"type": "text", "text": text}
+    yield (
+        "part",
+        part_row(message_id=message["id"], session_id=session_id, index=0, kind="text", data=data, now_ms=now_ms),
+    )
+
+
+def _answer(
+    steps: Sequence[Sequence[Text | ToolCall]],
+    results: Mapping[str, str],
+    session_id: str,
+    metadata: Mapping[str, Any],
+    now_ms: int,
+) -> Iterator[Fact]:
+    message = message_row(role="assistant", session_id=session_id, metadata=metadata, now_ms=now_ms)
+    yield "message", message
+    index = 0
+    for step in steps:
+        for data in ({"type": "step-start"}, *(_data(part, results) for part in step)):
+            row = part_row(
+                message_id=message["id"],
+                session_id=session_id,
+                index=index,
+                kind=str(data["type"]),
+                data=data,
+                now_ms=now_ms,
+            )
+            if "toolCallId" in data:
+                row |= {"tool_call_id": data["toolCallId"], "tool_state": data["state"]}
+            yield "part", row
+            index += 1
+
+
+def _data(part: Text | ToolCall, results: Mapping[str, str]) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"type": "text", "text": writable(part.text), "state": "done"}
+    call = {"type": f"tool-{part.name}", "toolCallId": part.id, "input": dict(part.input)}
+    if part.id in results:
+        return {**call, "state": "output-available", "output": writable(results[part.id])}
+    return {**call, "state": "output-error", "errorText": ABORTED}
+
+
+KEPT = "Nothing is deleted: the text stays in the document and in the log; the model is no longer shown it."
+_FIRST_WORDS = 80  # characters of a prompt that stands for a description
+
+
+class _Said(NamedTuple):
+    """A conversation as it goes on: its messages, and which rows of the log it is."""
+
+    messages: tuple[Message, ...]
+    first_id: str
+    last_seq: int
+
+    def is_older_than(self, branch: LiveBranch) -> bool:
+        """Return whether something was said, or changed, in a branch since."""
+        shown = {message.id for message in hidden.visible(branch.conversation)}
+        return branch.conversation.touched_since(self.last_seq, shown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleared:
+    """What a boundary put behind the conversation."""
+
+    messages: int
+
+
+class Contexts:
+    """The contexts of one host's sessions.
+
+    Attributes:
+        archive: Those that are saved.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.archive = Archive(host)
+        self._history = History(host)
+
+    # -- what people do ----------------------------------------------------------------------------------------
+
+    async def save(self, branch: LiveBranch, description: str = "", *, options: SendOptions) -> ContextRow:
+        """Save the conversation of a branch, which goes on.
+
+        Args:
+            branch: Whose.
+            description: What it is about; without one a model is asked.
+            options: Of the client, for that.
+
+        Raises:
+            BadRequest: There is none.
+            StoreError: The disk refused.
+        """
+        said = await self._said(branch)
+        text = one_line(description) or await self._described(branch, said.messages, options)
+        return await self._write(branch, said, text, "manual_save")
+
+    async def clear(self, branch: LiveBranch) -> Cleared:
+        """Put the conversation of a branch behind a boundary, without saving it.
+
+        Raises:
+            Busy: A run is in flight.
+            BadRequest: There is none.
+        """
+        async with branch.starting:
+            changed = await self._history.clear_held(branch)
+        self._host.idling.cleared(branch)
+        self._say(branch, f"Context cleared. {KEPT}")
+        return Cleared(messages=len(changed.hidden))
+
+    async def restore(self, branch: LiveBranch, id: str) -> ContextRow:
+        """Let a saved conversation be the one that goes on, in the place of what did, which is not saved.
+
+        Args:
+            branch: Where.
+            id: Of the context, or how it begins.
+
+        Raises:
+            NotFound: This agent or session has no such context, or its file is gone.
+            BadRequest: Several begin like that.
+            Busy: A run is in flight, or messages wait for theirs.
+        """
+        row = await self.archive.get(branch.ref, id)
+        context = await asyncio.to_thread(contexts.read, Path(row.file_path))
+        if not restored(context.messages).turns:
+            raise BadRequest(f"The context {row.id} is empty", mend="Restore another")
+        async with branch.starting:
+            self._require_next(branch)
+            if hidden.continuation(branch.conversation, ""):
+                await self._history.clear_held(branch)
+            await self._append(branch, context)
+        self._host.idling.restored(branch)
+        for listener in self._host.listeners:
+            listener.branch_written(branch.ref)
+        self._say(branch, f"Context restored: {row.description} ({row.message_count} messages)")
+        return row
+
+    # -- what happens by itself --------------------------------------------------------------------------------
+
+    async def idle_out(self, branch: LiveBranch, *, seconds: float) -> bool:
+        """Save a conversation with which nobody goes on, put it behind, and say so; False if somebody was faster.
+
+        Raises:
+            BadRequest: There is none.
+            StoreError: The disk refused.
+        """
+        said = await self._said(branch)
+        options = self._host.triggers.options_for(branch.ref)
+        text = await self._described(branch, said.messages, options)
+        async with branch.starting:
+            if branch.run is not None or branch.queue.waiting or said.is_older_than(branch):
+                return False
+            row = await self._write(branch, said, text, "idle_timeout")
+            notice = _put_away(row, f"after {span(seconds)} of inactivity")
+            await self._history.clear_held(branch, notice=notice)
+        self._say(branch, notice)
+        return True
+
+    async def keep(self, branch: LiveBranch, trigger: Trigger) -> ContextRow | None:
+        """Save the conversation of a branch, if there is one, without asking a model; raises ``StoreError``."""
+        try:
+            said = await self._said(branch)
+        except BadRequest:
+            return None
+        return await self._write(branch, said, first_words(said.messages), trigger)
+
+    async def put_behind(self, branch: LiveBranch, trigger: Trigger) -> bool:
+        """Put the conversation of a branch behind, saved if it is not as it is; return whether there was one.
+
+        Raises:
+            Busy: A run is in flight.
+            StoreError: The disk refused.
+        """
+        shown = {message.id for message in hidden.visible(branch.conversation)}
+        if not shown:
+            return False
+        last = await self.archive.last(branch.ref)
+        if last is None or last.last_seq is None or branch.conversation.touched_since(last.last_seq, shown):
+            last = await self.keep(branch, trigger) or last
+        told = {} if last is None else {"notice": _put_away(last, "when the daemon was started anew")}
+        async with branch.starting:
+            await self._history.clear_held(branch, **told)
+        return True
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    async def _said(self, branch: LiveBranch) -> _Said:
+        """Return the conversation of a branch, with what the user made of its text.
+
+        Raises:
+            BadRequest: There is none.
+        """
+        if branch.run is None and not branch.refusal:
+            async with branch.starting:
+                if branch.run is None:
+                    await self._note_edits(branch)
+        conversation = branch.conversation.snapshot()
+        messages = await asyncio.to_thread(contexts.said, conversation)
+        if not messages:
+            raise BadRequest("No active session to save", mend="Say something first")
+        return _Said(messages, hidden.visible(conversation)[0].id, conversation.last_seq)
+
+    async def _note_edits(self, branch: LiveBranch) -> None:
+        """Record what the user made of the document; the caller holds ``branch.starting``."""
+        await branch.keeper.settle()
+        await branch.look_once()
+        doc = await asyncio.to_thread(document.read, branch.file)
+        edits = (await asyncio.to_thread(align, doc, branch.conversation.snapshot())).edits
+        with branch.recorder.together():
+            for edit in edits:
+                branch.recorder.record("edit", edit)
+
+    async def _described(self, branch: LiveBranch, messages: Sequence[Message], options: SendOptions) -> str:
+        """Return what a model says of a conversation; its first words where no model can or may be asked."""
+        if branch.run is not None or not self._host.config.extra_requests:
+            return first_words(messages)
+        host, run_id = self._host, new_run_id()
+        try:
+            settings = document.read(branch.file).settings
+            made = await Equipping(host, branch, run_id, options).settings(settings)
+            configured = host.config.compaction
+            model = extra_model(configured.model, made.provider, made.model, host.config)
+            known = facts(model, host.config, backend=made.provider)
+            summariser = Summariser(
+                made.backend, model, known=known, settings=configured, request=description_request
+            )
+            previous, head = previous_summary(messages)
+            text = one_line((await summariser.summarise(previous, head)).text)
+        except PyagentdError as error:
+            log.warning("%s is saved without a summary: %s", branch.ref.name, error)
+            return first_words(messages)
+        return text or first_words(messages)
+
+    async def _write(self, branch: LiveBranch, said: _Said, description: str, trigger: Trigger) -> ContextRow:
+        context = Context(
+            id=str(uuid.uuid4()),
+            agent_name=self.archive.owner(branch.ref).name,
+            description=description,
+            saved_at=iso8601(self._host.clock.now()),
+            trigger=trigger,
+            messages=contexts.canonical(said.messages),
+        )
+        return await self.archive.put(branch.ref, context, first_id=said.first_id, last_seq=said.last_seq)
+
+    async def _append(self, branch: LiveBranch, context: Context) -> None:
+        """Record a saved conversation as turns of this one; the caller holds ``branch.starting``."""
+        await branch.keeper.settle()
+        await branch.look_once()
+        found, run_id = restored(context.messages), new_run_id()
+        metadata = {"context": context.id}
+        prompt = await branch.prompts.from_client(found.turns[0].prompt)
+        # No await from here on: either all of it is there or the next daemon ends it.
+        seq = branch.start_run(replace(prompt, metadata=metadata), run_id=run_id, interactive=True)
+        self._tell_run(branch, run_id, seq, "started")
+        with branch.recorder.together():
+            for kind, data in facts_of_turns(
+                found,
+                session_id=branch.ref.session_id,
+                run_id=run_id,
+                metadata=metadata,
+                now_ms=branch.recorder.now_ms(),
+            ):
+                branch.recorder.record(kind, data)
+        branch.finish_run(run_id, Outcome(reason="done", text=""))
+        await branch.secure()
+        branch.note_complete()
+        self._tell_run(branch, run_id, branch.tell_end(run_id), "finished")
+
+    def _tell_run(self, branch: LiveBranch, run_id: str, seq: int, phase: Literal["started", "finished"]) -> None:
+        message_id = branch.conversation.runs[run_id].data["message_id"]
+        end: dict[str, Any] = {"reason": "done", "message": ""} if phase == "finished" else {"message_id": message_id}
+        branch.publish(Event("run", branch.key, seq, ({"id": run_id, "phase": phase, **end},)))
+
+    def _require_next(self, branch: LiveBranch) -> None:
+        branch.require_idle()
+        branch.require_writable()
+        if self._host.closing:
+            raise Busy("The daemon is stopping", mend="Try again in a moment")
+        if branch.queue.waiting:
+            raise Busy("Messages wait for their answers", mend="Let them be answered, or take them back first")
+
+    def _say(self, branch: LiveBranch, text: str) -> None:
+        branch.publish(Event("notice", branch.key, 0, ({"text": text},)))
+
+
+def _put_away(row: ContextRow, when: str) -> str:
+    """Return what is told of a conversation that was put behind by itself (SPEC 003 Idle Timer 4)."""
+    dot = "" if row.description.endswith((".", "…", "!", "?")) else "."
+    shell = f"In a shell: pyagentd context restore {row.agent_name} {row.id[:ID]}"
+    said = f"Session saved: {row.description}{dot} Context cleared {when}."
+    return f"{said} Use /context restore {row.id[:ID]} to resume. {shell}"
+
+
+def first_words(messages: Sequence[Message]) -> str:
+    """Return the beginning of a conversation, which stands for a description of it."""
+    for entry in contexts.canonical(messages):
+        if entry["role"] == "user" and (words := one_line(entry["content"], _FIRST_WORDS)):
+            return words
+    return "Conversation"

@@ -1,0 +1,561 @@
+"""Which clients offer buffers and tools, and the questions to them that are open.
+
+A question goes to one client as an event and has one answer, a JSON object. Who asks says how long it may take; a
+client that goes has not answered. What is too long for a frame goes through a private file beside the socket, which
+the reader removes (DESIGN §5 Sizes). docs/emacs-tools.md has the whole of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import secrets
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from pyagentd.clock import new_id
+from pyagentd.errors import BadRequest, ToolError
+from pyagentd.events import Event, Sink
+from pyagentd.jsontext import object_in
+from pyagentd.policy.action import Kind
+from pyagentd.policy.guard import Confirm
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.store.atomic import write_text
+from pyagentd.tools.files import read_bytes
+from pyagentd.tools.search import directory
+from pyagentd.tools.shell import describe_command
+from pyagentd.tools.spec import (
+    Args,
+    Made,
+    Output,
+    Replacement,
+    Seen,
+    Target,
+    ToolContext,
+    ToolSpec,
+    is_remote,
+    only_open,
+    resolve,
+)
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.host import Host
+
+log = logging.getLogger(__name__)
+
+
+# What a client says of a tool it has: gptel's definition as JSON, read into what a run needs.
+#
+# The keys are those of ``gptel-make-tool``; an argument has ``name``, ``type``, ``description``, ``optional`` and
+# what JSON Schema knows. Two keys are ours, so that the decision sees what a tool touches: an argument with ``path``
+# ("read" or "write") is a file's name, and one with ``command`` is a command line.
+
+Confirms = Literal["never", "ask", "always", "function"]
+Right = Literal["read", "write"]
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_OURS = ("name", "optional", "path", "command")
+_TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
+_LONGEST_S = 24 * 3600.0
+DEFAULT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedTool:
+    """One tool of a client's."""
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Any]
+    category: str = "misc"
+    confirms: Confirms = "never"  # "function": it depends on the call, and the client knows
+    timeout_s: float = DEFAULT_S
+    paths: Mapping[str, Right] = field(default_factory=dict)  # by argument
+    command: str = ""  # the argument that is a command line
+
+
+def offered_tool(said: object) -> OfferedTool:
+    """Return the tool that a definition describes.
+
+    Raises:
+        BadRequest: It cannot be used; says why.
+    """
+    if not isinstance(said, Mapping):
+        raise BadRequest("The definition of a tool is no object")
+    name, description = said.get("name"), said.get("description")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise BadRequest(f"{name!r} is no name of a tool", mend="Letters, digits, - and _, at most 64")
+    if not isinstance(description, str) or not description.strip():
+        raise BadRequest(f"The tool {name} has no :description", mend="Say for the model what it does")
+    args = _arguments(name, said.get("args"))
+    commands = [str(arg["name"]) for arg in args if arg.get("command")]
+    confirm = said.get("confirm")
+    return OfferedTool(
+        name=name,
+        description=description,
+        input_schema=_schema(args),
+        category=str(said.get("category") or "misc"),
+        confirms=cast(Confirms, confirm) if confirm in ("always", "function") else "ask" if confirm else "never",
+        timeout_s=_seconds(said.get("timeout")),
+        paths={str(arg["name"]): "write" if arg["path"] == "write" else "read" for arg in args if arg.get("path")},
+        command=commands[0] if commands else "",
+    )
+
+
+def _arguments(tool: str, said: object) -> list[Mapping[str, Any]]:
+    if said is None:
+        return []
+    if not isinstance(said, Sequence) or isinstance(said, str):
+        raise BadRequest(f"The :args of the tool {tool} are no list", mend="A list of plists, one for each argument")
+    for arg in said:
+        if not isinstance(arg, Mapping) or not isinstance(arg.get("name"), str) or not arg["name"]:
+            raise BadRequest(f"An argument of the tool {tool} has no :name", mend="A string")
+        if arg.get("type") is not None and arg["type"] not in _TYPES:
+            raise BadRequest(
+                f"The argument {arg['name']} of the tool {tool} is of no :type that there is: {arg['type']!r}",
+                mend=f"One of {', '.join(_TYPES)}",
+            )
+    return list(said)
+
+
+def _schema(args: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {
+            str(arg["name"]): {key: value for key, value in arg.items() if key not in _OURS} for arg in args
+        },
+        "required": [str(arg["name"]) for arg in args if not arg.get("optional")],
+        "additionalProperties": False,
+    }
+
+
+def _seconds(said: object) -> float:
+    if isinstance(said, int | float) and not isinstance(said, bool) and said > 0:
+        return min(float(said), _LONGEST_S)
+    return DEFAULT_S
+
+
+What = Literal["look", "change", "call", "confirm"]
+
+_INLINE_BYTES = 200_000
+
+
+class NoAnswer(Exception):
+    """A client was asked and has gone, or has not answered in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offered:
+    """What one client offers."""
+
+    buffers: bool = False
+    tools: tuple[OfferedTool, ...] = ()
+
+
+class EmacsClients:
+    """The clients of one daemon that offer something.
+
+    Args:
+        spill: A private directory for what is too long for a frame.
+    """
+
+    def __init__(self, spill: Path) -> None:
+        self._spill = spill
+        self._offers: dict[Sink, Offered] = {}
+        self._open: dict[str, tuple[Sink, asyncio.Future[dict[str, Any]]]] = {}
+        self._silent: set[Sink] = set()
+
+    def offer(self, client: Sink, offered: Offered) -> None:
+        """Take what ``client`` offers from now on, in place of what it offered before."""
+        self._offers[client] = offered
+
+    def forget(self, client: Sink) -> None:
+        """Let a client go that has gone; what it was asked it has not answered."""
+        self._offers.pop(client, None)
+        self._silent.discard(client)
+        for asked, answer in self._open.values():
+            if asked is client and not answer.done():
+                answer.set_exception(NoAnswer("the user's Emacs has gone"))
+
+    def with_buffers(self, first: Iterable[Sink] = ()) -> list[Sink]:
+        """Return the clients that show buffers and answer, those of ``first`` before the others."""
+        every = dict.fromkeys((*first, *self._offers))
+        return [one for one in every if self._offers.get(one, Offered()).buffers and one not in self._silent]
+
+    def tools(self, watching: Iterable[Sink]) -> dict[str, tuple[Sink, OfferedTool]]:
+        """Return the tools of the clients ``watching``, by name, with who has each; the first one's counts."""
+        found: dict[str, tuple[Sink, OfferedTool]] = {}
+        for client in dict.fromkeys(watching):
+            for tool in self._offers.get(client, Offered()).tools:
+                found.setdefault(tool.name, (client, tool))
+        return found
+
+    def names(self) -> set[str]:
+        """Return the names of all tools that any client offers."""
+        return {tool.name for offered in self._offers.values() for tool in offered.tools}
+
+    async def ask(
+        self, client: Sink, what: What, facts: Mapping[str, Any], *, timeout_s: float | None = None
+    ) -> dict[str, Any]:
+        """Ask one client and return its answer.
+
+        Args:
+            client: Who is asked.
+            what: About what.
+            facts: As JSON can say them.
+            timeout_s: None waits until the caller is cancelled.
+
+        Raises:
+            NoAnswer: It has gone, or did not answer in time.
+        """
+        if client not in self._offers:
+            raise NoAnswer("the user's Emacs has gone")
+        number = new_id("ema")
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._open[number] = client, answer
+        done, sent = False, dict[str, str]()
+        try:
+            sent = await self._sent(facts)
+            client.push(Event("emacs", "", 0, ({"id": number, "what": what, **sent},)))
+            async with asyncio.timeout(timeout_s):
+                told = await answer
+            done = True
+            return told
+        except TimeoutError:
+            self._silent.add(client)
+            raise NoAnswer(f"the user's Emacs did not answer within {timeout_s:g} s") from None
+        finally:
+            del self._open[number]
+            if "path" in sent and not done:  # else the client has removed it
+                Path(sent["path"]).unlink(missing_ok=True)  # noqa: ASYNC240 - one name, also when cancelled
+            if not done:
+                client.push(Event("emacs", "", 0, ({"id": number, "what": "stop", "facts": "{}"},)))
+
+    async def answer(self, client: Sink, number: str, said: str | None, path: str | None) -> bool:
+        """Take a client's answer, a JSON object or the file with it; return whether anybody still waited for it.
+
+        Raises:
+            BadRequest: It is no JSON object.
+        """
+        self._silent.discard(client)
+        text = said if path is None else await asyncio.to_thread(self._taken, path)
+        told = object_in(text, "The answer")
+        asked, waiting = self._open.get(number, (None, None))
+        if waiting is None or asked is not client or waiting.done():
+            return False
+        waiting.set_result(told)
+        return True
+
+    async def _sent(self, facts: Mapping[str, Any]) -> dict[str, str]:
+        text = json.dumps(facts, ensure_ascii=False)
+        if len(text) * 4 < _INLINE_BYTES or len(text.encode(errors="replace")) < _INLINE_BYTES:
+            return {"facts": text}
+        path = self._spill / f"emacs-{secrets.token_hex(8)}.json"
+        await asyncio.to_thread(write_text, path, text, fsync=False)
+        return {"path": str(path)}
+
+    def _taken(self, path: str) -> str:
+        """Return what is in a file of a client's, and remove it."""
+        file = Path(path)
+        if file.parent.resolve() != self._spill.resolve() or not file.name.startswith("emacs-"):
+            raise BadRequest(f"{path} is no place for an answer", mend=f"Put it into {self._spill}")
+        try:
+            data = read_bytes(str(file.resolve()))
+            file.unlink()
+        except (OSError, ToolError) as error:
+            raise BadRequest(f"The answer in {path} cannot be read: {error}") from error
+        return data.decode(errors="replace")
+
+
+# The buffers of the user's Emacsen, as the tools of one run see and change them.
+
+LOOK_S = 1.0
+CHANGE_S = 20.0  # saving runs the user's hooks, formatters among them
+
+
+class RunBuffers:
+    """Asks on behalf of one run; see ``tools.buffers.Buffers``.
+
+    Args:
+        clients: Who can be asked.
+        watching: Returns the clients that show the run's session.
+    """
+
+    def __init__(self, clients: EmacsClients, watching: Callable[[], Iterable[Sink]]) -> None:
+        self._clients = clients
+        self._watching = watching
+        self._loop = asyncio.get_running_loop()
+
+    async def look(self, path: str, *, whole: bool) -> Seen:
+        """Return what the Emacsen show of a file, all asked at once: one with unsaved text comes first."""
+        asked = self._clients.with_buffers(self._watching())
+        if not asked:
+            return Seen()
+        seen = await asyncio.gather(*(self._look(client, path, whole) for client in asked))
+        showing = [one for one in seen if one.is_open]
+        changed = [one for one in showing if one.modified]
+        if len(changed) > 1:
+            return replace(changed[0], trouble=f"{len(changed)} Emacsen have unsaved changes of it")
+        if found := changed or showing:
+            return found[0]
+        return Seen(silent=any(one.silent for one in seen))
+
+    def look_now(self, path: str, *, whole: bool) -> Seen:
+        """Do as ``look``, called from a thread."""
+        if not self._clients.with_buffers():
+            return Seen()
+        return asyncio.run_coroutine_threadsafe(self.look(path, whole=whole), self._loop).result()
+
+    async def change(self, path: str, seen: Seen, edits: Sequence[Replacement]) -> Made:
+        """Have the Emacs that showed the text change and save it; one that went in between may have done so."""
+        facts = {"path": path, "version": seen.version, "edits": [list(edit) for edit in edits]}
+        try:
+            said = await self._clients.ask(cast(Sink, seen.source), "change", facts, timeout_s=CHANGE_S)
+        except NoAnswer as error:
+            return Made(outcome="unknown", reason=str(error))
+        reason = str(said.get("reason") or "")
+        match said.get("outcome"):
+            case "done":
+                return Made(outcome="done", reason=reason, saved=bool(said.get("saved")))
+            case "outdated":
+                return Made(outcome="outdated")
+            case _:
+                return Made(outcome="refused", reason=reason or "it does not say why")
+
+    async def _look(self, client: Sink, path: str, whole: bool) -> Seen:
+        try:
+            said = await self._clients.ask(client, "look", {"path": path, "whole": whole}, timeout_s=LOOK_S)
+        except NoAnswer as error:
+            log.info("%s: %s", path, error)
+            return Seen(silent=True)
+        text = said.get("text")
+        return Seen(
+            buffer=str(said.get("buffer") or ""),
+            version=str(said.get("version") or ""),
+            modified=bool(said.get("modified")),
+            text=text if isinstance(text, str) else None,
+            crlf=bool(said.get("crlf")),
+            trouble=str(said.get("trouble") or ""),
+            source=client,
+        )
+
+
+# Tools that run in the user's Emacs, as tools of a run.
+#
+# Their actions are ``tool:emacs:<name>:<detail>``, whatever a definition is called: one called ``read_file`` has
+# none of the rights of Read. The detail is the file or the command where the definition says which argument is one,
+# and scope then decides about it as about any other; else it is the arguments as JSON. Places outside the scope are
+# taken out of what a tool finds.
+
+ALL = "emacs"
+"""What a preset's ``tools`` says for every tool of Emacs; ``emacs:NAME`` is one, or a category."""
+
+_CONFIRM_S = 3.0
+_LATER_S = 5.0  # for an answer that is on its way when the limit of Emacs' own passes
+
+Watching = Callable[[], Iterable[Sink]]
+
+
+def action_name(tool: str) -> str:
+    """Return the name of a tool of Emacs in action strings."""
+    return f"{ALL}:{tool}"
+
+
+def chosen(wanted: Collection[str], offered: Mapping[str, OfferedTool], taken: Collection[str]) -> dict[str, str]:
+    """Return which tools a preset has, by the name under which the model is told of them.
+
+    Args:
+        wanted: What the preset says: names, categories, everything.
+        offered: The tools there are.
+        taken: Names that mean another tool.
+    """
+    found: dict[str, str] = {}
+    for name, tool in offered.items():
+        plainly = name in wanted and name not in taken
+        if plainly or not {ALL, f"{ALL}:{name}", f"{ALL}:{tool.category}"}.isdisjoint(wanted):
+            found[f"{ALL}_{name}" if name in taken else name] = name
+    return found
+
+
+def emacs_tool(clients: EmacsClients, watching: Watching, tool: OfferedTool, *, name: str) -> ToolSpec:
+    """Return a tool of Emacs for a run.
+
+    Args:
+        clients: Who can be asked.
+        watching: Returns the clients that show the run's session; the first that has the tool runs it.
+        tool: Its definition.
+        name: What the model calls it.
+    """
+
+    async def run(args: Args, ctx: ToolContext) -> Output:
+        await _at_hand(tool, args, ctx)
+        given = {**args, **_judged(tool, args, ctx)}
+        return _output(await _asked(clients, watching, tool, given, ctx, timeout_s=None), ctx)
+
+    async def confirming(args: Args, ctx: ToolContext) -> Confirm:
+        try:
+            await _at_hand(tool, args, ctx)
+            said = await _asked(clients, watching, tool, args, ctx, timeout_s=_CONFIRM_S)
+        except ToolError:
+            return True
+        return bool(said.get("confirm", True))
+
+    return ToolSpec(
+        name=name,
+        description=tool.description,
+        input_schema=tool.input_schema,
+        kind=_kind(tool),
+        run=run,
+        describe=lambda args, ctx: _target(tool, args, ctx),
+        caution=(lambda ctx: "It runs in your Emacs, with all your rights") if tool.command else None,
+        confirm="always" if tool.confirms == "always" else tool.confirms != "never",
+        confirming=confirming if tool.confirms == "function" else None,
+        acts_as=action_name(tool.name),
+        timeout_s=tool.timeout_s + _LATER_S,
+    )
+
+
+def _kind(tool: OfferedTool) -> Kind:
+    if tool.command:
+        return "command"
+    if tool.paths:
+        return "write" if "write" in tool.paths.values() else "read"
+    return "net"
+
+
+def _target(tool: OfferedTool, args: Args, ctx: ToolContext) -> Target:
+    if tool.command:
+        scope = replace(ctx.scope(), confine=False)  # Emacs runs it
+        return describe_command(str(args.get(tool.command) or ""), ctx.root, scope, ctx.env)
+    if tool.paths:
+        paths = [directory(resolve(args[key], ctx.root)) for key in _named(tool, args)]
+        paths = paths or [directory(resolve(".", ctx.root))]  # of what is left out the workspace is meant
+        return Target(detail=paths[0].lexical, paths=tuple(paths))
+    return Target(detail=json.dumps(dict(args), ensure_ascii=False, sort_keys=True))
+
+
+def _named(tool: OfferedTool, args: Args) -> list[str]:
+    return [key for key in tool.paths if key in args]
+
+
+async def _at_hand(tool: OfferedTool, args: Args, ctx: ToolContext) -> None:
+    """Refuse files of other machines that are not open: a tool would have Emacs connect to these machines."""
+    if tool.command:
+        return
+    paths = [resolve(args[key], ctx.root) for key in _named(tool, args)]
+    for file in filter(is_remote, (form for path in paths for form in (path.lexical, path.resolved))):
+        seen = Seen() if ctx.buffers is None else await ctx.buffers.look(file, whole=False)
+        if not seen.buffer:
+            raise only_open(file)
+
+
+def _judged(tool: OfferedTool, args: Args, ctx: ToolContext) -> dict[str, Any]:
+    """Return the arguments that are files as they were decided about."""
+    return (
+        {} if tool.command else {key: path.resolved for key, path in zip(_named(tool, args), ctx.paths, strict=False)}
+    )
+
+
+async def _asked(
+    clients: EmacsClients,
+    watching: Watching,
+    tool: OfferedTool,
+    args: Args,
+    ctx: ToolContext,
+    *,
+    timeout_s: float | None,
+) -> dict[str, Any]:
+    found = clients.tools(watching()).get(tool.name)
+    if found is None:
+        raise ToolError(f"No Emacs that shows this session has the tool {tool.name} any more. Go on without it.")
+    facts = {
+        "tool": tool.name,
+        "args": dict(args),
+        "branch": str(ctx.branch_dir),
+        "root": str(ctx.root),
+        "timeout": tool.timeout_s,
+    }
+    try:
+        return await clients.ask(found[0], "call" if timeout_s is None else "confirm", facts, timeout_s=timeout_s)
+    except NoAnswer as error:
+        raise ToolError(f"{tool.name} has no result: {error}. It may have done its work.") from error
+
+
+def _output(said: Mapping[str, Any], ctx: ToolContext) -> Output:
+    text = str(said.get("text") or "")
+    places = said.get("places")
+    if isinstance(places, list):
+        text = "\n".join(filter(None, (text, *_places(places, ctx))))
+    return Output(text=text or "[no output]", ok=not said.get("error"))
+
+
+def _places(places: list[Any], ctx: ToolContext) -> list[str]:
+    """Return the places a tool found, one a line, without those that the agent may not read."""
+    lines, hidden = [], 0
+    readable: dict[str, bool] = {}
+    for place in places:
+        if not isinstance(place, Mapping) or not isinstance(place.get("file"), str):
+            continue
+        file = place["file"]
+        if file not in readable:
+            readable[file] = ctx.readable(resolve(file, ctx.root))
+        if readable[file]:
+            lines.append(f"{file}:{place.get('line', 1)}: {place.get('text', '')}")
+        else:
+            hidden += 1
+    if hidden:
+        lines.append(f"[{hidden} more in files outside the scope of this session.]")
+    return lines
+
+
+# What a run is given of Emacs: buffers, and those of its tools that the preset wants and nothing denies.
+
+_TOOLS = "emacs_tools"
+"""In the session's row: the definitions that a run had last."""
+
+
+def run_buffers(host: Host, branch: LiveBranch) -> RunBuffers:
+    """Return who asks the user's Emacsen about files, for a run of ``branch``."""
+    return RunBuffers(host.emacs, lambda: host.hooks.watching(branch))
+
+
+def run_tools(
+    host: Host,
+    branch: LiveBranch,
+    wanted: Collection[str],
+    taken: Collection[str],
+    permitted: Callable[[list[str]], Collection[str]],
+) -> dict[str, ToolSpec]:
+    """Return the tools of Emacs for a run of ``branch``, by the name under which the model is told of them.
+
+    While no Emacs shows it, those that it had last stay, and say so when they are called: what the model is told
+    first is the same with and without an Emacs, and the provider's cache holds.
+
+    Args:
+        host: Who knows the clients.
+        branch: Where it runs; the clients that show it are asked.
+        wanted: The ``tools`` of its preset.
+        taken: Names that mean other tools.
+        permitted: Returns those of some names, as action strings have them, that no profile denies altogether.
+    """
+    offered = {name: tool for name, (_, tool) in host.emacs.tools(host.hooks.watching(branch)).items()}
+    known = offered or _had(branch)
+    found = chosen(wanted, known, taken)
+    if offered:
+        branch.note_metadata(**{_TOOLS: [asdict(offered[name]) for name in found.values()]})
+    allowed = set(permitted([action_name(name) for name in found.values()]))
+    return {
+        told: emacs_tool(host.emacs, lambda: host.hooks.watching(branch), known[name], name=told)
+        for told, name in found.items()
+        if action_name(name) in allowed
+    }
+
+
+def _had(branch: LiveBranch) -> dict[str, OfferedTool]:
+    """Return the tools that a run of ``branch`` had last."""
+    kept = branch.conversation.session.get("metadata_json", {}).get(_TOOLS, ())
+    return {tool["name"]: OfferedTool(**tool) for tool in kept}

@@ -1,0 +1,472 @@
+"""Taking turns back, bringing them back, and asking again (DESIGN §3, rule 6).
+
+Nothing is removed: rows say that they are hidden, the document's text stays and has the role ``ignore``. Whatever an
+operation hides, another brings back: a rewind is reversed, an answer or an edited prompt is a variant of what came in
+its place. Nothing of this is possible while a run is in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError
+from pyagentd.events import Event
+from pyagentd.features.suggestions import tell_anew
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.document_sync import Roles
+from pyagentd.runtime.queue import Submission, Submitted
+from pyagentd.runtime.settings import SendOptions
+from pyagentd.store.conversation import Conversation, Message
+from pyagentd.store.document import hidden, text
+from pyagentd.store.document.hidden import By, Variant, answer_place, hidden_ranges, turned
+from pyagentd.store.document.reconcile import align, placed
+from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN
+from pyagentd.store.document.text import Document
+from pyagentd.store.paths import BranchRef
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.host import Host
+
+
+# What clients are told of a branch's history: which regions of the text are hidden turns, what has variants.
+#
+# Blocks where it reads the document; offsets are those of Emacs, from 1.
+
+_ERROR = re.compile(r"\n+``` error\n.*?\n```(?=\n|\Z)", re.DOTALL)
+_LISTED = 8
+_SHOWN = 50  # characters of a prompt
+
+
+def history(file: Path, conversation: Conversation) -> dict[str, Any]:
+    """Return hidden regions and variants in the document: ``{sha256, hidden, variants}``.
+
+    ``hidden``: first position, position behind the last, number of turns, what hid them. ``variants``: positions of
+    the message, its id, its number among its variants, how many there are; where none is shown the number is 0 and
+    the positions are those of the message before.
+
+    Raises:
+        StoreError: The document cannot be read.
+    """
+    if not any(message.is_rewound for message in conversation.messages.values()):
+        return {"sha256": None, "hidden": [], "variants": []}
+    doc, pieces = placed(text.read(file), conversation)
+    places: dict[str, tuple[int, int]] = {}
+    for piece in pieces:
+        if piece.message is not None:
+            start, _ = places.get(piece.message.id, (piece.found.start, 0))
+            places[piece.message.id] = start, piece.found.end
+    return {
+        "sha256": text.body_sha256(doc.body),
+        "hidden": [
+            (
+                _from_heading(doc, start, conversation.messages[ids[0]]) + 1,
+                _with_heading(doc, _with_error(doc, end)) + 1,
+                _turns(conversation, ids),
+                conversation.messages[ids[-1]].metadata.get("hidden_by"),
+            )
+            for start, end, ids in hidden_ranges(doc, conversation)
+        ],
+        "variants": list(_placed_variants(conversation, places)),
+    }
+
+
+def _placed_variants(
+    conversation: Conversation, places: Mapping[str, tuple[int, int]]
+) -> Iterator[tuple[int, int, str, int, int]]:
+    for id, number, of in shown_variants(conversation):
+        where = id if number else str(conversation.messages[id].metadata["hidden_after"])
+        if where in places:
+            start, end = places[where]
+            yield start + 1, end + 1, id, number, of
+
+
+def shown_variants(conversation: Conversation) -> list[tuple[str, int, int]]:
+    """Return the visible messages that have variants: id, number among them from 1, how many there are.
+
+    Where none of the variants is shown the number is 0 and the message the last of them.
+    """
+    found = []
+    for after in dict.fromkeys(group.after for group in hidden.groups_since(conversation)):
+        if not hidden.is_shown(conversation, after):
+            continue
+        all_of = hidden.variants(conversation, after)
+        number = next((number for number, variant in enumerate(all_of, 1) if variant.group is None), 0)
+        found.append((all_of[number - 1].first.id, number, len(all_of)))
+    return found
+
+
+def prompts(conversation: Conversation) -> list[dict[str, Any]]:
+    """Return the prompts to which one can rewind, oldest first."""
+    return [
+        {"message_id": message.id, "text": message.text[:200], "created_at": message.row.get("created_at")}
+        for message in hidden.prompts(conversation)
+    ]
+
+
+def candidates(of: Conversation | Sequence[Message]) -> str:
+    """Say which prompts there are, the last ones, for who named another."""
+    found = hidden.prompts(of) if isinstance(of, Conversation) else of
+    if not found:
+        return "There is no prompt yet"
+    listed = ", ".join(f"{message.id} “{_line(message.text)}”" for message in reversed(found[-_LISTED:]))
+    left = len(found) - _LISTED
+    return f"The prompts are {listed}" + (f" and {left} earlier ones" if left > 0 else "")
+
+
+def _from_heading(doc: Document, start: int, first: Message) -> int:
+    """Return where a region of hidden turns begins for people: at a heading below which no prompt stands."""
+    above = next((each for each in (RUN_CLOSE + RUN_OPEN, RUN_CLOSE) if doc.body.endswith(each, 0, start)), "")
+    return start - len(above) if first.role != "user" else start
+
+
+def _with_error(doc: Document, end: int) -> int:
+    """Return where a region of hidden turns ends for people: behind what is said of how its run ended."""
+    error = _ERROR.match(doc.body, end)
+    index = bisect_right(doc.spans, end, key=lambda span: span.start)
+    is_recorded = error is not None and index < len(doc.spans) and doc.spans[index].kind == "ignore"
+    return error.end() if error is not None and is_recorded else end
+
+
+def _with_heading(doc: Document, end: int) -> int:
+    """Return where a region of hidden turns ends for people: behind a heading below which no prompt stands."""
+    answer = end + len(RUN_CLOSE + RUN_OPEN)
+    index = bisect_right(doc.spans, end, key=lambda span: span.start)
+    is_left = doc.body.startswith(RUN_CLOSE + RUN_OPEN, end) and index < len(doc.spans)
+    return end + len(RUN_CLOSE) if is_left and answer <= doc.spans[index].start <= answer + 1 else end
+
+
+def _turns(conversation: Conversation, ids: Sequence[str]) -> int:
+    """Return how many turns hidden messages are; an answer whose prompt is shown is one as well."""
+    known = [conversation.messages[id] for id in ids]
+    return sum(message.role == "user" for message in known) + (known[0].role != "user")
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN else line[: _SHOWN - 1] + "…"
+
+
+# Which message is meant: a prompt to go back to or to ask again, a variant to show.
+
+
+def chosen_prompt(conversation: Conversation, message_id: str) -> Message:
+    """Return the visible message of the user's with an id.
+
+    Raises:
+        NotFound: There is none; the error lists those there are.
+    """
+    found = hidden.prompts(conversation)
+    for prompt in found:
+        if prompt.id == message_id:
+            return prompt
+    what = "is no prompt that can be chosen" if message_id in conversation.messages else "is not in this branch"
+    raise NotFound(f"Message {message_id} {what}", mend=candidates(found))
+
+
+def variants_of(conversation: Conversation, message_id: str) -> list[Variant]:
+    """Return what was said at different times where a message stands, itself included, oldest first.
+
+    Raises:
+        NotFound: There is no such message, or it does not follow anything that is shown.
+    """
+    message = conversation.messages.get(message_id)
+    if message is None:
+        raise NotFound(f"Message {message_id} is not in this branch", mend=candidates(conversation))
+    if not message.is_hidden:
+        return hidden.variants(conversation, hidden.before(conversation, message_id))
+    after = str(message.metadata.get("hidden_after", ""))
+    if message.is_rewound and hidden.is_shown(conversation, after):
+        found = hidden.variants(conversation, after)
+        if any(variant.first.id == message_id for variant in found):
+            return found
+    raise NotFound(f"Message {message_id} is hidden together with what came before it", mend="Choose that first")
+
+
+def prompt_of(conversation: Conversation, message_id: str | None) -> Message:
+    """Return the prompt of a message's turn: what the user sent, not what was said while it was answered.
+
+    Args:
+        conversation: Where.
+        message_id: The prompt or an answer to it; None means the last one.
+
+    Raises:
+        NotFound: It is not shown, or there is none.
+    """
+    shown = hidden.visible(conversation)
+    if message_id is not None:
+        ids = [message.id for message in shown]
+        if message_id not in ids:
+            raise NotFound(f"Message {message_id} is not shown in this branch", mend=candidates(conversation))
+        shown = shown[: ids.index(message_id) + 1]
+    for message in reversed(shown):
+        steered = message.metadata.get("steered") and not message.metadata.get("context")  # of a restored one: a turn
+        if message.role == "user" and not steered:
+            return message
+    raise NotFound("There is no prompt to ask again", mend="Write and send one first")
+
+
+_MOST_ROLES = 4000  # in one event; a client that needs more attaches anew
+_CARRIED = ("agent", "model", "settings")  # metadata of a prompt that its next version keeps
+
+
+class Files(Protocol):
+    """What can bring files back to what they were when a prompt was sent."""
+
+    async def restore(self, ref: BranchRef, message_id: str) -> Mapping[str, Any]:
+        """Do so; the answer has an ``id`` by which that can be undone, "" when there was nothing to do."""
+        ...
+
+    async def undo(self, ref: BranchRef, id: str) -> Mapping[str, Any]:
+        """Undo a restoration."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """What an operation hid and showed: ids of messages, in their order; ``files`` as the snapshots tell it."""
+
+    hidden: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    files: Mapping[str, Any] | None = None
+
+
+class History:
+    """The operations, on the branches of one host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._files: Files = host.snapshots
+
+    async def rewind(self, branch: LiveBranch, message_id: str, *, files: bool = False) -> Changed:
+        """Hide everything behind one of the user's messages, and with ``files`` restore what the turns changed.
+
+        Raises:
+            Busy: A run is in flight.
+            NotFound: There is no such message of the user's.
+        """
+        async with branch.starting:
+            self._require_ready(branch)
+            prompt = chosen_prompt(branch.conversation, message_id)
+            gone = hidden.continuation(branch.conversation, prompt.id)
+            restored = await self._files.restore(branch.ref, prompt.id) if files else None
+            if gone:
+                notes = {"restored": restored["id"]} if restored and restored.get("id") else {}
+                await self._hide(branch, gone, by="rewind", after=prompt.id, **notes)
+            return Changed(hidden=_ids(gone), files=restored)
+
+    async def unrewind(self, branch: LiveBranch) -> Changed:
+        """Reverse the last rewind, with the files that it restored.
+
+        Raises:
+            Busy: A run is in flight.
+            BadRequest: There is none, or something was sent since.
+        """
+        async with branch.starting:
+            self._require_ready(branch)
+            conversation = branch.conversation
+            group = hidden.last_rewind(conversation)
+            if group is None:
+                raise BadRequest("No rewind is to be reversed", mend="Only turns that a rewind took back come back")
+            if not hidden.is_shown(conversation, group.after) or hidden.continuation(conversation, group.after):
+                raise BadRequest(
+                    "Something was sent since the last rewind",
+                    mend="What it took back is a variant of that now: choose it there, or rewind to the same prompt",
+                )
+            restored = str(group.messages[0].metadata.get("restored") or "")
+            files = await self._files.undo(branch.ref, restored) if restored else None
+            await self._change(branch, hidden.show(group.messages, now_ms=branch.recorder.now_ms()))
+            return Changed(shown=_ids(group.messages), files=files)
+
+    async def regenerate(
+        self, branch: LiveBranch, message_id: str | None, options: SendOptions
+    ) -> tuple[Changed, Submitted]:
+        """Ask a prompt again; its answer so far, and what came after it, becomes a variant of the new one.
+
+        Args:
+            branch: Where.
+            message_id: The prompt or an answer to it; None means the last one.
+            options: Of the run.
+
+        Raises:
+            Busy: A run is in flight, or messages wait for theirs.
+            NotFound: There is no such message.
+            PyagentdError: The run cannot start; nothing is changed then.
+        """
+        async with branch.starting:
+            self._require_ready(branch)
+            self._require_next(branch)
+            prompt = prompt_of(branch.conversation, message_id)
+            gone = hidden.continuation(branch.conversation, prompt.id)
+            if gone:
+                await self._hide(branch, gone, by="variant", after=prompt.id)
+            sha256, end = await self._place(branch, prompt)
+            given = Submission(text=None, sha256=sha256, end=end, options=options, metadata=_carried(prompt))
+            return Changed(hidden=_ids(gone)), await self._attempt(branch, gone, given)
+
+    async def edit(
+        self, branch: LiveBranch, message_id: str, text: str, options: SendOptions
+    ) -> tuple[Changed, Submitted]:
+        """Take a prompt and all after it back, and send ``text`` in its place.
+
+        Raises:
+            Busy: A run is in flight, or messages wait for theirs.
+            NotFound: There is no such message of the user's.
+            PyagentdError: The run cannot start; nothing is changed then.
+        """
+        if not text.strip():
+            raise BadRequest("The prompt is empty", mend="Write something")
+        async with branch.starting:
+            self._require_ready(branch)
+            self._require_next(branch)
+            prompt = chosen_prompt(branch.conversation, message_id)
+            after = hidden.before(branch.conversation, prompt.id)
+            gone = hidden.continuation(branch.conversation, after)
+            await self._hide(branch, gone, by="edit", after=after)
+            given = Submission(text=text, options=options, metadata=_carried(prompt))
+            return Changed(hidden=_ids(gone)), await self._attempt(branch, gone, given)
+
+    async def choose(self, branch: LiveBranch, message_id: str, number: int) -> Changed:
+        """Show another variant of a message, the oldest is 1, with the turns that came after it.
+
+        Raises:
+            Busy: A run is in flight.
+            NotFound: There is no such message, or not so many variants of it.
+        """
+        async with branch.starting:
+            self._require_ready(branch)
+            conversation = branch.conversation
+            found = variants_of(conversation, message_id)
+            if not 1 <= number <= len(found):
+                raise NotFound(
+                    f"There is no variant {number} of {message_id}", mend=f"There are variants 1 to {len(found)}"
+                )
+            chosen = found[number - 1]
+            if chosen.group is None:
+                return Changed()
+            now_ms = branch.recorder.now_ms()
+            gone = hidden.continuation(conversation, chosen.group.after)
+            rows = list(hidden.hide(gone, by="variant", after=chosen.group.after, now_ms=now_ms))
+            await self._change(branch, [*rows, *hidden.show(chosen.messages, now_ms=now_ms)])
+            return Changed(hidden=_ids(gone), shown=_ids(chosen.messages))
+
+    async def clear_held(self, branch: LiveBranch, **notes: Any) -> Changed:
+        """Put the conversation behind a boundary, for a caller that holds ``branch.starting``: the next is a new one.
+
+        ``notes`` become metadata of its messages; ``notice``: what whoever opens it until then is told.
+
+        Raises:
+            Busy: A run is in flight.
+            BadRequest: There is none.
+        """
+        self._require_ready(branch)
+        gone = hidden.continuation(branch.conversation, "")
+        if not gone:
+            raise BadRequest("No active session to clear")
+        await self._hide(branch, gone, by=hidden.CONTEXT, after="", **notes)
+        return Changed(hidden=_ids(gone))
+
+    async def give_roles_held(self, branch: LiveBranch, by: By) -> None:
+        """Give the text of messages that were hidden when they were recorded the roles that follow from it.
+
+        For a caller that holds ``branch.starting``. Raises ``Busy`` if the editor does not save, ``StoreError``.
+        """
+        await branch.keeper.settle()
+        conversation = branch.conversation.snapshot()
+        own = [message for message in conversation.messages.values() if message.metadata.get("hidden_by") == by]
+        before = conversation.changed(hidden.show(own, now_ms=branch.recorder.now_ms()))
+        doc = await asyncio.to_thread(text.read, branch.file)
+        made = await asyncio.to_thread(turned, doc, before, conversation)
+        branch.reader.forget()
+        self._tell_roles(branch, made)
+        await branch.secure()
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    def _require_ready(self, branch: LiveBranch) -> None:
+        branch.require_idle()
+        branch.require_writable()
+        if self._host.closing:
+            raise Busy("The daemon is stopping", mend="Try again in a moment")
+
+    def _require_next(self, branch: LiveBranch) -> None:
+        """Raise ``Busy`` if what is sent now would not be answered at once, but behind what waits."""
+        if branch.queue.waiting and not branch.paused:
+            raise Busy("Messages wait for their answers", mend="Let them be answered, or take them back first")
+
+    async def _hide(
+        self, branch: LiveBranch, messages: Sequence[Message], *, by: By, after: str, **notes: Any
+    ) -> None:
+        rows = hidden.hide(messages, by=by, after=after, now_ms=branch.recorder.now_ms(), **notes)
+        await self._change(branch, rows)
+
+    async def _change(self, branch: LiveBranch, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Record message rows that hide and show, and give the document the roles that follow."""
+        changed = list(rows)
+        await branch.keeper.settle()
+        await branch.look_once()
+        doc = await asyncio.to_thread(text.read, branch.file)
+        before = branch.conversation
+        for made_by_user in (await asyncio.to_thread(align, doc, before.snapshot())).edits:
+            branch.recorder.record("edit", made_by_user)
+        after = before.changed(changed)
+        made = await asyncio.to_thread(turned, doc, before.snapshot(), after)
+        lacking = await asyncio.to_thread(_lacking, made, after)
+        with branch.recorder.together():
+            for row in changed:
+                branch.recorder.record("message", row)
+            for edit in lacking:
+                branch.recorder.record("edit", edit)
+        branch.reader.forget()
+        self._tell_roles(branch, made)
+        await branch.secure()
+        tell_anew(branch)
+        for listener in self._host.listeners:
+            listener.branch_written(branch.ref)
+
+    async def _place(self, branch: LiveBranch, prompt: Message) -> tuple[str, int]:
+        """Make room for another answer to ``prompt``; return the body's hash and the offset."""
+        conversation = branch.conversation.snapshot()
+        doc = await asyncio.to_thread(text.read, branch.file)
+        made = await asyncio.to_thread(answer_place, doc, conversation, prompt.id)
+        self._tell_roles(branch, made.document, marker=made.marker)
+        await branch.secure()
+        return text.body_sha256(doc.body), made.marker
+
+    def _tell_roles(self, branch: LiveBranch, doc: Document, marker: int | None = None) -> None:
+        """Have roles written into the file, by the editor if there is one, and shown by all clients."""
+        roles = Roles(sha256=text.body_sha256(doc.body), spans=doc.spans)
+        branch.keeper.heal(roles.sha256, roles.spans)
+        if len(roles.spans) > _MOST_ROLES:
+            branch.publish(Event("resync", branch.key, branch.recorder.last_seq))
+            return
+        place = {} if marker is None else {"marker": marker + 1}
+        branch.tell_others(None, "roles", sha256=roles.sha256, spans=roles.told(), **place)
+
+    async def _attempt(self, branch: LiveBranch, gone: Sequence[Message], given: Submission) -> Submitted:
+        """Submit; what was hidden for that comes back if no run can start."""
+        try:
+            return await self._host.submit_held(branch, given)
+        except PyagentdError:
+            if gone:
+                back = [branch.conversation.messages[message.id] for message in gone]
+                await self._change(branch, hidden.show(back, now_ms=branch.recorder.now_ms()))
+            raise
+
+
+def _lacking(doc: Document, conversation: Conversation) -> tuple[Mapping[str, Any], ...]:
+    """Return edit rows for what is shown now and does not stand in the document: the user removed or changed it."""
+    return align(doc, conversation).edits
+
+
+def _carried(prompt: Message) -> dict[str, Any]:
+    return {key: prompt.metadata[key] for key in _CARRIED if key in prompt.metadata}
+
+
+def _ids(messages: Iterable[Message]) -> tuple[str, ...]:
+    return tuple(message.id for message in messages)

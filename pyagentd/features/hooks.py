@@ -1,0 +1,548 @@
+"""Hooks: programs of the user's, of a trusted project, and functions of an attached Emacs, asked at five moments.
+
+A hook can only narrow. What it changes is checked and decided as if the model or the user had said so, and a hook
+that fails, is late or is not trusted changes nothing; that is said. Which JSON goes in and out is in docs/hooks.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyagentd import installation, jsontext
+from pyagentd.clock import new_id
+from pyagentd.config.tables import EVENTS, HookSettings
+from pyagentd.errors import BadRequest, Blocked, NotASession, ToolError
+from pyagentd.events import Event, Sink
+from pyagentd.features.project_config import ProjectHooks, project_hooks
+from pyagentd.jsontext import object_in
+from pyagentd.messages import Message, Text
+from pyagentd.policy.action import Action
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.settings import SendOptions
+from pyagentd.runtime.status import Outcome
+from pyagentd.runtime.turns import Prompt
+from pyagentd.store import paths
+from pyagentd.store.paths import BranchRef
+from pyagentd.tools.process import Group, child_environment
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.approvals import Witness
+    from pyagentd.runtime.host import Host
+
+log = logging.getLogger(__name__)
+
+
+# One program that is asked about an event: JSON in, an exit code and perhaps JSON out.
+#
+# It runs as the user, in the workspace, with an environment that has no key in it, in a process group of its own
+# that ends with it, with its time, and with the run that asked.
+
+BLOCKS = 2  # the exit code
+
+_HOOKPROCESS_MOST_BYTES = 1_000_000  # of what it prints
+_SHOWN = 2000  # characters of a reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """What a hook said."""
+
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    blocks: str | None = None  # why not
+    problem: str = ""  # it said nothing that could be used
+    duration_ms: int = 0
+
+
+async def ask_program(
+    hook: HookSettings, facts: Mapping[str, Any], *, base: Path, root: Path, env: Mapping[str, str]
+) -> Word:
+    """Run ``hook`` and return its word; raises nothing but a cancellation.
+
+    Args:
+        hook: The program.
+        facts: What it is told, as JSON.
+        base: Where a relative name of a program begins.
+        root: The workspace, in which it runs.
+        env: The client's environment.
+    """
+    started = time.monotonic()
+    try:
+        word = await _asked(hook, facts, base, root, _environment(hook.event, root, env))
+    except OSError as error:
+        word = Word(problem=f"it could not be run: {error.strerror or error}")
+    return Word(
+        changes=word.changes,
+        blocks=word.blocks,
+        problem=word.problem,
+        duration_ms=round((time.monotonic() - started) * 1000),
+    )
+
+
+async def _asked(
+    hook: HookSettings, facts: Mapping[str, Any], base: Path, root: Path, env: Mapping[str, str]
+) -> Word:
+    program = _program(hook.command[0], base)
+    if program is None:
+        return Word(problem=f"there is no program {hook.command[0]}: give its whole path")
+    pipe = asyncio.subprocess.PIPE
+    group = await Group.start(program, *hook.command[1:], cwd=root, env=env, stdin=pipe, stdout=pipe, stderr=pipe)
+    try:
+        async with asyncio.timeout(hook.timeout_s):
+            out, err, _ = await asyncio.gather(
+                _read(group.process.stdout), _read(group.process.stderr), _write(group.process.stdin, facts)
+            )
+            code = await group.process.wait()
+    except TimeoutError:
+        return Word(problem=f"it did not answer within {hook.timeout_s:g} s and was stopped")
+    finally:
+        await group.stop(grace_s=0.2)
+    return understood(code, out, err)
+
+
+def understood(code: int, out: bytes, err: bytes) -> Word:
+    """Return what an exit code and what was printed mean."""
+    said = err.decode(errors="replace").strip()[:_SHOWN]
+    if code == BLOCKS:
+        return Word(blocks=said or "no reason was given")
+    if code != 0:
+        return Word(problem=f"it ended with {code}: {said}" if said else f"it ended with {code}")
+    text = out.decode(errors="replace").strip()
+    if not text:
+        return Word()
+    try:
+        changes = jsontext.parse(text)
+    except ValueError:
+        changes = None
+    if not isinstance(changes, dict):
+        return Word(problem=f"it printed no JSON object: {text[:80]!r}")
+    return Word(changes=changes)
+
+
+def _program(name: str, base: Path) -> str | None:
+    """Return where a program is; one without a path only from where the machine has its own."""
+    if "/" not in name and not name.startswith("~"):
+        return installation.program(name)
+    return str(base / Path(name).expanduser())
+
+
+def _environment(event: str, root: Path, client: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment: no keys, and no directory on ``PATH`` in which an agent could put a program."""
+    env = child_environment(client)
+    inside = str(root.resolve())
+    kept = [
+        each
+        for each in env.get("PATH", installation.PATH).split(":")
+        if each.startswith("/") and not (each + "/").startswith(inside + "/")
+    ]
+    return {**env, "PATH": ":".join(kept) or installation.PATH, "PYAGENTD_HOOK": event}
+
+
+async def _read(stream: asyncio.StreamReader | None) -> bytes:
+    """Return what a stream has, as far as it is kept; the rest is read and dropped, so that nobody waits."""
+    assert stream is not None
+    kept = b""
+    while data := await stream.read(65_536):
+        kept += data[: _HOOKPROCESS_MOST_BYTES - len(kept)]
+    return kept
+
+
+async def _write(stream: asyncio.StreamWriter | None, facts: Mapping[str, Any]) -> None:
+    assert stream is not None
+    with suppress(BrokenPipeError, ConnectionResetError):  # it need not read
+        stream.write(json.dumps(facts, ensure_ascii=True, default=str).encode())
+        await stream.drain()
+    with suppress(BrokenPipeError, ConnectionResetError):
+        stream.close()
+        await stream.wait_closed()
+
+
+# The hooks that are asked about tool calls: one may forbid a call, change its arguments, or add to its result.
+
+MOST_TEXT = 100_000  # characters of one field that hooks are told
+
+
+@dataclass(frozen=True, slots=True)
+class RunHooks:
+    """Asks about the calls of one run; see ``tools.around.Hooking``."""
+
+    _hooks: Hooks
+    _moment: Moment
+
+    async def before(
+        self, tool: str, args: Mapping[str, Any], action: Action, call_id: str
+    ) -> Mapping[str, Any] | None:
+        """Return what hooks want in place of ``args``, or None; raises ``ToolError`` when one forbids the call."""
+        facts: dict[str, Any] = {"tool": tool, "input": dict(args), "action": str(action), "call_id": call_id}
+        changed = False
+        async for source, word in self._hooks.words("tool.before", self._moment, lambda: facts, tool):
+            why = refusal(word)
+            if why is None and (denied := word.changes.get("deny")):
+                why = str(denied)
+            if why is not None:
+                if self._moment.witness is not None:
+                    self._moment.witness(tool, str(action), "deny", f"hook {source}", why)
+                raise ToolError(f"A hook of the user's forbids this: {why}")
+            if isinstance(wanted := word.changes.get("input"), dict):
+                facts["input"], changed = wanted, True
+        return facts["input"] if changed else None
+
+    async def after(
+        self, tool: str, args: Mapping[str, Any], text: str, ok: bool, duration_ms: int, call_id: str
+    ) -> str:
+        """Return what hooks add to a result."""
+        facts = {
+            "tool": tool,
+            "input": dict(args),
+            "call_id": call_id,
+            "ok": ok,
+            "output": text[:MOST_TEXT],
+            "duration_ms": duration_ms,
+        }
+        added = []
+        async for _, word in self._hooks.words("tool.after", self._moment, lambda: facts, tool):
+            if word.blocks is not None:
+                added.append(word.blocks)
+            if isinstance(more := word.changes.get("append"), str) and more:
+                added.append(more)
+        return "\n".join(f"[hook] {each}" for each in added)
+
+
+def refusal(word: Word) -> str | None:
+    """Return why a hook blocks: by its exit code, or ``{"block": REASON}``."""
+    if word.blocks is None and (said := word.changes.get("block")):
+        return str(said)
+    return word.blocks
+
+
+# Functions of an Emacs as hooks: asked by an event, answered by an operation, never waited for beyond their time.
+#
+# A client says which events it has functions for. It is asked about branches it watches and about their agents. A
+# client that goes, or does not answer in time, has said nothing.
+
+TIMEOUT_S = 3.0
+_MOST_BYTES = 200_000  # of what an event carries (DESIGN §5 Sizes)
+
+
+class HookClients:
+    """Which clients have functions, and the questions that are open."""
+
+    def __init__(self) -> None:
+        self._events: dict[Sink, frozenset[str]] = {}
+        self._open: dict[str, tuple[Sink, asyncio.Future[Word]]] = {}
+
+    def offer(self, client: Sink, events: Collection[str]) -> None:
+        """Have ``client`` asked about ``events`` from now on, and about nothing else.
+
+        Raises:
+            BadRequest: There is no such event.
+        """
+        if unknown := set(events) - set(EVENTS):
+            raise BadRequest(f"There is no event {min(unknown)!r} for hooks", mend=f"Known: {', '.join(EVENTS)}")
+        if events:
+            self._events[client] = frozenset(events)
+        else:
+            self._events.pop(client, None)
+
+    def forget(self, client: Sink) -> None:
+        """Let a client go that has gone; what it was asked it has not answered."""
+        self._events.pop(client, None)
+        for asked, answer in self._open.values():
+            if asked is client and not answer.done():
+                answer.set_result(Word(problem="its Emacs has gone"))
+
+    def of(self, event: str, watching: Iterable[Sink]) -> list[Sink]:
+        """Return those of the clients ``watching`` that have functions for ``event``."""
+        return [client for client in dict.fromkeys(watching) if event in self._events.get(client, ())]
+
+    async def ask(self, client: Sink, branch: str, event: str, facts: Mapping[str, Any]) -> Word:
+        """Ask one client and return its word."""
+        text = json.dumps(facts, ensure_ascii=False, default=str)
+        if len(text.encode(errors="replace")) > _MOST_BYTES:
+            return Word(problem="what it would have been told is too long for Emacs")
+        number = new_id("hok")
+        answer: asyncio.Future[Word] = asyncio.get_running_loop().create_future()
+        self._open[number] = client, answer
+        client.push(Event("hook", branch, 0, ({"id": number, "event": event, "facts": text},)))
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                return await answer
+        except TimeoutError:
+            return Word(problem=f"Emacs did not answer within {TIMEOUT_S:g} s")
+        finally:
+            del self._open[number]
+
+    def answer(self, client: Sink, number: str, said: str) -> bool:
+        """Take a client's answer, a JSON object; return whether anybody still waited for it.
+
+        ``{"block": REASON}`` forbids, ``{"error": TEXT}`` says that a function failed; all else are changes.
+
+        Raises:
+            BadRequest: It is no JSON object.
+        """
+        changes = object_in(said, "The answer of a hook")
+        asked, waiting = self._open.get(number, (None, None))
+        if waiting is None or asked is not client or waiting.done():
+            return False
+        error = str(changes.pop("error", "") or "")
+        blocks = changes.pop("block", None)
+        waiting.set_result(
+            Word(changes=changes, blocks=None if blocks in (None, False, "") else str(blocks), problem=error)
+        )
+        return True
+
+
+_LAST_S = 3.0  # for hooks that are told of an end, once the daemon stops
+_POLL_S = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """Where and for whom hooks are asked."""
+
+    branch: LiveBranch
+    root: Path  # the workspace
+    run_id: str
+    options: SendOptions
+    witness: Witness | None = None
+
+
+class Hooks:
+    """Asks the hooks of one daemon.
+
+    Attributes:
+        clients: Functions of attached clients.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.clients = HookClients()
+        self._said: set[tuple[str, str]] = set()
+
+    def forget(self, sink: Sink) -> None:
+        """Let a client go."""
+        self.clients.forget(sink)
+
+    # -- the five moments ----------------------------------------------------------------------------------------
+
+    async def message_user(self, branch: LiveBranch, prompt: Prompt, options: SendOptions, run_id: str) -> Prompt:
+        """Return the prompt as hooks want it: its document's text stays, what the model sees may be another.
+
+        Raises:
+            Blocked: A hook does not let it pass.
+        """
+        moment = Moment(branch=branch, root=_root(branch), run_id=run_id, options=options)
+        facts = {
+            "text": prompt.text[:MOST_TEXT],
+            "agent": prompt.metadata.get("agent"),
+            "model": _model_id(prompt.metadata.get("model")),
+            "interactive": options.interactive,
+            "metadata": dict(prompt.metadata),
+        }
+        metadata, text = dict(prompt.metadata), prompt.text
+        async for source, word in self.words("message.user", moment, lambda: facts):
+            if (why := refusal(word)) is not None:
+                raise Blocked(f"The hook {source} does not let this message pass: {why}")
+            if isinstance(agent := word.changes.get("agent"), str) and agent:
+                metadata["agent"] = facts["agent"] = agent
+            if isinstance(model := word.changes.get("model"), str) and model:
+                metadata["model"] = {"provider_id": None, "model_id": model}
+                facts["model"] = model
+            if isinstance(changed := word.changes.get("text"), str) and changed.strip():
+                text = facts["text"] = changed
+        if prompt.message_id:  # it is asked again: it has its row
+            return prompt
+        if text != prompt.text and (view := with_text(prompt.view, prompt.text, text)) is not None:
+            self._notice(branch, "A hook changed what the model sees of your message")
+            return replace(prompt, view=view, metadata={**metadata, "model_text": text})
+        return replace(prompt, metadata=metadata)
+
+    async def steered(self, branch: LiveBranch, text: str, options: SendOptions, run_id: str) -> str:
+        """Return what the model sees of a message that steers a run; raises ``Blocked``."""
+        moment = Moment(branch=branch, root=_root(branch), run_id=run_id, options=options)
+        facts: dict[str, Any] = {
+            "text": text[:MOST_TEXT],
+            "agent": None,
+            "model": None,
+            "interactive": True,
+            "metadata": {},
+        }
+        async for source, word in self.words("message.user", moment, lambda: facts):
+            if (why := refusal(word)) is not None:
+                raise Blocked(f"The hook {source} does not let this message pass: {why}")
+            if isinstance(changed := word.changes.get("text"), str) and changed.strip():
+                text = facts["text"] = changed
+        return text
+
+    async def model_resolve(self, moment: Moment, model: str, *, preset: str, backend: str) -> str:
+        """Return the model that is asked."""
+        facts = {"model": model, "preset": preset, "backend": backend}
+        async for _, word in self.words("model.resolve", moment, lambda: facts):
+            if isinstance(changed := word.changes.get("model"), str) and changed.strip():
+                facts["model"] = changed.strip()
+        return facts["model"]
+
+    def of_run(self, moment: Moment) -> RunHooks:
+        """Return who asks the hooks about the calls of one run."""
+        return RunHooks(self, moment)
+
+    def run_ended(self, branch: LiveBranch, outcome: Outcome, options: SendOptions) -> None:
+        """Tell the hooks that a run has ended; nobody waits for them."""
+        last = branch.conversation.last_run
+        moment = Moment(
+            branch=branch, root=_root(branch), run_id=str(last.data["id"]) if last else "", options=options
+        )
+        if not self._is_any("run.finished", moment):
+            return
+        facts = {
+            "reason": outcome.reason,
+            "text": outcome.text[:MOST_TEXT],
+            "code": outcome.code,
+            "message": outcome.message,
+        }
+        self._host.own(self._inform("run.finished", moment, facts))
+
+    def branch_written(self, ref: BranchRef) -> None:
+        """Nothing: hooks are about runs."""
+
+    async def _inform(self, event: str, moment: Moment, facts: Mapping[str, Any]) -> None:
+        """Tell the hooks; a daemon that stops waits a moment for them and no longer."""
+        telling, left = asyncio.ensure_future(self._tell(event, moment, facts)), _LAST_S
+        while not telling.done() and left > 0:
+            await asyncio.wait([telling], timeout=_POLL_S)
+            left -= _POLL_S if self._host.closing else 0
+        if telling.cancel():
+            await asyncio.wait([telling])
+
+    async def _tell(self, event: str, moment: Moment, facts: Mapping[str, Any]) -> None:
+        async for _ in self.words(event, moment, lambda: facts):
+            pass
+
+    # -- asking --------------------------------------------------------------------------------------------------
+
+    async def words(self, event: str, moment: Moment, facts: Any, tool: str = "") -> AsyncIterator[tuple[str, Word]]:
+        """Ask every hook for ``event``, one after the other, and yield its name and its word.
+
+        ``facts`` returns what the next one is told: what those before it changed counts.
+        """
+        if not self._is_any(event, moment):
+            return
+        common = _common(event, moment)
+        for base, hook in await self._programs(event, moment):
+            if hook.is_about(tool):
+                told = {**common, **facts()}
+                word = await ask_program(hook, told, base=base, root=moment.root, env=moment.options.env)
+                name = _name(hook)
+                self._note(event, moment, name, word)
+                yield name, word
+        for client in self.clients.of(event, self.watching(moment.branch)):
+            word = await self.clients.ask(client, moment.branch.key, event, {**common, **facts()})
+            name = f"function of {getattr(client, 'name', 'Emacs')}"
+            self._note(event, moment, name, word)
+            yield name, word
+
+    def _is_any(self, event: str, moment: Moment) -> bool:
+        return (
+            any(hook.event == event for hook in self._host.config.hooks)
+            or bool(self.clients.of(event, self.watching(moment.branch)))
+            or (moment.root / ".pyagentd").is_dir()
+        )
+
+    async def _programs(self, event: str, moment: Moment) -> list[tuple[Path, HookSettings]]:
+        """Return the programs for ``event`` with where their names begin: the user's, then a trusted project's."""
+        config = self._host.config
+        found = [(config.file.parent, hook) for hook in config.hooks if hook.event == event]
+        project = await asyncio.to_thread(project_hooks, moment.root)
+        if project is None:
+            return found
+        if project.error:
+            self._say(moment.branch, project.root, f"The project's hooks cannot be used: {project.error}")
+        elif not self.trusts(project):
+            self._say(
+                moment.branch,
+                project.root,
+                f"{project.file} has hooks that you have not said you trust, or that changed since: they do not run. "
+                "Read them, then: pyagentd hooks --trust (in Emacs M-x pyagentd-hooks)",
+            )
+        else:
+            found += [(project.root, hook) for hook in project.hooks if hook.event == event]
+        return found
+
+    def trusts(self, project: ProjectHooks) -> bool:
+        """Return whether the user agreed to exactly this."""
+        return project.hash in self._host.presets.trust
+
+    def watching(self, branch: LiveBranch) -> list[Sink]:
+        """Return the clients that watch a branch or the session of an agent."""
+        found = list(branch.sinks)
+        if branch.ref.is_agent:
+            try:
+                top = self._host.opened(paths.root_of(branch.ref).key)
+            except NotASession:
+                top = None
+            found += list(top.sinks) if top is not None else []
+        return found
+
+    def _note(self, event: str, moment: Moment, name: str, word: Word) -> None:
+        """Have what a hook said in the log, and failures before the user."""
+        said = "blocks" if word.blocks is not None else "changes" if word.changes else word.problem or "nothing"
+        log.info("hook %s for %s of %s: %s (%d ms)", name, event, moment.branch.ref.name, said, word.duration_ms)
+        if word.problem:
+            self._say(moment.branch, moment.root, f"The hook {name} for {event} was of no use: {word.problem}")
+
+    def _say(self, branch: LiveBranch, root: Path, text: str) -> None:
+        """Tell the user once."""
+        if (str(root), text) not in self._said:
+            self._said.add((str(root), text))
+            log.warning("%s", text)
+            self._notice(branch, text)
+
+    def _notice(self, branch: LiveBranch, text: str) -> None:
+        branch.publish(Event("notice", branch.key, 0, ({"text": text},)))
+
+
+def _common(event: str, moment: Moment) -> dict[str, Any]:
+    ref = moment.branch.ref
+    return {
+        "event": event,
+        "version": 1,
+        "session": ref.session_id,
+        "branch": ref.branch_name,
+        "branch_dir": str(ref.branch_dir),
+        "is_agent": ref.is_agent,
+        "root": str(moment.root),
+        "run": moment.run_id,
+    }
+
+
+def _name(hook: HookSettings) -> str:
+    return " ".join(hook.command)[:80]
+
+
+def _root(branch: LiveBranch) -> Path:
+    return Path(branch.conversation.session.get("workspace_root") or Path.home())
+
+
+def _model_id(model: object) -> str | None:
+    return str(model.get("model_id")) if isinstance(model, Mapping) else None
+
+
+def with_text(view: tuple[Message, ...], old: str, new: str) -> tuple[Message, ...] | None:
+    """Return ``view`` with the prompt ``old`` at its end replaced; None when it is not there as it was said."""
+    if not view or view[-1].role != "user":
+        return None
+    parts = list(view[-1].parts)
+    texts: list[str] = []
+    while parts and isinstance(last := parts[-1], Text):
+        texts.insert(0, last.text)
+        parts.pop()
+        if "\n\n".join(texts).strip() == old.strip():
+            return (*view[:-1], replace(view[-1], parts=(*parts, Text(text=new))))
+    return None

@@ -1,0 +1,283 @@
+"""When nobody talks with a named agent: its conversation is saved and put behind (SPEC 003 Idle Timer).
+
+The timer of an agent begins anew with each message and when a run ends; while one is in flight it stands still. It
+follows the daemon's clock. The daemon's end saves what goes on, and the next one begins with all agents idle; a run
+that only waits for a human goes on there, and with it its conversation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyagentd.clock import epoch_ms
+from pyagentd.errors import BadRequest, NotASession, NotFound, PyagentdError
+from pyagentd.events import Event
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.settings import SendOptions
+from pyagentd.runtime.status import Outcome
+from pyagentd.store import paths
+from pyagentd.store.db import agents
+from pyagentd.store.paths import BranchRef
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.host import Host
+
+log = logging.getLogger(__name__)
+
+
+# The states of an agent and what moves it between them: a table, no code (SPEC 003 State Diagram).
+#
+# A named agent's state stands in ``state.db``; whether a conversation goes on follows from its log: it is active
+# while there are rows that no boundary has put behind it (DD-43).
+
+
+class Life(StrEnum):
+    """Where an agent is."""
+
+    CREATED = "created"  # being made
+    IDLE = "idle"  # it listens, and no conversation goes on
+    ACTIVE = "active"  # a conversation goes on; its idle timer runs
+    DESTROYED = "destroyed"  # it is gone; records of it are kept
+
+
+class Happening(StrEnum):
+    """What happened to an agent."""
+
+    MADE = "made"  # its creation is complete
+    MESSAGE = "message"  # somebody, or something, spoke to it
+    SAVE = "save"  # its conversation was saved, and goes on
+    RESTORE = "restore"  # a saved conversation goes on
+    CLEAR = "clear"  # its conversation was put behind it
+    IDLE_TIMEOUT = "idle_timeout"  # nobody spoke to it for long: saved, and put behind it
+    SHUTDOWN = "shutdown"  # the daemon ends: saved; the next one finds it idle
+    DESTROY = "destroy"
+
+
+TRANSITIONS: Mapping[Life, Mapping[Happening, Life]] = {
+    Life.CREATED: {Happening.MADE: Life.IDLE},
+    Life.IDLE: {
+        Happening.MESSAGE: Life.ACTIVE,
+        Happening.RESTORE: Life.ACTIVE,
+        Happening.SHUTDOWN: Life.IDLE,
+        Happening.DESTROY: Life.DESTROYED,
+    },
+    Life.ACTIVE: {
+        Happening.MESSAGE: Life.ACTIVE,
+        Happening.SAVE: Life.ACTIVE,
+        Happening.RESTORE: Life.ACTIVE,
+        Happening.CLEAR: Life.IDLE,
+        Happening.IDLE_TIMEOUT: Life.IDLE,
+        Happening.SHUTDOWN: Life.IDLE,
+        Happening.DESTROY: Life.DESTROYED,
+    },
+    Life.DESTROYED: {},
+}
+
+
+def after(life: Life, happening: Happening) -> Life | None:
+    """Return the state after ``happening``; None where the diagram has no such arrow."""
+    return TRANSITIONS[life].get(happening)
+
+
+IDLE_SETTING = "idle_timeout"
+"""Key of ``state.settings``: seconds; the default is half an hour, and 0 is never."""
+
+IDLE_S = 30 * 60
+CHECK_S = 30.0
+LEAST_S = 0.1
+
+
+class Idling:
+    """The idle timers of one host's named agents; a listener of the host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._last: dict[str, tuple[BranchRef, datetime]] = {}  # of conversations that go on: when it was last heard
+        self._begun = asyncio.Event()  # a conversation; its timer may be shorter than what is slept
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def pending(self) -> int:
+        """How many conversations go on; the daemon stays up for them."""
+        return len(self._last)
+
+    # -- what happens to agents --------------------------------------------------------------------------------
+
+    def run_started(self, branch: LiveBranch) -> None:
+        """Note that somebody, or something, speaks to an agent."""
+        self._touch(branch, Happening.MESSAGE)
+
+    def run_ended(self, branch: LiveBranch, outcome: Outcome, options: SendOptions) -> None:
+        """Note that an agent has answered."""
+        self._touch(branch, Happening.MESSAGE)
+
+    def branch_written(self, ref: BranchRef) -> None:
+        """Do nothing."""
+
+    def restored(self, branch: LiveBranch) -> None:
+        """Note that a saved conversation goes on."""
+        self._touch(branch, Happening.RESTORE)
+
+    def cleared(self, branch: LiveBranch, happening: Happening = Happening.CLEAR) -> None:
+        """Note that a conversation was put behind."""
+        if self._last.pop(branch.key, None) is not None or self._name(branch.ref):
+            self._note(branch.ref, happening)
+
+    def forget(self, directory: Path) -> None:
+        """End the timers of what is deleted."""
+        for key, (ref, _) in list(self._last.items()):
+            if ref.branch_dir.is_relative_to(directory):
+                del self._last[key]
+
+    def moved(self, old: Path, new: Path) -> None:
+        """Note that an agent's directory has another name: its timers go on."""
+        for key, (ref, last) in list(self._last.items()):
+            if ref.branch_dir.is_relative_to(old):
+                del self._last[key]
+                there = paths.ref_of(new / ref.branch_dir.relative_to(old))
+                self._last[there.key] = there, last
+
+    # -- time --------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to look at the clock."""
+        self._task = asyncio.create_task(self._watch(), name="idling")
+
+    async def close(self) -> None:
+        """Stop looking at the clock."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    async def tick(self) -> None:
+        """Save and put behind what nobody has gone on with for long enough."""
+        if not self._last:
+            return
+        idle_s, now = await asyncio.to_thread(self._idle_s), self._host.clock.now()
+        for key, (ref, last) in list(self._last.items()):
+            live = self._host.opened(key)
+            if live is not None and live.run is not None:
+                self._last[key] = ref, now
+            elif idle_s and now - last >= timedelta(seconds=idle_s):
+                await self._fire(ref, now, idle_s)
+
+    async def load(self) -> None:
+        """Begin with all agents idle: what went on when the last daemon ended is put behind, saved if it was not."""
+        try:
+            rows = await asyncio.to_thread(agents.known, self._host.state)
+        except PyagentdError as error:  # as before there is any session
+            log.info("no agent is known: %s", error)
+            return
+        for row in rows:
+            if row.status != "active":
+                continue
+            try:
+                async with self._host.using(paths.ref_of(Path(row.dir))) as branch:
+                    if _goes_on(branch):
+                        self._touch(branch, Happening.MESSAGE)
+                    elif await self._host.contexts.put_behind(branch, "shutdown"):
+                        self.cleared(branch, Happening.SHUTDOWN)
+                    else:
+                        self._note(branch.ref, Happening.SHUTDOWN)
+            except PyagentdError as error:  # whoever opens it is told
+                log.warning("agent %s: %s", row.name, error)
+
+    async def save_all(self) -> None:
+        """Save every conversation that goes on, when the daemon ends; the next one puts them behind."""
+        for ref, _ in list(self._last.values()):
+            try:
+                async with self._host.using(ref) as branch:
+                    if not _goes_on(branch):
+                        await self._host.contexts.keep(branch, "shutdown")
+            except PyagentdError as error:
+                log.warning("%s could not be saved: %s", ref.name, error)
+        self._last.clear()
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        while True:
+            pause_s = await asyncio.to_thread(self._pause_s)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._begun.wait(), pause_s)
+            self._begun.clear()
+            try:
+                await self.tick()
+            except Exception:  # the edge of this task: one agent must not end all timers
+                log.exception("idle timers")
+
+    def _pause_s(self) -> float:
+        """Return how long to wait until timers are looked at: shorter where they are short."""
+        try:
+            return min(CHECK_S, max(LEAST_S, self._idle_s() / 4)) if self._last else CHECK_S
+        except PyagentdError:  # no database yet
+            return CHECK_S
+
+    def _idle_s(self) -> float:
+        given = self._host.state.get(IDLE_SETTING, IDLE_S)
+        return float(given) if isinstance(given, int | float) and given >= 0 else IDLE_S
+
+    async def _fire(self, ref: BranchRef, now: datetime, idle_s: float) -> None:
+        try:
+            async with self._host.using(ref) as branch:
+                if _goes_on(branch):
+                    self._last[ref.key] = ref, now
+                elif await self._host.contexts.idle_out(branch, seconds=idle_s):
+                    self.cleared(branch, Happening.IDLE_TIMEOUT)
+        except (BadRequest, NotASession, NotFound):  # nothing goes on there any more
+            self._last.pop(ref.key, None)
+        except PyagentdError as error:  # the disk, or somebody was faster: it is tried again when it is time again
+            log.warning("%s could not be put away: %s", ref.name, error)
+            if ref.key in self._last:
+                self._last[ref.key] = ref, now
+
+    def _touch(self, branch: LiveBranch, happening: Happening) -> None:
+        if not self._name(branch.ref):
+            return
+        self._tell()
+        is_new = branch.key not in self._last
+        self._last[branch.key] = branch.ref, self._host.clock.now()
+        if is_new:
+            self._begun.set()
+            self._note(branch.ref, happening)
+
+    def _note(self, ref: BranchRef, happening: Happening) -> None:
+        """Have the table of agents say in which state one is."""
+        now_ms, name = epoch_ms(self._host.clock.now()), self._name(ref)
+
+        def note() -> None:
+            row = agents.find(self._host.state, name)
+            life = None if row is None else after(Life(row.status), happening)
+            if row is not None and life is not None and life != row.status:
+                agents.set_status(self._host.state, name, life.value, now_ms=now_ms)
+
+        async def errand() -> None:
+            try:
+                await asyncio.to_thread(note)
+            except PyagentdError as error:
+                log.warning("agent %s: %s", name, error)
+            self._tell()
+
+        self._host.own(errand())
+
+    def _tell(self) -> None:
+        self._host.publish(Event("agents", "", 0))
+
+    def _name(self, ref: BranchRef) -> str:
+        """Return the name of the agent whose branch ``ref`` is, "" of other sessions."""
+        owner = self._host.contexts.archive.owner(ref)
+        return owner.name if owner.is_named else ""
+
+
+def _goes_on(branch: LiveBranch) -> bool:
+    """Return whether something is to happen in a branch before its conversation can be put behind."""
+    return branch.run is not None or branch.has_open_run or bool(branch.queue.waiting)

@@ -1,0 +1,327 @@
+"""Who keeps the index up to date: one thread that reads what changed, and waits for nobody.
+
+Branches are marked when the host wrote them, and all are looked at (by their files' stamps) soon after the start and
+before a search, because other programs and machines write sessions too. Nothing that goes wrong here reaches a run:
+it is logged, and told to whoever searches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyagentd.errors import StoreError
+from pyagentd.store import paths
+from pyagentd.store.db.projection import Facts, Projection, Query, Stamps, mtime_ns, stamps_of
+from pyagentd.store.db.search import Hit, Scope, search
+from pyagentd.store.db.state import Damaged, State, StateError
+from pyagentd.store.paths import BranchRef
+from pyagentd.store.registry import Registry
+from pyagentd.store.unfinished import is_finished
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.branch import LiveBranch
+    from pyagentd.runtime.settings import SendOptions
+    from pyagentd.runtime.status import Outcome
+
+log = logging.getLogger(__name__)
+
+FIRST_SWEEP_S = 2.0  # after the start, whose work comes first
+FRESH_S = 3.0  # so old may the last sweep be when somebody searches
+FRESH_FACTOR = 20  # ... or so many times as old as it takes to look at all stamps
+REST = 20  # times as long as it took to index a branch it is left alone, unless somebody searches
+PATIENCE_S = 2.0  # a search waits so long for the index
+_ELSEWHERE = "elsewhere"
+
+Progress = Callable[[int, int], None]  # done, of how many
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The answer to a search; ``problem``: why the index may be out of date, or ""."""
+
+    hits: list[Hit]
+    more: bool
+    indexing: bool
+    problem: str
+
+
+@dataclass(slots=True)
+class _Job:
+    """A look at all branches that somebody waits for."""
+
+    anew: bool = False  # empty the tables first
+    progress: Progress | None = None
+    done: Future[None] = field(default_factory=Future)
+
+
+class Indexer:
+    """The index of one sessions root, and its thread; a listener of the host.
+
+    Args:
+        state: The database; the indexer closes it.
+        registry: Which branches there are; learns from the database which are outside the root.
+
+    Attributes:
+        unfinished: Told, in the thread, of branches whose last run may have no end, when they are indexed.
+    """
+
+    def __init__(self, state: State, registry: Registry) -> None:
+        self.projection = Projection(state, registry.root)
+        self._state = state
+        self._registry = registry
+        self._thread = threading.Thread(target=self._work, name="indexer", daemon=True)
+        self._wake = threading.Condition()
+        self._closing = False
+        self._dirty: dict[str, BranchRef] = {}
+        self._resting: dict[str, float] = {}  # until when, by branch
+        self._jobs: list[_Job] = []
+        self._swept_at = float("-inf")
+        self._swept_in = 0.0
+        self._problem = ""
+        self._failed: dict[str, Stamps] = {}  # branches that could not be indexed as they were then
+        self._elsewhere: frozenset[Path] | None = None  # as in the database
+        self.unfinished: Callable[[BranchRef], None] = lambda ref: None
+
+    def start(self) -> None:
+        """Remember the sessions outside the root, and begin to work."""
+        with contextlib.suppress(StateError):  # said by the first sweep
+            self._recall_elsewhere()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop after the branch at hand; what is left is found at the next start. Blocks for as long."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._state.close()
+
+    # -- from the host -----------------------------------------------------------------------------------------
+
+    def run_ended(self, branch: LiveBranch, outcome: Outcome, options: SendOptions) -> None:
+        """Do nothing: ``branch_written`` follows."""
+
+    def branch_written(self, ref: BranchRef) -> None:
+        """Have a branch looked at soon."""
+        self._registry.add(ref)
+        with self._wake:
+            self._dirty[ref.key] = ref
+            self._wake.notify()
+
+    # -- for operations ----------------------------------------------------------------------------------------
+
+    async def search(self, query: Query, *, limit: int, scope: Scope) -> Found:
+        """Return what is found, of an index as fresh as some patience makes it.
+
+        Raises:
+            StoreError: The database cannot be used.
+        """
+        complete = await self.fresh()
+        hits, more = await asyncio.to_thread(search, self._state, self.projection, query, limit=limit, scope=scope)
+        return Found(hits=hits, more=more, indexing=not complete, problem=self._problem)
+
+    async def reindex(self, progress: Progress) -> tuple[int, int]:
+        """Build the index from nothing; return how many branches and messages there are.
+
+        Args:
+            progress: Called in the event loop with branches done, and branches there are.
+
+        Raises:
+            StoreError: The database cannot be used.
+        """
+        loop = asyncio.get_running_loop()
+        job = _Job(anew=True, progress=lambda done, of: _tell(loop, progress, done, of))
+        await asyncio.wrap_future(self._ask(job))
+        return await asyncio.to_thread(self.projection.totals)
+
+    @property
+    def problem(self) -> str:
+        """Why the index may be out of date, or ""."""
+        return self._problem
+
+    def facts(self) -> Mapping[str, Facts]:
+        """Return what the tables know for a list of sessions, by branch directory; blocks, for a thread."""
+        try:
+            return {str(self.projection.directory(key)): facts for key, facts in self.projection.facts().items()}
+        except StateError as error:
+            log.warning("the list is made from files alone: %s", error)
+            return {}
+
+    async def fresh(self) -> bool:
+        """Wait a while for the index to be up to date; return whether it is, or cannot be: see ``problem``."""
+        age = time.monotonic() - self._swept_at
+        if age < max(FRESH_S, FRESH_FACTOR * self._swept_in) and not self._dirty:
+            return True
+        waiting = asyncio.wrap_future(self._ask(_Job()))
+        done, _ = await asyncio.wait([waiting], timeout=PATIENCE_S)
+        if done and waiting.exception() is not None:
+            return True  # it will not get better by waiting; the problem is told
+        return bool(done)
+
+    def _ask(self, job: _Job) -> Future[None]:
+        with self._wake:
+            if self._closing:
+                job.done.set_exception(StoreError("The daemon is stopping"))
+            else:
+                self._jobs.append(job)
+                self._wake.notify()
+        return job.done
+
+    # -- the thread --------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        first: float | None = time.monotonic() + FIRST_SWEEP_S
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._closing or self._jobs or self._ready(), self._timeout(first))
+                jobs, self._jobs = self._jobs, []
+                closing = self._closing
+            jobs = [job for job in jobs if job.done.set_running_or_notify_cancel()]
+            if closing:
+                _settle(jobs, StoreError("The daemon is stopping"))
+                return
+            if first is not None and (jobs or time.monotonic() >= first):
+                jobs, first = jobs or [_Job()], None
+            self._serve(jobs)
+
+    def _ready(self) -> bool:
+        return any(self._resting.get(key, 0.0) <= time.monotonic() for key in self._dirty)
+
+    def _timeout(self, first: float | None) -> float | None:
+        """Return when there is something to do, at the latest: the first sweep, or a branch that has rested."""
+        due = [self._resting.get(key, 0.0) for key in self._dirty] + ([] if first is None else [first])
+        return max(0.0, min(due) - time.monotonic()) if due else None
+
+    def _serve(self, jobs: list[_Job]) -> None:
+        problem: Exception | None = None
+        try:
+            self._update_dirty(at_once=bool(jobs))
+            if jobs:
+                self._sweep(jobs)
+        except _Stopping:
+            problem = StoreError("The daemon is stopping")
+        except StateError as error:
+            problem = error
+            self._note_problem(error)
+        except Exception as error:  # the edge of this thread, as a run's supervisor is of a run
+            problem = error
+            log.exception("the index could not be brought up to date")
+            self._note_problem(error)
+        _settle(jobs, problem)
+
+    def _sweep(self, jobs: list[_Job]) -> None:
+        """Bring everything up to date; what a search waits for, or what is to be built anew."""
+        anew = any(job.anew for job in jobs)
+        for attempt in range(2):
+            try:
+                if anew and attempt == 0:
+                    self._failed.clear()
+                    self.projection.clear()
+                self._look_at_all(jobs)
+                break
+            except Damaged:
+                if attempt:
+                    raise
+        self._swept_at = time.monotonic()
+        self._problem = ""
+
+    def _look_at_all(self, jobs: list[_Job]) -> None:
+        started = time.monotonic()
+        refs = {self.projection.key(ref.branch_dir): ref for ref in self._registry.branches()}
+        known = self.projection.stamps()
+        self.projection.drop(known.keys() - refs.keys())
+        changed = []
+        for key, ref in refs.items():
+            stamps = stamps_of(ref.key)
+            if stamps not in (known.get(key), self._failed.get(key)):
+                changed.append((mtime_ns(stamps.journal), ref))
+        self._swept_in = time.monotonic() - started
+        changed.sort(key=lambda each: each[0])  # the newest last, as if it had been indexed all along
+        for done, (_, ref) in enumerate(changed):
+            if self._closing:
+                raise _Stopping
+            _report(jobs, len(refs) - len(changed) + done, len(refs))
+            self._update_dirty(at_once=True)
+            self._update(ref)
+            if not is_finished(paths.journal_file(ref.branch_dir)):
+                self.unfinished(ref)
+        _report(jobs, len(refs), len(refs))
+        self._keep_elsewhere()
+
+    def _update_dirty(self, *, at_once: bool) -> None:
+        """Update what was written; a branch whose turn is quickly followed by the next rests in between."""
+        while not self._closing:
+            began = time.monotonic()
+            with self._wake:
+                ready = (key for key in self._dirty if at_once or self._resting.get(key, 0.0) <= began)
+                if (key := next(ready, None)) is None:
+                    return
+                ref = self._dirty.pop(key)
+            self._update(ref)
+            self._keep_elsewhere()
+            ended = time.monotonic()
+            self._resting[key] = ended + REST * (ended - began)
+
+    def _update(self, ref: BranchRef) -> None:
+        stamps = stamps_of(ref.key)
+        if not stamps.document or self._registry.has_departed(ref):  # deleted since it was marked
+            self.projection.drop([self.projection.key(ref.branch_dir)])
+            return
+        try:
+            self.projection.update(ref)
+            self._problem = ""
+        except StateError:
+            raise
+        except Exception:  # one branch that cannot be read must not hide the others
+            log.exception("%s cannot be indexed", ref.key)
+            self._failed[self.projection.key(ref.branch_dir)] = stamps
+
+    def _note_problem(self, error: Exception) -> None:
+        if str(error) != self._problem:
+            log.error("the index is not up to date: %s", error)
+        self._problem = str(error)
+
+    def _recall_elsewhere(self) -> None:
+        known = [Path(directory) for directory in self._state.get(_ELSEWHERE, [])]
+        self._registry.add_elsewhere(known)
+        self._elsewhere = frozenset(known)
+
+    def _keep_elsewhere(self) -> None:
+        if self._elsewhere is None:
+            self._recall_elsewhere()
+        if (now := self._registry.elsewhere) != self._elsewhere:
+            self._state.put(_ELSEWHERE, sorted(map(str, now)))
+            self._elsewhere = now
+
+
+class _Stopping(Exception):
+    """The daemon does not wait for the index."""
+
+
+def _settle(jobs: Iterable[_Job], problem: Exception | None) -> None:
+    for job in jobs:
+        if problem is None:
+            job.done.set_result(None)
+        else:
+            job.done.set_exception(problem)
+
+
+def _report(jobs: Iterable[_Job], done: int, of: int) -> None:
+    for job in jobs:
+        if job.progress is not None:
+            job.progress(done, of)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, progress: Progress, done: int, of: int) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has ended
+        loop.call_soon_threadsafe(progress, done, of)

@@ -1,0 +1,520 @@
+"""The system prompt: the preset's words, the project's instructions, the skills, where the conversation happens.
+
+All but the first is made once per session and kept in its log, so that the prefix a provider caches stays the same
+from the first request to the last (neighbours B.3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import re
+import stat
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, Protocol
+from weakref import WeakKeyDictionary
+
+from pyagentd import installation, regularfile
+from pyagentd.clock import Clock
+from pyagentd.config import Config
+from pyagentd.config.locations import OwnPlaces
+from pyagentd.errors import PyagentdError, SkillError, StoreError, ToolError
+from pyagentd.events import Event
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.turn_agent import TAKEN_OVER
+from pyagentd.store import presetfile
+from pyagentd.store.document.render import writable
+from pyagentd.tools.spec import Args, Target, ToolContext, ToolSpec
+
+
+def environment(root: Path, now: datetime) -> str:
+    """Return a description of the place a session works in; blocks for a moment (git)."""
+    lines = [
+        f"Workspace root: {root}",
+        f"Platform: {platform.system()} {platform.release()}",
+        f"Git: {_git_branch(root)}",
+        f"Date: {now.astimezone():%Y-%m-%d}",
+        "Mentions: in messages of the user, @path is a file or directory below the workspace root; @name is a preset "
+        "that an agent can be made from.",
+    ]
+    return "<environment>\n" + "\n".join(lines) + "\n</environment>"
+
+
+_CALLED_BY_AGENT = "Your caller is another agent; return structured output."  # neighbours B.6, word for word
+
+
+def system_prompt(
+    preset_body: str,
+    environment_text: str,
+    *,
+    instructions: str = "",
+    skills: str = "",
+    model: str = "",
+    called_by_agent: bool = False,
+) -> str:
+    """Return the whole system prompt in the order that must not change: the tools' schemas follow it in a request.
+
+    Args:
+        preset_body: The agent's own words.
+        environment_text: See ``environment``.
+        instructions: Of the user and the project, see ``instructions``.
+        skills: The list of skills, see ``skills.index``.
+        model: Who answers.
+        called_by_agent: Whether the one who asks is an agent, and this one is to know.
+    """
+    caller = _CALLED_BY_AGENT if called_by_agent else ""
+    if model:
+        environment_text = environment_text.replace("\n</environment>", f"\nModel: {model}\n</environment>")
+    parts = (preset_body.strip(), caller, instructions, skills, environment_text)
+    return "\n\n".join(part for part in parts if part)
+
+
+def _git_branch(root: Path) -> str:
+    git = installation.program("git")
+    if git is None:
+        return "not known"
+    try:
+        if (branch := _asked(git, root, "rev-parse", "--abbrev-ref", "HEAD")) is not None:
+            return f"on branch {branch}"
+        branch = _asked(git, root, "symbolic-ref", "--short", "HEAD")  # also before the first commit
+    except (OSError, subprocess.SubprocessError):
+        branch = None
+    return "not a repository" if branch is None else f"on branch {branch}, without commits"
+
+
+def _asked(git: str, root: Path, *words: str) -> str | None:
+    """Return what git says, None where it fails."""
+    found = subprocess.run(
+        [git, "-C", str(root), *words],
+        capture_output=True,
+        text=True,
+        timeout=2,
+        env={**os.environ, "PATH": installation.PATH},
+        check=False,
+    )
+    return found.stdout.strip() if found.returncode == 0 else None
+
+
+# Project instructions: what AGENTS.md, CLAUDE.md and CONTEXT.md of a project tell every agent that works in it.
+#
+# They are looked for from the workspace root upwards to the top of its repository, and the user's own stand before
+# them, so the nearest word is the last (neighbours B.11). They come with a checkout and are somebody else's text:
+# they are honoured as instructions and can never widen a permission, which the policy alone decides. Only such a
+# file is read, never what a link in its place leads to outside of the repository, and nothing is imported
+# (``@file``).
+
+NAMES = ("AGENTS.md", "CLAUDE.md", "CONTEXT.md")
+
+LONGEST = 32_000  # characters of all of them, about 8,000 tokens
+
+_MAX_BYTES = 1_000_000  # of one file
+_MAX_LEVELS = 40  # directories
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instructions:
+    """What was found.
+
+    Attributes:
+        text: As it stands in the system prompt; "" when there are none.
+        files: Where it comes from, outermost first.
+        notes: What the user should know, one line each.
+    """
+
+    text: str = ""
+    files: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def levels(root: Path) -> list[Path]:
+    """Return the directories of a project, from the top of its repository down to ``root``; only that without one."""
+    found = []
+    for directory in (root, *root.parents)[:_MAX_LEVELS]:
+        found.append(directory)
+        if (directory / ".git").exists():
+            return found[::-1]
+    return [root]
+
+
+def find_instructions(root: Path, own: Sequence[Path] = ()) -> Instructions:
+    """Return the instructions for sessions that work in ``root``; blocks.
+
+    Args:
+        root: The workspace root.
+        own: The user's files; the first that exists counts.
+    """
+    notes: list[str] = []
+    texts: dict[Path, str] = {}
+    for file in own:
+        if (text := _read(file, None, notes)) is not None:
+            texts[file] = text
+            break
+    directories = levels(root)
+    for directory in directories:
+        for name in NAMES:
+            file = directory / name
+            if (text := _read(file, directories[0], notes)) is not None and text not in texts.values():
+                texts[file] = text
+    kept, cut = _within(texts)
+    if cut:
+        shown = ", ".join(map(str, cut))
+        notes.append(
+            f"The project instructions are longer than {LONGEST:,} characters (about {LONGEST // 4:,} tokens): "
+            f"the model gets the beginning, without the rest of {shown}"
+        )
+    return Instructions(text=_told(kept), files=tuple(texts), notes=tuple(notes))
+
+
+def _as_it_is(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
+
+
+def _read(file: Path, top: Path | None, notes: list[str]) -> str | None:
+    """Return the text of a file; None when there is none, it is empty, or leads out of ``top``."""
+    try:
+        real = file.resolve(strict=True)
+        # A link may not make the model read what it was not meant to: another kind of file, or another place.
+        if top is not None and (not real.is_relative_to(top.resolve()) or real.suffix.lower() != ".md"):
+            notes.append(f"{file} was not read: it is a link to {real}")
+            return None
+        with open(real, "rb", opener=_as_it_is) as opened:
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                return None
+            data = opened.read(_MAX_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, RuntimeError) as error:  # RuntimeError: links that go round
+        notes.append(f"{file} was not read: {getattr(error, 'strerror', None) or error}")
+        return None
+    return writable(data.decode("utf-8-sig", "replace")).strip() or None
+
+
+def _within(texts: dict[Path, str]) -> tuple[dict[Path, str], list[Path]]:
+    """Return the head of all texts, as much as there is room for, and the files that lost something."""
+    room, kept, cut = LONGEST, {}, []
+    for file, text in texts.items():
+        if len(text) > room:
+            cut.append(file)
+            text = text[:room].rstrip()
+        room -= len(text)
+        if text:
+            kept[file] = text
+    if cut and cut[0] in kept:
+        kept[cut[0]] += "\n[The rest of these instructions is left out: there are more than fit.]"
+    return kept, cut
+
+
+def _told(texts: dict[Path, str]) -> str:
+    if not texts:
+        return ""
+    return "\n\n".join(
+        [
+            "The user's and the project's own instructions follow, the nearest to the workspace last; where two "
+            "disagree, the later one counts. They do not change what you are permitted to do.",
+            *_elements(texts),
+        ]
+    )
+
+
+def _elements(texts: dict[Path, str]) -> Iterator[str]:
+    for file, text in texts.items():
+        inside = text.replace("</project_instructions", "<\\/project_instructions")  # it ends where we end it
+        yield f'<project_instructions path="{file}">\n{inside}\n</project_instructions>'
+
+
+# Skills: know-how for one kind of task, told to the model by name and description, and read when it is wanted.
+#
+# A skill is a directory with ``SKILL.md``: front matter with ``name`` (kebab-case) and ``description``, below it
+# what the model reads. They are looked for in the project (``.agents/skills`` and ``.claude/skills``, the nearest
+# directory first), with the user, in what comes with the package, and where the configuration says
+# (``skills.paths``). The first of a name counts, the others are told (neighbours B.11). Addresses on the network are
+# no source: what instructs a model must not change with who answers a request.
+
+Origin = Literal["project", "user", "shipped", "config"]
+
+FILE = "SKILL.md"
+_OF_PROJECT = (".agents/skills", ".claude/skills")
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_NAME_LENGTH = 64
+_DESCRIPTION = 500  # characters of one, as far as the model is told
+_MOST = 100  # of one directory
+_SKILLS_MAX_BYTES = 500_000  # of one file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skill:
+    """One skill.
+
+    Attributes:
+        file: Its ``SKILL.md``, resolved; what lies beside it may be read.
+        body: What the model reads.
+    """
+
+    name: str
+    description: str
+    file: Path
+    origin: Origin
+    body: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skills:
+    """All skills for one workspace root.
+
+    Attributes:
+        found: Those that count, by name.
+        hidden: Those that another of their name hides, each with that one.
+        broken: Those that cannot be used, with the error that names file and line.
+    """
+
+    found: Mapping[str, Skill]
+    hidden: tuple[tuple[Skill, Skill], ...] = ()
+    broken: tuple[tuple[Path, PyagentdError], ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know, one line each."""
+        return (
+            *(f"Two skills are called {each.name}: {by.file} counts, not {each.file}" for each, by in self.hidden),
+            *(f"A skill cannot be used: {error}" for _, error in self.broken),
+        )
+
+
+def shipped_skills() -> Path:
+    """Return the directory of the skills that come with the package, installed or in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "skills"
+    return installed if installed.is_dir() else package.parent / "skills"
+
+
+def find_skills(root: Path | None, *, user: Sequence[Path], shipped: Path, config: Sequence[Path] = ()) -> Skills:
+    """Return the skills for sessions that work in ``root``, None for those of no project; blocks."""
+    found: dict[str, Skill] = {}
+    hidden: list[tuple[Skill, Skill]] = []
+    broken: list[tuple[Path, PyagentdError]] = []
+    for directory, origin, top in _sources(root, user, shipped, config):
+        for file in _files(directory):
+            try:
+                skill = read_skill(file, origin, top)
+            except PyagentdError as error:
+                broken.append((file, error))
+                continue
+            if (first := found.setdefault(skill.name, skill)) is not skill and first.file != skill.file:
+                hidden.append((skill, first))
+    return Skills(found=found, hidden=tuple(hidden), broken=tuple(broken))
+
+
+def read_skill(file: Path, origin: Origin, top: Path | None = None) -> Skill:
+    """Return the skill in ``file``, which of a project must really be below its ``top``.
+
+    Raises:
+        SkillError: It is malformed; names file and line.
+        StoreError: It cannot be read.
+    """
+    try:
+        real = file.resolve(strict=True)
+        if top is not None and not real.is_relative_to(top.resolve()):
+            raise SkillError(
+                f"{file}: it is a link to {real}, outside of the project", mend="Put the skill itself there"
+            )
+        data = regularfile.read_bytes(real, limit=_SKILLS_MAX_BYTES)
+    except (OSError, RuntimeError) as error:
+        raise StoreError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        parsed = presetfile.decoded(data, file)
+    except PyagentdError as error:
+        raise SkillError(error.message, mend="A skill begins with ---, name: and description:, and ---") from error
+    name, description = (_text(parsed, key) for key in ("name", "description"))
+    if not _NAME.fullmatch(name) or len(name) > _NAME_LENGTH:
+        raise SkillError(
+            f"{file}:{_line(parsed, 'name')}: {name!r} is no name of a skill", mend="Lower case, digits and dashes"
+        )
+    body = writable(parsed.body).strip()
+    return Skill(name=name, description=" ".join(description.split()), file=real, origin=origin, body=body)
+
+
+def index(skills: Mapping[str, str]) -> str:
+    """Return the part of the system prompt that tells the skills: descriptions by name."""
+    if not skills:
+        return ""
+    lines = "\n".join(f"- {name}: {_one(description)}" for name, description in skills.items())
+    return (
+        f"<skills>\nSkills hold know-how for one kind of task. When what is asked fits one of these, read it with "
+        f"the skill tool before you begin:\n{lines}\n</skills>"
+    )
+
+
+def content(skill: Skill) -> str:
+    """Return what the skill tool returns (the mark is the guide's)."""
+    inside = skill.body.replace("</skill_content", "<\\/skill_content")
+    return (
+        f'<skill_content name="{skill.name}">\n{inside}\n</skill_content>\n'
+        f"Files that it names are relative to {skill.file.parent}"
+    )
+
+
+def _sources(
+    root: Path | None, user: Sequence[Path], shipped: Path, config: Sequence[Path]
+) -> Iterator[tuple[Path, Origin, Path | None]]:
+    """Yield where skills are, those that count more first, with what a project's must be below of."""
+    places = levels(root) if root is not None else []
+    for directory in reversed(places):
+        for name in _OF_PROJECT:
+            yield directory / name, "project", places[0]
+    yield from ((each, "user", None) for each in user)
+    yield shipped, "shipped", None
+    yield from ((each, "config", None) for each in config)
+
+
+def _files(directory: Path) -> list[Path]:
+    try:
+        entries = sorted(entry for entry in directory.iterdir() if not entry.name.startswith("."))
+        return [entry / FILE for entry in entries[:_MOST] if (entry / FILE).exists()]
+    except OSError:
+        return []
+
+
+def _text(parsed: presetfile.PresetFile, key: str) -> str:
+    value: Any = parsed.front.get(key)
+    if not isinstance(value, str) or not value.strip():
+        said = "is missing" if value is None else "is no text"
+        raise SkillError(f"{parsed.path}:{_line(parsed, key)}: `{key}` {said}", mend=f"Write {key}: and a text")
+    return value.strip()
+
+
+def _line(parsed: presetfile.PresetFile, key: str) -> int:
+    return parsed.line(key) if key in parsed.front else 1
+
+
+def _one(description: str) -> str:
+    return description if len(description) <= _DESCRIPTION else f"{description[:_DESCRIPTION]}…"
+
+
+# Where a session works: its workspace root, and what the system prompt tells about it.
+#
+# Environment, project instructions and the list of skills are made once per session and kept in its log, so that the
+# prefix which a provider caches stays the same from the first request to the last; a compaction, which begins a new
+# prefix anyway, has them made anew (``renew``). Nothing that a log says gives a right: what of a skill may be read
+# follows from where it is found now.
+
+
+class Home(Protocol):
+    """What of the host is needed here."""
+
+    config: Config
+
+    @property
+    def clock(self) -> Clock:
+        """The time."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """Where one session works, as its system prompt tells it."""
+
+    root: Path
+    environment: str
+    instructions: str = ""
+    skills: Mapping[str, str]  # descriptions by name
+
+
+async def surroundings(home: Home, branch: LiveBranch) -> Surroundings:
+    """Return where a session works; found and recorded when its first run needs it."""
+    metadata = branch.conversation.session.get("metadata_json", {})
+    if any(name not in metadata for name in TAKEN_OVER):
+        await _record(home, branch, keep=metadata)
+    session = branch.conversation.session
+    metadata = session["metadata_json"]
+    return Surroundings(
+        root=Path(session["workspace_root"]),
+        environment=str(metadata["environment"]),
+        instructions=str(metadata["instructions"]),
+        skills={str(name): str(said) for name, said in dict(metadata["skills"]).items()},
+    )
+
+
+async def renew(home: Home, branch: LiveBranch) -> None:
+    """Look again where a session works, and record it: to be called when its conversation is compacted."""
+    await _record(home, branch, keep={})
+
+
+async def workspace_root(home: Home, branch: LiveBranch) -> Path:
+    """Return a session's workspace root."""
+    return (await surroundings(home, branch)).root
+
+
+def skills_of(config: Config, root: Path | None) -> Skills:
+    """Return the skills that there are now for sessions in ``root``; blocks."""
+    own: OwnPlaces = config.own
+    return find_skills(root, user=own.skills, shipped=shipped_skills(), config=own.more_skills)
+
+
+async def _record(home: Home, branch: LiveBranch, *, keep: Mapping[str, Any]) -> None:
+    """Record what is found; of what was recorded before, the facts in ``keep`` stay."""
+    root = Path(branch.conversation.session.get("workspace_root") or Path.home())  # one that was made without us
+    found, notes = await asyncio.to_thread(_look, home, root)
+    kept = {name: keep[name] for name in TAKEN_OVER if name in keep}
+    branch.record_session(workspace_root=root, metadata={**found, **kept})
+    for note in notes:
+        branch.publish(Event("notice", branch.key, 0, ({"text": note},)))
+
+
+def _look(home: Home, root: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
+    instructions, skills = find_instructions(root, home.config.own.instructions), skills_of(home.config, root)
+    found = {
+        "environment": environment(root, home.clock.now()),
+        "instructions": instructions.text,
+        "skills": {skill.name: skill.description for skill in skills.found.values()},
+    }
+    return found, (*instructions.notes, *skills.notes)
+
+
+# The skill tool: reads one of the skills that the system prompt lists.
+
+NAME = "skill"
+
+_bodies: WeakKeyDictionary[LiveBranch, dict[str, str]] = WeakKeyDictionary()
+
+
+def skill_tool(branch: LiveBranch, names: Mapping[str, str], found: Callable[[], Mapping[str, Skill]]) -> ToolSpec:
+    """Return the tool for the runs of one session.
+
+    Args:
+        branch: Where they are: what was read once is the same for as long as it is open.
+        names: The skills that its system prompt lists.
+        found: Returns the skills that there are now.
+    """
+    read = _bodies.setdefault(branch, {})
+
+    async def run(args: Args, ctx: ToolContext) -> str:
+        name = args["name"]
+        if name not in read:
+            skill = found().get(name)
+            if skill is None:
+                raise ToolError(
+                    f"The skill {name} is not there any more. Go on without it and say so in your answer."
+                )
+            read[name] = content(skill)
+        return read[name]
+
+    return ToolSpec(
+        name=NAME,
+        description="Read one of the skills listed in <skills> before you do what it is about.",
+        input_schema={
+            "type": "object",
+            "properties": {"name": {"type": "string", "enum": sorted(names), "description": "Which skill"}},
+            "required": ["name"],
+            "additionalProperties": False,
+        },
+        kind="meta",
+        repeatable=True,
+        parallel_safe=True,
+        run=run,
+        describe=lambda args, ctx: Target(detail=args["name"]),
+    )

@@ -1,0 +1,639 @@
+"""Which servers a session has: the user's, a trusted project's, and what its preset says of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import re
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import starmap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from xml.sax.saxutils import quoteattr
+
+from pyagentd.config.tables import ServerSettings
+from pyagentd.errors import BadRequest, ConfigError, PyagentdError, StoreError, ToolError
+from pyagentd.events import Event
+from pyagentd.features.hooks import with_text
+from pyagentd.features.project_config import ProjectServers, project_servers
+from pyagentd.features.slash_commands import Answer, Argument, Call, Command
+from pyagentd.log import conceal
+from pyagentd.policy.action import Action, is_ours
+from pyagentd.policy.presets import Preset, WantedServers
+from pyagentd.policy.profiles import resolved, verdict
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.queue import is_persons
+from pyagentd.runtime.run import CORE, Offer
+from pyagentd.runtime.settings import Configured, SendOptions, variable_of
+from pyagentd.runtime.turns import Prompt
+from pyagentd.store import paths
+from pyagentd.store.attachments import unlinked
+from pyagentd.store.db.state import State
+from pyagentd.store.paths import BranchRef
+from pyagentd.tools import spool
+from pyagentd.tools.builtin import builtin_tools
+from pyagentd.tools.mcp.connection import (
+    Catalog,
+    Connection,
+    Launch,
+    Pool,
+    ServerPrompt,
+    ServerResource,
+    ServerTool,
+    Surrounding,
+    launch,
+)
+from pyagentd.tools.mcp.toolspecs import named, rule_of, shared_names, specs, told, tool_name
+from pyagentd.tools.mcp.toolspecs import wanted as let_through
+from pyagentd.tools.spec import ToolSpec
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.host import Host
+
+log = logging.getLogger(__name__)
+
+
+# Servers that a client names for one branch: another editor has its own, and sends them with each session it opens.
+#
+# They are the user's, since the client is; they are kept in memory alone, because their variables and headers are
+# often secrets. A run goes on without its client, and so do they: until the client names others, or the daemon ends.
+
+
+class Lent:
+    """The servers that were lent to branches."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, tuple[ServerSettings, ...]] = {}
+
+    def lend(self, key: str, servers: Sequence[ServerSettings]) -> None:
+        """Have the branch with that key get ``servers`` from its next run on, in place of those lent before.
+
+        The protocol has no variables in them, so a password may well have a ``${`` in it.
+        """
+        for server in servers:
+            for _, value in (*server.env, *server.headers):
+                conceal(value)
+        self._of.pop(key, None)
+        if servers:
+            self._of[key] = tuple(replace(server, literal=True) for server in servers)
+
+    def forget(self, directory: Path) -> None:
+        """Take back what was lent to the branches in a directory that is gone: another may get its name."""
+        self._of = {key: servers for key, servers in self._of.items() if not Path(key).is_relative_to(directory)}
+
+    def has(self, key: str) -> bool:
+        """Return whether anything is lent to a branch."""
+        return key in self._of
+
+    def beside(self, key: str, known: Mapping[str, ServerSettings]) -> tuple[list[ServerSettings], list[str]]:
+        """Return those lent to a branch, and why others of them are not among them.
+
+        Args:
+            key: Of the branch.
+            known: The configured servers by name: grants speak of names, so theirs are taken.
+        """
+        lent = self._of.get(key, ())
+        taken = [each for each in lent if each.name in known and _started(each) != _started(known[each.name])]
+        problems = [
+            f"The editor's MCP server {each.name} is not started: one that you configured has its name"
+            for each in taken
+        ]
+        return [each for each in lent if each.name not in known], problems
+
+
+def _started(server: ServerSettings) -> tuple[object, ...]:
+    return server.command, server.url, dict(server.env), dict(server.headers)
+
+
+# Which prompts and resources servers last said they have: kept, so that none is started only to complete a word.
+
+_KEY = "mcp-offers"
+_MOST = 200  # servers
+_LISTED = 300  # prompts, and resources, of one
+
+
+class Remembered:
+    """What servers said, by how they are started.
+
+    Args:
+        state: Where it is kept; losing it loses nothing that a server would not say again.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._known: dict[str, Any] | None = None
+        self._marks: dict[Launch, str] = {}
+        self._lock = threading.Lock()
+
+    def recall(self, connection: Connection, settings: ServerSettings) -> None:
+        """Have a server that has not run yet offer what it last said, in whatever workspace that was."""
+        self._marks[connection.launch] = _mark(settings)
+        if connection.catalog is None and not (connection.prompts or connection.resources):
+            said = self._all().get(_mark(settings), {})
+            try:
+                connection.prompts = tuple(_prompt(each) for each in said.get("prompts", ()))
+                connection.resources = tuple(ServerResource(**each) for each in said.get("resources", ()))
+            except (TypeError, ValueError, KeyError):  # written by another version
+                log.info("what the MCP server %s said is forgotten", connection.name)
+
+    def keep(self, connection: Connection) -> None:
+        """Keep what a server says now; blocks."""
+        with self._lock:  # several may say something at once
+            self._keep(connection, dict(self._all()), self._marks[connection.launch])
+
+    def _keep(self, connection: Connection, known: dict[str, Any], mark: str) -> None:
+        said = {"prompts": _rows(connection.prompts), "resources": _rows(connection.resources)}
+        if json.loads(json.dumps(said)) == known.get(mark, {"prompts": [], "resources": []}):
+            return
+        known.pop(mark, None)
+        known[mark] = json.loads(json.dumps(said))
+        for old in list(known)[:-_MOST]:
+            del known[old]
+        self._known = known
+        try:
+            self._state.put(_KEY, known)
+        except StoreError as error:
+            log.warning("%s", error)
+
+    def _all(self) -> dict[str, Any]:
+        if self._known is None:
+            try:
+                kept = self._state.get(_KEY, {})
+            except StoreError as error:
+                log.warning("%s", error)
+                return {}
+            self._known = kept if isinstance(kept, dict) else {}
+        return self._known
+
+
+def _mark(settings: ServerSettings) -> str:
+    """Return what tells a server from others: its name, and how it is reached."""
+    said = json.dumps([settings.name, settings.command, settings.url])
+    return hashlib.sha256(said.encode(errors="replace")).hexdigest()
+
+
+def _rows(offers: Iterable[ServerPrompt | ServerResource]) -> list[dict[str, Any]]:
+    return [asdict(each) for each in list(offers)[:_LISTED]]
+
+
+def _prompt(row: dict[str, Any]) -> ServerPrompt:
+    arguments = tuple((str(name), bool(required)) for name, required in row["arguments"])
+    return ServerPrompt(name=row["name"], description=row["description"], arguments=arguments)
+
+
+_SESSIONS = WantedServers(all=True)  # where the preset does not say
+_AGENTS = WantedServers()
+_TELL_S = 60.0  # between notices that a server changed
+_SHOWN = 10  # names in a notice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """One server of a run."""
+
+    settings: ServerSettings
+    connection: Connection
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.settings.name
+
+
+class Servers:
+    """The servers of one daemon.
+
+    Attributes:
+        pool: Those that were wanted.
+        lent: Those of other editors.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.pool = Pool(self._changed, self._learned)
+        self.lent = Lent()
+        self._remembered = Remembered(host.state)
+        self._users: dict[Launch, dict[str, None]] = {}  # keys of the branches that have it, the last one last
+        self._said: set[tuple[str, str]] = set()
+        self._told: dict[tuple[str, str], float] = {}  # by branch and server: when it was told of a change
+        self._now = time.monotonic
+
+    async def close(self) -> None:
+        """End all of them."""
+        await self.pool.close()
+
+    async def known(self, root: Path) -> tuple[dict[str, ServerSettings], list[str]]:
+        """Return the configured servers of a workspace by name, and why others of it are not among them."""
+        own = {each.name: each for each in self._host.config.mcp}
+        project = await asyncio.to_thread(project_servers, root)
+        of_user = list(self._host.config.mcp_problems)
+        if project is None:
+            return own, of_user
+        problems = of_user + [f"MCP servers of the project that cannot be used: {project.error}"] * bool(
+            project.error
+        )
+        if not project.servers:
+            return own, problems
+        if not self.trusts(project):
+            names = ", ".join(each.name for each in project.servers)
+            # It comes first: nothing else about them matters before.
+            return own, [
+                f"{project.files[-1][0]} names MCP servers that you have not said you trust, or that changed since: "
+                f"{names} are not started. Read it, then: pyagentd mcp trust",
+                *problems,
+            ]
+        # Grants speak of names, so the user's own are theirs.
+        return own | {each.name: each for each in project.servers if each.name not in own}, problems
+
+    def trusts(self, project: ProjectServers) -> bool:
+        """Return whether the user agreed to exactly this."""
+        return project.hash in self._host.presets.trust
+
+    async def of(self, ref: BranchRef, preset: Preset, root: Path, options: SendOptions) -> list[Server]:
+        """Return the servers that hold for a branch, and tell what is wrong with others; nothing is started."""
+        wanted = preset.mcp if preset.mcp is not None else _AGENTS if ref.is_agent else _SESSIONS
+        if ref.is_agent and wanted.own and not self._host.origins.is_own(ref):
+            wanted = replace(wanted, own=())  # who trusted its session was shown the session's preset.md and no other
+        if wanted == _AGENTS and not self.lent.has(ref.key):
+            return []
+        known, problems = await self.known(root)
+        lent, taken = self.lent.beside(ref.key, known)
+        if preset.mcp is None:
+            found, missing = wanted.of(known)
+            found += lent
+        else:
+            found, missing = wanted.of({**known, **{each.name: each for each in lent}})
+            taken += [
+                f"The editor's MCP server {each.name} is not started: the preset {preset.name} has no such server"
+                for each in lent
+                if each.name not in {server.name for server in found}
+            ]
+        if not problems:  # they may be the project's
+            problems += [f"There is no MCP server {name!r}, which the preset {preset.name} names" for name in missing]
+        problems += taken
+        servers = []
+        for settings in found:
+            try:
+                server = self.server(settings, root, options)
+            except ConfigError as error:
+                problems.append(str(error))
+                continue
+            servers.append(server)
+            users = self._users.setdefault(server.connection.launch, {})
+            users.pop(ref.key, None)
+            users[ref.key] = None
+        for problem in problems:
+            self.say(ref.key, problem)
+        return servers
+
+    async def of_branch(self, branch: LiveBranch, options: SendOptions) -> list[Server]:
+        """Return the servers of an open branch as its next run would have them; none where they cannot be told."""
+        try:
+            preset = self._host.presets.of_branch(branch.ref)
+        except PyagentdError:
+            return []
+        root = Path(branch.conversation.session.get("workspace_root") or Path.home())
+        return await self.of(branch.ref, preset, root, options)
+
+    def look(self, servers: Sequence[Server]) -> None:
+        """Have servers say what they offer that have not yet; nobody waits for it."""
+        for server in servers:
+            wanted = server.connection.catalog is None and server.connection.state in ("stopped", "failed")
+            if wanted and not self._host.closing:
+                self._host.own(_offers(server))
+
+    def server(self, settings: ServerSettings, root: Path, options: SendOptions) -> Server:
+        """Return one server as it is in a workspace; raises ``ConfigError``."""
+        around = Surrounding(
+            root=root,
+            apart=self._host.config.runtime_dir / "mcp",
+            variable=lambda name: variable_of(name, options),
+            path=options.env.get("PATH", ""),
+            keys=frozenset(each.key_env for each in self._host.config.backends.values() if each.key_env),
+        )
+        connection = self.pool.get(launch(settings, around))
+        self._remembered.recall(connection, settings)
+        return Server(settings=settings, connection=connection)
+
+    def say(self, key: str, text: str) -> None:
+        """Tell whoever watches a branch, once."""
+        if (key, text) not in self._said:
+            self._said.add((key, text))
+            log.warning("%s", text)
+            self.notice(key, text)
+
+    def notice(self, key: str, text: str) -> None:
+        """Tell whoever watches a branch."""
+        self._host.publish(Event("notice", key, 0, ({"text": text},)))
+
+    def _learned(self, connection: Connection) -> None:
+        if not self._host.closing:
+            self._host.own(asyncio.to_thread(self._remembered.keep, connection))
+
+    def _changed(self, connection: Connection, new: Sequence[str], gone: Sequence[str]) -> None:
+        """Tell the sessions that have a server that it offers something else."""
+        parts = [f"new: {_some(new)}" if new else "", f"gone: {_some(gone)}" if gone else ""]
+        told = "; ".join(filter(None, parts)) or "other descriptions"
+        for key in self._users.get(connection.launch, ()):
+            if self._host.opened(key) is not None and self._may_tell(key, connection.name):
+                self.notice(
+                    key, f"The MCP server {connection.name} offers other tools from the next message on ({told})"
+                )
+
+    def _may_tell(self, key: str, server: str) -> bool:
+        """Return whether a branch may be told of a change now: a server may change all the time."""
+        now = self._now()
+        if now - self._told.get((key, server), float("-inf")) < _TELL_S:
+            return False
+        self._told[key, server] = now
+        return True
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+async def _offers(server: Server) -> None:
+    with contextlib.suppress(ToolError):  # whoever wants something of it is told
+        await server.connection.offers()
+
+
+def by_name(servers: Sequence[Server]) -> Mapping[str, Server]:
+    """Return servers by name."""
+    return {server.name: server for server in servers}
+
+
+# How the tools of servers come into a run: when it begins, before its first request.
+#
+# A run is started at once and waits for its servers itself, so whoever sends a message does not. A server that
+# cannot be started is told to the user, and the run goes on without it.
+
+_OURS = frozenset({*CORE, *builtin_tools()})
+_QUIET_S = 1.5  # until the user is told what a run waits for
+
+Permits = Callable[[str, str], bool]
+"""Whether an agent may call a tool of a server, so that its model is told about it: names of server and tool."""
+
+
+def permits(presets: Configured, family: Sequence[BranchRef]) -> Permits:
+    """Return what nothing, of a branch or of those above it, denies: as ``permitted_tools``."""
+    held = (presets.of_branch(each).profile for each in family)
+    profiles = [profile for each in held if (profile := resolved(each)) is not None]
+
+    def permitted(server: str, tool: str) -> bool:
+        action = Action(tool=tool_name(server, tool), detail="", kind="mcp", rule=rule_of(server, tool))
+        return all(verdict(profile, action) != "deny" for profile in profiles)
+
+    return permitted
+
+
+def joining(
+    servers: Servers,
+    presets: Configured,
+    family: Sequence[BranchRef],
+    preset: Preset,
+    root: Path,
+    options: SendOptions,
+    offer: Offer,
+) -> Joining:
+    """Return who has the tools of servers join those that a run offers.
+
+    Args:
+        servers: Those of the daemon.
+        presets: Who knows the rules.
+        family: The run's branch and those above it.
+        preset: The run's.
+        root: Its workspace.
+        options: Its client's.
+        offer: Where the tools go.
+    """
+    ref = family[0]
+
+    async def wanted() -> Sequence[Server]:
+        if any(presets.of_branch(each).read_only for each in family):
+            return ()  # nothing of them may be called, so nothing is started
+        return await servers.of(ref, preset, root, options)
+
+    return Joining(
+        servers=servers,
+        key=ref.key,
+        wanted=wanted,
+        offer=offer,
+        permitted=permits(presets, family),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """One run's servers.
+
+    Attributes:
+        servers: Those of the daemon.
+        key: Of the branch.
+        wanted: Returns those of the run.
+        offer: Where their tools go.
+        permitted: Which of them may.
+    """
+
+    servers: Servers
+    key: str
+    wanted: Callable[[], Awaitable[Sequence[Server]]]
+    offer: Offer
+    permitted: Permits
+
+    async def __call__(self) -> None:
+        """Wait until every server has said what it offers, or cannot; have that offered."""
+        wanted = await self.wanted()
+        catalogs = await self._catalogs(wanted)
+        offered: list[tuple[Server, list[ServerTool]]] = []
+        for server in sorted(wanted, key=lambda each: each.settings.of_project):  # the user's own first
+            if (catalog := catalogs.get(server.name)) is not None:
+                for name, why in catalog.refused:
+                    self.servers.say(self.key, f"The tool {name} of the MCP server {server.name} is left out: {why}")
+                through = let_through(server.settings, catalog.tools)
+                offered.append((server, [tool for tool in through if self.permitted(server.name, tool.name)]))
+        pairs = [(server.name, tool.name) for server, tools in offered for tool in tools]
+        shared = shared_names(pairs) | {name for name in starmap(tool_name, pairs) if self._is_taken(name)}
+        found: list[ToolSpec] = []
+        for server, tools in offered:
+            found += specs(server.settings, server.connection, tools, shared)
+        names = [server.name for server, tools in offered if tools]
+        self.offer.add(named(found, self.offer.tools), servers=names)
+
+    def _is_taken(self, name: str) -> bool:
+        """Return whether a name is of a tool of ours, though the preset may not offer that."""
+        return name in _OURS or is_ours(name) or name in self.offer.tools
+
+    async def _catalogs(self, wanted: Sequence[Server]) -> Mapping[str, Catalog]:
+        failed = [each for each in wanted if each.connection.catalog is None and each.connection.state == "failed"]
+        self.servers.look(failed)  # one that failed before keeps nobody waiting; it may be there the next time
+        for server in failed:
+            self._goes_without(server)
+        asked = {asyncio.ensure_future(each.connection.offers()): each for each in wanted if each not in failed}
+        if not asked:
+            return {}
+        try:
+            _, waiting = await asyncio.wait(asked, timeout=_QUIET_S)
+            if waiting:
+                names = ", ".join(sorted(asked[task].name for task in waiting))
+                self.servers.notice(self.key, f"Waiting for MCP servers to start: {names}")
+                await asyncio.wait(waiting)
+        finally:
+            for task in asked:
+                task.cancel()
+        found = {}
+        for task, server in asked.items():
+            try:
+                found[server.name] = task.result()
+            except ToolError:
+                self._goes_without(server)
+        return found
+
+    def _goes_without(self, server: Server) -> None:
+        why = server.connection.problem
+        self.servers.say(
+            self.key, f"The MCP server {server.name} is unavailable: {why}. Answers go without it (pyagentd mcp test)"
+        )
+
+
+# Resources of servers in a message: ``@server:uri`` in what a person wrote has the model read what that holds.
+#
+# The document keeps what was written; the message's row says what the model saw, so it sees the same ever after.
+# Only what a person typed is looked at: a trigger, an agent, a hook or a server must not have resources read that
+# nobody asked for, and what a server says links none of the branch's files.
+
+MOST = 10  # in one message
+SERVERS = "server"
+"""The ``origin`` of a message that a server wrote and a person sent: all of it is text."""
+_WAIT_S = 8.0  # for all of them: whoever sends waits
+_SHOWN_BYTES = 100_000  # of each
+
+_MENTION = re.compile(r"(?<![\w@/.])@([A-Za-z0-9][\w-]{0,31}):([^\s\"'<>`]+)")
+_BEHIND = ".,;:!?)]}*_"  # what ends a sentence and not an address
+
+
+def mentioned(text: str, known: Sequence[str]) -> list[tuple[str, str]]:
+    """Return what a text mentions of the servers ``known``: names and addresses, each once, in its order."""
+    found = ((name, uri.rstrip(_BEHIND)) for name, uri in _MENTION.findall(text))
+    return list(dict.fromkeys((name, uri) for name, uri in found if name in known and ":" in uri))[:MOST]
+
+
+async def included(host: Host, branch: LiveBranch, prompt: Prompt, options: SendOptions) -> Prompt:
+    """Return a prompt with what it mentions, for the model to see."""
+    is_typed = is_persons(prompt.metadata) and prompt.metadata.get("origin") != SERVERS
+    if prompt.message_id or branch.ref.is_agent or not is_typed or not _MENTION.search(prompt.text):
+        return prompt
+    servers = by_name(await host.servers.of_branch(branch, options))
+    found = mentioned(prompt.text, list(servers))
+    if not found:
+        return prompt
+    directory = paths.files_dir(branch.ref.branch_dir)
+    reading = [asyncio.ensure_future(_read(servers[name], uri, directory)) for name, uri in found]
+    _, late = await asyncio.wait(reading, timeout=_WAIT_S)
+    for task in late:
+        task.cancel()
+    parts = [
+        _part(name, uri, None if task in late else task) for (name, uri), task in zip(found, reading, strict=True)
+    ]
+    for _, problem in parts:
+        if problem:
+            host.servers.notice(branch.key, problem)
+    text = str(prompt.metadata.get("model_text") or prompt.text)
+    whole = "\n\n".join([text, *(part for part, _ in parts)])
+    view = with_text(prompt.view, text, whole)
+    if view is None:
+        return prompt
+    return replace(prompt, view=view, metadata={**prompt.metadata, "model_text": whole})
+
+
+def _part(name: str, uri: str, task: asyncio.Task[str] | None) -> tuple[str, str]:
+    """Return what the model sees of a mention, and what the user is told where it could not be read."""
+    try:
+        if task is None:
+            raise ToolError(f"it was not there within {_WAIT_S:g} s; send the message again in a moment")
+        return f"<resource server={quoteattr(name)} uri={quoteattr(uri)}>\n{task.result()}\n</resource>", ""
+    except (ToolError, OSError) as error:
+        problem = f"@{name}:{uri} could not be read: {error}"
+        return f"[{problem}]", problem
+
+
+async def _read(server: Server, uri: str, directory: Path) -> str:
+    pieces = await server.connection.read(uri)
+
+    def text() -> str:
+        whole = "\n".join(told([replace(piece, uri="") for piece in pieces], directory, server.name))
+        shown = spool.head(whole, _SHOWN_BYTES)
+        kept = "" if shown == whole else spool.notice(shown, spool.save(directory, server.name, whole))
+        return unlinked(shown) + kept
+
+    return await asyncio.to_thread(text)
+
+
+# Prompts of servers as slash commands: ``/server:prompt ARGUMENTS`` puts what the server makes of it to the model.
+#
+# Which there are is known since a server last said so, be it to an earlier daemon; none is started only to be asked.
+
+_NO_NAME = re.compile(r"[^\w.-]")
+_SUMMARY = 200  # characters
+
+
+class Prompts:
+    """The prompts of all servers; a ``commands.Source``."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    async def commands(self, ref: BranchRef | None) -> Sequence[Command]:
+        """Return the prompts of the servers of a session, those that are known."""
+        branch = None if ref is None else self._host.opened(ref.key)
+        if branch is None:
+            return ()
+        servers = await self._host.servers.of_branch(branch, SendOptions())
+        return [_command(server, prompt) for server in servers for prompt in server.connection.prompts]
+
+
+def _command(server: Server, prompt: ServerPrompt) -> Command:
+    async def run(call: Call) -> Answer:
+        args = {name: str(value) for name, value in _given(prompt, call)}
+        try:
+            messages = await server.connection.prompt(prompt.name, args)
+            directory = paths.files_dir(call.ref.branch_dir)
+            texts = await asyncio.to_thread(told, [piece for _, piece in messages], directory, server.name)
+        except ToolError as error:
+            raise BadRequest(str(error)) from error
+        said = "\n\n".join(
+            text if role == "user" else f"[You said:]\n{text}"
+            for (role, _), text in zip(messages, texts, strict=True)
+        )
+        if not said.strip():
+            raise BadRequest(f"The MCP server {server.name} made nothing of its prompt {prompt.name}")
+        text = f"The prompt {prompt.name} of the MCP server {server.name}"
+        return Answer(text=text, prompt=unlinked(said), prompt_origin=SERVERS)
+
+    return Command(
+        name=f"{server.name}:{_NO_NAME.sub('_', prompt.name)}",
+        summary=" ".join(prompt.description.split())[:_SUMMARY] or f"A prompt of {server.name}",
+        run=run,
+        arguments=tuple(_arguments(prompt)),
+        changed_by=(),
+        origin=server.name,
+    )
+
+
+def _arguments(prompt: ServerPrompt) -> Iterator[Argument]:
+    last = len(prompt.arguments) - 1
+    for index, (name, required) in enumerate(prompt.arguments):
+        yield Argument(name=name, required=required, takes="rest" if index == last else "word")
+
+
+def _given(prompt: ServerPrompt, call: Call) -> Iterator[tuple[str, object]]:
+    for name, _ in prompt.arguments:
+        if (value := call.arguments.get(name)) not in (None, ""):
+            yield name, value

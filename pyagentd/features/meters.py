@@ -1,0 +1,104 @@
+"""The meters of the branches that are open, and of the agents below them what their logs say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyagentd.errors import PyagentdError, StoreError
+from pyagentd.events import Event
+from pyagentd.features.spawning import children
+from pyagentd.features.usage import FactsOf, Meter, Spent, session_usage
+from pyagentd.llm.catalog import facts
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.settings import SendOptions, provider_of
+from pyagentd.runtime.turn_agent import answers_next
+from pyagentd.store import paths
+from pyagentd.store.conversation import Conversation
+from pyagentd.store.journal import Served, read_rows
+from pyagentd.store.paths import BranchRef
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.host import Host
+
+
+class Below(NamedTuple):
+    """What an agent cost, without those below it."""
+
+    ref: BranchRef
+    parent: str  # branch key
+    described: dict[str, Any]
+    spent: Spent
+
+
+def facts_of(host: Host) -> FactsOf:
+    """Return what tells of a model what is known of it."""
+    return lambda served: facts(served.model, host.config, backend=served.provider)
+
+
+def meter_of(host: Host, branch: LiveBranch) -> Meter:
+    """Return the meter of a branch that was opened; it tells whoever watches it or a branch above."""
+
+    def changed() -> None:
+        branch.publish(Event("context", branch.key, 0, (meter.told(),)))
+        for ref in paths.ancestors_of(branch.ref):
+            above = host.opened(ref.key)
+            if above is not None and above.meter is not None:
+                above.meter.note(branch.key, meter.own)
+
+    def served() -> Served:
+        try:
+            preset = answers_next(host, branch, SendOptions())
+            return Served(provider_of(preset, host.config, SendOptions()), preset.model)
+        except PyagentdError:
+            return Served("", "")
+
+    meter = Meter(branch.conversation, facts_of(host), served=served, changed=changed)
+    return meter
+
+
+async def look_below(host: Host, branch: LiveBranch) -> list[Below]:
+    """Return every agent below a branch, those above first, and have its meter know what they cost.
+
+    A log that cannot be read counts nothing.
+    """
+    opened = {live.key: live for live in host.all_opened}
+    found = await asyncio.to_thread(lambda: list(_below(branch.ref, set(opened), facts_of(host))))
+    below = []
+    for each in found:
+        live = host.opened(each.ref.key)
+        if live is not None and live.meter is not None:
+            each = each._replace(spent=live.meter.own, described=_described(live.conversation))
+        below.append(each)
+    if branch.meter is not None:
+        branch.meter.agents = {each.ref.key: each.spent for each in below}
+        branch.meter.looked = True
+    return below
+
+
+async def tell_below(host: Host, branch: LiveBranch) -> None:
+    """Look at the agents below a branch that was opened, and tell its clients what they cost before."""
+    async with host.using(branch.ref) as live:
+        if await look_below(host, live) and live.meter is not None:
+            live.meter.tell()
+
+
+def _below(ref: BranchRef, opened: set[str], known: FactsOf) -> Iterator[Below]:
+    for child in children(ref):
+        # What is open is counted on the loop, where nothing is added to it meanwhile.
+        conversation = Conversation() if child.key in opened else _read(child)
+        yield Below(child, ref.key, _described(conversation), session_usage(conversation, known))
+        yield from _below(child, opened, known)
+
+
+def _read(ref: BranchRef) -> Conversation:
+    try:
+        return Conversation(read_rows(paths.journal_file(ref.branch_dir)))
+    except StoreError:  # told where somebody opens it
+        return Conversation()
+
+
+def _described(conversation: Conversation) -> dict[str, Any]:
+    session = conversation.session
+    return {"preset": session.get("agent") or None, "description": session.get("description") or None}

@@ -1,0 +1,1017 @@
+"""Missions as runs of a session: a typed contract answered by programs instead of chat (SPEC 004).
+
+A preset whose front matter has ``signature:`` is a contract (``contract``). A run of such a branch is a mission
+(``missionrun``): the loop of the room ``mission`` with callbacks of ours. Its model is the run's backend, so retry,
+``requests.jsonl``, usage and cost are those of any run; its tools are the run's tools (``programtools``), called
+through the same ``Calling`` and so through the same decision, questions, audit, hooks and snapshots.
+
+What happens is rows, as of any run, so that replay equals live and the document reads as a conversation: what the
+model says around a program is text, the program is a call of the tool ``program``, what the model reads next is that
+call's result, and the calls that the program makes follow it. Rows of type ``mission`` (``records``) say what was
+asked, where the loop stands after every turn (memory, context, turns, budget: a ``State``), and how it ended; a
+mission that was cut off goes on from the last of them.
+
+Missions nest: through the tool ``mission`` (``missiontool``) and through agents that run as missions. The nearest
+mission above (``kindred``) shares its budget of turns, and its depth counts, however many chats are between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
+
+from pyagentd import jsontext
+from pyagentd.clock import new_id
+from pyagentd.errors import BadRequest, PresetError, PyagentdError, StoreError, ToolError
+from pyagentd.features.mission_tool import NAME, Kindred, Place, as_json, dumped, plain, shown
+from pyagentd.features.spawning import child_of_call, children, session_row
+from pyagentd.llm.backend import ModelRequest, PartDelta, PartFinished, PartStarted, Retrying, SentAgain, StepFinished
+from pyagentd.messages import Message, Text, ToolCall, ToolResult, Usage
+from pyagentd.mission import firewall
+from pyagentd.mission.budget import Scope, entered
+from pyagentd.mission.checkpoint import CheckpointError
+from pyagentd.mission.checkpoint import State as State_
+from pyagentd.mission.costs import cost_of
+from pyagentd.mission.delegation import adelegate
+from pyagentd.mission.options import MAX_TURNS, Answer, Request, Retry
+from pyagentd.mission.response import Response
+from pyagentd.mission.response import parse as parse_
+from pyagentd.mission.signature import Field, Signature, SignatureError, parse
+from pyagentd.mission.step import Fail
+from pyagentd.mission.step import Step as Ending
+from pyagentd.mission.telemetry import Event
+from pyagentd.mission.template import expand, placeholders
+from pyagentd.mission.tools import Tool
+from pyagentd.policy.guard import EXPAND
+from pyagentd.policy.presets import Isolation, Preset
+from pyagentd.runtime.opening import Resumed
+from pyagentd.runtime.recorder import Recorder
+from pyagentd.runtime.run import Run, Signal, State, Step, describe
+from pyagentd.store import paths
+from pyagentd.store.conversation import Conversation, Part
+from pyagentd.store.journal import read_rows
+from pyagentd.store.paths import BranchRef
+from pyagentd.tools.invoke import Envelope
+from pyagentd.tools.spec import ToolSpec
+
+# What a mission is asked: the contract of a preset, and the task that a message makes of it.
+#
+# ``signature:`` names inputs and result, ``prompt:`` is a template for what the model is told. Without a template
+# the message itself is told. Inputs come from whoever starts the mission (the tool, the command line), else from the
+# message: a JSON object, lines of ``name: value``, or all of it where the contract has one input.
+
+EARLIER = "earlier"
+"""The input that holds what was asked and answered before in the same session: ``[{prompt, answer}]``."""
+
+MESSAGE = "message"
+"""The input that holds a message which looks like a template and is none."""
+
+
+GO_ON = frozenset({"continue", "resume", "go on"})
+"""Messages after a mission that was cut off which have it go on."""
+
+_GIVE = "Give them as the mission's context (--context FILE)"
+
+_GLIMPSE = 200
+"""Characters of one value in a task as people read it."""
+
+_LINE = re.compile(r"\s*([A-Za-z_][\w-]*)\s*:\s*(.*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contract:
+    """What a preset promises.
+
+    Attributes:
+        signature: Inputs and result.
+        prompt: The template; "" for the message itself.
+        max_turns: Programs that the model may write.
+        isolation: "process" runs them in a process of their own.
+    """
+
+    signature: Signature
+    prompt: str = ""
+    max_turns: int = MAX_TURNS
+    isolation: Isolation = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What a run is to fulfil that is a mission.
+
+    Attributes:
+        contract: What it is to fulfil.
+        given: What its message carries (metadata ``mission``): ``{context, template}``; with ``template`` what it
+            says is a template, whose names must have values.
+        cut_off: The run of the session's last mission, if that came to no answer.
+        state: Where that stands; None while no turn of it has ended.
+        first: What that was asked at first: ``{prompt, context}``.
+        resumes: Whether this one goes on there, whatever its message says.
+    """
+
+    contract: Contract
+    given: Mapping[str, Any] = field(default_factory=dict)
+    cut_off: str = ""
+    state: State_ | None = None
+    first: Mapping[str, Any] | None = None
+    resumes: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One mission: what the model is told, and what stands in ``ctx/``.
+
+    Attributes:
+        prompt: What the model is told, a template.
+        context: Its data.
+        state: What it goes on from, once a turn has ended.
+        resumed: The run that it goes on from, or that it begins anew, else "".
+        message: The same in words, for people.
+    """
+
+    prompt: str
+    context: Mapping[str, Any] = field(default_factory=dict)
+    state: State_ | None = None
+    resumed: str = ""
+    message: str = ""
+
+
+def readable(text: str, source: str) -> Signature:
+    """Return the signature that a preset, a person or a model wrote.
+
+    Raises:
+        SignatureError: It is none; names ``source``, line and column, and shows the place.
+    """
+    try:
+        return parse(text)
+    except SignatureError as error:
+        place = f", line {error.line}, column {error.column}" if error.line else ""
+        shown = f"{caret}\n" if (caret := error.caret()) else ""
+        raise SignatureError(
+            f"{shown}{source}{place}: {error.message}",
+            source=error.source,
+            line=error.line,
+            column=error.column,
+            mend=error.mend,
+        ) from error
+
+
+def contract_of(preset: Preset) -> Contract:
+    """Return what a preset with a signature promises.
+
+    Raises:
+        PresetError: Its signature or its template cannot be read.
+    """
+    try:
+        signature = readable(preset.signature, f"`signature` of the preset {preset.name}")
+        placeholders(preset.prompt)
+    except PyagentdError as error:
+        raise PresetError(error.message, mend=error.mend) from error
+    return Contract(
+        signature=signature,
+        prompt=preset.prompt,
+        max_turns=preset.max_turns or MAX_TURNS,
+        isolation=preset.isolation,
+    )
+
+
+def task_of(mission: Assignment, view: Sequence[Message], said: str | None = None) -> Task:
+    """Return what the message that ends ``view`` asks of a mission.
+
+    Args:
+        mission: What is known of it.
+        view: The conversation; messages that nobody answered are one with what follows them.
+        said: The last message alone.
+
+    Raises:
+        BadRequest: It does not say what the inputs are.
+    """
+    message, before = _asked(view)
+    message = message if said is None else said
+    if mission.cut_off and (mission.resumes or message.strip().rstrip(".!").lower() in GO_ON):
+        return _again(mission)
+    contract, given = mission.contract, mission.given.get("context")
+    context: dict[str, Any] = {EARLIER: before} if before else {}
+    is_template = bool(mission.given.get("template")) and not contract.prompt
+    if isinstance(given, Mapping):
+        context |= given
+    elif not is_template:
+        context |= _inputs(contract, message)
+    if contract.prompt:
+        return Task(prompt=contract.prompt, context=context, message=expanded(contract.prompt, context))
+    if is_template:
+        if lacking := [each.name for each in contract.signature.params if _needs(each, context)]:
+            raise BadRequest(f"The signature has inputs without a value: {', '.join(lacking)}", mend=_GIVE)
+        return Task(prompt=message, context=context, message=expanded(message, context))
+    return _literal(message, context)
+
+
+def _needs(field: Field, context: Mapping[str, Any]) -> bool:
+    return field.name not in context and not field.optional and not field.type.is_optional
+
+
+def expanded(template: str, context: Mapping[str, Any]) -> str:
+    """Return a template as people read it, its values shortened and hidden where they are for programs only."""
+    try:
+        return expand(template, context, _glimpse)
+    except PyagentdError:  # the mission says so
+        return template
+
+
+def _glimpse(path: Sequence[str], value: Any) -> str:
+    public = firewall.HIDDEN if any(map(firewall.is_firewalled, path)) else firewall.public(value)
+    text = public if isinstance(public, str) else dumped(public)
+    return text if len(text) <= _GLIMPSE else f"{text[:_GLIMPSE]}…"
+
+
+def _again(mission: Assignment) -> Task:
+    """Return the task of a mission that was cut off: from where it stands, or from its beginning."""
+    if mission.state is not None:
+        message = str((mission.first or {}).get("message") or "")
+        return Task(prompt=mission.state.prompt, state=mission.state, resumed=mission.cut_off, message=message)
+    first = mission.first or {}
+    prompt, context = first.get("prompt", ""), first.get("context") or {}
+    return Task(prompt=prompt, context=context, resumed=mission.cut_off, message=first.get("message") or "")
+
+
+def _literal(message: str, context: Mapping[str, Any]) -> Task:
+    """Return a task told in the words of a message, which may hold braces that mean nothing."""
+    if _fits(message, context):
+        return Task(prompt=message, context=context, message=expanded(message, context))
+    return Task(prompt=f"{{{{{MESSAGE}}}}}", context={**context, MESSAGE: message}, message=message)
+
+
+def _fits(message: str, context: Mapping[str, Any]) -> bool:
+    """Return whether a message can be expanded as a template: a text that has no placeholder can."""
+    if "{{" not in message:
+        return True
+    try:
+        return {name.partition(".")[0] for name in placeholders(message)} <= context.keys()
+    except PyagentdError:
+        return False
+
+
+def _inputs(contract: Contract, message: str) -> dict[str, Any]:
+    """Return the inputs of a contract as a message gives them."""
+    names = [each.name for each in contract.signature.params]
+    if not names:
+        return {}
+    written = _written(message)
+    if written is not None and set(written) & set(names):
+        return written
+    if len(names) == 1:
+        return {names[0]: message}
+    raise BadRequest(
+        f"This is a mission with the inputs {', '.join(names)}, and the message does not say what they are",
+        mend=f"Write one a line, as in `{names[0]}: …`, or a JSON object",
+    )
+
+
+def _written(message: str) -> dict[str, Any] | None:
+    """Return the mapping that a message is written as, in JSON or in lines; None when it is prose."""
+    text = message.strip()
+    if text.startswith("{"):
+        try:
+            found = jsontext.parse(text)
+        except ValueError:
+            return None
+        return found if isinstance(found, dict) else None
+    lines = [_LINE.fullmatch(line) for line in text.splitlines() if line.strip()]
+    if not lines or None in lines:
+        return None
+    return {found[1]: _value(found[2]) for found in lines if found is not None}
+
+
+def _value(text: str) -> Any:
+    """Return what a line gives: JSON where it is some, else its text."""
+    try:
+        return jsontext.parse(text)
+    except ValueError:
+        return text.strip()
+
+
+def _asked(view: Sequence[Message]) -> tuple[str, list[dict[str, str]]]:
+    """Return the last message of the user, and what was asked and answered before it."""
+    turns: list[dict[str, str]] = []
+    for message in view:
+        texts = [part.text for part in message.parts if isinstance(part, Text)]
+        if message.role == "user" and texts:
+            turns.append({"prompt": "\n\n".join(texts), "answer": ""})
+        elif message.role == "assistant" and texts and turns:
+            turns[-1]["answer"] = texts[-1]
+    return (turns[-1]["prompt"] if turns else "", [turn for turn in turns[:-1] if turn["answer"]])
+
+
+# Whether the last mission of a session was cut off, so that it can go on, and from where.
+#
+# A mission goes on behind the last turn that came to its end, whichever run that was of: one that was resumed and
+# cut off again before it had a turn stands where the run stood that it went on from. One that never had a turn
+# begins anew.
+
+_NO_ANSWER = frozenset({"error", "aborted"})
+
+
+def unfinished(conversation: Conversation) -> str:
+    """Return the id of the last mission's run if that neither fulfilled its task nor gave up, else "".
+
+    Messages behind it that failed before they began anything change nothing.
+    """
+    for run in reversed(conversation.runs.values()):
+        if not run.is_finished:
+            return ""
+        rows = conversation.missions.get(run.data["id"], {})
+        if "start" in rows:
+            return str(run.data["id"]) if "end" not in rows else ""
+        if run.data.get("reason") not in _NO_ANSWER:
+            return ""
+    return ""
+
+
+def standing(conversation: Conversation, run_id: str) -> Mapping[str, Any] | None:
+    """Return the last row that says where the mission of a run stands; None while no turn of it has ended."""
+    return next((rows["turn"] for rows in _chain(conversation, run_id) if "turn" in rows), None)
+
+
+def begun(conversation: Conversation, run_id: str) -> Mapping[str, Any] | None:
+    """Return the row that says what the mission of a run was asked first."""
+    return next((rows["start"] for rows in reversed(_chain(conversation, run_id)) if "start" in rows), None)
+
+
+def _chain(conversation: Conversation, run_id: str) -> list[Mapping[str, Mapping[str, Any]]]:
+    """Return the rows of a mission by phase, run by run, the last one first."""
+    chain: list[Mapping[str, Mapping[str, Any]]] = []
+    seen: set[str] = set()
+    while run_id and run_id not in seen:
+        seen.add(run_id)
+        chain.append(rows := conversation.missions.get(run_id, {}))
+        run_id = str(rows.get("start", {}).get("resumed") or "")
+    return chain
+
+
+# The value of a mission below this one, firewalled fields included, for the program that asked for it.
+#
+# The record of a call has what models and people may see. The program that called gets the value itself (SPEC 004
+# Execution Behavior), read from the log of the mission that the call made, so that after a restart it is the same.
+# What a hook made of the result stands: only the very text that the value gives is exchanged for it.
+
+
+def private_value(ref: BranchRef, call_id: str, text: str) -> Any:
+    """Return the value that a call of the tool ``mission`` came to, None where ``text`` says all of it. Blocks."""
+    if firewall.HIDDEN not in text or (child := child_of_call(ref, call_id)) is None:
+        return None
+    try:
+        rows = read_rows(paths.journal_file(child.branch_dir))
+    except (OSError, StoreError):
+        return None
+    ends = [row.data for row in rows if row.type == "mission" and row.data.get("phase") == "end"]
+    value = ends[-1].get("value") if ends else None
+    return value if value is not None and as_json(shown(firewall.public(value))) == text else None
+
+
+# How a program stands in the record: as a call of a tool that nobody offers.
+
+PROGRAM = "program"
+"""The name of that tool; its argument is ``program``, its result what the model reads next."""
+
+
+# The rows of a mission: what was asked, where it stands after a turn, how it ended.
+#
+# A row of type ``mission`` has the run's id and a phase; of each phase the last row counts:
+#
+# start   {prompt, context, message, signature, inputs, tools, max_turns, resumed}: ``resumed`` is the run it goes on
+#         from or begins anew, or ""; context is {} where it goes on; ``message`` is the prompt as people read it
+# turn    {turn, state}: the loop after that turn, as ``State.to_json`` says it
+# end     {ok, value, fail, usage}: the value with its firewalled fields, for programs and people
+
+
+class Record:
+    """Where the rows of one mission go."""
+
+    def __init__(self, recorder: Recorder, run_id: str) -> None:
+        self._recorder = recorder
+        self._run_id = run_id
+
+    def started(self, mission: Assignment, task: Task, tools: list[str]) -> None:
+        """Record what is asked."""
+        contract = mission.contract
+        self._put(
+            "start",
+            {
+                "prompt": task.prompt,
+                "context": plain(task.context),
+                "message": task.message,
+                "signature": contract.signature.render(),
+                "inputs": sorted(task.context),
+                "tools": tools,
+                "max_turns": contract.max_turns,
+                "resumed": task.resumed,
+            },
+        )
+
+    def stands(self, state: State_) -> None:
+        """Record where the loop stands after a turn."""
+        self._put("turn", {"turn": state.turn, "state": state.to_json()})
+
+    def ended(self, step: Ending) -> None:
+        """Record how it ended."""
+        fail = None if step.fail is None else plain(asdict(step.fail))
+        self._put("end", {"ok": step.ok, "value": plain(step.value), "fail": fail, "usage": asdict(step.usage)})
+
+    def _put(self, phase: str, facts: Mapping[str, Any]) -> None:
+        self._recorder.record("mission", {"id": self._run_id, "phase": phase, **facts})
+
+
+def state_of(conversation: Conversation, run_id: str) -> State_ | None:
+    """Return where the mission of a run stands; None when no turn of it has come to its end.
+
+    Raises:
+        BadRequest: That run was no mission.
+    """
+    row = standing(conversation, run_id)
+    if row is None:
+        if begun(conversation, run_id) is None:
+            raise BadRequest(f"{run_id} is no mission that can go on", mend="Send the task again")
+        return None
+    try:
+        return State_.from_json(row["state"])
+    except CheckpointError as error:
+        raise BadRequest(f"Where {run_id} stands cannot be read: {error}", mend="Send the task again") from error
+
+
+# The mission that a message begins, or goes on with.
+
+
+def mission_of(run_id: str, preset: Preset, conversation: Conversation, given: Mapping[str, Any]) -> Assignment:
+    """Return what a run is to fulfil whose preset promises a signature.
+
+    Args:
+        run_id: Its id; the log knows it where an earlier daemon began it.
+        preset: As it holds for the run.
+        conversation: What was said before.
+        given: What the message carries: {context, template}, or {resume}, the id of a run.
+
+    Raises:
+        PresetError: The signature or the template cannot be read.
+        BadRequest: That run cannot go on.
+    """
+    own = conversation.missions.get(run_id)
+    if own is None:
+        resumes = bool(given.get("resume"))
+        cut_off = str(given.get("resume") or "") or unfinished(conversation)
+    else:
+        cut_off = run_id if "turn" in own else str(own["start"].get("resumed") or "")
+        resumes = bool(cut_off)
+    return Assignment(
+        contract=contract_of(preset),
+        given=given,
+        cut_off=cut_off,
+        state=state_of(conversation, cut_off) if cut_off else None,
+        first=begun(conversation, cut_off) if cut_off else None,
+        resumes=resumes,
+    )
+
+
+# A program that runs again after the daemon's end, without anything of it happening twice.
+#
+# Programs are deterministic: the same program on the same data makes the same calls. So the program that an earlier
+# daemon left waiting is run again, and each call it makes is answered from the record where that has the result; one
+# that had not begun is made now, asked about or not, and one that had begun waits for its agent, or is told that it
+# was aborted.
+
+
+class Recorded(NamedTuple):
+    """A call that the record has: its result, if there is one, else what stands in for its tool, if anything does."""
+
+    call: ToolCall
+    result: ToolResult | None
+    stand_in: ToolSpec | None
+
+
+class Replay:
+    """The last step of a mission as it was left.
+
+    Attributes:
+        program: The call that stands for the program; None when the step had none.
+        text: What the model said, the program included.
+    """
+
+    def __init__(self, resumed: Resumed) -> None:
+        self._resumed = resumed
+        said = resumed.standing.step
+        calls = [part for part in said if isinstance(part, ToolCall)]
+        self.program = next((call for call in calls if call.name == PROGRAM), None)
+        self._calls = deque(call for call in calls if call is not self.program)
+        words = "\n\n".join(part.text for part in said if isinstance(part, Text))
+        program = "" if self.program is None else f"```clojure\n{self.program.input.get('program', '')}\n```"
+        self.text = f"{words}\n\n{program}".strip()
+
+    def next(self, name: str, args: Mapping[str, Any]) -> Recorded | None:
+        """Return the record of the next call if it is this one; None when the program makes a new call."""
+        if not self._calls or (self._calls[0].name, dict(self._calls[0].input)) != (name, dict(args)):
+            self._calls.clear()
+            return None
+        call = self._calls.popleft()
+        result = self._resumed.standing.results.get(call.id)
+        begun = call.id in self._resumed.begun and result is None
+        return Recorded(call, result, self._resumed.stand_in(call) if begun else None)
+
+
+# What happened in the missions of a branch, as its rows tell it: asked, turn by turn, and how each ended.
+#
+# Plain values for programs and screens; the same while a mission runs and afterwards. Blocks.
+
+_SHOWN = 4000  # characters of one result
+
+Report = dict[str, Any]
+
+
+def missions(conversation: Conversation, ref: BranchRef) -> list[Report]:
+    """Return the missions of a branch, the first one first.
+
+    Each is ``{run, state, prompt, signature, inputs, tools, max_turns, resumed, can_resume, started_at, duration_ms,
+    ok, value, text, fail, usage, turns}``; state is "running", "done", "error", "aborted" or "restart", ``text`` the
+    value as JSON. A turn is ``{number, said, program, result, ok, state, duration_ms, usage, calls}``, a call of it
+    ``{id, name, input, result, state, duration_ms, branch}``: ``branch`` is the agent or mission that it started.
+    """
+    below = {str(session_row(child).get("parent_call_id")): child.key for child in children(ref)}
+    resumable = unfinished(conversation)
+    return [
+        _mission(conversation, run_id, rows, below) | {"can_resume": run_id == resumable}
+        for run_id, rows in conversation.missions.items()
+        if "start" in rows and run_id in conversation.runs
+    ]
+
+
+def ending(conversation: Conversation, run_id: str) -> Mapping[str, Any] | None:
+    """Return how the mission of a run ended: ``{ok, value, fail, usage}``; None while nobody knows."""
+    return conversation.missions.get(run_id, {}).get("end")
+
+
+def _mission(
+    conversation: Conversation, run_id: str, rows: Mapping[str, Mapping[str, Any]], below: Mapping[str, str]
+) -> Report:
+    run, start, end = conversation.runs[run_id], rows["start"], rows.get("end") or {}
+    prompt = conversation.messages.get(run.data["message_id"])
+    parts = list(_parts(conversation, run_id))
+    said = ("signature", "inputs", "tools", "max_turns", "resumed")
+    return {
+        "run": run_id,
+        "state": str(run.data.get("reason") or "done") if run.is_finished else "running",
+        "prompt": start.get("message") or start.get("prompt"),
+        **{name: start.get(name) for name in said},
+        "started_at": prompt.row.get("created_at") if prompt else None,
+        "duration_ms": (end.get("usage") or {}).get("duration_ms"),
+        "ok": end.get("ok"),
+        "value": end.get("value"),
+        "text": dumped(end["value"], indent=2) if end.get("ok") else None,
+        "fail": end.get("fail") or run.data.get("error"),
+        "usage": end.get("usage"),
+        "turns": list(_turns(parts, below, _before(conversation, start))),
+    }
+
+
+def _parts(conversation: Conversation, run_id: str) -> Iterator[Part]:
+    """Yield the parts of the model's messages in a run."""
+    asked = conversation.runs[run_id].data["message_id"]
+    inside = False
+    for message in conversation.messages.values():
+        if message.role == "user":
+            inside = message.id == asked
+        elif inside:
+            yield from message.parts
+
+
+def _before(conversation: Conversation, start: Mapping[str, Any]) -> int:
+    """Return how many turns a mission had before the run that goes on with it."""
+    stood = standing(conversation, str(start.get("resumed") or ""))
+    return int(stood["turn"]) if stood else 0
+
+
+def _turns(parts: Sequence[Part], below: Mapping[str, str], number: int) -> Iterator[Report]:
+    """Yield the turns behind turn ``number``.
+
+    Each begins where a request to the model did, and has a program or words that ask for one.
+    """
+    step: list[Part] = []
+    for part in [*parts, None]:
+        if part is not None and part.type != "step-start":
+            step.append(part)
+            continue
+        if any(each.is_tool or each.type == "reasoning" or _cost(each) for each in step):
+            number += 1
+            yield _turn(number, step, below)
+        step = [part] if part is not None else []
+
+
+def _turn(number: int, step: Sequence[Part], below: Mapping[str, str]) -> Report:
+    program = next((part for part in step if part.type == f"tool-{PROGRAM}"), None)
+    texts = [part.text for part in step if part.type in ("text", "reasoning") and part.text]
+    usage = next((cost for part in step if (cost := _cost(part))), None)
+    turn: Report = {"number": number, "said": "\n\n".join(texts), "program": None, "result": None, "usage": usage}
+    if program is not None:
+        turn |= _outcome(program) | {"program": str(program.data["input"].get("program", ""))}
+    calls = [part for part in step if part.is_tool and part is not program]
+    return turn | {"calls": [_call(part, below) for part in calls]}
+
+
+def _call(part: Part, below: Mapping[str, str]) -> Report:
+    call_id = str(part.data["toolCallId"])
+    name = part.type.removeprefix("tool-")
+    told = {"id": call_id, "name": name, "input": part.data["input"], "branch": below.get(call_id)}
+    return told | _outcome(part)
+
+
+def _outcome(part: Part) -> Report:
+    result = part.result
+    state = "running" if result is None else "failed" if result[1] else "done"
+    text = None if result is None else result[0]
+    cut = text if text is None or len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text):,} characters)"
+    return {"state": state, "result": cut, "duration_ms": (part.data.get("metadata") or {}).get("duration_ms")}
+
+
+def _cost(part: Part) -> dict[str, int] | None:
+    """Return what the request that a part begins used."""
+    known = part.data.get("usage") if part.type == "step-start" else None
+    return asdict(Usage(**known)) if isinstance(known, Mapping) else None
+
+
+# What the model says in a mission, taken apart: the words around a program, and the program.
+#
+# A text is kept back until it is whole, since where its program begins and ends is known only then; reasoning
+# streams.
+
+Item = PartStarted | PartDelta | PartFinished
+
+
+class Said:
+    """The answer to one request."""
+
+    def __init__(self) -> None:
+        self._texts: dict[int, str] = {}  # by the provider's index
+        self._next = 0
+
+    @property
+    def text(self) -> str:
+        """Everything that was said, as the loop reads it."""
+        return "\n\n".join(text for text in self._texts.values() if text)
+
+    def take(self, item: Item) -> Item | None:
+        """Keep an item that is text and return None, else return it: the run records it."""
+        self._next = max(self._next, item.index + 1)
+        match item:
+            case PartStarted(kind="text", index=index):
+                self._texts[index] = ""
+            case PartDelta(index=index, text=text) if index in self._texts:
+                self._texts[index] += text
+            case PartFinished(index=index, part=Text(text=text)):
+                self._texts[index] = text
+            case _:
+                return item
+        return None
+
+    def response(self) -> Response:
+        """Return the program and what was said around it."""
+        return parse_(self.text)
+
+    def words(self, text: str) -> Iterator[Item]:
+        """Yield ``text`` as a part that follows what was streamed."""
+        if text:
+            self._next += 1
+            yield from whole(self._next, text)
+
+    def index(self) -> int:
+        """Return an index that no part has yet."""
+        self._next += 1
+        return self._next
+
+
+def whole(index: int, text: str) -> Iterator[Item]:
+    """Yield a text that is there at once as the part that it is."""
+    yield PartStarted(index, "text")
+    yield PartDelta(index, text)
+    yield PartFinished(index, Text(text=text))
+
+
+# The signature of a tool that says with a JSON Schema what it takes (SPEC 004 Tool Normalization).
+
+_NAME = re.compile(r"[A-Za-z_][\w-]*")
+_PRIMITIVES = {"string": ":string", "integer": ":int", "number": ":float", "boolean": ":bool", "null": ":any"}
+
+
+def signature_of(schema: Mapping[str, Any], returns: str = ":string") -> Signature | None:
+    """Return what a tool takes, and that it gives ``returns``; None where a signature cannot say it."""
+    properties, required = schema.get("properties") or {}, set(schema.get("required") or ())
+    if not all(_NAME.fullmatch(name) for name in properties):
+        return None
+    params = (f"{name} {_field(each, name in required)}" for name, each in _ordered(properties, required))
+    try:
+        return parse(f"({', '.join(params)}) -> {returns}")
+    except SignatureError:  # a schema of somebody else's
+        return None
+
+
+def _ordered(properties: Mapping[str, Any], required: set[str]) -> list[tuple[str, Any]]:
+    """Return the properties, those that must be given first."""
+    return sorted(properties.items(), key=lambda item: item[0] not in required)
+
+
+def _field(schema: Any, required: bool) -> str:
+    return _type(schema) if required else f"{_type(schema)}?"
+
+
+def _type(schema: Any) -> str:
+    """Return the type that a schema describes, ``:any`` where it says more than a signature can."""
+    if not isinstance(schema, Mapping):
+        return ":any"
+    match schema.get("type"):
+        case "array":
+            return f"[{_type(schema.get('items'))}]" if schema.get("items") else "[:any]"
+        case "object":
+            return _map(schema)
+        case str() as name:
+            return _PRIMITIVES.get(name, ":any")
+    return ":any"
+
+
+def _map(schema: Mapping[str, Any]) -> str:
+    properties, required = schema.get("properties") or {}, set(schema.get("required") or ())
+    if not properties or not all(_NAME.fullmatch(name) for name in properties):
+        return ":map"
+    return "{" + ", ".join(f"{name} {_field(each, name in required)}" for name, each in properties.items()) + "}"
+
+
+# The tools of a run as a mission's programs call them: ``(call "Read" {:file_path …})``.
+#
+# A call of a program is a call of the run: it has an id, is recorded, decided, asked about, audited and kept in
+# snapshots like one that the model makes in a chat (``running.calling``). What the program gets is the tool's text,
+# or data where the tool answers in JSON, with the firewalled fields that a mission below gave; a call that fails
+# ends the program with the tool's words.
+
+_AS_DATA = {"mission": ":any", "task": ":map"}
+"""Tools whose text is JSON, and the type of it."""
+
+EXPANSION = "request_scope_expansion"
+_WITHIN = "Work within what you may reach, or end with `fail` and say what is missing."
+
+Made = Callable[[str, Mapping[str, Any]], Awaitable[ToolResult]]
+"""Makes one call of the run, given name and arguments."""
+
+Whole = Callable[[ToolResult], Awaitable[Any]]
+"""Returns the value that a result of the tool ``mission`` does not say all of; None where it does."""
+
+
+def program_tools(tools: Mapping[str, ToolSpec], make: Made, whole: Whole) -> dict[str, Tool]:
+    """Return the tools of a run for its programs, by name."""
+    advice = "" if EXPANSION in tools else _WITHIN
+    return {name: _tool(name, spec, make, whole, advice) for name, spec in tools.items()}
+
+
+def _tool(name: str, spec: ToolSpec, make: Made, whole: Whole, advice: str) -> Tool:
+    async def call(args: dict[str, Any]) -> Any:
+        given = {key: value for key, value in args.items() if value is not None}
+        result = await make(name, given)
+        if result.is_error:
+            raise ToolError(result.text.replace(EXPAND, advice) if advice else result.text)
+        if name == NAME and (value := await whole(result)) is not None:
+            return value
+        return _data(result.text) if name in _AS_DATA else result.text
+
+    signature = signature_of(spec.input_schema, _AS_DATA.get(name, ":string"))
+    return Tool(name=name, function=call, signature=signature, description=spec.description)
+
+
+def _data(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:  # a hook added words
+        return text
+
+
+# A run that is a mission: the loop of ``mission`` with the model, the tools and the log of a session.
+#
+# It begins, ends, is aborted and is told of as any run. One turn is a request to the model, whose answer is recorded
+# when it is whole, and a program, which runs in a thread; a call that the program makes is made here, on the event
+# loop, in its turn. What stands after a turn is recorded before the next request, so a mission whose daemon was
+# killed goes on behind the last program that came to its end.
+
+_ENDED = "The mission ended with this program."
+
+
+class Unfulfilled(PyagentdError):
+    """A mission ended without its answer."""
+
+    code = "mission-failed"
+
+    def __init__(self, fail: Fail) -> None:
+        super().__init__(f"The mission failed ({fail.reason}): {fail.message.rstrip('.')}")
+
+
+class MissionRun(Run):
+    """One mission; ``execute`` it once.
+
+    Args:
+        mission: What is asked.
+        ref: Where it runs.
+        kindred: Which missions run above it.
+        run: What every run needs.
+    """
+
+    def __init__(self, *, mission: Assignment, ref: BranchRef, kindred: Kindred, **run: Any) -> None:
+        super().__init__(**run)
+        self._mission = mission
+        self._ref = ref
+        self._kindred = kindred
+        self._record = Record(self._recorder, self.id)
+        self._said = Said()
+        self._sending: ModelRequest | None = None
+        self._program: ToolCall | None = None  # the one that runs
+        self._trouble: PyagentdError | None = None  # why the model could not be asked
+        self._logged = False
+        self._replay: Replay | None = None  # of the program that an earlier daemon left
+
+    async def _begin(self) -> Step:
+        await self._prepare()
+        return self._pursue
+
+    async def _go_on(self) -> Step:
+        """Take up the program that the end of an earlier daemon left waiting."""
+        assert self._resumed is not None
+        await self._prepare()
+        self._replay = Replay(self._resumed)
+        return self._pursue
+
+    async def _pursue(self) -> None:
+        mission = self._mission
+        task = task_of(mission, self._view.messages, self._prompted())
+        if self._resumed is None:
+            self._record.started(mission, task, sorted(self._offer.tools))
+        with self._kindred.running(self._ref, mission.contract.max_turns) as place:
+            ending = await self._delegated(task, place)
+        if self._trouble is not None:
+            raise self._trouble
+        self._record.ended(ending)
+        if not ending.ok:
+            raise Unfulfilled(ending.fail or Fail(reason="unknown", message="nobody said why"))
+        self._conclude(shown(firewall.public(ending.value)))
+        self._note = "; ".join(ending.warnings)
+
+    def _prompted(self) -> str | None:
+        """Return what the message says that began this run, as the model is to see it."""
+        conversation = self._recorder.conversation
+        run = conversation.runs.get(self.id)
+        message = conversation.messages.get(run.data["message_id"]) if run else None
+        if message is None:
+            return None
+        return message.text if message.is_edited else message.model_text
+
+    async def _delegated(self, task: Task, place: Place) -> Ending:
+        """Run the loop to its end."""
+        contract = self._mission.contract
+        # What is around it is what the tree of sessions says, whoever's task started this run.
+        with entered(Scope(budget=place.budget, depth=place.depth - 1)):
+            return await self._loop(contract, task)
+
+    async def _loop(self, contract: Contract, task: Task) -> Ending:
+        return await adelegate(
+            task.prompt,
+            llm=self._asked,
+            signature=contract.signature,
+            tools=program_tools(self._offer.tools, self._called, self._whole),
+            context=task.context,
+            max_turns=contract.max_turns,
+            mission_timeout_ms=None,  # the run has a stopwatch, which stands still while a human is asked
+            llm_retry=Retry(max_attempts=1),  # the backend tries again
+            system_prompt=lambda own: "\n\n".join(filter(None, (self._settings.system, own))),
+            resume_from=task.state,
+            on_checkpoint=self._stands,
+            tool_time_counts=False,
+            isolation=contract.isolation,
+            telemetry=self._heard,
+        )
+
+    # -- the model -----------------------------------------------------------------------------------------------
+
+    async def _asked(self, request: Request) -> Answer:
+        """Ask the model; the loop's callback."""
+        if self._replay is not None and self._program is None and self.state is State.INIT:
+            self._program = self._replay.program
+            self._move(Signal.RESUME, tools=[PROGRAM], turn=request["turn"])
+            return {"content": self._replay.text}
+        try:
+            await self._recorder.commit(also=self._log.flush)
+            return await self._answered(request)
+        except PyagentdError as error:
+            self._trouble = error
+            raise
+
+    async def _answered(self, request: Request) -> Answer:
+        if not self._logged:
+            self._log.system_prompt(request["system"], self._recorder.now_ms())
+            self._logged = True
+        before = self._answer.usage
+        self._settings.limits.check(self._turns, before)
+        self._turns += 1
+        self._said, self._program = Said(), None
+        self._sending = replace(super()._request(), system=request["system"], messages=_messages(request), tools=())
+        self._move(Signal.REQUEST, turn=request["turn"])
+        self._answer.begin_step()
+        stop = await self._send()
+        if self._program is None:
+            self._move(Signal.PAUSE)
+        else:
+            self._move(Signal.CALLS, tools=[PROGRAM], turn=request["turn"])
+        usage = stop.usage
+        read = usage.input + usage.cache_read + usage.cache_write
+        told: Answer = {
+            "content": self._said.text,
+            "tokens": {"input": read, "output": usage.output + usage.reasoning},
+        }
+        cost = cost_of(self._settings.model, usage)
+        return told if cost is None else {**told, "cost_usd": cost}
+
+    def _request(self) -> ModelRequest:
+        assert self._sending is not None, "a mission's requests are the loop's"
+        return self._sending
+
+    def _take(self, item: Retrying | SentAgain | PartStarted | PartDelta | PartFinished) -> None:
+        if isinstance(item, Retrying | SentAgain):
+            super()._take(item)
+            return
+        kept = self._said.take(item)
+        if kept is not None:
+            super()._take(kept)
+        elif self.state is State.WAIT:
+            self._move(Signal.ANSWER)
+
+    def _finish_step(self, stop: StepFinished) -> None:
+        """Record what was said around the program, and the program, before it is run."""
+        response = self._said.response()
+        for item in self._said.words(response.reasoning):
+            super()._take(item)
+        if response.program is not None:
+            self._program = ToolCall(id=new_id("call"), name=PROGRAM, input={"program": response.program})
+            super()._take(PartFinished(self._said.index(), self._program))
+        super()._finish_step(stop)
+
+    # -- the programs --------------------------------------------------------------------------------------------
+
+    def _heard(self, event: Event) -> None:
+        """Follow the loop: what a program came to is its call's result."""
+        if event.name != "turn_stop" or self._program is None or self._aborted:
+            return  # who is stopped has the end of its calls recorded by whoever stops it, or by nobody yet
+        facts, program = event.metadata, self._program
+        self._program = self._replay = None
+        text = str(facts.get("feedback") or facts.get("message") or _ENDED)
+        duration_ms = int(event.measurements.get("program_ms", event.measurements.get("duration_ms", 0)))
+        self._answer.result(program, Envelope(ok=bool(facts.get("ok")), text=text, duration_ms=duration_ms))
+        self._move(Signal.RESULTS)
+
+    def _stands(self, state: State_) -> None:
+        """Record where the loop stands after a turn."""
+        if not self._aborted:
+            self._record.stands(state)
+
+    async def _called(self, name: str, args: Mapping[str, Any]) -> ToolResult:
+        """Make one call for the program that runs."""
+        if self._aborted:
+            raise ToolError("The mission was stopped")
+        known = self._replay.next(name, args) if self._replay is not None else None
+        if known is not None and known.result is not None:
+            return known.result
+        call = known.call if known is not None else ToolCall(id=new_id("call"), name=name, input=dict(args))
+        if known is None:
+            self._answer.take(PartFinished(self._said.index(), call))
+        self._tell("busy", tools=[describe(call)])
+        stand_ins = {call.id: known.stand_in} if known is not None and known.stand_in is not None else {}
+        (result,) = await self._calling.complete((call,), {}, stand_ins)
+        return result
+
+    async def _whole(self, result: ToolResult) -> Any:
+        """Return the value that a mission below gave this one's program, if its result hides some of it."""
+        return await asyncio.to_thread(private_value, self._ref, result.id, result.text)
+
+    def _conclude(self, text: str) -> None:
+        """Say the answer."""
+        self._answer.begin_step()
+        with self._recorder.together():
+            for item in whole(0, text):
+                self._answer.take(item)
+
+    def _end(self, signal: Signal, outcome: Any) -> Any:
+        if self._said.text and self._program is None and self.state in (State.WAIT, State.TYPE):
+            self._keep_said()
+        return super()._end(signal, outcome)
+
+    def _keep_said(self) -> None:
+        """Record what the model had said when it was cut off."""
+        for item in self._said.words(self._said.text):
+            self._answer.take(item)
+
+
+def _messages(request: Request) -> tuple[Message, ...]:
+    return tuple(Message(role=each["role"], parts=(Text(text=each["content"]),)) for each in request["messages"])

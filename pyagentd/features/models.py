@@ -1,0 +1,314 @@
+"""Which models can be had: those that providers list for the keys that are known (SPEC 003 Model).
+
+A provider is asked for its list when somebody wants to know, with a time limit; the answer is kept for a day in
+``available_models.json``. Where it cannot be had, the models that are known by name stand in (``llm.catalog``): a
+person may then take another one, and is told so; a model that edits itself may not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from urllib.parse import urlsplit, urlunsplit
+
+from pyagentd.clock import Clock, iso8601
+from pyagentd.config import BackendSettings, Config
+from pyagentd.errors import BadRequest, NoKey, PyagentdError, ToolError, did_you_mean
+from pyagentd.llm import catalog
+from pyagentd.llm.factory import list_models
+from pyagentd.runtime.settings import SendOptions, key_of, server_of
+from pyagentd.store import modellists
+from pyagentd.store.modellists import ModelList
+
+log = logging.getLogger(__name__)
+
+
+# How a model is named, ``[PROVIDER/]NAME``, and which one a name means among those that providers have; pure.
+
+_SHOWN = 40  # models in a message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """One provider of models.
+
+    Attributes:
+        valid: There is a key for it that it has not refused, or it needs none.
+        models: What it has, as far as is known.
+        checked_at: When it listed them, ISO 8601; None: it has not, and these are known by name.
+        trouble: Why it has not, or why its key is of no use; "" when nothing is wrong.
+        stand_in: It is no model that answers: only who names it gets it.
+    """
+
+    valid: bool
+    models: tuple[str, ...]
+    checked_at: str | None = None
+    trouble: str = ""
+    stand_in: bool = False
+
+    def has(self, name: str) -> bool:
+        """Return whether it has a model; the name of a snapshot stands for the model, and the other way round."""
+        return name in self.models or catalog.family(name) in map(catalog.family, self.models)
+
+
+def syntax(model: str, config: Config) -> str:
+    """Return ``[PROVIDER/]NAME``; raises ``BadRequest`` when it is no name, ``ConfigError`` for another provider."""
+    text = model.strip()
+    if not text or any(char.isspace() or not char.isprintable() for char in text):
+        raise BadRequest(f"{model[:80]!r} is no model", mend="Give its name, or BACKEND/NAME")
+    if backend := text.rpartition("/")[0]:
+        config.backend(backend)
+    return text
+
+
+def written(model: str, found: Mapping[str, Provider], *, backend: str) -> str:
+    """Return how ``model`` is written into ``agent.json``: its name, with the provider where that is another.
+
+    Args:
+        model: ``NAME`` or ``PROVIDER/NAME``.
+        found: See ``Models``.
+        backend: The agent's provider so far; tried first.
+
+    Raises:
+        ToolError: No provider with a key has it; lists those that can be had.
+    """
+    if (made := found_in(model, found, backend=backend)) is not None:
+        return made
+    raise ToolError(f"{unknown(model)} {mend(model.rpartition('/')[2], found)}")
+
+
+def found_in(model: str, found: Mapping[str, Provider], *, backend: str) -> str | None:
+    """Return how a model is written that a provider with a key has; None when none has.
+
+    A name alone never means a stand-in, unless that is the ``backend``, or all there is.
+    """
+    provider, _, name = model.rpartition("/")
+    folded = {each.casefold(): each for each in found}
+    order = (
+        [folded.get(provider.casefold(), provider)] if provider else sorted(found, key=lambda each: each != backend)
+    )
+    for each in order:
+        known = found.get(each)
+        if known is not None and known.stand_in and not (provider or each == backend or len(found) == 1):
+            continue
+        if known is not None and known.valid and known.has(name):
+            return model if provider or each == backend or known.stand_in else f"{each}/{name}"
+    return None
+
+
+def unknown(model: str) -> str:
+    """Return what is said of a model that nobody has."""
+    return f'Model "{model[:100]}" not found in available models.'
+
+
+def mend(name: str, found: Mapping[str, Provider]) -> str:
+    """Return which models there are, the one first that ``name`` may have meant."""
+    listed = sorted({each for known in found.values() if known.valid for each in known.models})
+    near = did_you_mean(name, listed)
+    told = f"Available: {'; '.join(_of_each(found)) or 'none'}."
+    without = [f"{each} cannot be used: {known.trouble}." for each, known in found.items() if not known.valid]
+    return " ".join(filter(None, (near, told, *without)))
+
+
+def _of_each(found: Mapping[str, Provider]) -> Iterator[str]:
+    """Yield what each provider with a key has, with its name."""
+    for each, known in found.items():
+        if known.valid and known.models:
+            whose = f"{each}, a stand-in without a model" if known.stand_in else each
+            more = "" if len(known.models) <= _SHOWN else f" and {len(known.models) - _SHOWN} more"
+            yield f"{', '.join(sorted(known.models)[:_SHOWN])}{more} ({whose})"
+
+
+LIMIT_S = 10.0  # to ask one provider
+FRESH = timedelta(days=1)
+AGAIN = timedelta(minutes=10)  # after a provider could not be asked
+
+_OF_THE_TABLE = ("anthropic", "offline")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A model that somebody may have: how it is written, and what is to be said about it."""
+
+    model: str
+    note: str = ""
+
+
+class Models:
+    """The models of one daemon's providers.
+
+    Args:
+        config: Which providers there are.
+        clock: How old a list is.
+    """
+
+    def __init__(self, config: Config, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._lists: dict[str, ModelList] | None = None
+        self._troubles: dict[str, tuple[datetime, str]] = {}  # by provider: when and why it could not be asked
+        self._refused: dict[tuple[str, str], tuple[datetime, str]] = {}  # by provider and key (hashed), likewise
+        self._asking = asyncio.Lock()
+        self._soon: asyncio.Task[None] | None = None
+
+    def known(self, options: SendOptions) -> Mapping[str, Provider]:
+        """Return the providers by name, as a client with these options reaches them, without asking them.
+
+        Where the environment names one backend for everything, there is no other.
+        """
+        return {
+            name: replace(self._provider(backend, options), stand_in=backend.kind == "offline")
+            for name, backend in self._backends(options).items()
+        }
+
+    async def look(self, options: SendOptions, *, refresh: bool = False) -> Mapping[str, Provider]:
+        """Return the same, with the lists of providers that were not asked for a day; ``refresh`` asks all."""
+        async with self._asking:
+            if self._lists is None:
+                self._lists = await asyncio.to_thread(modellists.read, self._config.sessions_dir)
+            due = [
+                backend
+                for backend in self._backends(options).values()
+                if _has_key(backend, options) and (refresh or not self._is_fresh(backend, options))
+            ]
+            if due:
+                await asyncio.gather(*(self._ask(backend, options) for backend in due))
+                await asyncio.to_thread(modellists.write, self._config.sessions_dir, self._lists)
+        return self.known(options)
+
+    def look_soon(self, options: SendOptions) -> None:
+        """Have lists that are due asked for in the background; what goes wrong is noted."""
+
+        async def look() -> None:
+            try:
+                await self.look(options)
+            except PyagentdError as error:  # the run itself says it
+                log.info("models: %s", error)
+
+        if self._soon is None or self._soon.done():
+            self._soon = asyncio.create_task(look(), name="models")
+
+    async def close(self) -> None:
+        """Ask nobody any more."""
+        if self._soon is not None:
+            self._soon.cancel()
+            await asyncio.wait([self._soon])
+
+    async def checked(self, model: str, options: SendOptions, *, backend: str) -> Checked:
+        """Return how a person's ``[PROVIDER/]NAME`` is written; one that cannot be checked is taken, and said.
+
+        Args:
+            model: What they wrote.
+            options: Of their client.
+            backend: The provider that is asked for it where they name none.
+
+        Raises:
+            BadRequest: It is no name, or nobody has it.
+            ConfigError: There is no such provider.
+        """
+        text = syntax(model, self._config)
+        found = await self.look(options)
+        if (made := found_in(text, found, backend=backend)) is not None:
+            return Checked(model=made)
+        provider, _, name = text.rpartition("/")
+        written = text
+        if backend not in found:  # the client's environment names another one for everything
+            backend = next(iter(found))
+            written = text if provider or found[backend].stand_in else f"{backend}/{name}"
+        asked = {each: known for each, known in found.items() if each in (provider or backend, backend)}
+        if troubled := next(((each, known) for each, known in asked.items() if known.trouble), None):
+            where, known = troubled
+            if known.has(name):
+                return Checked(model=written, note=f"{text} could not be tried: {where}: {known.trouble}")
+            near = did_you_mean(name, known.models)
+            said = f"{text} is taken as it is, for nobody could be asked for it: {where}: {known.trouble}"
+            return Checked(model=written, note=f"{said}. {near}" if near else said)
+        raise BadRequest(unknown(text), mend=mend(name, found))
+
+    def _provider(self, backend: BackendSettings, options: SendOptions) -> Provider:
+        listed = (self._lists or {}).get(backend.name)
+        if listed is not None and listed.server != _address(backend):
+            listed = None
+        own = (backend.model,) if backend.model else ()
+        trouble = self._troubles.get(backend.name, (None, ""))[1]
+        refused = self._refused.get((backend.name, _key_mark(backend, options)))
+        if refused is not None:
+            trouble = refused[1]
+        if not (has_key := _has_key(backend, options)):
+            trouble = "no key is known here"
+        valid = has_key and refused is None
+        if listed is None or not listed.valid:
+            usual = catalog.shipped() if backend.name in _OF_THE_TABLE else ()
+            return Provider(valid=valid, models=_joined(own, self._config.models, usual), trouble=trouble)
+        models = _joined(own, listed.models, self._config.models)
+        return Provider(valid=valid, models=models, checked_at=listed.checked_at, trouble=trouble)
+
+    def _backends(self, options: SendOptions) -> dict[str, BackendSettings]:
+        config, env = self._config, options.env
+        override = env.get("PYAGENTD_BACKEND") if env else config.backend_override
+        names = [config.backend(override, env).name] if override else list(config.backends)
+        return {name: config.backend(name, env) for name in names}
+
+    def _is_fresh(self, backend: BackendSettings, options: SendOptions) -> bool:
+        now, listed = self._clock.now(), (self._lists or {}).get(backend.name)
+        refused = self._refused.get((backend.name, _key_mark(backend, options)))
+        for tried in (self._troubles.get(backend.name), refused):
+            if tried is not None and now - tried[0] < AGAIN:
+                return True
+        if refused is not None:  # this key may have been mended since
+            return False
+        if listed is None or not listed.valid or listed.server != _address(backend):
+            return False
+        try:
+            return now - datetime.fromisoformat(listed.checked_at) < FRESH
+        except (ValueError, TypeError):
+            return False
+
+    async def _ask(self, backend: BackendSettings, options: SendOptions) -> None:
+        """Have a provider list its models, and note what it says; what goes wrong is noted too."""
+        name, now, trouble = backend.name, self._clock.now(), ""
+        assert self._lists is not None  # they are read before anybody is asked
+        at, server, mark = iso8601(now), _address(backend), (backend.name, _key_mark(backend, options))
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                models = await list_models(name, server_of(backend, options))
+            self._lists[name] = ModelList(valid=True, models=models, checked_at=at, server=server)
+            self._refused.pop(mark, None)
+        except NoKey as error:  # another client may have another key
+            log.info("models of %s: %s", name, error.message)
+            self._refused[mark] = now, error.message
+            return
+        except TimeoutError:
+            trouble = f"it did not answer within {LIMIT_S:g} s"
+        except PyagentdError as error:
+            trouble = error.message
+        if trouble:
+            log.info("models of %s: %s", name, trouble)
+            self._troubles[name] = now, trouble
+        else:
+            self._troubles.pop(name, None)
+
+
+def _joined(*parts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for part in parts for name in part))
+
+
+def _address(backend: BackendSettings) -> str:
+    """Return where a provider's server is, without the name and the password that the address may have."""
+    parts = urlsplit(backend.base_url or "")
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _key_mark(backend: BackendSettings, options: SendOptions) -> str:
+    """Return what tells the key of a client from others and does not say it."""
+    return hashlib.sha256((key_of(backend.key_env, options) or "").encode(errors="replace")).hexdigest()
+
+
+def _has_key(backend: BackendSettings, options: SendOptions) -> bool:
+    if backend.kind == "offline" or backend.key_env is None:
+        return True
+    return bool((key_of(backend.key_env, options) or "").strip())

@@ -1,0 +1,1032 @@
+"""Creating a named agent: SPEC 003 Creation Flow, step by step.
+
+A channel of the specification is the agent's conversation, which any client may open (DD-18), and its welcome is what
+is told to whoever opens a conversation in which nothing was said yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import subprocess
+import time
+from collections.abc import Container, Iterator, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, assert_never
+
+from pyagentd import installation, regularfile
+from pyagentd.clock import epoch_ms, iso8601
+from pyagentd.errors import BadRequest, Busy, Conflict, NotFound, PresetError, PyagentdError, StoreError
+from pyagentd.features import instructions
+from pyagentd.features.agent_overlay import profile_of
+from pyagentd.features.context_archive import left
+from pyagentd.features.idling import IDLE_S, IDLE_SETTING
+from pyagentd.features.schedules import local_user
+from pyagentd.policy.presets import DEFAULT_PRESET
+from pyagentd.policy.profiles import BUILTIN
+from pyagentd.store import atomic, contexts, metadata, named_agents, paths, trash
+from pyagentd.store.db import agents, schedules
+from pyagentd.store.db.agents import AgentRow, ContextRow
+from pyagentd.store.db.audit import Entry
+from pyagentd.store.db.projection import Projection
+from pyagentd.store.db.state import State
+from pyagentd.store.db.tasks import Task
+from pyagentd.store.document.hidden import is_command
+from pyagentd.store.named_agents import AgentFile, Material
+from pyagentd.store.paths import BranchRef
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.branch import LiveBranch
+    from pyagentd.runtime.host import Host
+
+log = logging.getLogger(__name__)
+
+
+# Git in a repository that may be an agent's: only its own configuration counts, and no hook or monitor of it.
+#
+# The environment cannot lead it elsewhere, and it neither fetches nor asks. Filters that a configuration names still
+# run where files are read or written: who does not know the repository looks for them first, see ``worktree``.
+
+_OPTIONS = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.pager=cat")
+_OWN = {
+    "PATH": installation.PATH,
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_ALLOW_PROTOCOL": "none",  # a partial clone fetches what it misses, by a program that it names
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C",
+}
+
+
+def said(directory: Path, *words: str, timeout_s: float) -> str:
+    """Run git in ``directory`` and return what it says.
+
+    Blocks, for ``timeout_s`` seconds at most.
+
+    Raises:
+        StoreError: There is no git, it takes longer, or it refuses.
+    """
+    git = installation.program("git")
+    if git is None:
+        raise StoreError("git is not installed", mend="An agent's workspace is a git repository: install git")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            [git, *_OPTIONS, "-C", str(directory), *words],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            env=environment | _OWN,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise StoreError(f"git {words[0]} in {directory}: {error}") from error
+    if done.returncode:
+        raise StoreError(f"git {words[0]} in {directory}: {done.stderr.strip() or f'exit {done.returncode}'}")
+    return done.stdout
+
+
+# The git repository of a named agent's workspace (SPEC 003 Creation Flow 3).
+
+_TIMEOUT_S = 60.0
+_PLACEHOLDER = ".gitkeep"
+
+
+def init_repository(workspace: Path, name: str) -> None:
+    """Make ``workspace`` a repository whose first commit has what is in it; one that has a ``.git`` stays.
+
+    What is committed there later is committed as the agent ``name``. Neither hooks nor templates of the user's run.
+
+    Raises:
+        StoreError: There is no git, or it refuses.
+    """
+    if (workspace / ".git").exists():
+        return
+    if not any(workspace.iterdir()):
+        (workspace / _PLACEHOLDER).touch()
+    for words in (
+        ("init", "--quiet", "--template=", "--initial-branch=main"),
+        ("config", "user.name", name),
+        ("config", "user.email", f"{name}@pyagentd.local"),
+        ("add", "--all"),
+        ("commit", "--quiet", "--allow-empty", "--no-verify", "--no-gpg-sign", "--message", "Workspace"),
+    ):
+        said(workspace, *words, timeout_s=_TIMEOUT_S)
+    (workspace / ".git/hooks").mkdir(exist_ok=True)  # watched while commands run: its absence would be a change
+
+
+DEFAULT_PERMISSIONS = "standard"
+
+MODEL_SETTING = "default_model"
+PERMISSIONS_SETTING = "default_permissions"
+"""Keys of ``state.settings``: what a new agent gets where nobody says."""
+
+Permissions = str | Mapping[str, Any]
+
+_OTHER = "Take another name"
+_SHOWN = 300  # characters of a system prompt in a welcome
+
+naming = asyncio.Lock()
+"""Held while a name is claimed, or given up: that happens one after the other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is said about an agent that is to be made; None: the defaults say."""
+
+    name: str
+    system_prompt: str | None = None
+    model: str | None = None
+    permissions: Permissions | None = None
+
+
+async def create(host: Host, wanted: Wanted) -> BranchRef:
+    """Make an agent and return its branch, registered and idle.
+
+    Raises:
+        BadRequest: The name, or the model, is not possible.
+        Conflict: There is an agent of that name, or something else in its place.
+        PresetError: The permissions, the template or the preset are malformed.
+        StoreError: The disk refused, or git. Nothing is left behind in any case.
+    """
+    name = named_agents.checked(wanted.name)
+    async with naming:
+        await asyncio.to_thread(atomic.make_dirs, host.config.sessions_dir)  # where the table of agents is
+        known, before = await _free(host, name)
+        given = await _overrides(host, wanted, adopted=known)
+        _, text = host.presets.template(DEFAULT_PRESET)
+        template = host.config.agent_template or named_agents.shipped_template()
+        if not named_agents.agent_file(template).is_file():
+            raise NotFound(f"{template} has no agent.json", mend="Correct [agents] template in the configuration")
+        material = Material(template=template, values=given, preset_name=DEFAULT_PRESET, preset_text=text)
+        now = host.clock.now()
+        place = host.config.agents_dir.resolve() / name
+        row = AgentRow(
+            name=name,
+            dir=str(place),
+            session_id=name,
+            permissions=_written(given.get("permissions") or DEFAULT_PERMISSIONS),
+            created_at=iso8601(now),
+            status="created",
+            changed_at=epoch_ms(now),
+            intent="adopt" if known else "create",
+        )
+        await asyncio.to_thread(agents.register, host.state, row)
+        make = named_agents.adopt if known else named_agents.make
+        git = partial(init_repository, name=name)
+        ref: BranchRef | None = None
+        try:
+            ref = await asyncio.to_thread(make, host.config.agents_dir, name, material, prepare=git, clock=host.clock)
+            done = row_of(host, named_agents.read(place), ref, status="idle", intent=row.intent)
+            await asyncio.to_thread(agents.put, host.state, done)
+        except BaseException:
+            if ref is not None and not known:  # what is there is what was made just now
+                await asyncio.to_thread(atomic.discard, place)
+            await asyncio.to_thread(_take_back, host, name, before)
+            raise
+        await complete(host, ref)
+        return ref
+
+
+async def complete(host: Host, ref: BranchRef) -> None:
+    """Let people talk with an agent that was made or taken up, and note that it is complete."""
+    host.departed.discard(ref.session_dir)
+    host.origins.made(ref)
+    async with host.using(ref) as branch:
+        branch.record_session(workspace_root=named_agents.workspace_dir(ref.session_dir), agent=DEFAULT_PRESET)
+    await asyncio.to_thread(agents.intend, host.state, ref.session_dir.name, None)
+
+
+def row_of(
+    host: Host, file: AgentFile, ref: BranchRef, *, status: agents.Status, intent: str | None = None
+) -> AgentRow:
+    """Return what the table of agents is to say of an agent with this ``file``."""
+    now = host.clock.now()
+    return AgentRow(
+        name=ref.session_dir.name,
+        dir=str(ref.session_dir),
+        session_id=ref.session_id,
+        channel_id=file.channel_id,
+        model=file.model,
+        permissions=_written(file.permissions or DEFAULT_PERMISSIONS),
+        created_at=file.created_at or iso8601(now),
+        status=status,
+        changed_at=epoch_ms(now),
+        intent=intent,
+    )
+
+
+def checked_permissions(host: Host, value: Permissions) -> Permissions:
+    """Return permissions that a file may have: the name of a profile that there is, or one written out.
+
+    A text that begins with a brace is the JSON of one. Raises ``PresetError``.
+    """
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError as error:
+            raise PresetError(
+                f"The permissions are no JSON: {error.msg}", mend='{"allow": […], "ask": […]}'
+            ) from error
+    known = {**BUILTIN, **host.presets.profiles}
+    if isinstance(value, str) and value.strip() not in known:
+        raise PresetError(
+            f"There is no profile {value.strip()[:80]!r}",
+            mend=f'Known: {", ".join(sorted(known))}; or write one out: {{"allow": […], "ask": […]}}',
+        )
+    try:
+        profile_of(value, host.presets.profiles, source="permissions")
+    except BadRequest as error:
+        raise PresetError(error.message, mend=error.mend) from error
+    return value
+
+
+def checked_prompt(text: str) -> str:
+    """Return a system prompt; raises ``BadRequest`` for one that says nothing."""
+    if not text.strip():
+        raise BadRequest("The system prompt is empty", mend="Say what the agent is and does")
+    return text
+
+
+def checked_model(host: Host, model: str) -> str:
+    """Return ``[BACKEND/]MODEL``; raises ``BadRequest`` when it is no name, ``ConfigError`` for another backend."""
+    text = model.strip()
+    if not text or any(char.isspace() or not char.isprintable() for char in text):
+        raise BadRequest(f"{model[:80]!r} is no model", mend="Give its name, or BACKEND/NAME")
+    if backend := text.rpartition("/")[0]:
+        host.config.backend(backend)
+    return text
+
+
+def welcome(host: Host, ref: BranchRef) -> str:
+    """Return the introduction of a named agent: what it is told to be, and what it may do."""
+    file = host.named.file(ref)
+    prompt = " ".join((file.system_prompt or "").split())
+    prompt = prompt if len(prompt) <= _SHOWN else prompt[: _SHOWN - 1] + "…"
+    profile = file.permissions or DEFAULT_PERMISSIONS
+    shown = profile if isinstance(profile, str) else "custom"
+    said = f"Its system prompt: {prompt}" if prompt else "It has the system prompt of its preset."
+    model = host.presets.of_branch(ref).model or "the default of its backend"
+    head = f"This is the agent {file.name}, model: {model}"
+    return f"{head}, permissions: {shown}. {said} Say what it is to do; /help lists commands."
+
+
+def welcomes(host: Host, branch: LiveBranch) -> list[str]:
+    """Return what whoever opens a branch is told.
+
+    Of a named agent with whom nobody has talked yet, the welcome; of a conversation that was put behind since nobody
+    went on, where it is.
+    """
+    if host.named.is_named(branch.ref) and all(map(is_command, branch.conversation.messages.values())):
+        return [welcome(host, branch.ref)]
+    return left(branch.conversation)
+
+
+async def _free(host: Host, name: str) -> tuple[bool, AgentRow | None]:
+    """See that a name is free (DD-17).
+
+    Returns:
+        Whether its directory is to be taken up again, and the row of the agent that was destroyed.
+    """
+    place = host.config.agents_dir.resolve() / name
+    row = await asyncio.to_thread(agents.find, host.state, name)
+    exists = place.exists() or place.is_symlink()
+    await asyncio.to_thread(require_other_letters, host, name)
+    if row is not None and row.status != "destroyed":
+        if exists:
+            raise Conflict(
+                f"There is an agent called {name!r} already", mend="Take another name, or destroy it first"
+            )
+        await asyncio.to_thread(agents.forget, host.state, name)  # its directory was removed by hand
+        row = None
+    if exists and row is not None and row.intent == "remove":
+        raise Conflict(f"{place} was to be removed and is still there", mend="Remove it, or restart the daemon")
+    if exists and not (place.is_dir() and not place.is_symlink() and named_agents.agent_file(place).is_file()):
+        raise Conflict(f"{place} exists already and is no agent", mend="Take another name, or move that away")
+    if not exists and (host.config.sessions_dir / name / paths.BRANCHES_DIR).is_dir():
+        raise Conflict(f"A session has the id {name!r} already", mend="Take another name")
+    return exists, row
+
+
+def require_other_letters(host: Host, name: str, *, besides: str = "") -> None:
+    """See that no agent but ``besides`` has this name in other case: they could not be told apart; blocks.
+
+    Raises:
+        Conflict: One has.
+    """
+    for row in agents.known(host.state):
+        if row.name not in (name, besides) and row.name.casefold() == name.casefold():
+            raise Conflict(f"There is an agent called {row.name!r}, which differs in case alone", mend=_OTHER)
+
+
+def _take_back(host: Host, name: str, before: AgentRow | None) -> None:
+    """Have the table of agents say of a name what it said ``before``; records of it stay as they are."""
+    agents.forget(host.state, name) if before is None else agents.put(host.state, before)
+
+
+async def _overrides(host: Host, wanted: Wanted, *, adopted: bool) -> dict[str, Any]:
+    """Return the keys of ``agent.json`` that are set; of one that is taken up only what was said."""
+    values: dict[str, Any] = {}
+    model, permissions = wanted.model, wanted.permissions
+    if not adopted:
+        model = model or await asyncio.to_thread(host.state.get, MODEL_SETTING)
+        permissions = (
+            permissions or await asyncio.to_thread(host.state.get, PERMISSIONS_SETTING) or DEFAULT_PERMISSIONS
+        )
+    if wanted.system_prompt is not None:
+        values["system_prompt"] = checked_prompt(wanted.system_prompt)
+    if model:
+        values["model"] = checked_model(host, model)
+    if permissions:
+        values["permissions"] = checked_permissions(host, permissions)
+    return values
+
+
+def _written(permissions: Permissions) -> str:
+    return permissions if isinstance(permissions, str) else json.dumps(permissions)
+
+
+def agent_dir(host: Host, name: str) -> Path:
+    """Return the directory of the agent ``name``.
+
+    Raises:
+        BadRequest: No agent may be called that.
+        NotFound: There is none.
+    """
+    place = host.config.agents_dir.resolve() / named_agents.checked(name)
+    row = agents.find(host.state, name)
+    if (row is not None and row.status == "destroyed") or not named_agents.agent_file(place).is_file():
+        if row is not None and row.status == "destroyed":
+            raise NotFound(f"The agent {name} was destroyed", mend=f"`pyagentd agent init {name}` makes it anew")
+        raise NotFound(f"There is no agent called {name!r}", mend="List them with `pyagentd agent list`")
+    return place
+
+
+# Reading and changing what a named agent is, by its user (SPEC 003, ``/agent config``).
+#
+# The keys are those that a person sets: system prompt, model, permissions, name. A change is written to
+# ``agent.json`` alone, counts from the next request on, and is audited with the old and the new value.
+
+SHOWN = ("name", "channel_id", "model", "system_prompt", "permissions", "created_at")
+SETTABLE = ("system_prompt", "model", "permissions")
+
+_OF_THE_MODEL = {"backend", "model"}  # keys of a preset that are one in the file
+_LONGEST = 500  # characters of an old or new value in the audit
+
+
+async def shown(host: Host, name: str) -> dict[str, Any]:
+    """Return what the ``agent.json`` of an agent says, without what it never decides; raises as ``agent_dir``."""
+    directory = await asyncio.to_thread(agent_dir, host, name)
+    file = await asyncio.to_thread(named_agents.read, directory)
+    return {key: file.values.get(key) for key in SHOWN}
+
+
+async def change(host: Host, name: str, key: str, value: Any, *, user: str) -> AgentFile:
+    """Set one key of an agent; return what its file said before.
+
+    Args:
+        host: Where it lives.
+        name: The agent's.
+        key: One of ``SETTABLE``.
+        value: Its new value; None, or a text that is empty, for the default of the agent's preset (not of a prompt).
+        user: Who wants that, for the audit.
+
+    Raises:
+        BadRequest, NotFound, PresetError, StoreError: As ``creating.create``; nothing was changed.
+    """
+    if key not in SETTABLE:
+        raise BadRequest(f"{key[:40]!r} is no key of an agent", mend=f"Known: {', '.join((*SETTABLE, 'name'))}")
+    directory = await asyncio.to_thread(agent_dir, host, name)
+    wanted = _checked(host, key, value)
+    before = await asyncio.to_thread(named_agents.change, directory, {key: wanted})
+    ref = paths.ref_of(directory)
+    row = await asyncio.to_thread(agents.find, host.state, name)
+    status = row.status if row is not None else "idle"
+    after = await asyncio.to_thread(named_agents.read, directory)
+    await asyncio.to_thread(agents.put, host.state, row_of(host, after, ref, status=status))
+    note(host, name, f"config:{key}", old=before.values.get(key), new=wanted, user=user)
+    return before
+
+
+async def keep(host: Host, ref: BranchRef, values: Mapping[str, Any], *, user: str) -> Mapping[str, Any]:
+    """Write what ``agent.json`` owns of settings that a person put into the document of a named agent.
+
+    Args:
+        host: Where it lives.
+        ref: A branch of it; of another session nothing is written.
+        values: By the names of a preset.
+        user: Whose they are, for the audit.
+
+    Returns:
+        What is left for ``preset.md``.
+
+    Raises:
+        NotFound, PresetError, StoreError: As ``change``; nothing was written.
+    """
+    if not host.named.is_named(ref) or not values.keys() & _OF_THE_MODEL:
+        return values
+    provider = values.get("backend") or (host.named.file(ref).model or "").rpartition("/")[0]
+    name = values.get("model") or host.presets.of_branch(ref).model
+    await change(host, ref.session_dir.name, "model", f"{provider}/{name}" if provider else name, user=user)
+    return {key: value for key, value in values.items() if key not in _OF_THE_MODEL}
+
+
+def note(host: Host, name: str, action: str, *, old: Any, new: Any, user: str) -> None:
+    """Audit what a person changed of an agent: nobody was asked, since the one who may allow it did it."""
+    host.ledger.note(
+        Entry(
+            at_ms=epoch_ms(host.clock.now()),
+            session=name,
+            branch_dir=str(host.config.agents_dir.resolve() / name),
+            agent=None,
+            run_id="",
+            tool="agent",
+            action=f"agent:{action}",
+            decision="allow",
+            rule="human",
+            by=user,
+            detail=json.dumps({"old": _short(old), "new": _short(new)}, ensure_ascii=False),
+            user=user,
+        )
+    )
+
+
+def _checked(host: Host, key: str, value: Any) -> Any:
+    if key == "system_prompt":
+        return checked_prompt(str(value or ""))
+    if value is None or value == "":
+        return None if key == "model" else DEFAULT_PERMISSIONS
+    if key == "model":
+        return checked_model(host, str(value))
+    return checked_permissions(host, value)
+
+
+def _short(value: Any) -> Any:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+# Destroying a named agent: SPEC 003 Destruction Flow, step by step.
+#
+# Its conversation is saved before anything else, its row says that it is gone before its files are touched, and
+# whatever a daemon leaves half done the next one completes (``recovering``, which knows the intents ``remove`` and
+# ``leave``, each with the directory's ``identity``). Records of it are kept: its row, those of its saved
+# conversations, the audit.
+
+Files = Literal["kept", "trashed", "deleted"]
+"""What became of an agent's directory; ``deleted``: there is no trash for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destroyed:
+    """What was done."""
+
+    name: str
+    directory: Path
+    files: Files
+    saved: tuple[ContextRow, ...]  # the conversations that went on, one a branch
+    gone: tuple[BranchRef, ...]  # branches and sub-agents that there were
+
+    @property
+    def text(self) -> str:
+        """What people are told."""
+        match self.files:
+            case "kept":
+                where = f"Its files are kept in {self.directory}: `pyagentd agent init {self.name}` takes them up"
+            case "trashed":
+                where = f"{self.directory} is in the trash"
+            case "deleted":
+                where = f"{self.directory} was deleted: there is no trash for it"
+            case _:
+                assert_never(self.files)
+        return f"Destroyed the agent {self.name}. {where}."
+
+
+async def destroy(host: Host, name: str, *, keep_files: bool, user: str) -> Destroyed:
+    """End an agent with all it does, and remove its directory or leave it.
+
+    Args:
+        host: Where it lives.
+        name: Of the agent.
+        keep_files: Leave its directory as it is, to be taken up again by another creation.
+        user: Who wants that, for the audit.
+
+    Raises:
+        BadRequest, NotFound: As ``creating.agent_dir``.
+        Busy: It is being destroyed already, or the daemon stops.
+        StoreError: The disk refused; the agent is there, although what it was doing has ended.
+    """
+    return await asyncio.shield(host.own(_destroy(host, name, keep_files, user)))
+
+
+async def _destroy(host: Host, name: str, keep_files: bool, user: str) -> Destroyed:
+    place = await asyncio.to_thread(agent_dir, host, name)
+    if host.closing:
+        raise Busy("The daemon is stopping", mend="Try again in a moment")
+    timelines = metadata.branches(place)
+    gone = tuple(each for timeline in timelines for each in metadata.with_agents(timeline))
+    saved: list[ContextRow] = []
+    async with AsyncExitStack() as held:
+        branches = [await held.enter_async_context(host.using(timeline)) for timeline in timelines]
+        async with host.removing(place, stop=host.abort):
+            for branch in branches:
+                if (kept := await host.contexts.keep(branch, "destroy")) is not None:
+                    saved.append(kept)
+            await host.tasks.end_within(place)
+            await held.aclose()
+            async with naming:
+                row = await _row(host, name, place)
+                now_ms, intent = epoch_ms(host.clock.now()), "leave" if keep_files else "remove"
+                noted = f"{intent} {await asyncio.to_thread(identity, place)}"
+                await asyncio.to_thread(agents.set_status, host.state, name, "destroyed", now_ms=now_ms, intent=noted)
+                files = await destroying_complete(host, row, intent, user=user)
+    return Destroyed(name=name, directory=place, files=files, saved=tuple(saved), gone=gone)
+
+
+async def destroying_complete(host: Host, row: AgentRow, intent: str, *, user: str) -> Files:
+    """Do what is left of the end of an agent whose row says that it is gone.
+
+    Args:
+        host: Where it lived.
+        row: Of it as it was.
+        intent: ``remove`` its files, or ``leave`` them.
+        user: Who wanted that.
+
+    Raises:
+        StoreError: The disk refused; its row is what it was.
+    """
+    place = Path(row.dir)
+    host.departed.add(place)
+    files: Files = "kept"
+    if intent == "remove":
+        try:
+            files = await asyncio.to_thread(_removed, place)
+        except StoreError:
+            await asyncio.to_thread(agents.put, host.state, row)
+            if row.status != "destroyed":
+                host.departed.discard(place)
+            raise
+    host.idling.forget(place)
+    await host.schedules.forget(place)
+    note(host, row.name, "destroy", old=None, new={"files": files}, user=user)
+    await asyncio.to_thread(host.ledger.flush)  # a daemon that is killed from here on has it audited
+    await asyncio.to_thread(agents.intend, host.state, row.name, None)
+    return files
+
+
+def identity(place: Path) -> str:
+    """Return what tells a directory from another one there, and from itself once it was moved away and back; blocks.
+
+    It is "" where there is none. Moving a directory changes its ctime, on the same disk it stays the same inode.
+    """
+    try:
+        found = place.lstat()
+    except OSError:
+        return ""
+    return f"{found.st_dev}.{found.st_ino}.{found.st_ctime_ns}"
+
+
+def _removed(place: Path) -> Files:
+    """Move a directory to the trash, or delete it where there is none; blocks. Raises ``StoreError``: it is there."""
+    has_trash = trash.has_trash(place.parent)
+    if place.is_dir():  # a daemon that was killed may have come so far
+        (trash.move_to_trash if has_trash else trash.delete)(place)
+    return "trashed" if has_trash else "deleted"
+
+
+async def _row(host: Host, name: str, place: Path) -> AgentRow:
+    """Return the row of an agent; one whose directory is older than the database gets it."""
+    row = await asyncio.to_thread(agents.find, host.state, name)
+    if row is None:
+        row = row_of(host, named_agents.read(place), paths.ref_of(place), status="idle")
+        await asyncio.to_thread(agents.put, host.state, row)
+    return row
+
+
+# Giving a named agent another name: its directory, its session's id and what was recorded of it follow.
+#
+# Nothing may go on in it meanwhile: no run, no task, no schedule. What the disk refuses half-way is taken back.
+
+RENAME, RENAMED = "rename", "renamed"
+"""Intents, followed by a name: that an agent is to get, and that it had."""
+
+
+async def rename(host: Host, name: str, new_name: str, *, user: str) -> BranchRef:
+    """Call the agent ``name`` ``new_name`` and return its active branch.
+
+    Raises:
+        BadRequest, NotFound: As ``creating.agent_dir``.
+        Conflict: There is something of that name.
+        Busy: It is answering, a task of it runs, or turns of it are scheduled.
+        StoreError: The disk refused; it has its old name.
+    """
+    named_agents.checked(new_name)
+    old = await asyncio.to_thread(agent_dir, host, name)
+    new = old.parent / new_name
+    if name == new_name:
+        return paths.ref_of(old)
+    await asyncio.to_thread(_require_rest, host.state, name, old)
+    async with naming, host.removing(old, to=new):
+        await asyncio.to_thread(require_other_letters, host, new_name, besides=name)
+        await asyncio.to_thread(_require_free, host, new)
+        await asyncio.to_thread(_move, host, old, new)
+    return await follow(host, old, new, user=user)
+
+
+async def follow(host: Host, old: Path, new: Path, *, user: str) -> BranchRef:
+    """Have what knows an agent by its directory follow, when that has moved; return its active branch."""
+    ref = paths.ref_of(new)
+    host.departed.discard(new)
+    host.origins.made(ref)
+    for timeline in metadata.branches(new):
+        for each in metadata.with_agents(timeline):
+            async with host.using(each) as branch:
+                root = str(branch.conversation.session.get("workspace_root") or named_agents.workspace_dir(new))
+                branch.record_session(workspace_root=Path(_moved(root, old, new)))
+                await instructions.renew(host, branch)
+    host.idling.moved(old, new)
+    note(host, new.name, "config:name", old=old.name, new=new.name, user=user)
+    await asyncio.to_thread(host.ledger.flush)  # a daemon that is killed from here on has it audited
+    await asyncio.to_thread(agents.intend, host.state, new.name, None)
+    return ref
+
+
+def _require_free(host: Host, new: Path) -> None:
+    row = agents.find(host.state, new.name)
+    taken = new.exists() or new.is_symlink() or (row is not None and row.status != "destroyed")
+    if taken or (host.config.sessions_dir / new.name / paths.BRANCHES_DIR).is_dir():
+        raise Conflict(f"Something is called {new.name!r} already", mend="Take another name")
+
+
+def _require_rest(state: State, name: str, directory: Path) -> None:
+    with state.reading() as db:
+        running = db.execute("SELECT count(*) FROM tasks WHERE agent_name = ? AND status = 'running'", (name,))
+        tasks = running.fetchone()[0]
+        below = (str(directory), len(str(directory)) + 1, f"{directory}/")
+        due = db.execute("SELECT count(*) FROM schedules WHERE branch_dir = ? OR substr(branch_dir, 1, ?) = ?", below)
+        schedules = due.fetchone()[0]
+    if tasks:
+        raise Busy(f"{name} has {tasks} running task{'' if tasks == 1 else 's'}", mend="Wait for them, or kill them")
+    if schedules:
+        raise Busy(
+            f"{name} has {schedules} scheduled turn{'' if schedules == 1 else 's'}",
+            mend="Remove them first: pyagentd schedule",
+        )
+
+
+def _move(host: Host, old: Path, new: Path) -> None:
+    """Move everything; blocks."""
+    agents.intend(host.state, old.name, f"{RENAME} {new.name}")
+    try:
+        atomic.move(old, new)
+        try:
+            adapt(host, old, new)
+        except BaseException:
+            _rewrite(new, old=new, new=old)
+            atomic.move(new, old)
+            raise
+    except BaseException:
+        agents.intend(host.state, old.name, None)
+        raise
+
+
+def adapt(host: Host, old: Path, new: Path) -> None:
+    """Have the files of an agent whose directory has moved, and the database, say so; blocks."""
+    row = agents.find(host.state, old.name)
+    _rewrite(new, old=old, new=new)
+    status = row.status if row is not None else "idle"
+    made = row_of(host, named_agents.read(new), paths.ref_of(new), status=status, intent=f"{RENAMED} {old.name}")
+    agents.rename(host.state, old.name, made, old_dir=str(old))
+
+
+def _rewrite(place: Path, *, old: Path, new: Path) -> None:
+    """Have the files in ``place`` say ``new`` where they say ``old``."""
+    named_agents.change(place, {"name": new.name})
+    for branch in sorted(paths.branches_dir(place).iterdir()):
+        if not branch.is_dir() or branch.is_symlink():
+            continue
+        metadata.set_scope_plan_values(branch, {"session_id": new.name})
+        for plan in branch.glob(f"{paths.AGENTS_DIR}/*/{paths.SCOPE_PLAN_FILE}"):
+            metadata.set_scope_plan_values(plan.parent, {"parent_session_id": new.name})
+        for preset in branch.rglob(paths.PRESET_FILE):
+            text = regularfile.read_text(preset)
+            if (changed := text.replace(f"{old}/", f"{new}/")) != text:
+                atomic.write_text(preset, changed)
+
+
+def _moved(path: str, old: Path, new: Path) -> str:
+    return f"{new}{path[len(str(old)) :]}" if path == str(old) or path.startswith(f"{old}/") else path
+
+
+# What a daemon that was killed left half done with named agents: completed or taken back by the next one.
+#
+# Nobody talks with an agent before this is done. What cannot be done now, since the disk refuses, waits for the next
+# start; nothing here keeps the daemon from starting.
+
+_DRAFT = re.compile(r"\.([A-Za-z0-9_-]{1,64})\.[0-9a-f]{16}")  # of a directory that is being made, or deleted
+
+_ABANDONED_S = 3600.0  # another daemon, with its own sessions, may be making one there
+
+
+async def recover(host: Host) -> None:
+    """See to every agent with which something was begun, and learn which are gone."""
+    try:
+        rows = await asyncio.to_thread(agents.known, host.state, destroyed=True)
+    except PyagentdError as error:  # as before there is any session
+        log.info("no agent is known: %s", error)
+        return
+    host.departed |= {Path(row.dir) for row in rows if row.status == "destroyed"}
+    begun = set()
+    for row in rows:
+        if intent := row.intent or ("create" if row.status == "created" else ""):
+            begun.add(row.name)
+            try:
+                await _settle(host, row, *intent.split())
+            except PyagentdError as error:
+                log.error("agent %s: %s", row.name, error)
+    await asyncio.to_thread(_discard_drafts, host.config.agents_dir.resolve(), begun)
+
+
+async def _settle(host: Host, row: AgentRow, intent: str, name: str = "") -> None:
+    """See to an agent with an intent and its word: the other name, or which directory is to go."""
+    place = Path(row.dir)
+    log.info("agent %s: a daemon ended at %r", row.name, row.intent)
+    match intent:
+        case "create" | "adopt" if row.status != "created":
+            await complete(host, paths.ref_of(place))
+        case "create" if not named_agents.agent_file(place).is_file():
+            await asyncio.to_thread(agents.forget, host.state, row.name)
+        case "create":  # it was complete when it got its name
+            ref = paths.ref_of(place)
+            made = row_of(host, host.named.file(ref), ref, status="idle", intent=intent)
+            await asyncio.to_thread(agents.put, host.state, made)
+            await complete(host, ref)
+        case "adopt":  # what was merged into it, if anything, is merged again by who takes it up
+            now_ms = epoch_ms(host.clock.now())
+            await asyncio.to_thread(agents.set_status, host.state, row.name, "destroyed", now_ms=now_ms)
+            host.departed.add(place)
+        case "remove" if await asyncio.to_thread(identity, place) not in ("", name):
+            log.warning("agent %s: %s was put there since it was removed, and stays", row.name, place)
+            await destroying_complete(host, row, "leave", user=local_user())
+        case "remove" | "leave":
+            await destroying_complete(host, row, intent, user=local_user())
+        case _ if intent == RENAME:
+            new = place.with_name(name)
+            if not await asyncio.to_thread(_has_moved, place, new):
+                await asyncio.to_thread(agents.intend, host.state, row.name, None)
+                return
+            await asyncio.to_thread(adapt, host, place, new)
+            await follow(host, place, new, user=local_user())
+        case _ if intent == RENAMED:
+            await follow(host, place.with_name(name), place, user=local_user())
+
+
+def _has_moved(old: Path, new: Path) -> bool:
+    return not old.exists() and named_agents.agent_file(new).is_file()
+
+
+def _discard_drafts(root: Path, begun: Container[str]) -> None:
+    """Remove what was being made, or deleted, under a name of its own: of the agents ``begun``, and what is old."""
+    for entry in root.iterdir() if root.is_dir() else ():
+        found = None if entry.is_symlink() else _DRAFT.fullmatch(entry.name)
+        if found and (found[1] in begun or _is_abandoned(entry)):
+            trash.discard(entry)
+
+
+def _is_abandoned(draft: Path) -> bool:
+    try:
+        return draft.lstat().st_ctime < time.time() - _ABANDONED_S
+    except FileNotFoundError:  # whoever was making it is done
+        return False
+
+
+# What of a repository is nowhere else: its branch, how many files are not committed, how many commits not pushed.
+#
+# The repository may be an agent's. Git is kept from everything that its configuration or its submodules could have
+# it run, and from fetching; where a configuration names a program all the same, or is in more files than one,
+# nothing is said.
+
+_WORKTREE_TIMEOUT_S = 5.0
+_RUNS = re.compile(
+    r"filter\.|include(if)?\.|extensions\.worktreeconfig$|core\.(worktree|gitproxy|sshcommand|alternaterefscommand)$",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worktree:
+    """How a repository stands."""
+
+    branch: str  # "" when none is checked out
+    uncommitted: int  # files and new directories
+    unpushed: int  # commits that are on no remote, without the first one of a history
+
+
+def look(directory: Path) -> Worktree | None:
+    """Return how the repository whose work tree is ``directory`` stands; None when it is none, or cannot be asked.
+
+    Blocks, for some seconds at most.
+    """
+    if not (directory / ".git").exists():
+        return None
+    names = _said(directory, "config", "--name-only", "--list")  # of all files that git reads here
+    if names is None or any(_RUNS.match(name) for name in names.splitlines()):
+        return None
+    branch = _said(directory, "symbolic-ref", "--quiet", "--short", "HEAD")
+    changed = _said(directory, "status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all")
+    commits = _said(directory, "rev-list", "--count", "--min-parents=1", "--branches", "--not", "--remotes")
+    if changed is None or commits is None:
+        return None
+    return Worktree(branch=(branch or "").strip(), uncommitted=changed.count("\0"), unpushed=int(commits))
+
+
+def _said(directory: Path, *words: str) -> str | None:
+    try:
+        return said(directory, *words, timeout_s=_WORKTREE_TIMEOUT_S)
+    except StoreError:
+        return None
+
+
+# What would be lost with a named agent: what its user is asked about before it is destroyed.
+
+_MOST_FILES = 100_000
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Losses:
+    """What there is of an agent; counts, sizes in bytes."""
+
+    name: str
+    directory: Path
+    files: int
+    size: int
+    more: bool  # there are more files than were counted
+    trash: bool  # the directory would go to the system's trash
+    worktree: Worktree | None  # None: its workspace is no repository, or cannot be asked
+    contexts: int  # files of saved conversations
+    messages: int  # of the conversation that goes on
+    tasks: tuple[Task, ...]  # that run
+    asks: int  # open questions
+    runs: int  # answers in flight
+    schedules: int  # turns that would come by themselves
+
+    def told(self) -> dict[str, Any]:
+        """Return it as clients are told, without the text."""
+        git = asdict(self.worktree) if self.worktree else {"branch": None, "uncommitted": None, "unpushed": None}
+        tasks = [{"id": task.id, "command": task.command, "started_at": task.started_at} for task in self.tasks]
+        counted = ("name", "files", "size", "more", "trash", "contexts", "messages", "asks", "runs", "schedules")
+        return {"dir": str(self.directory), **{key: getattr(self, key) for key in counted}, **git, "tasks": tasks}
+
+    def lines(self, *, keep_files: bool) -> list[str]:
+        """Return what people are told before they confirm."""
+        return list(self._ended()) if keep_files else [*self._removed(), *self._ended()]
+
+    def _removed(self) -> Iterator[str]:
+        where = "go to the trash" if self.trash else "are deleted for good: there is no trash for them"
+        least = "more than " if self.more else ""
+        yield f"{least}{_many(self.files, 'file')} ({_size(self.size)}) in {self.directory} {where}"
+        if self.worktree is not None and self.worktree.uncommitted:
+            yield f"{_many(self.worktree.uncommitted, 'file')} in its workspace not committed"
+        if self.worktree is not None and self.worktree.unpushed:
+            yield f"{_many(self.worktree.unpushed, 'commit')} in its workspace not pushed anywhere"
+        if self.contexts:
+            yield _many(self.contexts, "saved conversation")
+        if self.messages:
+            yield f"the conversation that goes on ({_many(self.messages, 'message')}), saved with the files"
+
+    def _ended(self) -> Iterator[str]:
+        if self.runs:
+            yield f"{_many(self.runs, 'answer')} in flight, cut off"
+        for task in self.tasks:
+            yield f"the running command {task.command!r} ({task.id}), ended"
+        if self.asks:
+            yield f"{_many(self.asks, 'open question')}, dismissed"
+        if self.schedules:
+            yield f"{_many(self.schedules, 'scheduled turn')}, cancelled"
+
+
+async def of(host: Host, name: str) -> Losses:
+    """Return what would be lost with the agent ``name``; raises as ``creating.agent_dir``."""
+    place = await asyncio.to_thread(agent_dir, host, name)
+    messages = 0
+    for timeline in metadata.branches(place):
+        async with host.using(timeline) as branch:  # what waits for a human from before goes on, and asks
+            messages += await asyncio.to_thread(contexts.count, branch.conversation.snapshot())
+    live = {branch.key: branch for branch in host.inside(place)}
+    asks = len(host.asks.within(str(place)))
+    tasks = tuple(task for task in await host.tasks.of(name) if task.status == "running")
+    key = Projection(host.state, host.config.sessions_dir).key(place)
+
+    def counted() -> Losses:
+        files, size, more = _counted(place)
+        return Losses(
+            name=name,
+            directory=place,
+            files=files,
+            size=size,
+            more=more,
+            trash=trash.has_trash(place),
+            worktree=look(named_agents.workspace_dir(place)),
+            contexts=len(list(named_agents.saved_dir(place).glob("*.json"))),
+            messages=messages,
+            tasks=tasks,
+            asks=asks,
+            runs=sum(branch.run is not None for branch in live.values()),
+            schedules=sum(_within(Path(key), each.branch_dir) for each in schedules.find(host.state)),
+        )
+
+    return await asyncio.to_thread(counted)
+
+
+def _within(place: Path, path: str) -> bool:
+    return Path(path).is_relative_to(place)
+
+
+def _counted(place: Path) -> tuple[int, int, bool]:
+    """Return how many files there are in a directory, their size, and whether there are more."""
+    files = size = 0
+    for directory, _, names in os.walk(place):
+        for name in names:
+            if files >= _MOST_FILES:
+                return files, size, True
+            files += 1
+            try:
+                size += (Path(directory) / name).lstat().st_size
+            except OSError:  # gone meanwhile
+                continue
+    return files, size, False
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _size(count: float) -> str:
+    for unit in _UNITS[:-1]:
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} {_UNITS[-1]}"
+
+
+# The defaults that a user sets for all named agents: what a new one gets, and when one is idle (SPEC 003 settings).
+#
+# They are rows of ``settings`` in ``state.db``. A new agent gets the model and the permissions of the moment it is
+# made; the idle timeout holds for all agents from the next look at the clock on.
+
+DEFAULTS: dict[str, Any] = {MODEL_SETTING: None, PERMISSIONS_SETTING: DEFAULT_PERMISSIONS, IDLE_SETTING: IDLE_S}
+"""Every key with what holds where nobody set it; model None: that of the preset; idle timeout in seconds, 0 never."""
+
+_DEFAULTS_UNITS = {"": 1, "s": 1, "min": 60, "m": 60, "h": 3600}
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|)")
+_LONGEST_S = 365 * 24 * 3600
+
+
+def read(host: Host) -> dict[str, Any]:
+    """Return every key with what holds now; blocks."""
+    if not host.config.sessions_dir.is_dir():
+        return dict(DEFAULTS)
+    found = {key: host.state.get(key) for key in DEFAULTS}
+    return {key: DEFAULTS[key] if value is None else value for key, value in found.items()}
+
+
+def checked(host: Host, key: str, value: Any) -> Any:
+    """Return ``value`` as it is kept under ``key``.
+
+    Raises:
+        BadRequest: There is no such key, or the value is none for it.
+        PresetError: There is no such profile.
+    """
+    if key not in DEFAULTS:
+        raise BadRequest(f"{key[:40]!r} is no setting", mend=f"Known: {', '.join(DEFAULTS)}")
+    if key == PERMISSIONS_SETTING:
+        if not isinstance(value, str | Mapping):
+            raise BadRequest("The permissions are no profile", mend="Give its name, or its JSON")
+        return checked_permissions(host, value)
+    return checked_model(host, str(value)) if key == MODEL_SETTING else _seconds(value)
+
+
+def put(host: Host, key: str, value: Any) -> None:
+    """Keep a setting, None for its default; blocks. Raises as ``State.put``."""
+    atomic.make_dirs(host.config.sessions_dir)
+    host.state.put(key, value)
+
+
+def _seconds(value: Any) -> int:
+    """Return a span: a number of seconds, or a text such as 90, 45min, 2h, never."""
+    text = str(value).strip().lower()
+    found = _SPAN.fullmatch("0" if text == "never" else text)
+    seconds = round(float(found[1]) * _DEFAULTS_UNITS[found[2]]) if found else -1
+    if not 0 <= seconds <= _LONGEST_S:
+        raise BadRequest(f"{text[:40]!r} is no span of time", mend="Give seconds, or 45min, 2h, never")
+    return seconds

@@ -1,0 +1,140 @@
+"""All sessions at a glance, for who watches them all: rows of what changed, a few times a second.
+
+What a branch does and costs is told while it is open; of one that is closed, what its files say. What is told is
+gathered for a moment, so that a run of many steps costs its watchers little; nobody watching, nothing is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyagentd.events import Event, Sink
+from pyagentd.features.usage import Spent
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.settings import SendOptions
+from pyagentd.runtime.status import Outcome, Session
+from pyagentd.store.db.listing import Listed, alone
+from pyagentd.store.paths import BranchRef, described
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.host import Host
+
+PAUSE_S = 0.15
+
+_RUN = ("phase", "tools", "started_at", "message", "attempt", "max_attempts", "retry_at")
+
+
+class Overview:
+    """Tells watchers which sessions changed; a listener of the host.
+
+    Attributes:
+        watchers: The clients that are told.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self.watchers: set[Sink] = set()
+        self._host = host
+        self._changed: dict[str, LiveBranch | BranchRef] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def noticed(self, branch: LiveBranch) -> None:
+        """Note that an open branch does something else, cost more or has another title."""
+        self._note(branch.key, branch)
+
+    def run_ended(self, branch: LiveBranch, outcome: Outcome, options: SendOptions) -> None:
+        """Note that a run ended."""
+        self.noticed(branch)
+
+    def branch_written(self, ref: BranchRef) -> None:
+        """Note that files of a branch changed, or are gone."""
+        live = self._host.opened(ref.key)
+        if live is not None or not isinstance(self._changed.get(ref.key), LiveBranch):
+            self._note(ref.key, live or ref)
+
+    def close(self) -> None:
+        """Tell nothing more."""
+        self.watchers.clear()
+        self._changed.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _note(self, key: str, branch: LiveBranch | BranchRef) -> None:
+        if not self.watchers:
+            return
+        self._changed[key] = branch
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._tell)
+
+    def _tell(self) -> None:
+        changed, self._changed, self._timer = self._changed.values(), {}, None
+        live = [branch for branch in changed if isinstance(branch, LiveBranch)]
+        closed = [branch for branch in changed if isinstance(branch, BranchRef)]
+        rows = {branch.key: self.row(branch) for branch in live}
+        self._push([row for row in rows.values() if row], [key for key, row in rows.items() if not row])
+        if closed:
+            self._host.own(self._tell_closed(closed))
+
+    async def _tell_closed(self, refs: Iterable[BranchRef]) -> None:
+        found = await asyncio.to_thread(lambda: {ref.key: alone(ref) for ref in refs})
+        states = {key: {"state": self._host.state_of(key)} for key in found}
+        rows = [listed_row(each) | doing(states[key]) for key, each in found.items() if each is not None]
+        # What was opened meanwhile tells itself.
+        self._push(
+            [row for row in rows if self._host.opened(row["branch"]) is None],
+            [key for key, each in found.items() if each is None],
+        )
+
+    def _push(self, rows: list[dict[str, Any]], gone: list[str]) -> None:
+        if rows or gone:
+            for sink in self.watchers:
+                sink.push(Event("sessions", "", 0, ({"rows": rows, "gone": gone},)))
+
+    def running(self) -> list[dict[str, Any]]:
+        """Return the rows of what runs."""
+        return list(filter(None, map(self.row, self._host.runs)))
+
+    def row(self, branch: LiveBranch) -> dict[str, Any]:
+        """Return what is told of an open branch, as in a ``sessions`` event; nothing when its files are gone."""
+        session = branch.conversation.session
+        listed = alone(branch.ref, session)
+        if listed is None:
+            return {}
+        # What the log does not tell stays as it was.
+        known = {key: value for key, value in listed_row(listed).items() if value or key not in ("preset", "created")}
+        return {
+            **known,
+            **spent_row(branch.meter.own if branch.meter is not None else Spent()),
+            **doing(
+                branch.status
+                if self._host.opened(branch.key) is branch
+                else {"state": self._host.state_of(branch.key)}
+            ),
+        }
+
+
+def listed_row(listed: Listed) -> dict[str, Any]:
+    """Return the fields of ``sessions`` that files and tables tell."""
+    return {
+        **described(listed.ref),
+        "agent": listed.ref.is_agent,
+        "parent": listed.parent,
+        "title": listed.title or None,
+        "archived_at": listed.archived_at,
+        "preset": listed.preset,
+        "created": listed.created,
+        "updated": listed.updated,
+        "current": listed.is_current,
+    }
+
+
+def spent_row(spent: Spent) -> dict[str, Any]:
+    """Return what a branch itself cost: ``tokens``, ``usd`` as far as it is known, ``unpriced`` where it is not."""
+    return {"tokens": spent.tokens.total, "usd": spent.known_usd, "unpriced": bool(spent.unpriced)}
+
+
+def doing(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a branch does: ``state``, ``queued`` and what a status says of a run, nil where there is none."""
+    state = status.get("state", Session.IDLE.value)
+    return {"state": state, "queued": status.get("queued", 0), **{name: status.get(name) for name in _RUN}}

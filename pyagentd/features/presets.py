@@ -1,0 +1,306 @@
+"""The presets of branches, and the templates that sessions and agents are made from.
+
+Templates come with the package, from the user's directory, and from ``.pyagentd/presets`` of a project; of two with
+one name the later counts (DD-37). Those of a project count once the user trusts them. A broken template is told with
+file, line and cause, and is in nobody's way.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+from pyagentd import regularfile
+from pyagentd.config import Config
+from pyagentd.config.tables import ServerSettings
+from pyagentd.errors import PresetError, PyagentdError, StoreError
+from pyagentd.features.agent_overlay import Overlay
+from pyagentd.features.project_config import server_scripts
+from pyagentd.policy.presets import Preset, WantedServers, parse_preset
+from pyagentd.policy.profiles import Profile, make_profile
+from pyagentd.runtime.grants import Origins, Trust, preset_hash
+from pyagentd.store import paths, presetfile
+from pyagentd.store.paths import BranchRef
+
+PROJECT_PRESETS = Path(".pyagentd", "presets")
+
+_REMEMBERED = 256  # presets
+_MAX_BYTES = 200_000  # of a project's preset, which is somebody else's file
+_MAX_OF_PROJECT = 100  # presets
+
+_log = logging.getLogger(__name__)
+
+
+def configured_default(config: Config) -> dict[str, str]:
+    """Return the backend and the model that the user has in place of those that shipped presets name."""
+    name = config.default_backend
+    model = config.default_model or (config.backend(name).model if name else None)
+    return {key: value for key, value in (("backend", name), ("model", model)) if value}
+
+
+def configured_profiles(config: Config) -> dict[str, Profile]:
+    """Return the user's own profiles by name."""
+    return {name: make_profile(name, allow=each.allow, ask=each.ask) for name, each in config.profiles.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    """A file that a preset can be made from."""
+
+    name: str  # the file's, without .md
+    file: Path
+    origin: Literal["shipped", "user", "project"]
+    data: bytes | None = None  # of a project: the content that was looked at, and no other
+    hash: str | None = None  # of a project: see ``trust``
+    scripts: tuple[tuple[Path, bytes], ...] = ()  # of a project: what its servers of tools run there
+    trusted: bool = True
+
+
+class Presets:
+    """Presets read from disk, parsed again only when the file changed.
+
+    Args:
+        directories: Of templates, for every project: those that come with the package, then the user's.
+        trust: What the user agreed to of projects' presets.
+        profiles: The user's own profiles by name, which presets may name beside the built-in ones.
+        default: ``backend`` and ``model`` of what is made from a shipped template, in place of what that names.
+
+    Attributes:
+        origins: Which sessions are foreign; None: no session is.
+        named: Lays what an ``agent.json`` says over a named agent's preset; None: there are no named agents.
+    """
+
+    def __init__(
+        self,
+        directories: tuple[Path, ...],
+        *,
+        trust: Trust | None = None,
+        profiles: Mapping[str, Profile] | None = None,
+        default: Mapping[str, str] | None = None,
+    ) -> None:
+        self.default = default or {}
+        self.trust = trust or Trust()
+        self.origins: Origins | None = None
+        self.named: Overlay | None = None
+        self._directories = directories
+        self._profiles = profiles or {}
+        self._cache: dict[Path, tuple[tuple[int, int, int], Preset]] = {}
+        self._contents: dict[bytes, Preset | tuple[Path, PresetError]] = {}
+
+    def of_branch(self, ref: BranchRef) -> Preset:
+        """Return the configuration of a branch, the only source of it (SPEC 000 Configuration isolation).
+
+        Of a session that is foreign, see ``Origins``, neither its profile counts nor that commands are not confined,
+        and no server of tools is started for it.
+
+        Raises:
+            PresetError: ``preset.md`` is missing or malformed.
+        """
+        preset = self._as_written(ref)
+        if self.named is not None:
+            preset = self.named.laid(preset, ref)
+        if self.origins is None or not self.origins.foreign(ref):
+            return preset
+        shell = replace(preset.shell, network=False, confine=True)
+        return replace(preset, profile=None, shell=shell, mcp=WantedServers())
+
+    def _as_written(self, ref: BranchRef) -> Preset:
+        """Return what ``preset.md`` of a branch says, whoever wrote it; raises as ``of_branch``."""
+        file = paths.preset_file(ref.branch_dir)
+        if not file.exists():
+            raise PresetError(f"Failed to load preset from {ref.branch_dir}", mend=f"Restore {file}")
+        try:
+            return self.read(file, file.parent.name)
+        except PresetError as error:  # SPEC 000 Missing preset.md reports clear error
+            raise PresetError(
+                f"Failed to load preset from {ref.branch_dir}: {error.message}", mend=error.mend
+            ) from error
+
+    def for_project(self, root: Path | str | None) -> ProjectPresets:
+        """Return the templates for sessions with the workspace root ``root``; None: those of no project."""
+        return ProjectPresets(self, tuple(self._found(None if root is None else Path(root))))
+
+    def templates(self) -> dict[str, Path]:
+        """Return the files of the templates of no project, by name."""
+        return {name: template.file for name, template in self.for_project(None).usable.items()}
+
+    def template(self, name: str) -> tuple[Preset, str]:
+        """Return a template of no project and its text; raises as ``ProjectPresets.template``."""
+        return self.for_project(None).template(name)
+
+    def for_agents(self) -> dict[str, Preset]:
+        """Return the templates of no project that an agent may have."""
+        return self.for_project(None).for_agents()
+
+    def broken(self, root: Path | str | None = None) -> list[tuple[Path, PyagentdError]]:
+        """Return the templates that cannot be used, each with what is wrong with it."""
+        return self.for_project(root).broken()
+
+    def read(self, file: Path, name: str, *, links: bool = False) -> Preset:
+        """Return the preset in ``file``, which with ``links`` may be a symbolic link.
+
+        Raises:
+            PresetError: The file is malformed; names file and line.
+            StoreError: The file cannot be read.
+        """
+        try:
+            stat = file.stat()
+        except OSError as error:
+            raise StoreError(f"{file}: {error.strerror}") from error
+        signature = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        cached = self._cache.get(file)
+        if cached is None or cached[0] != signature:
+            cached = (signature, self.of_content(presetfile.content(file, links=links), file, name))
+            while len(self._cache) >= _REMEMBERED:  # every agent has a preset of its own
+                del self._cache[next(iter(self._cache))]
+            self._cache[file] = cached
+        return cached[1]
+
+    def of_content(self, data: bytes, file: Path, name: str) -> Preset:
+        """Return what a file with this content says; two hundred agents of one kind have the same."""
+        known = self._contents.get(data)
+        if isinstance(known, Preset):
+            return replace(known, name=name)
+        if known is not None and known[0] == file:  # what is wrong is told of the file
+            raise PresetError(known[1].message, mend=known[1].mend)
+        try:
+            made: Preset | tuple[Path, PresetError] = self.parsed(presetfile.decoded(data, file), name)
+        except PresetError as error:
+            made = (file, error)
+        self._remember(data, made)
+        return self.of_content(data, file, name) if isinstance(made, tuple) else replace(made, name=name)
+
+    def _remember(self, data: bytes, made: Preset | tuple[Path, PresetError]) -> None:
+        while len(self._contents) >= _REMEMBERED:  # threads may do so at once
+            with suppress(KeyError, RuntimeError, StopIteration):
+                del self._contents[next(iter(self._contents))]
+        self._contents[data] = made
+
+    def warm(self, ref: BranchRef | None, root: Path | str | None) -> None:
+        """Read what sessions of ``ref`` and ``root`` will ask for, so that nobody waits then; blocks, never fails."""
+        with suppress(PyagentdError):
+            if ref is not None:
+                self.of_branch(ref)
+        with suppress(PyagentdError):
+            self.for_project(root)
+
+    @property
+    def profiles(self) -> Mapping[str, Profile]:
+        """The user's own profiles by name."""
+        return self._profiles
+
+    def parsed(self, file: presetfile.PresetFile, name: str) -> Preset:
+        """Return what a file says; raises ``PresetError``."""
+        return parse_preset(name, file.front, file.body, str(file.path), profiles=self._profiles)
+
+    def _found(self, root: Path | None) -> list[Template]:
+        """Return every template, in the order in which later ones win."""
+        found = []
+        for index, directory in enumerate(self._directories):
+            origin: Literal["shipped", "user"] = "shipped" if index == 0 else "user"
+            for name, file in presetfile.find_templates([directory]).items():
+                found.append(Template(name=name, file=file, origin=origin))
+        if root is not None:
+            of_project = presetfile.find_templates([root / PROJECT_PRESETS])
+            for name, file in islice(of_project.items(), _MAX_OF_PROJECT):
+                found.extend(self._of_project(name, file, root))
+        return found
+
+    def _of_project(self, name: str, file: Path, root: Path) -> list[Template]:
+        try:
+            data = regularfile.read_bytes(file, limit=_MAX_BYTES)
+        except OSError as error:
+            _log.warning("%s: %s", file, error.strerror)
+            return []
+        try:
+            scripts = tuple(server_scripts(root, self._own_servers(data, file, name)))
+        except (OSError, ValueError) as error:
+            _log.warning("%s: %s", file, error)
+            return []
+        hashed = preset_hash(name, data, scripts)
+        found = Template(name=name, file=file, origin="project", data=data, hash=hashed, scripts=scripts)
+        return [replace(found, trusted=hashed in self.trust)]
+
+    def _own_servers(self, data: bytes, file: Path, name: str) -> Sequence[ServerSettings]:
+        """Return the servers that a preset writes out; none of one that cannot be read, nor used."""
+        try:
+            wanted = self.of_content(data, file, name).mcp
+        except PyagentdError:
+            return ()
+        return wanted.own if wanted is not None else ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectPresets:
+    """The templates for one workspace root, as they were found."""
+
+    _presets: Presets
+    found: tuple[Template, ...]  # all of them, also those that another hides
+
+    @property
+    def usable(self) -> dict[str, Template]:
+        """The templates that count, by name: trusted, and the last of their name."""
+        return {template.name: template for template in self.found if template.trusted}
+
+    def template(self, name: str) -> tuple[Preset, str]:
+        """Return a template and its text.
+
+        Raises:
+            PresetError: There is none of that name, the user does not trust it, or it is malformed.
+        """
+        known = self.usable
+        if name in known:
+            found = known[name]
+            data = presetfile.content(found.file, links=True) if found.data is None else found.data
+            if found.origin == "shipped" and self._presets.default:
+                file = presetfile.parse(data.decode("utf-8-sig"), found.file)
+                data = presetfile.with_values(file, self._presets.default).encode()
+            preset = self._presets.of_content(data, found.file, name)
+            return preset, data.decode("utf-8-sig")  # exactly what was parsed, whatever the file is by now
+        for template in self.found:
+            if template.name == name:
+                self.read(template)  # what cannot be used cannot be trusted either
+                raise PresetError(
+                    f"{template.file}: this preset is the project's own, and you have not said that you trust it",
+                    mend="Read it, then: pyagentd presets --trust",
+                )
+        raise PresetError(f"There is no preset {name!r}", mend=f"Known: {', '.join(sorted(known))}")
+
+    def for_agents(self) -> dict[str, Preset]:
+        """Return the templates an agent may have; broken ones are left out (``broken`` tells them)."""
+        found = {}
+        for name, template in self.usable.items():
+            try:
+                preset = self.read(template)
+            except PyagentdError as error:
+                _log.warning("preset %s cannot be used: %s", name, error.message)
+                continue
+            if preset.mode in ("subagent", "all"):
+                found[name] = preset
+        return found
+
+    def broken(self) -> list[tuple[Path, PyagentdError]]:
+        """Return every template that cannot be read, trusted or not, with the error that says where and why."""
+        wrong = []
+        for template in self.found:
+            try:
+                self.read(template)
+            except PyagentdError as error:
+                wrong.append((template.file, error))
+        return wrong
+
+    def read(self, template: Template) -> Preset:
+        """Return what a template says.
+
+        Raises:
+            PresetError: It is malformed; names file and line.
+            StoreError: It cannot be read.
+        """
+        if template.data is None:
+            return self._presets.read(template.file, template.name, links=True)
+        return self._presets.of_content(template.data, template.file, template.name)

@@ -1,0 +1,174 @@
+"""The ``question`` tool: a model asks the user, the run waits, and the answers are the tool's result.
+
+The schema is the guide's (neighbours B.5), ``{questions} → {answers: string[][]}``: one list of strings for each
+question, labels of options or the user's own words. The question is an ask like any other: recorded before it is
+shown, shown at the root of the tree as well, still open after a restart of Emacs or the daemon, closed by an abort.
+Where nobody can be asked the answer is one fixed error, and none is ever invented.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyagentd import jsontext
+from pyagentd.errors import BadRequest, ToolError
+from pyagentd.runtime.approvals import Authority
+from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+
+NAME = "question"
+
+UNAVAILABLE = (
+    "The question tool is unavailable here: there is no interactive user to answer. Do not ask — proceed with your "
+    "best assumption and state the assumption you made."
+)
+"""What a headless run is told, word for word (neighbours B.5)."""
+
+# The question waits for a human without limit (DD-19).
+_FOREVER_S = 10 * 365 * 24 * 3600.0
+
+_DESCRIPTION = """\
+Ask the user, and wait for the answer. Use it when you cannot go on well without knowing what only the user knows: \
+a preference, a decision between real alternatives, a missing fact. Ask everything you need at once. Offer options \
+where you can; the user may always answer in other words. Answers come in the order of the questions, each a list \
+of strings: labels of options, or the user's own words; an empty list is a question that was left open."""
+
+_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "questions": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": 10,
+            "items": {
+                "type": "object",
+                "properties": {
+                    "question": {"type": "string", "minLength": 1, "description": "The whole question"},
+                    "header": {"type": "string", "description": "A word or two that name it, such as Database"},
+                    "options": {
+                        "type": "array",
+                        "maxItems": 20,
+                        "items": {
+                            "type": "object",
+                            "properties": {
+                                "label": {"type": "string", "minLength": 1, "description": "What the answer says"},
+                                "description": {"type": "string", "description": "What choosing it means"},
+                            },
+                            "required": ["label"],
+                            "additionalProperties": False,
+                        },
+                    },
+                    "multi_select": {"type": "boolean", "description": "Whether several options may be chosen"},
+                },
+                "required": ["question"],
+                "additionalProperties": False,
+            },
+        }
+    },
+    "required": ["questions"],
+    "additionalProperties": False,
+}
+
+
+def question(authority: Authority) -> ToolSpec:
+    """Return the tool for one run."""
+
+    async def run(args: Args, ctx: ToolContext) -> Output:
+        if not authority.interactive:
+            raise ToolError(UNAVAILABLE)
+        action = f"tool:{NAME}:{_detail(args)}"
+        answer = await authority.ask_question(NAME, action, _fields(args, ctx))
+        if answer.decision == "deny":
+            why = f" They say: {answer.reason}" if answer.reason else ""
+            raise ToolError(f"The user declined to answer.{why} Go on without, or stop and say what you lack.")
+        return Output(text=json.dumps({"answers": answer.answers or []}, ensure_ascii=False))
+
+    return ToolSpec(
+        name=NAME,
+        description=_DESCRIPTION,
+        input_schema=_SCHEMA,
+        kind="meta",
+        repeatable=True,
+        run=run,
+        describe=lambda args, ctx: Target(detail=_detail(args)),
+        timeout_s=_FOREVER_S,
+    )
+
+
+def checked_answers(questions: Sequence[Mapping[str, Any]], text: str) -> tuple[tuple[str, ...], ...]:
+    """Return the answers in ``text``, JSON: a list for each question, of labels or of other words.
+
+    An answer to one of several questions may be left out (null, [] or ""); a single string stands for a list of it.
+    Words of one's own may go with a picked option, as a follow-up.
+
+    Raises:
+        BadRequest: They are no answers to these questions; says which and why.
+    """
+    try:
+        given = jsontext.parse(text)
+    except ValueError as error:
+        raise BadRequest(f"The answers are no JSON: {error}", mend=_usage(questions)) from None
+    if not isinstance(given, list) or len(given) != len(questions):
+        raise BadRequest(f"{len(questions)} answers are needed, a list for each question", mend=_usage(questions))
+    pairs = zip(questions, given, strict=True)
+    answers = tuple(_answers_to(number, one, said) for number, (one, said) in enumerate(pairs, 1))
+    if not any(answers):
+        raise BadRequest("Nothing is answered", mend="Answer one question at least, or decline with deny")
+    return answers
+
+
+def _answers_to(number: int, asked: Mapping[str, Any], said: object) -> tuple[str, ...]:
+    said = [] if said is None else [said] if isinstance(said, str) else said
+    if not isinstance(said, list) or not all(isinstance(each, str) for each in said):
+        raise BadRequest(f"The answer to question {number} is no list of strings")
+    words = tuple(dict.fromkeys(filter(None, (each.strip() for each in said))))
+    labels = [option["label"] for option in asked.get("options") or ()]
+    picked = [word for word in words if word in labels]
+    if not asked.get("multi_select") and (len(picked) > 1 or len(words) - len(picked) > 1):
+        raise BadRequest(
+            f"Question {number} takes one answer, got {len(words)}: {', '.join(words)}",
+            mend="One of its options, words of your own, or both",
+        )
+    return words
+
+
+def _usage(questions: Sequence[Mapping[str, Any]]) -> str:
+    example = [[_first_label(each)] for each in questions]
+    return f"Such as {json.dumps(example, ensure_ascii=False)}"
+
+
+def _first_label(asked: Mapping[str, Any]) -> str:
+    options = asked.get("options") or [{"label": "my words"}]
+    return str(options[0]["label"])
+
+
+def _detail(args: Args) -> str:
+    """Return the questions on a line, the first one whole."""
+    first, *others = args["questions"]
+    line = " ".join(str(first["question"]).split())
+    return f"{line} (and {len(others)} more)" if others else line
+
+
+def _fields(args: Args, ctx: ToolContext) -> dict[str, Any]:
+    return {
+        "tool_call_id": ctx.call_id,
+        "detail": _detail(args),
+        "reason": "",
+        "preview": "",
+        "choices": ["answer", "deny", "abort"],
+        "questions": [_told(each) for each in args["questions"]],
+    }
+
+
+def _told(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a question as clients get it: every field is there."""
+    return {
+        "question": asked["question"],
+        "header": asked.get("header") or "",
+        "options": [
+            {"label": each["label"], "description": each.get("description") or ""}
+            for each in asked.get("options") or ()
+        ],
+        "multi_select": bool(asked.get("multi_select")),
+    }

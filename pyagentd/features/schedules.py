@@ -1,0 +1,858 @@
+"""The clock of the daemon: keeps schedules, and has each one's message delivered when its time has come.
+
+What was due while no daemon ran, or the machine slept, comes once, as soon as one runs again, however often it was
+due. A schedule that repeats lives for a week unless its maker says otherwise: at the end of that time it fires once
+more and is gone. It never fires while its last message still waits in the queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import getpass
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+from weakref import WeakValueDictionary
+from zoneinfo import ZoneInfo
+
+from pyagentd.clock import epoch_ms, new_id
+from pyagentd.errors import BadRequest, Busy, NotASession, NotFound, PyagentdError, RateLimited, ToolError
+from pyagentd.policy.profiles import compile_action
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.queue import Submission, Submitted
+from pyagentd.runtime.settings import SendOptions
+from pyagentd.runtime.status import Outcome
+from pyagentd.store import paths
+from pyagentd.store.db import schedules
+from pyagentd.store.db.audit import Entry
+from pyagentd.store.db.projection import Projection
+from pyagentd.store.db.schedules import Delivery, Kind, Schedule
+from pyagentd.store.db.schedules import Source as Source_
+from pyagentd.store.paths import BranchRef
+from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.host import Host
+
+log = logging.getLogger(__name__)
+
+
+# When a schedule fires: what a person or a model says about time, and the moments that follow from it; pure.
+#
+# Moments are aware and in UTC. A cron expression is read in a time zone, so a meeting at nine stays at nine when the
+# clocks change: what falls into the hour that is skipped fires once right after it, what falls into the hour that
+# comes twice fires once, and what is to fire every hour or oftener fires in both (as Debian's cron does).
+
+SHORTEST = timedelta(minutes=1)  # between two firings of one schedule
+LONGEST = timedelta(days=366)  # ahead
+
+_MOST_MISSED = 10_000  # occurrences that are counted
+# Possessive: a model says it, and blanks that could be shared out in many ways would keep everybody waiting.
+_DURATION = re.compile(
+    r"\s*+(?:(\d++)\s*+d)?\s*+(?:(\d++)\s*+h)?\s*+(?:(\d++)\s*+m)?\s*+(?:(\d++)\s*+s?)?\s*+", re.IGNORECASE
+)
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class When:
+    """When something is to happen; the fields are those of ``Schedule``."""
+
+    kind: Kind
+    value: str
+    zone: str = ""
+
+    def first(self, now: datetime) -> datetime:
+        """Return the first moment after ``now``; of a fixed time, that time."""
+        return next(self.after(now))
+
+    def after(self, moment: datetime) -> Iterator[datetime]:
+        """Yield the moments after ``moment``; a fixed time always comes, once.
+
+        An interval counts from ``moment``.
+        """
+        match self.kind:
+            case "at":
+                yield datetime.fromisoformat(self.value)
+            case "every":
+                step = timedelta(seconds=int(self.value))
+                while True:
+                    moment += step
+                    yield moment
+            case "cron":
+                yield from _cron(self.value, self.zone, moment)
+
+
+def at(said: str, *, now: datetime, zone: str = "") -> When:
+    """Return a fixed time: ISO 8601, with or without an offset, or ``HH:MM`` for the next time the clock shows that.
+
+    Raises:
+        BadRequest: It is no time, has passed, or is more than a year ahead.
+    """
+    place = _zone(zone)
+    if clock := _CLOCK.fullmatch(said.strip()):
+        local = now.astimezone(place)
+        try:
+            moment = local.replace(hour=int(clock[1]), minute=int(clock[2]), second=0, microsecond=0, fold=0)
+        except ValueError as error:
+            raise BadRequest(f"{said!r} is no time: {error}") from None
+        if moment.astimezone(UTC) <= now:
+            moment += timedelta(days=1)  # by the calendar, so the clock shows the same
+    else:
+        try:
+            moment = datetime.fromisoformat(said.strip())
+        except ValueError:
+            raise BadRequest(f"{said!r} is no time", mend="It looks like 14:30 or 2026-03-04T14:30") from None
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=place)
+    return _fixed(moment.astimezone(UTC), now, zone)
+
+
+def after(delay: timedelta, *, now: datetime) -> When:
+    """Return the moment that comes ``delay`` from ``now``; raises as ``at``."""
+    if delay > LONGEST:
+        raise BadRequest(f"A delay of {delay} is more than a year")
+    return _fixed(now + delay, now)
+
+
+def every(interval: timedelta) -> When:
+    """Return an interval.
+
+    Raises:
+        BadRequest: It is too short or too long.
+    """
+    if not SHORTEST <= interval <= LONGEST:
+        raise BadRequest(f"An interval of {interval} is not possible", mend="From one minute to a year")
+    return When(kind="every", value=str(int(interval.total_seconds())))
+
+
+def cron(expression: str, *, now: datetime, zone: str = "") -> When:
+    """Return the times of a cron expression of five fields.
+
+    Raises:
+        BadRequest: It is none, never comes, or the zone is unknown.
+    """
+    _zone(zone)
+    when = When(kind="cron", value=" ".join(expression.split()), zone=zone)
+    if len(when.value.split()) != 5:
+        raise BadRequest(
+            f"{expression!r} is no cron expression",
+            mend="Five fields: minute hour day month weekday, as '0 9 * * 1-5'",
+        )
+    if next(when.after(now), None) is None:
+        raise BadRequest(f"{expression!r} never comes")
+    return when
+
+
+def duration(said: str) -> timedelta:
+    """Return a duration as people write it: ``90s``, ``10m``, ``1h30m``, ``7d``.
+
+    Raises:
+        BadRequest: It is none.
+    """
+    found = _DURATION.fullmatch(said)
+    if found is None or not any(found.groups()):
+        raise BadRequest(f"{said[:40]!r} is no duration", mend="It looks like 90s, 10m, 1h30m or 7d")
+    try:
+        days, hours, minutes, seconds = (int(text or 0) for text in found.groups())
+        return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    except (OverflowError, ValueError):  # the latter of thousands of digits
+        raise BadRequest(f"{said[:40]!r} is too long") from None
+
+
+def following(when: When, due: datetime, now: datetime) -> tuple[datetime | None, int]:
+    """Return the next moment after ``now`` of what was due at ``due``, and how many moments in between were missed.
+
+    None when there is none.
+    """
+    if when.kind == "at":
+        return None, 0
+    if when.kind == "every":  # without counting: a laptop may sleep for long
+        step = timedelta(seconds=int(when.value))
+        missed = max(0, (now - due) // step)
+        return due + (missed + 1) * step, missed
+    missed = 0
+    for moment in when.after(due):
+        if moment > now:
+            return moment, missed
+        missed += 1
+        if missed >= _MOST_MISSED:
+            return next(when.after(now), None), missed
+    return None, missed
+
+
+def described(when: When) -> str:
+    """Return a schedule in words."""
+    match when.kind:
+        case "at":
+            moment = datetime.fromisoformat(when.value).astimezone(_zone(when.zone) if when.zone else None)
+            return f"at {moment:%Y-%m-%d %H:%M}{f' ({when.zone})' if when.zone else ''}"
+        case "every":
+            return f"every {timedelta(seconds=int(when.value))}"
+        case "cron":
+            return f"cron {when.value}{f' ({when.zone})' if when.zone else ''}"
+
+
+def _fixed(moment: datetime, now: datetime, zone: str = "") -> When:
+    if moment <= now:
+        raise BadRequest(f"{moment:%Y-%m-%d %H:%M} UTC has passed")
+    if moment > now + LONGEST:
+        raise BadRequest(f"{moment:%Y-%m-%d} is more than a year ahead")
+    return When(kind="at", value=moment.isoformat(), zone=zone)
+
+
+def _cron(expression: str, zone: str, moment: datetime) -> Iterator[datetime]:
+    from cronsim import CronSim, CronSimError  # not at the start of every daemon
+
+    try:
+        for found in CronSim(expression, moment.astimezone(_zone(zone))):
+            yield found.astimezone(UTC)
+    except CronSimError as error:
+        raise BadRequest(f"{expression!r} is no cron expression: {error}") from None
+
+
+def _zone(name: str) -> tzinfo:
+    """Return a time zone by its IANA name, "" for the machine's."""
+    if not name:
+        from tzlocal import reload_localzone
+
+        return reload_localzone()  # a laptop travels
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # one of them is ZoneInfoNotFoundError
+        mend = "As in Europe/Berlin; without one it is the machine's"
+        raise BadRequest(f"There is no time zone {name!r}", mend=mend) from None
+
+
+# Turns that no human began: from a schedule, a webhook, a program, the agent itself (neighbours B.7).
+#
+# A delivery becomes a message of the user's with ``metadata.trigger`` and goes the way of all messages: the same
+# queue, the same rules. Whoever hands it in is known (``auth_subject``) and every delivery is audited, the refused
+# ones too. A delivery that came before is dropped, and so is what exceeds the limits. Nobody can be asked in the
+# run.
+
+Source = Literal["schedule", "webhook", "api", "self-schedule", "mcp-event"]
+OUTSIDE: tuple[Source, ...] = ("api", "webhook", "mcp-event")  # who may call from outside
+
+LONGEST_ID = 200  # characters
+LONGEST_HEADERS = 4000  # characters
+
+_MINUTE_MS = 60 * 1000
+_DAY_MS = 24 * 60 * _MINUTE_MS
+_SECRET = re.compile(r"auth|cookie|token|secret|key|signature", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trigger:
+    """One delivery.
+
+    Attributes:
+        source: Where it comes from.
+        text: What the message says.
+        delivery_id: The source's name for it: the same one is delivered once.
+        auth_subject: Who handed it in, or made the schedule.
+        options: Of the run; ``interactive`` counts for nothing.
+        schedule_id: Which schedule, if one.
+        headers: What the source said beside the text, without what may be secret.
+        facts: More of ``metadata.trigger``.
+    """
+
+    source: Source
+    text: str
+    delivery_id: str
+    auth_subject: str
+    options: SendOptions = field(default_factory=SendOptions)
+    schedule_id: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.text.strip():
+            raise BadRequest("The message of a trigger is empty")
+        if not 0 < len(self.delivery_id) <= LONGEST_ID or not self.delivery_id.isprintable():
+            raise BadRequest("A delivery needs an id", mend=f"Of 1 to {LONGEST_ID} printable characters")
+        if sum(len(name) + len(value) for name, value in self.headers.items()) > LONGEST_HEADERS:
+            raise BadRequest(
+                f"The headers have more than {LONGEST_HEADERS} characters", mend="Name only what matters"
+            )
+
+    def told(self, fired_at: int) -> dict[str, Any]:
+        """Return ``metadata.trigger`` (neighbours B.7)."""
+        headers = {name: value for name, value in self.headers.items() if not _SECRET.search(name)}
+        return {
+            "source": self.source,
+            "fired_at": fired_at,
+            "delivery_id": self.delivery_id,
+            "auth_subject": self.auth_subject,
+            **({"schedule_id": self.schedule_id} if self.schedule_id else {}),
+            **({"headers": headers} if headers else {}),
+            **self.facts,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """What became of a delivery: ``submitted`` is None when it came before, as ``message_id``.
+
+    ``ended`` is how the run then ended that answered it, as the log says it: "done", "error", "aborted" or "restart"
+    (the daemon's end cut it off: no answer will come); "" while it has not, and where that is not known.
+    """
+
+    message_id: str
+    submitted: Submitted | None
+    ended: str = ""
+
+
+class Triggers:
+    """All deliveries to the sessions of one host; a listener of the host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._names = Projection(host.state, host.config.sessions_dir)
+        self._busy: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by the branch's key
+        self._known: dict[str, SendOptions] = {}  # what people's last runs had, by the root's key
+
+    async def deliver(self, branch: LiveBranch, trigger: Trigger) -> Delivered:
+        """Make a delivery a message of ``branch``, unless it is one.
+
+        Raises:
+            RateLimited: It is one too many.
+            PyagentdError: The message cannot be taken, as in ``Host.submit``.
+        """
+        lock = self._busy.setdefault(branch.key, asyncio.Lock())
+        async with lock:
+            if (known := await self._before(branch, trigger)) is not None:
+                self._audit(branch, trigger, "deny", "duplicate", reason=f"it is {known}")
+                runs = [run for run in branch.conversation.runs.values() if run.data.get("message_id") == known]
+                ended = str(runs[-1].data.get("reason") or "") if runs and runs[-1].is_finished else ""
+                return Delivered(message_id=known, submitted=None, ended=ended)
+            await self._check_limits(branch, trigger)
+            now_ms = epoch_ms(self._host.clock.now())
+            given = Submission(
+                text=trigger.text,
+                options=replace(self._completed(branch.ref, trigger.options), interactive=False),
+                metadata={"trigger": trigger.told(now_ms)},
+            )
+            submitted = await self._host.submit(branch, given)
+            self._audit(branch, trigger, "allow", trigger.source, run_id=submitted.run_id or "")
+            delivery = Delivery(
+                source=trigger.source,
+                delivery_id=trigger.delivery_id,
+                branch_dir=self._names.key(branch.ref.branch_dir),
+                at_ms=now_ms,
+                message_id=submitted.message_id,
+            )
+            await asyncio.to_thread(schedules.note_delivery, self._host.state, delivery)
+            return Delivered(message_id=submitted.message_id, submitted=submitted)
+
+    def run_ended(self, branch: LiveBranch, outcome: Outcome, options: SendOptions) -> None:
+        """Remember environment and key of a person's run, for turns of the same session that no person begins."""
+        if options.interactive and (options.env or options.api_key):
+            self._known[paths.root_of(branch.ref).key] = SendOptions(env=dict(options.env), api_key=options.api_key)
+
+    def branch_written(self, ref: BranchRef) -> None:
+        """Do nothing."""
+
+    def options_for(self, ref: BranchRef) -> SendOptions:
+        """Return environment and key of the last person who talked there, for what no person begins."""
+        return self._completed(ref, SendOptions())
+
+    async def _before(self, branch: LiveBranch, trigger: Trigger) -> str | None:
+        """Return the id of the message that a delivery is already; the log knows, whatever became of the database."""
+        recorded = (branch.conversation.messages, branch.conversation.queued)
+        for message in (message for known in recorded for message in reversed(known.values())):
+            told = message.metadata.get("trigger") or {}
+            if (told.get("source"), told.get("delivery_id")) == (trigger.source, trigger.delivery_id):
+                return message.id
+        return await asyncio.to_thread(
+            schedules.delivered,
+            self._host.state,
+            branch_dir=self._names.key(branch.ref.branch_dir),
+            source=trigger.source,
+            delivery_id=trigger.delivery_id,
+        )
+
+    async def _check_limits(self, branch: LiveBranch, trigger: Trigger) -> None:
+        now_ms = epoch_ms(self._host.clock.now())
+        state, branch_dir = self._host.state, self._names.key(branch.ref.branch_dir)
+
+        def count() -> tuple[int, int]:
+            within = schedules.deliveries_since(
+                state, now_ms - _MINUTE_MS, branch_dir=branch_dir, source=trigger.source
+            )
+            return within, schedules.deliveries_since(state, now_ms - _DAY_MS)
+
+        minute, day = await asyncio.to_thread(count)
+        most = self._host.config.triggers
+        if trigger.source in OUTSIDE and minute >= most.per_minute:
+            raise self._refused(branch, trigger, f"{most.per_minute} deliveries of one source a minute are the most")
+        if day >= most.per_day:
+            raise self._refused(branch, trigger, f"{most.per_day} turns a day that nobody began are the most")
+
+    def _refused(self, branch: LiveBranch, trigger: Trigger, reason: str) -> RateLimited:
+        self._audit(branch, trigger, "deny", "rate", reason=reason)
+        return RateLimited(reason, mend="Deliver it later, or send it yourself")
+
+    def _completed(self, ref: BranchRef, options: SendOptions) -> SendOptions:
+        """Return ``options`` with what a person's last run in the same tree had and these lack."""
+        known = self._known.get(paths.root_of(ref).key)
+        if known is None:
+            return options
+        if not options.env:
+            options = replace(options, env=known.env)
+        # A key must not reach a server it was not meant for.
+        return replace(options, api_key=known.api_key) if _server(options) == _server(known) else options
+
+    def _audit(
+        self,
+        branch: LiveBranch,
+        trigger: Trigger,
+        decision: Literal["allow", "deny"],
+        rule: str,
+        *,
+        reason: str = "",
+        run_id: str = "",
+    ) -> None:
+        ref = branch.ref
+        self._host.ledger.note(
+            Entry(
+                at_ms=epoch_ms(self._host.clock.now()),
+                session=paths.root_of(ref).session_id,
+                branch_dir=self._names.key(ref.branch_dir),
+                agent=ref.session_id if ref.is_agent else None,
+                run_id=run_id,
+                tool="trigger",
+                action=f"trigger:{trigger.source}:{trigger.delivery_id}",
+                decision=decision,
+                rule=rule,
+                reason=reason,
+                by=trigger.auth_subject,
+            )
+        )
+
+
+def local_user() -> str:
+    """Return the user whose daemon this is, as an ``auth_subject``: nobody else's connections are taken."""
+    try:
+        return f"user:{getpass.getuser()}"
+    except (OSError, KeyError):  # a container may have no name for it
+        return "user"
+
+
+def _server(options: SendOptions) -> tuple[str | None, str | None]:
+    return options.env.get("PYAGENTD_BACKEND"), options.env.get("ANTHROPIC_BASE_URL")
+
+
+LIFETIME = timedelta(days=7)  # of what repeats
+MOST = 50  # schedules of one branch
+CHECK_S = 30.0  # a machine that slept has a clock that jumped
+AGAIN = timedelta(minutes=5)  # until what could not be delivered is tried again
+GIVE_UP = timedelta(days=1)
+
+
+class Schedules:
+    """All schedules of one host.
+
+    Attributes:
+        pending: How many there are; the daemon stays up while there are any.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self.pending = 0
+        self._host = host
+        self._names = Projection(host.state, host.config.sessions_dir)
+        self._changed = asyncio.Event()
+        self._firing = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+
+    # -- what clients and tools do -----------------------------------------------------------------------------
+
+    async def add(
+        self,
+        ref: BranchRef,
+        when: When,
+        text: str,
+        *,
+        auth_subject: str,
+        source: Source_ = "schedule",
+        reason: str = "",
+        options: Mapping[str, Any] | None = None,
+        lifetime: timedelta | None = LIFETIME,
+    ) -> Schedule:
+        """Keep a schedule for a branch.
+
+        Args:
+            ref: Whose turns.
+            when: When it fires.
+            text: What the message says.
+            auth_subject: Who wants it.
+            source: Who made it.
+            reason: Why, of an agent's own.
+            options: Of its runs: {env, allow}.
+            lifetime: Of one that repeats; None is for ever.
+
+        Raises:
+            BadRequest: There is no message, or there are too many schedules.
+        """
+        if not text.strip():
+            raise BadRequest("The message of a schedule is empty")
+        now = self._host.clock.now()
+        mine = await self.of(ref)
+        if len(mine) >= MOST:
+            raise BadRequest(f"{ref.name} has {MOST} schedules, which is the most", mend="Cancel one first")
+        first = when.first(now)
+        expires = None if lifetime is None or when.kind == "at" else now + lifetime
+        schedule = Schedule(
+            id=new_id("sch"),
+            branch_dir=self._names.key(ref.branch_dir),
+            source=source,
+            text=text,
+            reason=reason,
+            kind=when.kind,
+            value=when.value,
+            zone=when.zone,
+            auth_subject=auth_subject,
+            options=dict(options or {}),
+            created_at=epoch_ms(now),
+            next_at=epoch_ms(min(first, expires or first)),
+            expires_at=None if expires is None else epoch_ms(expires),
+        )
+        await asyncio.to_thread(schedules.put, self._host.state, schedule)
+        await self._count()
+        self._changed.set()
+        return schedule
+
+    async def of(self, ref: BranchRef | None = None) -> list[Schedule]:
+        """Return the schedules of a branch, or all, the next one first."""
+        branch_dir = None if ref is None else self._names.key(ref.branch_dir)
+        return await asyncio.to_thread(schedules.find, self._host.state, branch_dir=branch_dir)
+
+    async def get(self, id: str, ref: BranchRef | None = None) -> Schedule:
+        """Return the schedule with this id.
+
+        Raises:
+            NotFound: There is none, or it is of another branch than ``ref``.
+        """
+        found = await asyncio.to_thread(schedules.get, self._host.state, id)
+        if found is None or (ref is not None and found.branch_dir != self._names.key(ref.branch_dir)):
+            raise NotFound(f"There is no schedule {id}", mend="`pyagentd schedule list` shows those there are")
+        return found
+
+    async def cancel(self, id: str, ref: BranchRef | None = None) -> Schedule:
+        """Forget a schedule; raises as ``get``."""
+        schedule = await self.get(id, ref)
+        await self._remove(schedule)
+        return schedule
+
+    async def forget(self, directory: Path) -> None:
+        """Forget the schedules of what is deleted: a session, a branch or an agent with all below it."""
+        await asyncio.to_thread(schedules.remove_within, self._host.state, self._names.key(directory))
+        await self._count()
+
+    async def run(self, id: str) -> Delivered:
+        """Deliver a schedule's message now; when it fires next does not change.
+
+        Raises:
+            NotFound: There is none.
+            PyagentdError: It cannot be delivered.
+        """
+        schedule = await self.get(id)
+        now = self._host.clock.now()
+        async with self._host.using(self._ref(schedule)) as branch:
+            delivered = await self._deliver(branch, schedule, f"now-{epoch_ms(now)}", {})
+        await self._update(replace(schedule, fired=schedule.fired + 1, last_at=epoch_ms(now), last_error=""))
+        return delivered
+
+    def directory(self, schedule: Schedule) -> Path:
+        """Return where the branch of a schedule is."""
+        return self._names.directory(schedule.branch_dir)
+
+    # -- time --------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to look at the clock; what was due meanwhile is delivered."""
+        self._task = asyncio.create_task(self._watch(), name="schedules")
+
+    async def close(self) -> None:
+        """Stop looking at the clock."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def tick(self) -> None:
+        """Deliver what is due."""
+        async with self._firing:
+            now = self._host.clock.now()
+            for schedule in await asyncio.to_thread(schedules.find, self._host.state, due_ms=epoch_ms(now)):
+                try:
+                    await self._fire(schedule, now)
+                except Busy:  # the daemon stops: the next one delivers it
+                    log.info("schedule %s waits", schedule.id)
+            await self._count()
+
+    async def _watch(self) -> None:
+        while True:
+            self._changed.clear()
+            try:
+                await self.tick()
+                wait_s = await self._until_next()
+            except PyagentdError as error:  # the database: it is tried again
+                log.warning("schedules: %s", error)
+                wait_s = CHECK_S
+            except Exception:  # the edge of this task: one schedule must not end all
+                log.exception("schedules")
+                wait_s = CHECK_S
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), wait_s)
+
+    async def _until_next(self) -> float:
+        schedules = await self.of()
+        if not schedules:
+            return CHECK_S
+        return min(CHECK_S, max(0.05, schedules[0].next_at / 1000 - self._host.clock.now().timestamp()))
+
+    async def _fire(self, schedule: Schedule, now: datetime) -> None:
+        when = When(kind=schedule.kind, value=schedule.value, zone=schedule.zone)
+        due, expires = _moment(schedule.next_at), _moment(schedule.expires_at)
+        last = expires is not None and now >= expires
+        after, missed = following(when, due, now)
+        facts = {**({"missed": missed} if missed else {}), **({"expired": True} if last else {})}
+        gone = when.kind == "at" or last or after is None
+        try:
+            async with self._host.using(self._ref(schedule)) as branch:
+                if not _still_queued(branch, schedule.id):
+                    await self._deliver(branch, schedule, str(schedule.next_at), facts)
+                    schedule = replace(schedule, fired=schedule.fired + 1, last_at=epoch_ms(now), last_error="")
+        except (NotASession, NotFound):
+            log.info("schedule %s: its session is gone", schedule.id)
+            gone = True
+        except Busy:
+            if self._host.closing:
+                raise
+            after, gone = now + timedelta(seconds=CHECK_S), False
+        except PyagentdError as error:
+            log.warning("schedule %s: %s", schedule.id, error)
+            schedule = replace(schedule, last_error=str(error))
+            if gone and not isinstance(error, RateLimited) and now < due + GIVE_UP:
+                after, gone = now + AGAIN, False
+        if gone or after is None:
+            await self._remove(schedule)
+        else:
+            next_at = after if expires is None or now >= expires else min(after, expires)
+            await self._update(replace(schedule, next_at=epoch_ms(next_at)))
+
+    async def _deliver(
+        self, branch: LiveBranch, schedule: Schedule, firing: str, facts: Mapping[str, Any]
+    ) -> Delivered:
+        options = schedule.options
+        trigger = Trigger(
+            source=schedule.source,
+            text=schedule.text,
+            delivery_id=f"{schedule.id}@{firing}",
+            auth_subject=schedule.auth_subject,
+            schedule_id=schedule.id,
+            options=SendOptions(
+                env=dict(options.get("env") or {}), grants=tuple(map(compile_action, options.get("allow") or ()))
+            ),
+            facts={**facts, **({"reason": schedule.reason} if schedule.reason else {})},
+        )
+        return await self._host.triggers.deliver(branch, trigger)
+
+    def _ref(self, schedule: Schedule) -> BranchRef:
+        return paths.ref_of(self.directory(schedule))
+
+    async def _update(self, schedule: Schedule) -> None:
+        """Keep what firing changed, of a schedule that was not cancelled meanwhile."""
+        await asyncio.to_thread(schedules.update, self._host.state, schedule)
+
+    async def _remove(self, schedule: Schedule) -> None:
+        await asyncio.to_thread(schedules.remove, self._host.state, [schedule.id])
+        await self._count()
+
+    async def _count(self) -> None:
+        self.pending = len(await self.of())
+
+
+def _moment(at_ms: int | None) -> Any:
+    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC)
+
+
+def _still_queued(branch: LiveBranch, schedule_id: str) -> bool:
+    """Return whether a message of a schedule waits for its turn."""
+    return any(
+        "queued_at" in message.metadata and (message.metadata.get("trigger") or {}).get("schedule_id") == schedule_id
+        for message in branch.conversation.queued.values()
+    )
+
+
+# The tools request_wakeup and cancel_wakeup: an agent has itself woken later (neighbours B.7 self-schedule).
+#
+# Like what a person schedules, a wake-up becomes a message of the session, and nobody can be asked in its run. A
+# person confirms it unless a profile or a grant allows it; it comes within a week, and one that repeats is gone
+# after a week.
+
+REQUEST = "request_wakeup"
+CANCEL = "cancel_wakeup"
+
+_REQUEST_DESCRIPTION = """\
+Have yourself woken later in this conversation: `prompt` comes as a message, with everything said so far above it, \
+and no human may be there. Use it to look again at something that takes time. `when` is {"kind": "delay_ms", \
+"value": 600000}, {"kind": "at", "value": "2026-03-04T09:00"} or {"kind": "cron", "value": "0 9 * * 1-5"} (five \
+fields, local time); at most 7 days ahead, and what repeats ends after 7 days."""
+
+_CANCEL_DESCRIPTION = "Cancel a wake-up that request_wakeup returned the schedule_id of."
+
+_REQUEST_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "when": {
+            "type": "object",
+            "properties": {
+                "kind": {"type": "string", "enum": ["delay_ms", "at", "cron"]},
+                "value": {"type": ["string", "integer"], "description": "Milliseconds, a time or a cron expression"},
+            },
+            "required": ["kind", "value"],
+            "additionalProperties": False,
+        },
+        "prompt": {"type": "string", "minLength": 1, "description": "What the message says to you then"},
+        "reason": {"type": "string", "minLength": 1, "description": "For the user: what it is for"},
+    },
+    "required": ["when", "prompt", "reason"],
+    "additionalProperties": False,
+}
+
+_CANCEL_SCHEMA = {
+    "type": "object",
+    "properties": {"schedule_id": {"type": "string", "minLength": 1}},
+    "required": ["schedule_id"],
+    "additionalProperties": False,
+}
+
+
+class Calendar(Protocol):
+    """What the tools need of the host's schedules."""
+
+    async def add(
+        self,
+        ref: BranchRef,
+        when: When,
+        text: str,
+        *,
+        auth_subject: str,
+        source: Source_,
+        reason: str,
+        options: Mapping[str, Any] | None,
+    ) -> Schedule:
+        """Keep a schedule."""
+        ...
+
+    async def get(self, id: str, ref: BranchRef | None = None) -> Schedule:
+        """Return a schedule."""
+        ...
+
+    async def cancel(self, id: str, ref: BranchRef | None = None) -> Schedule:
+        """Forget a schedule."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sleeper:
+    """Whose wake-ups they are.
+
+    Attributes:
+        ref: The branch or agent.
+        calendar: Where they are kept.
+        env: Of the run that asks: its wake-ups run with the same backend.
+        now: Returns the time.
+    """
+
+    ref: BranchRef
+    calendar: Calendar
+    env: Mapping[str, str]
+    now: Any
+
+
+def wakeup_tools(sleeper: Sleeper) -> dict[str, ToolSpec]:
+    """Return both tools by name, for one run."""
+
+    async def request(args: Args, ctx: ToolContext) -> Output:
+        try:
+            schedule = await sleeper.calendar.add(
+                sleeper.ref,
+                _when(args, sleeper.now()),
+                args["prompt"],
+                auth_subject=f"agent:{sleeper.ref.session_id}",
+                source="self-schedule",
+                reason=args["reason"],
+                options={"env": dict(sleeper.env)},
+            )
+        except PyagentdError as error:
+            raise ToolError(f"Nothing was scheduled: {error}") from error
+        return Output(text=json.dumps({"schedule_id": schedule.id}))
+
+    async def cancel(args: Args, ctx: ToolContext) -> Output:
+        try:
+            schedule = await sleeper.calendar.get(args["schedule_id"], sleeper.ref)
+            if schedule.source != "self-schedule":
+                raise ToolError("That schedule is the user's, who alone can cancel it.")
+            await sleeper.calendar.cancel(schedule.id, sleeper.ref)
+        except PyagentdError as error:
+            raise ToolError(f"Nothing was cancelled: {error}") from error
+        return Output(text=json.dumps({"cancelled": schedule.id}))
+
+    return {
+        REQUEST: ToolSpec(
+            name=REQUEST,
+            description=_REQUEST_DESCRIPTION,
+            input_schema=_REQUEST_SCHEMA,
+            kind="meta",
+            run=request,
+            describe=lambda args, ctx: Target(detail=f"{args['when']['kind']} {args['when']['value']}"),
+            preview=lambda args, ctx: _preview(args, sleeper.now()),
+            confirm=True,
+        ),
+        CANCEL: ToolSpec(
+            name=CANCEL,
+            description=_CANCEL_DESCRIPTION,
+            input_schema=_CANCEL_SCHEMA,
+            kind="meta",
+            run=cancel,
+            describe=lambda args, ctx: Target(detail=args["schedule_id"]),
+        ),
+    }
+
+
+def _when(args: Args, now: datetime) -> When:
+    """Return when a wake-up comes.
+
+    Raises:
+        PyagentdError: It is no time, or too far ahead.
+    """
+    kind, value = args["when"]["kind"], args["when"]["value"]
+    if kind == "delay_ms":
+        if not str(value).strip().isdecimal():
+            raise ToolError(f"{value!r} is no number of milliseconds.")
+        when = after(timedelta(milliseconds=min(int(value), 10**12)), now=now)
+    elif kind == "at":
+        when = at(str(value), now=now)
+    else:
+        when = cron(str(value), now=now)
+    if when.first(now) > now + LIFETIME:
+        raise ToolError(f"That is more than {LIFETIME.days} days ahead; ask the user to schedule it.")
+    return when
+
+
+def _preview(args: Args, now: datetime) -> str:
+    try:
+        when = _when(args, now)
+    except PyagentdError as error:
+        return str(error)
+    first = when.first(now).astimezone()
+    return f"{described(when)}, first {first:%a %Y-%m-%d %H:%M}\n{args['reason']}\n\n{args['prompt']}"

@@ -1,0 +1,314 @@
+"""The request_scope_expansion tool: a model asks for more scope, a human decides (neighbours A.8).
+
+What would be added is worked out and checked before anybody is asked, shown exactly, and added as a whole: for one
+action of this run ("allow") or to ``preset.md`` ("always"). The list it goes to follows from the kind of the tool it
+is wanted for. What is denied or protected cannot be added, and where no human can be asked the answer is no.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyagentd.clock import Clock
+from pyagentd.errors import PyagentdError, ToolError, UserError
+from pyagentd.policy import shell
+from pyagentd.policy.action import META_TOOLS, Action, ResolvedPath, canonical_tool
+from pyagentd.policy.guard import Deny
+from pyagentd.policy.patterns import exactly, normalised, validate_pattern
+from pyagentd.policy.presets import Preset
+from pyagentd.policy.widening import ROAM_KEYS, Right, Widening
+from pyagentd.runtime.approvals import Authority
+from pyagentd.store import metadata, paths, presetfile
+from pyagentd.store.paths import BranchRef
+from pyagentd.tools.invoke import Denied
+from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+
+# What a model asks to be added to the scope, read: from a tool's name and its words to a ``Widening``.
+#
+# Looks at the disk: a pattern is made one of the files that would really be opened.
+
+_WILD = re.compile(r"[*?\[]")
+
+_ROAM_TOOLS = ("create_roam_node_in_scope", "add_roam_tags_in_scope", "link_roam_nodes_in_scope")
+
+
+def widening_for(tools: Mapping[str, ToolSpec], tool: str, patterns: Sequence[str], root: Path) -> Widening:
+    """Return what ``patterns`` for ``tool`` (our name) would add to the scope; looks at the disk.
+
+    Raises:
+        ToolError: Nobody knows the tool, it has no scope, or a pattern is malformed.
+    """
+    right = _right_of(tools, tool)
+    try:
+        match right:
+            case "read" | "write":
+                return Widening(right=right, patterns=_unique(_path_pattern(each, root) for each in patterns))
+            case "command":
+                programs = [program for each in patterns for program in _programs(each)]
+                return Widening(right=right, patterns=_unique(programs), commands=_unique(patterns))
+            case "pattern":
+                return Widening(right=right, patterns=_unique(entry for each in patterns for entry in _roam(each)))
+    except UserError as error:
+        raise ToolError(str(error)) from error
+
+
+def asked_lines(commands: Sequence[str]) -> Iterator[str]:
+    """Yield lines that show the command lines that were asked for, whole, and what each of them runs."""
+    for number, text in enumerate(commands, 1):
+        yield f"Command {number}, as asked for:"
+        yield from (f"  {line}" for line in text.splitlines())
+        reading = shell.read(text)
+        if reading.unreadable is not None:
+            yield f"  Nobody can tell beforehand what it does: {reading.unreadable}"
+        elif len(reading.commands) > 1:
+            yield "  It runs:"
+            yield from (f"    {each.text}" for each in reading.commands)
+
+
+def _right_of(tools: Mapping[str, ToolSpec], tool: str) -> Right:
+    if tool in _ROAM_TOOLS:
+        return "pattern"
+    if tool in META_TOOLS:
+        raise ToolError(f"{tool} has no scope that could be expanded")
+    spec = tools.get(tool)
+    match None if spec is None else spec.kind:
+        case None | "meta" | "net" | "mcp" | "self":
+            raise ToolError(f"There is no tool {tool!r} with a scope. Known: {', '.join(tools)}")
+        case right:
+            return right
+
+
+def _path_pattern(text: str, root: Path) -> str:
+    """Return ``text`` as the pattern of the files that would really be opened: absolute, links followed."""
+    if "\0" in text or "\n" in text:
+        raise ToolError(f"{text!r} is no pattern: it has a control character")
+    pattern = normalised(text.strip())
+    if not pattern.startswith(("/", "**/")):
+        pattern = f"{exactly(str(root))}/{pattern.removeprefix('./')}"
+    wild = _WILD.search(pattern)
+    if wild is None:  # a path: of a directory everything in it is meant
+        path = os.path.realpath(os.path.normpath(pattern))
+        return exactly(path) + ("/**" if os.path.isdir(path) else "")  # noqa: PTH112 - text, as everywhere here
+    validate_pattern(pattern)
+    if pattern.startswith("**/"):
+        return pattern
+    directory, slash, rest = pattern[: wild.start()].rpartition("/")
+    tail = slash + rest + pattern[wild.start() :]
+    if "\\" in directory:
+        return pattern
+    return exactly(os.path.realpath(directory or "/")).rstrip("/") + tail
+
+
+def _programs(command: str) -> list[str]:
+    """Return what ``shell_commands.allow`` needs for each command of a line; of one not read its first word."""
+    reading = shell.read(command)
+    if reading.unreadable is not None or not reading.commands:
+        return [_first_word(command)]
+    return [each.words[0] for each in reading.commands]
+
+
+def _first_word(command: str) -> str:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ToolError(f"{command!r} cannot be read as a command: {error}") from None
+    word = words[0] if words else ""
+    if not re.fullmatch(r"[\w.+/@-]+", word) or word.startswith("-"):
+        raise ToolError(
+            f"{command!r} does not begin with the name of a command. Name plain commands, such as `make`."
+        )
+    return word
+
+
+def _roam(entry: str) -> list[str]:
+    key, separator, value = entry.partition(":")
+    values = [each.strip() for each in (value.split(",") if key != "subdirectory" else [value]) if each.strip()]
+    if not separator or key not in ROAM_KEYS or not values:
+        raise ToolError(f"{entry!r} says nothing about notes. Write subdirectory:GLOB, tags:A,B or node_ids:*")
+    return [f"{key}:{each}" for each in values]
+
+
+def _unique(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))
+
+
+NAME = "request_scope_expansion"
+
+# The question waits for a human without limit (DD-19).
+_FOREVER_S = 10 * 365 * 24 * 3600.0
+
+_DESCRIPTION = """\
+Ask the user for more scope when a tool was denied because a path or command is outside it. Name the tool that was \
+denied and everything you need for the task at once, as narrowly as you can. The user may allow it once (the next \
+matching call), add it to the scope for good, or deny it. What `deny` lists or pyagentd protects cannot be added."""
+
+_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "tool_name": {
+            "type": "string",
+            "minLength": 1,
+            "description": "The tool that was denied, such as Read or Bash",
+        },
+        "patterns": {
+            "type": "array",
+            "items": {"type": "string", "minLength": 1},
+            "minItems": 1,
+            "maxItems": 20,
+            "description": (
+                "For tools on files: absolute paths or glob patterns, a directory with / at its end. "
+                "For commands: the commands. For notes: subdirectory:GLOB or tags:A,B"
+            ),
+        },
+        "justification": {"type": "string", "minLength": 1, "description": "For the user: what you need it for"},
+    },
+    "required": ["tool_name", "patterns", "justification"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where scope is added to."""
+
+    ref: BranchRef
+    preset: Callable[[], Preset]  # read anew
+    tools: Mapping[str, ToolSpec]  # by name, all that there are
+    clock: Clock
+    keeping: Callable[[], AbstractContextManager[None]] = nullcontext  # around a change of ``preset.md``
+
+
+def scope_expansion(place: Place, authority: Authority) -> ToolSpec:
+    """Return the tool for one run."""
+
+    async def run(args: Args, ctx: ToolContext) -> Output:
+        return await _request(place, authority, args, ctx)
+
+    return ToolSpec(
+        name=NAME,
+        description=_DESCRIPTION,
+        input_schema=_SCHEMA,
+        kind="meta",
+        repeatable=True,
+        run=run,
+        describe=lambda args, ctx: Target(detail=f"{canonical_tool(args['tool_name'])} {_listed(args['patterns'])}"),
+        timeout_s=_FOREVER_S,
+    )
+
+
+async def _request(place: Place, authority: Authority, args: Args, ctx: ToolContext) -> Output:
+    tool = canonical_tool(args["tool_name"])
+    widening = await asyncio.to_thread(widening_for, place.tools, tool, args["patterns"], ctx.root)
+    if not authority.interactive:
+        authority.unasked("request_scope_expansion", f"tool:{tool}:{_listed(widening.patterns)}")
+        raise Denied(
+            "The scope cannot be expanded: no human can be asked in this run. Do without it, and say in your answer "
+            "what was missing.",
+            "nobody",
+        )
+    _refuse_hopeless(authority, widening, _samples(place.tools, tool, widening, ctx))
+    if widening.preset(place.preset()) == place.preset():
+        return _told_model(
+            success=True,
+            patterns_added=[],
+            message=f"Nothing was asked: the scope for {tool} has {_listed(widening.patterns)} already.",
+        )
+    asked = f"tool:{NAME}:{tool} {_told(widening)}"
+    answer = await authority.ask_for_scope(NAME, asked, _fields(place, tool, widening, args, ctx))
+    match answer.decision:
+        case "deny":
+            why = {"reason": answer.reason} if answer.reason else {}
+            told = _told_model(success=False, user_denied=True, message="User denied scope expansion request.", **why)
+            raise Denied(told.text, "user")
+        case "always":
+            added = await asyncio.to_thread(_add, place, widening)
+            message = f"Scope expanded. Added {len(added)} pattern(s) to {tool}"
+            return _told_model(success=True, patterns_added=added, message=message)
+        case _:
+            authority.lend(widening)
+            note = {"note": "The user is still asked about the command itself."} if widening.commands else {}
+            return _told_model(
+                success=True, allowed_once=True, message="Permission granted for this turn only.", **note
+            )
+
+
+def _told_model(*, success: bool, **facts: Any) -> Output:
+    """Return the tool's result: a JSON object."""
+    return Output(text=json.dumps({"success": success, **facts}, ensure_ascii=False), ok=success)
+
+
+def _fields(place: Place, tool: str, widening: Widening, args: Args, ctx: ToolContext) -> dict[str, Any]:
+    """Return what the ``ask`` row says: exactly what "always" would write, and where."""
+    file = paths.preset_file(place.ref.branch_dir)
+    lines = [f"Adds to {file}:"]
+    for (section, key), values in widening.lists().items():
+        lines += [f"{section}: {key}:", *(f"  - {value}" for value in values)]
+    if widening.commands:
+        lines += [*asked_lines(widening.commands), "Allowed once, a command is still asked about before it runs."]
+    return {
+        "tool_call_id": ctx.call_id,
+        "detail": f"{tool}: {_listed(widening.commands or widening.patterns)}",
+        "reason": args["justification"],
+        "preview": "\n".join(lines),
+        "choices": ["allow", "always", "deny", "abort"],
+        "patterns": list(widening.patterns),
+        "for_tool": tool,
+        "input": json.dumps(dict(args), ensure_ascii=False),
+    }
+
+
+def _add(place: Place, widening: Widening) -> list[str]:
+    """Write the additions to ``preset.md``; return those that are new. Blocks."""
+    file = paths.preset_file(place.ref.branch_dir)
+    try:
+        with place.keeping():
+            added = [
+                each
+                for (section, key), values in widening.lists().items()
+                for each in presetfile.extend(file, section, key, values)
+            ]
+        metadata.touch_scope_plan(place.ref.branch_dir, place.clock.now())
+    except PyagentdError as error:
+        raise ToolError(f"The user allowed it, but it could not be written: {error}") from error
+    return added
+
+
+def _refuse_hopeless(authority: Authority, widening: Widening, samples: Iterable[Action]) -> None:
+    """Raise ``ToolError`` when some of it would be denied even inside the scope: nobody is asked for nothing."""
+    for action in samples:
+        decision = authority.would_be(action, widening)
+        if isinstance(decision, Deny) and decision.rule in ("protected", "deny", "read-only", "command"):
+            raise ToolError(f"The scope cannot be expanded by this: {decision.reason}")
+
+
+def _samples(tools: Mapping[str, ToolSpec], tool: str, widening: Widening, ctx: ToolContext) -> Iterator[Action]:
+    """Yield an action for each addition: about the path itself, or about one that its pattern matches."""
+    if widening.right == "command":
+        for text in widening.commands:
+            yield tools[tool].action({"command": text}, ctx)
+    if widening.right not in ("read", "write"):
+        return
+    for pattern in widening.patterns:
+        path = re.sub(r"\\(.)", r"\1", re.sub(r"(?<!\\)(\*+|\?|\[[^\]]*\])", "x", pattern))
+        path = path if path.startswith("/") else f"/{path}"
+        sample = ResolvedPath(lexical=path, resolved=path)
+        yield Action(tool=tool, detail=path, kind=widening.right, paths=(sample,))
+
+
+def _told(widening: Widening) -> str:
+    """Return which lists would get what, and for which command lines, for the audit."""
+    added = "; ".join(f"{section}.{key}: {_listed(values)}" for (section, key), values in widening.lists().items())
+    return f"{added} (for {_listed(widening.commands)})" if widening.commands else added
+
+
+def _listed(patterns: Sequence[str]) -> str:
+    return ", ".join(patterns)

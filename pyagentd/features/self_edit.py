@@ -1,0 +1,243 @@
+"""The tools by which a named agent changes itself: prompt, documents, permissions, model (SPEC 003 Self-Editing).
+
+The profile decides about each as about any action, under the action strings of the specification, and the audit keeps
+what was and what is to be. A change of permissions needs a person's word each time: neither a profile that allows
+everything nor a grant stands for it, for what a model says is no authority about what it may do (DESIGN §7).
+Changes are written to ``agent.json`` and ``docs/`` alone, and hold from the next request to the model on. What
+somebody else changed since the call was described is never overwritten: nobody has seen what would be replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyagentd.errors import PyagentdError, ToolError
+from pyagentd.features import agent_overlay
+from pyagentd.features.agent_overlay import profile_of
+from pyagentd.policy.guard import Confirm
+from pyagentd.policy.profiles import Profile, resolved
+from pyagentd.store import named_agents
+from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+from pyagentd.tools.write import unified
+
+ACTS_AS = "self_edit"
+NAMES = ("self_edit_system_prompt", "self_edit_docs", "self_edit_permissions", "self_edit_model")
+CUSTOM = "custom"
+"""What a profile that is written out is called in its action."""
+
+_LONGEST_PROMPT = 100_000  # characters
+_AUDITED = 500  # characters of an old or new value
+_TOLD = 4_000  # characters of a value, to the model
+_NEXT = "It holds from your next step on."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Self:
+    """Who edits itself.
+
+    Attributes:
+        directory: The agent's.
+        profiles: The user's own profiles by name.
+        model: Returns how a model is written into ``agent.json``; raises ``ToolError`` when it is not available.
+    """
+
+    directory: Path
+    profiles: Mapping[str, Profile]
+    model: Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Change:
+    """One change: what is where it goes, before and after."""
+
+    detail: str  # of the action
+    old: Any
+    new: Any
+    key: str  # of ``agent.json``; or the document
+
+    def audited(self) -> str:
+        """Return it as the audit keeps it."""
+        return json.dumps({"old": _short(self.old), "new": _short(self.new)}, ensure_ascii=False)
+
+    def require(self, old: Any) -> None:
+        """See that it would still replace ``old``; raises ``ToolError``, which shows what it would replace."""
+        if self.old == old:
+            return
+        now = "nothing" if self.old is None else _text(self.old)
+        now = now if len(now) <= _TOLD else f"{now[: _TOLD - 1]}…"
+        raise ToolError(
+            f"{self.key} was changed by somebody else meanwhile, so nothing was written over that. Ask again, with a "
+            f"change of what it is now if one is still needed. It is now:\n\n{now}"
+        )
+
+    def shown(self) -> str:
+        """Return it as whoever is to approve it sees it."""
+        if self.old == self.new:
+            return "(nothing changes)"
+        return unified(None if self.old is None else _text(self.old), _text(self.new), self.key)
+
+
+def selfedit_tools(me: Self) -> dict[str, ToolSpec]:
+    """Return the four tools by name, for one run of a named agent."""
+
+    def prompt(args: Args) -> _Change:
+        text = str(args["new_prompt"])
+        if not text.strip():
+            raise ToolError("The new system prompt is empty. Give the whole text that is to replace the old one.")
+        if len(text) > _LONGEST_PROMPT:
+            raise ToolError(
+                f"The new system prompt has more than {_LONGEST_PROMPT} characters. Keep what is long in docs/."
+            )
+        return _Change(detail="system_prompt", old=_now(me, "system_prompt"), new=text, key="system_prompt")
+
+    def document(args: Args) -> _Change:
+        name, content = agent_overlay.doc_name(me.directory, str(args["path"])), str(args["content"])
+        agent_overlay.checked_content(name, content)
+        return _Change(
+            detail=f"docs:{name}", old=agent_overlay.read_doc(me.directory, name), new=content, key=f"docs/{name}"
+        )
+
+    def permissions(args: Args) -> _Change:
+        given = args["new_profile"]
+        new = given.strip() if isinstance(given, str) else dict(given)
+        if not new:
+            raise ToolError('Name a profile, or write one: {"allow": [...], "ask": [...]}.')
+        try:
+            resolved(profile_of(new, me.profiles, source="new_profile"))
+        except PyagentdError as error:
+            raise ToolError(f"This is no profile: {error}") from error
+        named = new if isinstance(new, str) else CUSTOM
+        return _Change(detail=f"permissions:{named}", old=_now(me, "permissions"), new=new, key="permissions")
+
+    def model(args: Args) -> _Change:
+        new = me.model(str(args["new_model"]).strip())
+        return _Change(detail=f"model:{str(args['new_model']).strip()}", old=_now(me, "model"), new=new, key="model")
+
+    return {
+        spec.name: spec
+        for spec in (
+            _tool(me, "self_edit_system_prompt", _PROMPT, {"new_prompt": _STRING}, prompt),
+            _tool(me, "self_edit_docs", _DOCS, {"path": _PATH, "content": {"type": "string"}}, document),
+            _tool(
+                me, "self_edit_permissions", _PERMISSIONS, {"new_profile": _PROFILE}, permissions, confirm="always"
+            ),
+            _tool(me, "self_edit_model", _MODEL, {"new_model": _STRING}, model),
+        )
+    }
+
+
+_PROMPT = """\
+Replace your own system prompt, for good: give the whole new text. Use it when the user wants you to always do \
+something, or when you have learnt how you work best. It holds from your next step on."""
+
+_DOCS = """\
+Write a file of your docs/ directory, for good: give its whole new text. All of docs/ is always in your system \
+prompt, below a heading with the file's name: keep there what you must know in every conversation (conventions, \
+decisions, how things stand), and keep it short. It holds from your next step on."""
+
+_PERMISSIONS = """\
+Change your own permission profile, for good: to one by name (open, standard, locked, or one of the user's own) or \
+to {"allow": [...], "ask": [...]}, lists of Python regular expressions for whole actions such as tool:view:.* (any \
+allow wins, then any ask; the rest is denied). The user is asked each time."""
+
+_MODEL = """\
+Switch to another model, for good: its name, or PROVIDER/NAME. It answers from your next step on."""
+
+_STRING = {"type": "string", "minLength": 1}
+_PATH = {"type": "string", "minLength": 1, "description": "Below docs/, such as notes.md"}
+_PROFILE = {"type": ["string", "object"], "additionalProperties": True, "description": "A name, or allow and ask"}
+
+
+def _tool(
+    me: Self,
+    name: str,
+    description: str,
+    properties: Mapping[str, Any],
+    change_of: Callable[[Args], _Change],
+    *,
+    confirm: Confirm = True,
+) -> ToolSpec:
+    seen: dict[tuple[str, str], Any] = {}  # what was there when a call was described
+
+    def described(args: Args, ctx: ToolContext) -> Target:
+        change = _made(change_of, args)
+        seen.setdefault((ctx.call_id, change.key), change.old)
+        return Target(detail=change.detail, change=change.audited())
+
+    def still(args: Args, ctx: ToolContext) -> None:
+        change = _made(change_of, args)
+        change.require(seen.get((ctx.call_id, change.key), change.old))
+
+    def applied(args: Args, ctx: ToolContext) -> str:
+        change = _made(change_of, args)
+        change.require(seen.pop((ctx.call_id, change.key), change.old))
+        return _apply(me, change)
+
+    async def run(args: Args, ctx: ToolContext) -> Output:
+        return Output(text=await asyncio.to_thread(applied, args, ctx))
+
+    return ToolSpec(
+        name=name,
+        acts_as=ACTS_AS,
+        description=description,
+        input_schema={
+            "type": "object",
+            "properties": properties,
+            "required": list(properties),
+            "additionalProperties": False,
+        },
+        kind="self",
+        run=run,
+        describe=described,
+        preview=lambda args, ctx: _made(change_of, args).shown(),
+        still=still,
+        confirm=confirm,
+    )
+
+
+def _made(change_of: Callable[[Args], _Change], args: Args) -> _Change:
+    """Return the change that a call would make; raises ``ToolError`` when it cannot be made."""
+    try:
+        return change_of(args)
+    except ToolError:
+        raise
+    except (PyagentdError, OSError) as error:
+        raise ToolError(f"Nothing was changed: {_told(error)}") from error
+
+
+def _apply(me: Self, change: _Change) -> str:
+    """Make ``change``; return what the model is told. Blocks."""
+    if change.old == change.new:
+        return f"{change.key} is that already; nothing was changed."
+    try:
+        if change.key.startswith("docs/"):
+            agent_overlay.write_doc(me.directory, change.key.removeprefix("docs/"), change.new)
+        else:
+            named_agents.change(me.directory, {change.key: change.new}, only_if={change.key: change.old})
+    except (PyagentdError, OSError) as error:
+        raise ToolError(f"{change.key} was not changed: {_told(error)}") from error
+    return f"{change.key} was changed. {_NEXT}"
+
+
+def _now(me: Self, key: str) -> Any:
+    return named_agents.read(me.directory).values.get(key)
+
+
+def _told(error: PyagentdError | OSError) -> str:
+    return str(error) if isinstance(error, PyagentdError) else f"{error.strerror}"
+
+
+def _short(value: Any) -> Any:
+    if value is None:
+        return None
+    text = _text(value)
+    return text if len(text) <= _AUDITED else f"{text[: _AUDITED - 1]}…"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)

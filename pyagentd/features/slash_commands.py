@@ -1,0 +1,505 @@
+"""What a slash command is: its name, its arguments, what it does, what it answers.
+
+Who offers commands is a ``Source``: the daemon's own operations, prompts of servers, the user's files. All of them
+are one table, ``Commands``; of two commands with the same name the first source's holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+from pyagentd.errors import BadRequest, PyagentdError, UserError, did_you_mean
+from pyagentd.events import Event
+from pyagentd.features.history import History
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.document_sync import Version
+from pyagentd.runtime.queue import Submission, Submitted
+from pyagentd.runtime.run import new_run_id
+from pyagentd.runtime.settings import SendOptions
+from pyagentd.runtime.status import Outcome
+from pyagentd.runtime.turns import Prompt
+from pyagentd.store.document import hidden
+from pyagentd.store.document.files import memory
+from pyagentd.store.document.render import writable
+from pyagentd.store.journal import message_row, part_row
+from pyagentd.store.paths import BranchRef
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.host import Host
+
+log = logging.getLogger(__name__)
+
+Values = Literal["", "agents", "keys", "models", "permissions", "contexts", "tasks", "commands"]
+"""What completes an argument: names of agents, keys of ``agent config``, …; "" when nothing does."""
+
+Takes = Literal["word", "rest", "flag"]
+"""A word or a quoted text; all that is left of the line; nothing, and it is written ``--name``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Argument:
+    """One argument.
+
+    Attributes:
+        name: Under which the command gets it; of a flag with ``_`` for ``-``.
+        summary: What it is, in a few words.
+        required: Whether the command does nothing without it.
+        takes: How it is written.
+        values: What completes it.
+        choices: All it can be, if that is a few words.
+        quoted: It is a text: several words of it are in quotation marks, and one without is the last of the line.
+    """
+
+    name: str
+    summary: str = ""
+    required: bool = False
+    takes: Takes = "word"
+    values: Values = ""
+    choices: tuple[str, ...] = ()
+    quoted: bool = False
+
+    @property
+    def hint(self) -> str:
+        """How it is written in a synopsis."""
+        if self.takes == "flag":
+            return f"[--{self.name.replace('_', '-')}]"
+        shown = f"<{self.name}>" if self.required else f"[{self.name}]"
+        return f"{shown}…" if self.takes == "rest" else shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A command that was typed.
+
+    Attributes:
+        command: Which.
+        arguments: What was given, by name; a flag that was given is True.
+        ref: The conversation in which it was typed.
+        options: Of the client, for what asks a model.
+        client: Who typed it, as operations know it.
+    """
+
+    command: Command
+    arguments: Mapping[str, Any]
+    ref: BranchRef
+    options: SendOptions
+    client: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a command answers; the model never sees it.
+
+    Attributes:
+        text: For people, in Markdown or as lines; "" when what follows says it all.
+        data: The same for programs.
+        prompt: What is sent to the model next, as the user's message; "" for nothing.
+        prompt_origin: Who wrote it, as the ``origin`` of its row, where that is not the user.
+        then: What is done once the answer stands in the document, such as putting more text below it; returns the run
+            that it began, if it did.
+    """
+
+    text: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    prompt: str = ""
+    prompt_origin: str = ""
+    then: Callable[[], Awaitable[str | None]] | None = None
+
+
+Run = Callable[[Call], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One command.
+
+    Attributes:
+        name: What is typed behind the slash: one word, or several with one space between.
+        summary: What it does, a line.
+        arguments: In their order; at most the last one takes the rest of the line.
+        run: Does it; a ``PyagentdError`` is what is answered then.
+        changed_by: The arguments with which it changes something; none when it only looks or sends a message to the
+            model, and None when it always changes something.
+        origin: Whose it is, for people: "pyagentd", a server's or a file's name.
+    """
+
+    name: str
+    summary: str
+    run: Run
+    arguments: tuple[Argument, ...] = ()
+    changed_by: tuple[str, ...] | None = None
+    origin: str = "pyagentd"
+
+    def changes(self, arguments: Mapping[str, Any]) -> bool:
+        """Return whether it changes something when it is given ``arguments``."""
+        return self.changed_by is None or any(name in arguments for name in self.changed_by)
+
+    @property
+    def synopsis(self) -> str:
+        """How it is typed."""
+        return " ".join([f"/{self.name}", *(argument.hint for argument in self.arguments)])
+
+
+class Source(Protocol):
+    """Who offers commands."""
+
+    async def commands(self, ref: BranchRef | None) -> Sequence[Command]:
+        """Return the commands of a conversation, or those that hold anywhere; quick, and asks nobody outside."""
+        ...
+
+
+class Commands:
+    """All commands there are, from all sources.
+
+    Attributes:
+        sources: Who offers them, the first one first.
+    """
+
+    def __init__(self) -> None:
+        self.sources: list[Source] = []
+
+    async def of(self, ref: BranchRef | None) -> dict[str, Command]:
+        """Return the commands of a conversation by name."""
+        found: dict[str, Command] = {}
+        for source in self.sources:
+            for command in await source.commands(ref):
+                found.setdefault(command.name, command)
+        return found
+
+
+# Reading what was typed: is it a command, which, with what arguments.
+#
+# A command is a prompt that begins with ``/`` and the first word of a name that there is; everything else is text
+# for the model, a path like ``/etc/passwd`` too. Arguments are words, or texts in quotation marks. Pure.
+
+_HEAD = re.compile(r"/([A-Za-z][\w:.-]*)(?!\S)")
+_WORD = re.compile(r"""(?s:"((?:[^"\\]|\\.)*)"|'([^']*)')(?!\S)|(\S+)""")
+_ESCAPED = re.compile(r'\\(["\\])')
+
+
+class Token(NamedTuple):
+    """A word, or a quoted text; ``start`` and ``end`` are where it is in the text."""
+
+    text: str
+    start: int
+    end: int
+    is_quoted: bool
+
+
+class Typed(NamedTuple):
+    """A command as it was typed."""
+
+    command: Command
+    arguments: Mapping[str, Any]
+
+
+def may_be_command(text: str) -> bool:
+    """Return whether a prompt looks like a command, whatever commands there are."""
+    return _HEAD.match(text) is not None
+
+
+def typed(text: str, known: Mapping[str, Command]) -> Typed | None:
+    """Return the command that a prompt is; None when it is text for the model.
+
+    Raises:
+        BadRequest: It is one, and its arguments do not fit.
+    """
+    head = _HEAD.match(text)
+    if head is None or not (own := [name for name in known if name.split()[0] == head[1]]):
+        return None
+    words = list(tokens(text, head.start() + 1))
+    spelt = [token.text for token in words]
+    name = max((name for name in own if name.split() == spelt[: len(name.split())]), key=len, default="")
+    if not name:
+        second = {each.split()[1] for each in own}
+        near = get_close_matches(spelt[1], second, 1) if len(spelt) > 1 else []
+        mend = f"Did you mean /{head[1]} {near[0]}?" if near else f"There is /{head[1]} {'|'.join(sorted(second))}"
+        raise BadRequest(f"/{' '.join(spelt[:2])} is no command", mend=mend)
+    command = known[name]
+    return Typed(command, arguments_of(command, text, words[len(name.split()) :]))
+
+
+def tokens(text: str, start: int) -> Iterator[Token]:
+    """Yield the words of a text from ``start`` on."""
+    for found in _WORD.finditer(text, start):
+        double, single, bare = found.groups()
+        quoted = single if double is None else _ESCAPED.sub(r"\1", double)
+        yield Token(bare if quoted is None else quoted, *found.span(), bare is None)
+
+
+def arguments_of(command: Command, text: str, given: list[Token]) -> dict[str, Any]:
+    """Return the arguments of a command by name; raises ``BadRequest``."""
+    flags = {f"--{each.name.replace('_', '-')}": each for each in command.arguments if each.takes == "flag"}
+    expected = [each for each in command.arguments if each.takes != "flag"]
+    found: dict[str, Any] = {}
+    left = deque(given)
+    while left and left[-1].text in flags and not left[-1].is_quoted:  # also behind the rest of a line
+        found[flags[left.pop().text].name] = True
+    end = left[-1].end if left else 0
+    while left:
+        token = left.popleft()
+        if not token.is_quoted and token.text in flags:
+            found[flags[token.text].name] = True
+        elif not expected:
+            raise BadRequest(f"/{command.name} takes no {token.text[:60]!r}", mend=command.synopsis)
+        elif expected[0].takes == "rest":
+            alone = token.is_quoted and not left
+            found[expected.pop(0).name] = token.text if alone else text[token.start : end].strip()
+            left.clear()
+        elif expected[0].quoted and not token.is_quoted and any(each.text not in flags for each in left):
+            text = " ".join([token.text, *(each.text for each in left)])[:60]
+            raise BadRequest(
+                f"/{command.name}: {expected[0].name} is a text of several words here",
+                mend=f'Put it in quotation marks, such as "{text}"',
+            )
+        else:
+            found[expected[0].name] = _checked(command, expected[0], token.text)
+            expected.pop(0)
+    if missing := next((each for each in expected if each.required), None):
+        raise BadRequest(f"/{command.name} needs {_article(missing)}", mend=command.synopsis)
+    return found
+
+
+def _checked(command: Command, argument: Argument, value: str) -> str:
+    if argument.choices and value not in argument.choices:
+        raise BadRequest(
+            f"/{command.name}: {value[:60]!r} is no {argument.name}", mend=f"One of {', '.join(argument.choices)}"
+        )
+    return value
+
+
+def _article(argument: Argument) -> str:
+    return argument.summary or f"a {argument.name}"
+
+
+# A command and its answer in the conversation where it was typed: recorded, shown, never sent to a model.
+#
+# In the log both are a turn that nobody computed, hidden from its first row on (``hidden_by`` is ``command``); in
+# the document it has the role ``ignore`` and stays readable. While a run goes on, messages wait or nothing can be
+# written, a command is answered to its client alone.
+
+_SLASH = re.compile(r"^[#* \t]*/[A-Za-z]", re.MULTILINE)
+_ALIKE = 0.75  # how much a word has in common with the command that was meant
+_TICKS = re.compile(r"`{3,}")
+
+
+_NO_HUMAN = "Type it at a terminal or in Emacs, send it with --command, or use the command line's own command for it"
+
+
+class NoHuman(UserError):
+    """A command that changes something came from a program that did not ask for it as a command."""
+
+    code = "no-human"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What became of a command.
+
+    Attributes:
+        name: Which, without its arguments.
+        text: The answer, or what is wrong.
+        data: The answer for programs.
+        code: Of the error, "" when there was none.
+        is_recorded: Whether it stands in the conversation; if not, its client alone has it.
+        run_id: The turn it is in the log, "" when it is not recorded.
+        message_id: Of the command itself, likewise.
+        seq: The log's last row.
+        submitted: The message that the command sent to the model, if it is one that does.
+        began: The run that it began and that goes on, such as a compaction; "" for most.
+    """
+
+    name: str
+    text: str
+    data: Any
+    code: str = ""
+    is_recorded: bool = False
+    run_id: str = ""
+    message_id: str = ""
+    seq: int = 0
+    submitted: Submitted | None = None
+    began: str = ""
+
+
+async def answered(host: Host, branch: LiveBranch, given: Submission, client: Any) -> Answered | None:
+    """Do what a submission says if it is a command; None when it is a message for the model.
+
+    Raises:
+        PyagentdError: What stands before the end of the document cannot be read; a message would fail too.
+        NoHuman: The command changes something, and nobody says that a human typed it.
+    """
+    if given.command == "never" or not given.is_persons or _came(branch, given) or not await _may_be(branch, given):
+        return None
+    prompt = await _prompt(branch, given)
+    if prompt.message_id:  # it was sent to a model before
+        return None
+    text = prompt.text.strip()
+    known = await host.commands.of(branch.ref)
+    name, code = text.split()[0].removeprefix("/"), ""
+    try:
+        if (found := typed(text, known)) is None:
+            if near := did_you_mean(name, {each.split()[0] for each in known}, shown="/{}", cutoff=_ALIKE):
+                _say(branch, f"/{name} is no command, and was sent as it is. {near}")
+            return None
+        name = found.command.name
+        if not _may_change(given) and found.command.changes(found.arguments):
+            raise NoHuman(f"/{name} changes something, and nobody is there who typed it", mend=_NO_HUMAN)
+        call = Call(
+            command=found.command, arguments=found.arguments, ref=branch.ref, options=given.options, client=client
+        )
+        answer = await found.command.run(call)
+    except NoHuman:
+        raise
+    except PyagentdError as error:
+        answer, code = Answer(text=str(error), data={"error": error.message, "mend": error.mend}), error.code
+    made = Answered(name=name, text=answer.text, data=answer.data, code=code)
+    if answer.text:
+        made = await _recorded(host, branch, prompt, made, given, goes_on=bool(answer.prompt))
+    if answer.then is not None:
+        try:
+            made = replace(made, began=await answer.then() or "")
+        except PyagentdError as error:
+            _say(branch, str(error))
+            made = replace(made, text=str(error), code=error.code)
+    if answer.prompt:
+        origin = {"origin": answer.prompt_origin} if answer.prompt_origin else {}
+        sent = await host.submit(branch, Submission(text=answer.prompt, options=given.options, metadata=origin))
+        made = replace(made, submitted=sent)
+    return replace(made, seq=branch.recorder.last_seq)
+
+
+def _may_change(given: Submission) -> bool:
+    """Return whether a command may do more than look: a human typed it, or it was asked for as a command."""
+    return given.options.interactive or given.command == "always"
+
+
+async def _may_be(branch: LiveBranch, given: Submission) -> bool:
+    """Return whether it is worth while to read what was submitted as a command; most is not."""
+    if given.text is not None:
+        return may_be_command(given.text.strip())
+    doc = (await asyncio.to_thread(memory.read, branch.file)).document
+    spans = [span.end for span in doc.spans if span.end <= given.end]
+    return _SLASH.search(doc.body[max(spans, default=0) : given.end]) is not None
+
+
+def _came(branch: LiveBranch, given: Submission) -> bool:
+    """Return whether the same submission came before; what became of it is the business of the queue."""
+    return given.id is not None and given.id in branch.conversation.messages
+
+
+async def _prompt(branch: LiveBranch, given: Submission) -> Prompt:
+    """Return the prompt that a submission is; while a run goes on it has no place in the document."""
+    if given.text is not None and (branch.run is not None or branch.queue.waiting):
+        return _bare(given.text)
+    if given.text is not None:
+        return await branch.prompts.from_client(given.text)
+    if branch.run is not None or branch.queue.waiting:
+        return _bare(await branch.prompts.text_to_queue(sha256=given.sha256, end=given.end))
+    return await branch.prompts.from_document(sha256=given.sha256, end=given.end)
+
+
+def _bare(text: str) -> Prompt:
+    return Prompt(text=text.strip(), view=(), version=Version(sha256="", seq=0, marker=None))
+
+
+# -- in the conversation ------------------------------------------------------------------------------------------
+
+
+async def _recorded(
+    host: Host, branch: LiveBranch, prompt: Prompt, made: Answered, given: Submission, *, goes_on: bool
+) -> Answered:
+    """Put a command and its answer into the conversation, if that can be done now; ``goes_on``: a message follows."""
+    async with branch.starting:
+        if not _may_stand(host, branch, prompt):
+            return made
+        await branch.keeper.settle()
+        await branch.look_once()
+        again = await _as_it_is(branch, prompt, given)
+        if not _may_stand(host, branch, prompt):
+            return made
+        # No await from here on: either all of it is there or the next daemon ends it.
+        run_id, now_ms = new_run_id(), branch.recorder.now_ms()
+        hiding = {**hidden.mark(hidden.COMMAND, now_ms=now_ms), "command": made.name}
+        hinted = replace(again, metadata={**hiding, **_sent(given)}, id=given.id or "")
+        seq = branch.start_run(hinted, run_id=run_id, interactive=given.options.interactive)
+        _tell_run(branch, run_id, seq, "started")
+        with branch.recorder.together():
+            for kind, data in _facts(branch, made.text, hiding, now_ms):
+                branch.recorder.record(kind, data)
+        branch.finish_run(run_id, Outcome(reason="done", text=""))
+        await branch.secure()
+        branch.note_complete()
+        _tell_run(branch, run_id, branch.tell_end(run_id), "finished")
+        if branch.keeper.editor is None:
+            await History(host).give_roles_held(branch, hidden.COMMAND)
+    if branch.keeper.editor is not None:  # it saves first
+        giving = _give_roles(host, branch)
+        await giving if goes_on else host.own(giving)  # what follows stands below roles that the editor knows
+    for listener in host.listeners:
+        listener.branch_written(branch.ref)
+    message_id = str(branch.conversation.runs[run_id].data["message_id"])
+    return replace(made, is_recorded=True, run_id=run_id, message_id=message_id)
+
+
+def _may_stand(host: Host, branch: LiveBranch, prompt: Prompt) -> bool:
+    """Return whether something can be put into a branch now, below the prompt; it may be gone since."""
+    is_free = branch.run is None and not branch.queue.waiting and not branch.refusal and not host.closing
+    return is_free and prompt.version.marker is not None and host.opened(branch.key) is branch
+
+
+async def _as_it_is(branch: LiveBranch, prompt: Prompt, given: Submission) -> Prompt:
+    """Return the prompt in the document as the command left it; as it was, if it is an editor's other text by now."""
+    try:
+        return await _prompt(branch, given)
+    except PyagentdError:
+        return replace(prompt, edits=())
+
+
+def _sent(given: Submission) -> dict[str, Any]:
+    """Return what tells that the same submission came before."""
+    return {} if given.id is None else {"payload": given.payload}
+
+
+def _facts(branch: LiveBranch, text: str, metadata: dict[str, Any], now_ms: int) -> Iterator[tuple[str, Any]]:
+    """Yield the rows of an answer."""
+    session_id = branch.ref.session_id
+    message = message_row(role="assistant", session_id=session_id, metadata=metadata, now_ms=now_ms)
+    yield "message", message
+    data = {"type": "text", "text": writable(_fenced(text)), "state": "done"}
+    part = part_row(message_id=message["id"], session_id=session_id, index=0, kind="text", data=data, now_ms=now_ms)
+    yield "part", part
+
+
+def _fenced(text: str) -> str:
+    """Return an answer as it stands in Markdown: lines keep their columns."""
+    if "\n" not in text:
+        return text
+    longest = max((len(run) for run in _TICKS.findall(text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence} text\n{text}\n{fence}"
+
+
+def _say(branch: LiveBranch, text: str) -> None:
+    branch.publish(Event("notice", branch.key, 0, ({"text": text},)))
+
+
+def _tell_run(branch: LiveBranch, run_id: str, seq: int, phase: Literal["started", "finished"]) -> None:
+    message_id = branch.conversation.runs[run_id].data["message_id"]
+    end: dict[str, Any] = {"reason": "done", "message": ""} if phase == "finished" else {"message_id": message_id}
+    branch.publish(Event("run", branch.key, seq, ({"id": run_id, "phase": phase, **end},)))
+
+
+async def _give_roles(host: Host, branch: LiveBranch) -> None:
+    try:
+        async with host.using(branch.ref) as live, live.starting:
+            if live.run is None:
+                await History(host).give_roles_held(live, hidden.COMMAND)
+    except PyagentdError as error:  # the next turn, or whoever opens it, sees to it
+        log.info("%s: the roles of a command: %s", branch.ref.name, error)

@@ -1,0 +1,926 @@
+"""What agents did to files: kept around their calls, shown since any turn, undone on request.
+
+The store is below the sessions root and for its owner alone; nothing of a project's own repository is read or written
+for it. A turn is a message of the user's at the root of a tree of agents: what its agents changed belongs to it,
+however long they worked. Restoring is a change like any other, so it can be undone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import stat
+import threading
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from weakref import WeakValueDictionary
+
+from pyagentd import regularfile
+from pyagentd.clock import Clock, epoch_ms
+from pyagentd.config import Config
+from pyagentd.errors import NotFound, PresetError, PyagentdError, StoreError, ToolError
+from pyagentd.events import Event
+from pyagentd.features import spawning
+from pyagentd.policy.action import Action
+from pyagentd.policy.guard import CREDENTIALS, SESSION_RECORDS
+from pyagentd.policy.patterns import first_match_folded
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.settings import protected_paths
+from pyagentd.runtime.turns import Prompt
+from pyagentd.store import atomic, paths
+from pyagentd.store.conversation import Conversation
+from pyagentd.store.paths import BranchRef
+from pyagentd.store.snapshots import objects
+from pyagentd.store.snapshots.objects import DIRECTORY, Difference, Entry, Objects, looked_at, named, required
+from pyagentd.store.snapshots.records import Change, Pruned, Records, Undo, new_change_id, prune, same, since, undoing
+from pyagentd.store.snapshots.scan import Scan, Stats, TooMuch
+from pyagentd.tools.files import draft_name, is_binary, parent, sweep
+from pyagentd.tools.spec import Kept
+from pyagentd.tools.write import unified
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.host import Host
+
+log = logging.getLogger(__name__)
+
+
+# Keeps the files that one run's calls change: from before and after each, recorded for the turn it belongs to.
+#
+# Of Write and Edit these are the files they name, of a command all of the workspace and the files outside it that it
+# is known to write, of another program that runs here all of the workspace. What goes wrong here is said and never a
+# reason for a call to fail.
+
+_TOLD_PATHS = 500  # in one event
+_SAID = "files_not_kept"  # in the metadata of a session: that it was said
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call around which files are kept."""
+
+    change: Change
+    files: tuple[str, ...]  # named ones
+    root: Path | None  # of a command, while its workspace is kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunKeeper:
+    """Keeps files for one run; see ``tools.around.Keeping``."""
+
+    snapshots: Snapshots
+    branch: LiveBranch
+    top: BranchRef  # the root of its tree
+    run_id: str
+    root: Path  # the workspace
+    _too_much: list[str] = field(default_factory=list)  # why its workspace is not kept
+
+    @contextlib.asynccontextmanager
+    async def around(self, action: Action, call_id: str) -> AsyncIterator[Kept]:
+        """Keep what ``action`` may change from before and after the block."""
+        kept = Kept()
+        if action.kind not in ("write", "command") and not action.roams:
+            yield kept
+            return
+        async with self.snapshots.using(), self.snapshots.changing(_files(action) if action.kind == "write" else ()):
+            call = await self._begin(action, call_id)
+            try:
+                yield kept
+            finally:
+                if call is not None:
+                    await _surely(self._end(call, kept))
+                elif action.kind == "write":
+                    self._tell(list(_files(action)), call_id)
+
+    async def warm(self) -> None:
+        """Look at the workspace beforehand, so that the first command need not wait for it."""
+        async with self.snapshots.using():
+            with contextlib.suppress(PyagentdError):  # said when a command comes
+                await asyncio.to_thread(self.snapshots.workspaces.snapshot, self.root, self._denies())
+
+    async def _begin(self, action: Action, call_id: str) -> _Call | None:
+        root = self.root if (action.kind == "command" or action.roams) and not self._too_much else None
+        change = Change(
+            id=new_change_id(),
+            turns=self.snapshots.turns(self.branch, self.run_id),
+            branch=self.branch.key,
+            tool=action.tool,
+            detail=action.detail,
+            call=call_id,
+            run=self.run_id,
+            before=objects.EMPTY,
+            after=objects.EMPTY,
+            began=self._now(),
+            ended=0,
+            root="" if root is None else str(root),
+        )
+        call = _Call(change, _files(action), root)
+        beginning = asyncio.ensure_future(asyncio.to_thread(self._before, call))
+        try:
+            return await asyncio.shield(beginning)
+        except TooMuch as error:
+            self._say(f"{error.message}: what commands change there cannot be undone, only what Write and Edit do")
+            self._too_much.append(error.message)
+            return None if not call.files else await self._begin(action, call_id)
+        except PyagentdError as error:
+            self._say(f"The files could not be kept, so this cannot be undone: {error}")
+            return None
+        except asyncio.CancelledError:
+            self.snapshots.own(self._forget(change.id, beginning))  # an abort need not wait for it
+            raise
+
+    async def _forget(self, change_id: str, beginning: asyncio.Future[_Call | None]) -> None:
+        with contextlib.suppress(PyagentdError):
+            await beginning
+        self.snapshots.records.forget(change_id)
+
+    def _before(self, call: _Call) -> _Call | None:
+        if call.root is None and not call.files:
+            return None
+        before = self._tree(call)
+        call.change = replace(call.change, before=before)
+        self.snapshots.records.begin(self.top, call.change, call.files)
+        return call
+
+    def _tree(self, call: _Call) -> str:
+        return self.snapshots.tree_of(call.files, call.root, self._denies())
+
+    async def _end(self, call: _Call, kept: Kept) -> None:
+        try:
+            call.change, changed = await asyncio.to_thread(self._after, call)
+        except PyagentdError as error:
+            self._say(f"The files could not be kept, so this cannot be undone: {error}")
+            return
+        kept.before, kept.after = call.change.before, call.change.after
+        self._tell(changed, call.change.call)
+
+    def _after(self, call: _Call) -> tuple[Change, list[str]]:
+        """Record what the call changed, and return it with the paths."""
+        snapshots, records = self.snapshots, self.snapshots.records
+        try:
+            change = replace(call.change, after=self._tree(call), ended=self._now())
+            if change.before == change.after:
+                records.forget(change.id)
+                return change, []
+            found = list(objects.difference(snapshots.objects, change.before, change.after))
+            if change.root:
+                change = replace(change, others=snapshots.recent.of_others(self.top, change.began, found))
+            else:
+                snapshots.recent.note(self.top, change.ended, found)
+            records.append(self.top, change)
+        except BaseException:
+            records.forget(call.change.id)
+            raise
+        return change, [each.path for each in found if each.path not in change.others]
+
+    def _tell(self, changed: list[str], call_id: str) -> None:
+        """Tell whoever watches the branch, or the session, which files are another by now."""
+        if changed:
+            facts = {"paths": changed[:_TOLD_PATHS], "call_id": call_id, "more": len(changed) > _TOLD_PATHS}
+            for key in dict.fromkeys((self.branch.key, self.top.key)):
+                self.snapshots.publish(Event("files", key, 0, (facts,)))
+
+    def _say(self, text: str) -> None:
+        """Tell the user, once for a session."""
+        log.warning("%s: %s", self.branch.ref.name, text)
+        if self.branch.conversation.session.get("metadata_json", {}).get(_SAID) != text:
+            self.branch.note_metadata(**{_SAID: text})
+            for key in dict.fromkeys((self.branch.key, self.top.key)):
+                self.snapshots.publish(Event("notice", key, 0, ({"text": text},)))
+
+    def _denies(self) -> tuple[str, ...]:
+        return self.snapshots.denies(self.top)
+
+    def _now(self) -> int:
+        return epoch_ms(self.snapshots.clock.now())
+
+
+def _files(action: Action) -> tuple[str, ...]:
+    """Return the files that a call names and may write."""
+    named = action.writes if action.kind == "command" else (*action.paths, *action.writes)
+    return tuple(dict.fromkeys(path.resolved for path in named if not path.resolved.startswith("/dev/")))
+
+
+async def _surely(work: Coroutine[Any, Any, None]) -> None:
+    """Wait until ``work`` is done even when the run is stopped meanwhile; the cancellation comes after it."""
+    task, cancelled = asyncio.ensure_future(work), False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            cancelled = True
+    task.result()
+    if cancelled:
+        raise asyncio.CancelledError
+
+
+# One file put back as it was: what would become of it, and how that is done in one step.
+#
+# Files are reached by walking directory descriptors: a link that an agent left in place of a directory leads
+# nowhere.
+
+Becomes = Literal["restore", "delete", "create", "conflict", "unkept"]
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """What restoring would do to one path.
+
+    ``conflict`` is a file that somebody else changed too: it is kept, and both versions are there to choose from.
+    """
+
+    path: str
+    becomes: Becomes
+    target: Entry | None
+    now: Entry | None
+    reason: str = ""
+
+
+def put(path: str, entry: Entry, content: bytes) -> None:
+    """Make a file or link of ``path`` in one step, in the place of what is there."""
+    with parent(path, create=True) as (directory, name):
+        temporary = draft_name()
+        try:
+            if entry.is_link:
+                os.symlink(content, temporary, dir_fd=directory)
+            else:
+                descriptor = os.open(temporary, _NEW, 0o600, dir_fd=directory)
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fchmod(descriptor, stat.S_IMODE(entry.mode))
+                    os.fsync(descriptor)
+            os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=directory)
+            raise
+
+
+def sweep_beside(files: Iterable[str]) -> None:
+    """Remove what a daemon that was killed while it wrote ``files`` left beside them."""
+    for each in {path.rpartition("/")[0]: path for path in files}.values():
+        sweep(each)
+
+
+def remove(proposal: Proposal) -> None:
+    """Remove what is there now: a file, a link, or a directory that is empty."""
+    with parent(proposal.path) as (directory, name):
+        if proposal.now is not None and proposal.now.is_dir:
+            os.rmdir(name, dir_fd=directory)
+        else:
+            os.unlink(name, dir_fd=directory)
+
+
+def removals(wanted: Iterable[Proposal]) -> list[Proposal]:
+    """Return what has to go first: what is to be nothing, or of another kind; the innermost first."""
+
+    def goes(each: Proposal) -> bool:
+        if each.now is None:
+            return False
+        return each.target is None or each.now.is_dir != each.target.is_dir
+
+    return sorted(filter(goes, wanted), key=lambda each: each.path, reverse=True)
+
+
+def creations(wanted: Iterable[Proposal]) -> list[Proposal]:
+    """Return what is to be there, the outermost first."""
+    return sorted((each for each in wanted if each.target is not None), key=lambda each: each.path)
+
+
+# What tools wrote a moment ago, and for which session.
+
+
+class _Written(NamedTuple):
+    ended: int
+    session: str
+    path: str
+    after: Entry | None
+
+
+class Recent:
+    """What Write and Edit made of files a moment ago, and for which session: a command beside them did not."""
+
+    def __init__(self) -> None:
+        self._written: deque[_Written] = deque(maxlen=2000)
+
+    def note(self, top: BranchRef, ended: int, found: Iterable[Difference]) -> None:
+        """Note what a call of the session ``top`` made of files."""
+        self._written.extend(_Written(ended, top.key, each.path, each.after) for each in found)
+
+    def of_others(self, top: BranchRef, began: int, found: Iterable[Difference]) -> tuple[str, ...]:
+        """Return the paths of ``found`` that other sessions made what they are since ``began``."""
+        others = {
+            (each.path, each.after) for each in self._written if each.session != top.key and each.ended >= began
+        }
+        return tuple(each.path for each in found if (each.path, each.after) in others) if others else ()
+
+
+# What becomes of snapshots in time: calls that nobody saw the end of, and what is old, too much or of nobody.
+
+_PRUNE_EVERY_MS = 86_400_000
+_GONE_MS = 86_400_000  # a session's changes are kept so long after it is gone: it may come back from the trash
+
+
+class Upkeep:
+    """The upkeep of one daemon's snapshots."""
+
+    def __init__(self, host: Host, snapshots: Snapshots) -> None:
+        self._host = host
+        self._snapshots = snapshots
+
+    async def prune(self) -> Pruned:
+        """Forget what is old, of sessions that are gone, or too much; waits until nothing is being kept.
+
+        Raises:
+            StoreError: The disk refused.
+        """
+        async with self._snapshots.alone():
+            self._snapshots.workspaces.forget()
+            now = epoch_ms(self._host.clock.now())
+            return await asyncio.to_thread(
+                prune,
+                self._snapshots.records,
+                self._snapshots.objects,
+                now_ms=now,
+                gone=lambda change: _is_gone(change, now),
+            )
+
+    async def recover(self) -> None:
+        """See what became of the calls that an earlier daemon did not see the end of; then forget what is old."""
+        try:
+            async with self._snapshots.using():
+                await asyncio.to_thread(self.close_unfinished)
+            marker = self._host.config.sessions_dir / DIRECTORY / "pruned"
+            now = epoch_ms(self._host.clock.now())
+            if await asyncio.to_thread(_is_due, marker, now):
+                log.info("snapshots: %s", asdict(await self.prune()))
+        except (PyagentdError, OSError) as error:
+            log.warning("snapshots: %s", error)
+
+    def close_unfinished(self) -> None:
+        """Note what calls that were not seen to end changed, as doubtful; blocks."""
+        for key, files, begun in self._snapshots.records.unfinished():
+            if begun.branch and begun.run and self._runs(begun):
+                continue
+            sweep_beside(files)
+            try:
+                top = paths.ref_of(Path(key))
+                root = Path(begun.root) if begun.root else None
+                after = self._snapshots.tree_of(files, root, self._snapshots.denies(top))
+                ended = epoch_ms(self._host.clock.now())
+                if after == begun.before:
+                    self._snapshots.records.forget(begun.id)
+                else:
+                    given = asdict(begun) | {"after": after, "ended": ended, "doubtful": True}
+                    self._snapshots.records.append(top, Change(**given))
+            except (PyagentdError, OSError) as error:
+                log.warning("what %s changed before the daemon ended is not known: %s", begun.detail, error)
+                self._snapshots.records.forget(begun.id)
+
+    def _runs(self, change: Change) -> bool:
+        """Return whether a call is one of this daemon's."""
+        live = self._host.opened(change.branch)
+        return live is not None and live.run is not None and live.run.id == change.run
+
+
+def _is_gone(change: Change, now_ms: int) -> bool:
+    return change.ended < now_ms - _GONE_MS and not Path(change.branch).is_dir()
+
+
+def _is_due(marker: Path, now_ms: int) -> bool:
+    """Return whether it is time to prune, and note that it is done."""
+    if not marker.parent.is_dir():
+        return False
+    try:
+        last = int(regularfile.read_text(marker))
+    except (OSError, ValueError):
+        last = 0
+    if now_ms - last < _PRUNE_EVERY_MS:
+        return False
+    atomic.write_text(marker, str(now_ms), fsync=False)
+    return True
+
+
+# Which messages of the user's a change belongs to: those are the turns that files go back by.
+
+
+def last_turn(conversation: Conversation) -> str:
+    """Return the last message of the user's, "" when there is none."""
+    return next((each.id for each in reversed(conversation.messages.values()) if _is_turn(each.row)), "")
+
+
+def turns_from(conversation: Conversation, message_id: str) -> frozenset[str]:
+    """Return the messages of the user's from ``message_id`` on.
+
+    Raises:
+        NotFound: There is none with this id.
+    """
+    messages = list(conversation.messages.values())
+    at = next((index for index, each in enumerate(messages) if each.id == message_id), None)
+    if at is None:
+        raise NotFound(f"There is no message {message_id}", mend="`pyagentd show SESSION --json` has their ids")
+    if messages[at].role != "user":
+        raise NotFound(f"{message_id} is no message of yours", mend="Name one of yours: files go back to before it")
+    return frozenset(each.id for each in messages[at:] if each.role == "user")
+
+
+def _is_turn(row: Mapping[str, Any]) -> bool:
+    metadata = row.get("metadata_json", {})
+    return row.get("role") == "user" and not metadata.get("queued_at") and not metadata.get("queue_canceled_at")
+
+
+# The workspaces whose files are kept before and after commands, each scanned by one thread at a time.
+#
+# What does not belong to a workspace, though it lies in it: ``.git``, what ``.gitignore`` files leave out, our own
+# places, and directories that are denied. Files that may hold secrets are known by name and never by content.
+
+SECRETS = ("**/.env", "**/.env.*", "**/*.pem", "**/*.key", "**/id_rsa", "**/id_ed25519", "**/*.kdbx")
+
+_KEPT = 6  # workspaces in memory
+_WORTH_SAVING = 200  # files that had to be read
+
+
+class Workspaces:
+    """Takes snapshots of whole workspaces; every method blocks, for a thread.
+
+    Args:
+        config: Says where our own places are.
+        objects: Where contents go.
+        stats: What earlier daemons knew.
+    """
+
+    def __init__(self, config: Config, objects: Objects, stats: Stats) -> None:
+        self._objects = objects
+        self._stats = stats
+        own = (config.sessions_dir, config.runtime_dir)
+        self._own = frozenset(str(place.resolve()) for place in own)
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, tuple[threading.Lock, Scan]] = OrderedDict()
+
+    def snapshot(self, root: Path, denies: tuple[str, ...]) -> Entry:
+        """Return the directory ``root`` as it is now, stored.
+
+        Args:
+            root: Absolute and resolved.
+            denies: Patterns of what is not to be kept.
+
+        Raises:
+            TooMuch: It is too large.
+            StoreError: The disk refused.
+        """
+        if root == Path("/"):
+            raise TooMuch("All of this machine is no workspace to be kept")
+        key = _key(root, denies)
+        with self._lock:
+            lock, scan = self._known.get(key) or (threading.Lock(), self._new(root, denies, key))
+            self._known[key] = lock, scan
+            self._known.move_to_end(key)
+            while len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+        with lock:
+            try:
+                entry = scan.snapshot()
+            except OSError as error:
+                raise StoreError(f"{root}: {error.strerror}") from error
+            if scan.read >= _WORTH_SAVING:
+                self._stats.save(key, scan.known())
+        return entry
+
+    def is_known(self, root: Path, denies: tuple[str, ...]) -> bool:
+        """Return whether ``root`` was looked at before."""
+        return _key(root, denies) in self._known
+
+    def forget(self) -> None:
+        """Look at everything anew: objects may be gone."""
+        with self._lock:
+            self._known.clear()
+            self._stats.clear()
+
+    def _new(self, root: Path, denies: tuple[str, ...], key: str) -> Scan:
+        secret = secrecy(denies)
+
+        def left_out(path: str, is_directory: bool) -> bool:
+            return is_directory and (path in self._own or secret(f"{path}/-"))
+
+        return Scan(str(root), self._objects, left_out=left_out, secret=secret, known=self._stats.load(key))
+
+
+def _key(root: Path, denies: tuple[str, ...]) -> str:
+    return "\n".join((str(root), *denies))
+
+
+def secrecy(denies: tuple[str, ...]) -> Callable[[str], bool]:
+    """Return whether the content of a path is not to be kept."""
+    patterns = tuple(dict.fromkeys((*CREDENTIALS, *SECRETS, *SESSION_RECORDS, *denies)))
+    return lambda path: first_match_folded(patterns, path) is not None
+
+
+class Snapshots:
+    """The snapshots of one daemon.
+
+    Attributes:
+        objects: Contents.
+        records: Which call changed what.
+        workspaces: Whole directories.
+        recent: What tools wrote a moment ago.
+        upkeep: Who prunes them.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        directory = host.config.sessions_dir / DIRECTORY
+        self.objects = Objects(directory)
+        self.records = Records(directory)
+        self.workspaces = Workspaces(host.config, self.objects, Stats(directory))
+        self.recent = Recent()
+        self.upkeep = Upkeep(host, self)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._users = 0
+        self._free = asyncio.Condition()
+        self._pruning = False
+        self._begun = False
+
+    @property
+    def clock(self) -> Clock:
+        """The host's clock."""
+        return self._host.clock
+
+    def publish(self, event: Event) -> None:
+        """Tell whoever watches the event's branch."""
+        self._host.publish(event)
+
+    def own(self, errand: Coroutine[Any, Any, None]) -> None:
+        """Have the daemon not stop before ``errand`` is done."""
+        self._host.own(errand)
+
+    # -- runs ----------------------------------------------------------------------------------------------------
+
+    def of_run(self, branch: LiveBranch, run_id: str, root: Path, *, commands: bool = False) -> RunKeeper:
+        """Return who keeps files for a run in the workspace ``root``; with ``commands`` it is looked at now."""
+        if not self._begun:
+            self._begun = True
+            self._host.own(self.upkeep.recover())
+        top, root = paths.root_of(branch.ref), root.resolve()
+        keeper = RunKeeper(snapshots=self, branch=branch, top=top, run_id=run_id, root=root)
+        if commands and not self.workspaces.is_known(root, self.denies(top)):
+            self._host.own(keeper.warm())
+        return keeper
+
+    def marked(self, ref: BranchRef, prompt: Prompt) -> Prompt:
+        """Return ``prompt`` with the id of the last change before it, for the message's metadata."""
+        head = "" if prompt.message_id else self.head(ref)
+        return replace(prompt, metadata={**prompt.metadata, "snapshot_id": head}) if head else prompt
+
+    def head(self, ref: BranchRef) -> str:
+        """Return the id of the last change of a tree of agents: the ``snapshot_id`` of a message of the user's."""
+        return self.records.head(paths.root_of(ref))
+
+    def turns(self, branch: LiveBranch, run_id: str) -> tuple[str, ...]:
+        """Return the messages of the user that a run works for, that at the root first."""
+        run = branch.conversation.runs.get(run_id)
+        found = [] if run is None else [str(run.data["message_id"])]
+        if (last := last_turn(branch.conversation)) and last not in found:
+            found.insert(0, last)  # it was read while the run went on
+        ref, session = branch.ref, branch.conversation.session
+        while ref.is_agent:
+            if above := session.get("parent_message_id"):
+                found.append(str(above))
+            parent = paths.parent_of(ref)
+            if parent is None:
+                break
+            live = self._host.opened(parent.key)
+            ref, session = (
+                parent,
+                live.conversation.session if live is not None else dict(spawning.session_row(parent)),
+            )
+        return tuple(reversed(found))
+
+    def denies(self, ref: BranchRef) -> tuple[str, ...]:
+        """Return what a session denies its tools: it is not kept."""
+        try:
+            return self._host.presets.of_branch(ref).paths.deny
+        except (PresetError, StoreError):
+            return ()
+
+    def tree_of(self, files: Iterable[str], root: Path | None, denies: tuple[str, ...]) -> str:
+        """Store ``files`` and all of ``root`` as they are now, and return the tree of ``/``; blocks.
+
+        Raises:
+            TooMuch: There is too much in ``root``.
+            StoreError: The disk refused.
+        """
+        outside = (path for path in files if root is None or not Path(path).is_relative_to(root))
+        entries = list(named(outside, self.objects))
+        if root is not None:
+            entries.append((str(root), self.workspaces.snapshot(root, denies)))
+        return objects.assemble(self.objects, entries)
+
+    @contextlib.asynccontextmanager
+    async def using(self) -> AsyncIterator[None]:
+        """Let nothing be pruned during the block."""
+        async with self._free:
+            await self._free.wait_for(lambda: not self._pruning)
+            self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            async with self._free:
+                self._free.notify_all()
+
+    @contextlib.asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Wait until nothing is being kept, and let nothing be during the block."""
+        async with self._free:
+            await self._free.wait_for(lambda: not self._pruning and not self._users)
+            self._pruning = True
+        try:
+            yield
+        finally:
+            self._pruning = False
+            async with self._free:
+                self._free.notify_all()
+
+    @contextlib.asynccontextmanager
+    async def changing(self, files: Iterable[str]) -> AsyncIterator[None]:
+        """Let nobody else change ``files`` through a tool during the block."""
+        async with contextlib.AsyncExitStack() as stack:
+            for path in sorted(set(files)):
+                await stack.enter_async_context(self._locks.setdefault(path, asyncio.Lock()))
+            yield
+
+    # -- what was changed ----------------------------------------------------------------------------------------
+
+    async def changes(self, ref: BranchRef, message_id: str | None) -> list[Change]:
+        """Return what was changed since a message of the user's in a branch or agent; of None: in all of it.
+
+        Raises:
+            NotFound: It has no such message.
+            StoreError: Nothing can be read.
+        """
+        known = await asyncio.to_thread(self.records.of, paths.root_of(ref))
+        if message_id is None:
+            below = ref.key if ref.is_agent else ""
+            return [change for change in known if not below or change.branch.startswith(below)]
+        async with self._host.using(ref) as branch:
+            return since(known, turns_from(branch.conversation, message_id))
+
+    async def last_turn(self, ref: BranchRef) -> str:
+        """Return the last message of the user's, "" when there is none."""
+        async with self._host.using(ref) as branch:
+            return last_turn(branch.conversation)
+
+
+# Putting files back as they were before changes of agents: shown first, each file in one step, and itself undoable.
+#
+# What somebody else changed since stays as it is unless the user says otherwise. Files are opened by walking
+# directory descriptors, so that a link that an agent left in the place of a directory leads nowhere; nothing is
+# written to what no tool may touch.
+
+Conflicts = Literal["keep", "copy", "overwrite"]
+
+CHANGED_SINCE = "it was changed since by somebody else"
+NOT_KEPT = "its content was not kept: it is too large, may hold secrets, or could not be read"
+PROTECTED = "no tool may write there"
+
+
+@dataclass(slots=True)
+class Restored:
+    """What restoring did."""
+
+    id: str = ""  # undoes it; "" when nothing was to do
+    restored: list[str] = field(default_factory=list)
+    kept: list[dict[str, str]] = field(default_factory=list)  # {path, reason}
+    copies: list[str] = field(default_factory=list)
+
+    def told(self) -> dict[str, Any]:
+        """Return it for clients."""
+        return {"id": self.id, "restored": self.restored, "kept": self.kept, "copies": self.copies}
+
+
+class Restoring(Snapshots):
+    """The snapshots of one daemon, and how files come back from them."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._forbidden = (*CREDENTIALS, *SESSION_RECORDS, *protected_paths(host.config))
+
+    async def preview(
+        self, ref: BranchRef, message_id: str | None, only: Collection[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return what restoring to before ``message_id`` would change, ``{path, change, reason, diff}`` each.
+
+        Raises:
+            NotFound: There is no such message.
+            StoreError: What was recorded is not there any more.
+        """
+        changes = await self.changes(ref, message_id)
+        proposals = await asyncio.to_thread(self._proposals, changes, only)
+        return await asyncio.to_thread(self._told, proposals)
+
+    async def restore(
+        self,
+        ref: BranchRef,
+        message_id: str | None,
+        only: Collection[str] | None = None,
+        conflicts: Conflicts = "keep",
+    ) -> dict[str, Any]:
+        """Put files back as they were when ``message_id`` was sent; see ``Restored``.
+
+        Args:
+            ref: The branch or agent whose changes are undone, those of its agents too.
+            message_id: One of the user's messages in it; None is its beginning.
+            only: Absolute paths of files and directories; None is all.
+            conflicts: Keep what somebody else changed since; put the old version beside it; or overwrite it.
+
+        Raises:
+            NotFound: There is no such message.
+            StoreError: The disk refused, or what was recorded is not there any more.
+        """
+        changes = await self.changes(ref, message_id)
+        return await self._undo(ref, changes, only, conflicts)
+
+    async def undo(self, ref: BranchRef, change_id: str) -> dict[str, Any]:
+        """Take one change back, as a restoring; raises as ``restore``."""
+        changes = await self.changes(paths.root_of(ref), None)
+        found = [change for change in changes if change.id == change_id]
+        if not found:
+            raise NotFound(f"There is no change {change_id}", mend="Restoring tells the id that undoes it")
+        return await self._undo(ref, found, None, "keep")
+
+    async def _undo(
+        self, ref: BranchRef, changes: Sequence[Change], only: Collection[str] | None, conflicts: Conflicts
+    ) -> dict[str, Any]:
+        turn = await self.last_turn(paths.root_of(ref))
+        own = await self.last_turn(ref) if ref.is_agent else turn
+        async with self.using():
+            proposals = await asyncio.to_thread(self._proposals, changes, only)
+            async with self.changing(each.path for each in proposals):
+                done = await asyncio.to_thread(self._perform, ref, (turn, own), proposals, conflicts)
+        for key in dict.fromkeys((ref.key, paths.root_of(ref).key)):
+            if done.restored:
+                self.publish(Event("files", key, 0, ({"paths": done.restored, "call_id": "", "more": False},)))
+        return done.told()
+
+    # -- what would become of files ------------------------------------------------------------------------------
+
+    def _proposals(self, changes: Sequence[Change], only: Collection[str] | None) -> list[Proposal]:
+        plan = undoing(self.objects, changes)
+        chosen = (each for path, each in plan.items() if only is None or _named(path, only))
+        return [found for each in chosen if (found := self._proposal(each)) is not None]
+
+    def _proposal(self, undo: Undo) -> Proposal | None:
+        now = looked_at(undo.path, content=_wants_content(undo))
+        if same(now, undo.target):
+            return None
+        if undo.target is not None and not undo.target.is_kept:
+            becomes, reason = "unkept", NOT_KEPT
+        elif first_match_folded(self._forbidden, undo.path):
+            becomes, reason = "unkept", PROTECTED
+        elif undo.doubt or not same(now, undo.expected):
+            becomes, reason = "conflict", undo.doubt or CHANGED_SINCE
+        else:
+            becomes, reason = "delete" if undo.target is None else "create" if now is None else "restore", ""
+        return Proposal(path=undo.path, becomes=becomes, target=undo.target, now=now, reason=reason)  # type: ignore[arg-type]
+
+    def _told(self, proposals: Iterable[Proposal]) -> list[dict[str, Any]]:
+        return [
+            {"path": each.path, "change": each.becomes, "reason": each.reason, "diff": self._diff(each)}
+            for each in proposals
+        ]
+
+    def _diff(self, proposal: Proposal) -> str:
+        """Return how the file would change, from what it is now, as a unified diff."""
+        if (proposal.now and proposal.now.is_dir) or (proposal.target and proposal.target.is_dir):
+            return ""
+        if proposal.becomes == "unkept" or (proposal.now and not proposal.now.is_kept):
+            return ""
+        now = _content_now(proposal.path, proposal.now)
+        target = None if proposal.target is None else self.objects.get("blob", proposal.target.id)
+        if proposal.target is not None and target is None:
+            return "[the old version is not in the store any more]"
+        if is_binary(now or b"") or is_binary(target or b""):
+            return f"Binary file: {len(now or b'')} bytes now, {len(target or b'')} bytes then"
+        before = None if now is None else now.decode(errors="replace")
+        shown = unified(before, (target or b"").decode(errors="replace"), proposal.path)
+        if target is None:
+            shown = shown.replace(f"+++ {proposal.path}", "+++ /dev/null", 1)
+        return shown or _modes(proposal)
+
+    # -- doing it ------------------------------------------------------------------------------------------------
+
+    def _perform(
+        self, ref: BranchRef, turns: tuple[str, ...], proposals: Sequence[Proposal], conflicts: Conflicts
+    ) -> Restored:
+        done = Restored()
+        wanted = []
+        for each in proposals:
+            if each.becomes == "unkept" or (each.becomes == "conflict" and conflicts != "overwrite"):
+                done.kept.append({"path": each.path, "reason": each.reason})
+                if each.becomes == "conflict" and conflicts == "copy" and each.target is not None:
+                    self._copy(each, done)
+            else:
+                wanted.append(each)
+        if not wanted:
+            return done
+        now = epoch_ms(self.clock.now())
+        files = [each.path for each in wanted]
+        before = self._kept(files)
+        change = Change(
+            id=new_change_id(),
+            turns=tuple(dict.fromkeys(filter(None, turns))),
+            branch=ref.key,
+            kind="restore",
+            before=before,
+            after=before,
+            began=now,
+            ended=now,
+        )
+        self.records.begin(paths.root_of(ref), change, tuple(files))
+        sweep_beside(files)
+        for each in removals(wanted):
+            self._step(remove, each, done)
+        for each in creations(wanted):
+            self._step(self._create, each, done)
+        failed = {row["path"] for row in done.kept}
+        done.restored = [path for path in files if path not in failed]
+        self._record(ref, change, files, done)
+        return done
+
+    def _record(self, ref: BranchRef, change: Change, files: Sequence[str], done: Restored) -> None:
+        """Record what was done, so that it can be undone."""
+        after = self._kept(files)
+        if after == change.before:
+            self.records.forget(change.id)
+            return
+        self.records.append(paths.root_of(ref), replace(change, after=after))
+        done.id = change.id
+
+    def _kept(self, files: Iterable[str]) -> str:
+        """Store ``files`` as they are now and return the tree."""
+        return objects.assemble(self.objects, named(files, self.objects))
+
+    def _step(self, step: Callable[[Proposal], None], proposal: Proposal, done: Restored) -> None:
+        try:
+            step(proposal)
+        except (OSError, PyagentdError) as error:
+            reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+            done.kept.append({"path": proposal.path, "reason": reason})
+
+    def _create(self, proposal: Proposal) -> None:
+        entry = proposal.target
+        assert entry is not None
+        if entry.is_dir:
+            with parent(proposal.path, create=True) as (directory, name), contextlib.suppress(FileExistsError):
+                os.mkdir(name, stat.S_IMODE(entry.mode) or 0o755, dir_fd=directory)
+            return
+        content = required(self.objects.get("blob", entry.id), f"The old version of {proposal.path}")
+        put(proposal.path, entry, content)
+
+    def _copy(self, proposal: Proposal, done: Restored) -> None:
+        """Put the old version beside a file that is kept."""
+        assert proposal.target is not None
+        number = 1
+        while os.path.lexists(f"{proposal.path}.~{number}~"):
+            number += 1
+        path = f"{proposal.path}.~{number}~"
+        try:
+            content = required(self.objects.get("blob", proposal.target.id), f"The old version of {proposal.path}")
+            put(path, proposal.target, content)
+        except (OSError, StoreError, ToolError):
+            return
+        done.copies.append(path)
+
+
+def _named(path: str, only: Collection[str]) -> bool:
+    return any(path == each or path.startswith(each.rstrip("/") + "/") for each in only)
+
+
+def _wants_content(undo: Undo) -> bool:
+    """Return whether what is there now has to be read; what was never kept is compared by its stat."""
+    return undo.expected is None or undo.expected.is_kept
+
+
+def _content_now(path: str, now: Entry | None) -> bytes | None:
+    if now is None:
+        return None
+    try:
+        if now.is_link:
+            return os.fsencode(os.readlink(path))  # noqa: PTH115
+        with open(path, "rb") as file:  # noqa: PTH123
+            return file.read()
+    except OSError:
+        return None
+
+
+def _modes(proposal: Proposal) -> str:
+    if proposal.now is None or proposal.target is None:
+        return ""
+    return f"mode {stat.S_IMODE(proposal.now.mode):o} now, {stat.S_IMODE(proposal.target.mode):o} then"

@@ -1,0 +1,288 @@
+"""Tells clients what the user may pick and what the agent is about; see ``chips`` and ``todo``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from pyagentd.events import Event
+from pyagentd.features import todo
+from pyagentd.store.conversation import Conversation
+from pyagentd.tools.summary import summary
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.branch import LiveBranch
+    from pyagentd.runtime.settings import SendOptions
+    from pyagentd.runtime.status import Outcome
+    from pyagentd.store.paths import BranchRef
+
+
+# Options that an answer's prose offers, so that a client can show them as buttons (path B of spec 002's question).
+#
+# Picking one is a message of the user's like any other: nothing here is part of the conversation. Pure; it looks at
+# the end of the answer only, and where it is unsure it offers nothing, since the user can always type.
+
+MOST = 9  # options; each has a digit for a key
+_LABEL = 60  # characters on a button
+_TEXT = 400  # characters of an option
+_LINES = 200  # at the end of an answer that are looked at
+_LINE = 2_000  # characters of one of them that are looked at: its end when it asks, its start when it is an item
+
+_FENCE = re.compile(r"(`{3,}|~{3,})")
+_ITEM = re.compile(r"(?P<indent> {0,3})(?:(?P<mark>[-*+•])|\(?(?P<name>\d{1,2}|[A-Za-z])[.)])[ \t]+(?P<text>\S.*)")
+_BOLD = re.compile(r"(\*\*|__)(?P<label>.+?)\1(?P<rest>.*)", re.DOTALL)
+_MARKUP = re.compile(r"\*\*|__|`|(?<!\w)\*(?=\S)|(?<=\S)\*(?!\w)")
+_LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
+_PICKING = re.compile(r"\b(which|choose|pick|prefer|select)\b", re.IGNORECASE)
+_SEVERAL = re.compile(
+    r"\b(which ones|all that apply|any of (?:these|them|those)|one or more|which of (?:these|them|those) \w+s)\b",
+    re.IGNORECASE,
+)
+_SENTENCE_END = re.compile(r"[.!?]\s")
+_STEM = re.compile(
+    r"^(?:(?:so|ok|okay|now|then|and|but|please)[, ]+)*"
+    r"(?:(?:shall|should|can|could|may) (?:i|we)|(?:do|would) you (?:want|like|prefer|rather)(?: me| us)?(?: to)?"
+    r"|would you rather|which (?:one )?(?:do|would) you (?:want|like|prefer)|is it|is that|are you|was it)\s+",
+    re.IGNORECASE,
+)
+_NO_OPTION = re.compile(r"^(?:not|something else|anything else|another|other(?:s)?|so|both)$", re.IGNORECASE)
+_MOST_WORDS = 8  # of an option in a sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chip:
+    """One option: what stands on its button, and what the user says by picking it."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chips:
+    """The options that an answer offers, two at least; ``several`` of them may be picked together."""
+
+    options: tuple[Chip, ...] = ()
+    several: bool = False
+
+    def told(self) -> dict[str, Any]:
+        """Return them as clients get them."""
+        options = [{"label": chip.label, "text": chip.text} for chip in self.options]
+        return {"options": options, "several": self.several}
+
+
+NONE = Chips()
+
+
+def standing(conversation: Conversation) -> Chips:
+    """Return what the last answer offers, when nobody has said anything since."""
+    for message in reversed(conversation.messages.values()):
+        if message.is_hidden:
+            continue
+        if message.role != "assistant" or not message.parts:
+            return NONE
+        last = next((part for part in reversed(message.parts) if part.type != "step-start"), None)
+        return offered(last.text if last.edited is None else last.edited) if last and last.type == "text" else NONE
+    return NONE
+
+
+def offered(answer: str) -> Chips:
+    """Return the options that an answer ends with: a list that goes with a question, or "A or B?"."""
+    lines = answer.rstrip().splitlines()
+    if lines and _FENCE.match(lines[-1]):
+        return NONE  # it ends with code
+    prose = _without_code(lines)[-_LINES:]
+    return _listed(prose) or _in_a_sentence(_last_line(prose)) or NONE
+
+
+def _without_code(lines: Sequence[str]) -> list[str]:
+    """Return the lines outside fences; a fence that nothing closes reaches to the end."""
+    prose: list[str] = []
+    fence = ""
+    for line in lines:
+        found = _FENCE.match(line)
+        if fence:
+            fence = "" if found and found[0].startswith(fence) else fence
+        elif found:
+            fence = found[0]
+        else:
+            prose.append(line)
+    return prose
+
+
+def _listed(prose: Sequence[str]) -> Chips | None:
+    """Return the items of the last list, if it belongs to a question right before or right after it."""
+    last = next((at for at in range(len(prose), 0, -1) if _is_item_or_more(prose[at - 1])), 0)
+    lines = list(prose[:last])
+    question_after = " ".join(" ".join(prose[last:]).split())
+    items: list[str] = []
+    style = None
+    while lines:
+        line = lines.pop()
+        item = _ITEM.fullmatch(line)
+        if item is None:
+            if line.startswith((" ", "\t")) or (not line.strip() and items and lines and _more_above(lines)):
+                continue  # more about the item above, or a blank line between items
+            lines.append(line)
+            break
+        own = "mark" if item["mark"] else "digit" if item["name"].isdigit() else "letter"
+        if style not in (None, own) or len(item["indent"]) > 1:
+            if len(item["indent"]) > 1:
+                continue
+            lines.append(line)
+            break
+        style = own
+        items.append(item["text"][:_LINE])
+    before = _last_line(lines)
+    if not 2 <= len(items) <= MOST or not _asks(before, question_after):
+        return None
+    options = tuple(map(_chip, reversed(items)))
+    if len({chip.text for chip in options}) < len(options):
+        return None
+    return Chips(options=options, several=bool(_SEVERAL.search(f"{before} {question_after}")))
+
+
+def _is_item_or_more(line: str) -> bool:
+    return _ITEM.fullmatch(line) is not None or (line.startswith(("  ", "\t")) and bool(line.strip()))
+
+
+def _more_above(lines: Sequence[str]) -> bool:
+    above = next((line for line in reversed(lines) if line.strip()), "")
+    return _is_item_or_more(above)
+
+
+def _last_line(lines: Sequence[str]) -> str:
+    return next((line.strip()[-_LINE:] for line in reversed(lines) if line.strip()), "")
+
+
+def _asks(before: str, after: str) -> bool:
+    """Return whether the words around a list put it up for choice."""
+    if after:
+        return len(after) <= 300 and "?" in after and bool(_PICKING.search(after) or _ends_asking(before))
+    return _ends_asking(before)
+
+
+def _ends_asking(line: str) -> bool:
+    plain = _plain(line)
+    return plain.endswith("?") or (plain.endswith(":") and ("?" in plain or bool(_PICKING.search(plain))))
+
+
+def _chip(item: str) -> Chip:
+    bold = _BOLD.match(item)
+    whole = _plain(item)
+    name = _plain(bold["label"]) if bold else re.split(r"\s+[–—-]\s+|:\s", whole, maxsplit=1)[0]
+    name = name.strip().rstrip(":.,;")
+    text = name if bold or len(whole) > _TEXT else whole.rstrip(".;,")
+    return Chip(label=_cut(name or whole, _LABEL), text=text[:_TEXT])
+
+
+def _in_a_sentence(last: str) -> Chips | None:
+    """Return the alternatives of a question that ends the last line: "Postgres, MySQL or SQLite?"."""
+    if not last.endswith("?") or _ITEM.fullmatch(last):
+        return None
+    question = _SENTENCE_END.split(last)[-1]
+    sentence = _plain(question).strip().rstrip("?").strip()
+    if " or " not in sentence:
+        return None
+    _, colon, rest = sentence.rpartition(": ")
+    words = rest if colon else _STEM.sub("", sentence)
+    if not colon and words == sentence and not re.fullmatch(r"[\w'-]+(?:, [\w'-]+)*,? or [\w'-]+", words):
+        return None  # what is offered cannot be told from what is said about it
+    parts = [_STEM.sub("", part.strip(" ,")) for part in re.split(r",? or |, ", words)]
+    if not 2 <= len(parts) <= MOST or not all(map(_can_be_said, parts)):
+        return None
+    options = tuple(Chip(label=_cut(each, _LABEL), text=each) for each in map(_capital, parts))
+    return Chips(options=options) if len({chip.text for chip in options}) == len(options) else None
+
+
+def _can_be_said(part: str) -> bool:
+    return bool(part) and len(part.split()) <= _MOST_WORDS and not _NO_OPTION.fullmatch(part)
+
+
+def _plain(text: str) -> str:
+    return " ".join(_MARKUP.sub("", _LINK.sub(r"\1", text)).split())
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def tell_anew(branch: LiveBranch) -> None:
+    """Tell whoever watches a branch the agent's steps and what may be picked, after its history changed."""
+    if branch.sinks:
+        branch.publish(Event("todo", branch.key, 0, ({"items": todo.current(branch.conversation)},)))
+        branch.publish(Event("chips", branch.key, 0, (standing(branch.conversation).told(),)))
+
+
+class Suggesting:
+    """A listener of the host."""
+
+    def run_ended(self, branch: LiveBranch, outcome: Outcome, options: SendOptions) -> None:
+        """Tell whoever watches a branch what its user may pick."""
+        if outcome.reason != "done" or not branch.sinks:
+            return
+        found = standing(branch.conversation)
+        if found.options:
+            branch.publish(Event("chips", branch.key, 0, (found.told(),)))
+
+    def branch_written(self, ref: BranchRef) -> None:
+        """Do nothing: only answers matter here."""
+
+
+# How calls of tools came out: the document does not say so, and whoever shows it wants to.
+#
+# A call failed when the model got its result as an error: it could not be made, was denied, or was cut off. What a
+# tool itself says of its success, such as the exit code of a command, is in its result. Clients are told by
+# ``failed`` and ``tool`` events, each before the text of the call, and when they attach.
+
+FAILED_MOST = 1000  # calls that are told when a client attaches, the latest
+
+
+def of_part(row: Mapping[str, Any]) -> str | None:
+    """Return the id of the call in a ``part`` row if it has failed."""
+    data = row.get("data_json", {})
+    return str(data["toolCallId"]) if data.get("state") == "output-error" else None
+
+
+def told(row: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what a ``tool`` event says of a call in a ``part`` row; None when it has no result yet, or is none."""
+    data = row.get("data_json", {})
+    if data.get("state") not in ("output-available", "output-error"):
+        return None
+    metadata, name = data.get("metadata") or {}, str(data["type"]).removeprefix("tool-")
+    said = metadata.get("summary") or summary(name, data.get("input") or {}, error=str(data.get("errorText") or ""))
+    return {
+        "id": str(data["toolCallId"]),
+        "name": name,
+        "summary": str(said),
+        "state": "failed" if data["state"] == "output-error" else "done",
+        "denied": str(metadata.get("denied") or ""),
+    }
+
+
+def summaries(conversation: Conversation) -> list[tuple[str, str]]:
+    """Return ids and summaries of the calls in the conversation that have their result, the latest first."""
+    found = (
+        (call["id"], call["summary"])
+        for message in reversed(conversation.messages.values())
+        for part in reversed(message.parts)
+        if part.is_tool and (call := told(part.row)) is not None
+    )
+    return list(islice(found, FAILED_MOST))
+
+
+def current(conversation: Conversation) -> list[str]:
+    """Return the ids of the calls in the conversation that have failed, the latest first."""
+    found = (
+        call
+        for message in reversed(conversation.messages.values())
+        for part in reversed(message.parts)
+        if part.is_tool and (call := of_part(part.row)) is not None
+    )
+    return list(islice(found, FAILED_MOST))

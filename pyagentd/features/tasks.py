@@ -1,0 +1,806 @@
+"""The tasks of one daemon: commands that run behind conversations, from their beginning to the message they end with.
+
+A task is recorded before its command begins, and its end is recorded after the agent was told, if it asked for that;
+so whenever the daemon dies, the next one finds what runs, what ended meanwhile, and what nobody can tell about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pyagentd import regularfile
+from pyagentd.clock import iso8601
+from pyagentd.errors import Busy, NotFound, PyagentdError, StoreError, ToolError
+from pyagentd.events import Event
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.queue import Submission
+from pyagentd.runtime.settings import SendOptions
+from pyagentd.store import named_agents, paths
+from pyagentd.store.db import tasks
+from pyagentd.store.db.projection import Projection
+from pyagentd.store.db.tasks import Status, Task
+from pyagentd.store.paths import BranchRef
+from pyagentd.tools import spool
+from pyagentd.tools.sandbox.enclosure import Enclosure
+from pyagentd.tools.spec import Args, BackgroundCommand, Output, Target, ToolContext, ToolSpec
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.host import Host
+
+log = logging.getLogger(__name__)
+
+
+# Whether a task still runs, and how it ended: by process id, start time and the file its runner leaves.
+#
+# A process id alone says nothing after a while: the kernel gives it away again. Together with the time the process
+# began, and with the path that only this runner was started with, it is one process.
+
+_STARTED = 19  # fields of /proc/<pid>/stat behind the name: its state is the first, when it began this one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a command ended."""
+
+    exit_code: int | None  # None: nobody can tell
+    reason: str = ""  # "killed", "timeout", or why it could not be run
+    ended_at: float | None = None  # seconds since the epoch
+
+    @property
+    def status(self) -> Status:
+        """What becomes of its task (SPEC 003 Task Tracking)."""
+        if self.exit_code is None:
+            return "lost"
+        if self.reason == "killed":
+            return "killed"
+        return "completed" if self.exit_code == 0 and not self.reason else "failed"
+
+
+def ending_file(output: Path) -> Path:
+    """Return where the runner of the task that prints to ``output`` says how it ended."""
+    return output.with_suffix(".exit")
+
+
+def started_of(pid: int) -> int:
+    """Return when a process began, in ticks since boot; 0 when it is gone, has ended, or the system does not tell."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return 0 if fields[0] in (b"Z", b"X") else int(fields[_STARTED])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def is_runner(pid: int, pid_started: int, output: Path) -> bool:
+    """Return whether ``pid`` is still the runner that was started then for this output."""
+    if not Path("/proc/self/stat").exists():  # systems that tell less
+        return not ending_file(output).exists() and _lives(pid)
+    if not pid_started or started_of(pid) != pid_started:
+        return False
+    with suppress(OSError):
+        return os.fsencode(ending_file(output)) in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return False
+
+
+def ending_of(output: Path) -> Ending:
+    """Return how the command of the task that prints to ``output`` ended, as far as its runner told."""
+    try:
+        told = json.loads(regularfile.read_text(ending_file(output)))
+        return Ending(exit_code=int(told["exit_code"]), reason=str(told["reason"]), ended_at=float(told["ended_at"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return Ending(exit_code=None)
+
+
+def tell(pid: int, pid_started: int, output: Path, number: signal.Signals) -> bool:
+    """Send a signal to a runner and to nobody else; return whether it was there."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except (OSError, AttributeError):
+        descriptor = -1
+    try:
+        if not is_runner(pid, pid_started, output):
+            return False
+        with suppress(ProcessLookupError):
+            if descriptor >= 0:
+                signal.pidfd_send_signal(descriptor, number)
+            else:
+                os.kill(pid, number)
+            return True
+        return False
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def _lives(pid: int) -> bool:
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, 0)
+        return True
+    return False
+
+
+# Waits for the end of a process that may be nobody's child.
+
+POLL_S = 0.5
+
+
+async def gone(pid: int, pid_started: int, output: Path, *, every_s: float, tick: Callable[[], None]) -> None:
+    """Return when the runner of the task that prints to ``output`` is gone; call ``tick`` now and then."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except (OSError, AttributeError):  # it is gone, or the system has none
+        while is_runner(pid, pid_started, output):
+            await asyncio.sleep(POLL_S)
+            tick()
+        return
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(descriptor, ended.set)
+    try:
+        if not is_runner(pid, pid_started, output):  # the id may have been given to another meanwhile
+            return
+        while not ended.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), every_s)
+            tick()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+
+
+# Starts the runner of a task: first the process, then, once it is recorded, the command.
+
+LONGEST_S = 24 * 3600.0  # a task runs
+MOST_BYTES = 10_000_000  # of what it prints are kept
+GRACE_S = 3.0  # between asking a command to end and ending it
+
+_RUNNER = str(Path(__file__).with_name("task_runner.py"))
+
+
+@dataclass(slots=True, kw_only=True)
+class Started:
+    """A runner that waits for the word to begin; without one it ends."""
+
+    process: subprocess.Popen[bytes]
+    pid_started: int
+    output: Path
+
+    def begin(self) -> None:
+        """Have it run the command."""
+        assert self.process.stdin is not None
+        with self.process.stdin as word:
+            word.write(b"g")
+
+    def cancel(self) -> None:
+        """Have it end without running anything."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+        self.output.unlink(missing_ok=True)
+
+
+def start(enclosure: Enclosure, *, cwd: Path, directory: Path, timeout_s: float | None) -> Started:
+    """Start the runner of a command; it takes over what ``enclosure`` has, which is closed here. Blocks.
+
+    Args:
+        enclosure: The command, and how it is confined.
+        cwd: Where it runs.
+        directory: For the file with what it prints.
+        timeout_s: How long it may run; None is ``LONGEST_S``.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    descriptor, output = spool.create(directory, "task")
+    os.close(descriptor)
+    spec = -1
+    try:
+        told = {
+            "argv": list(enclosure.argv),
+            "leader": enclosure.leader,
+            "files": list(enclosure.files),
+            "output": str(output),
+            "most": MOST_BYTES,
+            "timeout_s": min(timeout_s or LONGEST_S, LONGEST_S),
+            "grace_s": GRACE_S,
+            "temporary": enclosure.temporary,
+        }
+        spec = _nameless(json.dumps(told).encode("utf-8", "surrogateescape"))
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", _RUNNER, str(spec), str(ending_file(output))],
+            cwd=cwd,
+            env=dict(enclosure.env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=(spec, *enclosure.files),
+        )
+    except BaseException:
+        output.unlink(missing_ok=True)
+        raise
+    finally:
+        if spec >= 0:
+            os.close(spec)
+        enclosure.opened()
+    enclosure.temporary = None  # the runner removes it
+    return Started(process=process, pid_started=started_of(process.pid), output=output)
+
+
+def _nameless(content: bytes) -> int:
+    """Return a descriptor of a file without a name that holds ``content``, at its beginning."""
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        descriptor = os.dup(file.fileno())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+# Tasks in words: for the model that began them, for people, and as ``agent.json`` has them.
+
+SHOWN_BYTES = 30_000  # of the output, to a model that asks
+TOLD_BYTES = 4_000  # to one that is woken
+RECENT = 5  # ended tasks that a list shows
+
+_LONGEST = 120  # characters of a command in a line
+
+
+def recorded(task: Task) -> dict[str, Any]:
+    """Return a task as an element of ``running_tasks`` (SPEC 003 Task Tracking)."""
+    facts = {"id": task.id, "command": task.command, "started_at": task.started_at, "pid": task.pid}
+    ended = {} if task.status == "running" else {"exit_code": task.exit_code, "ended_at": task.ended_at}
+    return {**facts, "status": task.status, **ended}
+
+
+def ended(task: Task) -> str:
+    """Return how a task stands, in a few words."""
+    match task.status:
+        case "completed":
+            return "completed (exit 0)"
+        case "failed":
+            return f"failed (exit {task.exit_code})"
+        case "lost":
+            return "lost: it ended while nobody saw it, and how is not known"
+    return task.status
+
+
+def shown(task: Task) -> str:
+    """Return a task and the end of its output, for the model."""
+    head = f"{task.id} ({one_line(task.command)}): {ended(task)}"
+    text, whole = tail(Path(task.output_path), SHOWN_BYTES)
+    if not text:
+        return f"{head}\n[no output{' yet' if task.status == 'running' else ''}]"
+    more = "" if whole else f"[Only the end is shown. The whole output is in {task.output_path}.]\n"
+    return f"{head}\n{more}{text}"
+
+
+def completion(task: Task) -> str:
+    """Return the message that wakes the agent when its task has ended."""
+    text, whole = tail(Path(task.output_path), TOLD_BYTES)
+    said = f"Background task {task.id} ({one_line(task.command)}): {ended(task)}."
+    if not text:
+        return f"{said} It printed nothing."
+    return f"{said} {'Its output' if whole else f'The end of its output (all of it: {task.output_path})'}:\n\n{text}"
+
+
+def tail(file: Path, most: int) -> tuple[str, bool]:
+    """Return the last whole lines of a file that fit into ``most`` bytes, and whether that is all of it; blocks."""
+    try:
+        with regularfile.opened(file, limit=sys.maxsize) as stream:
+            size = stream.seek(0, 2)
+            stream.seek(max(0, size - most))
+            data = stream.read(most)
+    except OSError:
+        return "", True
+    if size > most:
+        data = data[data.find(b"\n") + 1 :] if b"\n" in data[:-1] else data
+    return data.decode(errors="replace"), size <= most
+
+
+def listing(name: str | None, tasks: Sequence[Task], now: datetime) -> str:
+    """Return what ``/tasks`` shows (SPEC 003 Viewing Tasks); without a name tasks of all, each with its agent's."""
+    whose = max((len(task.agent_name) for task in tasks), default=0) if name is None else 0
+    running = [task for task in tasks if task.status == "running"]
+    over = sorted((task for task in tasks if task.status != "running"), key=lambda task: task.ended_at or "")
+    of = f" for {name}" if name else ""
+    lines = [f"Running tasks{of}:", *(_line(task, now, whose) for task in running)]
+    if not running:
+        lines = [f"No running tasks{of}."]
+    if over:
+        lines += ["", "Recently completed:", *(_line(task, now, whose) for task in reversed(over[-RECENT:]))]
+    return "\n".join(lines)
+
+
+def _line(task: Task, now: datetime, whose: int) -> str:
+    agent = f"{task.agent_name:<{whose}} " if whose else ""
+    head = f"  {agent}[{task.id}] {one_line(task.command, 40):<20} {task.status:<9}"
+    if task.status == "running":
+        return f"{head} (started {ago(task.started_at, now)}, PID {task.pid})"
+    exit_code = f"exit {task.exit_code}, " if task.exit_code is not None else ""
+    return f"{head} ({exit_code}{ago(task.ended_at, now)})"
+
+
+def ago(at: str | None, now: datetime) -> str:
+    """Return how long ago a moment was: ``30 sec ago``, ``5 min ago``."""
+    try:
+        seconds = max(0, int((now - datetime.fromisoformat(at or "")).total_seconds()))
+    except ValueError:
+        return "some time ago"
+    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit} ago"
+    return f"{seconds} sec ago"
+
+
+def one_line(command: str, most: int = _LONGEST) -> str:
+    """Return a command in one line."""
+    text = " ".join(command.split())
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+MOST = 16  # tasks of one agent that run at a time
+KEPT = 100  # that have ended, of one agent
+TICK_S = 1.0  # between looks at what a task printed
+_SHOWN_BYTES = 2_000  # of the output, in an event
+_KILL_S = GRACE_S + 4.0  # for a runner to end its command; then it is ended itself
+
+Key = tuple[str, str]  # agent_name, id
+
+
+@dataclass(slots=True)
+class _Running:
+    """A task whose end is awaited."""
+
+    task: Task
+    process: subprocess.Popen[bytes] | None = None  # None: an earlier daemon began it
+    options: SendOptions = field(default_factory=SendOptions)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    watching: asyncio.Task[None] | None = None
+    shown: str = ""
+    killed: bool = False  # somebody wants its end
+
+
+class Tasks:
+    """All tasks of one host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._names = Projection(host.state, host.config.sessions_dir)
+        self._running: dict[Key, _Running] = {}
+
+    @property
+    def pending(self) -> int:
+        """How many run; the daemon stays up while any does."""
+        return len(self._running)
+
+    def of_run(self, branch: LiveBranch, options: SendOptions) -> RunTasks:
+        """Return what the tools of a run need."""
+        return RunTasks(self, branch.ref, options)
+
+    # -- what clients and tools do -----------------------------------------------------------------------------
+
+    async def begin(self, ref: BranchRef, command: BackgroundCommand, options: SendOptions) -> Task:
+        """Run a command behind a conversation.
+
+        Raises:
+            StoreError: As many run as may, or the disk refused; nothing was run.
+            OSError: It cannot be started.
+        """
+        beginning = asyncio.ensure_future(self._begin(ref, command, options))
+        try:
+            return await asyncio.shield(beginning)
+        except asyncio.CancelledError:
+            self._host.own(self._take_back(beginning))
+            raise
+
+    async def of(self, agent_name: str | None = None) -> list[Task]:
+        """Return the tasks of an agent (or of the session with this id), or all, in the order they began."""
+        return await asyncio.to_thread(tasks.find, self._host.state, agent_name=agent_name)
+
+    async def get(self, agent_name: str, id: str) -> Task:
+        """Return one task; raises ``NotFound``."""
+        if (running := self._running.get((agent_name, id))) is not None:
+            return running.task
+        found = await asyncio.to_thread(tasks.get, self._host.state, agent_name, id)
+        if found is None:
+            raise NotFound(f"{agent_name} has no task {id}", mend="`pyagentd tasks` lists those there are")
+        return found
+
+    async def wait(self, task: Task, seconds: float) -> Task:
+        """Return the task when it has ended, or as it is after ``seconds``."""
+        running = self._running.get((task.agent_name, task.id))
+        if running is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(running.ended.wait(), seconds)
+            return running.task
+        return await self.get(task.agent_name, task.id)
+
+    async def kill(self, task: Task) -> Task:
+        """End a task, kindly first; return it as it is then. One that has ended stays as it is."""
+        running = self._running.get((task.agent_name, task.id))
+        if running is None:
+            return await self.get(task.agent_name, task.id)
+        task, output = running.task, Path(running.task.output_path)
+        running.killed = True
+        tell(task.pid, task.pid_started, output, signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(running.ended.wait(), _KILL_S)
+            return running.task
+        tell(task.pid, task.pid_started, output, signal.SIGKILL)  # all it started ends with it
+        await running.ended.wait()
+        return running.task
+
+    async def end_within(self, directory: Path) -> None:
+        """Kill the tasks of what is deleted: a session, a branch or an agent with all below it."""
+        place = self._names.key(directory)
+        inside = [
+            running.task
+            for running in self._running.values()
+            if running.task.branch_dir == place or running.task.branch_dir.startswith(f"{place}/")
+        ]
+        await asyncio.gather(*map(self.kill, inside))
+
+    def directory(self, task: Task) -> Path:
+        """Return where the branch of a task is."""
+        return self._names.directory(task.branch_dir)
+
+    def output(self, task: Task) -> Path:
+        """Return the file with what a task printed; its session may have been moved meanwhile."""
+        return Path(task.output_path)
+
+    # -- the daemon's beginning and end -------------------------------------------------------------------------
+
+    async def recover(self) -> None:
+        """Take over what an earlier daemon left running, and tell the end of what ended meanwhile."""
+        try:
+            left = await asyncio.to_thread(tasks.find, self._host.state, status="running")
+        except StoreError as error:
+            log.warning("tasks: %s", error)
+            return
+        for task in left:
+            if (task.agent_name, task.id) not in self._running:
+                self._watch(_Running(task))
+
+    async def close(self) -> None:
+        """Watch no more; what runs goes on, and the next daemon finds it."""
+        watching = [each.watching for each in self._running.values() if each.watching is not None]
+        for each in watching:
+            each.cancel()
+        await asyncio.gather(*watching, return_exceptions=True)
+        self._running.clear()
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    async def _take_back(self, beginning: asyncio.Future[Task]) -> None:
+        """End a task whose call was cancelled while it began: nobody would know of it."""
+        with contextlib.suppress(PyagentdError, OSError):
+            await self.kill(await beginning)
+
+    async def _begin(self, ref: BranchRef, command: BackgroundCommand, options: SendOptions) -> Task:
+        try:
+            if self._host.closing:
+                raise Busy("The daemon is stopping", mend="Try again in a moment")
+            directory = paths.files_dir(ref.branch_dir)
+            started = await asyncio.to_thread(
+                start,
+                command.enclosure,
+                cwd=command.cwd,
+                directory=directory,
+                timeout_s=command.timeout_s,
+            )
+        finally:
+            command.enclosure.close()
+        task = Task(
+            branch_dir=self._names.key(ref.branch_dir),
+            id="",
+            agent_name=paths.root_of(ref).session_id,
+            command=command.command,
+            cwd=str(command.cwd),
+            started_at=iso8601(self._host.clock.now()),
+            pid=started.process.pid,
+            pid_started=started.pid_started,
+            output_path=str(started.output),
+            wake=command.wake,
+            tool_call_id=command.call_id or None,
+        )
+        try:
+            task = await asyncio.to_thread(tasks.put, self._host.state, task, most=MOST)
+            started.begin()
+            await asyncio.to_thread(self._write_agent_file, task)
+        except BaseException:
+            await asyncio.to_thread(started.cancel)
+            raise
+        self._watch(_Running(task, started.process, options))
+        self._publish(task)
+        return task
+
+    def _watch(self, running: _Running) -> None:
+        self._running[running.task.agent_name, running.task.id] = running
+        running.watching = asyncio.create_task(self._until_ended(running), name=f"task {running.task.id}")
+
+    async def _until_ended(self, running: _Running) -> None:
+        task = running.task
+        output = Path(task.output_path)
+        try:
+            if is_runner(task.pid, task.pid_started, output):
+                tick = lambda: self._tick(running)  # noqa: E731
+                await gone(task.pid, task.pid_started, output, every_s=TICK_S, tick=tick)
+            if running.process is not None:
+                await asyncio.to_thread(running.process.wait)
+            await self._ended(running, await asyncio.to_thread(ending_of, output))
+        except Exception:  # the edge of this task
+            log.exception("task %s of %s", task.id, task.agent_name)
+            running.ended.set()
+            self._running.pop((task.agent_name, task.id), None)
+
+    async def _ended(self, running: _Running, ending: Ending) -> None:
+        """Tell the end of a task, then record it."""
+        at = datetime.fromtimestamp(ending.ended_at, UTC) if ending.ended_at else self._host.clock.now()
+        status = "killed" if running.killed and ending.status == "lost" else ending.status
+        task = replace(running.task, status=status, exit_code=ending.exit_code, ended_at=iso8601(at))
+        if task.wake and task.status != "killed":  # who killed it knows
+            try:
+                await self._tell(task, running.options)
+            except Busy:
+                if self._host.closing:  # the next daemon does
+                    return
+                raise
+            except PyagentdError as error:
+                log.warning("task %s of %s: nobody was told of its end: %s", task.id, task.agent_name, error)
+        running.task = task
+        try:
+            await asyncio.to_thread(self._record, task)
+        except StoreError as error:
+            log.warning("task %s of %s: %s", task.id, task.agent_name, error)
+        del self._running[task.agent_name, task.id]
+        running.ended.set()
+        self._publish(task)
+
+    def _record(self, task: Task) -> None:
+        tasks.end(self._host.state, task)
+        tasks.remove_ended(self._host.state, task.agent_name, keep=KEPT)
+        self._write_agent_file(task)
+
+    def _write_agent_file(self, task: Task) -> None:
+        """Write what runs and what ended lately to the agent's ``agent.json``, if it has one; never read again."""
+        try:
+            ref = paths.root_of(paths.ref_of(self.directory(task)))
+            directory = named_agents.named_dir(self._host.config.agents_dir.resolve(), ref)
+            if directory is None:
+                return
+            found = tasks.find(self._host.state, agent_name=task.agent_name)
+            ended = [each for each in found if each.status != "running"][-RECENT:]
+            shown = [each for each in found if each.status == "running" or each in ended]
+            named_agents.change(directory, {"running_tasks": list(map(recorded, shown))})
+        except PyagentdError as error:
+            log.warning("task %s of %s: agent.json does not show it: %s", task.id, task.agent_name, error)
+
+    async def _tell(self, task: Task, options: SendOptions) -> None:
+        """Submit the message that wakes the agent, unless the log has it."""
+        ref = paths.ref_of(self.directory(task))
+        async with self._host.using(ref) as branch:
+            known = (*branch.conversation.messages.values(), *branch.conversation.queued.values())
+            if any((message.metadata.get("task") or {}).get("output") == task.output_path for message in known):
+                return
+            text = await asyncio.to_thread(completion, task)
+            given = Submission(
+                text=text,
+                options=options,
+                metadata={"origin": "agent", "task": {"id": task.id, "output": task.output_path}},
+            )
+            await self._host.submit(branch, given)
+
+    def _tick(self, running: _Running) -> None:
+        """Show the end of what a task printed, to who watches its branch, or all tasks."""
+        if self._host.opened(str(self.directory(running.task))) is None and not self._host.overseers:
+            return
+        text, _ = tail(Path(running.task.output_path), _SHOWN_BYTES)
+        if text != running.shown:
+            running.shown = text
+            self._publish(running.task, text)
+
+    def _publish(self, task: Task, output: str | None = None) -> None:
+        told: dict[str, Any] = {**recorded(task), "agent": task.agent_name, "output": output}
+        self._host.publish(Event("task", str(self.directory(task)), 0, (told,)))
+
+
+class RunTasks:
+    """The tasks that one run can begin, look at and end."""
+
+    def __init__(self, tasks: Tasks, ref: BranchRef, options: SendOptions) -> None:
+        self._tasks = tasks
+        self._ref = ref
+        self._options = options
+
+    async def begin(self, command: BackgroundCommand) -> tuple[str, Path]:
+        """Run a command in the background; see ``tools.around.Tasking``."""
+        task = await self._tasks.begin(self._ref, command, self._options)
+        return task.id, Path(task.output_path)
+
+    async def get(self, id: str) -> Task:
+        """Return a task of this conversation: of the whole session, or of an agent, its own and those below it.
+
+        Raises:
+            NotFound: There is none.
+        """
+        name = paths.root_of(self._ref).session_id
+        task = await self._tasks.get(name, id)
+        if self._ref.is_agent and not self._tasks.directory(task).is_relative_to(self._ref.branch_dir):
+            raise NotFound(f"{id} is not a task of yours")
+        return task
+
+    async def wait(self, task: Task, seconds: float) -> Task:
+        """Return the task when it has ended, or as it is after ``seconds``."""
+        return await self._tasks.wait(task, seconds)
+
+    async def kill(self, task: Task) -> Task:
+        """End a task."""
+        return await self._tasks.kill(task)
+
+
+# How an agent stands, in the words of SPEC 003 Viewing Tasks (``/status``).
+
+_STAND_IN = "none: the offline stand-in answers (PYAGENTD_BACKEND=offline)"
+
+
+def standing(facts: Mapping[str, Any], running: Sequence[Task], now: datetime) -> str:
+    """Return the lines that ``/status`` shows.
+
+    Args:
+        facts: ``agent``, ``title`` (of a session that is no named agent, "" without one; absent of an agent),
+            ``model``, ``stand_in`` (whether none is asked), ``permissions``, ``status``, ``messages`` (how many the
+            conversation has), ``last_at`` (ISO 8601, of the last one, or None), ``saved`` ({saved_at, description} or
+            None), ``git`` ({branch, uncommitted}, of the repository it works in, or None), ``asks`` (questions that
+            wait).
+        running: The tasks that run.
+        now: The time.
+    """
+    idle = f", idle {_for(facts['last_at'], now)}" if facts["last_at"] else ""
+    count = facts["messages"]
+    title, said = facts.get("title"), f"active ({count} message{'' if count == 1 else 's'}{idle})"
+    model = facts["model"] or "the default of its backend"
+    lines = [
+        f"Agent: {facts['agent']}" if title is None else f"Session: {_called(title, facts['agent'])}",
+        f"Model: {_STAND_IN if facts.get('stand_in') else model}",
+        f"Permissions: {facts['permissions'] or 'those of its preset'}",
+        f"Status: {facts['status']}",
+        f"{'Session' if title is None else 'Conversation'}: {said if count else 'none'}",
+        *_asks(facts.get("asks") or 0),
+        *_git(facts.get("git")),
+        "",
+        "Running tasks:" if running else "No running tasks.",
+        *(f"  [{task.id}] {one_line(task.command, 60)} (running, {_for(task.started_at, now)})" for task in running),
+    ]
+    if (saved := facts["saved"]) is not None:
+        at = datetime.fromisoformat(saved["saved_at"])
+        lines += ["", f"Last session saved: {at:%Y-%m-%d %H:%M} - {saved['description']}"]
+    return "\n".join(lines)
+
+
+def _called(title: str, session_id: str) -> str:
+    return f"{title} ({session_id})" if title else session_id
+
+
+def _asks(count: int) -> list[str]:
+    if not count:
+        return []
+    return [f"Waiting: {count} question{'' if count == 1 else 's'}; `pyagentd asks` lists what to answer"]
+
+
+def _git(found: Mapping[str, Any] | None) -> list[str]:
+    if found is None:
+        return []
+    count = found["uncommitted"]
+    return [f"Git: {found['branch'] or 'no branch'} ({count} uncommitted file{'' if count == 1 else 's'})"]
+
+
+def _for(at: str, now: datetime) -> str:
+    return ago(at, now).removesuffix(" ago")
+
+
+# The tools TaskOutput and KillTask: look at a command in the background, and end it.
+
+OUTPUT = "TaskOutput"
+KILL = "KillTask"
+NAMES = (OUTPUT, KILL)
+
+_WAIT_MS = 30_000
+_MOST_MS = 600_000
+
+_ID = {"type": "string", "minLength": 1, "description": "As Bash returned it: task_001"}
+
+_OUTPUT_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "task_id": _ID,
+        "block": {"type": "boolean", "description": "Wait for its end (default true)"},
+        "timeout_ms": {
+            "type": "integer",
+            "minimum": 0,
+            "maximum": _MOST_MS,
+            "description": "Wait no longer than this (default 30000)",
+        },
+    },
+    "required": ["task_id"],
+    "additionalProperties": False,
+}
+
+_KILL_SCHEMA = {
+    "type": "object",
+    "properties": {"task_id": _ID},
+    "required": ["task_id"],
+    "additionalProperties": False,
+}
+
+
+class Known(Protocol):
+    """The tasks a run may look at."""
+
+    async def get(self, id: str) -> Task:
+        """Return a task; raises ``NotFound``."""
+        ...
+
+    async def wait(self, task: Task, seconds: float) -> Task:
+        """Return the task when it has ended, or as it is after ``seconds``."""
+        ...
+
+    async def kill(self, task: Task) -> Task:
+        """End a task."""
+        ...
+
+
+def task_tools(tasks: Known) -> dict[str, ToolSpec]:
+    """Return both tools by name, for one run."""
+
+    async def output(args: Args, ctx: ToolContext) -> Output:
+        task = await _get(tasks, args["task_id"])
+        if task.status == "running" and args.get("block", True):
+            task = await tasks.wait(task, args.get("timeout_ms", _WAIT_MS) / 1000)
+        return Output(text=await asyncio.to_thread(shown, task))
+
+    async def kill(args: Args, ctx: ToolContext) -> Output:
+        task = await _get(tasks, args["task_id"])
+        if task.status != "running":
+            return Output(text=f"{task.id} has ended before: {ended(task)}")
+        return Output(text=await asyncio.to_thread(shown, await tasks.kill(task)))
+
+    return {
+        OUTPUT: ToolSpec(
+            name=OUTPUT,
+            description="Look at a command that runs in the background: how it stands, and the end of its output.",
+            input_schema=_OUTPUT_SCHEMA,
+            kind="meta",
+            run=output,
+            describe=lambda args, ctx: Target(detail=args["task_id"]),
+            parallel_safe=True,
+            timeout_s=_MOST_MS / 1000 + 30,
+        ),
+        KILL: ToolSpec(
+            name=KILL,
+            description="End a command that runs in the background, with all it started.",
+            input_schema=_KILL_SCHEMA,
+            kind="meta",
+            run=kill,
+            describe=lambda args, ctx: Target(detail=args["task_id"]),
+        ),
+    }
+
+
+async def _get(tasks: Known, id: str) -> Task:
+    try:
+        return await tasks.get(id)
+    except PyagentdError as error:
+        raise ToolError(f"{error}. Its id is what Bash returned.") from error

@@ -1,0 +1,134 @@
+"""Titles for sessions: after the first finished turn the model is asked once, and nobody waits for it.
+
+The request has a task and a timeout of its own. Whatever goes wrong with it is noted at debug level and forgotten: a
+session without a title is complete. A title the user gave in the meantime wins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import aclosing
+from pathlib import Path
+
+from pyagentd.errors import PyagentdError
+from pyagentd.events import Event
+from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, StepFinished
+from pyagentd.llm.prompts import sanitised, title_request
+from pyagentd.messages import Text
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.host import Host
+from pyagentd.runtime.settings import SendOptions, backend_for, extra_model, provider_of
+from pyagentd.runtime.status import Outcome
+from pyagentd.runtime.turn_agent import answers_next
+from pyagentd.store import paths
+from pyagentd.store.paths import BranchRef
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S = 20.0
+
+
+class Titles:
+    """A listener of the host that names sessions.
+
+    Args:
+        host: Whose sessions.
+        timeout_s: How long a model may take.
+    """
+
+    def __init__(self, host: Host, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._host = host
+        self._timeout_s = timeout_s
+        self._asked: set[Path] = set()  # directories of sessions; one that failed is not tried again
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def run_ended(self, branch: LiveBranch, outcome: Outcome, options: SendOptions) -> None:
+        """Ask for a title if the branch's session has none."""
+        ref = branch.ref
+        if self._closed or outcome.reason != "done" or ref.is_agent:
+            return
+        if ref.session_dir in self._asked or _title(branch):
+            return
+        self._asked.add(ref.session_dir)
+        task = asyncio.create_task(self._name(ref, _first_prompt(branch), outcome.text, options), name="title")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def branch_written(self, ref: BranchRef) -> None:
+        """Do nothing: only finished turns matter here."""
+
+    def close(self) -> None:
+        """Give up what is still asked for, and ask for nothing more; returns at once."""
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+
+    async def _name(self, ref: BranchRef, prompt: str, answer: str, options: SendOptions) -> None:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                title = sanitised(await self._ask(ref, prompt, answer, options))
+            if title:
+                await self._note(ref, title)
+        except (PyagentdError, TimeoutError, OSError) as error:
+            log.debug("no title for %s: %s", ref.session_id, error or "the model took too long")
+        except Exception:  # the end of a task that nobody awaits
+            log.debug("no title for %s", ref.session_id, exc_info=True)
+
+    async def _ask(self, ref: BranchRef, prompt: str, answer: str, options: SendOptions) -> str:
+        config = self._host.config
+        async with self._host.using(ref) as branch:
+            preset = answers_next(self._host, branch, options)
+        backend, model = backend_for(preset, config, options)
+        chosen = extra_model(config.titles_model, provider_of(preset, config, options), model, config)
+        return await _said(backend, title_request(chosen, prompt, answer))
+
+    async def _note(self, ref: BranchRef, title: str) -> None:
+        """Record the title in every branch that has none yet."""
+        for sibling in _branches(ref):
+            async with self._host.using(sibling) as branch:
+                if _title(branch):
+                    return  # the user was faster
+                branch.note_session(title=title)
+                facts = {"title": title, "archived_at": branch.conversation.session.get("archived_at")}
+                branch.publish(Event("session", branch.key, 0, (facts,)))
+            for listener in self._host.listeners:
+                listener.branch_written(sibling)
+
+
+async def _said(backend: Backend, request: ModelRequest) -> str:
+    """Return the text of the answer, "" of a refusal.
+
+    Raises:
+        PyagentdError: The server failed; also when it failed only for now, since a title is not worth a second try.
+    """
+    texts: list[str] = []
+    async with aclosing(backend.stream(request)) as batches:
+        async for batch in batches:
+            for item in batch:
+                if isinstance(item, Retrying):
+                    raise PyagentdError(item.message)
+                if isinstance(item, StepFinished) and item.stop_reason == "refusal":
+                    return ""
+                if isinstance(item, PartFinished) and isinstance(item.part, Text):
+                    texts.append(item.part.text)
+    return "".join(texts)
+
+
+def _title(branch: LiveBranch) -> str:
+    return str(branch.conversation.session.get("title") or "")
+
+
+def _first_prompt(branch: LiveBranch) -> str:
+    prompts = (m.text for m in branch.conversation.messages.values() if m.role == "user" and not m.is_hidden)
+    return next(prompts, "")
+
+
+def _branches(ref: BranchRef) -> list[BranchRef]:
+    """Return the session's branches, the given one first."""
+    found = [ref]
+    for place in sorted(paths.branches_dir(ref.session_dir).iterdir()):
+        if place != ref.branch_dir and not place.name.startswith(".") and paths.session_file(place).is_file():
+            found.append(paths.ref_of(place))
+    return found

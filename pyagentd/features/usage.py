@@ -1,0 +1,470 @@
+"""What a conversation cost and how much of the model's window it takes: sums over what the provider counted.
+
+Three questions with three answers. What was *spent* counts every request, of hidden turns too: the money is gone.
+What is *used* (the guide's rollup, neighbours B.3) sums the answers that still count towards the model's context:
+hidden ones do not, and after a compaction its tail and its summary do. What the *context* holds is neither, because
+each request counts the whole history again (B.13 item 11): it is what the last request read and wrote. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, time, timedelta, tzinfo
+from functools import cache
+from typing import Any, Literal, NamedTuple
+
+from pyagentd.llm.catalog import ModelFacts, Prices
+from pyagentd.messages import Usage
+from pyagentd.store.conversation import (
+    COMPACTION,
+    Conversation,
+    Message,
+    Part,
+    estimated,
+    message_usage,
+    steps_of,
+    usage_of,
+)
+from pyagentd.store.db.requests import QUARTER_MS, Counted, Place, places, sums
+from pyagentd.store.db.state import State
+from pyagentd.store.journal import Row, Served, served_by
+
+FactsOf = Callable[[Served], ModelFacts]
+
+_PICO = 10**12  # sums of whole picodollars are exact, however many there are
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What requests cost.
+
+    Attributes:
+        tokens: In five buckets.
+        pico: The known part of their price, in 1e-12 US dollars.
+        unpriced: Models that took part and whose price nobody knows.
+    """
+
+    tokens: Usage = field(default_factory=Usage)
+    pico: int = 0
+    unpriced: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, tokens: Usage, usd: float) -> Spent:
+        """Return what tokens cost at a price in US dollars for all of them."""
+        return cls(tokens=tokens, pico=round(usd * _PICO))
+
+    @property
+    def cost_usd(self) -> float | None:
+        """The price in US dollars; None when it is not known of everything."""
+        return None if self.unpriced else self.known_usd
+
+    @property
+    def known_usd(self) -> float:
+        """The price in US dollars of that whose price is known."""
+        return self.pico / _PICO
+
+    def __add__(self, other: Spent) -> Spent:
+        """Return both together."""
+        return Spent(
+            tokens=self.tokens + other.tokens,
+            pico=self.pico + other.pico,
+            unpriced=self.unpriced | other.unpriced,
+        )
+
+    def told(self) -> dict[str, Any]:
+        """Return it for clients: ``tokens`` by bucket, ``total``, ``cost_usd``, ``known_usd`` and ``unpriced``."""
+        return {
+            "tokens": asdict(self.tokens),
+            "total": self.tokens.total,
+            "cost_usd": self.cost_usd,
+            "known_usd": self.known_usd,
+            "unpriced": sorted(self.unpriced),
+        }
+
+
+class InContext(NamedTuple):
+    """How many tokens the next request takes before what is new in it; ``estimated``: no provider counted them."""
+
+    tokens: int
+    estimated: bool
+
+
+def spent_on(message: Message, facts_of: FactsOf) -> Spent:
+    """Return what one message cost."""
+    tokens = message_usage(message)
+    if not tokens.total:
+        return Spent()
+    served = served_by(message.row)
+    prices = facts_of(served).prices
+    if prices is None:
+        return Spent(tokens=tokens, unpriced=frozenset({served.model or "unknown"}))
+    return Spent(tokens=tokens, pico=sum(round(prices.of(step) * _PICO) for step in steps_of(message)))
+
+
+def session_usage(conversation: Conversation, facts_of: FactsOf) -> Spent:
+    """Return what a conversation cost, whatever of it is hidden by now."""
+    return total(spent_on(message, facts_of) for message in conversation.messages.values())
+
+
+def total(each: Iterable[Spent]) -> Spent:
+    """Return what several cost together."""
+    return sum(each, Spent())
+
+
+def used(conversation: Conversation) -> Usage:
+    """Return the tokens of the answers that count towards the model's context: the guide's rollup."""
+    marker = last_marker(conversation)
+    counted = Usage() if marker is None else Usage(input=_summary_tokens(marker))
+    return sum((message_usage(message) for message in _counting(conversation, marker)), counted)
+
+
+def context_used(conversation: Conversation) -> InContext:
+    """Return what the next request takes before what is new in it: what the last one read and what it answered."""
+    for message in reversed(conversation.messages.values()):
+        if message.is_hidden:
+            continue
+        marker = _marker_in(message)
+        if marker is not None and _is_boundary(marker):
+            tail = sum(_estimate(other) for other in _tail(conversation, marker))
+            return InContext(_summary_tokens(marker) + tail, True)
+        if marker is None and (last := usage_of(_metadata(message).get("last_usage"))).total:
+            return InContext(last.total, bool(_metadata(message).get("usage_estimated")))
+    return InContext(0, False)
+
+
+def last_marker(conversation: Conversation) -> Part | None:
+    """Return the compaction that holds: the last one that is not hidden."""
+    for message in reversed(conversation.messages.values()):
+        marker = None if message.is_hidden else _marker_in(message)
+        if marker is not None and _is_boundary(marker):
+            return marker
+    return None
+
+
+def markers(conversation: Conversation) -> int:
+    """Return how many compactions there are that are not hidden."""
+    visible = (message for message in conversation.messages.values() if not message.is_hidden)
+    return sum(_marker_in(message) is not None for message in visible)
+
+
+def _counting(conversation: Conversation, marker: Part | None) -> Iterator[Message]:
+    if marker is None:
+        messages: Iterable[Message] = conversation.messages.values()
+    else:
+        messages = _tail(conversation, marker)
+    return (
+        message
+        for message in messages
+        if message.role == "assistant" and not message.is_hidden and _marker_in(message) is None
+    )
+
+
+def _tail(conversation: Conversation, marker: Part) -> Iterator[Message]:
+    """Yield what the model still sees as it is: from the first message kept, or all after the marker."""
+    start = marker.data.get("tail_start_id")
+    if start not in conversation.messages:
+        start = None
+    begun = False
+    for message in conversation.messages.values():
+        begun = begun or message.id == start
+        if begun and not message.is_hidden and _marker_in(message) is None:
+            yield message
+        begun = begun or message.id == marker.row["message_id"]
+
+
+def _estimate(message: Message) -> int:
+    texts = [part.text for part in message.texts() if not part.hidden]
+    for part in message.parts:
+        if part.is_tool and not part.hidden:
+            result = part.result
+            texts += [str(part.data.get("input", "")), result[0] if result else ""]
+    return sum(estimated(text) for text in texts)
+
+
+def _marker_in(message: Message) -> Part | None:
+    return next((part for part in message.parts[:1] if part.type == COMPACTION and not part.hidden), None)
+
+
+def _is_boundary(marker: Part) -> bool:
+    return bool(marker.data.get("summary"))  # one without a summary only prunes
+
+
+def _summary_tokens(marker: Part) -> int:
+    tokens = marker.data.get("summary_tokens")
+    return tokens if type(tokens) is int else estimated(str(marker.data.get("summary", "")))
+
+
+def _metadata(message: Message) -> dict[str, Any]:
+    return message.row.get("metadata_json") or {}
+
+
+# One branch's meter: how full the model's window is and what the session cost, kept up with every row.
+#
+# What a step adds costs the same however long the conversation is: each message's share is remembered, and of a row
+# only its own message is counted again. What agents below cost is told by their own meters, up the tree; of those
+# that ended before, by their logs.
+
+
+class Meter:
+    """What is told of one branch's context.
+
+    Args:
+        conversation: What is counted.
+        facts_of: What is known of a model.
+        served: Returns who would answer next, for a conversation without an answer.
+        changed: Called when what is told has changed.
+
+    Attributes:
+        looked: Whether the logs of agents that ended before were looked at.
+        agents: What each agent below cost, at any depth, by its branch's key.
+    """
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        facts_of: FactsOf,
+        *,
+        served: Callable[[], Served],
+        changed: Callable[[], None],
+    ) -> None:
+        self.agents: dict[str, Spent] = {}
+        self.looked = False
+        self._conversation = conversation
+        self._facts_of = facts_of
+        self._served = served
+        self._changed = changed
+        self._shares: dict[str, Spent] = {}  # by message
+        self._own = Spent()
+        self._compactions = 0
+        self._counted = False
+
+    @property
+    def own(self) -> Spent:
+        """What the branch itself cost."""
+        self._count()
+        return self._own
+
+    @property
+    def together(self) -> Spent:
+        """What it cost with all agents below it."""
+        return total(self.agents.values()) + self.own
+
+    def note(self, key: str, spent: Spent) -> None:
+        """Note what the agent with this key cost so far."""
+        self.agents[key] = spent
+        self._changed()
+
+    def tell(self) -> None:
+        """Tell what is known."""
+        self._changed()
+
+    def take(self, row: Row) -> None:
+        """Take one more row, which the conversation has already."""
+        data = row.data
+        match row.type:
+            case "message" if data["role"] == "assistant" and "usage" in (data.get("metadata_json") or {}):
+                self._share(data["id"])
+                self._compactions = -1 if self._is_marker(data["id"]) else self._compactions
+                self._changed()
+            case "part" if data["type"] == "step-start" and "usage" in data["data_json"]:
+                self._share(data["message_id"])  # told with the message's row
+            case "part" if data["type"] == COMPACTION:
+                self._compactions = -1
+                self._changed()
+            case "edit":
+                self._compactions = -1
+
+    def told(self) -> dict[str, Any]:
+        """Return the fields of a ``context`` event, see ``events``."""
+        self._count()
+        if self._compactions < 0:
+            self._compactions = markers(self._conversation)
+        served, last = self._last()
+        facts = self._facts_of(served)
+        context = context_used(self._conversation)
+        together = self.together
+        return {
+            "used": context.tokens,
+            "estimated": context.estimated,
+            "window": facts.context_window,
+            "window_known": facts.window_known,
+            "usable": facts.usable(),
+            "model": served.model,
+            "tokens": asdict(self._own.tokens),
+            "last": last,
+            "cost_usd": together.cost_usd,
+            "known_usd": together.known_usd,
+            "own_usd": self._own.cost_usd,
+            "agents": len(self.agents),
+            "agents_total": total(self.agents.values()).tokens.total,
+            "compactions": self._compactions,
+        }
+
+    def _last(self) -> tuple[Served, dict[str, int]]:
+        """Return who answered last and what their last request counted."""
+        for message in reversed(self._conversation.messages.values()):
+            metadata = message.row.get("metadata_json") or {}
+            if message.role == "assistant" and "usage" in metadata and metadata.get("origin") != "compaction":
+                return served_by(message.row), asdict(usage_of(metadata.get("last_usage")))
+        return self._served(), asdict(usage_of(None))
+
+    def _count(self) -> None:
+        if self._counted:
+            return
+        self._counted, self._compactions = True, -1
+        for message in self._conversation.messages.values():
+            self._shares[message.id] = spent_on(message, self._facts_of)
+        self._own = total(self._shares.values())
+
+    def _is_marker(self, message_id: str) -> bool:
+        message = self._conversation.messages.get(message_id)
+        return message is not None and any(part.type == COMPACTION for part in message.parts)
+
+    def _share(self, message_id: str) -> None:
+        message = self._conversation.messages.get(message_id)
+        if message is None or not self._counted:
+            return
+        old, new = self._shares.get(message_id, Spent()), spent_on(message, self._facts_of)
+        if old == new:
+            return
+        self._shares[message_id] = new
+        if old.tokens.total:  # a price that was not known is no price to take away: rare enough to count all
+            self._own = _replaced(self._own, old, new) or total(self._shares.values())
+        else:
+            self._own += new
+
+
+def _replaced(whole: Spent, old: Spent, new: Spent) -> Spent | None:
+    """Return ``whole`` with one share exchanged; None when shares without a price make that no subtraction."""
+    if old.unpriced != new.unpriced:
+        return None
+    counts = {key: count - getattr(old.tokens, key) for key, count in asdict(whole.tokens).items()}
+    rest = Spent(tokens=usage_of(counts), pico=whole.pico - old.pico, unpriced=whole.unpriced)
+    return rest + new
+
+
+# What all sessions cost together, by day, model, session or preset: sums over the tables of ``state.db``.
+#
+# Each request counts once, however many branches and forks have a copy of it; agents count with the session at the
+# root of their tree. Prices are those of today. What is in the trash is not in the tables, and not here. Blocks.
+
+By = Literal["day", "model", "session", "preset"]
+
+_UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One day, model, session or preset.
+
+    Attributes:
+        key: The day in ISO 8601, the model's name, the session's place (as ``chat_sessions.id`` without the branch),
+            the preset's name.
+        requests: How many requests there were.
+        spent: What they cost.
+        facts: Of a session ``session_id`` and ``title``.
+    """
+
+    key: str
+    requests: int
+    spent: Spent
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def told(self) -> dict[str, Any]:
+        """Return it for clients."""
+        return {"key": self.key, **self.facts, "requests": self.requests, **self.spent.told()}
+
+
+def report(state: State, facts_of: FactsOf, by: By, *, since_ms: int = 0, zone: tzinfo | None = None) -> list[Line]:
+    """Return what was spent since a moment (epoch ms), days with the newest first, anything else the dearest.
+
+    Args:
+        state: The database.
+        facts_of: What is known of a model.
+        by: What a line is.
+        since_ms: From when on.
+        zone: In which days are days; None is that of the machine.
+
+    Raises:
+        StoreError: The database cannot be used.
+    """
+    match by:
+        case "day":
+            lines = _lines(sums(state, "quarter", since_ms=since_ms), facts_of, lambda group, _: _day(group, zone))
+            return sorted(lines, key=lambda line: line.key, reverse=True)
+        case "model":
+            lines = _lines(sums(state, "model", since_ms=since_ms), facts_of, lambda _, each: each.served.model)
+            return _dearest_first(lines)
+    known = places(state)
+    found = sums(state, "branch", since_ms=since_ms)
+    if by == "preset":
+        return _dearest_first(_lines(found, facts_of, lambda group, _: _preset(known.get(group))))
+    titles = {session_of(key): place for key, place in known.items() if not place.is_agent}
+    lines = _lines(found, facts_of, lambda group, _: session_of(group))
+    return _dearest_first(_titled(line, titles.get(line.key)) for line in lines)
+
+
+def days_ago(days: int, now: datetime, zone: tzinfo | None = None) -> int:
+    """Return in epoch ms when the first of the last ``days`` days began, of which today is one."""
+    today = now.astimezone(zone).date()
+    begin = datetime.combine(today - timedelta(days=days - 1), time.min, zone)
+    return int(begin.timestamp() * 1000)
+
+
+def together(lines: Iterable[Line], key: str = "") -> Line:
+    """Return several lines as one."""
+    known = list(lines)
+    return Line(key=key, requests=sum(line.requests for line in known), spent=total(line.spent for line in known))
+
+
+def priced(counted: Counted, facts_of: FactsOf) -> Spent:
+    """Return what requests to one model cost."""
+    prices = facts_of(counted.served).prices
+    if prices is None:
+        return Spent(tokens=counted.usage, unpriced=frozenset({counted.served.model or _UNKNOWN}))
+    return Spent.of(counted.usage, _at_length(prices, counted.longer).of(counted.usage))
+
+
+def session_of(key: str) -> str:
+    """Return the session at the root of the tree of the branch or agent with this ``chat_sessions.id``."""
+    return key.rpartition("/branches/")[0] or key
+
+
+def _lines(
+    found: Iterable[tuple[Any, Counted]], facts_of: FactsOf, key_of: Callable[[Any, Counted], str]
+) -> list[Line]:
+    requests: dict[str, int] = defaultdict(int)
+    spent: dict[str, Spent] = defaultdict(Spent)
+    facts = cache(facts_of)
+    for group, counted in found:
+        key = key_of(group, counted) or _UNKNOWN
+        requests[key] += counted.requests
+        spent[key] += priced(counted, facts)
+    return [Line(key=key, requests=requests[key], spent=spent[key]) for key in requests]
+
+
+def _dearest_first(lines: Iterable[Line]) -> list[Line]:
+    return sorted(lines, key=lambda line: (-line.spent.pico, -line.spent.tokens.total, line.key))
+
+
+def _titled(line: Line, place: Place | None) -> Line:
+    if place is None:
+        return line
+    return replace(line, facts={"session_id": place.session_id, "title": place.title or None})
+
+
+def _preset(place: Place | None) -> str:
+    return "" if place is None else place.preset or ""
+
+
+def _day(quarter: int, zone: tzinfo | None) -> str:
+    return datetime.fromtimestamp(quarter * QUARTER_MS / 1000, zone).date().isoformat()
+
+
+def _at_length(prices: Prices, longer: int) -> Prices:
+    """Return the prices of requests whose prompts were longer than ``longer``, whatever their sum is."""
+    if prices.long is not None and prices.long_above is not None and longer >= prices.long_above:
+        return prices.long
+    return replace(prices, long=None)

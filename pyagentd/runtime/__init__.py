@@ -1,0 +1,1 @@
+"""A session in motion: branches, recording, turns, runs, approvals and recovery."""

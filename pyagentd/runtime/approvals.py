@@ -1,0 +1,511 @@
+"""Who may do what in one run: the pure decision of ``policy`` joined with the questions to a human.
+
+A model's word is never an authority: what an action touches is computed by the tool from its checked arguments, the
+preset's rules come from disk, and grants come from humans. Every decision is noted for the audit, and what a human
+allowed is decided once more before it happens: a rule may have changed while the question was open, and no answer
+overrules a prohibition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from pyagentd import jsontext
+from pyagentd.errors import BadRequest, NotFound, PresetError, StoreError, ToolError
+from pyagentd.events import Event
+from pyagentd.messages import ToolCall
+from pyagentd.policy.action import Action, ResolvedPath
+from pyagentd.policy.guard import Allow, Confirm, Context, Deny, decide
+from pyagentd.policy.guard import Ask as Ask_
+from pyagentd.policy.guard import Decision as Decision_
+from pyagentd.policy.remember import told
+from pyagentd.policy.widening import Widening
+from pyagentd.store.db.audit import Decided
+from pyagentd.tools.invoke import Authorise, Denied, Edited, checked
+from pyagentd.tools.spec import ToolContext, ToolSpec
+
+# Questions to a human: asked once, answered once, shown where somebody looks.
+#
+# An ask belongs to the run that needs the answer and is shown on that run's branch and on the root of its tree, so
+# that a sub-agent's question is never hidden behind its parent (DESIGN §7). The first answer wins and is recorded
+# before anybody acts on it; aborting a run answers all its asks. A daemon that stops leaves them open in the log,
+# and the next one asks them again under the same id.
+
+Decision = Literal["allow", "session", "always", "answer", "deny", "abort"]
+
+_REMEMBERED = 512  # settled asks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the human decided.
+
+    Attributes:
+        decision: ``session`` and ``always`` allow and remember what the ask offered; ``answer`` is to a question of
+            the model's; ``abort`` stops the run.
+        reason: Why, if they said; the model is told.
+        input: Edited arguments of the call as JSON text; None: as the model gave them.
+        answers: To the model's questions, a list of words for each; None when it asked none.
+        by: The client through which it came, "" when it was none.
+    """
+
+    decision: Decision
+    reason: str = ""
+    input: str | None = None
+    answers: tuple[tuple[str, ...], ...] | None = None
+    by: str = ""
+
+
+def _no_record(answer: Answer) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One open question."""
+
+    id: str
+    run_id: str
+    branches: tuple[str, ...]  # where it is shown: the asking branch first, then the root of its tree
+    row: Mapping[str, Any]  # the `ask` row as recorded; also what clients are told
+    future: asyncio.Future[Answer]
+    record: Callable[[Answer], object] = field(default=_no_record)
+
+
+class AskBoard:
+    """All open questions of the daemon."""
+
+    def __init__(self, publish: Callable[[Event], None]) -> None:
+        self._publish = publish
+        self._open: dict[str, Ask] = {}
+        self._settled: dict[str, Answer] = {}  # the last ones, oldest first
+
+    def post(
+        self,
+        *,
+        seq: int,
+        run_id: str,
+        branches: tuple[str, ...],
+        row: Mapping[str, Any],
+        record: Callable[[Answer], object] = _no_record,
+    ) -> Ask:
+        """Show an ask and return it, to wait for its answer.
+
+        Args:
+            seq: The number of ``row`` in the log of the first branch.
+            run_id: Who waits for it.
+            branches: Where it is shown.
+            row: It as recorded.
+            record: Called with the answer, before anybody learns of it.
+        """
+        future = asyncio.get_running_loop().create_future()
+        ask = Ask(id=str(row["id"]), run_id=run_id, branches=branches, row=row, future=future, record=record)
+        self._open[ask.id] = ask
+        for branch in branches:
+            self._publish(Event("ask", branch, seq if branch == branches[0] else 0, (dict(row),)))
+        return ask
+
+    def has(self, ask_id: str) -> bool:
+        """Return whether an ask is open."""
+        return ask_id in self._open
+
+    def knows(self, ask_id: str) -> bool:
+        """Return whether an ask is open, or was settled lately."""
+        return ask_id in self._open or ask_id in self._settled
+
+    def get(self, ask_id: str) -> Ask:
+        """Return an open ask.
+
+        Raises:
+            NotFound: No ask with this id is open; says what became of it, as far as that is known.
+        """
+        if (ask := self._open.get(ask_id)) is not None:
+            return ask
+        settled = self._settled.get(ask_id)
+        if settled is None:
+            raise NotFound(f"No question {ask_id} is open", mend="It may have been answered elsewhere")
+        if settled.decision == "abort":
+            raise NotFound(f"The run that asked {ask_id} was stopped; nobody waits for the answer")
+        by = f" by {settled.by}" if settled.by else ""
+        raise NotFound(f"The question {ask_id} was answered already{by}: {settled.decision}")
+
+    def answer(self, ask_id: str, answer: Answer) -> bool:
+        """Settle an ask; return whether this answer was the first.
+
+        Raises:
+            NotFound: No ask with this id is open.
+        """
+        ask = self.get(ask_id)
+        del self._open[ask_id]
+        first = not ask.future.done()
+        try:
+            ask.record(answer)
+        except StoreError as error:  # the run ends with it: what is not recorded does not happen
+            if first:
+                ask.future.set_exception(error)
+        else:
+            if first:
+                ask.future.set_result(answer)
+        self.note_settled(ask_id, answer)
+        for branch in ask.branches:
+            told = {"id": ask.id, "decision": answer.decision, "by": answer.by or None}
+            self._publish(Event("answered", branch, 0, (told,)))
+        return first
+
+    def note_settled(self, ask_id: str, answer: Answer) -> None:
+        """Remember for a while what became of an ask, for whoever answers it late."""
+        self._settled[ask_id] = answer
+        while len(self._settled) > _REMEMBERED:
+            del self._settled[next(iter(self._settled))]
+
+    def abort_run(self, run_id: str) -> None:
+        """Answer every open ask of a run with ``abort``."""
+        for ask in self.of_run(run_id):
+            self.answer(ask.id, Answer(decision="abort"))
+
+    def drop(self, ask: Ask) -> None:
+        """Settle an ask for which nobody waits any more with ``abort``, unless it is settled."""
+        if self._open.get(ask.id) is ask:
+            self.answer(ask.id, Answer(decision="abort"))
+
+    def leave_run(self, run_id: str) -> None:
+        """Wait for the answers of a run no longer: they stay open in the log, for the next daemon."""
+        for ask in self.of_run(run_id):
+            del self._open[ask.id]
+            ask.future.cancel()
+
+    def of_run(self, run_id: str) -> list[Ask]:
+        """Return the open asks of a run, oldest first."""
+        return [ask for ask in self._open.values() if ask.run_id == run_id]
+
+    def open_for(self, branch: str) -> list[Mapping[str, Any]]:
+        """Return the rows of the asks shown on ``branch``, oldest first."""
+        return [ask.row for ask in self._open.values() if branch in ask.branches]
+
+    def within(self, directory: str) -> list[Mapping[str, Any]]:
+        """Return the rows of the asks of branches in ``directory``, oldest first."""
+        return [ask.row for ask in self._open.values() if ask.branches[0].startswith(f"{directory}/")]
+
+    def all(self) -> list[Mapping[str, Any]]:
+        """Return the rows of all open asks, oldest first."""
+        return [ask.row for ask in self._open.values()]
+
+
+# A call that waits for a human: what they are shown of it, and what they make of its arguments.
+
+CHOICES = ("allow", "session", "always", "deny", "abort")
+ONCE = ("allow", "deny", "abort")  # of what is asked about each time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedCall:
+    """One call as the model made it."""
+
+    call: ToolCall
+    spec: ToolSpec
+    action: Action
+    tool_context: ToolContext
+
+    async def fields(self, ask: Ask_) -> dict[str, Any]:
+        """Return what an ``ask`` row says about the call.
+
+        Raises:
+            ToolError: The call could not work: nobody needs to be asked.
+        """
+        spec, action = self.spec, self.action
+        preview, reason, warnings = "", ask.reason, [] if ask.is_routine else [ask.reason]
+        if spec.preview is not None:
+            bound = self.tool_context.bound_to(action)
+            preview = await asyncio.to_thread(spec.preview, dict(self.call.input), bound)
+        if spec.caution is not None and (caution := await asyncio.to_thread(spec.caution, self.tool_context)):
+            reason, warnings = f"{reason}. {caution}", [*warnings, caution]
+        return {
+            "tool_call_id": self.call.id,
+            "tool": spec.name,
+            "action": str(action),
+            "detail": action.detail,
+            "reason": reason,
+            "warning": ". ".join(warnings),  # what of the reason a human must see; the rest are rules
+            "preview": preview,
+            "kind": "tool",
+            "choices": list(ONCE if spec.confirm == "always" else CHOICES),
+            "remember": list(ask.remember),
+            "covers": [told(pattern) for pattern in ask.remember],
+            "project": str(self.tool_context.root),
+            "commands": list(_commands(action)),
+            "input": json.dumps(dict(self.call.input), ensure_ascii=False),
+            "path": action.paths[0].lexical if action.kind == "write" and action.paths else None,
+        }
+
+    def edited(self, text: str) -> tuple[dict[str, Any], Action]:
+        """Return arguments that a human wrote as JSON as the tool gets them, and what they do.
+
+        Raises:
+            ToolError: They are no JSON, or do not fit the tool.
+        """
+        try:
+            given = jsontext.parse(text)
+        except ValueError as error:
+            raise ToolError(f"they are no JSON: {error}") from None
+        args = checked(self.spec.name, self.spec.input_schema, given)
+        return args, self.spec.action(args, self.tool_context)
+
+
+def _commands(action: Action) -> Sequence[str]:
+    """Return every command in a command line; none when that cannot be told of all of it."""
+    if action.shell is None or action.shell.unreadable:
+        return ()
+    return [command.text for command in action.shell.commands]
+
+
+AskHuman = Callable[[Mapping[str, Any]], Awaitable[Answer]]
+
+
+class Witness(Protocol):
+    """Who notes decisions; see ``ledger.RunWitness``."""
+
+    def __call__(
+        self,
+        tool: str,
+        action: str,
+        decision: Decided,
+        rule: str,
+        reason: str = "",
+        by: str | None = None,
+        *,
+        change: str | None = None,
+    ) -> None:
+        """Note one decision; ``by`` is the client through which a human made it, ``change`` that of the action."""
+        ...
+
+
+class Authority:
+    """Decides for one run.
+
+    Args:
+        context: Reads the rules anew for every decision, so a change of ``preset.md`` counts at once.
+        ask_human: Records and shows a question (fields of an ``ask`` row without id) and waits for its answer.
+        stop: Called when the human answers a question by stopping the run; cancels its task.
+        witness: Told every decision.
+        leaving: Whether the daemon stops: then a question whose run ends stays open.
+    """
+
+    def __init__(
+        self,
+        *,
+        context: Callable[[], Context],
+        ask_human: AskHuman,
+        stop: Callable[[], object],
+        witness: Witness = lambda *_, **__: None,
+        leaving: Callable[[], bool] = lambda: False,
+        unasked: Callable[[str, str], object] = lambda tool, action: None,
+    ) -> None:
+        self.unasked = unasked
+        self._context = context
+        self._ask_human = ask_human
+        self._stop = stop
+        self._witness = witness
+        self._leaving = leaving
+        self._waiting: dict[str, AskedCall] = {}  # by id of the call
+        self._leases: list[Widening] = []  # what a human allowed once, and was not used yet
+        self._used: list[Widening] = []
+        self._root = ""  # the workspace root of the run's calls
+
+    def for_call(self, spec: ToolSpec, call: ToolCall, tool_context: ToolContext) -> Authorise:
+        """Return the check that ``invoke`` makes before it runs ``call``."""
+        self._root = str(tool_context.root)
+
+        async def authorise(action: Action) -> Edited | None:
+            decision, lease = self._decided(action, spec.confirm)
+            if lease is not None:
+                self._leases.remove(lease)
+                self._used.append(lease)
+            match decision:
+                case Allow(by):
+                    self._witness(spec.name, str(action), "allow", by, change=action.change)
+                    return None
+                case Deny(reason, rule):
+                    self._witness(spec.name, str(action), "deny", rule, reason, change=action.change)
+                    if rule == "headless":
+                        self.unasked(spec.name, str(action))
+                    raise Denied(reason, "nobody" if rule == "headless" else "rule")
+                case Ask_():
+                    asked = AskedCall(call=call, spec=spec, action=action, tool_context=tool_context)
+                    return await self._ask(asked, decision, lease)
+
+        return authorise
+
+    def readable(self, path: ResolvedPath) -> bool:
+        """Return whether a file that a search found may be read without a question."""
+        action = Action(tool="Read", detail=path.lexical, kind="read", paths=(path,), root=self._root)
+        context = self._rules(action)
+        if isinstance(context, Deny):
+            return False
+        if isinstance(decide(action, context, False), Allow):
+            return True
+        widened = (lease.widen(context, action) for lease in (*self._used, *self._leases))
+        return any(each is not None and isinstance(decide(action, each, False), Allow) for each in widened)
+
+    # -- questions about scope -----------------------------------------------------------------------------------
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a human can be asked."""
+        return self._context().interactive
+
+    def would_be(self, action: Action, lease: Widening) -> Decision_:
+        """Return the decision about ``action`` if ``lease`` held."""
+        context = self._rules(action)
+        return (
+            context if isinstance(context, Deny) else decide(action, lease.widen(context, action) or context, False)
+        )
+
+    async def ask_for_scope(self, tool: str, action: str, fields: Mapping[str, Any]) -> Answer:
+        """Put a question of kind "scope" to the human and return the answer, noted; an abort does not return."""
+        answer = await self._answer(tool, action, {"tool": tool, "action": action, "kind": "scope", **fields})
+        decided: Decided = "ask_denied" if answer.decision == "deny" else "ask_approved"
+        self._note(tool, action, decided, answer)
+        return answer
+
+    async def ask_question(self, tool: str, action: str, fields: Mapping[str, Any]) -> Answer:
+        """Put a question of the model's to the human and return the answer; an abort does not return.
+
+        It allows nothing, so the audit has no word of it; question and answer are in the log.
+        """
+        return await self._answer(tool, action, {"tool": tool, "action": action, "kind": "question", **fields})
+
+    def lend(self, lease: Widening) -> None:
+        """Let ``lease`` hold for one action of this run."""
+        self._leases.append(lease)
+
+    # -- calls that wait -----------------------------------------------------------------------------------------
+
+    def check_edit(self, call_id: str, text: str) -> None:
+        """Check arguments that a human gives in place of the model's for a call that waits.
+
+        Raises:
+            BadRequest: Nothing waits, they are no JSON, do not fit the tool, or may not happen whoever allows it.
+        """
+        waiting = self._waiting.get(call_id)
+        if waiting is None:
+            raise BadRequest("The call does not wait any more")
+        try:
+            _, action = waiting.edited(text)
+        except ToolError as error:
+            raise BadRequest(f"These arguments cannot be used: {error}") from error
+        decision, _ = self._decided(action, waiting.spec.confirm)
+        if isinstance(decision, Deny):
+            raise BadRequest(f"No answer can allow this: {decision.reason}")
+
+    def is_allowed_now(self, call_id: str) -> bool:
+        """Return whether a call that waits for a human needs none any more."""
+        waiting = self._waiting.get(call_id)
+        if waiting is None:
+            return False
+        decision, _ = self._decided(waiting.action, waiting.spec.confirm)
+        return isinstance(decision, Allow)
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _decided(self, action: Action, confirm: Confirm) -> tuple[Decision_, Widening | None]:
+        """Return the decision, and the lease that makes the scope wide enough where one was needed."""
+        context = self._rules(action)
+        if isinstance(context, Deny):
+            return context, None
+        decision = decide(action, context, confirm)
+        if isinstance(decision, Deny) and decision.rule in ("scope", "command"):
+            for lease in self._leases:
+                widened = lease.widen(context, action)
+                if widened is not None and not isinstance(second := decide(action, widened, confirm), Deny):
+                    return second, lease
+        return decision, None
+
+    def _rules(self, action: Action) -> Context | Deny:
+        """Return what holds now; while nobody can read it, nothing is allowed."""
+        try:
+            return self._context()
+        except (PresetError, StoreError) as error:
+            reason = f"{action.tool} may not do this: the rules of this session cannot be read. {error}"
+            return Deny(reason, "scope")
+
+    async def _ask(self, asked: AskedCall, ask: Ask_, lease: Widening | None) -> Edited | None:
+        tool, action = asked.spec.name, asked.action
+        self._waiting[asked.call.id] = asked
+        try:
+            answer = await self._answer(tool, str(action), await asked.fields(ask), action.change)
+        finally:
+            del self._waiting[asked.call.id]
+        if answer.decision == "deny":
+            self._note(tool, str(action), "ask_denied", answer, action.change)
+            why = f": {answer.reason.rstrip('.')}" if answer.reason else ""
+            raise Denied(f"The user denied {tool}{why}.", "user")
+        if answer.input is None:
+            await self._see_again(asked, dict(asked.call.input), action)
+            self._decide_again(asked, action, answer, lease)
+            return None
+        args, action = asked.edited(answer.input)
+        await self._see_again(asked, args, action)
+        self._decide_again(asked, action, answer, lease)
+        shown = json.dumps(args, ensure_ascii=False)
+        return Edited(
+            args=args, action=action, note=f"[The user changed the arguments before allowing this: {shown}]"
+        )
+
+    async def _answer(self, tool: str, action: str, fields: Mapping[str, Any], change: str | None = None) -> Answer:
+        """Return the human's answer; one that stops the run is noted and does not return."""
+        try:
+            answer = await self._ask_human(fields)
+        except asyncio.CancelledError:
+            if not self._leaving():
+                self._witness(tool, action, "ask_denied", "abort", "the run was stopped", change=change)
+            raise
+        if answer.decision == "abort":
+            self._note(tool, action, "ask_denied", answer, change)
+            self._stop()
+            await asyncio.get_running_loop().create_future()  # the cancellation arrives here
+        return answer
+
+    async def _see_again(self, asked: AskedCall, args: dict[str, Any], action: Action) -> None:
+        """Note that a call is denied of which a human was shown what holds no more; raises ``ToolError`` then."""
+        if asked.spec.still is None:
+            return
+        try:
+            await asyncio.to_thread(asked.spec.still, args, asked.tool_context)
+        except ToolError as error:
+            self._witness(asked.spec.name, str(action), "deny", "changed", str(error), change=action.change)
+            raise
+
+    def _decide_again(self, asked: AskedCall, action: Action, answer: Answer, lease: Widening | None) -> None:
+        """Note what a human allowed, unless by now it may not happen.
+
+        Raises:
+            ToolError: It may not.
+        """
+        context, tool = self._rules(action), asked.spec.name
+        if isinstance(context, Deny):
+            decision: Decision_ = context
+        else:
+            widened = lease.widen(context, action) if lease is not None else None
+            decision = decide(action, widened or context, asked.spec.confirm)
+        if isinstance(decision, Deny):
+            self._witness(tool, str(action), "deny", decision.rule, decision.reason, change=action.change)
+            raise Denied(f"The user allowed this, but: {decision.reason}")
+        # Somebody may have answered another question by a grant that covers this one too.
+        granted = isinstance(decision, Allow) and answer.decision == "allow" and answer.input is None
+        rule = decision.by if isinstance(decision, Allow) and granted else _rule(answer)
+        self._note(tool, str(action), "ask_approved", answer, action.change, rule)
+
+    def _note(
+        self, tool: str, action: str, decided: Decided, answer: Answer, change: str | None = None, rule: str = ""
+    ) -> None:
+        """Note what a human decided; ``rule`` where it was something else that allowed it by then."""
+        by = answer.by or None
+        self._witness(tool, action, decided, rule or _rule(answer), answer.reason, by, change=change)
+
+
+def _rule(answer: Answer) -> str:
+    return f"human: {answer.decision}{', edited' if answer.input is not None else ''}"

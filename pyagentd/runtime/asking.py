@@ -1,0 +1,210 @@
+"""Asking a human on behalf of a run: recorded first, shown to whoever watches, and waited for.
+
+A run that an earlier daemon began finds the questions it had asked (``Left``): one without an answer is asked again
+under its id, one with an answer is not asked again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pyagentd.clock import new_id
+from pyagentd.errors import StoreError
+from pyagentd.runtime.approvals import Answer
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.hints import Hints
+from pyagentd.runtime.open_branches import OpenBranches
+from pyagentd.runtime.settings import SendOptions
+from pyagentd.store.paths import BranchRef
+
+_DEFAULTS: Mapping[str, Any] = {
+    "kind": "tool",
+    "choices": ["allow", "deny", "abort"],
+    "remember": [],
+    "covers": [],
+    "project": None,
+    "commands": [],
+    "input": None,
+    "path": None,
+}
+
+
+class Questions:
+    """Asks, for all runs.
+
+    Args:
+        branches: Where runs go on; its board has the open questions.
+
+    Attributes:
+        hints: Who remembers where questions are open, if anybody does.
+    """
+
+    def __init__(self, branches: OpenBranches) -> None:
+        self._branches = branches
+        self._board = branches.asks
+        self._trees = branches.trees
+        self._left: dict[str, Left] = {}  # by run
+        self._answered: dict[str, list[str]] = {}  # by run: ids of questions whose answer something is to come of
+        self.hints: Hints | None = None
+
+    async def ask(
+        self, branch: LiveBranch, run_id: str, ancestors: Sequence[BranchRef], fields: Mapping[str, Any]
+    ) -> Answer:
+        """Record a question, show it on the asking branch and on the root of its tree, and wait.
+
+        Args:
+            branch: Who asks.
+            run_id: Its run.
+            ancestors: The branches above, the parent first.
+            fields: Of the ``ask`` row; what is not given has a default.
+        """
+        known = self._left[run_id].take(fields) if run_id in self._left else None
+        if known is not None and known["decision"] is not None:
+            return _recorded_answer(known, fields)
+        row = _row(branch, run_id, fields, known)
+        seq = branch.recorder.record("ask", row)
+        await branch.recorder.commit()
+        if self.hints is not None:
+            self.hints.note(branch.ref, "ask", row["id"])
+        ask = self._board.post(
+            seq=seq,
+            run_id=run_id,
+            branches=(branch.key, ancestors[-1].key) if ancestors else (branch.key,),
+            row=row,
+            record=lambda answer: self._record(branch, row, answer),
+        )
+        self._trees.asked(ask.id)
+        try:
+            with branch.asking(), self._unhurried(branch, ancestors):
+                return await ask.future
+        finally:
+            if branch.run is None or not branch.run.suspended:
+                self._board.drop(ask)
+
+    async def answer(self, ask_id: str, answer: Answer, options: SendOptions) -> bool:
+        """Settle a question; return whether this answer was the first.
+
+        Args:
+            ask_id: Which.
+            answer: What the human decided.
+            options: Environment and key of who answers, for runs whose own client was gone with an earlier daemon.
+
+        Raises:
+            NotFound: It is not open; says what became of it, as far as that is known.
+        """
+        await self._trees.awake()
+        self._recall_settled(ask_id)
+        late = self._trees.known_late(self._board.get(ask_id).branches[-1])
+        if late is not None:
+            late.take(options)
+        return self._board.answer(ask_id, answer)
+
+    def _recall_settled(self, ask_id: str) -> None:
+        """Have the board know how a question was settled before it was made, if an open log tells."""
+        for branch in () if self._board.has(ask_id) else self._branches.all_opened:
+            row = branch.conversation.asks.get(ask_id)
+            if row is not None and row["decision"] is not None:
+                self._board.note_settled(ask_id, Answer(decision=row["decision"], by=row.get("decided_by") or ""))
+
+    def go_on(self, run_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Take over the questions that a run had asked before it was resumed."""
+        self._left[run_id] = Left(rows)
+
+    def close_left(self, branch: LiveBranch, run_id: str) -> None:
+        """Close the questions of a run whose calls have ended: those that nobody needs to answer any more too."""
+        left = self._left.pop(run_id, None)
+        for row in left.open() if left else ():
+            answer = Answer(decision="allow", reason="no question any more")
+            with contextlib.suppress(StoreError):  # closed with the run
+                self._record(branch, row, answer)
+            self._board.note_settled(row["id"], answer)
+            self._trees.asked(row["id"])
+        self.forget(branch, run_id)
+
+    def forget(self, branch: LiveBranch, run_id: str) -> None:
+        """Let no later daemon look for what comes of the answers to the questions of a run."""
+        for ask_id in self._answered.pop(run_id, ()):
+            if self.hints is not None:
+                self.hints.forget(branch.ref, "ask", ask_id)
+
+    def _record(self, branch: LiveBranch, row: Mapping[str, Any], answer: Answer) -> None:
+        """Record how a question was settled."""
+        decided = {
+            "decision": answer.decision,
+            "decided_reason": answer.reason,
+            "decided_by": answer.by or None,
+            "decided_at": branch.recorder.now_ms(),
+            "input": answer.input or row["input"],
+            **({} if answer.answers is None else {"answers": [list(each) for each in answer.answers]}),
+        }
+        branch.recorder.record("ask", {**row, **decided})
+        if answer.decision != "abort":
+            self._answered.setdefault(row["run_id"], []).append(row["id"])
+        elif self.hints is not None:
+            self.hints.forget(branch.ref, "ask", row["id"])
+
+    @contextlib.contextmanager
+    def _unhurried(self, branch: LiveBranch, ancestors: Sequence[BranchRef]) -> Iterator[None]:
+        """Stop the clock of a branch's run and of those that wait for it, while a human is asked."""
+        above = (self._branches.opened(ref.key) for ref in ancestors)
+        with contextlib.ExitStack() as stack:
+            for each in (branch, *above):
+                if each is not None and each.run is not None:
+                    stack.enter_context(each.run.stopwatch.paused())
+            yield
+
+
+class Left:
+    """The questions of a run as its log has them.
+
+    Args:
+        rows: Its ``ask`` rows.
+    """
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._rows = {row["id"]: row for row in rows}
+
+    def take(self, fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return the row of the question that is about to be asked, if it was asked before; once.
+
+        A question without an answer is recognised by its call, one with an answer only if it was exactly this one.
+        """
+        for ask_id, row in self._rows.items():
+            same = all(row.get(name, "tool") == fields.get(name, "tool") for name in ("tool_call_id", "kind"))
+            if same and (row["decision"] is None or row.get("action") == fields.get("action")):
+                return self._rows.pop(ask_id)
+        return None
+
+    def open(self) -> list[Mapping[str, Any]]:
+        """Return those that have no answer."""
+        return [row for row in self._rows.values() if row["decision"] is None]
+
+
+def _row(
+    branch: LiveBranch, run_id: str, fields: Mapping[str, Any], known: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return the ``ask`` row; of one that is asked again with its id and time."""
+    return {
+        "id": known["id"] if known else new_id("ask"),
+        "branch": branch.key,
+        "agent": branch.ref.session_id if branch.ref.is_agent else None,
+        "description": str(branch.conversation.session.get("description") or "") or None,  # the agent's task
+        "run_id": run_id,
+        **_DEFAULTS,
+        **fields,
+        "decision": None,
+        "created_at": known["created_at"] if known else branch.recorder.now_ms(),
+    }
+
+
+def _recorded_answer(row: Mapping[str, Any], fields: Mapping[str, Any]) -> Answer:
+    edited = row["input"] if row["input"] != fields.get("input") else None
+    return Answer(
+        decision=row["decision"],
+        reason=row.get("decided_reason") or "",
+        input=edited,
+        answers=tuple(tuple(each) for each in row["answers"]) if "answers" in row else None,
+        by=row.get("decided_by") or "",
+    )

@@ -1,0 +1,587 @@
+"""A branch that somebody works with: its log, its document, its run, and who watches.
+
+Opened from disk on demand (``opening``) and dropped when nobody needs it. How a turn begins is in ``turn``, who
+writes the document in ``keeper``, who may edit it in ``lease``; what attaching clients are told is in ``attaching``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pyagentd.clock import Clock, Pulse
+from pyagentd.errors import Busy, NotFound, StoreError
+from pyagentd.events import Event, Kind, Sink
+from pyagentd.features import suggestions, todo
+from pyagentd.features.usage import Meter
+from pyagentd.policy.presets import Preset
+from pyagentd.runtime import document_sync, turns
+from pyagentd.runtime.document_sync import Keeper, Lease, Override, Reader, Roles, Version, Written, find_override
+from pyagentd.runtime.opening import LastRun, Opened, open_branch, open_ends
+from pyagentd.runtime.queue import Waitlist
+from pyagentd.runtime.recorder import Recorder
+from pyagentd.runtime.run import Run
+from pyagentd.runtime.status import Outcome, SessionStatus
+from pyagentd.runtime.turn_agent import TurnPresets, shown
+from pyagentd.runtime.turns import Beginning, Prompt
+from pyagentd.store import paths
+from pyagentd.store.conversation import Conversation, Message
+from pyagentd.store.document.reconcile import Continued
+from pyagentd.store.document.render import Insert
+from pyagentd.store.document.text import Settings, stamp_of
+from pyagentd.store.journal import Row
+from pyagentd.store.paths import BranchRef
+
+log = logging.getLogger(__name__)
+
+
+# The row of the session in a branch's log: title, workspace, what was said and what was written on its behalf.
+
+
+class SessionRow:
+    """Records facts of the session that one branch belongs to.
+
+    Attributes:
+        ref: The branch.
+        recorder: Its log.
+        refusal: Why nothing can be written to the branch, "" when it can.
+        given: The preset's settings as an editor or the daemon was told to write them.
+    """
+
+    def __init__(self, ref: BranchRef, recorder: Recorder, *, refusal: str, lasting: tuple[str, ...]) -> None:
+        self.ref = ref
+        self.recorder = recorder
+        self.refusal = refusal
+        self.given: Settings | None = None
+        self._lasting = lasting
+
+    @property
+    def conversation(self) -> Conversation:
+        """The recorded messages, kept up to date with every row."""
+        return self.recorder.conversation
+
+    def record_session(
+        self,
+        *,
+        workspace_root: Path,
+        agent: str = "",
+        parent: BranchRef | None = None,
+        spawned: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Record the facts of the session itself; what was recorded before and is not named here stays.
+
+        Args:
+            workspace_root: Where it works.
+            agent: The preset it was made from.
+            parent: Of an agent: the branch that spawned it.
+            spawned: Of an agent: ``parent_run_id``, ``parent_call_id``, ``parent_message_id`` (the prompt of that
+                run), ``background`` and ``description``.
+            metadata: To be added.
+        """
+        known = self.conversation.session or (self._new_session(agent, parent) | dict(spawned or {}))
+        self.note_session(
+            **{
+                **known,
+                "workspace_root": str(workspace_root),
+                "metadata_json": {**known["metadata_json"], **(metadata or {})},
+            }
+        )
+
+    def note_session(self, **facts: Any) -> None:
+        """Record facts of the session, such as ``title`` and ``archived_at``; the others stay as they were."""
+        known = self.conversation.session or self._new_session("", None)
+        self.recorder.record("session", {**known, **facts, "updated_at": self.recorder.now_ms()})
+
+    def note_metadata(self, **facts: Any) -> None:
+        """Record further metadata of a session that has a row; a disk that refuses is said elsewhere."""
+        known = self.conversation.session.get("metadata_json")
+        if known is not None and not self.refusal and any(known.get(name) != value for name, value in facts.items()):
+            with contextlib.suppress(StoreError):
+                self.note_session(metadata_json={**known, **facts})
+
+    def note_said(self) -> None:
+        """Remember that what stays as it is was said, so that it is not said every time."""
+        if self._lasting:
+            said = self.conversation.session.get("metadata_json", {}).get("noted", [])
+            self.note_metadata(noted=[*said, *self._lasting])
+            self._lasting = ()
+
+    @property
+    def written(self) -> Settings | None:
+        """What we wrote into the Local Variables last, None when we never did."""
+        return document_sync.from_json(self.conversation.session.get("metadata_json", {}).get("settings"))
+
+    def note_given(self) -> None:
+        """Record what we wrote into the Local Variables, which tells later what the user changed there."""
+        if self.given is not None:
+            self.note_metadata(settings=document_sync.to_json(self.given))
+
+    def _new_session(self, agent: str, parent: BranchRef | None) -> dict[str, Any]:
+        return {
+            "id": self.ref.session_id,
+            "agent": agent,
+            "parent_id": parent.session_id if parent else None,
+            "parent_branch": parent.branch_name if parent else None,
+            "title": "",
+            "archived_at": None,
+            "permissions_json": [],
+            "metadata_json": {},
+            "created_at": self.recorder.now_ms(),
+        }
+
+
+# Who watches a branch, and what they are told of it that is true only now.
+
+_T = TypeVar("_T")
+
+_AT_A_GLANCE = frozenset({"status", "context", "session"})
+"""Kinds of events about what is seen of a branch among others."""
+
+
+class Audience:
+    """The clients that watch one branch.
+
+    Attributes:
+        key: The branch's name on the wire.
+        state: What the branch is doing; not recorded.
+        sinks: The clients, in the order they attached.
+        noticed: Called when something is told that is seen of a branch among others.
+    """
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.state = SessionStatus(lambda facts: self.publish(Event("status", key, 0, (facts,))))
+        self.sinks: dict[Sink, None] = {}
+        self.noticed: Callable[[], None] = lambda: None
+        self._attaching: dict[object, Sink] = {}
+
+    async def while_attaching(self, sink: Sink, work: Awaitable[_T]) -> _T:
+        """Return the result of ``work``, done for a client that is about to watch.
+
+        Raises:
+            NotFound: The client left meanwhile.
+        """
+        attempt = object()
+        self._attaching[attempt] = sink
+        try:
+            result = await work
+        finally:
+            left = self._attaching.pop(attempt, None) is None
+        if left:
+            raise NotFound(f"{self.key} was detached meanwhile", mend="Attach it again")
+        return result
+
+    def leave(self, sink: Sink) -> None:
+        """Let a client go, also one that is about to watch."""
+        self.sinks.pop(sink, None)
+        self._attaching = {attempt: other for attempt, other in self._attaching.items() if other is not sink}
+
+    def publish(self, event: Event) -> None:
+        """Tell everybody."""
+        for sink in self.sinks:
+            sink.push(event)
+        if event.kind in _AT_A_GLANCE:
+            self.noticed()
+
+    def tell(self, sink: Sink, kind: Kind, **facts: Any) -> None:
+        """Tell one client what is true only now."""
+        if sink in self.sinks:
+            sink.push(Event(kind, self.key, 0, (facts,)))
+
+    def tell_others(self, sink: Sink | None, kind: Kind, **facts: Any) -> None:
+        """Tell everybody but one client what is true only now."""
+        event = Event(kind, self.key, 0, (facts,))
+        for other in self.sinks:
+            if other is not sink:
+                other.push(event)
+
+    def asking(self) -> AbstractContextManager[None]:
+        """Show that a human is asked, as long as any question of the run is open."""
+        return self.state.asking()
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What the branch is doing, as clients are told; see ``SessionStatus.facts``."""
+        return self.state.facts
+
+
+# What a run is asked: the prompts of one branch, from its document, from clients and from what waits there.
+
+
+class Prompts:
+    """The prompts of a branch.
+
+    Args:
+        file: Its document.
+        recorder: Its log.
+        keeper: Who writes the document.
+        queue: The messages that wait.
+        is_agent: Whether it is an agent's.
+
+    Attributes:
+        continued: Aligns the document turn after turn.
+    """
+
+    def __init__(self, file: Path, recorder: Recorder, keeper: Keeper, queue: Waitlist, *, is_agent: bool) -> None:
+        self.continued = Continued()
+        self._file = file
+        self._recorder = recorder
+        self._keeper = keeper
+        self._queue = queue
+        self._is_agent = is_agent
+
+    async def from_document(self, *, sha256: str, end: int) -> Prompt:
+        """Read the prompt that ends at offset ``end`` of the saved document; see ``turn.from_document``."""
+        conversation = self._recorder.conversation.snapshot()
+        aligning = self.continued.align
+        return await asyncio.to_thread(
+            turns.from_document, self._file, conversation, sha256=sha256, end=end, aligning=aligning
+        )
+
+    async def from_client(self, text: str) -> Prompt:
+        """Take the prompt that a client sent as text, which goes above what waits in the document."""
+        conversation = self._recorder.conversation.snapshot()
+        at = functools.partial(turns.above_drafts, conversation, self._marker) if self._typed_waits else None
+        aligning, is_agent = self.continued.align, self._is_agent
+        return await asyncio.to_thread(
+            turns.from_client, self._file, conversation, text, is_agent=is_agent, aligning=aligning, at=at
+        )
+
+    async def waits_above(self, *, sha256: str, end: int) -> bool:
+        """Return whether queued text stands above an offset of the saved document; see ``firing.waits_above``."""
+        if not self._typed_waits:
+            return False
+        return await asyncio.to_thread(turns.waits_above, self._file, self._queue.waiting, sha256=sha256, end=end)
+
+    @property
+    def _typed_waits(self) -> bool:
+        return any(message.metadata.get("origin") == "document" for message in self._queue.waiting)
+
+    async def text_to_queue(self, *, sha256: str, end: int) -> str:
+        """Return the new text that ends at offset ``end`` of the saved document; see ``firing.text_to_queue``."""
+        given, waiting = self._recorder.conversation.snapshot(), self._queue.waiting
+        return await asyncio.to_thread(
+            turns.text_to_queue, self._file, given, waiting, self._marker, sha256=sha256, end=end
+        )
+
+    async def of_queued(self, message: Message) -> Prompt:
+        """Return the prompt that a queued message is now; see ``firing.prompt_of_queued``."""
+        given = self._recorder.conversation.snapshot()
+        return await asyncio.to_thread(
+            turns.prompt_of_queued, self._file, given, message, self._marker, is_agent=self._is_agent
+        )
+
+    def _marker(self, sha256: str) -> int | None:
+        """Return where the last run is, or ended, in the document with this hash; None when that is not known."""
+        return version.marker if (version := self._keeper.version(sha256)) is not None else None
+
+
+_MOST_ROLES = 4000  # in one event; a client gets more of them when it attaches
+
+
+class LiveBranch(Audience, SessionRow):
+    """One open branch; use ``LiveBranch.open``.
+
+    Attributes:
+        run: The run in flight, until all of its end is recorded and told.
+        task: What supervises it.
+        starting: Held while a run is being started, so that of two only one is.
+        users: How many operations need the branch to stay open.
+        queue: The messages that wait for their turn.
+        prompts: What its next run may be asked.
+        paused: Whether they wait for somebody to go on after an error.
+        announce: Tells of the turn that is being recorded, before its run's first words.
+        last_run: The run that goes on, as it was found when the branch was opened.
+        meter: What its context holds and cost, once it is open.
+        turn: What holds for the run in flight, or held for the last one.
+        notes: What was found when it was opened, one line each, for people.
+    """
+
+    def __init__(self, ref: BranchRef, opened: Opened, *, pulse: Pulse, clock: Clock) -> None:
+        Audience.__init__(self, ref.key)
+        self.run: Run | None = None
+        self.task: asyncio.Task[Outcome] | None = None
+        self.starting = asyncio.Lock()
+        self.turn: TurnPresets | None = None
+        self.meter: Meter | None = None
+        self.users = 0
+        self.file = paths.session_file(ref.branch_dir)
+        self.notes = (*opened.notes, *opened.lasting)
+        self.keeper = Keeper(self.file, persisted=self._persisted)
+        self.keeper.refusal = opened.refusal
+        self.lease = Lease(
+            self.keeper,
+            tell=lambda sink, facts: self.tell(sink, "lease", **facts),
+            tell_others=lambda sink, facts: self.tell_others(sink, "lease", **facts),
+        )
+        recorder = Recorder(
+            journal=opened.journal,
+            conversation=opened.conversation,
+            renderer=opened.renderer,
+            pulse=pulse,
+            clock=clock,
+            show=self._show,
+        )
+        SessionRow.__init__(self, ref, recorder, refusal=opened.refusal, lasting=opened.lasting)
+        self.reader = Reader(ref, recorder)
+        self.state.extra = self._shown
+        self.queue = Waitlist(recorder, ref.session_id)
+        self.prompts = Prompts(self.file, recorder, self.keeper, self.queue, is_agent=ref.is_agent)
+        # After an error, and where a user wanted it, the queue waits until somebody goes on; a restart is none.
+        latest = opened.conversation.last_run
+        self.paused = latest is not None and (latest.data.get("reason") == "error" or bool(latest.data.get("paused")))
+        self.announce: Callable[[], None] | None = None
+        self.last_run: LastRun | None = None
+        if (last := opened.last_run) is not None:
+            self.keeper.recall(
+                prompt=last.above or last.prompt,
+                inserted_prompt=last.inserted_prompt,
+                anchor=last.anchor,
+                inserts=last.inserts,
+            )
+
+    @classmethod
+    async def open(
+        cls, ref: BranchRef, *, pulse: Pulse, clock: Clock, goes_on: bool = False, ended: Outcome | None = None
+    ) -> LiveBranch:
+        """Open a branch, and put what was recorded but never reached its document there if the disk allows.
+
+        ``goes_on`` leaves its last run without an end: it is resumed. ``ended`` is how that ended, where this daemon
+        knows it and could not record it.
+
+        Raises:
+            StoreError: Its log cannot be read.
+        """
+        opened = await asyncio.to_thread(open_branch, ref, goes_on=goes_on, ended=ended)
+        branch = cls(ref, opened, pulse=pulse, clock=clock)
+        branch.last_run = opened.last_run if goes_on else None
+        try:
+            await branch.keeper.flush()
+            branch.note_complete()
+        except StoreError as error:  # whoever attaches is told, and each of them has it tried again
+            log.warning("%s", error)
+        except BaseException:
+            branch.abandon()
+            raise
+        return branch
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody would notice if the branch were closed."""
+        return self.run is None and not self.sinks and not self.users
+
+    async def look_once(self) -> None:
+        """Compare document and log unless that was done since the branch was opened; what the log lacks it gets.
+
+        Raises:
+            StoreError: The document cannot be read.
+        """
+        if self.reader.last is None:
+            for note in (await self.reader.look(compare=True)).notes:
+                self.tell_others(None, "notice", text=note)
+
+    # -- settings ----------------------------------------------------------------------------------------------
+
+    def override(self, preset: Preset, block: Settings | None = None) -> Override:
+        """Return what the document's Local Variables set in place of the preset (DD-38); nothing in agents.
+
+        Args:
+            preset: The branch's.
+            block: What they say; None for what was read last.
+        """
+        if block is None:
+            block = self.reader.last.settings if self.reader.last else Settings()
+        if self.ref.is_agent or (self.written is None and self.conversation.runs):
+            return {}
+        return find_override(block, self.written, preset)
+
+    def write_settings(self, *, given: Settings, effective: Settings, seen: Settings) -> None:
+        """Have the document's Local Variables say what holds, wherever they still say what was ``seen`` there.
+
+        Args:
+            given: The preset's own settings, which are recorded as ours.
+            effective: The same with the user's override.
+            seen: What the document said when the override was found.
+        """
+        self.given = given
+        self.keeper.settings, self.keeper.seen = effective, seen
+
+    # -- turns -------------------------------------------------------------------------------------------------
+
+    def start_run(
+        self,
+        prompt: Prompt,
+        *,
+        run_id: str,
+        interactive: bool,
+        allow: Sequence[str] = (),
+        tool_results: bool = True,
+    ) -> int:
+        """Record the user's edits and message and the start of its run; see ``Beginning.record``."""
+        run: dict[str, Any] = {"id": run_id, "state": "started", "interactive": interactive}
+        if allow:
+            run["allow"] = list(allow)
+        if not tool_results:
+            run["tool_results"] = False
+        return Beginning(self, prompt).record(run)
+
+    async def secure(self) -> None:
+        """Return when what was recorded survives a power failure, and the document holds it if the daemon writes it.
+
+        Raises:
+            StoreError: The disk refused.
+        """
+        await self.recorder.commit()
+        await self.keeper.flush()
+
+    def stop(self, why: str = "") -> None:
+        """Have the run end as soon as it can, saying ``why``; its task says when it has."""
+        if self.run is not None:
+            self.run.abort(why)
+
+    def finish_run(self, run_id: str, outcome: Outcome) -> None:
+        """Record the end of a run.
+
+        Raises:
+            StoreError: The disk refused; the run stays open in the log.
+        """
+        error = outcome.error
+        run = self.conversation.runs[run_id].data
+        self.recorder.flush()
+        for kind, data in list(open_ends(self.conversation, outcome.message or outcome.reason)):
+            self.recorder.record(kind, data)  # what the disk refused when the run wanted to record it
+        said: dict[str, Any] = {"message": outcome.message} if outcome.message and error is None else {}
+        said |= {"paused": True} if self.paused and outcome.recorded == "aborted" else {}
+        self.recorder.record("run", {**run, "state": "finished", "reason": outcome.recorded, "error": error, **said})
+
+    def tell_end(self, run_id: str) -> int:
+        """Return the number of a row after the end of a run, which tells it: a client that saw it has seen all."""
+        run = self.conversation.runs.get(run_id)
+        if run is not None and run.is_finished and not run.is_kept:
+            with contextlib.suppress(StoreError):
+                self.recorder.record("run", {**run.data, "state": "told"})
+        return self.recorder.last_seq
+
+    @property
+    def has_open_run(self) -> bool:
+        """Whether the log has a run without its end."""
+        run = self.conversation.last_run
+        return run is not None and not run.is_finished
+
+    @property
+    def settled(self) -> bool:
+        """Whether the last run has its end in the log and all its text in the document."""
+        run = self.conversation.last_run
+        return run is None or run.is_kept
+
+    def require_idle(self) -> None:
+        """Raise ``Busy`` if a run is in flight."""
+        if self.run is not None and self.status["state"] == "waiting":
+            raise Busy(
+                f"{self.ref.session_id} waits for an answer to its question",
+                mend="Answer it, `pyagentd asks` shows it, or abort the run first",
+            )
+        if self.run is not None:
+            raise Busy(f"{self.ref.session_id} is answering", mend="Wait for the answer, or abort it first")
+
+    def require_writable(self) -> None:
+        """Raise ``StoreError`` if nothing can be written."""
+        if self.refusal:
+            raise StoreError(self.refusal, mend="It can only be read; see to the disk, then send again")
+
+    # -- clients -----------------------------------------------------------------------------------------------
+
+    def detach(self, sink: Sink) -> None:
+        """Let ``sink`` go; a run goes on."""
+        self.leave(sink)
+        self.lease.release(sink)
+
+    def saved(self, sink: Sink, version: Version) -> None:
+        """Note that a client wrote the file, which should be the editor, and tell the others."""
+        if sink not in self.sinks:
+            return
+        if self.keeper.editor is sink:
+            self.keeper.saved(version)
+            self.reader.trust(version.sha256)
+            self.note_complete()
+            self.note_given()
+        self._tell_changed(sink, version.sha256)
+
+    def note_complete(self) -> None:
+        """Record once that the last run's text has reached the document, so that nothing puts it there again."""
+        run = self.conversation.last_run
+        if run and run.is_finished and not run.is_kept and self.keeper.complete:
+            self.recorder.record("run", {**run.data, "state": "kept"})
+
+    # -- the end -----------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Write what is left and close the log.
+
+        Raises:
+            StoreError: The disk refused; the log is closed nevertheless.
+        """
+        try:
+            await self.keeper.flush()
+        finally:
+            self.close_now()
+
+    def close_now(self) -> None:
+        """Close the log; what the document lacks it gets when the branch is opened again."""
+        self.keeper.close()
+        self.recorder.close()
+
+    def abandon(self) -> None:
+        """Close the log without writing anything; whoever watches must attach anew."""
+        self.keeper.close()
+        self.recorder.journal.close()
+        self.publish(Event("resync", self.key, self.recorder.last_seq))
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    def heal(self, roles: Roles) -> None:
+        """Have recovered roles written, by the editor if there is one."""
+        self.keeper.heal(roles.sha256, roles.spans)
+        if self.keeper.editor is not None and len(roles.spans) <= _MOST_ROLES:
+            self.tell_others(None, "roles", sha256=roles.sha256, spans=roles.told())
+
+    def _shown(self) -> dict[str, Any]:
+        name = shown(self.conversation)
+        return ({"agent": name} if name else {}) | ({"paused": True} if self.paused and self.queue.waiting else {})
+
+    def _show(self, row: Row, inserts: list[Insert]) -> None:
+        if self.meter is not None:
+            self.meter.take(row)
+        if row.type == "run" and self.announce is not None:
+            announce, self.announce = self.announce, None
+            announce()
+        if row.type == "part" and (call := suggestions.of_part(row.data)) is not None:
+            self.publish(Event("failed", self.key, 0, ({"id": call},)))
+        if row.type == "part" and (outcome := suggestions.told(row.data)) is not None:
+            self.publish(Event("tool", self.key, 0, (outcome,)))
+        for insert in inserts:
+            self.keeper.add(insert)
+            self.publish(Event("insert", self.key, insert.seq, (insert.text, insert.role)))
+        if row.type == "part" and (items := todo.of_part(row.data)) is not None:
+            self.publish(Event("todo", self.key, 0, ({"items": items},)))
+
+    def _persisted(self, written: Written) -> None:
+        writer, sha256 = written.writer, written.version.sha256
+        self.reader.wrote(stamp=writer.stamp, sha256=sha256, settings=writer.document.settings)
+        mtime = writer.stamp.mtime if writer.stamp else 0.0
+        self.tell_others(None, "persisted", sha256=sha256, mtime=mtime)
+        self.note_complete()
+        if self.keeper.settings is not None:
+            self.note_given()
+
+    def _tell_changed(self, sink: Sink | None, sha256: str) -> None:
+        with contextlib.suppress(StoreError):
+            if (stamp := stamp_of(self.file)) is not None:
+                self.tell_others(sink, "changed", sha256=sha256, mtime=stamp.mtime)

@@ -1,0 +1,514 @@
+"""What humans allowed for more than once: for a session's whole tree, or for a project for good.
+
+A grant is a regular expression over whole action strings, exactly as it was shown (``policy.remember``). Those of a
+session are in the row of the session at the root of the tree and hold for its agents too; a branch or a copy of it
+begins without. Those of a project are settings of ``state.db``, by workspace root. All are kept in memory while the
+daemon runs, since every decision reads them; only the daemon writes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import os
+import pwd
+import re
+import shlex
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pyagentd.clock import Clock, epoch_ms
+from pyagentd.errors import BadRequest, StoreError
+from pyagentd.policy.profiles import compile_action
+from pyagentd.store import paths, presetfile
+from pyagentd.store.db import audit
+from pyagentd.store.db.audit import Decided, Entry
+from pyagentd.store.db.state import Damaged, State
+from pyagentd.store.paths import BranchRef
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.host import Host
+
+log = logging.getLogger(__name__)
+
+Kind = Literal["session", "project"]
+
+_SETTING = "grants:"  # + workspace root
+_UNREAD = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """One remembered approval."""
+
+    kind: Kind
+    action: str  # the regular expression, as it was shown
+    at: int  # epoch ms
+    ask: str  # the id of the ask it answered
+    by: str  # the client through which it came
+    pattern: re.Pattern[str]  # ``action``, compiled
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as it is recorded."""
+        return {"action": self.action, "at": self.at, "ask": self.ask, "by": self.by}
+
+
+class Grants:
+    """All grants of a host.
+
+    Args:
+        host: Opens the branches whose rows have the grants of sessions.
+        state: Has those of projects.
+    """
+
+    def __init__(self, host: Host, state: State) -> None:
+        self._host = host
+        self._state = state
+        self._sessions: dict[str, tuple[object, tuple[Grant, ...]]] = {}  # as recorded and compiled, by root's key
+        self._projects: dict[str, tuple[Grant, ...]] = {}  # by workspace root
+        self._given: set[tuple[str, str]] = set()  # to sessions, since the daemon began: root's key and expression
+        self._writing = asyncio.Lock()
+
+    async def load(self, root: BranchRef, workspace: Path) -> None:
+        """Have the grants that hold below ``root`` and in ``workspace`` at hand; nothing is raised.
+
+        Grants that cannot be read do not hold: then a human is asked again.
+        """
+        if root.key not in self._sessions:
+            with contextlib.suppress(StoreError):
+                async with self._host.using(root):
+                    self._of_session(root)
+        if str(workspace) not in self._projects:
+            try:
+                self._projects[str(workspace)] = await asyncio.to_thread(self._read, workspace)
+            except StoreError as error:
+                log.warning("grants of %s: %s", workspace, error)
+
+    def patterns(self, root: BranchRef, workspace: Path) -> tuple[re.Pattern[str], ...]:
+        """Return what holds now, of what was loaded."""
+        return tuple(grant.pattern for grant in self.listed(root, workspace))
+
+    def listed(self, root: BranchRef, workspace: Path) -> tuple[Grant, ...]:
+        """Return the grants that hold now, those of the session first, each kind oldest first."""
+        return (*self._of_session(root), *self._projects.get(str(workspace), ()))
+
+    async def remember(
+        self, kind: Kind, root: BranchRef, workspace: Path, actions: Sequence[str], *, ask: str, by: str
+    ) -> tuple[str, ...]:
+        """Let ``actions`` happen from now on; return those that were not remembered already.
+
+        Raises:
+            BadRequest: One is no regular expression.
+            StoreError: The disk refused; nothing is remembered.
+        """
+        at = epoch_ms(self._host.clock.now())
+        new = [
+            Grant(kind=kind, action=action, at=at, ask=ask, by=by, pattern=compile_action(action))
+            for action in actions
+        ]
+        async with self._writing:
+            await self.load(root, workspace)
+            known = [grant for grant in self.listed(root, workspace) if grant.kind == kind]
+            had = {grant.action for grant in known}
+            added = [grant for grant in new if grant.action not in had]
+            if added:
+                await self._keep(kind, root, workspace, [*known, *added])
+        return tuple(grant.action for grant in added)
+
+    async def revoke(self, root: BranchRef, workspace: Path, action: str, kind: Kind | None = None) -> int:
+        """Take back the grants whose expression is ``action``, of either kind or of one; return how many.
+
+        Raises:
+            StoreError: The disk refused.
+        """
+        revoked = 0
+        async with self._writing:
+            await self.load(root, workspace)
+            for each in (kind,) if kind else ("session", "project"):
+                known = [grant for grant in self.listed(root, workspace) if grant.kind == each]
+                left = [grant for grant in known if grant.action != action]
+                if len(left) < len(known):
+                    await self._keep(each, root, workspace, left)
+                    revoked += len(known) - len(left)
+        return revoked
+
+    def _of_session(self, root: BranchRef) -> tuple[Grant, ...]:
+        """Return the grants of the session, from its row where the branch is open."""
+        recorded, grants = self._sessions.get(root.key, (_UNREAD, ()))
+        live = self._host.opened(root.key)
+        if live is not None and (now := live.conversation.session.get("permissions_json")) is not recorded:
+            grants = _compiled("session", now)
+            self._sessions[root.key] = (now, grants)
+        if grants and self._host.origins.foreign(root):  # whose word those in its log are, nobody knows
+            return tuple(grant for grant in grants if (root.key, grant.action) in self._given)
+        return grants
+
+    async def _keep(self, kind: Kind, root: BranchRef, workspace: Path, grants: Sequence[Grant]) -> None:
+        facts = [grant.facts() for grant in grants]
+        if kind == "session":
+            async with self._host.using(root) as live:
+                live.require_writable()
+                live.note_session(permissions_json=facts)
+                await live.recorder.commit()
+                self._given.update((root.key, grant.action) for grant in grants)
+                self._of_session(root)
+        else:
+            await asyncio.to_thread(self._write, workspace, facts)
+            self._projects[str(workspace)] = tuple(grants)
+
+    def _read(self, workspace: Path) -> tuple[Grant, ...]:
+        try:
+            return _compiled("project", self._state.get(f"{_SETTING}{workspace}"))
+        except Damaged:
+            return ()
+
+    def _write(self, workspace: Path, facts: list[dict[str, Any]]) -> None:
+        try:
+            self._state.put(f"{_SETTING}{workspace}", facts)
+        except Damaged:  # there is a new file now
+            self._state.put(f"{_SETTING}{workspace}", facts)
+
+
+def _compiled(kind: Kind, recorded: object) -> tuple[Grant, ...]:
+    """Return what was recorded; what is no grant is passed over: a human is asked again."""
+    found = []
+    for each in recorded if isinstance(recorded, list) else ():
+        action = each.get("action") if isinstance(each, Mapping) else None
+        if not isinstance(action, str):
+            continue
+        try:
+            pattern = compile_action(action)
+        except BadRequest:
+            log.warning("a grant is no regular expression and does not hold: %r", action)
+            continue
+        at, ask, by = int(each.get("at") or 0), str(each.get("ask") or ""), str(each.get("by") or "")
+        found.append(Grant(kind=kind, action=action, at=at, ask=ask, by=by, pattern=pattern))
+    return tuple(found)
+
+
+# The audit's way to disk: noted in memory by whoever decides, written in batches by a thread of its own.
+#
+# A decision never waits for the disk, and nothing that was noted is lost while the daemon lives: what the disk
+# refuses stays in the queue and is tried again with the next batch. ``close`` writes the rest.
+
+BATCH_S = 0.2  # decisions are gathered for so long
+MOST_WAITING = 100_000  # entries that a disk which refuses leaves in memory; beyond this the oldest go to the log
+
+
+class Ledger:
+    """The audit of one daemon; its thread begins with the first entry.
+
+    Args:
+        state: The database; closed by somebody else, after ``close``.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._waiting: deque[Entry] = deque()
+        self._wake = threading.Condition()
+        self._begun = self._ended = 0  # attempts to write a batch
+        self._hurry = False  # somebody waits for the batch
+        self._closing = False
+        self._thread: threading.Thread | None = None
+        self._problem = ""
+
+    def note(self, entry: Entry) -> None:
+        """Take ``entry``; returns at once."""
+        with self._wake:
+            self._waiting.append(entry)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="audit", daemon=True)
+                self._thread.start()
+            elif len(self._waiting) == 1 or self._problem:  # otherwise it gathers already
+                self._wake.notify()
+
+    def flush(self) -> str:
+        """Have everything noted so far written; return why that failed, or "". Blocks, for a thread."""
+        with self._wake:
+            if self._thread is None or not self._waiting:
+                return ""
+            until = self._begun + 1  # an attempt that has begun may lack the last entries
+            self._hurry = True
+            self._wake.notify_all()
+            self._wake.wait_for(lambda: self._ended >= until or self._closing or not self._waiting)
+            return self._problem if self._waiting else ""
+
+    def close(self) -> None:
+        """Write what is left and end the thread; blocks for as long."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _work(self) -> None:
+        closing = False
+        while not closing:
+            batch, closing = self._gathered()
+            written = self._write(batch)
+            with self._wake:
+                for _ in batch if written else ():
+                    self._waiting.popleft()
+                self._ended += 1
+                self._wake.notify_all()
+                if not written and not closing:
+                    self._await_another_try()
+
+    def _gathered(self) -> tuple[list[Entry], bool]:
+        """Wait for entries and return them, and whether they are the last."""
+        with self._wake:
+            self._wake.wait_for(lambda: self._waiting or self._closing)
+            if not self._closing:
+                self._wake.wait_for(lambda: self._hurry or self._closing, BATCH_S)
+            self._hurry = False
+            self._begun += 1
+            return list(self._waiting), self._closing
+
+    def _await_another_try(self) -> None:
+        """Wait for the next entry, or for somebody who wants to read."""
+        while len(self._waiting) > MOST_WAITING:
+            log.error("audit entry that the disk never took: %s", self._waiting.popleft())
+        known = len(self._waiting)
+        self._wake.wait_for(lambda: self._closing or self._hurry or len(self._waiting) != known)
+
+    def _write(self, batch: list[Entry]) -> bool:
+        try:
+            try:
+                audit.append(self._state, batch)
+            except Damaged:  # there is a new file now
+                audit.append(self._state, batch)
+        except StoreError as error:
+            self._note_problem(str(error), len(batch))
+        except Exception as error:  # the edge of this thread: the audit must not end with one entry
+            log.exception("the audit could not be written")
+            self._note_problem(f"{type(error).__name__}: {error}", len(batch))
+        else:
+            self._problem = ""
+            return True
+        return False
+
+    def _note_problem(self, problem: str, entries: int) -> None:
+        if problem != self._problem:
+            log.error("the audit is not on disk (%d entries wait): %s", entries, problem)
+        self._problem = problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunWitness:
+    """Notes the decisions of one run."""
+
+    ledger: Ledger
+    clock: Clock
+    session: str  # id of the session at the root of the tree
+    branch_dir: str  # as in the audit
+    agent: str | None
+    run_id: str
+    user: str | None = None  # who began the run; None: nobody did, it was due
+
+    def __call__(
+        self,
+        tool: str,
+        action: str,
+        decision: Decided,
+        rule: str,
+        reason: str = "",
+        by: str | None = None,
+        *,
+        change: str | None = None,
+    ) -> None:
+        """Note one decision (see ``audit.Entry``); ``change`` is its ``detail``."""
+        entry = Entry(
+            at_ms=epoch_ms(self.clock.now()),
+            session=self.session,
+            branch_dir=self.branch_dir,
+            agent=self.agent,
+            run_id=self.run_id,
+            tool=tool,
+            action=action,
+            decision=decision,
+            rule=rule,
+            reason=reason,
+            by=by,
+            detail=change,
+            user=self._answered_by(by),
+        )
+        self.ledger.note(entry)
+
+    def _answered_by(self, client: str | None) -> str | None:
+        """Return the user who decided, or began the run; whoever answers is the one whose daemon this is."""
+        return self.user if client is None else local_user()
+
+
+def local_user() -> str:
+    """Return the login name of the user whose daemon this is: nobody else reaches it."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+# What the user has agreed to of what comes from somebody else: presets of a project, and sessions in a checkout.
+#
+# A preset says what an agent may read and run, so one that lies in a checkout is only used once its user said so,
+# and again when its name or its content changed. What was agreed to is kept in ``state.db``; when that is lost, the
+# user is asked again.
+#
+# A session brings a preset and a log along. One that is not below the sessions root and was not made by this daemon
+# is foreign until its user trusts it; merely opening it changes nothing of that.
+
+_KEY = "trusted-presets"
+_MADE = "made-sessions"
+_SESSIONS = "trusted-sessions"
+
+_log = logging.getLogger(__name__)
+
+
+def preset_hash(name: str, data: bytes, scripts: Iterable[tuple[Path, bytes]] = ()) -> str:
+    """Return what is agreed to: the SHA-256 of a preset's name and content, and of the scripts that its servers run.
+
+    The name counts: a harmless preset must not become the one that new sessions are made from.
+    """
+    hashed = hashlib.sha256(name.encode() + b"\0" + data)
+    for path, code in scripts:
+        hashed.update(b"\0" + os.fsencode(path) + b"\0" + hashlib.sha256(code).digest())
+    return hashed.hexdigest()
+
+
+class Trust:
+    """The hashes of presets that the user trusts.
+
+    Args:
+        state: Where they are kept; None keeps them in memory.
+    """
+
+    def __init__(self, state: State | None = None) -> None:
+        self._state = state
+        self._lock = threading.Lock()
+        self._known: frozenset[str] | None = None
+
+    def __contains__(self, hashed: str) -> bool:
+        return hashed in self._trusted()
+
+    def add(self, hashes: Iterable[str]) -> None:
+        """Trust presets with these hashes from now on.
+
+        Raises:
+            StateError: That could not be kept; nothing is trusted that was not before.
+        """
+        with self._lock:
+            known = self._read() | frozenset(hashes)
+            if self._state is not None:
+                self._state.put(_KEY, sorted(known))
+            self._known = known
+
+    def _trusted(self) -> frozenset[str]:
+        with self._lock:
+            return self._read()
+
+    def _read(self) -> frozenset[str]:
+        if self._known is None:
+            kept = [] if self._state is None else self._state.get(_KEY, [])
+            self._known = (
+                frozenset(each for each in kept if isinstance(each, str)) if isinstance(kept, list) else frozenset()
+            )
+        return self._known
+
+
+class Origins:
+    """Which sessions are the user's own, or trusted, and which are foreign; an agent is what its session is.
+
+    Args:
+        root: The sessions root; what is below it is the user's own.
+        state: Has the directories of sessions that were made elsewhere, and what is trusted.
+    """
+
+    def __init__(self, root: Path, state: State) -> None:
+        self._root = root.resolve()
+        self._state = state
+        self._lock = threading.Lock()
+        self._kept: dict[str, frozenset[str]] = {}  # by key in ``state``
+
+    def foreign(self, ref: BranchRef) -> bool:
+        """Return whether a branch is neither the user's own nor trusted as its ``preset.md`` is now."""
+        if self.is_own(ref):
+            return False
+        top = paths.root_of(ref)
+        try:
+            data = presetfile.content(paths.preset_file(top.branch_dir))
+        except StoreError:
+            return True
+        return _session_hash(top, data) not in self._read(_SESSIONS)
+
+    def is_own(self, ref: BranchRef) -> bool:
+        """Return whether a branch was made here, and needs no trust."""
+        if ref.branch_dir.is_relative_to(self._root) or ref.branch_dir.resolve().is_relative_to(self._root):
+            return True
+        return _place(paths.root_of(ref)) in self._read(_MADE)
+
+    def made(self, ref: BranchRef) -> None:
+        """Note that a session was made here, wherever it is."""
+        if not ref.branch_dir.resolve().is_relative_to(self._root):
+            with contextlib.suppress(StoreError):  # its user is asked whether it is to be trusted
+                self._add(_MADE, _place(ref))
+
+    def trust(self, ref: BranchRef, data: bytes) -> None:
+        """Trust the session of a branch while its ``preset.md`` has this content; raises ``StateError``."""
+        top = paths.root_of(ref)
+        self._add(_SESSIONS, _session_hash(top, data))
+        _log.info("trusted: %s", top.branch_dir)
+
+    @contextlib.contextmanager
+    def keeping(self, ref: BranchRef) -> Iterator[None]:
+        """Keep the trust in a session whose ``preset.md`` the user has the block change."""
+        before = self.foreign(ref)
+        yield
+        if not before and self.foreign(ref):
+            with contextlib.suppress(StoreError):  # the user is asked again
+                self.trust(ref, presetfile.content(paths.preset_file(paths.root_of(ref).branch_dir)))
+
+    def notes(self, ref: BranchRef) -> list[str]:
+        """Return what whoever opens a branch is told."""
+        if not self.foreign(ref):
+            return []
+        place = shlex.quote(str(paths.root_of(ref).branch_dir))
+        return [
+            "This session is not from this machine: its profile, its grants and what it says about confinement do "
+            f"not count. Read its preset.md, then: pyagentd trust {place} (in Emacs M-x pyagentd-trust-session)"
+        ]
+
+    def _read(self, key: str) -> frozenset[str]:
+        with self._lock:
+            return self._known(key)
+
+    def _known(self, key: str) -> frozenset[str]:
+        if key not in self._kept:
+            try:
+                kept = self._state.get(key, [])
+            except StoreError as error:
+                _log.warning("%s", error)
+                return frozenset()
+            self._kept[key] = frozenset(kept if isinstance(kept, list) else ())
+        return self._kept[key]
+
+    def _add(self, key: str, value: str) -> None:
+        with self._lock:
+            known = self._known(key) | {value}
+            try:
+                self._state.put(key, sorted(known))
+            except Damaged:  # there is a new file now
+                self._state.put(key, sorted(known))
+            self._kept[key] = known
+
+
+def _place(ref: BranchRef) -> str:
+    return str(paths.root_of(ref).session_dir.resolve())
+
+
+def _session_hash(top: BranchRef, data: bytes) -> str:
+    return preset_hash(_place(top), data)

@@ -1,0 +1,292 @@
+"""All runs in flight, on branches that are open: who starts them, who ends them, who is told.
+
+The host turns prompts into runs; that each of them ends is seen to in ``supervising`` (DESIGN §6). Sub-agents are
+runs like any other; ``agents.py`` starts them here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyagentd.clock import Clock, Pulse
+from pyagentd.config import Config
+from pyagentd.errors import Busy, PyagentdError, StoreError
+from pyagentd.events import Event, Sink
+from pyagentd.features.agent_overlay import Overlay
+from pyagentd.features.agents import AgentSpawner
+from pyagentd.features.contexts import Contexts
+from pyagentd.features.emacs import EmacsClients
+from pyagentd.features.hooks import Hooks
+from pyagentd.features.idling import Idling
+from pyagentd.features.mcp import Prompts, Servers
+from pyagentd.features.meters import meter_of
+from pyagentd.features.mission_tool import Kindred
+from pyagentd.features.models import Models
+from pyagentd.features.overview import Overview
+from pyagentd.features.presets import Presets
+from pyagentd.features.schedules import Schedules, Triggers
+from pyagentd.features.slash_commands import Commands
+from pyagentd.features.snapshots import Restoring
+from pyagentd.features.suggestions import Suggesting
+from pyagentd.features.tasks import Tasks
+from pyagentd.messages import Message
+from pyagentd.runtime import supervisor
+from pyagentd.runtime.asking import Questions
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.grants import Grants, Ledger, Origins
+from pyagentd.runtime.open_branches import OpenBranches
+from pyagentd.runtime.opening import Resumed
+from pyagentd.runtime.queue import Submission, Submitted
+from pyagentd.runtime.queueing import Queueing
+from pyagentd.runtime.run import Run, RunSettings
+from pyagentd.runtime.run_setup import continuation
+from pyagentd.runtime.settings import SendOptions
+from pyagentd.runtime.status import Outcome
+from pyagentd.runtime.submitting import Submitting
+from pyagentd.runtime.supervisor import Supervisor
+from pyagentd.runtime.turns import Prompt
+from pyagentd.store.conversation import Message as QueuedMessage
+from pyagentd.store.db.state import State
+from pyagentd.store.paths import BranchRef
+from pyagentd.store.unfinished import Suspended
+
+log = logging.getLogger(__name__)
+
+
+class Host(OpenBranches):
+    """What lives in the daemon.
+
+    Attributes:
+        state: The database.
+        origins: Which sessions are from elsewhere and not trusted.
+        named: What the configuration files of named agents say.
+        ledger: The audit.
+        grants: What humans allowed for more than once.
+        questions: Asks humans on behalf of runs.
+        agents: The agents that runs wait for.
+        snapshots: What agents did to files.
+        hooks: Who is asked before and told after.
+        emacs: Which clients offer buffers and tools.
+        servers: Programs that offer tools.
+        triggers: Takes turns that no human began.
+        schedules: Which of them come by the clock.
+        queue: The messages that wait for their turn.
+        supervisor: Sees to it that runs end.
+        kindred: Which missions run.
+        contexts: Conversations that are saved, cleared and restored.
+        idling: Puts those behind with which nobody goes on.
+        tasks: Commands in the background.
+        commands: What is typed behind a slash, and answered by the daemon.
+        models: Which models can be had.
+        overview: Tells those who watch all sessions.
+    """
+
+    def __init__(
+        self, *, config: Config, presets: Presets, clock: Clock, pulse: Pulse, state: State | None = None
+    ) -> None:
+        super().__init__(clock=clock, pulse=pulse)
+        self.config = config
+        self.presets = presets
+        self.state = state or State(config.sessions_dir, clock)
+        self._closes_state = state is None
+        self.origins = presets.origins = Origins(config.sessions_dir, self.state)
+        self.named = presets.named = Overlay(config.agents_dir, presets.profiles)
+        self.ledger = Ledger(self.state)
+        self.grants = Grants(self, self.state)
+        self.questions = Questions(self)
+        self.agents = AgentSpawner(self)
+        self.snapshots = Restoring(self)
+        self.hooks = Hooks(self)
+        self.emacs = EmacsClients(config.runtime_dir)
+        self.servers = Servers(self)
+        self.queue = Queueing(self)
+        self.tasks = Tasks(self)
+        self.commands = Commands()
+        self.commands.sources.append(Prompts(self))
+        self.models = Models(config, clock)
+        self._submitting = Submitting(self)
+        self.triggers, self.schedules = Triggers(self), Schedules(self)
+        self.listeners += (self.agents.background, self.triggers, self.hooks, Suggesting())
+        self.supervisor = Supervisor(self)
+        self.kindred = Kindred()
+        self.contexts = Contexts(self)
+        self.idling = Idling(self)
+        self.overview = Overview(self)
+        self.listeners += (self.idling, self.overview)
+        self._closing = False
+
+    @property
+    def closing(self) -> bool:
+        """Whether the daemon stops: nothing new begins."""
+        return self._closing
+
+    def forget(self, sink: Sink) -> None:
+        """Let a client go from every branch it watched."""
+        super().forget(sink)
+        self.hooks.forget(sink)
+        self.emacs.forget(sink)
+        self.overview.watchers.discard(sink)
+
+    async def branch_opening(self, ref: BranchRef) -> None:
+        """Read the preset of a branch that is about to be opened, which may take a while."""
+        await asyncio.to_thread(self.presets.warm, ref, None)
+
+    def branch_opened(self, branch: LiveBranch) -> None:
+        """See what was owed to a branch when its daemon ended."""
+        branch.meter = meter_of(self, branch)
+        branch.noticed = lambda: self.overview.noticed(branch)
+        branch.conversation.as_sent = not self.origins.foreign(branch.ref)
+        self.agents.background.recover(branch)
+        self.queue.recover(branch)
+
+    def branches_gone(self, directory: Path) -> None:
+        """Forget what editors lent to branches that are not there any more."""
+        self.servers.lent.forget(directory)
+
+    async def submit(self, branch: LiveBranch, given: Submission) -> Submitted:
+        """Start a run for a message, or queue it behind the run in flight; see ``Submitting.submit``."""
+        return await self._submitting.submit(branch, given)
+
+    async def submit_held(self, branch: LiveBranch, given: Submission) -> Submitted:
+        """Do as ``submit`` for a caller that holds ``branch.starting``."""
+        return await self._submitting.submit_held(branch, given)
+
+    async def fire(self, branch: LiveBranch, message: QueuedMessage, options: SendOptions) -> None:
+        """Start the run of a queued message; see ``Submitting.fire``."""
+        await self._submitting.fire(branch, message, options)
+
+    async def send(self, branch: LiveBranch, *, sha256: str, end: int, options: SendOptions) -> str:
+        """Submit the prompt that ends at ``end`` of the saved document; return the id of the run that answers it."""
+        given = Submission(text=None, sha256=sha256, end=end, options=options)
+        return (await self.submit(branch, given)).run_id or ""
+
+    async def prompt(
+        self, branch: LiveBranch, *, text: str, options: SendOptions, metadata: Mapping[str, Any] | None = None
+    ) -> str:
+        """Submit a message as text, which is put at the document's end; return the id of the run that answers it."""
+        given = Submission(text=text, options=options, metadata=metadata or {})
+        return (await self.submit(branch, given)).run_id or ""
+
+    async def abort(self, branch: LiveBranch, *, why: str = "") -> bool:
+        """Stop the branch's run and all agents below it; return whether anything was running.
+
+        ``why`` is what is said of a run that its user did not stop.
+        """
+        async with branch.starting:  # a run that is being started is stopped too
+            task = branch.task
+        if task is not None:
+            branch.stop(why)
+            await asyncio.wait([task])
+        return await self.agents.background.abort(branch) or task is not None
+
+    async def shutdown(self) -> None:
+        """Stop every run, start no other, and close every branch.
+
+        Runs that only wait for a human, or for agents that do, are left to the next daemon; others are aborted.
+        """
+        self._closing = True
+        await self.schedules.close()
+        await self.idling.close()
+        await self.tasks.close()
+        await self.models.close()
+        self.agents.background.close()
+        self.overview.close()
+        while runs := self.runs:
+            left = supervisor.waiting(runs, self.asks, self.opened)
+            for branch in runs:
+                if branch.run is not None and branch.key in left:
+                    branch.run.suspend()
+            for branch in runs:
+                if branch.run is not None:
+                    branch.run.cut_off()
+            await asyncio.wait([branch.task for branch in runs if branch.task is not None])
+        await self.servers.close()
+        await self.idling.save_all()
+        while self._errands:
+            await asyncio.wait(self._errands)
+        for branch in self.all_opened:
+            with contextlib.suppress(StoreError):
+                await branch.close()
+        self._branches.clear()
+        await asyncio.to_thread(self.ledger.close)
+        if self._closes_state:
+            self.state.close()
+
+    def begin(
+        self, branch: LiveBranch, prompt: Prompt, run_id: str, settings: RunSettings, options: SendOptions
+    ) -> None:
+        """Record that a run begins, and set it off; awaits nothing: what is started is supervised.
+
+        Raises:
+            Busy: The daemon stops.
+            StoreError: The disk refused; nothing was recorded.
+        """
+        if self._closing:
+            raise Busy("The daemon is stopping", mend="Send it again in a moment")
+        if self.is_going(branch.ref):
+            raise Busy(f"{branch.ref.name} is being deleted")
+        run = self._run(branch, run_id, prompt.view, settings)
+        seq = branch.start_run(
+            prompt,
+            run_id=run_id,
+            interactive=options.interactive,
+            allow=[grant.pattern for grant in options.grants],
+            tool_results=settings.tool_results,
+        )
+        self.supervisor.set_off(branch, run, options)
+        message_id = branch.conversation.runs[run_id].data["message_id"]
+        started = {"id": run_id, "phase": "started", "message_id": message_id}
+        branch.publish(Event("run", branch.key, seq, (started,)))
+        self.agents.background.run_started(branch)
+        self.idling.run_started(branch)
+        if self._unfinished:
+            self.own(self._finish_agents())
+
+    async def resume(self, branch: LiveBranch, waiting: Suspended) -> None:
+        """Go on with the run that an earlier daemon left waiting in a branch; what prevents it ends the run."""
+        try:
+            found = await continuation(self, branch, waiting.run_id)
+        except PyagentdError as error:
+            log.error("%s cannot go on: %s", branch.ref.name, error)
+            self.trees.ended(waiting.run_id)
+            branch.finish_run(waiting.run_id, Outcome(reason="error", text="", code=error.code, message=str(error)))
+            branch.paused = True
+            branch.state.failed(message=str(error), code=error.code)
+            return
+        if found is None or self._closing:  # meanwhile; the next daemon finds it as it is
+            self.trees.ended(waiting.run_id)
+            return
+        self.questions.go_on(waiting.run_id, found.asks)
+        run = self._run(branch, waiting.run_id, found.view, found.settings, found.resumed)
+        self.supervisor.set_off(branch, run, found.options)
+
+    def _run(
+        self,
+        branch: LiveBranch,
+        run_id: str,
+        view: tuple[Message, ...],
+        settings: RunSettings,
+        resumed: Resumed | None = None,
+    ) -> Run:
+        make: Callable[..., Run] = Run
+        if (mission := settings.mission) is not None:
+            from pyagentd.features.missions import MissionRun  # loaded when the first mission comes
+
+            make = partial(MissionRun, mission=mission, ref=branch.ref, kindred=self.kindred)
+        return make(
+            run_id=run_id,
+            session_id=branch.ref.session_id,
+            recorder=branch.recorder,
+            view=view,
+            settings=settings,
+            prepare=branch.secure,
+            observe=lambda run, status: self.supervisor.observe(branch, run, status),
+            steering=lambda: self.queue.steering(branch, run_id),
+            resumed=resumed,
+        )

@@ -1,0 +1,465 @@
+"""The branches that are open: opened for whoever needs them, closed when nobody does.
+
+There is one ``LiveBranch`` for a branch, however many work with it. One that the disk refused to open for writing is
+opened anew for the next who comes once the disk does not refuse any more, and so is one whose log was replaced, as by
+``git checkout``. What is being deleted is not opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+from weakref import WeakValueDictionary
+
+from pyagentd.clock import Clock, Pulse
+from pyagentd.errors import Busy, NotFound, PyagentdError, StoreError
+from pyagentd.events import Event, Sink
+from pyagentd.runtime.approvals import AskBoard
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.hints import PendingHints
+from pyagentd.runtime.opening import refusal_of
+from pyagentd.runtime.settings import Late, SendOptions
+from pyagentd.runtime.status import Outcome, Session, SessionStatus
+from pyagentd.store import paths
+from pyagentd.store.paths import BranchRef
+from pyagentd.store.unfinished import Suspended, look, unfinished_agents
+
+log = logging.getLogger(__name__)
+
+
+# What an earlier daemon left waiting: found once for each tree, and gone on with where it was left.
+#
+# Opening a branch whose run waits resumes the run; whoever opens any branch of a tree has the tree looked at first,
+# so nobody ever sees a run that is neither in flight nor over. The branch at the root is opened with it, and its run
+# opens the agents it waits for.
+
+ASKED_AGAIN_S = 10.0  # to wait for questions of an earlier daemon before saying that there are no others
+
+
+class Owner(Protocol):
+    """What the host does for it."""
+
+    def own(self, errand: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run an errand that the host waits for before it ends."""
+        ...
+
+    async def hold(self, ref: BranchRef) -> None:
+        """Open a branch, and close it if nothing goes on in it."""
+        ...
+
+
+class Trees:
+    """The trees of sessions this daemon has looked at.
+
+    Args:
+        owner: The host.
+        knows: Returns whether this daemon asked a question with this id: a copied session must not go on with it.
+    """
+
+    def __init__(self, owner: Owner, knows: Callable[[str], bool]) -> None:
+        self._owner = owner
+        self._knows = knows
+        self._looks: dict[str, asyncio.Task[None]] = {}  # going on now, by the root's key
+        self._looked: set[str] = set()  # keys of roots; a finished task would keep the client it began for
+        self._suspended: dict[str, Suspended] = {}  # by key, until it is opened
+        self._late: dict[str, Late] = {}  # by the root's key
+        self._expected: dict[str, str] = {}  # ids of questions that will be asked again, with their runs
+        self._found: set[str] = set()  # ids of all questions that were
+        self._moved = asyncio.Event()
+        self._waking: asyncio.Task[None] | None = None
+
+    # -- finding -----------------------------------------------------------------------------------------------
+
+    def wake_all(self, hints: PendingHints) -> None:
+        """Look at the trees in which something waited, and have what goes on in them go on."""
+        self._waking = self._owner.own(self._wake_all(hints))
+
+    def wake_soon(self, ref: BranchRef) -> None:
+        """Look at the tree of a branch whose last run has no end, unless that was done."""
+        self._owner.own(self.wake(ref))
+
+    async def wake(self, ref: BranchRef) -> None:
+        """Return when the tree of a branch has been looked at."""
+        root = paths.root_of(ref)
+        if root.key in self._looked:
+            return
+        if (task := self._looks.get(root.key)) is None:
+            task = self._looks[root.key] = self._owner.own(self._look(root))
+            task.add_done_callback(lambda _: self._note_looked(root.key))
+        await asyncio.shield(task)
+
+    def _note_looked(self, root: str) -> None:
+        self._looked.add(root)
+        del self._looks[root]
+
+    async def awake(self) -> None:
+        """Return when the questions that an earlier daemon left open are asked again, as far as that is known."""
+        if self._waking is not None:
+            await asyncio.shield(self._waking)
+            self._waking = None
+        if not self._expected:
+            return
+        try:
+            async with asyncio.timeout(ASKED_AGAIN_S):
+                while self._expected:
+                    self._moved.clear()
+                    await self._moved.wait()
+        except TimeoutError:
+            log.error("%d questions of an earlier daemon were not asked again", len(self._expected))
+            self._expected.clear()
+
+    async def _wake_all(self, hints: PendingHints) -> None:
+        owed = {}
+        for ref, kind, id in await asyncio.to_thread(hints.found):
+            await self.wake(ref)
+            if kind in ("background", "queue"):
+                owed[ref.key] = ref
+            elif id not in self._found:
+                hints.forget(ref, kind, id)
+        for ref in owed.values():  # results that are owed and queued messages are delivered when it is opened
+            self._owner.own(self._owner.hold(ref))
+
+    async def _look(self, root: BranchRef) -> None:
+        try:
+            tree = await asyncio.to_thread(look, root)
+        except StoreError as error:  # whoever opens it is told
+            log.warning("%s", error)
+            return
+        found = tree.values()
+        if not found or any(self._knows(ask) for each in found for ask in (*each.asks, *each.answered)):
+            return
+        self._suspended.update(tree)
+        asks = {ask: each.run_id for each in found for ask in each.asks}
+        self._expected.update(asks)
+        self._found.update(asks, *(each.answered for each in found))
+        log.info("%s: %d runs go on, %d questions are open", root.name, len(tree), len(asks))
+        for each in found:
+            if each.is_first:
+                self._owner.own(self._owner.hold(each.ref))
+
+    # -- going on ----------------------------------------------------------------------------------------------
+
+    def waiting(self, key: str) -> Suspended | None:
+        """Return the run that waits in a branch, for whoever opens it to go on with."""
+        return self._suspended.get(key)
+
+    def took(self, key: str) -> None:
+        """Note that the run that waited in a branch is being resumed."""
+        del self._suspended[key]
+
+    def below(self, ref: BranchRef) -> list[BranchRef]:
+        """Return the agents under a branch that runs wait for and nobody has opened yet, the nearest first."""
+        awaited = (each.ref for each in self._suspended.values() if not each.is_first)
+        return [agent for agent in awaited if agent.branch_dir.is_relative_to(ref.branch_dir)]
+
+    def late(self, root: str) -> Late:
+        """Return what clients brought for the resumed runs of a tree."""
+        return self._late.setdefault(root, Late())
+
+    def known_late(self, root: str) -> Late | None:
+        """Return it if anything of the tree was resumed."""
+        return self._late.get(root)
+
+    def asked(self, ask_id: str) -> None:
+        """Note that a question is asked again."""
+        if self._expected.pop(ask_id, None) is not None:
+            self._moved.set()
+
+    def ended(self, run_id: str) -> None:
+        """Note that a run asks nothing any more."""
+        for ask_id in [ask for ask, run in self._expected.items() if run == run_id]:
+            self.asked(ask_id)
+
+
+_T = TypeVar("_T")
+
+_ASKED = ("ask", "answered")
+_OVERSEEN = ("agents", "task")  # kinds of events that are about more than one conversation
+
+
+class Listener(Protocol):
+    """Who wants to know what happened; neither method blocks or raises."""
+
+    def run_ended(self, branch: LiveBranch, outcome: Outcome, options: SendOptions) -> None:
+        """Note that a run ended and all of it is recorded; ``branch`` is open now, maybe not for long."""
+        ...
+
+    def branch_written(self, ref: BranchRef) -> None:
+        """Note that files of a branch may have changed: after a run, and when the branch is closed."""
+        ...
+
+
+class OpenBranches:
+    """Opens and closes branches.
+
+    Attributes:
+        listeners: Told of what happened.
+        asks: Questions to humans that are open.
+        trees: What earlier daemons left waiting.
+        departed: Directories of agents that were destroyed; nobody opens what is in them.
+        overseers: Clients that are told of named agents and tasks wherever they are.
+        humans: Clients that are told of questions wherever they are.
+    """
+
+    def __init__(self, *, clock: Clock, pulse: Pulse) -> None:
+        self.clock = clock
+        self.pulse = pulse
+        self.asks = AskBoard(self.publish)
+        self.trees = Trees(self, self.asks.knows)
+        self.listeners: list[Listener] = []
+        self.departed: set[Path] = set()
+        self.overseers: set[Sink] = set()
+        self.humans: set[Sink] = set()
+        self._branches: dict[str, LiveBranch] = {}
+        self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._errands: set[asyncio.Task[Any]] = set()
+        self._removing: set[Path] = set()
+        self._unfinished: dict[str, BranchRef] = {}  # agents, by key
+        self._resuming: dict[str, asyncio.Task[None]] = {}  # by key
+        self._failed: dict[str, SessionStatus] = {}  # of closed branches in an error, by key
+        self._unrecorded: dict[str, Outcome] = {}  # how runs ended whose log could not say so, by key
+
+    def opened(self, key: str) -> LiveBranch | None:
+        """Return the branch with this key if it is open."""
+        return self._branches.get(key)
+
+    def state_of(self, key: str) -> str:
+        """Return the state of a session, open or not; one that nobody opened since the daemon started is idle."""
+        if (branch := self._branches.get(key)) is not None:
+            return branch.state.state.value
+        return self._failed[key].state.value if key in self._failed else Session.IDLE.value
+
+    @contextlib.asynccontextmanager
+    async def using(self, ref: BranchRef) -> AsyncIterator[LiveBranch]:
+        """Have a branch open, and healed if need be; it is closed afterwards unless somebody else needs it.
+
+        Raises:
+            StoreError: The disk refused.
+        """
+        branch = await self._open(ref)
+        try:
+            yield branch
+        finally:
+            branch.users -= 1
+            if branch.idle:
+                await asyncio.shield(self.own(self.close_if_idle(branch)))
+
+    async def _open(self, ref: BranchRef) -> LiveBranch:
+        """Return the branch with one user more; opened if it is not, or if what is on disk is another by now."""
+        if self.is_going(ref):
+            raise NotFound(f"{ref.name} is being deleted")
+        if self.departed and any(ref.branch_dir.is_relative_to(directory) for directory in self.departed):
+            name = ref.session_dir.name
+            raise NotFound(f"The agent {name} was destroyed", mend=f"`pyagentd agent init {name}` makes it anew")
+        if ref.key not in self._branches:
+            await self.trees.wake(ref)
+        lock = self._opening.setdefault(ref.key, asyncio.Lock())
+        async with lock:
+            branch = self._branches.get(ref.key)
+            if branch is None:
+                await self.branch_opening(ref)
+                waiting = self.trees.waiting(ref.key)
+                ended = self._unrecorded.get(ref.key)
+                branch = await LiveBranch.open(
+                    ref, pulse=self.pulse, clock=self.clock, goes_on=waiting is not None, ended=ended
+                )
+                if not branch.has_open_run:
+                    self._unrecorded.pop(ref.key, None)
+                if (failed := self._failed.pop(ref.key, None)) is not None and waiting is None:
+                    branch.paused = True
+                    branch.state.recall(failed)
+                self._branches[ref.key] = branch
+                if waiting is not None:
+                    self.trees.took(ref.key)
+                    self._resuming[ref.key] = self.own(self._resume(branch, waiting))
+                self.branch_opened(branch)
+                self.own(self._find_unfinished(branch))
+            elif branch.run is None and (
+                branch.recorder.journal.replaced or (branch.refusal and not refusal_of(ref))
+            ):
+                branch = await self._opened_anew(branch)
+            branch.users += 1
+        resuming = self._resuming.get(ref.key)
+        if resuming is not None and resuming is not asyncio.current_task():  # what it needs it may open itself
+            try:
+                await asyncio.shield(resuming)
+            except BaseException:
+                branch.users -= 1
+                raise
+        return branch
+
+    async def _resume(self, branch: LiveBranch, waiting: Suspended) -> None:
+        branch.users += 1
+        try:
+            await self.resume(branch, waiting)
+        finally:
+            branch.users -= 1
+            del self._resuming[branch.key]
+
+    async def resume(self, branch: LiveBranch, waiting: Suspended) -> None:
+        """Go on with the run that an earlier daemon left waiting in a branch; raises nothing."""
+
+    async def hold(self, ref: BranchRef) -> None:
+        """Open a branch, and close it if nothing goes on in it."""
+        with contextlib.suppress(PyagentdError):  # whoever opens it is told
+            async with self.using(ref):
+                pass
+
+    async def branch_opening(self, ref: BranchRef) -> None:
+        """Note that a branch is about to be opened that is not open."""
+
+    def branch_opened(self, branch: LiveBranch) -> None:
+        """Note that a branch was opened that was not open."""
+
+    def branches_gone(self, directory: Path) -> None:
+        """Note that what was in ``directory`` was removed, or moved elsewhere."""
+
+    async def _opened_anew(self, branch: LiveBranch) -> LiveBranch:
+        """Return a branch that can be written in the place of one that cannot, or that one if nothing changed."""
+        ended = self._unrecorded.get(branch.key)
+        fresh = await LiveBranch.open(branch.ref, pulse=self.pulse, clock=self.clock, ended=ended)
+        if fresh.refusal or branch.users:
+            fresh.close_now()
+            return branch
+        self._branches[branch.key] = fresh
+        self._unrecorded.pop(branch.key, None)
+        branch.abandon()
+        return fresh
+
+    @contextlib.asynccontextmanager
+    async def removing(
+        self,
+        directory: Path,
+        *,
+        stop: Callable[[LiveBranch], Awaitable[object]] | None = None,
+        to: Path | None = None,
+    ) -> AsyncIterator[None]:
+        """Let nobody open what is in ``directory`` while the block removes it; then tell who watched any of it.
+
+        Args:
+            directory: Where no run begins from now on.
+            stop: Ends the run of a branch that has one.
+            to: Where it is then, if it is moved.
+
+        Raises:
+            Busy: A run is in flight there, or it is being removed already.
+        """
+        if directory in self._removing:
+            raise Busy(f"{directory} is being deleted")
+        self._removing.add(directory)
+        try:
+            if stop is not None:
+                for branch in self.inside(directory):
+                    await stop(branch)
+            for branch in self.inside(directory):
+                if branch.run is not None or branch.starting.locked():
+                    raise Busy(f"{branch.ref.name} is answering", mend="Wait for the answer, or abort it first")
+                with contextlib.suppress(StoreError):  # the log has it
+                    await branch.keeper.flush()
+            yield
+            for branch in self.inside(directory):
+                del self._branches[branch.key]
+                moved = None if to is None else to / Path(branch.key).relative_to(directory) / branch.file.name
+                facts = () if moved is None else ({"to": str(moved)},)
+                branch.publish(Event("deleted", branch.key, 0, facts))
+                with contextlib.suppress(StoreError):
+                    branch.close_now()
+            self.branches_gone(directory)
+        finally:
+            self._removing.discard(directory)
+
+    def is_going(self, ref: BranchRef) -> bool:
+        """Return whether the directory of a branch is being removed."""
+        return any(ref.branch_dir.is_relative_to(directory) for directory in self._removing)
+
+    def inside(self, directory: Path) -> list[LiveBranch]:
+        """Return the branches and agents in ``directory`` that are open."""
+        place = str(directory)  # keys are resolved directories; comparing paths would cost a crowd much
+        return [branch for key, branch in self._branches.items() if key == place or key.startswith(f"{place}/")]
+
+    def forget(self, sink: Sink) -> None:
+        """Let a client go from every branch it watched."""
+        self.overseers.discard(sink)
+        self.humans.discard(sink)
+        for branch in self.all_opened:
+            branch.detach(sink)
+            if branch.idle:
+                self.own(self.close_if_idle(branch))
+
+    def publish(self, event: Event) -> None:
+        """Tell whoever watches the event's branch, and of what is overseen, who does that."""
+        if (branch := self._branches.get(event.branch)) is not None:
+            branch.publish(event)
+        others = self.humans if event.kind in _ASKED else self.overseers if event.kind in _OVERSEEN else ()
+        for sink in others:
+            if branch is None or sink not in branch.sinks:
+                sink.push(event)
+
+    @property
+    def all_opened(self) -> list[LiveBranch]:
+        """The branches that are open."""
+        return list(self._branches.values())
+
+    @property
+    def runs(self) -> list[LiveBranch]:
+        """The branches with a run in flight."""
+        return [branch for branch in self._branches.values() if branch.run is not None]
+
+    async def close_if_idle(self, branch: LiveBranch) -> None:
+        """Forget a branch that nobody needs any more; its files hold everything."""
+        with contextlib.suppress(StoreError):  # the log has the text; the document gets it when it is opened again
+            await branch.keeper.flush()
+        if branch.idle and self._branches.get(branch.key) is branch:
+            del self._branches[branch.key]
+            if branch.state.state is Session.ERROR:
+                self._failed[branch.key] = branch.state
+            with contextlib.suppress(StoreError):
+                branch.close_now()
+            for listener in self.listeners:
+                listener.branch_written(branch.ref)
+
+    def drop(self, branch: LiveBranch, outcome: Outcome) -> None:
+        """Let a branch go whose log cannot say how its run ended; it gets its end when it is opened anew."""
+        self._branches.pop(branch.key, None)
+        self._unrecorded[branch.key] = outcome
+        if branch.state.state is Session.ERROR:
+            self._failed[branch.key] = branch.state
+        branch.abandon()
+
+    def is_resuming(self, branch: LiveBranch) -> bool:
+        """Return whether a run that an earlier daemon left waiting in ``branch`` is being taken up."""
+        return branch.key in self._resuming
+
+    def note_unfinished(self, ref: BranchRef) -> None:
+        """Note an agent that was left in the middle; see ``_finish_agents``."""
+        self._unfinished[ref.key] = ref
+
+    async def _find_unfinished(self, branch: LiveBranch) -> None:
+        """End what the agents of a branch were doing when their daemon was killed or their disk refused.
+
+        Opening an agent does it; those of an agent are found from the branch above it.
+        """
+        if not branch.ref.is_agent and not branch.refusal:
+            found = await asyncio.to_thread(unfinished_agents, branch.ref.branch_dir)
+            self._unfinished.update((ref.key, ref) for ref in found)
+            await self._finish_agents()
+
+    async def _finish_agents(self) -> None:
+        """Have every agent that was left in the middle finished; what cannot be now waits for the next run."""
+        unfinished, self._unfinished = self._unfinished, {}
+        for ref in unfinished.values():
+            with contextlib.suppress(PyagentdError):  # whoever opens it is told
+                async with self.using(ref) as agent:
+                    if agent.run is None and not agent.settled:
+                        self._unfinished[ref.key] = ref
+
+    def own(self, errand: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        """Run ``errand`` in a task that is kept until it is done; the daemon does not stop before."""
+        task = asyncio.create_task(errand)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+        return task

@@ -1,0 +1,356 @@
+"""Opening a branch from disk: its log folded, what an earlier daemon left unfinished ended, and what was found said.
+
+Blocks, and runs in a thread. Whatever cannot be written is no reason not to read: a branch on a medium that refuses
+is opened for viewing, with the reason (DESIGN §6: after a restart everything reads idle).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pyagentd import regularfile
+from pyagentd.errors import StoreError, ToolError
+from pyagentd.llm.backend import Backend, ModelRequest, StreamItem
+from pyagentd.messages import ToolCall
+from pyagentd.policy.action import Action
+from pyagentd.runtime.document_sync import Writing, after_prompt
+from pyagentd.runtime.status import RESTART, Outcome
+from pyagentd.store import atomic, metadata, paths
+from pyagentd.store.conversation import Conversation
+from pyagentd.store.document import text
+from pyagentd.store.document.files import DocumentWriter
+from pyagentd.store.document.hidden import rebuilt, visible
+from pyagentd.store.document.render import RUN_CLOSE, Insert, Renderer
+from pyagentd.store.journal import Journal
+from pyagentd.store.orglog import OrgLog
+from pyagentd.store.paths import BranchRef
+from pyagentd.store.unfinished import Standing
+from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+
+RESTARTED = "aborted by host restart"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastRun:
+    """A run whose text may not have reached the document whole."""
+
+    prompt: str
+    inserted_prompt: bool
+    anchor: int
+    inserts: list[Insert]
+    above: str = ""  # what the text began below, where that was not the prompt: see ``turn.Prompt``
+
+    def prompt_end(self, body: str) -> int:
+        """Return where the prompt ends in a document that may have been edited since."""
+        inserted = self.inserts[0].text if self.inserted_prompt else ""
+        return after_prompt(body, self.above or self.prompt, inserted=inserted, anchor=self.anchor)
+
+    def writing(self, path: Path) -> Writing:
+        """Return what is to be written to the document at ``path``, of which nothing is known."""
+        return Writing(
+            path=path,
+            writer=None,
+            waiting=(),
+            inserts=self.inserts,
+            versions=(),
+            prompt=self.above or self.prompt,
+            inserted_prompt=self.inserted_prompt,
+            anchor=self.anchor,
+            settings=None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """What was found on disk."""
+
+    journal: Journal
+    conversation: Conversation
+    renderer: Renderer  # has the rows of the last run if that goes on
+    last_run: LastRun | None  # None: the document holds everything
+    refusal: str  # why nothing can be written; "" when it can
+    notes: tuple[str, ...]  # one line each, for people
+    lasting: tuple[str, ...]  # the same of what stays as it is: to be said once
+
+
+def open_branch(ref: BranchRef, *, goes_on: bool = False, ended: Outcome | None = None) -> Opened:
+    """Open a branch.
+
+    Args:
+        ref: The branch.
+        goes_on: Leave its last run without an end, because it is resumed.
+        ended: How its last run ended, if that could not be recorded; None: a daemon's end cut it off.
+
+    Raises:
+        StoreError: Its log cannot be read.
+    """
+    journal = Journal.open(paths.journal_file(ref.branch_dir))
+    try:
+        conversation = Conversation(journal.current())
+        notes, lasting = tuple(_notes(journal, conversation)), tuple(_lasting(ref, journal, conversation))
+        refusal = journal.refusal or refusal_of(ref)
+        if not refusal:
+            _sweep(ref)
+            refusal = "" if goes_on else _end_interrupted(ref, journal, conversation, ended)
+        if not refusal and conversation.messages and not paths.session_file(ref.branch_dir).exists():
+            _rebuild(ref, journal, conversation)
+            notes = (*notes, f"{paths.SESSION_FILE} was missing; it was made anew from {paths.JOURNAL_FILE}")
+        elif not refusal and is_emptied(ref, conversation):
+            with suppress(OSError):  # who dies now leaves it missing, which is mended likewise
+                paths.session_file(ref.branch_dir).unlink()
+            _rebuild(ref, journal, conversation)
+            notes = (*notes, f"{paths.SESSION_FILE} was empty; it was made anew from {paths.JOURNAL_FILE}. {CLEARS}")
+        renderer = Renderer()
+        return Opened(
+            journal=journal,
+            conversation=conversation,
+            last_run=_last_run(journal, conversation, renderer),
+            renderer=renderer if goes_on else Renderer(),
+            refusal=refusal,
+            notes=notes,
+            lasting=lasting,
+        )
+    except BaseException:
+        journal.close()
+        raise
+
+
+_BLANK = 1024  # bytes of white space at most
+CLEARS = "If the conversation is to be forgotten, type /context clear"
+
+
+def is_emptied(ref: BranchRef, conversation: Conversation) -> bool:
+    """Return whether the document is empty although the record has something to show: nobody deletes all so."""
+    file = paths.session_file(ref.branch_dir)
+    try:
+        if file.stat().st_size > _BLANK or regularfile.read_bytes(file, limit=_BLANK).strip():
+            return False
+    except OSError:
+        return False
+    return bool(visible(conversation))
+
+
+def refusal_of(ref: BranchRef) -> str:
+    """Return why nothing can be written to a branch, "" when it seems that it can; a quick look.
+
+    Raises:
+        StoreError: Its log cannot be read.
+    """
+    log = paths.journal_file(ref.branch_dir)
+    try:
+        atomic.close_fd(atomic.open_append(log, create=False))
+    except FileNotFoundError:
+        pass  # it is made in the directory
+    except StoreError as error:
+        return error.message
+    if not os.access(ref.branch_dir, os.W_OK | os.X_OK):
+        # A document is replaced, not overwritten, which takes a directory that lets us.
+        return f"{ref.branch_dir}: {_why_not(ref.branch_dir)}"
+    return ""
+
+
+def _why_not(directory: Path) -> str:
+    read_only = os.statvfs(directory).f_flag & os.ST_RDONLY
+    return "the file system is read-only" if read_only else "permission denied"
+
+
+def _sweep(ref: BranchRef) -> None:
+    """Remove what a killed process was writing."""
+    atomic.sweep(ref.branch_dir)
+    if not ref.is_agent:
+        atomic.sweep(ref.session_dir)
+
+
+def _end_interrupted(ref: BranchRef, journal: Journal, conversation: Conversation, ended: Outcome | None) -> str:
+    """Record the end of what was left running; return why that could not be recorded, or ""."""
+    rows = list(open_ends(conversation, RESTARTED if ended is None else ended.message or "aborted"))
+    run = conversation.last_run
+    if run is not None and not run.is_finished:
+        if _has_end(ref, journal, conversation):
+            # The run ended: it is the log that was cut off. Nothing is to be put into the document again.
+            rows += [("run", {**run.data, "state": state, "reason": "restart"}) for state in ("finished", "kept")]
+        else:
+            cut = ended or Outcome(reason="aborted", text="", code=RESTART, message=RESTARTED)
+            rows.append(("run", {**run.data, "state": "finished", "reason": cut.recorded, "error": cut.error}))
+    tools = OrgLog(ref.branch_dir)
+    try:
+        for row in journal.append_many(rows):
+            conversation.apply(row)
+            if row.type == "part" and row.data["type"].startswith("tool-"):
+                tools.tool(row.data["data_json"], row.data["updated_at"])
+    except StoreError as error:
+        return error.message
+    tools.flush()  # what the daemon's end kept from being logged
+    return ""
+
+
+def _rebuild(ref: BranchRef, journal: Journal, conversation: Conversation) -> None:
+    """Write the document that the log would have led to."""
+    writer = DocumentWriter(paths.session_file(ref.branch_dir), rebuilt(conversation, is_agent=ref.is_agent))
+    writer.persist()
+    if (run := conversation.last_run) is not None:
+        conversation.apply(journal.append("run", {**run.data, "state": "kept"}))
+
+
+def _has_end(ref: BranchRef, journal: Journal, conversation: Conversation) -> bool:
+    """Return whether the document shows the end of the last run, which the log lacks."""
+    last = _last_run(journal, conversation, Renderer())
+    calls = [part for part in conversation.parts.values() if part.data.get("state") == "input-available"]
+    if last is None or calls:
+        return False
+    try:
+        doc = text.read(paths.session_file(ref.branch_dir))
+        lacking = last.writing(paths.session_file(ref.branch_dir)).survey()
+    except StoreError:
+        return False
+    # The log may lack the end of the answer, too.
+    inside = next((span for span in doc.spans if span.start <= lacking.marker < span.end), None)
+    end = inside.end if inside else lacking.marker
+    return not lacking.inserts and end > last.anchor and doc.body.startswith(RUN_CLOSE, end)
+
+
+def open_ends(conversation: Conversation, why: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the rows, type and data, that end every part and every question that is still open.
+
+    Text stops where it stopped; a call gets ``why`` as its error.
+    """
+    for part in [conversation.parts[part_id] for part_id in conversation.open_parts]:
+        match part.data.get("state"):
+            case "streaming":
+                yield "part", {**part.row, "data_json": {**part.data, "text": part.text, "state": "done"}}
+            case "input-available":
+                data = {**part.data, "state": "output-error", "errorText": why}
+                yield "part", {**part.row, "data_json": data, "tool_state": data["state"]}
+    for ask in conversation.asks.values():
+        if ask["decision"] is None:
+            yield "ask", {**ask, "decision": "abort", "decided_reason": why}
+
+
+def _last_run(journal: Journal, conversation: Conversation, renderer: Renderer) -> LastRun | None:
+    """Return the last run as far as it came, and feed it to ``renderer``."""
+    run = conversation.last_run
+    if run is None or run.is_kept:
+        return None
+    inserts = [insert for row in journal.rows(after=run.first_seq - 1) for insert in renderer.feed(row)]
+    if inserted := run.data.get("prompt"):
+        inserts.insert(0, Insert(inserted, None, "", run.first_seq - 1))
+    message = conversation.messages.get(run.data["message_id"])
+    return LastRun(
+        prompt=message.text if message else str(run.data.get("behind") or ""),
+        inserted_prompt=bool(inserted),
+        anchor=run.data.get("anchor") or 0,
+        inserts=inserts,
+        above=run.data.get("above") or "",
+    )
+
+
+def _notes(journal: Journal, conversation: Conversation) -> Iterator[str]:
+    if journal.torn:
+        yield f"{paths.JOURNAL_FILE}: its last line was not written to its end and is dropped"
+    root = conversation.session.get("workspace_root")
+    if root and not Path(root).is_dir():
+        yield f"The workspace {root} does not exist on this machine; tools cannot run there"
+
+
+def _lasting(ref: BranchRef, journal: Journal, conversation: Conversation) -> Iterator[str]:
+    said = conversation.session.get("metadata_json", {}).get("noted", ())
+    for note in (_damage(journal), _renaming(ref)):
+        if note and note not in said:
+            yield note
+
+
+def _damage(journal: Journal) -> str:
+    if not journal.damaged:
+        return ""
+    lines = "1 damaged line is" if journal.damaged == 1 else f"{journal.damaged} damaged lines are"
+    return f"{paths.JOURNAL_FILE}: {lines} skipped; what can be read is used, nothing is removed"
+
+
+def _renaming(ref: BranchRef) -> str:
+    recorded = (metadata.read_session_metadata(ref.branch_dir) or {}).get("session_id")
+    if not recorded or recorded == ref.session_id:
+        return ""
+    return f"This session was called {recorded}; its directory was renamed, so it is {ref.session_id} now"
+
+
+# A run that goes on after its daemon ended: what of it is recorded, and what stands in for what is gone.
+#
+# The calls of its last request are made again only where that is safe: those that have not begun, whether a human is
+# still to be asked or has answered already, and those that only look. Those whose agent exists wait for that agent.
+# What else has begun is closed as aborted. The client that sent the message is gone, and its environment and key
+# with it: whoever answers brings others (``settings.Late``).
+
+_DAY_S = 24 * 60 * 60.0
+
+Rejoin = Callable[[ToolCall], Awaitable[Output | None]]
+"""Waits for the agent that a call spawned, and returns the call's result; None if it spawned none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """Where a run goes on.
+
+    Attributes:
+        standing: What of its answer is recorded.
+        begun: Ids of the calls that had begun to act.
+        rejoin: How those that wait for agents do so again.
+    """
+
+    standing: Standing
+    begun: frozenset[str]
+    rejoin: Rejoin
+
+    def stand_in(self, call: ToolCall) -> ToolSpec:
+        """Return the tool for a call that had begun: it waits for the call's agent, or says that it was aborted."""
+
+        async def run(args: Args, ctx: ToolContext) -> Output:
+            result = await self.rejoin(call)
+            if result is None:
+                raise ToolError(RESTARTED)
+            return result
+
+        return ToolSpec(
+            name=call.name,
+            description="",
+            input_schema={"type": "object", "properties": {}},
+            kind="meta",
+            timeout_s=_DAY_S,
+            run=run,
+            describe=lambda args, ctx: Target(detail=""),
+        )
+
+
+async def decided_before(action: Action) -> None:
+    """Allow what was decided before the daemon ended; see ``tools.invoke.Authorise``."""
+
+
+class DeferredBackend:
+    """The model's server of a resumed run, made when it is first needed: only then must a key be known.
+
+    Args:
+        make: Returns the server and the model's name; raises what ``settings.backend_for`` raises.
+    """
+
+    def __init__(self, make: Callable[[], tuple[Backend, str]]) -> None:
+        self._make = make
+        self._made: tuple[Backend, str] | None = None
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
+        """Send ``request``; see ``llm.backend.Backend``."""
+        if self._made is None:
+            self._made = self._make()
+        backend, model = self._made
+        batches = backend.stream(replace(request, model=model))
+        try:
+            async for batch in batches:
+                yield batch
+        finally:
+            await batches.aclose()
+
+    async def close(self) -> None:
+        """Do nothing: whoever makes backends closes them."""

@@ -1,0 +1,241 @@
+"""What clients, triggers and agents hand in: every turn of the user's comes through one door, ``Host.submit``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pyagentd.errors import BadRequest, NotFound
+from pyagentd.runtime.recorder import Recorder
+from pyagentd.runtime.settings import SendOptions
+from pyagentd.store.conversation import Message
+from pyagentd.store.journal import message_row, part_row
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
+
+
+Commanding = Literal["human", "never", "always"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A message for the model.
+
+    Attributes:
+        text: What it says; None takes the prompt that ends at offset ``end`` (code points from 0) of the saved
+            document, whose body has hash ``sha256``.
+        options: What its client wants of the run that answers it.
+        id: Of the message, made by the client: the same submission twice is one message.
+        metadata: Of the message's row: ``agent``, ``model`` {provider_id, model_id}, ``trigger``, ``origin``, …
+        steer: Have the run in flight read it at its next step, if there is one before the run ends.
+        command: Whether it can be a slash command: as it looks, and one that changes something only where a human
+            is; ``never``, what it looks like; or one all the same, whatever it changes.
+    """
+
+    text: str | None
+    sha256: str = ""
+    end: int = 0
+    options: SendOptions
+    id: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    steer: bool = False
+    command: Commanding = "human"
+
+    @property
+    def is_persons(self) -> bool:
+        """Whether a person sent it: only a person goes on after an error."""
+        return is_persons(self.metadata)
+
+    @property
+    def payload(self) -> str:
+        """What tells it from another submission with the same id."""
+        said = [self.text, None if self.text is not None else [self.sha256, self.end], self.steer]
+        named = {key: self.metadata.get(key) for key in ("agent", "model")}
+        return hashlib.sha256(json.dumps([said, named], sort_keys=True).encode()).hexdigest()[:32]
+
+    def check(self) -> None:
+        """Raise ``BadRequest`` for an id that is none, and for a steering message that stands in the document."""
+        if self.id is not None and not _ID.fullmatch(self.id):
+            raise BadRequest(f"{self.id!r} is no id", mend="Up to 100 letters, digits, and _ . : -")
+        if self.steer and self.text is None:
+            raise BadRequest("A message that steers a run is sent as text", mend="Use the operation prompt")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """What became of a submission.
+
+    Attributes:
+        message_id: The message's id.
+        run_id: The run that answers it; None while it is queued.
+        queued: Whether it waits for the run in flight.
+        seq: The log's last row.
+        ended: Of a submission that came before and is over, how: as its run ended, or ``canceled``; else "".
+    """
+
+    message_id: str
+    run_id: str | None
+    queued: bool
+    seq: int
+    ended: str = ""
+
+
+def is_persons(metadata: Mapping[str, Any]) -> bool:
+    """Return whether a message with this metadata is a person's: not a trigger's and not an agent's."""
+    return not metadata.get("trigger") and metadata.get("origin") != "agent"
+
+
+# The messages of one branch that wait for their turn: rows of its log, and nothing else (neighbours B.4).
+#
+# A message is queued while its ``metadata_json`` has ``queued_at``; it fires when a row without that key is
+# recorded, and then its ``created_at`` is the time of firing. One that is taken back keeps a hidden tombstone
+# (``queue_canceled_at``, ``hidden_at``). First come, first served: by ``queued_at``, which never decreases in a log,
+# and among equals by place in the log.
+
+_OWN = ("queued_at", "steer", "interactive", "allow")  # metadata that only a queued message has
+
+
+class Waitlist:
+    """The queue of one branch.
+
+    Args:
+        recorder: The branch's log.
+        session_id: Whose messages they are.
+    """
+
+    def __init__(self, recorder: Recorder, session_id: str) -> None:
+        self._recorder = recorder
+        self._session_id = session_id
+
+    @property
+    def waiting(self) -> list[Message]:
+        """The queued messages, the next one first."""
+        known = self._recorder.conversation.queued.values()
+        return sorted((message for message in known if "queued_at" in message.metadata), key=_queued_at)
+
+    def steering(self) -> list[Message]:
+        """Return those that the run in flight is to read at its next step."""
+        return [message for message in self.waiting if message.metadata.get("steer")]
+
+    def told(self) -> list[dict[str, Any]]:
+        """Return the queue as clients are told: {id, text, queued_at, steer, origin, …}, the next one first."""
+        return [_told(message) for message in self.waiting]
+
+    def get(self, message_id: str) -> Message:
+        """Return a queued message.
+
+        Raises:
+            NotFound: There is no such message in the queue; says what became of it.
+        """
+        conversation = self._recorder.conversation
+        message = conversation.queued.get(message_id)
+        if message is not None and "queued_at" in message.metadata:
+            return message
+        if message is not None:
+            raise NotFound(f"The message {message_id} was taken back already")
+        if message_id in conversation.messages:
+            raise NotFound(f"The message {message_id} was sent already", mend="Abort its run, or rewind")
+        raise NotFound(f"The queue has no message {message_id}", mend="`pyagentd queue SESSION` lists it")
+
+    def add(self, text: str, given: Submission) -> str:
+        """Record a message that waits, and return its id.
+
+        Raises:
+            StoreError: The disk refused.
+        """
+        now = self._recorder.now_ms()
+        queued_at = max([now, *map(_queued_at, self.waiting)])
+        metadata = {
+            "origin": "client" if given.text is not None else "document",
+            **given.metadata,
+            "queued_at": queued_at,
+            "queue_enqueued_at": queued_at,
+            "interactive": given.options.interactive,
+        }
+        if given.options.grants:
+            metadata["allow"] = [grant.pattern for grant in given.options.grants]
+        if given.id is not None:
+            metadata["payload"] = given.payload
+        if given.steer:
+            metadata["steer"] = True
+        row = message_row(role="user", session_id=self._session_id, metadata=metadata, now_ms=now, id=given.id)
+        with self._recorder.together():
+            self._recorder.record("message", row)
+            self._recorder.record("part", self._part(row["id"], text, now))
+        return str(row["id"])
+
+    def cancel(self, message_id: str) -> str:
+        """Take a message back and return its text; a tombstone stays.
+
+        Raises:
+            NotFound: It is not in the queue.
+            StoreError: The disk refused.
+        """
+        message, now = self.get(message_id), self._recorder.now_ms()
+        metadata = {key: value for key, value in message.metadata.items() if key not in _OWN}
+        metadata |= {"queue_canceled_at": now, "hidden_at": now, "hidden_by": "cancel"}
+        self._recorder.record("message", {**message.row, "metadata_json": metadata, "updated_at": now})
+        return message.text
+
+    def edit(self, message_id: str, text: str, metadata: Mapping[str, Any] | None = None) -> None:
+        """Replace a message's text, and change its metadata; its place stays.
+
+        Raises:
+            BadRequest: The text is empty.
+            NotFound: It is not in the queue.
+            StoreError: The disk refused.
+        """
+        message, now = self.get(message_id), self._recorder.now_ms()
+        if not text.strip():
+            raise BadRequest("The text is empty", mend="Take the message back instead")
+        with self._recorder.together():
+            changed = {**message.row, "metadata_json": {**message.metadata, **(metadata or {})}, "updated_at": now}
+            self._recorder.record("message", changed)
+            self._recorder.record("part", self._part(message_id, text, now, known=message))
+
+    def fire(
+        self, message: Message, *, text: str, metadata: Mapping[str, Any] | None = None
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the rows, type and data, with which a queued message is the turn that begins now."""
+        now = self._recorder.now_ms()
+        merged = {**message.metadata, **(metadata or {})}
+        kept = {key: value for key, value in merged.items() if key not in _OWN}
+        changed = {"metadata_json": kept, "created_at": now, "updated_at": now}
+        yield "message", {**message.row, **changed}
+        yield "part", self._part(message.id, text, now, known=message)
+
+    def _part(self, message_id: str, text: str, now: int, known: Message | None = None) -> dict[str, Any]:
+        """Return the row of the message's text."""
+        part = part_row(
+            message_id=message_id,
+            session_id=self._session_id,
+            index=0,
+            kind="text",
+            data={"type": "text", "text": text},
+            now_ms=now,
+        )
+        if known is None or not known.parts:
+            return part
+        row = known.parts[0].row
+        return {**part, "id": row["id"], "created_at": row["created_at"]}
+
+
+def _queued_at(message: Message) -> int:
+    return int(message.metadata["queued_at"])
+
+
+def _told(message: Message) -> dict[str, Any]:
+    metadata = message.metadata
+    more = {key: metadata[key] for key in ("agent", "model", "trigger", "agents") if key in metadata}
+    return {
+        "id": message.id,
+        "text": message.text,
+        "queued_at": metadata["queued_at"],
+        "steer": bool(metadata.get("steer")),
+        "origin": metadata.get("origin", ""),
+        **more,
+    }

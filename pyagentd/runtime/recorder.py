@@ -1,0 +1,234 @@
+"""Facts of one branch on their way to disk and to whoever watches: recorded first, then shown.
+
+Everything goes through ``record`` (one line of ``messages.jsonl``, written before the call returns) or ``delta``
+(text of a part, merged until the next beat and written with one ``write``). What a row adds to the document is
+decided by the store's renderer and handed to ``show`` together with the row's number, so a replay of the file shows
+what was shown live.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from pyagentd.clock import Clock, Pulse, epoch_ms
+from pyagentd.errors import StoreError
+from pyagentd.store.conversation import Conversation
+from pyagentd.store.document.render import Insert, Renderer
+from pyagentd.store.journal import Journal, Row
+
+# Bringing logs to disk for all branches together.
+#
+# A thread costs more to wake than a fast disk takes to sync, and a slow disk syncs several files in the time of one.
+# What is asked for in one turn of the loop is therefore done in few threads, each taking its share.
+
+_THREADS = 4  # at a time
+_SHARE = 8  # of one thread, before another one is woken
+
+Work = Callable[[], None]
+
+
+class Syncing:
+    """Does blocking work in threads, many pieces to a thread."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Work, asyncio.Future[None]]] = []
+        self._threads = 0
+        self._due = False
+
+    async def do(self, work: Work) -> None:
+        """Return when ``work`` was done; raises what it raised."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        self._waiting.append((work, done))
+        if not self._due:
+            self._due = True
+            loop.call_soon(self._start)
+        await done
+
+    def _start(self) -> None:
+        self._due = False
+        loop = asyncio.get_running_loop()
+        while self._waiting and self._threads < _THREADS:
+            size = max(_SHARE, -(-len(self._waiting) // (_THREADS - self._threads)))
+            share, self._waiting = self._waiting[:size], self._waiting[size:]
+            self._threads += 1
+            thread = loop.run_in_executor(None, _perform, [work for work, _ in share])
+            thread.add_done_callback(lambda thread, share=share: self._finish(thread, share))  # type: ignore[misc]
+
+    def _finish(
+        self, thread: asyncio.Future[list[Exception | None]], share: Sequence[tuple[Work, asyncio.Future[None]]]
+    ) -> None:
+        self._threads -= 1
+        for (_, done), error in zip(share, thread.result(), strict=True):
+            if done.done():
+                continue  # whoever waited was cancelled
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+        if self._waiting:
+            self._start()
+
+
+def _perform(share: Sequence[Work]) -> list[Exception | None]:
+    return [_failure(work) for work in share]
+
+
+def _failure(work: Work) -> Exception | None:
+    try:
+        work()
+    except Exception as error:  # it belongs to whoever waits for this piece
+        return error
+    return None
+
+
+def syncing() -> Syncing:
+    """Return what does it for the running event loop."""
+    return _all.setdefault(asyncio.get_running_loop(), Syncing())
+
+
+_all: WeakKeyDictionary[asyncio.AbstractEventLoop, Syncing] = WeakKeyDictionary()
+
+
+class Recorder:
+    """The one writer of a branch's ``messages.jsonl``."""
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        conversation: Conversation,
+        renderer: Renderer,
+        pulse: Pulse,
+        clock: Clock,
+        show: Callable[[Row, list[Insert]], None],
+    ) -> None:
+        self.journal = journal
+        self.conversation = conversation
+        self._renderer = renderer
+        self._pulse = pulse
+        self._clock = clock
+        self._show = show
+        self._pending: dict[str, list[str]] = {}
+        self._refused = False  # the disk refused the last beat
+        self._held: list[tuple[str, Mapping[str, Any]]] | None = None  # rows of a block that is written at its end
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last recorded line."""
+        return self.journal.last_seq
+
+    def now_ms(self) -> int:
+        """Return the time for a row's ``created_at``, in epoch milliseconds."""
+        return epoch_ms(self._clock.now())
+
+    def record(self, kind: str, data: Mapping[str, Any]) -> int:
+        """Write one row, show what it adds, and return its number; inside ``together`` both come at its end.
+
+        Raises:
+            StoreError: The disk refused; nothing was shown.
+        """
+        self.flush()
+        if self._held is not None:
+            self._held.append((kind, dict(data)))
+            return self.last_seq + len(self._held)
+        row = self.journal.append(kind, dict(data))
+        self._take(row)
+        return row.seq
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Write the rows of the block, which awaits nothing, with one write, then show them.
+
+        Raises:
+            StoreError: The disk refused; none of them was shown.
+        """
+        self.flush()
+        self._held = []
+        try:
+            yield
+        finally:
+            held, self._held = self._held, None
+            self._write(held)
+
+    def _write(self, held: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        try:
+            rows = self.journal.append_many(held)
+        except StoreError:
+            for kind, data in held:
+                if kind == "delta":  # text that was said keeps waiting
+                    self._pending.setdefault(data["part_id"], []).append(data["text"])
+            raise
+        for row in rows:
+            self._take(row)
+
+    def adopt(self, facts: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        """Write rows of what the document shows already.
+
+        Raises:
+            StoreError: The disk refused; nothing was added.
+        """
+        self.flush()
+        for row in self.journal.append_many(facts):
+            self.conversation.apply(row)
+
+    def delta(self, part_id: str, text: str) -> None:
+        """Add streamed text to a part; written and shown at the next beat.
+
+        Raises:
+            StoreError: The disk refused at the last beat and refuses still.
+        """
+        self._pending.setdefault(part_id, []).append(text)
+        if self._refused:
+            self.flush()
+        self._pulse.request("record", self._beat)
+
+    def flush(self) -> None:
+        """Write and show the text that waits, now.
+
+        Raises:
+            StoreError: The disk refused; the text keeps waiting and nothing was shown.
+        """
+        if not self._pending:
+            return
+        deltas = [("delta", {"part_id": part, "text": "".join(texts)}) for part, texts in self._pending.items()]
+        if self._held is not None:
+            self._held += deltas
+            self._pending = {}
+            return
+        rows = self.journal.append_many(deltas)
+        self._pending, self._refused = {}, False
+        for row in rows:
+            self._take(row)
+
+    async def commit(self, also: Callable[[], None] | None = None) -> None:
+        """Return when everything recorded so far survives a power failure, and ``also`` was done in that thread."""
+        self.flush()
+
+        def work() -> None:
+            self.journal.sync()
+            if also is not None:
+                also()
+
+        await syncing().do(work)
+
+    def close(self) -> None:
+        """Write what waits and close the file."""
+        try:
+            self.flush()
+        finally:
+            self.journal.close()
+
+    def _beat(self) -> None:
+        try:
+            self.flush()
+        except StoreError:  # nobody to tell here: the run's next word tries again and fails visibly
+            self._refused = True
+
+    def _take(self, row: Row) -> None:
+        self.conversation.apply(row)
+        self._show(row, self._renderer.feed(row))

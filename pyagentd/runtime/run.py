@@ -1,0 +1,1245 @@
+"""One execution of the loop for a branch: ask the model, run the tools it wants, until it is done.
+
+Each step is a method that returns the next step, and every move is checked against ``machine.TRANSITIONS``. A run
+ends with exactly one outcome on every path (DESIGN §6): success, empty answer, provider error, abort, exception.
+What the model sees is in its ``View`` while the run lasts; it is rebuilt from document and log for the next.
+
+Step boundary: before every request to the model, the first one included, the view takes what the user steered with,
+then is made to fit the model. Both see a view whose last message is the user's, unless the provider only took a
+breath (``pause_turn``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import re
+from asyncio import get_running_loop
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never
+
+from pyagentd import jsontext
+from pyagentd.clock import new_id
+from pyagentd.errors import BudgetSpent, ContextOverflow, PyagentdError, StoreError
+from pyagentd.llm.anthropic import MAX_ARGUMENTS
+from pyagentd.llm.backend import (
+    Backend,
+    ModelRequest,
+    PartDelta,
+    PartFinished,
+    PartStarted,
+    Retrying,
+    SentAgain,
+    StepFinished,
+    ToolSchema,
+)
+from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
+from pyagentd.policy.action import Action, canonical_tool
+from pyagentd.policy.presets import Preset
+from pyagentd.runtime.approvals import Authority
+from pyagentd.runtime.opening import RESTARTED, Resumed, decided_before
+from pyagentd.runtime.recorder import Recorder
+from pyagentd.runtime.status import BY_PARENT, RESTART, Outcome, told_of
+from pyagentd.runtime.window import tokens_of
+from pyagentd.store import conversation
+from pyagentd.store.conversation import Conversation, estimated
+from pyagentd.store.journal import message_row, part_row
+from pyagentd.store.orglog import OrgLog
+from pyagentd.store.unfinished import Standing
+from pyagentd.tools import spool
+from pyagentd.tools.invoke import Edited, Envelope, invoke
+from pyagentd.tools.spec import Args, Hooking, Output, Target, ToolContext, ToolSpec, schema_of
+from pyagentd.tools.summary import summary
+
+if TYPE_CHECKING:
+    from pyagentd.features.missions import Assignment
+
+log = logging.getLogger(__name__)
+
+
+# The model's answer as it becomes rows: one assistant message, its parts in the order they began.
+#
+# Another message begins where the user steered the run: theirs stands in between.
+#
+# Follows the stream of ``llm`` and the envelopes of ``tools``; knows the shape of ``message`` and ``part`` rows
+# (neighbours B.2: ``data_json`` is the part as the AI SDK writes it) and nothing of the loop around it.
+
+_AWAITED = frozenset({"tool-PersistentAgent", "tool-task", "tool-mission"})  # calls that wait for an agent
+
+
+@dataclass(slots=True)
+class _Streaming:
+    """A text or reasoning part that is still growing."""
+
+    row: dict[str, Any]
+    texts: list[str] = field(default_factory=list)
+
+    def done(self) -> dict[str, Any]:
+        data = self.row["data_json"] | {"text": "".join(self.texts), "state": "done"}
+        return {**self.row, "data_json": data}
+
+
+class Answer:
+    """Records the assistant message of a run, step by step.
+
+    Args:
+        recorder: Where its rows go.
+        session_id: Whose message it is.
+        model: Who answers: ``{"provider_id", "model_id"}``.
+        called: Told of every call that has its result: the part as recorded, and when (epoch ms).
+        metadata: Of its messages, beside the model.
+        root: The workspace root, for summaries of calls.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        *,
+        session_id: str,
+        model: Mapping[str, Any],
+        called: Callable[[Mapping[str, Any], int], None],
+        metadata: Mapping[str, Any] = MappingProxyType({}),
+        root: str = "",
+    ) -> None:
+        self._root = root
+        self._recorder = recorder
+        self._called = called
+        self._session_id = session_id
+        self._model = model
+        self._metadata = metadata
+        self._message: dict[str, Any] | None = None
+        self._parts_recorded = 0
+        self._step_begun = False
+        self._step: dict[str, Any] | None = None  # the row of the current step's first part
+        self._streaming: dict[int, _Streaming] = {}  # by the provider's block index
+        self._calls: dict[str, dict[str, Any]] = {}  # rows of calls without a result, by call id
+        self._parts: list[Part] = []  # of the current step, finished ones only
+        self._texts: list[str] = []
+        self._last_from = 0  # which of them is the first after the last call
+        self.usage = Usage()  # of the run
+        self.last_usage: Usage | None = None  # of its last request
+        self._message_usage = Usage()
+
+    def resume(self, standing: Standing) -> None:
+        """Go on with a message that an earlier daemon began: its last step is the current one."""
+        message = standing.message
+        self._message = {**message.row, "metadata_json": dict(message.row["metadata_json"])}
+        self._parts_recorded = 1 + max(part.row["index"] for part in message.parts)
+        self._step_begun = True
+        self._parts = list(standing.step)
+        for part in (part for each in (*standing.earlier, message) for part in each.parts):
+            if part.type == "text" and part.text:
+                self._texts += ["\n\n", part.text] if self._texts else [part.text]
+            elif part.is_tool:
+                self._last_from = len(self._texts)
+                if part.result is None:
+                    self._calls[str(part.data["toolCallId"])] = dict(part.row)
+        self._message_usage = _usage_of(message)
+        self.usage = sum(map(_usage_of, standing.earlier), self._message_usage)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls of the current step, in the order the model made them."""
+        return tuple(part for part in self._parts if isinstance(part, ToolCall))
+
+    @property
+    def text(self) -> str:
+        """All text of the run so far: what a parent receives as the agent's result (SPEC 000, DD-15)."""
+        return "".join(self._texts)
+
+    @property
+    def last_text(self) -> str:
+        """The text after the last tool call: the result where the preset says ``result: last`` (DD-15)."""
+        return "".join(self._texts[self._last_from :]).lstrip("\n")
+
+    def answered_by(self, model: Mapping[str, Any]) -> None:
+        """Note that another model answers; a message that has begun is still that of the one who began it."""
+        self._model = model
+
+    def begin_step(self) -> None:
+        """Start a new model request of the same message."""
+        self._step_begun = False
+        self._step = None
+        self._parts = []
+
+    def begin_message(self) -> None:
+        """Let what the model says next be another message: the user said something in between."""
+        self._message = None
+        self._parts_recorded = 0
+        self._message_usage = Usage()
+
+    def step_message(self) -> Message:
+        """Return what the model said in this step, for the next request."""
+        return Message(role="assistant", parts=tuple(self._parts))
+
+    def take(self, item: PartStarted | PartDelta | PartFinished) -> None:
+        """Record one item of the stream."""
+        match item:
+            case PartStarted():
+                # A call is recorded when its arguments are complete: half a call is of no use to anybody.
+                if item.kind != "tool":
+                    self._start(item.index, item.kind)
+            case PartDelta():
+                if (part := self._streaming.get(item.index)) is not None:
+                    self._grow(part, item.text)
+            case PartFinished():
+                self._finish(item.index, item.part)
+            case _:
+                assert_never(item)
+
+    def began(self, call: ToolCall) -> None:
+        """Record that a call is about to do what cannot be done twice: a later daemon does not make it again."""
+        self._recorder.record("call", {"id": call.id})
+
+    def result(self, call: ToolCall, envelope: Envelope) -> ToolResult:
+        """Record the outcome of a call and return it as the model will see it."""
+        row = self._calls.pop(call.id)
+        metadata: dict[str, Any] = {"duration_ms": envelope.duration_ms}
+        if envelope.truncated:
+            metadata |= {"truncated": True, "output_path": str(envelope.output_path)}
+        said = summary(
+            call.name,
+            call.input,
+            brief=envelope.brief,
+            error="" if envelope.ok else envelope.text,
+            denied=envelope.denied,
+            root=self._root,
+        )
+        metadata["summary"] = said
+        if envelope.denied:
+            metadata["denied"] = envelope.denied
+        if envelope.snapshot:
+            metadata["snapshot"] = dict(envelope.snapshot)
+        if envelope.ok:
+            outcome = {"state": "output-available", "output": envelope.text}
+        else:
+            outcome = {"state": "output-error", "errorText": envelope.text}
+        self._put_call(row, outcome | {"metadata": metadata})
+        return ToolResult(id=call.id, text=envelope.text, is_error=not envelope.ok)
+
+    def close(self, reason: str, *, awaited: str = "") -> None:
+        """End every part that is still open: text stops where it stopped, calls get ``reason`` as their error.
+
+        ``awaited`` is that of calls for whose agents the run waited.
+        """
+        for part in self._streaming.values():
+            self._put(part.done())
+        self._streaming.clear()
+        for call, row in self._calls.items():
+            waited = row["type"] in _AWAITED and call in self._recorder.conversation.begun
+            why = awaited if waited and awaited else reason
+            said = summary(row["type"].removeprefix("tool-"), row["data_json"]["input"], error=why, root=self._root)
+            self._put_call(row, {"state": "output-error", "errorText": why, "metadata": {"summary": said}})
+        self._calls.clear()
+
+    def finish_step(self, stop_reason: str, usage: Usage, *, estimated: bool = False) -> None:
+        """Record what the step cost, or is estimated to have cost, and why the provider stopped."""
+        self.usage += usage
+        self.last_usage = usage
+        self._message_usage += usage
+        message = self._ensure_message()
+        ended: dict[str, Any] = {
+            "usage": asdict(self._message_usage),
+            "last_usage": asdict(usage),
+            "stop_reason": stop_reason,
+        }
+        if estimated or "usage_estimated" in message["metadata_json"]:
+            ended["usage_estimated"] = estimated
+        message["metadata_json"] = {**message["metadata_json"], **ended}
+        message["updated_at"] = self._recorder.now_ms()
+        self._recorder.record("message", message)
+        if self._step is not None:
+            self._put({**self._step, "data_json": {**self._step["data_json"], "usage": asdict(usage)}})
+
+    def _start(self, index: int, kind: str) -> _Streaming:
+        if kind == "text" and self._texts:
+            self._texts.append("\n\n")  # two texts are two paragraphs for whoever reads the result
+        row = self._new_part(kind, {"type": kind, "text": "", "state": "streaming"})
+        self._streaming[index] = part = _Streaming(row)
+        self._put(row)
+        return part
+
+    def _grow(self, part: _Streaming, text: str) -> None:
+        part.texts.append(text)
+        if part.row["type"] == "text":
+            self._texts.append(text)
+        self._recorder.delta(part.row["id"], text)
+
+    def _finish(self, index: int, part: Part) -> None:
+        self._parts.append(part)
+        match part:
+            case ToolCall():
+                data = {"type": f"tool-{part.name}", "toolCallId": part.id, "state": "input-available"}
+                if part.unreadable:
+                    data["rawInput"] = part.unreadable
+                row = self._new_part(data["type"], data | {"input": dict(part.input)})
+                self._calls[part.id] = row | {"tool_call_id": part.id, "tool_state": "input-available"}
+                self._last_from = len(self._texts)
+                self._put(self._calls[part.id])
+            case Text() | Reasoning():
+                streaming = self._streaming.pop(index, None) or self._start(index, _kind(part))
+                self._streaming.pop(index, None)
+                done = streaming.done()
+                self._put({**done, "data_json": done["data_json"] | _provider_metadata(part)})
+            case _:
+                raise TypeError(f"a model does not answer with {type(part).__name__}")
+
+    def _new_part(self, kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
+        message = self._ensure_message()
+        if not self._step_begun:
+            self._step_begun = True
+            self._step = self._part_row(message, "step-start", {"type": "step-start"})
+            self._put(self._step)
+        return self._part_row(message, kind, data)
+
+    def _part_row(self, message: Mapping[str, Any], kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
+        row = part_row(
+            message_id=message["id"],
+            session_id=self._session_id,
+            index=self._parts_recorded,
+            kind=kind,
+            data=data,
+            now_ms=self._recorder.now_ms(),
+        )
+        self._parts_recorded += 1
+        return row
+
+    def _put(self, row: Mapping[str, Any]) -> None:
+        self._recorder.record("part", {**row, "updated_at": self._recorder.now_ms()})
+
+    def _put_call(self, row: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
+        data = {**row["data_json"], **outcome}
+        self._put({**row, "data_json": data, "tool_state": data["state"]})
+        self._called(data, self._recorder.now_ms())
+
+    def _ensure_message(self) -> dict[str, Any]:
+        if self._message is None:
+            self._message = message_row(
+                role="assistant",
+                session_id=self._session_id,
+                metadata={"model": self._model, **self._metadata},
+                now_ms=self._recorder.now_ms(),
+            )
+            self._recorder.record("message", self._message)
+        return self._message
+
+
+def _usage_of(message: conversation.Message) -> Usage:
+    return Usage(**message.row["metadata_json"].get("usage", {}))
+
+
+def _kind(part: Text | Reasoning) -> str:
+    return "text" if isinstance(part, Text) else "reasoning"
+
+
+def _provider_metadata(part: Text | Reasoning) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"text": part.text}
+    kept = {"signature": part.signature, "redactedData": part.redacted}
+    return {
+        "text": part.text,
+        "providerMetadata": {"anthropic": {key: value for key, value in kept.items() if value is not None}},
+    }
+
+
+# What the model sees while a run lasts: the conversation so far, what steers it, what fits the model's window.
+
+
+class Fit(Protocol):
+    """Makes a view fit the model's window.
+
+    It may record (a compaction) and may raise a ``PyagentdError``, which ends the run.
+    """
+
+    def __call__(
+        self, view: tuple[Message, ...], last: Usage | None, *, overflow: bool = False
+    ) -> Awaitable[tuple[Message, ...] | None]:
+        """Return another view, or None: it stays.
+
+        Args:
+            view: What is to be sent.
+            last: Usage of the run's last request, None before its first one.
+            overflow: Whether the model's server just refused it as too long.
+        """
+        ...
+
+
+Steering = Callable[[], Awaitable[Sequence[str]]]
+"""Records what the user steered with as messages of theirs and returns their texts; called at step boundaries."""
+
+
+async def no_steering() -> Sequence[str]:
+    """Steer with nothing."""
+    return ()
+
+
+class View:
+    """The messages of a run's next request.
+
+    Args:
+        messages: Those of its first request.
+        fit: Makes them fit the model; None: nothing does.
+        steering: What the user steers the run with.
+    """
+
+    def __init__(self, messages: Sequence[Message], *, fit: Fit | None, steering: Steering) -> None:
+        self._messages = list(messages)
+        self._fit = fit
+        self._steering = steering
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """What the next request says."""
+        return tuple(self._messages)
+
+    def refit(self, fit: Fit | None) -> None:
+        """Have ``fit`` make the messages fit from now on: another model may answer."""
+        self._fit = fit
+
+    def add(self, message: Message) -> None:
+        """Have the model see ``message`` from the next request on."""
+        self._messages.append(message)
+
+    async def steer(self) -> bool:
+        """Take what the user steered with into the last message, if that is the user's; return whether it was."""
+        last = self._messages[-1]
+        if last.role != "user" or not (texts := await self._steering()):
+            return False
+        self._messages[-1] = replace(last, parts=(*last.parts, *(Text(text=text) for text in texts)))
+        return True
+
+    async def fit(self, last: Usage | None, *, overflow: bool = False) -> bool:
+        """Have the messages made to fit the model, see ``Fit``; return whether they were changed."""
+        if self._fit is None:
+            return False
+        messages = await self._fit(self.messages, last, overflow=overflow)
+        if messages is not None:
+            self._messages = list(messages)
+        return messages is not None
+
+
+# The states of a run and what moves it between them: a table, no code (DESIGN §6).
+#
+# The names are those gptel's users know. ``ABRT`` is reachable from everywhere and is therefore not listed.
+
+
+class State(StrEnum):
+    """Where a run is."""
+
+    INIT = "INIT"  # created, nothing sent
+    WAIT = "WAIT"  # a request is on its way to the model
+    TYPE = "TYPE"  # the model is answering
+    TOOL = "TOOL"  # the tools it asked for are running
+    TRET = "TRET"  # the step is recorded and another one follows
+    COMPACT = "COMPACT"  # the conversation is being summarised, and nothing is answered
+    DONE = "DONE"  # the model finished its answer
+    ERRS = "ERRS"  # the provider, the disk or we failed
+    ABRT = "ABRT"  # somebody stopped it
+
+
+class Signal(StrEnum):
+    """What happened to a run."""
+
+    REQUEST = "request"
+    RESUME = "resume"  # an earlier daemon ended while its tools waited
+    COMPACT = "compact"
+    ANSWER = "answer"
+    CALLS = "calls"
+    RESULTS = "results"
+    PAUSE = "pause"  # the provider only took a breath: the answer goes on in the next request
+    FINISH = "finish"
+    FAIL = "fail"
+    ABORT = "abort"
+
+
+TRANSITIONS: Mapping[State, Mapping[Signal, State]] = {
+    State.INIT: {
+        Signal.REQUEST: State.WAIT,
+        Signal.RESUME: State.TOOL,
+        Signal.COMPACT: State.COMPACT,
+        Signal.FAIL: State.ERRS,
+    },
+    State.COMPACT: {Signal.FINISH: State.DONE, Signal.FAIL: State.ERRS},
+    State.WAIT: {Signal.ANSWER: State.TYPE, Signal.FAIL: State.ERRS},
+    State.TYPE: {
+        Signal.CALLS: State.TOOL,
+        Signal.PAUSE: State.TRET,
+        Signal.FINISH: State.DONE,
+        Signal.FAIL: State.ERRS,
+    },
+    State.TOOL: {Signal.RESULTS: State.TRET, Signal.FAIL: State.ERRS},
+    State.TRET: {Signal.REQUEST: State.WAIT, Signal.FINISH: State.DONE, Signal.FAIL: State.ERRS},
+}
+
+TERMINAL = frozenset({State.DONE, State.ERRS, State.ABRT})
+
+
+def advance(state: State, signal: Signal) -> State:
+    """Return the state after ``signal``.
+
+    Raises:
+        ValueError: The table has no such move; a programming error, never a consequence of input.
+    """
+    if state in TERMINAL:
+        raise ValueError(f"a run in {state} has ended; {signal} cannot move it")
+    if signal is Signal.ABORT:
+        return State.ABRT
+    try:
+        return TRANSITIONS[state][signal]
+    except KeyError:
+        raise ValueError(f"no move from {state} by {signal}") from None
+
+
+# How long a run may go on: turns, tokens and time, as its preset says.
+#
+# A budget is checked between two requests to the model, so an answer is never cut and its calls have their results;
+# only time also ends what is going on. Time in which a human is asked does not count. Whoever exceeds a budget ends
+# with the error ``budget`` and keeps what was said so far.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a run may use; None is no limit."""
+
+    turns: int | None = None  # requests to the model
+    tokens: int | None = None  # all buckets of all requests of the run together
+    time_s: float | None = None
+
+    def check(self, turns: int, usage: Usage) -> None:
+        """Return if one more request is within the limits.
+
+        Raises:
+            BudgetSpent: ``turns`` requests that cost ``usage`` are all there may be.
+        """
+        if self.turns is not None and turns >= self.turns:
+            raise BudgetSpent(f"Agent stopped: turn limit ({self.turns}) reached")
+        if self.tokens is not None and usage.total >= self.tokens:
+            raise BudgetSpent(f"Agent stopped: token limit ({self.tokens:,}) reached")
+
+
+def limits_of(preset: Preset) -> Limits:
+    """Return what ``max-turns``, ``token-budget`` and ``time-budget`` of a preset allow."""
+    return Limits(turns=preset.max_turns, tokens=preset.token_budget, time_s=preset.time_budget_s)
+
+
+class Stopwatch:
+    """Ends a run when its time is up.
+
+    Args:
+        time_s: How long it may take; None is for ever.
+        expire: Called once with the error that says so.
+    """
+
+    def __init__(self, time_s: float | None, expire: Callable[[BudgetSpent], None]) -> None:
+        self._time_s = time_s
+        self._expire = expire
+        self._left_s = time_s or 0.0
+        self._pauses = 0
+        self._since = 0.0
+        self._counting = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether time counts now."""
+        return self._timer is not None
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Count the time the block takes."""
+        if self._time_s is None:
+            yield
+            return
+        self._counting = True
+        self._go_on()
+        try:
+            yield
+        finally:
+            self._counting = False
+            self._halt()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Count nothing while the block waits for a human; blocks may overlap."""
+        self._pauses += 1
+        if self._pauses == 1:
+            self._halt()
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            if not self._pauses and self._counting:
+                self._go_on()
+
+    def _go_on(self) -> None:
+        loop = get_running_loop()
+        self._since = loop.time()
+        self._timer = loop.call_later(max(0.0, self._left_s), self._expired)
+
+    def _halt(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._left_s -= get_running_loop().time() - self._since
+
+    def _expired(self) -> None:
+        self._timer = None
+        self._expire(BudgetSpent(f"Agent stopped: time limit ({self._time_s:g} s) reached"))
+
+
+# The tool calls of one answer: which of them run together, and how each comes to its result.
+
+_SHOWN = 500  # characters of arguments that cannot be read
+
+
+class Calling:
+    """Makes the calls of one run.
+
+    Args:
+        tools: What the run may use, by name.
+        context: Where calls happen.
+        authority: Who decides about them.
+        began: Records that a call begins to act, unless it only looks.
+        record: Records the outcome of a call and returns it as the model sees it.
+    """
+
+    def __init__(
+        self,
+        *,
+        tools: Mapping[str, ToolSpec],
+        context: ToolContext,
+        authority: Authority,
+        began: Callable[[ToolCall], None],
+        record: Callable[[ToolCall, Envelope], ToolResult],
+    ) -> None:
+        self._tools = tools
+        self._context = context
+        self._authority = authority
+        self._began = began
+        self._record = record
+
+    async def complete(
+        self,
+        calls: tuple[ToolCall, ...],
+        results: Mapping[str, ToolResult],
+        stand_ins: Mapping[str, ToolSpec],
+    ) -> tuple[ToolResult, ...]:
+        """Make the calls that have no result yet, and return the results of all of them, in their order.
+
+        Args:
+            calls: What the model wants.
+            results: What is there already, by call id.
+            stand_ins: Tools in the place of those the model named, by call id; what they do was decided before.
+
+        Raises:
+            StoreError: A result could not be recorded.
+        """
+        known = dict(results)
+        for group in self._groups(calls):
+            waiting = [call for call in group if call.id not in known]
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    made = [tasks.create_task(self._make(call, stand_ins.get(call.id))) for call in waiting]
+            except ExceptionGroup as failures:  # tools never raise; recording their results may
+                raise failures.exceptions[0] from None
+            known.update((result.id, result) for result in (task.result() for task in made))
+        return tuple(known[call.id] for call in calls)
+
+    def _groups(self, calls: tuple[ToolCall, ...]) -> list[list[ToolCall]]:
+        """Split the calls so that those that only look run together and those that change something run alone."""
+        groups: list[list[ToolCall]] = []
+        joinable = False
+        for call in calls:
+            spec = self._tools.get(call.name)
+            parallel = spec is None or spec.parallel_safe
+            if parallel and joinable:
+                groups[-1].append(call)
+            else:
+                groups.append([call])
+            joinable = parallel
+        return groups
+
+    async def _make(self, call: ToolCall, stand_in: ToolSpec | None) -> ToolResult:
+        return self._record(call, await self._invoked(call, stand_in))
+
+    async def _invoked(self, call: ToolCall, stand_in: ToolSpec | None) -> Envelope:
+        if stand_in is not None:
+            return await invoke(stand_in, {}, self._context, decided_before)
+        spec = self._tools.get(call.name)
+        if spec is None:
+            known = ", ".join(sorted(self._tools)) or "none"
+            return Envelope(ok=False, text=f"There is no tool {call.name!r}. Available: {known}.", duration_ms=0)
+        if call.unreadable:
+            return Envelope(ok=False, text=_unreadable(call), duration_ms=0)
+        hooks = None if self._context.hooks is None else _CallHooks(self._context.hooks, call)
+        context = replace(self._context, call_id=call.id, hooks=hooks)
+
+        async def authorise(action: Action) -> Edited | None:
+            asked = call if hooks is None else hooks.call
+            wanted = spec
+            if spec.confirming is not None:
+                wanted = replace(spec, confirm=await spec.confirming(dict(asked.input), context))
+            return await self._authority.for_call(wanted, asked, context)(action)
+
+        def began() -> None:
+            if spec.kind != "read" and not spec.repeatable:
+                self._began(call)
+
+        return await invoke(spec, dict(call.input), context, authorise, began)
+
+
+@dataclass(slots=True)
+class _CallHooks:
+    """Asks the hooks about one call, and has it as they want it for the human who is asked next."""
+
+    hooks: Hooking
+    call: ToolCall
+
+    async def before(
+        self, tool: str, args: Mapping[str, Any], action: Action, call_id: str
+    ) -> Mapping[str, Any] | None:
+        changed = await self.hooks.before(tool, args, action, call_id)
+        if changed is not None:
+            self.call = replace(self.call, input=dict(changed))
+        return changed
+
+    async def after(
+        self, tool: str, args: Mapping[str, Any], text: str, ok: bool, duration_ms: int, call_id: str
+    ) -> str:
+        return await self.hooks.after(tool, args, text, ok, duration_ms, call_id)
+
+
+def describe(call: ToolCall) -> str:
+    """Return a call as one short line for people: ``Read presets/plan.md``."""
+    values = [str(value) for value in call.input.values() if isinstance(value, str | int | float)]
+    line = " ".join([call.name, *values[:2]]).replace("\n", " ")
+    return line if len(line) <= 80 else line[:79] + "…"
+
+
+def bounded(call: ToolCall, spool_dir: Path) -> ToolCall:
+    """Return a call; of one whose arguments are too long only their head, the whole of which is in a file."""
+    if len(call.unreadable) <= MAX_ARGUMENTS:
+        return call
+    try:
+        kept = str(spool.save(spool_dir, call.name if call.name.isidentifier() else "call", call.unreadable))
+    except OSError as error:
+        kept = f"not kept: {error.strerror}"
+    size = len(call.unreadable)
+    return replace(call, unreadable=f"{call.unreadable[:_SHOWN]}… ({size} characters)", spooled=kept)
+
+
+def _unreadable(call: ToolCall) -> str:
+    """Return what the model is told whose arguments cannot be read."""
+    if call.spooled:
+        return (
+            f"{call.name} was not run: its arguments have more than {MAX_ARGUMENTS} characters. "
+            f"What came is in a file ({call.spooled}). They began: {call.unreadable}\n"
+            "Call it again with less, in several calls if need be."
+        )
+    try:
+        jsontext.parse(call.unreadable)
+        why = "it is another value"
+    except ValueError as error:
+        why = str(error)
+    shown = call.unreadable if len(call.unreadable) <= _SHOWN else f"{call.unreadable[:_SHOWN]}…"
+    return (
+        f"{call.name} was not run: its arguments are not a JSON object ({why}). They were: {shown}\n"
+        "Call it again with one complete JSON object that fits the tool's schema."
+    )
+
+
+# Which of a run's tools the model is told about: all, or the usual ones and what it searched for (neighbours B.11).
+#
+# Beside the usual ones, tools whose descriptions take more than ``MOST_TOKENS`` are too much to tell about in every
+# request. Then the model is offered the usual ones and ``tool_search``; what a search finds is offered from the next
+# request on. The tools stand before everything else in a request, so a provider's cache of the conversation ends
+# where they change: they only ever grow, at the end, in the order in which they were found, and a session's next run
+# begins with all that its log says was found. A run without a search that found something new sends the same tools
+# in each request.
+
+NAME = "tool_search"
+MOST_TOKENS = 10_000  # of all tools but the usual ones, without a search
+_SHARE = 10  # of a small window they may take a tenth
+MOST_FOUND = 10
+
+CORE = (
+    "Read", "Write", "Edit", "Glob", "Grep", "Bash", "PersistentAgent", "task", "mission", "question", "TodoWrite",
+    "WebSearch", "WebFetch", "skill", "request_scope_expansion", "TaskOutput", "KillTask",
+    "self_edit_system_prompt", "self_edit_docs", "self_edit_permissions", "self_edit_model",
+)  # fmt: skip
+"""The tools that are offered however many there are."""
+
+_OFFER_SHOWN = 200  # characters of a description
+_WORD = re.compile(r"[a-z0-9]+")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+_DESCRIPTION = """\
+Find tools that are available and not yet offered to you, by what they do or by name{servers}. Returns up to 10; \
+from your next step on you can call them like any other."""
+
+_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"query": {"type": "string", "minLength": 1, "description": "A few words, such as: create issue"}},
+    "required": ["query"],
+    "additionalProperties": False,
+}
+
+
+class Offer:
+    """What one run offers.
+
+    Args:
+        tools: All that the run may use, by name.
+        found: Names of those that were found before, in that order; others are ignored.
+        window: How many tokens the model can hold; None where that is not known.
+
+    Attributes:
+        tools: All of them, the search included where there is one.
+    """
+
+    def __init__(
+        self, tools: Mapping[str, ToolSpec], found: Iterable[str] = (), *, window: int | None = None
+    ) -> None:
+        self._before = tuple(found)
+        self._most = MOST_TOKENS if window is None else min(MOST_TOKENS, window // _SHARE)
+        self.tools: dict[str, ToolSpec] = {}
+        self.add(tools)
+
+    def add(self, tools: Mapping[str, ToolSpec], *, servers: Sequence[str] = ()) -> None:
+        """Have further tools, known when ``servers`` have told them; only before the first request."""
+        usual = {name: spec for name, spec in {**self.tools, **tools}.items() if name != NAME}
+        self._searched = {name: spec for name, spec in usual.items() if name not in CORE}
+        tokens = sum(estimated(str(schema_of(spec))) for spec in self._searched.values())
+        self._all = tokens <= self._most
+        self._found = dict.fromkeys(name for name in self._before if name in self._searched)
+        self.tools.clear()  # whoever makes the calls has this very mapping
+        self.tools.update(usual if self._all else {**usual, NAME: self._search(servers)})
+
+    def offered(self) -> tuple[ToolSpec, ...]:
+        """Return the tools for the next request, in an order that only ever grows at its end."""
+        if self._all:
+            return tuple(self.tools.values())
+        first = [spec for name, spec in self.tools.items() if name not in self._searched]
+        return (*first, *(self._searched[name] for name in self._found))
+
+    def _search(self, servers: Sequence[str]) -> ToolSpec:
+        async def run(args: Args, ctx: ToolContext) -> Output:
+            matches = best(args["query"], self._searched)
+            self._found |= dict.fromkeys(matches)
+            told = [{"id": name, "description": self._searched[name].description[:_OFFER_SHOWN]} for name in matches]
+            return Output(text=json.dumps({"matches": told}, ensure_ascii=False))
+
+        return ToolSpec(
+            name=NAME,
+            description=_DESCRIPTION.format(servers=f", of the servers {', '.join(servers)}" if servers else ""),
+            input_schema=_SCHEMA,
+            kind="meta",
+            repeatable=True,
+            run=run,
+            describe=lambda args, ctx: Target(detail=args["query"]),
+            parallel_safe=True,
+        )
+
+
+def best(query: str, tools: Mapping[str, ToolSpec]) -> list[str]:
+    """Return the names of the tools that fit ``query`` best, the best first; none when no word of it is anywhere.
+
+    A word counts more the fewer tools have it, and more in a name than in a description.
+    """
+    wanted = _words(query)
+    texts = {name: (_words(name), _words(spec.description)) for name, spec in tools.items()}
+    common = Counter(word for name, told in texts.values() for word in name | told)
+    scores = {
+        name: sum((3.0 * (word in in_name) + (word in told)) / common[word] for word in wanted if common[word])
+        for name, (in_name, told) in texts.items()
+    }
+    ranked = sorted((name for name, score in scores.items() if score > 0), key=lambda name: (-scores[name], name))
+    return ranked[:MOST_FOUND]
+
+
+def found_before(conversation: Conversation) -> Sequence[str]:
+    """Return the names of all tools that searches in a conversation found, in that order."""
+    names: dict[str, None] = {}
+    for part in conversation.parts.values():
+        is_search = part.is_tool and canonical_tool(part.type.removeprefix("tool-")) == NAME
+        if is_search and part.data.get("state") == "output-available":
+            names |= dict.fromkeys(_matches(str(part.data.get("output", ""))))
+    return list(names)
+
+
+def _matches(output: str) -> list[str]:
+    try:
+        return [str(match["id"]) for match in json.loads(output)["matches"]]
+    except (ValueError, KeyError, TypeError):  # written by nobody we know
+        return []
+
+
+def _words(text: str) -> set[str]:
+    """Return the words of a text as they are compared: no little ones, singular, a name also in its pieces."""
+    words = {*_WORD.findall(text.lower()), *_WORD.findall(_HUMP.sub(" ", text).lower())}
+    return {word.removesuffix("s") for word in words if len(word) > 2}
+
+
+# Everything a run takes from preset, configuration and client; ``equipping`` makes it.
+
+Fresh = Callable[["RunSettings"], Awaitable["RunSettings"]]
+"""Returns the settings that hold from now on: the very same when nothing was changed. Only of named agents."""
+
+
+async def _at_once() -> None:
+    """Need nothing before the first request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """Fixed while the run lasts, but for what ``fresh`` reads anew."""
+
+    backend: Backend
+    model: str
+    provider: str = ""  # the backend's name
+    system: str
+    tools: Mapping[str, ToolSpec]
+    offer: Offer | None = None  # which of them the model is told about; None: see ``Offer``
+    context: ToolContext
+    authority: Authority
+    max_tokens: int
+    temperature: float | None = None
+    thinking_budget: int | None = None
+    limits: Limits = field(default_factory=Limits)
+    tool_results: bool = True  # whether the document shows calls and their results
+    result: Literal["all", "last"] = "all"  # what of a finished run is its text, see ``Answer``
+    fit: Fit | None = None  # called at every step boundary
+    mission: Assignment | None = None  # what it is to fulfil; None: it chats
+    agent: str = ""  # who answers, where that is not the agent that the session was opened with
+    ready: Callable[[], Awaitable[None]] = _at_once  # waits for what the first request needs: servers of tools
+    fresh: Fresh | None = None  # called before every request; None: what holds first holds to the end
+
+
+Step = Callable[[], Awaitable["Step | None"]]
+
+
+class Run:
+    """One run; ``execute`` it once.
+
+    Args:
+        run_id: Its id.
+        session_id: Whose messages it makes.
+        recorder: Where its facts go.
+        view: What the model sees, the prompt last.
+        settings: What holds while it lasts.
+        prepare: Called first; makes the prompt safe on disk.
+        observe: Told every move.
+        steering: What the user steers it with, see ``Steering``.
+        resumed: Where it goes on, when an earlier daemon began it; then ``view`` ends with its answer so far.
+
+    Attributes:
+        suspended: Whether it was left without an end, for the next daemon.
+    """
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        session_id: str,
+        recorder: Recorder,
+        view: tuple[Message, ...],
+        settings: RunSettings,
+        prepare: Callable[[], Awaitable[None]],
+        observe: Callable[[Run, Mapping[str, Any]], None],
+        steering: Steering = no_steering,
+        resumed: Resumed | None = None,
+    ) -> None:
+        self.id = run_id
+        self.state = State.INIT
+        self._view = View(view, fit=settings.fit, steering=steering)
+        self._recorder = recorder
+        self._settings = settings
+        self._prepare = prepare
+        self._observe = observe
+        self._log = OrgLog(settings.context.branch_dir)
+        self._answer = Answer(
+            recorder,
+            session_id=session_id,
+            model={"provider_id": settings.provider or None, "model_id": settings.model},
+            called=self._log.tool,
+            metadata={**({"agent": settings.agent} if settings.agent else {}), **digested(settings.system)},
+            root=str(settings.context.root),
+        )
+        self._offer = settings.offer or Offer(settings.tools)
+        self._calling = Calling(
+            tools=self._offer.tools,
+            context=settings.context,
+            authority=settings.authority,
+            began=self._answer.began,
+            record=self._answer.result,
+        )
+        self.stopwatch = Stopwatch(settings.limits.time_s, self.fail)
+        self._note = ""
+        self._turns = 0
+        self._resumed = resumed
+        if resumed is not None:
+            self._answer.resume(resumed.standing)
+            self._turns = 1 + sum(message.role == "assistant" for message in resumed.standing.done)
+        self._retry_now: Callable[[], None] = _nothing
+        self.suspended = False
+        self._aborted = False
+        self._why = ""
+        self._cut_off = False
+        self._failure: PyagentdError | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def authority(self) -> Authority:
+        """Who decides what it may do."""
+        return self._settings.authority
+
+    async def execute(self) -> Outcome:
+        """Run to the end and return the outcome; ended early by ``abort``.
+
+        Raises:
+            asyncio.CancelledError: It was suspended.
+        """
+        try:
+            # A task of its own: abort stops the steps and never what is recorded about their end.
+            self._task = asyncio.create_task(self._steps())
+            with self.stopwatch.running():
+                await self._task
+            text = self._answer.last_text if self._settings.result == "last" else self._answer.text
+            return self._end(Signal.FINISH, Outcome(reason="done", text=text, message=self._note))
+        except asyncio.CancelledError:
+            if self.suspended:
+                raise
+            if self._failure is not None:
+                return self._fail(Signal.FAIL, self._error(self._failure.code, str(self._failure)))
+            code, why = (RESTART, RESTARTED) if self._cut_off else ("", self._why)
+            return self._fail(Signal.ABORT, Outcome(reason="aborted", text=self._answer.text, code=code, message=why))
+        except PyagentdError as error:
+            return self._fail(Signal.FAIL, self._error(error.code, str(error)))
+        except Exception as error:  # the run's supervisor: nothing may end a run without an outcome
+            log.exception("run %s failed", self.id)
+            return self._fail(Signal.FAIL, self._error(*told_of(error)))
+
+    def abort(self, why: str = "") -> None:
+        """Stop the run wherever it is, even before it began; it ends with the outcome ``aborted``, saying ``why``."""
+        if not self._aborted:
+            self._why = why
+            if self._task is not None:  # once: a second time would stop the stopping
+                self._task.cancel()
+        self._aborted = True
+
+    def suspend(self) -> None:
+        """Stop the run and leave it in the log as it is: the next daemon goes on with it."""
+        if not self._aborted:
+            self.suspended = True
+            self.abort()
+
+    def cut_off(self) -> None:
+        """Stop the run because the daemon ends: aborted as others are, but nobody wanted it, so that is said."""
+        if not self._aborted:
+            self._cut_off = True
+            self.abort()
+
+    def fail(self, error: PyagentdError) -> None:
+        """Stop the run wherever it is; it ends with ``error``, unless it was aborted before."""
+        if not self._aborted:
+            self._failure = error
+            self.abort()
+
+    def retry_now(self) -> None:
+        """End the wait before a request is sent again, if there is one."""
+        self._retry_now()
+
+    async def _steps(self) -> None:
+        step: Step | None = self._begin if self._resumed is None else self._go_on
+        while step is not None:
+            if self._aborted:
+                raise asyncio.CancelledError
+            step = await step()
+
+    async def _begin(self) -> Step:
+        await self._prepare()
+        await self._settings.ready()
+        self._log.system_prompt(self._settings.system, self._recorder.now_ms())
+        return self._call_model
+
+    async def _renew(self) -> None:
+        """Have what a named agent's configuration says now hold for the next request (SPEC 003)."""
+        before = self._settings
+        if before.fresh is None or (now := await before.fresh(before)) is before:
+            return
+        self._settings = now
+        self._view.refit(now.fit)
+        if (now.provider, now.model) != (before.provider, before.model):
+            self._answer.answered_by({"provider_id": now.provider or None, "model_id": now.model})
+        if now.system != before.system:
+            self._log.system_prompt(now.system, self._recorder.now_ms())
+
+    async def _call_model(self) -> Step | None:
+        await self._renew()
+        self._settings.limits.check(self._turns, self._answer.usage)
+        if await self._view.steer():
+            self._answer.begin_message()
+        await self._view.fit(self._answer.last_usage)
+        self._turns += 1
+        self._move(Signal.REQUEST)
+        self._answer.begin_step()
+        return self._after_answer((await self._send_fitting()).stop_reason)
+
+    async def _send_fitting(self) -> StepFinished:
+        """Send the request; while the server finds it too long, one that is shorter."""
+        while True:
+            try:
+                return await self._send()
+            except ContextOverflow:
+                if self.state is not State.WAIT or not await self._view.fit(self._answer.last_usage, overflow=True):
+                    raise
+            self._tell("busy")
+
+    async def _send(self) -> StepFinished:
+        stop: StepFinished | None = None
+        request = self._request()
+        async with aclosing(self._settings.backend.stream(request)) as batches:
+            async for batch in batches:
+                with self._recorder.together():
+                    for item in batch:
+                        if isinstance(item, StepFinished):
+                            stop = self._counted(item, request)
+                            self._finish_step(stop)
+                        else:
+                            self._take(item)
+        assert stop is not None, "a backend's stream ends with StepFinished or raises"
+        return stop
+
+    def _counted(self, stop: StepFinished, request: ModelRequest) -> StepFinished:
+        """Return the end of a step with its tokens: estimated where the server says that it read none."""
+        if stop.usage.input or stop.usage.cache_read or stop.usage.cache_write:
+            return stop
+        read = estimated(request.system) + sum(estimated(str(tool)) for tool in request.tools)
+        said = stop.usage.output or tokens_of([self._answer.step_message()])
+        usage = replace(stop.usage, input=max(1, read + tokens_of(request.messages)), output=said)
+        return replace(stop, usage=usage, estimated=True)
+
+    def _finish_step(self, stop: StepFinished) -> None:
+        if self.state is State.WAIT:
+            self._move(Signal.ANSWER)  # an empty answer is an answer
+        self._answer.finish_step(stop.stop_reason, stop.usage, estimated=stop.estimated)
+
+    def _take(self, item: Retrying | SentAgain | PartStarted | PartDelta | PartFinished) -> None:
+        if isinstance(item, Retrying):
+            self._retry_now = item.now
+            facts = {"attempt": item.attempt, "max_attempts": item.max_attempts, "delay_s": item.delay_s}
+            self._tell("retrying", **facts, message=item.message)
+            return
+        if isinstance(item, SentAgain):
+            self._tell("busy")
+            return
+        if self.state is State.WAIT:
+            self._move(Signal.ANSWER)
+        if isinstance(item, PartFinished) and isinstance(item.part, ToolCall):
+            item = PartFinished(item.index, bounded(item.part, self._settings.context.spool_dir))
+        self._answer.take(item)
+
+    def _after_answer(self, stop_reason: str) -> Step | None:
+        message = self._answer.step_message()
+        if message.parts:
+            self._view.add(message)
+        if stop_reason == "refusal":
+            self._note = "The model refused to answer"
+        elif self._answer.calls:
+            return self._run_tools
+        elif stop_reason == "pause_turn" and message.parts:  # without any it would be asked the same for ever
+            self._move(Signal.PAUSE)
+            return self._call_model
+        elif stop_reason == "max_tokens":
+            self._note = f"The answer reached the limit of {self._settings.max_tokens} tokens"
+        return None
+
+    async def _run_tools(self) -> Step:
+        calls = self._answer.calls
+        self._move(Signal.CALLS, tools=[describe(call) for call in calls])
+        return await self._complete(calls, {}, {})
+
+    async def _go_on(self) -> Step:
+        """Take up the calls of the last request where the end of an earlier daemon left them."""
+        resumed = self._resumed
+        assert resumed is not None
+        await self._prepare()
+        await self._settings.ready()
+        calls, results = self._answer.calls, resumed.standing.results
+        self._view.add(self._answer.step_message())
+        self._move(Signal.RESUME, tools=[describe(call) for call in calls])
+        begun = (call for call in calls if call.id in resumed.begun and call.id not in results)
+        return await self._complete(calls, results, {call.id: resumed.stand_in(call) for call in begun})
+
+    async def _complete(
+        self, calls: tuple[ToolCall, ...], results: Mapping[str, ToolResult], stand_ins: Mapping[str, ToolSpec]
+    ) -> Step:
+        """Make the calls that have no result yet, and give the model all results."""
+        made = await self._calling.complete(calls, results, stand_ins)
+        await self._recorder.commit(also=self._log.flush)
+        self._view.add(Message(role="user", parts=made))
+        self._move(Signal.RESULTS)
+        return self._call_model
+
+    def _request(self) -> ModelRequest:
+        settings = self._settings
+        return ModelRequest(
+            model=settings.model,
+            system=settings.system,
+            messages=self._view.messages,
+            tools=tuple(ToolSchema(**schema_of(spec)) for spec in self._offer.offered()),
+            max_tokens=settings.max_tokens,
+            temperature=settings.temperature,
+            thinking_budget=settings.thinking_budget,
+        )
+
+    def _move(self, signal: Signal, **details: Any) -> None:
+        self.state = advance(self.state, signal)
+        self._tell("busy", **details)
+
+    def _tell(self, status: str, **details: Any) -> None:
+        self._observe(self, {"state": status, "phase": self.state.value, **details})
+
+    def _error(self, code: str, message: str) -> Outcome:
+        return Outcome(reason="error", text=self._answer.text, code=code, message=message)
+
+    def _end(self, signal: Signal, outcome: Outcome) -> Outcome:
+        try:
+            aborted = outcome.message or "aborted"
+            why = aborted if signal is Signal.ABORT else f"not run: {outcome.message}"
+            # What a call's agent was doing ended with this run, unless the daemon ended both.
+            self._answer.close(why, awaited=why if self._cut_off else BY_PARENT)
+        finally:
+            self._log.flush()
+        self.state = advance(self.state, signal)
+        return outcome
+
+    def _fail(self, signal: Signal, outcome: Outcome) -> Outcome:
+        try:
+            return self._end(signal, outcome)
+        except StoreError:  # the outcome is told, and recorded when the branch is opened anew
+            self.state = advance(self.state, signal)
+            return outcome
+
+
+def digested(system: str) -> dict[str, str]:
+    """Return what an assistant message says of the system prompt it followed (neighbours B.2)."""
+    return {"system_prompt_digest": hashlib.sha256(system.encode("utf-8", "replace")).hexdigest()}
+
+
+def _nothing() -> None:
+    """Do nothing: no request waits to be sent again."""
+
+
+def new_run_id() -> str:
+    """Return a fresh id for a run."""
+    return new_id("run")

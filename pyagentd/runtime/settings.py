@@ -1,0 +1,233 @@
+"""What a client wants of its run, and what follows from that, presets and configuration: rules, tools, backend."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol, cast
+
+from pyagentd import installation
+from pyagentd.config import BackendSettings, Config
+from pyagentd.errors import ConfigError, PresetError
+from pyagentd.llm.backend import Backend
+from pyagentd.llm.factory import BackendSettings as BackendSettings_
+from pyagentd.llm.factory import make_backend
+from pyagentd.log import conceal
+from pyagentd.policy.guard import Context
+from pyagentd.policy.patterns import exactly, under
+from pyagentd.policy.presets import Preset
+from pyagentd.policy.profiles import looks, offered, resolved
+from pyagentd.store import named_agents, paths
+from pyagentd.store.paths import BranchRef
+
+DEFAULT_MAX_TOKENS = 32_000  # of one answer; room for a long file in one call
+THINKING_TOKENS = {"low": 4_000, "medium": 12_000, "high": 32_000}
+"""How many tokens a model may think, by ``Preset.thinking``; they come on top of those of the answer."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Late:
+    """What whoever answers brings for runs whose own client was gone with an earlier daemon."""
+
+    env: dict[str, str] = field(default_factory=dict)
+    api_key: str | None = field(default=None, repr=False)
+
+    def take(self, options: SendOptions) -> None:
+        """Take environment and key of a client, if it has any."""
+        if options.env and options.env is not self.env:  # what is brought may be what was brought before
+            self.env.clear()
+            self.env.update(options.env)
+        self.api_key = options.api_key or self.api_key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendOptions:
+    """What the client that sent a message wants of its run; agents of the run inherit it."""
+
+    interactive: bool = False  # a human can be asked
+    env: Mapping[str, str] = field(default_factory=dict)  # backend, base URL, PATH
+    api_key: str | None = field(default=None, repr=False)
+    grants: tuple[re.Pattern[str], ...] = ()
+    late: Late | None = None  # of a resumed run; its ``env`` is the one above
+
+
+class Configured(Protocol):
+    """Who knows the presets that hold: ``Presets``, or ``turnagent.TurnPresets`` for one run."""
+
+    def of_branch(self, ref: BranchRef) -> Preset:
+        """Return the configuration of a branch; raises ``PresetError``."""
+        ...
+
+
+def policy_context(
+    presets: Configured,
+    ref: BranchRef,
+    ancestors: tuple[BranchRef, ...],
+    options: SendOptions,
+    config: Config,
+    remembered: Callable[[], tuple[re.Pattern[str], ...]] = tuple,
+) -> Callable[[], Context]:
+    """Return a function that reads the rules for one decision; ancestors' denies are evaluated live (DD-7).
+
+    ``remembered`` returns what humans granted, see ``grants``.
+    """
+    protected = protected_paths(config)
+    readable = (under(str(paths.files_dir(ref.branch_dir))),)
+
+    def context() -> Context:
+        preset, above = presets.of_branch(ref), [presets.of_branch(ancestor) for ancestor in ancestors]
+        return Context(
+            preset=preset,
+            profile=resolved(preset.profile),
+            ancestor_denies=tuple(pattern for each in above for pattern in each.paths.deny),
+            ancestor_commands=tuple(text for each in above for text in each.shell.deny),
+            ancestor_read_only=any(each.read_only for each in above),
+            ancestor_profiles=tuple(profile for each in above if (profile := resolved(each.profile)) is not None),
+            protected=protected,
+            readable=readable,
+            interactive=options.interactive,
+            grants=options.grants,
+            remembered=remembered(),
+        )
+
+    return context
+
+
+def permitted_tools(
+    presets: Configured, ref: BranchRef, ancestors: tuple[BranchRef, ...], tools: Iterable[str]
+) -> list[str]:
+    """Return those of ``tools`` that the model is told about: nothing, own or above, denies all they could do."""
+    held = [presets.of_branch(each) for each in (ref, *ancestors)]
+    profiles = [resolved(each.profile) for each in held]
+    if any(each.read_only for each in held):
+        tools = filter(looks, tools)
+    return [tool for tool in tools if all(offered(profile, tool) for profile in profiles)]
+
+
+def protected_paths(config: Config) -> tuple[str, ...]:
+    """Return patterns of our own places that no tool may write, whatever a preset says (DESIGN §7)."""
+    skills = (*config.own.skills, *config.own.more_skills)  # they and the instructions speak to every session
+    own = (config.sessions_dir, config.runtime_dir, config.presets_dir, *skills, *installation.installed())
+    files = (config.file, *config.own.instructions)
+    agents = under(str(config.agents_dir.resolve())).removesuffix("/**")  # where each has a workspace of its own
+    return (
+        *(f"{agents}/*/{name}" for name in named_agents.DECISIVE),
+        *(under(str(each.resolve())) for each in own),
+        *(exactly(str(each.resolve())) for each in files),
+    )
+
+
+def provider_of(preset: Preset, config: Config, options: SendOptions) -> str:
+    """Return the name of the backend that serves a preset to a client.
+
+    Raises:
+        ConfigError: The preset names a backend nobody configured.
+    """
+    return _known_backend(preset, config, options).name
+
+
+def configured_provider(preset: Preset, config: Config, options: SendOptions) -> str:
+    """Return the name of the backend that a preset names, or of the one that serves it if nobody configured that.
+
+    Raises:
+        ConfigError: Nobody configured either.
+    """
+    try:
+        return config.backend(preset.backend).name
+    except ConfigError:
+        return provider_of(preset, config, options)
+
+
+def _known_backend(preset: Preset, config: Config, options: SendOptions) -> BackendSettings:
+    # What the client's environment says holds for its run; ours stands in for a client that sent none (DESIGN §5).
+    override = options.env.get("PYAGENTD_BACKEND") if options.env else config.backend_override
+    return config.backend(override or preset.backend, options.env)
+
+
+def answering(preset: Preset, config: Config, options: SendOptions) -> Preset:
+    """Return ``preset`` with the backend and the model that answer a client; "" where nobody names a model.
+
+    A backend that stands in for the preset's brings its own model: it need not have the one that the preset names.
+
+    Raises:
+        ConfigError: The preset names a backend nobody configured.
+    """
+    known = _known_backend(preset, config, options)
+    default = config.default_model if serves(config, _default(config), known.name) else None
+    own = known.model or default or ""
+    if serves(config, preset.backend, known.name):
+        return replace(preset, model=preset.model or own)
+    return replace(preset, backend=known.name, model=own or preset.model)
+
+
+def _default(config: Config) -> str:
+    return config.default_backend or "anthropic"
+
+
+def serves(config: Config, named: str, backend: str) -> bool:
+    """Return whether what a preset or a user calls ``named`` is the backend ``backend``."""
+    try:
+        return config.backend(named).name == backend
+    except ConfigError:
+        return False
+
+
+def extra_model(configured: str | None, backend: str, model: str, config: Config) -> str:
+    """Return the model for a title or a summary of a run that ``model`` answers.
+
+    Args:
+        configured: What the user set for all of them, ``[BACKEND/]NAME``. Without BACKEND it is one of the default
+            backend; another backend that has a model of its own need not have it.
+        backend: The run's.
+        model: The run's.
+        config: What is known of the backend.
+    """
+    provider, _, name = (configured or "").rpartition("/")
+    if provider:
+        return name if serves(config, provider, backend) else model
+    known = config.backends.get(backend)
+    elsewhere = known is not None and known.model and not serves(config, _default(config), backend)
+    return model if elsewhere or not name else name
+
+
+def backend_for(preset: Preset, config: Config, options: SendOptions) -> tuple[Backend, str]:
+    """Return the model's server and the model's name for a preset.
+
+    Raises:
+        ConfigError: The preset names a backend nobody configured.
+        NoKey: The backend needs a key and none is known.
+        PresetError: Neither preset nor backend names a model.
+    """
+    known, model = _known_backend(preset, config, options), answering(preset, config, options).model
+    settings = server_of(known, options)
+    if not model:
+        raise PresetError(f"Preset {preset.name} names no model, and backend {known.name} has no default")
+    return make_backend(known.name, settings), model
+
+
+def server_of(known: BackendSettings, options: SendOptions) -> BackendSettings_:
+    """Return where a provider's server is, with the key for it as a client has it."""
+    kind = cast(Literal["anthropic", "offline"], known.kind)  # the configuration admits no other
+    return BackendSettings_(kind=kind, base_url=known.base_url, api_key=key_of(known.key_env, options))
+
+
+def key_of(variable: str | None, options: SendOptions) -> str | None:
+    """Return the key for a backend whose key is in ``variable``: the client's, else our own environment's.
+
+    A backend that names no variable gets none: a key must not reach a server it was not meant for.
+    """
+    if variable is None:
+        return None
+    late = options.late.api_key if options.late else None
+    key = options.api_key or late or options.env.get(variable) or os.environ.get(variable)
+    conceal(key or "")
+    return key
+
+
+def variable_of(name: str, options: SendOptions) -> str:
+    """Return a secret from the client's environment, else from our own; "" when neither has it."""
+    value = options.env.get(name) or os.environ.get(name) or ""
+    conceal(value)
+    return value

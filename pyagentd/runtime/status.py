@@ -1,0 +1,210 @@
+"""What a session is doing, as clients see it: five states and a table of what moves it between them (spec 002).
+
+Authoritative in memory and volatile: after a restart of the daemon everything reads idle. No state is terminal;
+``error`` ends with the next turn. Every move is told as a ``status`` event, and so is every fact that changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Literal
+
+from pyagentd.errors import PyagentdError
+
+
+class Session(StrEnum):
+    """The state of a session."""
+
+    IDLE = "idle"
+    BUSY = "busy"
+    RETRYING = "retrying"  # a request failed for now and is sent again
+    WAITING = "waiting"  # a human is asked
+    ERROR = "error"  # a run failed, or could not begin; what is queued waits until somebody goes on
+
+
+class Move(StrEnum):
+    """What happened to a session."""
+
+    START = "start"
+    GO_ON = "go on"
+    RETRY = "retry"
+    ASK = "ask"
+    ANSWER = "answer"
+    END = "end"
+    FAIL = "fail"
+    CLEAR = "clear"  # somebody goes on after an error, with nothing to do
+
+
+TRANSITIONS: Mapping[Session, Mapping[Move, Session]] = {
+    Session.IDLE: {Move.START: Session.BUSY, Move.FAIL: Session.ERROR},
+    Session.BUSY: {
+        Move.GO_ON: Session.BUSY,
+        Move.RETRY: Session.RETRYING,
+        Move.ASK: Session.WAITING,
+        Move.END: Session.IDLE,
+        Move.FAIL: Session.ERROR,
+    },
+    Session.RETRYING: {
+        Move.GO_ON: Session.BUSY,
+        Move.RETRY: Session.RETRYING,
+        Move.ASK: Session.WAITING,
+        Move.END: Session.IDLE,
+        Move.FAIL: Session.ERROR,
+    },
+    Session.WAITING: {
+        Move.GO_ON: Session.WAITING,
+        Move.RETRY: Session.WAITING,
+        Move.ASK: Session.WAITING,
+        Move.ANSWER: Session.BUSY,
+        Move.END: Session.IDLE,
+        Move.FAIL: Session.ERROR,
+    },
+    Session.ERROR: {Move.START: Session.BUSY, Move.FAIL: Session.ERROR, Move.CLEAR: Session.IDLE},
+}
+
+
+class SessionStatus:
+    """One session's state.
+
+    Args:
+        tell: Given all facts whenever one changes.
+
+    Attributes:
+        extra: Returns further facts to tell.
+    """
+
+    def __init__(self, tell: Callable[[dict[str, Any]], None]) -> None:
+        self.extra: Callable[[], Mapping[str, Any]] = dict
+        self._tell = tell
+        self._state = Session.IDLE
+        self._facts: dict[str, Any] = {}
+        self._queued = 0
+        self._questions = 0
+
+    @property
+    def state(self) -> Session:
+        """Where the session is."""
+        return self._state
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What clients are told.
+
+        ``state``, ``queued`` (how many messages wait); of a run ``run``, ``message_id``, ``started_at`` (epoch ms),
+        ``phase`` and ``tools``; while retrying ``attempt`` (the failed one, from 1), ``max_attempts``, ``retry_at``
+        (epoch ms) and ``message``; in an error ``message`` and ``code``.
+        """
+        return {"state": self._state.value, **self._facts, "queued": self._queued, **self.extra()}
+
+    def started(self, *, run: str, message_id: str, started_at: int) -> None:
+        """Note that a run began."""
+        self._questions = 0
+        self._move(Move.START, {"run": run, "message_id": message_id, "started_at": started_at})
+
+    def moved(self, phase: str, **details: Any) -> None:
+        """Note what the run does now; ``details`` hold until it does something else."""
+        if self._state in (Session.IDLE, Session.ERROR):
+            return
+        self._move(Move.GO_ON, {**self._run_facts(), "phase": phase, **details})
+
+    def retrying(self, *, attempt: int, max_attempts: int, retry_at: int, message: str) -> None:
+        """Note that the request failed and is sent again at ``retry_at`` (epoch ms)."""
+        facts = {"attempt": attempt, "max_attempts": max_attempts, "retry_at": retry_at, "message": message}
+        self._move(Move.RETRY, {**self._facts, **facts})
+
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[None]:
+        """Show that a human is asked, as long as any question of the run is open."""
+        self._questions += 1
+        if self._questions == 1:
+            self._move(Move.ASK, self._facts)
+        try:
+            yield
+        finally:
+            self._questions -= 1
+            if not self._questions and self._state is Session.WAITING:
+                self._move(Move.ANSWER, self._facts)
+
+    def ended(self) -> None:
+        """Note that the run ended, and not in an error."""
+        self._move(Move.END, {})
+
+    def failed(self, *, message: str, code: str) -> None:
+        """Note that the run ended in an error, or that a queued message could not begin one."""
+        self._move(Move.FAIL, {"message": message, "code": code})
+
+    def cleared(self) -> None:
+        """Note that an error is over although nothing runs."""
+        if self._state is Session.ERROR:
+            self._move(Move.CLEAR, {})
+
+    def queued(self, number: int) -> None:
+        """Note how many messages wait."""
+        if number != self._queued:
+            self._queued = number
+            self._tell(self.facts)
+
+    def noted(self) -> None:
+        """Tell the facts anew, since one of ``extra`` has changed."""
+        self._tell(self.facts)
+
+    def recall(self, other: SessionStatus) -> None:
+        """Go on from what was known before the branch was closed."""
+        self._state, self._facts = other._state, other._facts
+
+    def _run_facts(self) -> dict[str, Any]:
+        return {key: self._facts[key] for key in ("run", "message_id", "started_at") if key in self._facts}
+
+    def _move(self, move: Move, facts: dict[str, Any]) -> None:
+        try:
+            self._state = TRANSITIONS[self._state][move]
+        except KeyError:
+            raise ValueError(f"a session that is {self._state} cannot {move}") from None
+        self._facts = facts
+        self._tell(self.facts)
+
+
+# How a run ended, as whoever waits for it is told.
+
+Reason = Literal["done", "error", "aborted"]
+
+STOPPED = "Stopped"  # what the document says below the text of a run that a user stopped
+BY_PARENT = "aborted by parent"  # the message of an agent's run that was stopped with the run that waits for it
+RESTART = "restart"  # the code, and in the log the reason, of a run that the daemon's end cut off
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a run ended."""
+
+    reason: Reason
+    text: str  # what the model said in this run
+    code: str = ""  # of the error, see errors.py
+    message: str = ""  # for a human: what went wrong, and the mend
+    tools: int = 0  # how many calls an agent made, where that was counted
+
+    @property
+    def recorded(self) -> str:
+        """The reason as the log and its readers have it: the same whether the daemon was stopped or killed."""
+        return RESTART if self.reason == "aborted" and self.code == RESTART else self.reason
+
+    @property
+    def error(self) -> dict[str, str] | None:
+        """What the log, and with it the document, says below what was said; None of a run that finished."""
+        match self.recorded:
+            case "done":
+                return None
+            case "aborted":
+                return {"code": "aborted", "message": self.message or STOPPED}
+            case _:
+                return {"code": self.code, "message": self.message}
+
+
+def told_of(error: Exception) -> tuple[str, str]:
+    """Return the code and the words for an error that ended a run."""
+    if isinstance(error, PyagentdError):
+        return error.code, str(error)
+    return "internal", f"{type(error).__name__}: {error}"

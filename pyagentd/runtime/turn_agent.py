@@ -1,0 +1,310 @@
+"""The agent of a turn: the preset that a user message names, laid over the session's own (spec 002, plan and build).
+
+A user message may name an agent in ``metadata_json.agent``. Its turn and those after it run as that agent, until
+another message names one; a message that is hidden (rewound) names nothing any more. The session keeps the agent it
+was opened with, and its own paths: *where* is the session's, *what* is the agent's. An agent that is spawned keeps
+what held above it at that moment, so that what was started in plan mode stays in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyagentd.errors import BadRequest, PresetError, PyagentdError
+from pyagentd.features.presets import Presets, ProjectPresets
+from pyagentd.policy.presets import Commands, Preset, parse_message_settings
+from pyagentd.policy.profiles import PLAN
+from pyagentd.runtime.document_sync import overridden
+from pyagentd.runtime.settings import SendOptions, answering
+from pyagentd.store import paths
+from pyagentd.store.conversation import Conversation
+from pyagentd.store.paths import BranchRef
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.branch import LiveBranch
+    from pyagentd.runtime.host import Host
+
+TAKEN_OVER = ("environment", "instructions", "skills")
+"""What an agent takes over from the session that spawns it, by its name in the session's metadata."""
+
+Change = Callable[[Preset], Preset]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What the user's messages name: an agent, and a model that was named since.
+
+    Attributes:
+        agent: Its name; "" for the session's own.
+        model: ``{provider_id, model_id}``, the first None for the agent's own; None for the agent's own model.
+        settings: What the message sets for its own turn, see ``parse_message_settings``.
+    """
+
+    agent: str
+    model: Mapping[str, Any] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def answered_by(self, preset: Preset) -> Preset:
+        """Return ``preset`` with the model that was named, and what the message sets.
+
+        Raises:
+            BadRequest: The log has settings that are none.
+        """
+        if self.model is not None and self.model.get("model_id"):
+            backend = str(self.model.get("provider_id") or preset.backend)
+            preset = replace(preset, model=str(self.model["model_id"]), backend=backend)
+        return replace(preset, **parse_message_settings(self.settings))
+
+
+def opened_with(conversation: Conversation) -> str:
+    """Return the name of the preset that the session was made from; "" when nobody recorded it."""
+    return str(conversation.session.get("agent") or "")
+
+
+def named(conversation: Conversation, message: Mapping[str, Any] | None = None) -> Named:
+    """Return what is named for the next turn, or for that of the message with the metadata ``message``.
+
+    What a message names holds for later ones too; an agent brings its own model, until another is named.
+    """
+    agent, model = "", None
+    for metadata in chain((message or {},), _visible(conversation)):
+        if model is None and isinstance(given := metadata.get("model"), Mapping):
+            model = given
+        if name := metadata.get("agent"):
+            agent = str(name)
+            break
+    settings = (message or {}).get("settings")
+    agent = "" if agent == opened_with(conversation) else agent
+    return Named(agent, model, settings if isinstance(settings, Mapping) else {})
+
+
+def _visible(conversation: Conversation) -> Iterator[Mapping[str, Any]]:
+    """Yield the metadata of those of the user's messages that name something and that the model sees, last first."""
+    left = len(conversation.naming)
+    for each in reversed(conversation.messages.values()) if left else ():
+        if each.id not in conversation.naming:
+            continue
+        left -= 1
+        if not each.is_hidden:
+            yield each.row.get("metadata_json", {})
+        if not left:
+            return
+
+
+def shown(conversation: Conversation) -> str:
+    """Return the name of the agent of the next turn, for people; "" when nobody knows it."""
+    return named(conversation).agent or opened_with(conversation)
+
+
+def told(presets: Presets, ref: BranchRef, conversation: Conversation) -> dict[str, Any]:
+    """Return what clients are told of the next turn: ``{agent, opened_with, plan}``, see ``agents-available``."""
+    name = named(conversation).agent
+    try:
+        plan = turn_presets(presets, ref, paths.ancestors_of(ref), conversation, name).of_branch(ref).read_only
+    except PyagentdError:  # whoever sends is told
+        plan = False
+    own = opened_with(conversation)
+    return {"agent": name or own or None, "opened_with": own or None, "plan": plan}
+
+
+def available(presets: ProjectPresets) -> dict[str, Preset]:
+    """Return the presets that a turn may have: all that are not for agents of agents alone, by name."""
+    found = {}
+    for name in sorted(presets.usable):
+        try:
+            preset, _ = presets.template(name)
+        except PresetError:
+            continue
+        if preset.mode in ("primary", "all"):
+            found[name] = preset
+    return found
+
+
+def require(presets: Presets, ref: BranchRef, conversation: Conversation, name: str) -> None:
+    """Check an agent that a message names before the message is taken.
+
+    Raises:
+        BadRequest: There is none of that name, or it is not for the user; or the branch is an agent's.
+        PresetError: Its preset cannot be used.
+    """
+    if name and name != opened_with(conversation):
+        if ref.is_agent:
+            raise BadRequest(f"{ref.session_id} is an agent, which runs with its own preset only")
+        _template(presets, conversation.session.get("workspace_root"), name)
+
+
+def _template(presets: Presets, root: str | None, name: str) -> tuple[Preset, str]:
+    """Return the preset of an agent and where it comes from; raises as ``require``."""
+    of_project = presets.for_project(Path(root) if root else None)
+    if not any(template.name == name for template in of_project.found):
+        known = ", ".join(available(of_project)) or "none"
+        raise BadRequest(f"There is no agent {name!r}", mend=f"There are: {known}")
+    preset, _ = of_project.template(name)
+    if preset.mode == "subagent":
+        known = ", ".join(available(of_project)) or "none"
+        raise BadRequest(f"{name} is for agents of agents only (mode: subagent)", mend=f"There are: {known}")
+    return preset, of_project.usable[name].origin
+
+
+def overlaid(own: Preset, agent: Preset, *, shipped: bool = False) -> Preset:
+    """Return the preset of a turn: what the ``agent`` is and may do, where the session (``own``) may do it.
+
+    Denies of both hold. Commands are the session's, unless it was opened to look only: then it has none, and they are
+    the agent's. Shipped presets name a backend and a model for whoever has no other: a session with a backend of its
+    own keeps both.
+    """
+    values: dict[str, Any] = {} if shipped and agent.backend != own.backend else _answering(agent)
+    return replace(
+        own,
+        body=agent.body,
+        description=agent.description,
+        tools=agent.tools,
+        emacs_tools=agent.emacs_tools,
+        profile=agent.profile,
+        temperature=agent.temperature,
+        thinking=agent.thinking,
+        max_turns=agent.max_turns,
+        time_budget_s=agent.time_budget_s,
+        token_budget=agent.token_budget,
+        signature=agent.signature,
+        prompt=agent.prompt,
+        isolation=agent.isolation,
+        result=agent.result if agent.signature else own.result,
+        read_only=agent.read_only,
+        paths=replace(own.paths, deny=_joined(own.paths.deny, agent.paths.deny)),
+        shell=_commands(own, agent.shell),
+        **values,
+    )
+
+
+def _answering(agent: Preset) -> dict[str, Any]:
+    return {"backend": agent.backend, "model": agent.model, "max_tokens": agent.max_tokens}
+
+
+def _commands(own: Preset, agent: Commands) -> Commands:
+    return Commands(
+        allow=agent.allow if own.read_only and not own.shell.allow else own.shell.allow,
+        deny=_joined(own.shell.deny, agent.deny),
+        network=own.shell.network and agent.network,
+        confine=own.shell.confine or agent.confine,
+    )
+
+
+def _joined(one: Sequence[str], other: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*one, *other)))
+
+
+# -- what holds for one run ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPresets:
+    """The presets of a branch and of those above it as they hold for one run: each session's own is read anew.
+
+    Attributes:
+        name: The agent's; "" when it is the session's own.
+    """
+
+    name: str
+    _presets: Presets
+    _changes: Mapping[str, Change]  # by branch key
+
+    def of_branch(self, ref: BranchRef) -> Preset:
+        """Return the preset that holds; raises ``PresetError`` as ``Presets.of_branch``."""
+        own = self._presets.of_branch(ref)
+        change = self._changes.get(ref.key)
+        return own if change is None else change(own)
+
+    def reading(self, ref: BranchRef, patterns: tuple[str, ...]) -> TurnPresets:
+        """Return the same where ``ref`` may read what matches ``patterns`` as well."""
+        change = self._changes.get(ref.key)
+
+        def widened(own: Preset) -> Preset:
+            preset = own if change is None else change(own)
+            return replace(preset, paths=replace(preset.paths, read=_joined(preset.paths.read, patterns)))
+
+        return replace(self, _changes={**self._changes, ref.key: widened})
+
+    def above(self, ref: BranchRef, conversation: Conversation) -> list[dict[str, Any]]:
+        """Return what a session that this run spawns records about those above it, nearest first."""
+        recorded = conversation.session.get("metadata_json", {}).get("above")
+        own = {"agent": self.name, "read_only": self.of_branch(ref).read_only}
+        return [own, *(recorded if isinstance(recorded, list) else ())]
+
+
+def turn_presets(
+    presets: Presets, ref: BranchRef, ancestors: Sequence[BranchRef], conversation: Conversation, name: str
+) -> TurnPresets:
+    """Return the presets that hold for a run of ``ref`` as the agent ``name``, "" for the session's own.
+
+    Raises:
+        PyagentdError: An agent does not exist, or its preset cannot be used; nothing is guessed in its place.
+    """
+    session = conversation.session
+    require(presets, ref, conversation, name)
+    root = session.get("workspace_root")
+    changes: dict[str, Change] = {}
+    if change := _change(presets, root, name, looks_only=not name and opened_with(conversation) == PLAN):
+        changes[ref.key] = change if presets.origins is None or not presets.origins.foreign(ref) else _asking(change)
+    recorded = session.get("metadata_json", {}).get("above")
+    for ancestor, held in zip(ancestors, recorded if isinstance(recorded, list) else (), strict=False):
+        if change := _change(presets, root, str(held.get("agent") or ""), looks_only=bool(held.get("read_only"))):
+            changes[ancestor.key] = change
+    return TurnPresets(name, presets, changes)
+
+
+def _change(presets: Presets, root: str | None, name: str, *, looks_only: bool) -> Change | None:
+    """Return what is made of a session's own preset; None when it holds as it is."""
+    if not name:
+        return _looking if looks_only else None
+    agent, origin = _template(presets, root, name)
+    if looks_only:
+        agent = _looking(agent)
+    return partial(overlaid, agent=agent, shipped=origin == "shipped")
+
+
+def _asking(change: Change) -> Change:
+    """Return the same for a session that is foreign: its log may name an agent of the user's that asks nobody."""
+
+    def changed(own: Preset) -> Preset:
+        preset = change(own)
+        return preset if preset.read_only else replace(preset, profile=None)
+
+    return changed
+
+
+def _looking(preset: Preset) -> Preset:
+    return replace(preset, read_only=True)
+
+
+def now_held(presets: Presets, branch: LiveBranch) -> TurnPresets:
+    """Return the presets that hold for the run in flight, or without one for the next; raises as ``turn_presets``."""
+    if branch.turn is not None and branch.run is not None:
+        return branch.turn
+    conversation, ancestors = branch.conversation, paths.ancestors_of(branch.ref)
+    return turn_presets(presets, branch.ref, ancestors, conversation, named(conversation).agent)
+
+
+def answers_next(host: Host, branch: LiveBranch, options: SendOptions) -> Preset:
+    """Return the preset whose backend and model answer the next message of a client; raises as ``turn_presets``."""
+    own, config = host.presets.of_branch(branch.ref), host.config
+    preset = answering(now_held(host.presets, branch).of_branch(branch.ref), config, options)
+    changed = {name: value for name, value in branch.override(own).items() if name in ("backend", "model")}
+    return answering(named(branch.conversation).answered_by(overridden(preset, changed)), config, options)
+
+
+def inherited(presets: Presets, parent: LiveBranch) -> dict[str, Any]:
+    """Return what an agent that is spawned now records about those above it, as metadata of its session.
+
+    Raises:
+        PyagentdError: The rules of those above cannot be read.
+    """
+    ref, conversation = parent.ref, parent.conversation
+    held = now_held(presets, parent)
+    told = conversation.session.get("metadata_json", {})
+    return {"above": held.above(ref, conversation)} | {name: told[name] for name in TAKEN_OVER if name in told}
