@@ -1,1 +1,1 @@
-"""What a user can name: sub-agents, compaction, history, hooks, schedules, servers of tools, named agents and more."""
+"""What a user can name: sub-agents, compaction, history, hooks, schedules, MCP servers, named agents and more."""

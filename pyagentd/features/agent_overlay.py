@@ -238,13 +238,13 @@ def _jail(directory: Path) -> Path:
 def _found(directory: Path) -> Iterator[str]:
     """Yield the names of all documents; of links and of what begins with a dot none."""
     jail, found = _jail(directory), 0
-    for place, directories, files in os.walk(jail):
+    for place, directories, others in os.walk(jail):
         directories[:] = sorted(each for each in directories if not each.startswith("."))
         if len(Path(place).relative_to(jail).parts) >= _DEEPEST - 1:
             directories.clear()
-        for file in sorted(files):
-            path = Path(place, file)
-            if file.startswith(".") or path.is_symlink() or found >= _MOST_FILES:
+        for name in sorted(others):
+            path = Path(place, name)
+            if name.startswith(".") or path.is_symlink() or found >= _MOST_FILES:
                 continue
             found += 1
             yield str(path.relative_to(jail))

@@ -42,6 +42,7 @@ from pyagentd import jsontext
 from pyagentd.clock import Clock, SystemClock
 from pyagentd.errors import ContextOverflow, NoKey, ProviderError, TransientProviderError
 from pyagentd.llm.backend import (
+    MAX_ARGUMENTS,
     Body,
     ModelRequest,
     PartDelta,
@@ -284,7 +285,6 @@ def _parse(block: bytes) -> SseEvent | None:
 # broken is a ``ProviderError`` that says so. Runs for every token, so the common event takes the shortest way.
 
 _AGAIN = "What was said before stands: send again"
-MAX_ARGUMENTS = 1_000_000  # characters of one call's arguments; a call with more is not made, see ``ToolCall``
 MAX_TEXT = 4_000_000  # characters of text and reasoning in one answer
 MAX_ANSWER = 32_000_000  # characters of one answer, arguments included; of one event that is not complete, bytes
 MAX_CALLS = 128  # in one answer

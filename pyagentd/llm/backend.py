@@ -16,6 +16,8 @@ from typing import Any, Literal, Protocol
 
 from pyagentd.messages import Message, Reasoning, Text, ToolCall, Usage
 
+MAX_ARGUMENTS = 1_000_000  # characters of one call's arguments; a call with more is not made, see ``ToolCall``
+
 # A request as it is sent: in pieces, so that whoever keeps it pays for what is new in it.
 
 dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # `json.dumps` makes one for each call

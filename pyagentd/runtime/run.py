@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never
 from pyagentd import jsontext
 from pyagentd.clock import new_id
 from pyagentd.errors import BudgetSpent, ContextOverflow, PyagentdError, StoreError
-from pyagentd.llm.anthropic import MAX_ARGUMENTS
 from pyagentd.llm.backend import (
+    MAX_ARGUMENTS,
     Backend,
     ModelRequest,
     PartDelta,

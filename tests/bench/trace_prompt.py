@@ -107,14 +107,14 @@ def _traced() -> list[Step]:
 
 def converse(runtime: str, project: str) -> None:
     """Have three prompts answered in a new session."""
-    from pyagentd.rpc.client import connect
-    from pyagentd.store import document
+    from pyagentd.store.document.text import body_sha256, read
+    from pyagentd.wire.client import connect
 
     with connect(Path(runtime)) as client:
         made = client.call("create-session", name="traced", preset="explorer", root=project)
         branch = made["branch_dir"]
-        body = document.read(Path(branch) / "session.md").body
-        client.call("attach", branch=branch, sha256=document.body_sha256(body), mode="view")
+        body = read(Path(branch) / "session.md").body
+        client.call("attach", branch=branch, sha256=body_sha256(body), mode="view")
         for _ in range(3):
             client.call("prompt", branch=branch, text=_PROMPT)
             for event in client.events(timeout=60):

@@ -273,7 +273,7 @@ BREAKS_OF_AGENTS = [
     _of(
         "Exception handling in callback",
         _RUN,
-        "            return self._fail(S.FAIL, self._error(*told_of(error)))\n",
+        "            return self._fail(Signal.FAIL, self._error(*told_of(error)))\n",
         '            return self._fail(S.FAIL, self._error("internal", ""))\n',
     ),
     _of(
@@ -376,7 +376,12 @@ BREAKS_OF_AGENTS = [
         "        return [(_recorded_call(part), pruned_result(result) if part.id in self.pruned else result)]\n",
         "        return []\n",
     ),
-    _of("Tool registered via gptel-make-tool", _SPAWN, '"enum": list(names)', '"enum": list(names)[:1]'),
+    _of(
+        "Tool registered via gptel-make-tool",
+        _SPAWN,
+        '"preset": {"type": "string", "enum": list(names)',
+        '"preset": {"type": "string", "enum": list(names)[:1]',
+    ),
     _of(
         "Parent session required",
         _JF,

@@ -56,8 +56,8 @@ BREAKS_OF_CONVERSATIONS = [
     _of(
         "Can the main agent re-prompt a finished subagent? Can parent and subagent have a multi-turn conversation?",
         "pyagentd/features/spawning.py",
-        '        "additionalProperties": False,\n',
-        '        "additionalProperties": True,\n',
+        '["subagent_type", "prompt"],\n        "additionalProperties": False,\n',
+        '["subagent_type", "prompt"],\n        "additionalProperties": True,\n',
     ),
     _of(
         "When an agent edits a document the user has open, does the open view stay in sync?",

@@ -6,15 +6,15 @@ from functools import partial
 
 from tests.spec.breaking import Break
 
-_LIFECYCLE = "pyagentd/agent/lifecycle"
-_CREATING = f"{_LIFECYCLE}/creating.py"
-_DESTROYING = f"{_LIFECYCLE}/destroying.py"
-_CONTEXTS = f"{_LIFECYCLE}/contexts.py"
-_IDLING = f"{_LIFECYCLE}/idling.py"
-_SELFEDIT = f"{_LIFECYCLE}/selfedit.py"
-_STATES = f"{_LIFECYCLE}/states.py"
-_DOCS = f"{_LIFECYCLE}/docs.py"
-_OVERLAY = f"{_LIFECYCLE}/overlay.py"
+_FEATURES = "pyagentd/features"
+_CREATING = f"{_FEATURES}/named_agents.py"
+_DESTROYING = f"{_FEATURES}/named_agents.py"
+_CONTEXTS = f"{_FEATURES}/contexts.py"
+_IDLING = f"{_FEATURES}/idling.py"
+_SELFEDIT = f"{_FEATURES}/self_edit.py"
+_STATES = f"{_FEATURES}/idling.py"
+_DOCS = f"{_FEATURES}/agent_overlay.py"
+_OVERLAY = f"{_FEATURES}/agent_overlay.py"
 _MAKING = "pyagentd/store/named_agents.py"
 _FILES = "pyagentd/store/contexts.py"
 _AGENTS = "pyagentd/store/db/agents.py"
@@ -39,15 +39,15 @@ BREAKS_OF_LIFECYCLES = [
     ),
     _of(
         "Creation flow 3: the workspace is a git repository",
-        f"{_LIFECYCLE}/repository.py",
+        f"{_FEATURES}/named_agents.py",
         '        ("commit", "--quiet",',
         '        ("status", "--short",',
     ),
     _of(
         "Creation flow 4: overrides are merged into agent.json",
         _MAKING,
-        "        values = {**agentfile.read(draft).values, **material.values, ",
-        "        values = {**material.values, **agentfile.read(draft).values, ",
+        "        values = {**read(draft).values, **material.values, ",
+        "        values = {**material.values, **read(draft).values, ",
     ),
     _of(
         "Creation flow 5: the agent is registered",
@@ -58,7 +58,7 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Creation flow 6: its conversation is opened",
         _CREATING,
-        "        branch.record_session(workspace_root=layout.workspace_dir(ref.session_dir), agent=DEFAULT_PRESET)",
+        "        branch.record_session(workspace_root=named_agents.workspace_dir(ref.session_dir), agent=DEFAULT_PRESET)",
         "        pass",
     ),
     _of(
@@ -76,7 +76,7 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Post-Creation State",
         _MAKING,
-        "    for made in (layout.docs_dir, layout.saved_dir, layout.workspace_dir):",
+        "    for made in (docs_dir, saved_dir, workspace_dir):",
         "    for made in (layout.docs_dir, layout.workspace_dir):",
     ),
     _of("System Prompt", _OVERLAY, '        fields["body"] = file.system_prompt.strip()', "        pass"),
@@ -161,13 +161,13 @@ BREAKS_OF_LIFECYCLES = [
     ),
     _of(
         "Context Restore 1: looked up by id",
-        f"{_LIFECYCLE}/archive.py",
-        "table.find, self._host.state, id, owner.name)",
-        "table.find, self._host.state, id, None)",
+        f"{_FEATURES}/context_archive.py",
+        "agents.find_context, self._host.state, id, owner.name)",
+        "agents.find_context, self._host.state, id, None)",
     ),
     _of(
         "Context Restore 2: history loaded from the file",
-        f"{_LIFECYCLE}/restoring.py",
+        f"{_FEATURES}/contexts.py",
         "    for message in messages_of(entries):",
         "    for message in list(messages_of(entries))[:1]:",
     ),
@@ -194,7 +194,7 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Task Tracking",
         _TASKS,
-        "            task = await asyncio.to_thread(table.put, self._host.state, task, most=MOST)",
+        "            task = await asyncio.to_thread(tasks.put, self._host.state, task, most=MOST)",
         '            task = replace(task, id="task_001")',
     ),
     _of(
@@ -224,13 +224,18 @@ BREAKS_OF_LIFECYCLES = [
         "            files = await asyncio.to_thread(_removed, place)",
         '            files = "trashed"',
     ),
-    _of("Destruction Flow 5: deregistered", _DESTROYING, "    host.departed.add(place)\n", ""),
+    _of(
+        "Destruction Flow 5: deregistered",
+        _DESTROYING,
+        "    host.departed.add(place)\n    files: Files",
+        "    files: Files",
+    ),
     _of("File Preservation", _DESTROYING, '"leave" if keep_files else "remove"', '"remove"'),
     _of(
         "Re-creation: agent.json is merged",
         _MAKING,
-        "    agentfile.change(place, {**material.values, ",
-        "    agentfile.write(place, {**material.values, ",
+        "    change(place, {**material.values, ",
+        "    write(place, {**material.values, ",
     ),
     _of(
         "Re-creation: the workspace is preserved",
@@ -299,7 +304,7 @@ BREAKS_OF_LIFECYCLES = [
     ),
     _of(
         "Persistence: Agent configuration",
-        f"{_LIFECYCLE}/configuring.py",
+        f"{_FEATURES}/named_agents.py",
         '    note(host, name, f"config:{key}", ',
         '    note(host, name, "config", ',
     ),
@@ -324,7 +329,7 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Persistence: Audit log",
         _DESTROYING,
-        '    configuring.note(host, row.name, "destroy",',
+        '    note(host, row.name, "destroy",',
         '    str((host, row.name, "destroy"),',
     ),
     _of(
@@ -347,7 +352,7 @@ BREAKS_OF_LIFECYCLES = [
     ),
     _of(
         "Persistence: Server defaults",
-        f"{_LIFECYCLE}/defaults.py",
+        f"{_FEATURES}/named_agents.py",
         "    host.state.put(key, value)",
         "    DEFAULTS[key] = value",
     ),

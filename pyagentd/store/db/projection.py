@@ -391,14 +391,14 @@ class BranchTables:
             self._put_part_text(message, part, row, indexed.pop(part.id, None))
         for part_id in parts:
             self._db.execute("DELETE FROM chat_parts WHERE session_id = ? AND id = ?", (self._key, part_id))
-        for number, text in indexed.values():
-            self._unindex(number, text)
+        for number, body in indexed.values():
+            self._unindex(number, body)
         put_requests(self._db, self._key, message, is_new=is_new)
 
     def remove_message(self, message_id: str) -> None:
         """Take a message and its parts out."""
-        for number, text in self._indexed(message_id, self._parts(message_id)).values():
-            self._unindex(number, text)
+        for number, body in self._indexed(message_id, self._parts(message_id)).values():
+            self._unindex(number, body)
         self._db.execute("DELETE FROM chat_messages WHERE session_id = ? AND id = ?", (self._key, message_id))
 
     def _put_part_text(self, message: Message, part: Part, row: PartRow, old: tuple[int, str] | None) -> None:
@@ -487,8 +487,8 @@ class BranchTables:
         """Take the whole branch out."""
         for message_id, _, _ in self.messages():
             self.remove_message(message_id)
-        for number, *_, text in self._lone():
-            self._unindex(number, text)
+        for number, *_, body in self._lone():
+            self._unindex(number, body)
         self._db.execute("DELETE FROM chat_sessions WHERE id = ?", (self._key,))
 
     # -- the index ---------------------------------------------------------------------------------------------
