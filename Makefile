@@ -10,7 +10,7 @@ EMACS ?= emacs
 CASK := $(shell command -v cask)
 ELISP := $(wildcard elisp/*.el)
 # Where end-to-end tests are: reading all others first takes half a minute.
-E2E := tests/e2e tests/faults $(wildcard tests/test_cli_*.py)
+E2E := tests/e2e tests/faults tests/cli
 
 .PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-properties test-kill test-simulation test-shell test-faults test-install test-install-debian fuzz-lisp lint lint-py lint-el check bench trace-prompt screenshots doc dist clean
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from tests.agent.prefix import assert_prefix
 from tests.e2e.conftest import System
 from tests.e2e.test_conversation import converse, open_session
+from tests.runtime.prefix import assert_prefix
 from tests.server import ModelServer, answer, thinking, tool_use
 
 USAGE = {"input_tokens": 100, "output_tokens": 50, "cache_read_input_tokens": 50_000}

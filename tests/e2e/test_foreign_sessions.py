@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.agent.test_origins import EVIL
 from tests.e2e.conftest import System
+from tests.runtime.test_origins import EVIL
 from tests.server import ModelServer, answer, tool_use
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.test_run import Terminal
 from tests.e2e.conftest import System
 from tests.e2e.emacs import wait_for
 from tests.e2e.test_terminal import shows, type_text
 from tests.server import ModelServer
-from tests.test_cli_run import Terminal
 
 FILES = "{files [{path :string, lines :int}], total :int}"
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.agent.test_approvals import results
 from tests.e2e.conftest import System
 from tests.e2e.emacs import wait_for
 from tests.e2e.test_asks_emacs import branch, gone, opened, plays, send  # noqa: F401 - branch is a fixture
 from tests.e2e.test_terminal import shows, type_text
+from tests.runtime.test_approvals import results
 from tests.server import ModelServer, answer, tool_use
 
 PICKS = (

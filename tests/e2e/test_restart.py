@@ -13,11 +13,11 @@ import pytest
 
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
-from tests.agent.test_resume import agents_of, calls_of, documents, whole_tree
-from tests.agent.world import assert_closed
 from tests.e2e.conftest import System
 from tests.e2e.emacs import Emacs, wait_for
 from tests.family import family
+from tests.runtime.test_resume import agents_of, calls_of, documents, whole_tree
+from tests.runtime.world import assert_closed
 from tests.server import ModelServer
 
 PRESET = """\

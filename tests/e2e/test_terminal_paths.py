@@ -1,6 +1,6 @@
 """However an agent ends, Emacs shows no progress of it any more and its parent has exactly one result.
 
-The part of ``tests/agent/test_terminal_paths.py`` that needs real processes: a daemon to kill, an Emacs to kill, a
+The part of ``tests/runtime/test_terminal_paths.py`` that needs real processes: a daemon to kill, an Emacs to kill, a
 buffer with a real overlay.
 """
 

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from pyagentd.llm.factory import close_backends
-from tests.agent.world import World
 from tests.faults.disk import ERRORS
 from tests.faults.turn import trouble
+from tests.runtime.world import World
 from tests.server import ModelServer
 
 _BEYOND = 3  # calls on end that no turn reached; two turns differ by a few

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from pyagentd.store import paths
-from tests.agent.conftest import world
-from tests.agent.world import Watcher, World, attached, body, rows
 from tests.faults.files import branch_problems
 from tests.faults.turn import Turn
+from tests.runtime.fixtures import world
+from tests.runtime.world import Watcher, World, attached, body, rows
 
 __all__ = ["world"]
 

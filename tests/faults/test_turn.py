@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from tests.agent.conftest import world
-from tests.agent.world import World
 from tests.faults.disk import ERRORS
 from tests.faults.turn import trouble
+from tests.runtime.fixtures import world
+from tests.runtime.world import World
 
 __all__ = ["world"]
 

@@ -6,9 +6,9 @@ from pyagentd.store import paths, sessions
 from pyagentd.store.journal import Journal
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.unfinished import unfinished_agents
-from tests.agent.conftest import world
-from tests.agent.world import FixedClock, World, assert_closed, body
 from tests.faults.files import age_everything, branch_problems
+from tests.runtime.fixtures import world
+from tests.runtime.world import FixedClock, World, assert_closed, body
 
 __all__ = ["world"]
 

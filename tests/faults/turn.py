@@ -17,10 +17,10 @@ from pyagentd.runtime.approvals import Answer, AskBoard
 from pyagentd.store import paths
 from pyagentd.store.document.text import read
 from pyagentd.store.paths import BranchRef
-from tests.agent.world import Watcher, World, attached
 from tests.faults.disk import spoilt
 from tests.faults.files import age_everything, branch_problems, branches_below
 from tests.faults.model import EVERYTHING, Model
+from tests.runtime.world import Watcher, World, attached
 
 
 class Approver(Watcher):

@@ -58,7 +58,8 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Creation flow 6: its conversation is opened",
         _CREATING,
-        "        branch.record_session(workspace_root=named_agents.workspace_dir(ref.session_dir), agent=DEFAULT_PRESET)",
+        "        branch.record_session(workspace_root=named_agents.workspace_dir(ref.session_dir), agent=DEFAULT"
+        "_PRESET)",
         "        pass",
     ),
     _of(

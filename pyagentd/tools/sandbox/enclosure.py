@@ -21,7 +21,6 @@ from pyagentd.errors import ToolError
 from pyagentd.tools.process import Leader
 from pyagentd.tools.sandbox import plan, scope
 from pyagentd.tools.sandbox.plan import Plan, Trees
-from pyagentd.tools.sandbox.plan import plan as plan_
 from pyagentd.tools.sandbox.scope import Mechanism, ShellScope, inside, limited, parts
 
 # A plan as the arguments of ``bwrap``: namespaces of its own for processes, mounts, network and messages.
@@ -317,7 +316,7 @@ def enclose(command: str, scope: ShellScope, *, root: Path, spool_dir: Path, env
     mechanism = chosen(scope)
     if mechanism is None:
         return _unconfined(limited(command), env)
-    view = plan_(scope, root=root, spool_dir=spool_dir, env=env)
+    view = plan.plan(scope, root=root, spool_dir=spool_dir, env=env)
     if mechanism == "bubblewrap":
         return _with_bubblewrap(limited(command), view, env)
     return _with_landlock(limited(command), view, env)

@@ -1,0 +1,175 @@
+"""Each operation as a client calls it: what it answers, and which error says what is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyagentd.api import Service
+from pyagentd.errors import BadRequest, ConfigError, NotASession, NotFound, PresetError, PyagentdError
+from pyagentd.runtime import document_sync as lease_module
+from pyagentd.store.document.text import body_sha256
+from tests.runtime.world import Watcher, World
+from tests.server import answer, tool_use
+
+
+def env(world: World) -> dict[str, str]:
+    return dict(world.options.env)
+
+
+async def made(world: World) -> str:
+    session = await world.service().create_session(Watcher(), name="test", preset="main", root=str(world.project))
+    return str(session["branch"])
+
+
+ERRORS: list[tuple[str, dict[str, Any], type[PyagentdError], str]] = [
+    ("create_session", {"name": "x", "preset": "nobody"}, PresetError, "Known: main"),
+    ("create_session", {"name": "x", "preset": "main", "root": "/nowhere"}, BadRequest, "no directory"),
+    ("create_session", {"name": "x", "preset": "main", "session_dir": "{home}"}, BadRequest, "in use"),
+    ("resolve", {"name": "nobody"}, NotFound, "nobody"),
+    ("resolve", {"name": "/tmp"}, NotASession, "no session"),
+    ("show", {"branch": "nobody"}, NotFound, "nobody"),
+    ("attach", {"branch": "/nowhere"}, NotASession, "no session"),
+    ("attach", {"branch": "{branch}", "mode": "own"}, BadRequest, "no mode"),
+    ("saved", {"branch": "{branch}", "sha256": "", "seq": 1}, NotFound, "not attached"),
+    ("lease", {"branch": "{branch}"}, NotFound, "not attached"),
+    ("send", {"branch": "{branch}", "sha256": "0", "end": 1}, BadRequest, "changed since it was saved"),
+    ("send", {"branch": "{branch}", "sha256": body_sha256(""), "end": 1}, BadRequest, "no prompt"),
+    ("prompt", {"branch": "{branch}", "text": ""}, BadRequest, "empty"),
+    ("prompt", {"branch": "nobody", "text": "Hi"}, NotFound, "nobody"),
+    ("prompt", {"branch": "{branch}", "text": "Hi", "allow": ["("]}, BadRequest, "no regular expression"),
+    ("prompt", {"branch": "{branch}", "text": "Hi", "env": [1, 2, 3]}, BadRequest, "no plist"),
+    ("prompt", {"branch": "{branch}", "text": "Hi", "env": {"PYAGENTD_BACKEND": "moon"}}, ConfigError, "moon"),
+    ("abort", {"branch": "nobody"}, NotFound, "nobody"),
+    ("answer", {"ask": "ask_1", "decision": "allow"}, NotFound, "ask_1"),
+    ("answer", {"ask": "ask_1", "decision": "perhaps"}, BadRequest, "no decision"),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "error", "said"), ERRORS)
+async def test_a_wrong_call_says_what_is_wrong_and_leaves_nothing_open(
+    world: World, name: str, arguments: dict[str, Any], error: type[PyagentdError], said: str
+) -> None:
+    branch = await made(world)
+    filled = {
+        key: value.format(branch=branch, home=world.home) if isinstance(value, str) else value
+        for key, value in arguments.items()
+    }
+    with pytest.raises(error, match=said) as raised:
+        await getattr(world.service(), name)(Watcher(), **filled)
+    assert str(raised.value)
+    assert world.host.opened(branch) is None
+
+
+def test_every_public_method_is_an_operation_under_its_name_on_the_wire() -> None:
+    operations = object.__new__(Service).operations()
+    assert {"create-session", "attach", "send", "status"} <= operations.keys()
+    assert all(name == name.lower() and "_" not in name for name in operations)
+
+
+async def test_a_session_is_made_listed_resolved_and_shown(world: World) -> None:
+    service, client = world.service(), Watcher()
+    session = await service.create_session(client, name="My work", preset="main", root=str(world.project))
+    assert session["session_id"].startswith("my-work-")
+    (listed,) = (await service.sessions(client))["sessions"]
+    assert (listed["branch"], listed["preset"], listed["state"]) == (session["branch"], "main", "idle")
+    assert (await service.resolve(client, name="my-work"))["branch"] == session["branch"]
+    shown = json.loads((await service.show(client, branch=session["branch"]))["json"])
+    assert shown["session"]["workspace_root"] == str(world.project) and shown["messages"] == []
+
+
+async def test_a_name_that_somebody_typed_is_the_title(world: World) -> None:
+    service = world.service()
+    typed = await service.create_session(Watcher(), name=" My\n work", preset="main", titled=True)
+    other = await service.create_session(Watcher(), name="project", preset="main")
+    unnamed = await service.create_session(Watcher(), name="", preset="main", titled=True)
+    assert [made["title"] for made in (typed, other, unnamed)] == ["My work", None, None]
+    listed = {row["branch"]: row["title"] for row in (await service.sessions(Watcher()))["sessions"]}
+    assert listed[typed["branch"]] == "My work" and listed[other["branch"]] is None
+
+
+async def test_a_session_made_in_the_directory_of_another_works_where_that_one_does(world: World) -> None:
+    service, first = world.service(), await made(world)
+    for root in (first, below(first, "agents"), below(first, "files/deep")):
+        found = await service.create_session(Watcher(), name="second", preset="main", root=root)
+        shown = json.loads((await service.show(Watcher(), branch=found["branch"]))["json"])
+        assert shown["session"]["workspace_root"] == str(world.project)
+        assert f"{world.project}/**" in preset_text(found) and first not in preset_text(found)
+    rootless = await service.create_session(Watcher(), name="no project", preset="main")
+    found = await service.create_session(Watcher(), name="third", preset="main", root=rootless["branch"])
+    assert str(Path.home()) not in preset_text(found), "who may write nothing passes on no right to write at home"
+
+
+def below(directory: str, name: str) -> str:
+    (place := Path(directory, name)).mkdir(parents=True)
+    return str(place)
+
+
+def preset_text(made: dict[str, Any]) -> str:
+    return (Path(made["branch_dir"]) / "preset.md").read_text()
+
+
+async def test_presets_are_listed_with_what_is_wrong_with_them(world: World) -> None:
+    (world.presets / "broken.md").write_text("---\ntools: [\n---\n")
+    listed = {each["name"]: each for each in (await world.service().presets(Watcher()))["presets"]}
+    assert "broken.md" in listed["broken"]["error"]
+    assert listed["main"]["mode"] == "all" and "error" not in listed["main"]
+
+
+async def test_a_conversation_by_operations(world: World) -> None:
+    service, client = world.service(), Watcher()
+    branch = await made(world)
+    given = await service.attach(client, branch=branch, sha256=body_sha256(""))
+    assert given["editor"] and given["preset"] == "main" and given["settings"]["backend"] == "anthropic"
+    assert (await service.attach(Watcher(), branch=branch, sha256="0"))["reread"]
+    assert not (await service.abort(client, branch=branch))["aborted"]
+    world.server.say(answer(tool_use("Bash", command="true")), "Done")
+    await service.prompt(client, branch=branch, text="Hi", env=env(world))
+    await client.until(lambda: client.of("ask"))
+    (ask,) = (await service.asks(client))["asks"]
+    assert ask["tool"] == "Bash" and (await service.status(client))["runs"] == 1
+    again = await service.attach(client, branch=branch, seq=given["seq"])
+    assert [open_ask["id"] for open_ask in again["asks"]] == [ask["id"]]
+    assert (await service.answer(client, ask=ask["id"], decision="allow"))["accepted"]
+    await client.finished(branch)
+    await service.detach(client, branch=branch)
+    assert world.host.opened(branch) is None
+    session = await service.resolve(client, name=branch)
+    shown = json.loads((await service.show(client, branch=session["session_id"]))["json"])
+    assert shown["messages"][-1]["parts"][-1]["data_json"]["text"] == "Done"
+
+
+async def test_the_lease_is_for_those_who_are_attached(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_module, "SILENT_S", 0.01)
+    service, editor, viewer = world.service(), Watcher(), Watcher()
+    branch = await made(world)
+    await service.attach(editor, branch=branch, sha256=body_sha256(""))
+    await service.attach(viewer, branch=branch, sha256=body_sha256(""), mode="view")
+    assert not (await service.lease(viewer, branch=branch))["editor"]
+    with pytest.raises(NotFound):
+        await service.lease(Watcher(), branch=branch, take=True)
+    assert (await service.lease(viewer, branch=branch, take=True))["editor"]
+    world.host.forget(viewer)
+    assert (await service.lease(editor, branch=branch))["editor"]
+
+
+async def test_a_large_conversation_is_shown_by_file(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyagentd.api.group.INLINE_LIMIT", 10)
+    branch = await made(world)
+    shown = await world.service().show(Watcher(), branch=branch)
+    with open(shown["path"]) as file:  # noqa: ASYNC230, PTH123 - a test may block
+        assert json.load(file)["messages"] == []
+
+
+async def test_a_preset_that_cannot_be_read_is_said_on_attach(world: World) -> None:
+    branch = await made(world)
+    service = world.service()
+    ref = (await service.resolve(Watcher(), name=branch))["file"].replace("session.md", "preset.md")
+    with open(ref, "w") as file:  # noqa: ASYNC230, PTH123
+        file.write("---\ntools: [\n---\n")
+    with pytest.raises(PresetError, match=r"preset\.md"):
+        await service.attach(Watcher(), branch=branch, sha256=body_sha256(""))
+    assert world.host.opened(branch) is None

@@ -1,0 +1,115 @@
+"""The state diagram of SPEC 003, each arrow gone for real by an agent, and what each leaves in the files it saves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from pyagentd.features.idling import Happening, Life
+from pyagentd.features.named_agents import destroy
+from pyagentd.store import contexts as files
+from pyagentd.store import trash
+from pyagentd.store.db import agents
+from pyagentd.store.paths import BranchRef
+from tests.features.lifecycle.test_idling import agent, clock, say, status
+from tests.features.test_triggers import ManualClock, restarted
+from tests.runtime.world import World
+
+__all__ = ["clock"]
+
+H, L = Happening, Life
+
+
+@pytest.fixture(autouse=True)
+def no_trash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trash, "has_trash", lambda place: False)
+
+
+async def message(world: World, ref: BranchRef, clock: ManualClock) -> None:
+    await say(world, ref, "Hello")
+
+
+async def save(world: World, ref: BranchRef, clock: ManualClock) -> None:
+    async with world.host.using(ref) as branch:
+        await world.host.contexts.save(branch, "as it was", options=world.options)
+
+
+async def restore(world: World, ref: BranchRef, clock: ManualClock) -> None:
+    async with world.host.using(ref) as branch:
+        (row,) = [row for row in await world.host.contexts.archive.history(ref) if row.description == "as it was"]
+        await world.host.contexts.restore(branch, row.id)
+
+
+async def clear(world: World, ref: BranchRef, clock: ManualClock) -> None:
+    async with world.host.using(ref) as branch:
+        await world.host.contexts.clear(branch)
+
+
+async def idle_timeout(world: World, ref: BranchRef, clock: ManualClock) -> None:
+    clock.forward(minutes=30)
+    await world.host.idling.tick()
+
+
+async def shutdown(world: World, ref: BranchRef, clock: ManualClock) -> None:
+    await world.host.shutdown()
+    restarted(world, clock)
+    await world.host.idling.load()
+
+
+async def end(world: World, ref: BranchRef, clock: ManualClock) -> None:
+    await destroy(world.host, "bob", keep_files=True, user="me")
+
+
+DOING: dict[Happening, Callable[[World, BranchRef, ManualClock], Awaitable[None]]] = {
+    H.MESSAGE: message,
+    H.SAVE: save,
+    H.RESTORE: restore,
+    H.CLEAR: clear,
+    H.IDLE_TIMEOUT: idle_timeout,
+    H.SHUTDOWN: shutdown,
+    H.DESTROY: end,
+}
+# As the specification draws it, and not as the code has it.
+ARROWS = [
+    (L.IDLE, H.MESSAGE, L.ACTIVE),
+    (L.IDLE, H.RESTORE, L.ACTIVE),
+    (L.IDLE, H.SHUTDOWN, L.IDLE),
+    (L.IDLE, H.DESTROY, L.DESTROYED),
+    (L.ACTIVE, H.MESSAGE, L.ACTIVE),
+    (L.ACTIVE, H.SAVE, L.ACTIVE),
+    (L.ACTIVE, H.RESTORE, L.ACTIVE),
+    (L.ACTIVE, H.CLEAR, L.IDLE),
+    (L.ACTIVE, H.IDLE_TIMEOUT, L.IDLE),
+    (L.ACTIVE, H.SHUTDOWN, L.IDLE),
+    (L.ACTIVE, H.DESTROY, L.DESTROYED),
+]
+TRIGGER = {H.SAVE: "manual_save", H.IDLE_TIMEOUT: "idle_timeout", H.SHUTDOWN: "shutdown", H.DESTROY: "destroy"}
+
+
+@pytest.mark.spec("003", "State Diagram: ACTIVE to IDLE by the idle timeout")
+@pytest.mark.spec("003", "Session File Format: triggers")
+@pytest.mark.parametrize(("life", "happening", "after"), ARROWS)
+async def test_every_arrow_is_gone_by_an_agent(
+    world: World, clock: ManualClock, life: Life, happening: Happening, after: Life
+) -> None:
+    ref = await agent(world)
+    await message(world, ref, clock)
+    if happening is H.RESTORE:
+        await save(world, ref, clock)
+    if life is L.IDLE:
+        await clear(world, ref, clock)
+    before = {row.id for row in agents.of(world.host.state, "bob")}
+    assert await status(world) == life
+    await DOING[happening](world, ref, clock)
+    assert await status(world) == after
+    new = [row for row in agents.of(world.host.state, "bob") if row.id not in before]
+    wanted = [TRIGGER[happening]] if life is L.ACTIVE and happening in TRIGGER else []
+    assert [row.trigger for row in new] == wanted
+    assert [await asyncio.to_thread(_trigger, row.file_path) for row in new] == wanted
+
+
+def _trigger(path: str) -> str:
+    return files.read(Path(path)).trigger

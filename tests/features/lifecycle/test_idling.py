@@ -1,0 +1,270 @@
+"""Named agents with which nobody talks, by a virtual clock; the end of the daemon, and the next one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pyagentd.features.idling import IDLE_SETTING
+from pyagentd.features.named_agents import Wanted, create, rename
+from pyagentd.policy.presets import DEFAULT_PRESET
+from pyagentd.store.db import agents
+from pyagentd.store.document import hidden
+from pyagentd.store.document.text import body_sha256
+from pyagentd.store.paths import BranchRef
+from tests.features.lifecycle.test_contexts import saved
+from tests.features.test_history import Chat
+from tests.features.test_triggers import ManualClock, restarted
+from tests.runtime.test_resume import until
+from tests.runtime.world import Watcher, World, attached, body
+from tests.server import answer, text, tool_use
+
+
+@pytest.fixture
+def clock(world: World) -> ManualClock:
+    made = ManualClock()
+    world.host.clock = made
+    return made
+
+
+async def agent(world: World) -> BranchRef:
+    world.preset(DEFAULT_PRESET)
+    world.host.config.sessions_dir.mkdir(exist_ok=True)
+    ref = await create(world.host, Wanted(name="bob"))
+    assert await status(world) == "idle"
+    return ref
+
+
+async def say(world: World, ref: BranchRef, said: str) -> Chat:
+    async with world.host.using(ref) as branch:
+        chat = Chat(world, branch)
+        await chat.say(said)
+        return chat
+
+
+async def status(world: World) -> str:
+    while world.host._errands:
+        await asyncio.wait(world.host._errands)
+    row = agents.find(world.host.state, "bob")
+    assert row is not None
+    return row.status
+
+
+async def files(world: World, ref: BranchRef) -> list[dict[str, Any]]:
+    return [saved(row.file_path) for row in await world.host.contexts.archive.history(ref)]
+
+
+@pytest.mark.spec("003", "Idle Timer 2: saved")
+@pytest.mark.spec("003", "Idle Timer 3: cleared")
+async def test_after_half_an_hour_a_conversation_is_saved_and_put_behind(world: World, clock: ManualClock) -> None:
+    ref = await agent(world)
+    await say(world, ref, "one")
+    assert await status(world) == "active" and world.host.idling.pending == 1
+    clock.forward(minutes=29)
+    await world.host.idling.tick()
+    assert await files(world, ref) == []
+    clock.forward(minutes=1)
+    world.server.say(answer(text("Counted to one.")))
+    before, watcher = body(ref), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await world.host.idling.tick()
+        branch.detach(watcher)
+        assert hidden.visible(branch.conversation) == []
+    (file,) = await files(world, ref)
+    assert (file["trigger"], file["description"], file["agent_name"]) == ("idle_timeout", "Counted to one.", "bob")
+    assert [row.file_path for row in await world.host.contexts.archive.history(ref)] == [
+        str(ref.session_dir / "sessions" / "2026-03-04_counted-to-one.json")
+    ]
+    assert watcher.of("notice")[-1].args[0]["text"] == (
+        "Session saved: Counted to one. Context cleared after 30 minutes of inactivity. "
+        f"Use /context restore {file['id'][:8]} to resume. In a shell: pyagentd context restore bob {file['id'][:8]}"
+    )
+    assert body(ref) == before and await status(world) == "idle" and world.host.idling.pending == 0
+    assert (await say(world, ref, "two")).seen() == ["two"]
+    async with world.host.using(ref) as branch:
+        await world.host.contexts.restore(branch, file["id"])
+    assert await status(world) == "active"
+    assert (await say(world, ref, "three")).seen() == ["one", "Answer to one", "three"]
+
+
+@pytest.mark.spec("003", "Idle Timer 1: summary")
+@pytest.mark.spec("003", "Idle Timer 4: notice")
+async def test_the_notice_says_what_a_model_made_of_the_conversation(world: World, clock: ManualClock) -> None:
+    ref, watcher = await agent(world), Watcher()
+    await say(world, ref, "one")
+    clock.forward(minutes=30)
+    world.server.say(answer(text("Counted; two is pending")))
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await world.host.idling.tick()
+        branch.detach(watcher)
+    (row,) = await world.host.contexts.archive.history(ref)
+    assert "[assistant]\\nAnswer to one" in str(world.server.requests[-1].messages)
+    assert watcher.of("notice")[-1].args[0]["text"] == (
+        "Session saved: Counted; two is pending. Context cleared after 30 minutes of inactivity. "
+        f"Use /context restore {row.id[:8]} to resume. In a shell: pyagentd context restore bob {row.id[:8]}"
+    )
+
+
+@pytest.mark.spec("003", "Idle Timer 4: notice")
+async def test_whoever_opens_it_later_is_told_what_became_of_the_conversation(
+    world: World, clock: ManualClock
+) -> None:
+    ref, service = await agent(world), world.service()
+    await say(world, ref, "one")
+    clock.forward(minutes=30)
+    world.server.say(answer(text("Counted")))
+    await world.host.idling.tick()
+
+    async def notes() -> list[str]:
+        sha256 = body_sha256(body(ref))
+        return list((await service.attach(Watcher(), branch=ref.key, sha256=sha256, mode="view"))["notes"])
+
+    (row,) = await world.host.contexts.archive.history(ref)
+    said = "Session saved: Counted. Context cleared after 30 minutes of inactivity. "
+    shell = f"In a shell: pyagentd context restore bob {row.id[:8]}"
+    assert await notes() == [f"{said}Use /context restore {row.id[:8]} to resume. {shell}"]
+    await say(world, ref, "two")
+    assert await notes() == []
+
+
+@pytest.mark.spec("003", "Active Session: none yet")
+@pytest.mark.spec("003", "Active Session: continued")
+async def test_a_message_begins_a_conversation_or_goes_on_with_it(world: World, clock: ManualClock) -> None:
+    ref = await agent(world)
+    assert await status(world) == "idle"
+    assert (await say(world, ref, "one")).seen() == ["one"]
+    assert await status(world) == "active"
+    assert (await say(world, ref, "two")).seen() == ["one", "Answer to one", "two"]
+
+
+@pytest.mark.spec("003", "State Diagram: IDLE to ACTIVE by a message")
+@pytest.mark.spec("003", "State Diagram: IDLE to ACTIVE by a restore")
+async def test_messages_and_restored_conversations_make_an_agent_active(world: World, clock: ManualClock) -> None:
+    ref = await agent(world)
+    await say(world, ref, "one")
+    assert await status(world) == "active"
+    async with world.host.using(ref) as branch:
+        row = await world.host.contexts.save(branch, "x", options=world.options)
+        assert await status(world) == "active", "saving does not end a conversation"
+        await world.host.contexts.clear(branch)
+        assert await status(world) == "idle"
+        await world.host.contexts.restore(branch, row.id)
+        assert await status(world) == "active"
+
+
+@pytest.mark.spec("003", "Idle Timer: reset")
+async def test_whatever_is_said_begins_the_timer_anew(world: World, clock: ManualClock) -> None:
+    ref = await agent(world)
+    world.host.state.put(IDLE_SETTING, 600)
+    for _ in range(3):
+        await say(world, ref, "Hi")
+        clock.forward(minutes=9)
+        await world.host.idling.tick()
+    assert await files(world, ref) == []
+    clock.forward(minutes=1)
+    await world.host.idling.tick()
+    (file,) = await files(world, ref)
+    assert file["message_count"] == 6
+
+
+@pytest.mark.spec("003", "Graceful Shutdown 1: active sessions are saved")
+@pytest.mark.spec("003", "Restart: agents are loaded idle")
+async def test_the_end_of_the_daemon_saves_and_the_next_one_begins_idle(world: World, clock: ManualClock) -> None:
+    ref = await agent(world)
+    await say(world, ref, "one")
+    asked = len(world.server.requests)
+    await world.host.shutdown()
+    restarted(world, clock)
+    (file,) = await files(world, ref)
+    assert (file["trigger"], file["description"]) == ("shutdown", "one")
+    assert len(world.server.requests) == asked, "nobody waits for a model then"
+    await world.host.idling.load()
+    assert await status(world) == "idle" and len(await files(world, ref)) == 1
+    assert (await say(world, ref, "two")).seen() == ["two"]
+
+
+@pytest.mark.spec("003", "Graceful Shutdown 2: idle timers are cancelled")
+async def test_the_end_of_the_daemon_ends_the_timers(world: World, clock: ManualClock) -> None:
+    ref = await agent(world)
+    await say(world, ref, "one")
+    world.host.idling.start()
+    await world.host.shutdown()
+    assert world.host.idling.pending == 0
+    assert [task.get_name() for task in asyncio.all_tasks() if task.get_name() == "idling"] == []
+
+
+@pytest.mark.spec("003", "Graceful Shutdown 3: connections are closed")
+async def test_the_end_of_the_daemon_closes_the_database(world: World, clock: ManualClock) -> None:
+    ref = await agent(world)
+    await say(world, ref, "one")
+    log = world.host.state.path.with_name(f"{world.host.state.path.name}-wal")
+    assert log.exists()
+    await world.host.shutdown()
+    assert not log.exists(), "who closes it last tidies up"
+
+
+async def test_an_agent_that_waits_for_a_human_goes_on_in_the_next_daemon(world: World, clock: ManualClock) -> None:
+    ref = await agent(world)
+    world.server.say(answer(tool_use("Bash", command="touch x")))
+    async with world.host.using(ref) as branch:
+        await world.host.prompt(branch, text="one", options=world.options)
+    await until(lambda: world.host.asks.all())
+    await world.host.shutdown()
+    restarted(world, clock)
+    assert await files(world, ref) == []
+    await world.host.trees.wake(ref)
+    await world.host.idling.load()
+    assert world.host.idling.pending == 1
+    await until(lambda: world.host.asks.all())
+    clock.forward(hours=1)
+    await world.host.idling.tick()
+    async with world.host.using(ref) as branch:
+        assert hidden.visible(branch.conversation) and await files(world, ref) == []
+        await world.host.abort(branch)
+
+
+@pytest.mark.spec("003", "Persistence: Active conversation")
+async def test_what_a_killed_daemon_did_not_save_the_next_one_does(world: World, clock: ManualClock) -> None:
+    ref = await agent(world)
+    await say(world, ref, "one")
+    assert await status(world) == "active"
+    world.host.idling._last.clear()  # as if it had been killed
+    await world.host.shutdown()
+    restarted(world, clock)
+    await world.host.idling.load()
+    (file,) = await files(world, ref)
+    assert file["trigger"] == "shutdown" and await status(world) == "idle"
+
+
+@pytest.mark.spec("003", "State Diagram: ACTIVE to IDLE by /context clear")
+async def test_clearing_ends_the_timer(world: World, clock: ManualClock) -> None:
+    ref = await agent(world)
+    await say(world, ref, "one")
+    async with world.host.using(ref) as branch:
+        await world.host.contexts.clear(branch)
+    assert await status(world) == "idle" and world.host.idling.pending == 0
+    clock.forward(hours=1)
+    await world.host.idling.tick()
+    assert await files(world, ref) == []
+
+
+async def test_the_timer_of_an_agent_that_is_renamed_goes_on(world: World, clock: ManualClock) -> None:
+    ref = await agent(world)
+    await say(world, ref, "one")
+    clock.forward(minutes=29)
+    other = await rename(world.host, "bob", "eve", user="user:me")
+    clock.forward(minutes=1)
+    await world.host.idling.tick()
+    assert [file["trigger"] for file in await files(world, other)] == ["idle_timeout"]
+
+
+async def test_sessions_without_a_name_are_left_alone(world: World, clock: ManualClock) -> None:
+    ref = world.session()
+    await say(world, ref, "one")
+    clock.forward(days=1)
+    await world.host.idling.tick()
+    assert world.host.idling.pending == 0 and await files(world, ref) == []

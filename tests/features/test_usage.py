@@ -1,0 +1,240 @@
+"""What a conversation cost and how full the window is: tokens as the provider counted them, never counted twice."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pyagentd.features.usage import InContext, context_used, session_usage, used
+from pyagentd.llm.catalog import ModelFacts, Prices
+from pyagentd.messages import Usage
+from pyagentd.store import paths
+from pyagentd.store.conversation import Conversation, compaction_data
+from pyagentd.store.document import text as document
+from pyagentd.store.journal import Row, Served
+from pyagentd.store.paths import BranchRef
+from tests.features.test_agents import converse, spawn
+from tests.runtime.world import Watcher, World, attached
+from tests.server import answer, tool_use
+
+CONFIG = """
+[model."model-main"]
+context_window = 100_000
+max_output = 10_000
+input = 1_000_000
+output = 2_000_000
+cache_read = 100_000
+cache_write = 3_000_000
+"""
+DOLLAR_EACH = Prices(input=1e6, output=1e6, cache_read=1e6, cache_write=1e6)
+
+
+def dear(served: Served) -> ModelFacts:
+    return ModelFacts(prices=None if served.model == "free?" else DOLLAR_EACH)
+
+
+class Log:
+    """Rows of a conversation, one after the other."""
+
+    def __init__(self) -> None:
+        self.conversation = Conversation()
+        self.seq = 0
+
+    def add(self, kind: str, **data: Any) -> None:
+        self.seq += 1
+        self.conversation.apply(Row(self.seq, kind, data))
+
+    def user(self, id: str, **metadata: Any) -> Log:
+        self.add("message", id=id, role="user", metadata_json=metadata, created_at=self.seq)
+        text = {"type": "text", "text": "x" * 40}
+        self.add("part", id=f"p-{id}", message_id=id, index=0, type="text", data_json=text)
+        return self
+
+    def answer(self, id: str, *steps: Usage, model: str = "m", **metadata: Any) -> Log:
+        total = sum(steps, Usage())
+        facts = {"model": model, "usage": counts(total), "last_usage": counts(steps[-1]), **metadata}
+        self.add("message", id=id, role="assistant", metadata_json=facts, created_at=self.seq)
+        for index, step in enumerate(steps):
+            data = {"type": "step-start", "usage": counts(step)}
+            self.add("part", id=f"s{index}-{id}", message_id=id, index=index, type="step-start", data_json=data)
+        return self
+
+    def compaction(self, id: str, tail: str | None, tokens: int, **metadata: Any) -> Log:
+        data = compaction_data(summary="So far.", tail_start_id=tail, auto=True, summary_tokens=tokens, metadata={})
+        usage = {"usage": counts(Usage(input=1000)), "origin": "compaction"}
+        self.add("message", id=id, role="assistant", metadata_json=usage | metadata, created_at=self.seq)
+        self.add("part", id=f"c-{id}", message_id=id, index=0, type="data-compaction", data_json=data)
+        return self
+
+
+def counts(usage: Usage) -> dict[str, int]:
+    return {name: getattr(usage, name) for name in ("input", "output", "reasoning", "cache_read", "cache_write")}
+
+
+def test_the_rollup_after_a_compaction_is_its_tail_and_its_summary() -> None:
+    log = Log().user("u1").answer("a1", Usage(input=500, output=100)).user("u2")
+    log.answer("a2", Usage(input=30, output=10, reasoning=20, cache_read=5)).compaction("c", "u2", 7)
+    assert used(log.conversation).total == 72
+    assert used(log.conversation).input == 37
+
+
+def test_the_rollup_after_a_compaction_by_hand_is_the_summary_alone() -> None:
+    log = Log().user("u1").answer("a1", Usage(input=500, output=100)).compaction("c", None, 7)
+    assert used(log.conversation) == Usage(input=7)
+    log.user("u2").answer("a2", Usage(output=3))
+    assert used(log.conversation).total == 10
+
+
+def test_the_rollup_leaves_out_what_is_hidden_and_a_hidden_compaction_is_none() -> None:
+    log = Log().user("u1").answer("a1", Usage(input=5)).user("u2", hidden_at=1)
+    log.answer("a2", Usage(input=50), hidden_at=1).compaction("c", None, 7, hidden_at=1)
+    assert used(log.conversation) == Usage(input=5)
+
+
+def test_of_two_compactions_the_last_one_counts() -> None:
+    log = Log().user("u1").answer("a1", Usage(input=5)).compaction("c1", None, 7).user("u2")
+    log.answer("a2", Usage(input=11)).compaction("c2", "u2", 3)
+    assert used(log.conversation) == Usage(input=14)
+
+
+def test_the_context_holds_what_the_last_request_read_and_said_and_not_the_sum_of_all() -> None:
+    log = Log().user("u1").answer("a1", Usage(input=100, output=10), Usage(input=5, cache_read=110, output=20))
+    assert context_used(log.conversation) == InContext(135, False)
+    log.user("u2").answer("a2", Usage(input=200), hidden_at=1)
+    assert context_used(log.conversation) == InContext(135, False)
+
+
+def test_right_after_a_compaction_the_context_is_an_estimate_and_then_counted_again() -> None:
+    log = Log().user("u1").answer("a1", Usage(input=100)).user("u2").answer("a2", Usage(input=200))
+    log.compaction("c", "u2", 7)
+    assert context_used(log.conversation) == InContext(17, True)
+    log.user("u3").answer("a3", Usage(input=40, output=2))
+    assert context_used(log.conversation) == InContext(42, False)
+
+
+def test_what_was_spent_counts_hidden_turns_and_summaries_too() -> None:
+    log = Log().user("u1").answer("a1", Usage(input=2), Usage(output=3), hidden_at=1).compaction("c", None, 7)
+    spent = session_usage(log.conversation, dear)
+    assert spent.tokens == Usage(input=1002, output=3)
+    assert spent.cost_usd == 1005
+
+
+def test_a_price_that_is_not_known_makes_the_sum_unknown_and_never_zero() -> None:
+    log = Log().user("u1").answer("a1", Usage(input=2), model="free?").answer("a2", Usage(input=1))
+    spent = session_usage(log.conversation, dear)
+    assert (spent.cost_usd, spent.known_usd, spent.unpriced) == (None, 1, {"free?"})
+
+
+def test_an_answer_of_an_older_log_is_one_request() -> None:
+    log = Log()
+    log.add("message", id="a", role="assistant", metadata_json={"model": "m", "usage": {"input": 4}}, created_at=1)
+    assert session_usage(log.conversation, dear).cost_usd == 4
+
+
+def test_what_is_no_number_counts_nothing() -> None:
+    log = Log()
+    broken = {"input": "9", "output": None, "reasoning": -1, "cache_read": True, "cache_write": float("nan")}
+    log.add("message", id="a", role="assistant", metadata_json={"model": "m", "usage": broken}, created_at=1)
+    assert session_usage(log.conversation, dear).tokens == Usage()
+
+
+# -- a real run ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def priced(world: World) -> World:
+    (world.home / "config.toml").write_text(CONFIG, encoding="utf-8")
+    world.start()
+    return world
+
+
+USAGE = {"input_tokens": 3, "output_tokens": 2, "cache_read_input_tokens": 10, "cache_creation_input_tokens": 1}
+
+
+def contexts(watcher: Watcher, ref: BranchRef) -> list[dict[str, Any]]:
+    return [event.args[0] for event in watcher.of("context", ref.key)]
+
+
+async def attach(world: World, ref: BranchRef) -> dict[str, Any]:
+    """What Emacs is told when it visits the file."""
+    file = paths.session_file(ref.branch_dir)
+    sha256 = document.body_sha256(document.read(file).body)
+    return await world.service().attach(Watcher(), branch=str(ref.branch_dir), sha256=sha256)
+
+
+@pytest.mark.spec("B.10", "token breakdown")
+async def test_every_step_is_told_and_counted_in_five_buckets(priced: World) -> None:
+    look = answer("I look.", tool_use("Glob", pattern="*"), usage=USAGE)
+    priced.server.say(look, answer("Done.", usage={**USAGE, "input_tokens": 4, "cache_read_input_tokens": 20}))
+    ref = priced.session()
+    watcher = Watcher()
+    async with priced.host.using(ref) as live:
+        await attached(live, watcher)
+        await priced.host.prompt(live, text="Look.", options=priced.options)
+        await watcher.until(lambda: watcher.of("run", ref.key) and len(watcher.of("run", ref.key)) > 1)
+        first, second = contexts(watcher, ref)
+        assert (first["used"], second["used"]) == (16, 27)
+        assert (first["window"], first["window_known"], first["usable"]) == (100_000, True, 90_000)
+        assert first["cost_usd"] == pytest.approx(3 * 1 + 2 * 2 + 10 * 0.1 + 1 * 3)
+        assert second["cost_usd"] == pytest.approx(first["cost_usd"] + 4 * 1 + 2 * 2 + 20 * 0.1 + 1 * 3)
+        assert second["tokens"] == {"input": 7, "output": 4, "reasoning": 0, "cache_read": 30, "cache_write": 2}
+        assert second["last"]["cache_read"] == 20
+        told = await priced.service().usage(Watcher(), branch=ref.key)
+        assert told["context"] == second
+        (message,) = told["messages"]
+        assert (message["steps"], message["total"], message["model"]) == (2, 43, "model-main")
+        shown = json.loads((await priced.service().show(Watcher(), branch=ref.key))["json"])
+    assert shown["usage"]["own"]["total"] == 43
+    recorded = shown["messages"][-1]
+    assert recorded["message"]["metadata_json"]["usage"]["cache_read"] == 30
+    assert recorded["message"]["metadata_json"]["model"] == {"provider_id": "anthropic", "model_id": "model-main"}
+    steps = [part["data_json"]["usage"] for part in recorded["parts"] if part["type"] == "step-start"]
+    assert [step["cache_read"] for step in steps] == [10, 20]
+
+
+async def test_agents_below_are_counted_apart_and_together_live_and_after_a_restart(priced: World) -> None:
+    priced.preset("helper", model="model-helper", tools="Read, PersistentAgent")
+    priced.server.say(
+        answer("I delegate.", spawn(), usage=USAGE), answer("It is alpha.", usage=USAGE), answer("So.", usage=USAGE)
+    )
+    ref = priced.session()
+    async with priced.host.using(ref) as live:
+        watcher = await converse(priced, ref)
+        await watcher.until(lambda: contexts(watcher, ref) and contexts(watcher, ref)[-1]["agents"])
+        last = contexts(watcher, ref)[-1]
+        assert (last["agents"], last["agents_total"]) == (1, 16)
+        assert last["cost_usd"] is None and last["own_usd"] == last["known_usd"] == pytest.approx(22)
+        told = await priced.service().usage(Watcher(), branch=ref.key)
+        assert live.meter is not None
+        assert live.meter.told() == told["context"]
+    priced.start()
+    again = await priced.service().usage(Watcher(), branch=str(ref.branch_dir))
+    assert again == told
+    assert (told["own"]["total"], told["agents_total"]["total"], told["together"]["total"]) == (32, 16, 48)
+    assert told["together"]["unpriced"] == ["model-helper"]
+    priced.start()
+    async with priced.host.using(ref) as live:
+        watcher = Watcher()
+        sha256 = document.body_sha256(document.read(paths.session_file(ref.branch_dir)).body)
+        await priced.service().attach(watcher, branch=ref.key, sha256=sha256)
+        await watcher.until(lambda: contexts(watcher, ref))
+        assert contexts(watcher, ref)[-1]["agents_total"] == 16, "what they cost before"
+    (agent,) = told["agents"]
+    assert (agent["preset"], agent["description"], agent["total"]) == ("helper", "find it", 16)
+
+
+async def test_a_client_that_attaches_is_told_the_meter_at_once(priced: World) -> None:
+    priced.server.say(answer("Hi.", usage=USAGE))
+    ref = priced.session()
+    await converse(priced, ref)
+    priced.start()
+    given = await attach(priced, ref)
+    assert given["context"]["used"] == 16 and given["context"]["model"] == "model-main"
+
+
+async def test_before_the_first_answer_the_window_is_that_of_the_presets_model(priced: World) -> None:
+    given = await attach(priced, priced.session())
+    assert (given["context"]["used"], given["context"]["window"]) == (0, 100_000)
+    assert given["context"]["cost_usd"] == 0

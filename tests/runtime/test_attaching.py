@@ -1,0 +1,547 @@
+"""What an attaching client is told of the document: recovered roles, what is wrong, and why it cannot be written."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from pyagentd.daemon import SWITCH_INTERVAL_S
+from pyagentd.errors import Conflict, StoreError
+from pyagentd.runtime import attaching, document_sync
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.document_sync import Lacking, Writing
+from pyagentd.store import metadata
+from pyagentd.store.conversation import Conversation
+from pyagentd.store.document import reconcile
+from pyagentd.store.document import text as document
+from pyagentd.store.document.text import body_sha256
+from pyagentd.store.journal import Journal, message_row, part_row
+from pyagentd.store.paths import BranchRef
+from tests.runtime.world import Watcher, World, attached, body, rows
+from tests.server import answer, tool_use
+
+
+async def attach(
+    branch: LiveBranch, sink: Watcher | None = None, mode: Literal["edit", "view"] = "edit"
+) -> dict[str, Any]:
+    """Attach with the text on disk."""
+    given = await attaching.attach(
+        branch, sink or Watcher(), sha256=body_sha256(body(branch.ref)), seq=None, mode=mode
+    )
+    assert given is not None
+    return given
+
+
+def file_of(ref: BranchRef) -> Path:
+    return ref.branch_dir / "session.md"
+
+
+async def talk(world: World, ref: BranchRef, *said: str) -> None:
+    """Send prompts and wait for their answers."""
+    async with world.host.using(ref) as branch:
+        for text in said:
+            watcher = Watcher()
+            await attached(branch, watcher)
+            await world.host.prompt(branch, text=text, options=world.options)
+            await watcher.finished(branch)
+            branch.detach(watcher)
+
+
+async def conversation(world: World) -> BranchRef:
+    world.server.say(
+        answer("I shall look.", tool_use("Read", id="toolu_1", file_path="a.txt")), "It says alpha.", "Welcome."
+    )
+    (world.project / "a.txt").write_text("alpha\n")
+    ref = world.session()
+    await talk(world, ref, "What does it say?", "Thanks.")
+    return ref
+
+
+def without_block(ref: BranchRef) -> None:
+    """What stock gptel or a careless hand does."""
+    file_of(ref).write_text(body(ref))
+
+
+# -- roles -----------------------------------------------------------------------------------------------------
+
+
+async def test_lost_roles_are_given_to_the_editor_who_writes_them(world: World) -> None:
+    ref = await conversation(world)
+    whole = document.read(file_of(ref))
+    without_block(ref)
+    async with world.host.using(ref) as branch:
+        given = await attach(branch)
+        spans = [
+            (beg - 1, end - 1, str(role[1] if isinstance(role, tuple) else role)) for beg, end, role in given["roles"]
+        ]
+        assert spans == [(span.start, span.end, span.id or span.kind) for span in whole.spans]
+        assert any("recovered from the log" in note for note in given["notes"])
+        await branch.keeper.flush()
+    assert document.read(file_of(ref)).spans == (), "the editor writes"
+
+
+async def test_lost_roles_are_written_by_the_daemon_when_nobody_edits(world: World) -> None:
+    ref = await conversation(world)
+    whole = file_of(ref).read_bytes()
+    without_block(ref)
+    async with world.host.using(ref) as branch:
+        given = await attach(branch, mode="view")
+        assert given["roles"]
+        await branch.keeper.flush()
+        assert document.parse(whole.decode()).spans == document.read(file_of(ref)).spans
+        assert (await attach(branch, mode="view"))["roles"] is None
+
+
+async def test_roles_shifted_by_a_formatter_are_recovered_and_can_be_compared(world: World) -> None:
+    ref = await conversation(world)
+    text = file_of(ref).read_text()
+    file_of(ref).write_text(text.replace("### What", "\n\n\n### What", 1))
+    service = world.service()
+    client = Watcher()
+    given = await service.attach(client, branch=ref.key, sha256=body_sha256(body(ref)))
+    assert given["roles"]
+    diff = (await service.recovery(client, branch=ref.key))["diff"]
+    assert "+model" in diff and "It says alpha." in diff
+    assert (await service.recovery(client, branch=world.session("other").key))["diff"] == ""
+
+
+async def test_roles_lost_between_two_prompts_of_a_terminal_are_written(world: World) -> None:
+    ref = await conversation(world)
+    without_block(ref)
+    world.server.say("Yes.")
+    await talk(world, ref, "Really?")
+    doc = document.read(file_of(ref))
+    said = [doc.body[span.start : span.end] for span in doc.spans if span.kind == "response"]
+    assert said == ["I shall look.", "It says alpha.", "Welcome.", "Yes."]
+    sent = str(world.server.last.messages)
+    assert "toolu_1" in sent and sent.count("It says alpha.") == 1
+
+
+async def test_a_document_as_we_wrote_it_is_not_compared(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    ref = await conversation(world)
+    compared: list[object] = []
+
+    def placed(doc: document.Document, record: Conversation) -> Any:
+        compared.append(doc)
+        return reconcile.placed(doc, record)
+
+    monkeypatch.setattr(document_sync, "placed", placed)
+    async with world.host.using(ref) as branch:
+        watcher = Watcher()
+        await attach(branch, watcher)
+        assert len(compared) == 1, "once after it was opened"
+        await attach(branch)
+        os.utime(file_of(ref))
+        await attach(branch)
+        assert len(compared) == 1
+
+
+def write_long(ref: BranchRef, turns: int, length: int) -> None:
+    """Write the log of a long conversation, and its document without roles."""
+    journal, texts = Journal.open(ref.branch_dir / "messages.jsonl"), []
+    for number in range(turns):
+        said = (f"Question {number}?", (f"Answer {number}. " * length)[:length].strip())
+        for role, text in zip(("user", "assistant"), said, strict=True):
+            message = message_row(role=role, session_id=ref.session_id, metadata={}, now_ms=0)
+            data = {"type": "text", "text": text, "state": "done"}
+            part = part_row(
+                message_id=message["id"], session_id=ref.session_id, index=0, kind="text", data=data, now_ms=0
+            )
+            journal.append_many([("message", message), ("part", part)])
+        texts.append(f"### {said[0]}\n\n{said[1]}\n\n")
+    journal.close()
+    file_of(ref).write_text("".join(texts) + "### ")
+
+
+async def test_a_large_document_is_compared_without_holding_up_the_loop(world: World) -> None:
+    ref = world.session()
+    write_long(ref, 1000, 5000)
+    text = body(ref)
+    assert len(text) > 5_000_000
+    sha256, longest, going = body_sha256(text), 0.0, True
+
+    async def tick() -> None:
+        nonlocal longest
+        while going:
+            before = time.process_time()  # what other processes take does not count
+            await asyncio.sleep(0.001)
+            longest = max(longest, time.process_time() - before)
+
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    ticking = asyncio.create_task(tick())
+    began = time.monotonic()
+    async with world.host.using(ref) as branch:
+        given = await attaching.attach(branch, Watcher(), sha256=sha256, seq=None, mode="view")
+    took = time.monotonic() - began
+    going = False
+    await ticking
+    sys.setswitchinterval(usual)
+    assert given is not None and len(given["roles"]) == 1000
+    print(f"   measured  attach to {len(text):,} characters without roles: {took:.2f} s, stall {longest:.3f} s")
+
+
+# -- the log ---------------------------------------------------------------------------------------------------
+
+
+async def test_messages_that_only_the_document_has_are_recorded(world: World) -> None:
+    ref = await conversation(world)
+    (ref.branch_dir / "messages.jsonl").unlink()
+    async with world.start().using(ref) as branch:
+        given = await attach(branch)
+        assert any("lacked" in note and "recorded now" in note for note in given["notes"])
+        texts = [message.text for message in branch.conversation.messages.values()]
+        assert texts[0] == "What does it say?" and "It says alpha." in " ".join(texts)
+        assert not any("lacked" in note for note in (await attach(branch))["notes"])
+    seen = len(rows(ref))
+    async with world.start().using(ref) as branch:
+        await attach(branch)
+    assert len([row for row in rows(ref)[seen:] if row.type in ("message", "part")]) == 0, "once"
+    world.server.say("Yes.")
+    await talk(world, ref, "Really?")
+    sent = str(world.server.last.messages)
+    assert "'id': 'toolu_1'" in sent and sent.count("It says alpha.") == 1 and sent.count("Really?") == 1
+
+
+async def test_the_log_of_another_branch_is_hidden_and_kept(world: World) -> None:
+    ref = await conversation(world)
+    other = world.session("other")
+    world.server.say("Something else entirely, at some length.")
+    await talk(world, other, "Another question altogether.")
+    log = other.branch_dir / "messages.jsonl"
+    (ref.branch_dir / "messages.jsonl").write_bytes(log.read_bytes())
+    host = world.start()
+    async with host.using(ref) as branch:
+        given = await attach(branch)
+        assert any("lacked" in note for note in given["notes"])
+    assert any("Something else entirely" in str(row.data) for row in rows(ref)), "nothing is removed"
+    world.server.say("Yes.")
+    await talk(world, ref, "Really?")
+    sent = str(world.server.last.messages)
+    assert "It says alpha." in sent and "Something else" not in sent
+
+
+async def test_damage_is_said_once(world: World) -> None:
+    ref = await conversation(world)
+    log = ref.branch_dir / "messages.jsonl"
+    lines = log.read_bytes().split(b"\n")
+    log.write_bytes(b"\n".join([lines[0], b"{garbage", *lines[1:]]))
+    for expected in (True, False):
+        async with world.start().using(ref) as branch:
+            client = Watcher()
+            given = await world.service().attach(client, branch=ref.key, sha256=body_sha256(body(ref)))
+            assert any("1 damaged line is skipped" in note for note in given["notes"]) == expected
+            branch.detach(client)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda ref: file_of(ref).write_bytes(file_of(ref).read_bytes().replace(b"\n", b"\r\n")), "CR LF"),
+        (lambda ref: _append(ref, b"<!-- Local Variables: -->\n<!-- gptel-model: x -->\n<!-- End: -->\n"), "several"),
+        (lambda ref: _append(ref.branch_dir / "messages.jsonl", b'{"seq":999,"ty'), "not written to its end"),
+    ],
+)
+async def test_what_is_wrong_with_the_files_is_said(world: World, change: Any, said: str) -> None:
+    ref = await conversation(world)
+    change(ref)
+    async with world.start().using(ref) as branch:
+        given = await attach(branch)
+    assert any(said in note for note in given["notes"]), given["notes"]
+    assert all("\n" not in note for note in given["notes"])
+
+
+def _append(place: BranchRef | Path, data: bytes) -> None:
+    file = place if isinstance(place, Path) else file_of(place)
+    file.write_bytes(file.read_bytes() + data)
+
+
+async def test_a_renamed_session_and_a_workspace_that_is_not_here_are_said(world: World) -> None:
+    world.server.say("Hello")
+    service = world.service()
+    made = await service.create_session(Watcher(), name="test", preset="main", root=str(world.project))
+    old = Path(made["session_dir"])
+    new = old.with_name("renamed-20260101000000")
+    os.rename(old, new)  # noqa: PTH104
+    gone = world.home / "gone"
+    os.rename(world.project, gone)  # noqa: PTH104
+    client = Watcher()
+    given = await world.service().attach(client, branch=str(new / "branches/main"), sha256=body_sha256(""))
+    os.rename(gone, world.project)  # noqa: PTH104
+    assert any(f"was called {old.name}" in note and new.name in note for note in given["notes"])
+    assert any(str(world.project) in note and "does not exist" in note for note in given["notes"])
+    assert given["session_id"] == new.name
+    assert (metadata.read_session_metadata(new / "branches/main") or {})["session_id"] == old.name
+
+
+# -- what cannot be written ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def read_only(ref: BranchRef) -> Iterator[None]:
+    """Mount the branch's directory read-only, which stops root, too."""
+    place = str(ref.branch_dir)
+    if os.geteuid() != 0 or subprocess.run(["mount", "--bind", place, place], check=False).returncode != 0:
+        pytest.skip("only root mounts")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", place], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+async def test_a_branch_that_cannot_be_written_can_be_read(world: World) -> None:
+    ref = await conversation(world)
+    with read_only(ref):
+        async with world.start().using(ref) as branch:
+            given = await attach(branch)
+            assert not given["editor"] and given["read_only"] and "Read-only file system" in given["read_only"]
+            assert str(ref.branch_dir) in given["read_only"] and "\n" not in given["read_only"]
+            with pytest.raises(StoreError, match="Read-only file system"):
+                await world.host.prompt(branch, text="Hi", options=world.options)
+        shown = await world.service().show(Watcher(), branch=ref.key)
+        assert "It says alpha." in str(shown)
+
+
+async def test_a_session_without_a_log_on_a_medium_that_cannot_be_written_can_be_read(world: World) -> None:
+    ref = await conversation(world)
+    (ref.branch_dir / "messages.jsonl").unlink()
+    with read_only(ref):
+        async with world.start().using(ref) as branch:
+            given = await attach(branch)
+            assert given["read_only"] and not given["editor"]
+
+
+async def test_when_the_disk_works_again_the_next_who_comes_writes(world: World) -> None:
+    ref = await conversation(world)
+    host, watcher = world.start(), Watcher()
+    with read_only(ref):
+        async with host.using(ref) as branch:
+            assert (await attach(branch, watcher))["read_only"]
+        async with host.using(ref) as branch:
+            assert not watcher.of("resync"), "nothing changed"
+    async with host.using(ref) as branch:
+        assert watcher.of("resync"), "whoever watches attaches anew"
+        given = await attach(branch, watcher)
+        assert given["editor"] and given["read_only"] is None
+        branch.detach(watcher)
+    world.server.say("Yes.")
+    await talk(world, ref, "Really?")
+    assert body(ref).endswith("Yes.\n\n### ")
+
+
+async def test_what_the_document_lacks_is_shown_where_it_cannot_be_written(world: World) -> None:
+    ref = await conversation(world)
+    whole = body(ref)
+    log = (ref.branch_dir / "messages.jsonl").read_text().splitlines(keepends=True)
+    (ref.branch_dir / "messages.jsonl").write_text("".join(line for line in log if '"kept"' not in line))
+    file_of(ref).write_text(whole[: whole.index("Welcome.")])
+    with read_only(ref):
+        async with world.start().using(ref) as branch:
+            given = await attach(branch)
+            text, marker = body(ref), given["marker"] - 1
+            shown = text[:marker] + "".join(insert for _, insert, _ in given["inserts"]) + text[marker:]
+    assert shown == whole
+    async with world.start().using(ref):
+        pass
+    assert body(ref) == whole, "written when it can be"
+
+
+async def test_a_document_that_cannot_be_completed_is_shown_and_completed_later(world: World) -> None:
+    ref = await conversation(world)
+    whole = body(ref)
+    log = (ref.branch_dir / "messages.jsonl").read_text().splitlines(keepends=True)
+    (ref.branch_dir / "messages.jsonl").write_text("".join(line for line in log if '"kept"' not in line))
+    file_of(ref).write_text(whole[: whole.index("Welcome.")])
+    host = world.start()
+    with no_more_than(file_of(ref).stat().st_size):
+        async with host.using(ref) as branch:
+            watcher = Watcher()
+            given = await attach(branch, watcher, mode="view")
+            assert given["inserts"] and given["read_only"] is None
+            assert any("session.md" in note for note in given["notes"])
+            branch.detach(watcher)
+    assert body(ref) != whole
+    async with host.using(ref) as branch:
+        await attach(branch, mode="view")
+    assert body(ref) == whole
+
+
+@contextmanager
+def no_more_than(size: int) -> Iterator[None]:
+    """Let no file grow beyond ``size`` bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_who_reads_a_file_that_was_edited_while_its_editor_had_not_saved_is_told_what_it_lacks(
+    world: World,
+) -> None:
+    ref = await conversation(world)
+    world.server.say("Never saved.")
+    async with world.host.using(ref) as branch:
+        editor, reader = Watcher(), Watcher()
+        await attach(branch, editor)
+        await world.host.prompt(branch, text="Hello?", options=world.options)
+        await editor.finished(branch)
+        file_of(ref).write_text("### What does it say?\n\nEdited elsewhere.\n\n### ")
+        for client, mode in ((reader, "view"), (editor, "edit")):
+            given = await attach(branch, client, mode="edit" if mode == "edit" else "view")
+            text, marker = body(ref), given["marker"] - 1
+            shown = text[:marker] + "".join(insert for _, insert, _ in given["inserts"]) + text[marker:]
+            assert shown.count("Hello?") == shown.count("Never saved.") == shown.count("Edited elsewhere.") == 1
+            assert given["editor"] == (client is editor)
+        branch.detach(editor)
+        await branch.keeper.flush()
+    assert body(ref) == shown
+
+
+async def test_what_arrives_while_is_looked_what_a_file_lacks_is_told_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = await conversation(world)
+    world.server.say("Never saved.")
+    async with world.host.using(ref) as branch:
+        editor = Watcher()
+        await attach(branch, editor)
+        await world.host.prompt(branch, text="Hello?", options=world.options)
+        await editor.finished(branch)
+        file_of(ref).write_text("### Edited elsewhere.\n\n### ")
+        loop, keeper, survey = asyncio.get_running_loop(), branch.keeper, Writing.survey
+        late = keeper.inserts[-1]._replace(seq=branch.recorder.last_seq, text="Late.")
+
+        def slow(writing: Writing) -> Lacking:
+            found = survey(writing)
+            added = threading.Event()
+            loop.call_soon_threadsafe(lambda: (keeper.add(late), added.set()))
+            assert added.wait(10)
+            return found
+
+        monkeypatch.setattr(Writing, "survey", slow)
+        given = await attach(branch, editor)
+        assert [text for _, text, _ in given["inserts"]].count("Late.") == 1
+
+
+# -- prompts ---------------------------------------------------------------------------------------------------
+
+
+async def test_edits_by_other_programs_are_recorded_with_the_next_message_from_anywhere(world: World) -> None:
+    ref = await conversation(world)
+    text = file_of(ref).read_text()
+    file_of(ref).write_text(text.replace("It says alpha.", "It says ALPHA."))
+    world.server.say("Yes.")
+    await talk(world, ref, "Really?")
+    assert "It says ALPHA." in str(world.server.last.messages)
+    assert [row.data.get("text") for row in rows(ref) if row.type == "edit"] == ["It says ALPHA."]
+
+
+async def send(world: World, branch: LiveBranch, end: int | None = None) -> None:
+    watcher = Watcher()
+    await attached(branch, watcher)
+    text = body(branch.ref)
+    await world.host.send(
+        branch, sha256=body_sha256(text), end=len(text) if end is None else end, options=world.options
+    )
+    await watcher.finished(branch)
+    branch.detach(watcher)
+
+
+def prompts(ref: BranchRef) -> list[str]:
+    return [row.data["id"] for row in rows(ref) if row.type == "message" and row.data["role"] == "user"]
+
+
+async def test_the_same_prompt_again_is_the_same_message(world: World) -> None:
+    world.server.say("One.", "Two.")
+    ref = world.session()
+    file_of(ref).write_text("### Say a number.")
+    async with world.host.using(ref) as branch:
+        await send(world, branch)
+        await send(world, branch, end=len("### Say a number."))
+    assert body(ref) == "### Say a number.\n\nTwo.\n\n### \n\nOne.\n\n### "
+    assert len(prompts(ref)) == 1
+    assert [row.data["message_id"] for row in rows(ref) if row.type == "run" and row.data["state"] == "started"] == (
+        prompts(ref) * 2
+    )
+    assert not [row for row in rows(ref) if row.type == "edit" and row.data.get("message_id")]
+
+
+async def test_a_prompt_that_was_edited_is_another_message(world: World) -> None:
+    world.server.say("One.", "Two.")
+    ref = world.session()
+    file_of(ref).write_text("### Say a number.")
+    async with world.host.using(ref) as branch:
+        await send(world, branch)
+        file_of(ref).write_text("### Say another number.")
+        await send(world, branch)
+    assert len(prompts(ref)) == 2
+    assert "Say a number" not in str(world.server.last.messages)
+
+
+async def test_the_editor_is_told_of_roles_that_are_recovered_when_it_sends(world: World) -> None:
+    ref = await conversation(world)
+    editor = Watcher()
+    async with world.host.using(ref) as branch:
+        await attach(branch, editor)
+        without_block(ref)
+        file_of(ref).write_text(body(ref) + "Really?")
+        world.server.say("Yes.")
+        text = body(ref)
+        await world.host.send(branch, sha256=body_sha256(text), end=len(text), options=world.options)
+        await editor.until(lambda: branch.run is None)
+        (event,) = editor.of("roles")
+        assert event.args[0]["sha256"] == body_sha256(text) and len(event.args[0]["spans"]) > 5
+        branch.detach(editor)
+
+
+async def test_a_lost_log_is_made_anew_before_a_message_from_a_terminal_is_answered(world: World) -> None:
+    ref = await conversation(world)
+    (ref.branch_dir / "messages.jsonl").unlink()
+    world.server.say("Yes.")
+    async with world.start().using(ref) as branch:
+        watcher = Watcher()
+        branch.sinks[watcher] = None
+        await world.host.prompt(branch, text="Really?", options=world.options)
+        await watcher.finished(branch)
+        branch.detach(watcher)
+    texts = [row.data["data_json"].get("text") for row in rows(ref) if row.type == "part"]
+    assert texts.index("It says alpha.") < texts.index("Really?")
+    assert body(ref).count("It says alpha.") == 1 and body(ref).endswith("Really?\n\nYes.\n\n### ")
+
+
+@pytest.mark.parametrize("content", ["", "\n\n  \n"])
+async def test_an_emptied_document_is_made_anew_and_not_taken_for_a_deletion(world: World, content: str) -> None:
+    ref = await conversation(world)
+    before = body(ref)
+    assert before.strip()
+    await world.host.shutdown()
+    file_of(ref).write_text(content)
+    async with world.start().using(ref) as branch:
+        answered = await attach(branch, Watcher(), mode="view")
+        assert "session.md was empty; it was made anew" in str(answered)
+        assert "/context clear" in str(answered)
+    assert body(ref).strip() == before.strip()
+    assert not [row for row in rows(ref) if row.type == "edit"]
+
+
+async def test_a_document_that_is_emptied_while_it_is_open_refuses_a_prompt(world: World) -> None:
+    ref = await conversation(world)
+    async with world.host.using(ref) as branch:
+        file_of(ref).write_text("")
+        with pytest.raises(Conflict, match="is empty, but its log has a conversation"):
+            await world.host.prompt(branch, text="Go on", options=world.options)
+        assert not [row for row in rows(ref) if row.type == "edit"]
