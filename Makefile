@@ -94,8 +94,8 @@ trace-prompt: setup ## Print how many files and functions a prompt and a tool ca
 screenshots: setup ## Make docs/screenshots/ again, on a display that nobody sees
 	@scripts/screenshots.sh
 
-doc: setup ## Make build/manual/: the manual as Info and as one HTML page
-	@scripts/manual.sh
+doc: setup ## Make build/manual/: the manual as Info and, where makeinfo is installed, as one HTML page
+	@$(PYTHON) scripts/manual.py
 
 dist: ## Make dist/: the Emacs package, and the wheel of the server; needs Python and Emacs alone
 	@python3 scripts/dist.py

@@ -157,12 +157,15 @@ def main(target: Path) -> None:
         for path in (*ROOT.glob("elisp/*.el"), wheel, ROOT / "LICENSE"):
             shutil.copy(path, package)
         manual = Path(work, "manual")
-        if shutil.which("makeinfo") and (ROOT / ".venv").exists():
-            subprocess.run([ROOT / "scripts/manual.sh", manual], stdout=subprocess.DEVNULL, check=True)
+        python = ROOT / ".venv/bin/python"
+        if python.exists():
+            # Without makeinfo it says that it makes no page for browsers; the package has none.
+            make = [python, ROOT / "scripts/manual.py", manual]
+            subprocess.run(make, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
             for name in ("pyagentd.info", "dir"):
                 shutil.copy(manual / name, package)
         else:
-            print("dist: without the Info manual, which needs makeinfo and `make setup`", file=sys.stderr)
+            print("dist: without the Info manual, which needs what `make setup` installs", file=sys.stderr)
         emacs_package(package, target / f"{full}.tar")
     print(f"For Emacs:      M-x package-install-file RET {target / full}.tar RET, then M-x pyagentd-session")
     print(f"Without Emacs:  uv tool install '{wheel}[full]', or pipx install '{wheel}[full]'")

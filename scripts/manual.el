@@ -6,6 +6,11 @@
 
 ;;; Code:
 
+;; What Emacs would compile meanwhile needs programs that may not be here.
+(setq comp-enable-subr-trampolines nil
+      native-comp-enable-subr-trampolines nil
+      native-comp-deferred-compilation nil
+      native-comp-jit-compilation nil)
 (require 'package)
 (require 'seq)
 (package-initialize)

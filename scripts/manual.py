@@ -1,18 +1,24 @@
-"""Chapters of the manual that are made from elsewhere, as Texinfo: ``docs/*.md``, and the commands' own help.
+"""The manual: ``python scripts/manual.py [DIRECTORY]`` (``make doc``) writes it to ``build/manual``.
 
-Run as ``python scripts/manual.py topics|commands`` and written to standard output. The hand-written chapters are
-``docs/manual/pyagentd.org``; ``scripts/manual.sh`` puts all of it together.
+It is put together of ``docs/manual/pyagentd.org``, of ``docs/*.md``, of the commands' own help, and of what Emacs
+knows of the package (``scripts/manual.el``). The directory gets ``pyagentd.texi``, ``pyagentd.info`` with the file
+``dir`` for Emacs's list of manuals and, where makeinfo is installed, ``pyagentd.html``. Where it is not,
+``scripts/info.py`` makes the Info file.
 """
 
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 import click
+from info import info as formatted
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
@@ -223,5 +229,40 @@ def _command(path: str, command: click.Command) -> Iterator[str]:
             yield from _command(f"{path} {name}", child)
 
 
+DIR = """\x1f
+File: dir,\tNode: Top\tThis is the top of the INFO tree
+
+* Menu:
+
+Emacs
+* pyagentd: (pyagentd).         Agents for Emacs that outlive Emacs.
+"""
+
+
+def main(target: Path) -> None:
+    """Write the manual into the directory ``target``."""
+    target.mkdir(parents=True, exist_ok=True)
+    texi, info, page = (target / f"pyagentd.{kind}" for kind in ("texi", "info", "html"))
+    with tempfile.TemporaryDirectory() as work:
+        parts = [Path(work, "topics.texi"), Path(work, "commands.texi")]
+        for part, made in zip(parts, (topics, commands), strict=True):
+            part.write_text("".join(made()), "utf-8")
+        join = ["emacs", "--batch", "-l", ROOT / "scripts/manual.el", "-f", "manual-write"]
+        join += [ROOT / "docs/manual/pyagentd.org", texi, *parts]
+        if (done := subprocess.run(join, capture_output=True, text=True, check=False)).returncode:
+            sys.exit(f"manual: Emacs failed:\n{done.stderr}")
+    if shutil.which("makeinfo"):
+        # It makes the menus, and warns that nobody else did.
+        for kind in ((), ("--html",)):
+            subprocess.run(
+                ["makeinfo", "--no-warn", "--no-split", *kind, "-o", page if kind else info, texi], check=True
+            )
+    else:
+        info.write_text(formatted(texi.read_text("utf-8")), "utf-8")
+        print("manual: makeinfo is missing, so there is no HTML page", file=sys.stderr)
+    (target / "dir").write_text(DIR, "utf-8")
+    print(f"manual: {info} (read it with: emacs --eval '(info \"{info}\")')")
+
+
 if __name__ == "__main__":
-    sys.stdout.writelines({"topics": topics, "commands": commands}[sys.argv[1]]())
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/manual").absolute())

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -222,6 +223,41 @@ def test_a_stock_emacs_installs_the_package_without_any_archive(dist: Path, tmp_
     assert run.returncode == 0, run.stderr
     there = f"{tmp_path}/elpa/pyagentd-{__version__}"
     assert run.stdout == f"(t nil {there}/pyagentd-{__version__}-py3-none-any.whl[full])"
+
+
+def test_the_package_has_the_manual_also_where_it_was_built_without_makeinfo(dist: Path, tmp_path: Path) -> None:
+    with tarfile.open(dist / f"pyagentd-{__version__}.tar") as tar:
+        tar.extractall(tmp_path, filter="data")
+    (place,) = tmp_path.iterdir()
+    script = r"""
+(require 'info)
+(let* ((place (file-name-as-directory (pop command-line-args-left)))
+       (Info-directory-list (list place))
+       (file (expand-file-name "pyagentd.info" place))
+       (count 0) lost nodes)
+  (info "(dir)")
+  (Info-menu "pyagentd")
+  (dolist (node (mapcar #'car (Info-toc-nodes file)))
+    (push node nodes))
+  (dolist (node nodes)
+    (Info-goto-node (format "(%s)%s" file node))
+    (unless (equal Info-current-node node) (push node lost))
+    (goto-char (point-min))
+    (while (re-search-forward "^\\* \\([^:\n]+\\)::\\|\\*note[ \n]+\\([^:]+\\)::" nil t)
+      (let ((there (replace-regexp-in-string "[ \n]+" " " (or (match-string 1) (match-string 2)))))
+        (setq count (1+ count))
+        (unless (member there nodes) (push there lost)))))
+  (prin1 (list (length nodes) count lost)))"""
+    (tmp_path / "read.el").write_text(script)
+    command = ["emacs", "-Q", "--batch", "-l", str(tmp_path / "read.el"), str(place)]
+    run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "HOME": str(tmp_path)})
+    assert run.returncode == 0, run.stderr
+    text = (place / "pyagentd.info").read_text("utf-8")
+    assert not re.search(r"^@|@(?:code|kbd|strong|pxref|item)\b", text, re.MULTILINE)
+    said = re.search(r"\((\d+) (\d+) nil\)$", run.stdout)
+    assert said is not None, run.stdout
+    assert int(said[1]) == text.count("\x1f\nFile: ") > 200
+    assert int(said[2]) >= int(said[1])
 
 
 def test_the_wheel_is_installed_as_it_was_built(dist: Path, tmp_path: Path) -> None:
