@@ -12,11 +12,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from pyagentd.mission.feedback import example, inventory
+from pyagentd.mission.feedback import inventory
 from pyagentd.mission.firewall import Firewall
 from pyagentd.mission.options import Options
 from pyagentd.mission.signature import Primitive, Signature
-from pyagentd.mission.signature.rendering import type_text
+from pyagentd.mission.signature.rendering import example, type_text
 from pyagentd.mission.tools import Tool
 
 _LONGEST_TWICE = 2_000  # a mission stands in the prompt and in the first message unless it is longer than this

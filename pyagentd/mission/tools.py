@@ -24,12 +24,12 @@ from pyagentd.lisp.values import check_data
 from pyagentd.mission import llmtool
 from pyagentd.mission import signature as signatures
 from pyagentd.mission.budget import Scope
-from pyagentd.mission.construct import constructed
 from pyagentd.mission.feedback import problem_lines
 from pyagentd.mission.firewall import Firewall
 from pyagentd.mission.llmtool import LLMTool, ToolsError
 from pyagentd.mission.runtime import Runtime, called, words_of
 from pyagentd.mission.signature import Problem, Signature, SignatureError
+from pyagentd.mission.signature.hints import constructed
 from pyagentd.mission.step import MissionFailed, Step, ToolCall
 from pyagentd.mission.telemetry import new_span
 

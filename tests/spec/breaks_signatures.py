@@ -27,7 +27,7 @@ BREAKS_OF_SIGNATURES = [
     _of("Malli Data (Advanced)", f"{_SIGNATURE}/parsing.py", '"or": _or,', '"or": _and,'),
     _of(
         "PtcRunner.SubAgent.Signature",
-        f"{_SIGNATURE}/contract.py",
+        f"{_SIGNATURE}/__init__.py",
         "return Signature((), self.returns)",
         "return self",
     ),
@@ -40,7 +40,7 @@ BREAKS_OF_SIGNATURES = [
     _of(
         "DD-3: Lenient Extra Fields by Default",
         f"{_SIGNATURE}/validation.py",
-        'closed = of.closed or mode != "lenient"',
+        "closed = self.strict or of.closed",
         "closed = True",
     ),
     _of(
@@ -52,14 +52,14 @@ BREAKS_OF_SIGNATURES = [
     _of(
         "Signature Validation Strictness",
         f"{_SIGNATURE}/validation.py",
-        "                return\n        if report.strict or of.closed:",
-        "                return\n        if of.closed:",
+        "for key in others if closed else ():",
+        "for key in others if of.closed else ():",
     ),
     _of(
         "Implicit Conversion",
         f"{_SIGNATURE}/validation.py",
-        "            made = converted(name, value)\n",
-        "            made = FAILED\n",
+        "made = _CONVERT[name](value) if name in _CONVERT else _FAILED",
+        "made = _FAILED",
     ),
     _of(
         "Tool Normalization & Schema Extraction",

@@ -16,13 +16,11 @@ anything else                                   ``:any``, or an error
 Models inside models go three deep, then they are ``:map``; so a model may contain itself.
 """
 
-from __future__ import annotations
-
 import collections.abc
 import dataclasses
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -287,3 +285,88 @@ def _is_required(model: Any, name: str, hint: Any) -> bool:
 def _alias(name: str, info: Any) -> str:
     alias = info.validation_alias or info.alias
     return alias if isinstance(alias, str) else name
+
+
+# Values as a hint asks for them: dataclasses, pydantic models, enums, dates, and containers of them.
+#
+# What a hint does not describe stays as it is. No third-party module is imported: a pydantic model is known by its
+# ``model_validate``.
+
+
+def constructed(hint: Any, value: Any) -> Any:
+    """Return ``value`` as ``hint`` asks for it.
+
+    Raises:
+        ValueError: It cannot be one: an unknown member of an enum, no ISO date, what a model rejects.
+        TypeError: A field of a dataclass is missing.
+    """
+    if value is None or hint is Any:
+        return value
+    origin, of = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _of_union(of, value)
+    if origin is typing.Annotated:
+        return constructed(of[0], value)
+    if origin is typing.Literal:
+        return value
+    if isinstance(value, list | tuple | set | frozenset):
+        return _collection(origin or hint, of, value)
+    if isinstance(value, Mapping) and of and origin is not None and issubclass(origin, Mapping):
+        return {constructed(of[0], key): constructed(of[1], item) for key, item in value.items()}
+    return _instance(hint, value) if isinstance(hint, type) else value
+
+
+def _of_union(of: tuple[Any, ...], value: Any) -> Any:
+    for each in of:
+        if each is type(None):
+            continue
+        try:
+            made = constructed(each, value)
+        except (ValueError, TypeError):
+            continue
+        if made is not value or not isinstance(each, type) or isinstance(value, each):
+            return made
+    return value
+
+
+def _collection(kind: Any, of: tuple[Any, ...], value: Any) -> Any:
+    if kind is tuple:
+        if len(of) == 2 and of[1] is Ellipsis:
+            return tuple(constructed(of[0], each) for each in value)
+        if of and len(of) == len(value):
+            return tuple(constructed(hint, each) for hint, each in zip(of, value, strict=True))
+        return tuple(value)
+    items = [constructed(of[0], each) for each in value] if of else list(value)
+    if kind in (set, frozenset):
+        return kind(items)
+    return items if not isinstance(value, set | frozenset) else value
+
+
+def _instance(hint: type, value: Any) -> Any:
+    if isinstance(value, hint):
+        return value
+    if issubclass(hint, PythonEnum):
+        return _member(hint, value)
+    if isinstance(value, Mapping):
+        if hasattr(hint, "model_validate"):
+            return hint.model_validate(dict(value))
+        if dataclasses.is_dataclass(hint):
+            return _of_fields(hint, value)
+    if isinstance(value, str) and hint in (datetime, date, time):
+        return hint.fromisoformat(value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    return value
+
+
+def _member(hint: type[PythonEnum], value: Any) -> PythonEnum:
+    for member in hint:
+        if member.value == value or member.name == value:
+            return member
+    raise ValueError(f"{value!r} is none of {', '.join(str(member.value) for member in hint)}")
+
+
+def _of_fields(hint: type, value: Mapping[str, Any]) -> Any:
+    hints = typing.get_type_hints(hint)
+    names = {field.name for field in dataclasses.fields(hint) if field.init}
+    return hint(**{name: constructed(hints.get(name, Any), value[name]) for name in names if name in value})

@@ -3,28 +3,17 @@
 ``[:type]`` is always a list of that type (SPEC 004); so ``[:map]`` is a list of maps, and the empty map is ``{}``.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
-from pyagentd.errors import SignatureError
+from pyagentd.errors import SignatureError, did_you_mean
 from pyagentd.lisp.values import Keyword
-from pyagentd.mission.signature.forms import (
-    MAX_DEPTH,
-    Form,
-    What,
-    is_keyword,
-    marked,
-    name_of,
-    no_duplicates,
-    no_type,
-    read,
-)
+from pyagentd.mission.signature.forms import MAX_DEPTH, Form, is_keyword, is_plain, read
 from pyagentd.mission.signature.hints import is_hint, type_of_hint
 from pyagentd.mission.signature.types import (
+    NAMES,
     OPERATORS,
     And,
     Constant,
@@ -34,14 +23,108 @@ from pyagentd.mission.signature.types import (
     List,
     Map,
     MapOf,
+    Name,
     Primitive,
     Type,
     choice,
-    closest,
-    known,
     maybe,
-    meant,
 )
+
+# Names of types, and what somebody meant who wrote another one.
+
+# Malli's own names for types of ours.
+_SAME: dict[str, Name] = {"boolean": "bool", "double": "float"}
+
+_MEANT = {
+    **dict.fromkeys(["integer", "long", "i32", "i64", "number_int"], ":int"),
+    **dict.fromkeys(["number", "decimal", "real", "num"], ":float"),
+    **dict.fromkeys(["str", "text", "char", "uuid", "url", "email"], ":string"),
+    **dict.fromkeys(["list", "array", "seq", "vec"], "[:any], a list of anything"),
+    **dict.fromkeys(["set", "tuple"], "[:any], a list of anything"),
+    **dict.fromkeys(["object", "dict", "record", "struct", "hash", "json"], ":map"),
+    **dict.fromkeys(["null", "none", "undefined", "void"], ":nil"),
+    **dict.fromkeys(["atom", "symbol", "kw"], ":keyword"),
+    **dict.fromkeys(["date", "time", "timestamp", "inst", "date-time"], ":datetime"),
+    **dict.fromkeys(["term", "unknown", "value", "some"], ":any"),
+    "enum": '[:enum "a" "b"]',
+    "or": "[:or :int :string]",
+    "maybe": ":int?",
+    "optional": ":int?",
+    "vector": "[:any], a list of anything",
+    "sequential": "[:any], a list of anything",
+    "map-of": "[:map-of :string :int]",
+}
+
+
+def known(name: str) -> Name | None:
+    """Return the name of the type that ``name`` (without colon) stands for, or None."""
+    return cast(Name, name) if name in NAMES else _SAME.get(name)
+
+
+def meant(name: str) -> str:
+    """Return the sentence that says what to write instead of ``name``."""
+    plain = name.lower().rstrip("?")
+    mark = "?" if name.endswith("?") else ""
+    if found := known(plain):
+        return f"Did you mean `:{found}{mark}`?"
+    if instead := _MEANT.get(plain):
+        code, comma, why = instead.partition(", ")
+        return f"Did you mean `{code}`{comma}{why}?"
+    if question := did_you_mean(plain, sorted(NAMES), shown=f"`:{{}}{mark}`"):
+        return question
+    return "Types are " + " ".join(f":{one}" for one in sorted(NAMES))
+
+
+def closest(name: str, possible: list[str]) -> str:
+    """Return the sentence that names the one of ``possible`` that looks like ``name``, or all of them."""
+    if question := did_you_mean(name, possible, shown="`:{}`"):
+        return question
+    return "There are " + " ".join(f":{one}" for one in possible) if possible else "There are none here"
+
+
+# Names of fields and parameters, and the ``?`` behind their types.
+
+What: TypeAlias = Literal["field", "parameter"]
+"""How errors call what has a name."""
+
+_EXAMPLE: dict[What, str] = {"field": "`{id :int}`", "parameter": "`(id :int)`"}
+
+
+def marked(form: Form) -> bool:
+    """Return whether ``form`` has the ``?`` of optional types."""
+    text = form.kind == "keyword" or (form.kind == "string" and not form.source)  # data may hold shorthand as text
+    return form.optional or (text and len(form.value) > 1 and form.value.endswith("?"))
+
+
+def name_of(form: Form, what: What) -> str:
+    """Return the name of a field that ``form`` writes: bare, with a colon, or in quotes.
+
+    Raises:
+        SignatureError: It writes none.
+    """
+    plain = form.kind in ("name", "keyword") and is_plain(form.value)
+    if not form.optional and (plain or (form.kind == "string" and form.value)):
+        return str(form.value)
+    mend = f'Write it in quotes: `"{form.value}"`' if form.kind == "keyword" else f"As in {_EXAMPLE[what]}"
+    raise form.error(f"this is no name of a {what}", mend)
+
+
+def no_type(key: Form, name: str, what: What) -> SignatureError:
+    """Return the error that nothing, or another name, stands where the type of ``name`` should."""
+    if key.kind == "keyword" and known(name.rstrip("?")):
+        return key.error(f"this type has no name of a {what}", f"Write one before it: `value :{name}`")
+    return key.error(f"the {what} `{name}` has no type", f"Write one behind it, as in `{name} :any`")
+
+
+def no_duplicates(fields: Iterable[Field], forms: Sequence[Form], what: What) -> None:
+    """Raise ``SignatureError`` when two of ``fields``, which were read from ``forms``, have one name."""
+    seen: set[str] = set()
+    for field in fields:
+        if field.name in seen:
+            place = [form for form in forms if form.value == field.name][-1:] or list(forms[:1])
+            raise place[0].error(f"there are two {what}s `{field.name}`", "Leave one")
+        seen.add(field.name)
+
 
 # Malli schemas: vectors that begin with a word, ``[:or …]``, ``[:string {:min 1}]``, ``[:map [:id :int]]``.
 #

@@ -1,12 +1,8 @@
 """The one text of a signature: shorthand, with Malli exactly where shorthand cannot say it; it parses back."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from datetime import date, datetime
 from typing import Any, TypeAlias
 
-from pyagentd.lisp.values import Keyword, LispSet
 from pyagentd.mission.signature.forms import is_plain
 from pyagentd.mission.signature.types import (
     And,
@@ -203,64 +199,35 @@ def _range(lowest: str, least: Number | None, highest: str, most: Number | None)
     return {name: bound for name, bound in bounds.items() if bound is not None}
 
 
-# How values and types are called in messages.
+# What messages say is expected.
 
 _AT_MOST_NAMED = 12
 
 
-def kind_of(value: Any) -> str:
-    """Return what ``value`` is: ``int``, ``string``, ``list``…; never anything of what it contains."""
-    match value:
-        case None:
-            return "nil"
-        case bool():
-            return "bool"
-        case int():
-            return "int"
-        case float():
-            return "float"
-        case str():
-            return "string"
-        case Keyword():
-            return "keyword"
-        case list() | tuple():
-            return "list"
-        case dict():
-            return "map"
-        case LispSet() | set() | frozenset():
-            return "set"
-        case datetime():
-            return "datetime"
-        case date():
-            return "date"
-        case _:
-            return "function" if callable(value) else "object"
-
-
-def wanted(of: Type) -> str:
+def expected(of: Type) -> str:
     """Return what is expected: ``int of at least 0``, ``one of "a", "b"``, ``int or string``."""
     match of:
         case Primitive(name, least, most) if name == "string":
-            return name + _kinds_range(least, most, "character")
+            return name + _expected_range(least, most, "character")
         case Primitive(name, least, most):
-            return name + _kinds_range(least, most)
+            return name + _expected_range(least, most)
         case Maybe(inner):
-            return f"{wanted(inner)} or nil"
+            return f"{expected(inner)} or nil"
         case List(_, least, most):
-            return "list" + _kinds_range(least, most, "item")
+            return "list" + _expected_range(least, most, "item")
         case Map():
             return "map"
         case MapOf(_, _, least, most):
-            return "map" + _kinds_range(least, most, "entry")
+            return "map" + _expected_range(least, most, "entry")
         case Enum(values):
             named = [constant_text(value) for value in values[:_AT_MOST_NAMED]]
             if len(values) > _AT_MOST_NAMED:
                 named.append(f"{len(values) - _AT_MOST_NAMED} more")
             return named[0] if len(named) == 1 else f"one of {', '.join(named)}"
         case Or(choices):
-            return _alternatives([wanted(one) for one in choices])
+            return _alternatives([expected(one) for one in choices])
         case And(all_of):
-            return " and ".join(dict.fromkeys(wanted(one) for one in all_of))
+            return " and ".join(dict.fromkeys(expected(one) for one in all_of))
         case Constraint(operator, bound):
             return f"number {operator} {bound!r}"
         case _:
@@ -272,7 +239,7 @@ def _alternatives(names: Sequence[str]) -> str:
     return f"{', '.join(first)} or {last}" if first else last
 
 
-def _kinds_range(least: Number | None, most: Number | None, unit: str = "") -> str:
+def _expected_range(least: Number | None, most: Number | None, unit: str = "") -> str:
     if least is None and most is None:
         return ""
     counted = most if most is not None else least
@@ -283,3 +250,43 @@ def _kinds_range(least: Number | None, most: Number | None, unit: str = "") -> s
     if most is None:
         return f" of at least {least!r}{words}"
     return f" of {least!r} to {most!r}{words}"
+
+
+# An example of a value of a type, in Clojure syntax: what a model is shown to imitate.
+
+_EXAMPLES: dict[Name, str] = {
+    "string": '"..."',
+    "int": "1",
+    "float": "1.5",
+    "bool": "true",
+    "keyword": ":name",
+    "map": '{:key "value"}',
+    "any": '"..."',
+    "datetime": '"2026-01-31T12:00:00Z"',
+    "nil": "nil",
+}
+
+
+def example(of: Type) -> str:
+    """Return the text of a value that fits ``of``; of several constraints only the first is met."""
+    match of:
+        case Primitive(name, least):
+            return str(least) if least is not None and name in ("int", "float") else _EXAMPLES[name]
+        case Maybe(inner):
+            return example(inner)
+        case List(item):
+            return f"[{example(item)}]"
+        case Map(fields):
+            return "{" + " ".join(f":{field.name} {example(field.type)}" for field in fields) + "}"
+        case MapOf(key, value):
+            return f"{{{example(key)} {example(value)}}}"
+        case Enum(values):
+            return constant_text(values[0])
+        case Or(choices):
+            return example(choices[0])
+        case And(all_of):
+            return example(next((part for part in all_of if isinstance(part, Constraint)), all_of[0]))
+        case Constraint(operator, bound):
+            return str(bound + {">": 1, "<": -1}.get(operator, 0))
+        case _:
+            raise TypeError(f"no type of a signature: {of}")

@@ -4,13 +4,9 @@ A type is a tree of frozen values that compare by content. Build trees through `
 them canonical: optional in one way only, no choice inside a choice.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, cast, get_args
-
-from pyagentd.errors import did_you_mean
+from typing import Literal, TypeAlias, get_args
 
 Name = Literal["string", "int", "float", "bool", "keyword", "map", "any", "datetime", "nil"]
 Operator = Literal[">", ">=", "<", "<="]
@@ -28,17 +24,6 @@ class Type:
     def is_optional(self) -> bool:
         """Whether nil fits because the type says so (``:int?``)."""
         return False
-
-    @property
-    def parts(self) -> tuple[Type, ...]:
-        """The types directly inside this one."""
-        return ()
-
-    def walk(self) -> Iterator[Type]:
-        """Yield this type and every type inside it, outermost first."""
-        yield self
-        for part in self.parts:
-            yield from part.walk()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +52,6 @@ class Maybe(Type):
         """True: that is what it says."""
         return True
 
-    @property
-    def parts(self) -> tuple[Type, ...]:
-        """The type of what is not nil."""
-        return (self.inner,)
-
 
 @dataclass(frozen=True, slots=True)
 class List(Type):
@@ -80,11 +60,6 @@ class List(Type):
     item: Type
     least: int | None = None
     most: int | None = None
-
-    @property
-    def parts(self) -> tuple[Type, ...]:
-        """The type of the items."""
-        return (self.item,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +76,6 @@ class Field:
     type: Type
     optional: bool = False
 
-    @property
-    def firewalled(self) -> bool:
-        """Whether no model may see the value (SPEC 004: names that begin with ``_``)."""
-        return self.name.startswith("_")
-
 
 @dataclass(frozen=True, slots=True)
 class Map(Type):
@@ -113,11 +83,6 @@ class Map(Type):
 
     fields: tuple[Field, ...]
     closed: bool = False
-
-    @property
-    def parts(self) -> tuple[Type, ...]:
-        """The types of the fields."""
-        return tuple(field.type for field in self.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +93,6 @@ class MapOf(Type):
     value: Type
     least: int | None = None
     most: int | None = None
-
-    @property
-    def parts(self) -> tuple[Type, ...]:
-        """The types of keys and values."""
-        return (self.key, self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,22 +128,12 @@ class Or(Type):
 
     choices: tuple[Type, ...]
 
-    @property
-    def parts(self) -> tuple[Type, ...]:
-        """The choices."""
-        return self.choices
-
 
 @dataclass(frozen=True, slots=True)
 class And(Type):
     """What fits all of ``all_of``: usually a type and constraints."""
 
     all_of: tuple[Type, ...]
-
-    @property
-    def parts(self) -> tuple[Type, ...]:
-        """What has to fit."""
-        return self.all_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,55 +166,3 @@ def choice(choices: Iterable[Type]) -> Type:
         return NIL
     joined = next(iter(flat)) if len(flat) == 1 else Or(tuple(flat))
     return maybe(joined) if takes_nil else joined
-
-
-# Names of types, and what somebody meant who wrote another one.
-
-# Malli's own names for types of ours.
-_SAME: dict[str, Name] = {"boolean": "bool", "double": "float"}
-
-_MEANT = {
-    **dict.fromkeys(["integer", "long", "i32", "i64", "number_int"], ":int"),
-    **dict.fromkeys(["number", "decimal", "real", "num"], ":float"),
-    **dict.fromkeys(["str", "text", "char", "uuid", "url", "email"], ":string"),
-    **dict.fromkeys(["list", "array", "seq", "vec"], "[:any], a list of anything"),
-    **dict.fromkeys(["set", "tuple"], "[:any], a list of anything"),
-    **dict.fromkeys(["object", "dict", "record", "struct", "hash", "json"], ":map"),
-    **dict.fromkeys(["null", "none", "undefined", "void"], ":nil"),
-    **dict.fromkeys(["atom", "symbol", "kw"], ":keyword"),
-    **dict.fromkeys(["date", "time", "timestamp", "inst", "date-time"], ":datetime"),
-    **dict.fromkeys(["term", "unknown", "value", "some"], ":any"),
-    "enum": '[:enum "a" "b"]',
-    "or": "[:or :int :string]",
-    "maybe": ":int?",
-    "optional": ":int?",
-    "vector": "[:any], a list of anything",
-    "sequential": "[:any], a list of anything",
-    "map-of": "[:map-of :string :int]",
-}
-
-
-def known(name: str) -> Name | None:
-    """Return the name of the type that ``name`` (without colon) stands for, or None."""
-    return cast(Name, name) if name in NAMES else _SAME.get(name)
-
-
-def meant(name: str) -> str:
-    """Return the sentence that says what to write instead of ``name``."""
-    plain = name.lower().rstrip("?")
-    mark = "?" if name.endswith("?") else ""
-    if found := known(plain):
-        return f"Did you mean `:{found}{mark}`?"
-    if instead := _MEANT.get(plain):
-        code, comma, why = instead.partition(", ")
-        return f"Did you mean `{code}`{comma}{why}?"
-    if question := did_you_mean(plain, sorted(NAMES), shown=f"`:{{}}{mark}`"):
-        return question
-    return "Types are " + " ".join(f":{one}" for one in sorted(NAMES))
-
-
-def closest(name: str, possible: list[str]) -> str:
-    """Return the sentence that names the one of ``possible`` that looks like ``name``, or all of them."""
-    if question := did_you_mean(name, possible, shown="`:{}`"):
-        return question
-    return "There are " + " ".join(f":{one}" for one in possible) if possible else "There are none here"

@@ -1,26 +1,43 @@
-"""Why does a value not fit a type? Nothing is converted here (DD-24: results are strict)."""
+"""Does a value fit a type, why not, and what can it be converted into? One walk along the type answers all three.
 
-from __future__ import annotations
+``problems_of`` validates and explains without converting anything: results are strict. ``coerced`` converts arguments
+where nothing is lost by it:
+
+============= =============================================================
+wanted        taken instead
+============= =============================================================
+``:int``      a string of digits
+``:float``    an int, silently; a string that is a number, spaces around it
+``:bool``     ``"true"``, ``"false"``, ``:true``, ``:false``
+``:string``   a keyword (its name), true and false, a Python datetime
+``:keyword``  a string that can be one; also in ``[:enum :a]``
+``:datetime`` a date, as its midnight; a Python datetime
+``[:enum …]`` a keyword for a string of the same letters
+============= =============================================================
+
+Coercion keeps only the named fields of a map, under the keys they came with. nil is never converted.
+
+Messages contain no value, only types, field names and what the signature itself says, so anybody may read them.
+Values of fields that begin with ``_`` must not reach a model; keys that are data below such a field are hidden too.
+"""
 
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from functools import lru_cache
-from operator import ge, gt, le, lt
-from typing import Any, Literal, NamedTuple, TypeAlias
+from operator import ge, gt, is_, le, lt
+from typing import Any, TypeAlias
 
-from pyagentd.lisp.values import Keyword, from_key
+from pyagentd.lisp.values import Keyword, LispSet, from_key
 from pyagentd.mission.signature.forms import is_keyword, is_plain
-from pyagentd.mission.signature.rendering import kind_of, wanted
+from pyagentd.mission.signature.rendering import expected
 from pyagentd.mission.signature.types import (
     And,
     Constant,
     Constraint,
     Enum,
-    Field,
     List,
     Map,
     MapOf,
@@ -32,226 +49,20 @@ from pyagentd.mission.signature.types import (
     Type,
 )
 
-# Does a value fit a type? Yes or no, fast; ``validation`` says why not.
-#
-# Each type becomes a function once. Two values stand for another type without conversion: an int for ``:float``, as
-# ``(= 1 1.0)`` holds, and a string for ``:keyword``, for that is what a keyword is once it has left the language.
-
-Test: TypeAlias = Callable[[Any], bool]
-"""Whether a value fits."""
-
-Mode = Literal["lenient", "strict", "exact"]
-"""``strict``: without fields that are not declared; ``exact``: moreover nothing stands for another type."""
-
-COMPARE: dict[str, Callable[[Any, Any], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le}
-
-# RFC 3339 and its everyday relatives; `fromisoformat` alone takes week dates and bare years too.
-_DATETIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?([Zz]|[+-]\d\d(:?\d\d)?)?")
-
-
-@lru_cache(maxsize=2048)
-def test(of: Type, mode: Mode = "lenient") -> Test:
-    """Return the function that says whether a value fits ``of`` as it is."""
-    match of:
-        case Maybe(inner):
-            return _fits_maybe(test(inner, mode))
-        case Primitive():
-            return _fits_primitive(of, mode)
-        case List(item):
-            return _fits_list(of, test(item, mode))
-        case Map():
-            return _fits_map(of, mode)
-        case MapOf():
-            return _fits_map_of(of, mode)
-        case Enum(values):
-            return _enum(values, mode)
-        case Or(choices):
-            tests = [test(one, mode) for one in choices]
-            return lambda value: any(one(value) for one in tests)
-        case And(all_of):
-            tests = [test(one, mode) for one in all_of]
-            return lambda value: all(one(value) for one in tests)
-        case Constraint(operator, bound):
-            compare = COMPARE[operator]
-            return lambda value: is_number(value) and compare(value, bound)
-        case _:
-            raise TypeError(f"no type of a signature: {of}")
-
-
-def fits(of: Type, value: Any) -> bool:
-    """Return whether ``value`` fits ``of`` as it is."""
-    return test(of)(value)
-
-
-def is_number(value: Any) -> bool:
-    """Return whether ``value`` is an int or float, and no bool."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def is_int(value: Any) -> bool:
-    """Return whether ``value`` is an int, and no bool."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def is_datetime(value: Any) -> bool:
-    """Return whether ``value`` is a point in time: an ISO 8601 string with date and time, or Python's own."""
-    if isinstance(value, datetime):
-        return True
-    if not isinstance(value, str) or not _DATETIME.fullmatch(value):
-        return False
-    try:
-        datetime.fromisoformat(value)
-    except ValueError:
-        return False
-    return True
-
-
-def key_name(key: Any) -> Any:
-    """Return a map's key as a value, a keyword as its name: fields are found under either."""
-    return key.name if isinstance(key, Keyword) else key if isinstance(key, str) else from_key(key)
-
-
-def within(size: Number, least: Number | None, most: Number | None) -> bool:
-    """Return whether ``size`` is within the bounds."""
-    return (least is None or size >= least) and (most is None or size <= most)
-
-
-def kind_test(name: Name) -> Test:
-    """Return the function that says whether a value is what ``name`` says, whatever the bounds."""
-    return _IS[name]
-
-
-_IS: dict[Name, Test] = {
-    "any": lambda value: True,
-    "nil": lambda value: value is None,
-    "bool": lambda value: isinstance(value, bool),
-    "int": is_int,
-    "float": is_number,
-    "string": lambda value: isinstance(value, str),
-    "keyword": lambda value: isinstance(value, Keyword | str),
-    "map": lambda value: isinstance(value, dict),
-    "datetime": is_datetime,
-}
-_IS_EXACTLY: dict[Name, Test] = {
-    **_IS,
-    "float": lambda value: isinstance(value, float),
-    "keyword": lambda value: isinstance(value, Keyword),
-    "datetime": lambda value: isinstance(value, str) and is_datetime(value),
-}
-
-
-def _fits_maybe(inner: Test) -> Test:
-    return lambda value: value is None or inner(value)
-
-
-def _fits_primitive(of: Primitive, mode: Mode) -> Test:
-    kind = (_IS_EXACTLY if mode == "exact" else _IS)[of.name]
-    least, most = of.least, of.most
-    if least is None and most is None:
-        return kind
-    if of.name == "string":
-        return lambda value: kind(value) and within(len(value), least, most)
-    return lambda value: kind(value) and within(value, least, most)
-
-
-def _fits_list(of: List, item: Test) -> Test:
-    least, most = of.least, of.most
-    return lambda value: isinstance(value, list | tuple) and within(len(value), least, most) and all(map(item, value))
-
-
-def _fits_map(of: Map, mode: Mode) -> Test:
-    places = [(field.name, Keyword(field.name), test(field.type, mode), field.optional) for field in of.fields]
-    declared = frozenset(field.name for field in of.fields)
-    closed = of.closed or mode != "lenient"
-
-    def fitting(value: Any) -> bool:
-        if not isinstance(value, dict):
-            return False
-        for name, keyword, one, optional in places:
-            if name in value:
-                good = one(value[name])
-            elif keyword in value:
-                good = one(value[keyword])
-            else:
-                good = optional
-            if not good:
-                return False
-        return not closed or all(key_name(key) in declared for key in value)
-
-    return fitting
-
-
-def _fits_map_of(of: MapOf, mode: Mode) -> Test:
-    # Keys are keywords in the language and strings elsewhere: neither is the exact one.
-    key_test, value_test = test(of.key, "strict" if mode == "exact" else mode), test(of.value, mode)
-    least, most = of.least, of.most
-
-    def fitting(value: Any) -> bool:
-        return (
-            isinstance(value, dict)
-            and within(len(value), least, most)
-            and all(key_test(key_name(key)) for key in value)
-            and all(map(value_test, value.values()))
-        )
-
-    return fitting
-
-
-def _enum(values: tuple[Constant, ...], mode: Mode) -> Test:
-    keywords = frozenset(one.value for one in values if one.is_keyword)
-    strings = frozenset(one.value for one in values if isinstance(one.value, str) and not one.is_keyword)
-    numbers = frozenset(one.value for one in values if is_number(one.value))
-    bools = [one.value for one in values if isinstance(one.value, bool)]
-    as_text = strings if mode == "exact" else strings | keywords
-
-    def fitting(value: Any) -> bool:
-        match value:
-            case Keyword():
-                return value.name in keywords
-            case str():
-                return value in as_text
-            case bool():
-                return value in bools
-            case int() | float():
-                return value in numbers
-            case _:
-                return False
-
-    return fitting
-
-
-# What does not fit, and where: in words that contain no value, so that they may go to anybody.
-#
-# Values of fields that begin with ``_`` must never reach a model (SPEC 004). Messages name types, field names and
-# what the signature itself says, never what was given; keys that are data and lie below such a field are not named
-# either.
-
 Path: TypeAlias = tuple[str | int, ...]
 
-MOST_PROBLEMS = 100
+MAX_PROBLEMS = 100
 """A list of a hundred thousand wrong rows is one mistake."""
 
 _HIDDEN = "[Hidden]"
 _LONGEST_KEY = 60
-
-
-class Trail(NamedTuple):
-    """Where a value stands, as a chain to the outermost one.
-
-    Attributes:
-        before: Where the collection stands that holds the value; None: outermost.
-        step: Key or index of the value in it.
-        is_data: Whether the step is a key that the signature does not name.
-    """
-
-    before: Trail | None
-    step: str | int
-    is_data: bool = False
+_FAILED: Any = object()
+"""What a walk returns where there is no value to go on with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that does not fit.
+    """One thing that does not fit, or a warning about one that was converted.
 
     Attributes:
         path: Where, as ``results[0].customer.id``; "" is the value itself.
@@ -269,13 +80,13 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coerced:
-    """Arguments brought into the types of a signature.
+    """Arguments converted to the types of a signature.
 
     Attributes:
         value: The arguments, declared ones only, each under the key (keyword or string) it came with; they
             themselves where there are problems.
         warnings: Conversions that were made.
-        problems: What could be neither taken nor converted; empty means that ``value`` fits.
+        problems: What neither fits nor can be converted; empty means that ``value`` fits.
     """
 
     value: Any
@@ -283,297 +94,441 @@ class Coerced:
     problems: tuple[Problem, ...] = ()
 
 
+def fits(of: Type, value: Any, *, exact: bool = False) -> bool:
+    """Return whether ``value`` fits ``of``; ``exact``: nothing undeclared, nothing that stands for another type."""
+    walk = _Walk(strict=exact, exact=exact, most=1)
+    walk.visit(of, value)
+    return not walk.problems
+
+
+def problems_of(of: Type, value: Any, *, strict: bool = False) -> tuple[Problem, ...]:
+    """Return why ``value`` does not fit ``of``, at most ``MAX_PROBLEMS`` reasons; empty when it does."""
+    walk = _Walk(strict=strict)
+    walk.visit(of, value)
+    return walk.told(problems=True)
+
+
+def coerced(of: Type, value: Any, *, strict: bool = False) -> Coerced:
+    """Return ``value`` converted to ``of``.
+
+    Args:
+        of: The type that is wanted.
+        value: A Lisp value or a plain Python value.
+        strict: Whether fields that are not declared are problems; otherwise they are left out.
+    """
+    walk = _Walk(strict=strict, converts=True)
+    made = walk.visit(of, value)
+    problems = walk.told(problems=True)
+    return Coerced(value=value if problems else made, warnings=walk.told(problems=False), problems=problems)
+
+
 @dataclass(slots=True)
-class Report:
-    """What was found so far on a walk through a value.
+class _Note:
+    """A problem or a warning; ``steps`` lead to its place from the inside out, each with whether it is data."""
+
+    message: str
+    is_problem: bool
+    steps: list[tuple[str | int, bool]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One walk through a value along its type.
+
+    Two values stand for another type without conversion: an int for ``:float``, as ``(= 1 1.0)`` holds, and a string
+    for ``:keyword``, for that is what a keyword is once it has left the language.
 
     Attributes:
         strict: Whether fields that are not declared are problems.
+        exact: Whether nothing may stand for another type; strict too.
+        converts: Whether values are converted where they can be.
+        most: Problems that are noted; a walk ends soon after that many.
+        notes: What was found so far.
     """
 
     strict: bool = False
-    problems: list[tuple[Trail | None, str]] = field(default_factory=list)
-    warnings: list[tuple[Trail | None, str]] = field(default_factory=list)
+    exact: bool = False
+    converts: bool = False
+    most: int = MAX_PROBLEMS
+    notes: list[_Note] = field(default_factory=list)
+    problems: int = 0
+    warnings: int = 0
+
+    def visit(self, of: Type, value: Any) -> Any:
+        """Note what of ``value`` does not fit; return it, converted where this walk converts, or ``_FAILED``."""
+        return _VISITS[type(of)](self, of, value)
+
+    def into(self, of: Type, value: Any, step: str | int, *, is_data: bool = False) -> Any:
+        """Visit what stands at ``step`` of a collection; ``is_data``: the signature does not name that step."""
+        noted = len(self.notes)
+        made = _VISITS[type(of)](self, of, value)
+        if len(self.notes) > noted:
+            for note in self.notes[noted:]:
+                note.steps.append((step, is_data))
+        return made
+
+    def fresh(self, *, converts: bool) -> "_Walk":
+        """Return a walk for trying something."""
+        return _Walk(self.strict, self.exact, converts, self.most)
+
+    def join(self, tried: "_Walk") -> None:
+        """Take over what ``tried`` found."""
+        for note in tried.notes:
+            self._note(note)
 
     @property
     def full(self) -> bool:
         """Whether more problems would tell nothing new."""
-        return len(self.problems) >= MOST_PROBLEMS
+        return self.problems >= self.most
 
-    def fresh(self) -> Report:
-        """Return an empty report for trying something."""
-        return Report(self.strict)
+    def problem(self, message: str, *steps: tuple[str | int, bool]) -> Any:
+        """Note a problem and return ``_FAILED``."""
+        self._note(_Note(message, True, [*steps]))
+        return _FAILED
 
-    def problem(self, trail: Trail | None, message: str) -> None:
-        """Note that the value at ``trail`` does not fit."""
-        if not self.full:
-            self.problems.append((trail, message))
+    def warning(self, message: str) -> None:
+        self._note(_Note(message, False))
 
-    def warning(self, trail: Trail | None, message: str) -> None:
-        """Note that the value at ``trail`` was converted."""
-        if len(self.warnings) < MOST_PROBLEMS:
-            self.warnings.append((trail, message))
+    def _note(self, note: _Note) -> None:
+        if note.is_problem and self.problems < self.most:
+            self.problems += 1
+            self.notes.append(note)
+        elif not note.is_problem and self.warnings < MAX_PROBLEMS:
+            self.warnings += 1
+            self.notes.append(note)
 
-    def join(self, other: Report) -> None:
-        """Take over what ``other`` found."""
-        for found in other.problems:
-            self.problem(*found)
-        for found in other.warnings:
-            self.warning(*found)
+    def told(self, *, problems: bool) -> tuple[Problem, ...]:
+        """Return the problems, or the warnings."""
+        return tuple(_problem(note) for note in self.notes if note.is_problem is problems)
 
-    def told(self) -> tuple[Problem, ...]:
-        """Return the problems."""
-        return tuple(_problem(*found) for found in self.problems)
+    # One method for each kind of type.
 
-    def warned(self) -> tuple[Problem, ...]:
-        """Return the warnings."""
-        return tuple(_problem(*found) for found in self.warnings)
+    def visit_maybe(self, of: Maybe, value: Any) -> Any:
+        return None if value is None else self.visit(of.inner, value)
+
+    def visit_primitive(self, of: Primitive, value: Any) -> Any:
+        if self.converts:
+            value = self.converted(of.name, value)
+            if value is _FAILED:
+                return _FAILED
+        elif not (_IS_EXACTLY if self.exact else _IS)[of.name](value):
+            return self.problem(f"expected {of.name}, got {kind_of(value)}")
+        if of.least is None and of.most is None:
+            return value
+        size = len(value) if of.name == "string" else value
+        return value if _within(size, of.least, of.most) else self.problem(f"expected {expected(of)}")
+
+    def converted(self, name: Name, value: Any) -> Any:
+        if _IS_EXACTLY[name](value):
+            return value
+        if name == "float" and _is_number(value):
+            try:
+                return float(value)
+            except OverflowError:
+                return self.problem("cannot coerce int to float: it is too large")
+        if name == "datetime" and isinstance(value, datetime):
+            return value.isoformat()
+        made = _CONVERT[name](value) if name in _CONVERT else _FAILED
+        what = f"{kind_of(value)} to {_LONG_NAMES.get(name, name)}"
+        if made is _FAILED:
+            return self.problem(f"cannot coerce {what}")
+        self.warning(f"coerced {what}")
+        return made
+
+    def visit_list(self, of: List, value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            return self.problem(f"expected list, got {kind_of(value)}")
+        if not self.converts:
+            self.sized(of, value)
+        items = []
+        for index, part in enumerate(value):
+            items.append(self.into(of.item, part, index))
+            if self.problems and self.full:
+                return _FAILED
+        if not self.converts or all(map(is_, items, value)):
+            made = value
+        elif any(item is _FAILED for item in items):
+            return _FAILED
+        else:
+            made = items
+        return self.sized(of, made) if self.converts else made
+
+    def visit_map(self, of: Map, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return self.problem(f"expected map, got {kind_of(value)}")
+        kept: dict[Any, Any] = {}
+        for declared in of.fields:
+            name = declared.name
+            key = name if name in value else Keyword(name)
+            if key in value:
+                kept[key] = self.into(declared.type, value[key], name)
+            elif not declared.optional:
+                message = f"missing required field, expected {expected(declared.type)}"
+                kept[key] = self.problem(message, (name, False))
+            if self.problems and self.full:
+                return _FAILED
+        closed = self.strict or of.closed
+        if closed or self.converts:
+            names = [declared.name for declared in of.fields]
+            others = [key for key in value if _key_name(key) not in names]
+            for key in others if closed else ():
+                self.problem("unexpected field", (_step_of(key), True))
+            if any(part is _FAILED for part in kept.values()):
+                return _FAILED
+            if others or not all(part is value[key] for key, part in kept.items()):
+                return kept
+        return value
+
+    def visit_map_of(self, of: MapOf, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return self.problem(f"expected map, got {kind_of(value)}")
+        if not self.converts:
+            self.sized(of, value)
+        made: dict[Any, Any] = {}
+        changed = False
+        for key, part in value.items():
+            step, new = _step_of(key), key
+            if not self.converts:
+                # Keys are keywords in the language and strings elsewhere: neither is the exact one.
+                keys = _Walk(strict=self.strict)
+                keys.visit(of.key, _key_name(key))
+                for note in keys.notes:
+                    self.problem(f"key: {note.message}", (step, True))
+            elif not fits(of.key, _key_name(key)):
+                new = self.into(of.key, _key_name(key), step, is_data=True)
+            made[new] = self.into(of.value, part, step, is_data=True)
+            changed |= new is not key or made[new] is not part
+            if self.full:
+                return _FAILED
+        if any(key is _FAILED or part is _FAILED for key, part in made.items()):
+            return _FAILED
+        if self.converts and self.sized(of, made) is _FAILED:
+            return _FAILED
+        return made if changed else value
+
+    def sized(self, of: List | MapOf, value: Any) -> Any:
+        return value if _within(len(value), of.least, of.most) else self.problem(f"expected {expected(of)}")
+
+    def visit_enum(self, of: Enum, value: Any) -> Any:
+        if any(_is(constant, value, exact=self.exact or self.converts) for constant in of.values):
+            return value
+        if self.converts and isinstance(value, Keyword | str):
+            other = value.name if isinstance(value, Keyword) else Keyword(value)
+            if any(_is(constant, other, exact=True) for constant in of.values):
+                self.warning(f"coerced {kind_of(value)} to {kind_of(other)}")
+                return other
+        return self.problem(f"expected {expected(of)}, got {kind_of(value)}")
+
+    def visit_choice(self, of: Or, value: Any) -> Any:
+        choices = of.choices
+        if self.converts:
+            if fits(of, value, exact=True):
+                return value
+            # What fits already stays what it is: "42" in `[:or :int :string]` is a string.
+            choices = tuple(sorted(choices, key=lambda one: not fits(one, value)))
+        inside: _Walk | None = None
+        for one in choices:
+            tried = self.fresh(converts=self.converts)
+            made = tried.visit(one, value)
+            if not tried.problems:
+                self.join(tried)
+                return made
+            # The choice whose kind fits says best what is wrong: something inside.
+            if inside is None and all(note.steps for note in tried.notes):
+                inside = tried
+        if self.converts:
+            tried = self.fresh(converts=False)
+            tried.visit(of, value)
+            self.join(tried)
+            return _FAILED if tried.problems else value
+        if inside is not None:
+            self.join(inside)
+            return _FAILED
+        return self.problem(f"expected {expected(of)}, got {kind_of(value)}")
+
+    def visit_all_of(self, of: And, value: Any) -> Any:
+        tried = self.fresh(converts=self.converts)
+        made = value
+        for part in of.all_of:
+            made = tried.visit(part, made)
+            # What follows assumes what comes before: `[:and :int [:> 0]]`.
+            if made is _FAILED or (tried.problems and not self.converts):
+                break
+        else:
+            if self.converts:
+                whole = self.fresh(converts=False)
+                whole.visit(of, made)
+                tried.join(whole)
+                made = _FAILED if whole.problems else made
+        if self.converts and made is _FAILED and fits(of, value):
+            return value  # one part would take away, or convert, what another one needs
+        self.join(tried)
+        return made
+
+    def visit_constraint(self, of: Constraint, value: Any) -> Any:
+        if _is_number(value) and _COMPARE[of.operator](value, of.bound):
+            return value
+        return self.problem(f"expected {expected(of)}, got {kind_of(value)}")
 
 
-def _problem(trail: Trail | None, message: str) -> Problem:
-    steps = _shown(trail)
-    return Problem(path_text(steps), message, steps)
+_VISITS: dict[type[Type], Callable[[_Walk, Any, Any], Any]] = {
+    Maybe: _Walk.visit_maybe,
+    Primitive: _Walk.visit_primitive,
+    List: _Walk.visit_list,
+    Map: _Walk.visit_map,
+    MapOf: _Walk.visit_map_of,
+    Enum: _Walk.visit_enum,
+    Or: _Walk.visit_choice,
+    And: _Walk.visit_all_of,
+    Constraint: _Walk.visit_constraint,
+}
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le}
 
 
-def _shown(trail: Trail | None) -> Path:
-    chain = []
-    while trail is not None:
-        chain.append(trail)
-        trail = trail.before
-    steps: list[str | int] = []
+# Places.
+
+
+def _problem(note: _Note) -> Problem:
+    keys: list[str | int] = []
     hidden = False
-    for _, step, is_data in reversed(chain):
-        steps.append(_HIDDEN if hidden and is_data else step)
+    for step, is_data in reversed(note.steps):
+        keys.append(_HIDDEN if hidden and is_data else step)
         hidden |= isinstance(step, str) and step.startswith("_")
-    return tuple(steps)
+    return Problem(path_text(tuple(keys)), note.message, tuple(keys))
 
 
-def path_text(steps: Path) -> str:
+def path_text(keys: Path) -> str:
     """Return a path as text: ``results[0].customer.id``."""
     text = ""
-    for step in steps:
-        match step:
+    for key in keys:
+        match key:
             case int():
-                text += f"[{step}]"
-            case str() if step == _HIDDEN:
-                text += step
-            case str() if is_plain(step) and len(step) <= _LONGEST_KEY:
-                text += f".{step}" if text else step
+                text += f"[{key}]"
+            case str() if key == _HIDDEN:
+                text += key
+            case str() if is_plain(key) and len(key) <= _LONGEST_KEY:
+                text += f".{key}" if text else key
             case _:
-                text += f"[{json.dumps(step[:_LONGEST_KEY], ensure_ascii=False)}]"
+                text += f"[{json.dumps(key[:_LONGEST_KEY], ensure_ascii=False)}]"
     return text
 
 
-Check: TypeAlias = Callable[[Any, Trail | None, Report], None]
-"""Reports why a value, found at a trail, does not fit."""
+def _key_name(key: Any) -> Any:
+    """Return a map's key as a value, a keyword as its name: fields are found under either."""
+    return key.name if isinstance(key, Keyword) else key if isinstance(key, str) else from_key(key)
 
 
-def problems_of(of: Type, value: Any, *, strict: bool = False) -> tuple[Problem, ...]:
-    """Return why ``value`` does not fit ``of``; empty when it does."""
-    if test(of, "strict" if strict else "lenient")(value):
-        return ()
-    report = Report(strict)
-    check(of)(value, None, report)
-    return report.told()
-
-
-@lru_cache(maxsize=1024)
-def check(of: Type) -> Check:
-    """Return the function that reports why a value does not fit ``of``."""
-    match of:
-        case Maybe(inner):
-            return _maybe(check(inner))
-        case Primitive():
-            return _primitive(of)
-        case List(item):
-            return _list(of, check(item))
-        case Map():
-            return _map(of)
-        case MapOf(key, value):
-            return _map_of(of, check(key), check(value))
-        case Or(choices):
-            return _or(of, [check(one) for one in choices])
-        case And(all_of):
-            return _and([check(one) for one in all_of])
-        case Enum() | Constraint():
-            return _leaf(of, test(of))
-        case _:
-            raise TypeError(f"no type of a signature: {of}")
-
-
-def step_of(key: Any) -> str | int:
+def _step_of(key: Any) -> str | int:
     """Return a map's key as a step of a path."""
-    name = key_name(key)
-    return name if isinstance(name, str) else repr(name) if is_number(name) else kind_of(name)
+    name = _key_name(key)
+    return name if isinstance(name, str) else repr(name) if _is_number(name) else kind_of(name)
 
 
-def _maybe(inner: Check) -> Check:
-    def run(value: Any, trail: Trail | None, report: Report) -> None:
-        if value is not None:
-            inner(value, trail, report)
+# Kinds of values, and a value of one kind as another one.
 
-    return run
-
-
-def _leaf(of: Type, fitting: Test) -> Check:
-    message = f"expected {wanted(of)}, got "
-
-    def run(value: Any, trail: Trail | None, report: Report) -> None:
-        if not fitting(value):
-            report.problem(trail, message + kind_of(value))
-
-    return run
-
-
-def _primitive(of: Primitive) -> Check:
-    right_kind, fitting = kind_test(of.name), test(of)
-    expected, too_far = f"expected {of.name}, got ", f"expected {wanted(of)}"
-
-    def run(value: Any, trail: Trail | None, report: Report) -> None:
-        if not right_kind(value):
-            report.problem(trail, expected + kind_of(value))
-        elif not fitting(value):
-            report.problem(trail, too_far)
-
-    return run
-
-
-def _list(of: List, item: Check) -> Check:
-    bounded = of.least is not None or of.most is not None
-
-    def run(value: Any, trail: Trail | None, report: Report) -> None:
-        if not isinstance(value, list | tuple):
-            report.problem(trail, f"expected list, got {kind_of(value)}")
-            return
-        if bounded and not within(len(value), of.least, of.most):
-            report.problem(trail, f"expected {wanted(of)}")
-        for index, part in enumerate(value):
-            item(part, Trail(trail, index), report)
-            if report.full:
-                return
-
-    return run
-
-
-def _map(of: Map) -> Check:
-    places = [(field, Keyword(field.name), check(field.type)) for field in of.fields]
-    declared = frozenset(field.name for field in of.fields)
-
-    def run(value: Any, trail: Trail | None, report: Report) -> None:
-        if not isinstance(value, dict):
-            report.problem(trail, f"expected map, got {kind_of(value)}")
-            return
-        for field, keyword, fitting in places:  # noqa: F402
-            key = field.name if field.name in value else keyword
-            if key in value:
-                fitting(value[key], Trail(trail, field.name), report)
-            elif not field.optional:
-                report.problem(Trail(trail, field.name), missing(field))
-            if report.full:
-                return
-        if report.strict or of.closed:
-            unexpected(value, declared, trail, report)
-
-    return run
-
-
-def missing(field: Field) -> str:
-    """Return the message that a required field is not there."""
-    return f"missing required field, expected {wanted(field.type)}"
-
-
-def unexpected(value: dict[Any, Any], declared: frozenset[str], trail: Trail | None, report: Report) -> None:
-    """Report the keys of ``value`` that are not ``declared``."""
-    for key in value:
-        if key_name(key) not in declared:
-            report.problem(Trail(trail, step_of(key), is_data=True), "unexpected field")
-
-
-def _map_of(of: MapOf, key_check: Check, value_check: Check) -> Check:
-    bounded = of.least is not None or of.most is not None
-
-    def run(value: Any, trail: Trail | None, report: Report) -> None:
-        if not isinstance(value, dict):
-            report.problem(trail, f"expected map, got {kind_of(value)}")
-            return
-        if bounded and not within(len(value), of.least, of.most):
-            report.problem(trail, f"expected {wanted(of)}")
-        for key, part in value.items():
-            at = Trail(trail, step_of(key), is_data=True)
-            keys = report.fresh()
-            key_check(key_name(key), None, keys)
-            for _, message in keys.problems:
-                report.problem(at, f"key: {message}")
-            value_check(part, at, report)
-            if report.full:
-                return
-
-    return run
-
-
-def _or(of: Or, choices: list[Check]) -> Check:
-    expected = f"expected {wanted(of)}, got "
-
-    def run(value: Any, trail: Trail | None, report: Report) -> None:
-        inside: Report | None = None
-        for choice in choices:
-            tried = report.fresh()
-            choice(value, trail, tried)
-            if not tried.problems:
-                return
-            # The choice whose kind fits says best what is wrong: something inside.
-            if all(place is not trail for place, _ in tried.problems):
-                inside = inside or tried
-        if inside is not None:
-            report.join(inside)
-        else:
-            report.problem(trail, expected + kind_of(value))
-
-    return run
-
-
-def _and(parts: list[Check]) -> Check:
-    def run(value: Any, trail: Trail | None, report: Report) -> None:
-        tried = report.fresh()
-        for part in parts:
-            part(value, trail, tried)
-            # What follows assumes what comes before: `[:and :int [:> 0]]`.
-            if tried.problems:
-                report.join(tried)
-                return
-
-    return run
-
-
-# One value made into another type, where that loses nothing; the table is in ``coercion``.
-
-FAILED: Any = object()
-"""Stands for a value that could not be converted."""
-
+# RFC 3339 and its everyday relatives; `fromisoformat` alone takes week dates and bare years too.
+_DATETIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?([Zz]|[+-]\d\d(:?\d\d)?)?")
 _INT = re.compile(r"[+-]?[0-9]{1,4000}")
 _FLOAT = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*")
+_LONG_NAMES = {"int": "integer", "bool": "boolean"}
 
 
-def converted(name: Name, value: Any) -> Any:
-    """Return ``value``, which is no ``name``, as one, or ``FAILED``."""
-    convert = _CONVERT.get(name)
-    return FAILED if convert is None else convert(value)
+def kind_of(value: Any) -> str:
+    """Return what ``value`` is: ``int``, ``string``, ``list``…; never anything of what it contains."""
+    match value:
+        case None:
+            return "nil"
+        case bool():
+            return "bool"
+        case int():
+            return "int"
+        case float():
+            return "float"
+        case str():
+            return "string"
+        case Keyword():
+            return "keyword"
+        case list() | tuple():
+            return "list"
+        case dict():
+            return "map"
+        case LispSet() | set() | frozenset():
+            return "set"
+        case datetime():
+            return "datetime"
+        case date():
+            return "date"
+        case _:
+            return "function" if callable(value) else "object"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_datetime(value: Any) -> bool:
+    """Return whether ``value`` is an ISO 8601 string with date and time."""
+    if not isinstance(value, str) or not _DATETIME.fullmatch(value):
+        return False
+    try:
+        datetime.fromisoformat(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _within(size: Number, least: Number | None, most: Number | None) -> bool:
+    return (least is None or size >= least) and (most is None or size <= most)
+
+
+def _is(constant: Constant, value: Any, *, exact: bool) -> bool:
+    """Return whether ``value`` is the one of an enumeration; a string stands for a keyword unless ``exact``."""
+    match value:
+        case Keyword():
+            return constant.is_keyword and constant.value == value.name
+        case str():
+            return constant.value == value and not (exact and constant.is_keyword)
+        case bool():
+            return constant.value is value
+        case int() | float():
+            return _is_number(constant.value) and constant.value == value
+        case _:
+            return False
+
+
+_IS_EXACTLY: dict[Name, Callable[[Any], bool]] = {
+    "any": lambda value: True,
+    "nil": lambda value: value is None,
+    "bool": lambda value: isinstance(value, bool),
+    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "float": lambda value: isinstance(value, float),
+    "string": lambda value: isinstance(value, str),
+    "keyword": lambda value: isinstance(value, Keyword),
+    "map": lambda value: isinstance(value, dict),
+    "datetime": _is_datetime,
+}
+_IS: dict[Name, Callable[[Any], bool]] = {
+    **_IS_EXACTLY,
+    "float": _is_number,
+    "keyword": lambda value: isinstance(value, Keyword | str),
+    "datetime": lambda value: isinstance(value, datetime) or _is_datetime(value),
+}
 
 
 def _to_int(value: Any) -> Any:
-    return int(value) if isinstance(value, str) and _INT.fullmatch(value) else FAILED
+    return int(value) if isinstance(value, str) and _INT.fullmatch(value) else _FAILED
 
 
 def _to_float(value: Any) -> Any:
     if not isinstance(value, str) or not _FLOAT.fullmatch(value):
-        return FAILED
+        return _FAILED
     number = float(value)
-    return number if math.isfinite(number) else FAILED
+    return number if math.isfinite(number) else _FAILED
 
 
 def _to_bool(value: Any) -> Any:
     text = value.name if isinstance(value, Keyword) else value
-    return {"true": True, "false": False}.get(text, FAILED) if isinstance(text, str) else FAILED
+    return {"true": True, "false": False}.get(text, _FAILED) if isinstance(text, str) else _FAILED
 
 
 def _to_string(value: Any) -> Any:
@@ -585,21 +540,21 @@ def _to_string(value: Any) -> Any:
         case date():
             return value.isoformat()
         case _:
-            return FAILED
+            return _FAILED
 
 
 def _to_keyword(value: Any) -> Any:
-    return Keyword(value) if isinstance(value, str) and is_keyword(value) else FAILED
+    return Keyword(value) if isinstance(value, str) and is_keyword(value) else _FAILED
 
 
 def _to_datetime(value: Any) -> Any:
     if isinstance(value, date):
         return f"{value.isoformat()}T00:00:00"
     midnight = f"{value}T00:00:00" if isinstance(value, str) else ""
-    return midnight if is_datetime(midnight) else FAILED
+    return midnight if _is_datetime(midnight) else _FAILED
 
 
-_CONVERT: Mapping[Name, Callable[[Any], Any]] = {
+_CONVERT: dict[Name, Callable[[Any], Any]] = {
     "int": _to_int,
     "float": _to_float,
     "bool": _to_bool,
@@ -607,232 +562,3 @@ _CONVERT: Mapping[Name, Callable[[Any], Any]] = {
     "keyword": _to_keyword,
     "datetime": _to_datetime,
 }
-
-
-# Arguments brought into the types of parameters, where that loses nothing (SPEC 004 Implicit Conversion, DD-24).
-#
-# ============= ============================================================= wanted taken instead =============
-# ============================================================= ``:int`` a string of digits ``:float`` an int,
-# silently; a string that is a number, spaces around it ``:bool`` ``"true"``, ``"false"``, ``:true``, ``:false``
-# ``:string`` a keyword (its name), true and false, a Python datetime ``:keyword`` a string that can be one; also in
-# ``[:enum :a]`` ``:datetime`` a date, as its midnight; a Python datetime ``[:enum …]`` a keyword for a string of the
-# same letters ============= =============================================================
-#
-# Of a map with named fields only those are kept, under the keys they came with. nil is never turned into anything.
-# Each type becomes a function once.
-
-Coerce: TypeAlias = Callable[[Any, Trail | None, Report], Any]
-"""Returns a value, found at a trail, in another type, or ``FAILED``; reports what was converted, or could not be."""
-
-_NAMES = {"int": "integer", "bool": "boolean"}
-
-
-def coerced(of: Type, value: Any, *, strict: bool = False) -> Coerced:
-    """Return ``value`` as ``of``.
-
-    Args:
-        of: The type that is wanted.
-        value: A Lisp value or a plain Python value.
-        strict: Whether fields that are not declared are problems; otherwise they are left out.
-    """
-    report = Report(strict)
-    made = coerce(of)(value, None, report)
-    problems = report.told()
-    return Coerced(value=value if problems else made, warnings=report.warned(), problems=problems)
-
-
-@lru_cache(maxsize=1024)
-def coerce(of: Type) -> Coerce:
-    """Return the function that brings a value into ``of``."""
-    match of:
-        case Maybe(inner):
-            return _coerce_maybe(coerce(inner))
-        case Primitive():
-            made = _coerce_primitive(of)
-        case List():
-            made = _coerce_list(of)
-        case Map():
-            made = _coerce_map(of)
-        case MapOf():
-            made = _coerce_map_of(of)
-        case Enum():
-            made = _coerce_enum(of)
-        case Or():
-            made = _coerce_or(of)
-        case And():
-            made = _coerce_and(of)
-        case _:
-            made = _as_it_is(check(of))
-    return _unless(test(of, "exact"), made)
-
-
-def _unless(settled: Test, coerce_it: Coerce) -> Coerce:
-    def run(value: Any, trail: Trail | None, report: Report) -> Any:
-        return value if settled(value) else coerce_it(value, trail, report)
-
-    return run
-
-
-def _as_it_is(explain: Check) -> Coerce:
-    """Return what takes a value if it fits, and reports why not otherwise."""
-
-    def run(value: Any, trail: Trail | None, report: Report) -> Any:
-        before = len(report.problems)
-        explain(value, trail, report)
-        return FAILED if len(report.problems) > before or report.full else value
-
-    return run
-
-
-def _coerce_maybe(inner: Coerce) -> Coerce:
-    return lambda value, trail, report: None if value is None else inner(value, trail, report)
-
-
-def _coerce_primitive(of: Primitive) -> Coerce:
-    name, finish = of.name, _as_it_is(check(of))
-    is_kind, is_settled = kind_test(name), test(Primitive(name), "exact")
-
-    def run(value: Any, trail: Trail | None, report: Report) -> Any:
-        if name == "float" and is_kind(value) and not is_settled(value):
-            made = _as_float(value, trail, report)
-        elif name == "datetime" and isinstance(value, datetime):
-            made = value.isoformat()
-        elif is_settled(value):
-            made = value
-        else:
-            made = converted(name, value)
-            _tell(made, f"{kind_of(value)} to {_NAMES.get(name, name)}", trail, report)
-        return FAILED if made is FAILED else finish(made, trail, report)
-
-    return run
-
-
-def _tell(made: Any, what: str, trail: Trail | None, report: Report) -> None:
-    if made is FAILED:
-        report.problem(trail, f"cannot coerce {what}")
-    else:
-        report.warning(trail, f"coerced {what}")
-
-
-def _as_float(value: int, trail: Trail | None, report: Report) -> Any:
-    try:
-        return float(value)
-    except OverflowError:
-        report.problem(trail, "cannot coerce int to float: it is too large")
-        return FAILED
-
-
-def _coerce_list(of: List) -> Coerce:
-    item, explain = coerce(of.item), _as_it_is(check(of))
-
-    def run(value: Any, trail: Trail | None, report: Report) -> Any:
-        if not isinstance(value, list | tuple):
-            return explain(value, trail, report)
-        items = []
-        for index, part in enumerate(value):
-            items.append(item(part, Trail(trail, index), report))
-            if report.full:
-                return FAILED
-        return FAILED if any(one is FAILED for one in items) else _sized(of, items, trail, report)
-
-    return run
-
-
-def _coerce_map(of: Map) -> Coerce:
-    places = [(field, Keyword(field.name), coerce(field.type)) for field in of.fields]
-    declared = frozenset(field.name for field in of.fields)
-    explain = _as_it_is(check(of))
-
-    def run(value: Any, trail: Trail | None, report: Report) -> Any:
-        if not isinstance(value, dict):
-            return explain(value, trail, report)
-        kept: dict[Any, Any] = {}
-        for field, keyword, one in places:  # noqa: F402
-            key = field.name if field.name in value else keyword
-            if key in value:
-                kept[key] = one(value[key], Trail(trail, field.name), report)
-            elif not field.optional:
-                report.problem(Trail(trail, field.name), missing(field))
-                kept[key] = FAILED
-        if report.strict or of.closed:
-            unexpected(value, declared, trail, report)
-        return FAILED if any(part is FAILED for part in kept.values()) else kept
-
-    return run
-
-
-def _coerce_map_of(of: MapOf) -> Coerce:
-    key_fits, key_coerce, value_coerce = test(of.key), coerce(of.key), coerce(of.value)
-    explain = _as_it_is(check(of))
-
-    def run(value: Any, trail: Trail | None, report: Report) -> Any:
-        if not isinstance(value, dict):
-            return explain(value, trail, report)
-        made: dict[Any, Any] = {}
-        for key, part in value.items():
-            at = Trail(trail, step_of(key), is_data=True)
-            new = key if key_fits(key_name(key)) else key_coerce(key_name(key), at, report)
-            made[new] = value_coerce(part, at, report)
-            if report.full:
-                return FAILED
-        failed = any(key is FAILED or part is FAILED for key, part in made.items())
-        return FAILED if failed else _sized(of, made, trail, report)
-
-    return run
-
-
-def _sized(of: List | MapOf, value: Any, trail: Trail | None, report: Report) -> Any:
-    if within(len(value), of.least, of.most):
-        return value
-    report.problem(trail, f"expected {wanted(of)}")
-    return FAILED
-
-
-def _coerce_enum(of: Enum) -> Coerce:
-    fitting, explain = test(of), _as_it_is(check(of))
-
-    def run(value: Any, trail: Trail | None, report: Report) -> Any:
-        if fitting(value):  # and is not exact: a string that stands for a keyword
-            report.warning(trail, "coerced string to keyword")
-            return Keyword(value)
-        if isinstance(value, Keyword) and fitting(value.name):
-            report.warning(trail, "coerced keyword to string")
-            return value.name
-        return explain(value, trail, report)
-
-    return run
-
-
-def _coerce_or(of: Or) -> Coerce:
-    choices = [(test(one), coerce(one)) for one in of.choices]
-    explain = _as_it_is(check(of))
-
-    def run(value: Any, trail: Trail | None, report: Report) -> Any:
-        # What fits already stays what it is: "42" in `[:or :int :string]` is a string.
-        for _, one in sorted(choices, key=lambda choice: not choice[0](value)):
-            tried = report.fresh()
-            made = one(value, trail, tried)
-            if not tried.problems:
-                report.join(tried)
-                return made
-        return explain(value, trail, report)
-
-    return run
-
-
-def _coerce_and(of: And) -> Coerce:
-    parts, fitting, finish = [coerce(one) for one in of.all_of], test(of), _as_it_is(check(of))
-
-    def run(value: Any, trail: Trail | None, report: Report) -> Any:
-        tried = report.fresh()
-        made = value
-        for part in (*parts, finish):
-            made = part(made, trail, tried)
-            if made is FAILED:
-                break
-        if made is FAILED and fitting(value):
-            return value  # one part would take away, or convert, what another one needs
-        report.join(tried)
-        return made
-
-    return run

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import pytest
 
 from pyagentd.mission import parse_signature, tools
-from pyagentd.mission.construct import constructed
+from pyagentd.mission.signature.hints import constructed
 
 
 class Colour(enum.Enum):

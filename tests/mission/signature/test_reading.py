@@ -371,15 +371,6 @@ def test_the_result_alone_is_the_signature_of_a_context():
     assert partial.returns_only() == partial
 
 
-def test_fields_with_an_underscore_are_firewalled():
-    (count, ids) = parse("{count :int, _ids [:int]}").returns.fields
-    assert not count.firewalled
-    assert ids.firewalled
-
-
-def test_types_can_be_walked():
-    found = parse("{a [:or :int [:string]], b [:map-of :string [:maybe :bool]]}").returns.walk()
-    names = [one.name for one in found if isinstance(one, Primitive)]
-    assert names == ["int", "string", "string", "bool"]
+def test_what_may_be_nil_is_optional():
     assert parse(":int?").returns.is_optional
     assert not parse("[:int?]").returns.is_optional
