@@ -64,8 +64,7 @@
   "Variables of the block other than `gptel--bounds', in their order.")
 
 (defconst pyagentd-block--system '("gptel-system-prompt" "gptel--system-message")
-  "Variables that a session file never has; preset.md has the system message.
-SPEC 001 System message isolation.")
+  "Variables that a session file never has; preset.md has the system message.")
 
 (defvar-local pyagentd-block--foreign nil
   "Lines \"NAME: VALUE\" of the block that are not ours, as read.")

@@ -183,8 +183,8 @@ of ours tells the user."
 
 ;;;; Log
 
-;; SPEC 001 Logging and observability names the levels and the file, and
-;; the prefix of its lines.  Who reads *Messages* sees who speaks.
+;; Lines in *Messages* begin with the package's name, those in the file
+;; with [GPTEL-LEVEL].
 
 (defconst pyagentd-core--levels '(debug info warn error)
   "Log levels, least severe first.")

@@ -1,4 +1,4 @@
-;;; pyagentd-jf.el --- Names of the specifications -*- lexical-binding: t; -*-
+;;; pyagentd-jf.el --- The functions called jf/gptel-... -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -21,9 +21,9 @@
 
 ;;; Commentary:
 
-;; The specifications call things jf/gptel-….  Code written to them runs
-;; after (require 'pyagentd-jf): variables are aliases, functions take and
-;; return what is specified.  Those that read metadata and presets read the
+;; For code that calls jf/gptel-… functions and uses variables of that
+;; name: variables are aliases, and the manual says what each function
+;; takes and returns.  Those that read metadata and presets read the
 ;; files, and need no daemon; only for YAML that is not of the plain kind
 ;; that the daemon writes is it asked.
 ;;
@@ -83,8 +83,8 @@
   (when (and pyagentd--session-dir buffer-file-name)
     (pyagentd-session-save)))
 
-;; SPEC 000 Auto-save hook registered at creation.  The conversation is
-;; saved by itself anyway; the hook is run for those who put more into it.
+;; The conversation is saved without this hook; it is run for code that
+;; has added its own functions to it.
 
 (defvar gptel-post-response-functions)
 

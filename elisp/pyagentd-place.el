@@ -174,8 +174,6 @@ SESSION-ID, SESSION-DIR and BRANCH-DIR are those of the branch."
            pyagentd-place--registry)
   (pyagentd-log 'info "Registered %s/%s" session-id branch-name))
 
-;; SPEC 001 Registry initialization from disk.
-
 (defun pyagentd-place-refresh ()
   "Note every branch and agent on disk, and forget those that are gone.
 What is open keeps its buffer, the others have none.  Return how many

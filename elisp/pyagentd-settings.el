@@ -125,7 +125,6 @@ What the user has changed here and not saved yet stays."
   (setq pyagentd-settings-thinking (plist-get answer :thinking))
   (pyagentd-settings-show (plist-get answer :model)))
 
-;; SPEC 001 Session lifecycle - Open.
 (defun pyagentd-settings--read ()
   "Show the settings that the files have; the daemon has not answered yet.
 They are those in the Local Variables, and of what these do not say those
@@ -161,8 +160,8 @@ in preset.md."
 
 (add-hook 'pyagentd-session-read-hook #'pyagentd-settings--read)
 
-;; SPEC 000 Configuration isolation: all of them are set, those without a
-;; value too.
+;; All of them are set, those without a value too, so that nothing is
+;; inherited from elsewhere.
 (defun pyagentd-settings-apply (settings)
   "Let this session use SETTINGS, a plist as on the wire, and nothing else."
   (pcase-dolist (`(,variable . ,value) (pyagentd-settings--alist settings))

@@ -38,19 +38,19 @@ def epoch_ms(moment: datetime) -> int:
 
 
 def iso8601(moment: datetime) -> str:
-    """Return ``moment`` in UTC with seconds and ``Z``, the form of the metadata files (DD-5)."""
+    """Return ``moment`` in UTC with seconds and ``Z``, the form of the metadata files."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def stamp(moment: datetime) -> str:
-    """Return ``YYYYMMDDHHMMSS`` in local time, the form used inside ids (SPEC 001, DD-5)."""
+    """Return ``YYYYMMDDHHMMSS`` in local time, the form used inside ids."""
     return moment.astimezone().strftime("%Y%m%d%H%M%S")
 
 
 # Identifiers: readable for sessions and agents, time-ordered for messages.
 #
-# A session id is ``<slug>-<YYYYMMDDHHMMSS>`` (SPEC 001 Session identification); an agent id is
-# ``<preset>-<YYYYMMDDHHMMSS>-<slug>`` (SPEC 000 Agent session ID format). Making them unique on disk is the store's
+# A session id is ``<slug>-<YYYYMMDDHHMMSS>``; an agent id is
+# ``<preset>-<YYYYMMDDHHMMSS>-<slug>``. Making them unique on disk is the store's
 # work: it adds ``-2``, ``-3`` when a directory exists.
 
 _OTHER = re.compile(r"[^a-z0-9]+")
@@ -60,7 +60,7 @@ Prefix = Literal["msg", "prt", "run", "ask", "edt", "hid", "snp", "hok", "ema", 
 
 
 def slugify(name: str, *, fallback: str = "session") -> str:
-    """Return ``name`` as lowercase words joined by single dashes, at most 60 characters (DD-4)."""
+    """Return ``name`` as lowercase words joined by single dashes, at most 60 characters."""
     slug = _OTHER.sub("-", anyascii(name).lower()).strip("-")
     return slug[:_SLUG_LENGTH].rstrip("-") or fallback
 
@@ -76,7 +76,7 @@ def agent_id(preset: str, stamp: str, description: str) -> str:
 
 
 def new_id(prefix: Prefix) -> str:
-    """Return a fresh id such as ``msg_…``; ids of one process sort in the order they were made (DD-13)."""
+    """Return a fresh id such as ``msg_…``; ids of one process sort in the order they were made."""
     return f"{prefix}_{uuid7().hex}"
 
 

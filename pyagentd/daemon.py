@@ -1,7 +1,7 @@
 """The composition root: makes every part, joins them, and runs until told to stop or nobody needs it.
 
 The socket listens before the provider's SDK is loaded; that happens in a thread (``llm.warm``), so that a client is
-greeted within a few hundred milliseconds of a cold start (DESIGN §5).
+greeted within a few hundred milliseconds of a cold start.
 """
 
 from __future__ import annotations

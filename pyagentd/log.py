@@ -6,7 +6,7 @@ process is registered with ``conceal``, and what has a key's shape is masked eve
 
 What happens to sessions (made, branched, unreadable) is also told to whoever caused it: a record with
 ``extra=of_session(directory)`` goes to the client whose call it came from (``telling``), which shows it in its own
-log, and into ``session.log`` of the session if that is wanted (SPEC 001 Logging and observability, DD-40).
+log, and into ``session.log`` of the session if that is wanted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a model sees: roles and ordered parts, the same for every provider.
 
-These values are built by the store from document and log (DESIGN §3), translated by ``llm`` into a provider's
+These values are built by the store from document and log, translated by ``llm`` into a provider's
 format, and never stored themselves. A valid view alternates so that every ``ToolCall`` of an assistant message
 has exactly one ``ToolResult`` in the user message that follows it.
 """

@@ -1,4 +1,4 @@
-"""The pages of the repository: their links lead somewhere, and the files they name are there."""
+"""The pages of the repository: their links lead somewhere, and what pages and code name is there."""
 
 from __future__ import annotations
 
@@ -34,3 +34,27 @@ def test_links_of_a_page_lead_somewhere(page):
 def test_files_that_a_page_names_are_there(page):
     missing = [name for name in _FILE.findall(page.read_text("utf-8")) if not (ROOT / name).exists()]
     assert missing == []
+
+
+# Documents that the repository does not have. What they said is said where it matters, or in docs/ARCHITECTURE.md.
+_ELSEWHERE = re.compile(
+    r"\bDESIGN\b|\bDD-\d|§|\bneighbours(?:\.md| [A-C]\.\d)|\bHOUSE\b|\bSTYLE\.md\b|\b[Tt]he guide('s)?\b"
+)
+_NUMBERED = re.compile(r"\bSPEC\b|\bspec(?:ification)? 00[0-4]\b")
+_READ = (".el", ".md", ".org", ".py", ".sh", ".toml", ".yml")
+
+
+def test_nothing_refers_to_a_document_that_is_not_in_the_repository():
+    """Tests name scenarios of the five specifications by number; docs/deviations.md says what those are."""
+    found = []
+    places = ("docs", "elisp", "presets", "pyagentd", "scripts", "skills", "template", "tests")
+    files = [path for place in places for path in sorted((ROOT / place).rglob("*")) if path.suffix in _READ]
+    for path in [*PAGES, *files]:
+        name = path.relative_to(ROOT).as_posix()
+        if name.startswith("tests/spec/") or name in ("tests/test_docs.py", "docs/deviations.md"):
+            continue
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+            if "mark.spec(" not in line:
+                wrong = _ELSEWHERE.search(line) or (not name.startswith("tests/") and _NUMBERED.search(line))
+                found += [f"{name}:{number}: {line.strip()}"] if wrong else []
+    assert found == []

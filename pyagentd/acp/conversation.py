@@ -42,7 +42,7 @@ async def attach(daemon: Daemon, place: Path) -> Mapping[str, Any]:
         Busy: The document changes all the time.
     """
     for _ in range(_ATTEMPTS):
-        # A client attaches from a version it has (DESIGN §3 rule 5); another writer may be faster.
+        # A client attaches from a version it has; another writer may be faster.
         sha256 = body_sha256((await asyncio.to_thread(read, place / "session.md")).body)
         state: Mapping[str, Any] = await daemon.call("attach", branch=str(place), sha256=sha256, mode="view")
         if not state.get("reread"):

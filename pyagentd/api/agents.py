@@ -72,7 +72,7 @@ def _flat(agents: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [each for agent in agents for each in (agent, *_flat(agent["agents"]))]
 
 
-# Agents spawned by a client instead of a model: ``jf/gptel-persistent-agent--task`` called from Lisp (SPEC 000).
+# Agents spawned by a client instead of a model: ``jf/gptel-persistent-agent--task`` called from Lisp.
 #
 # Such an agent is one like any other but that its result goes to the client who asks for it, and not to its parent.
 
@@ -138,8 +138,8 @@ class Spawning(Group):
 
 # Operations on the pieces an agent is made of, one at a time: its directory, its preset, the preset's paths.
 #
-# For code written to the specifications, which makes agents step by step (``jf/gptel--create-agent-directory`` and
-# its neighbours). The product itself makes an agent whole, or not at all (``store.sessions``).
+# For Emacs code that makes agents step by step (``jf/gptel--create-agent-directory`` and the
+# like). The product itself makes an agent whole, or not at all (``store.sessions``).
 
 _SCOPE = ("paths", "org_roam_patterns", "shell_commands")
 
@@ -191,7 +191,7 @@ class Pieces(Group):
     async def update_preset_paths(
         self, client: Client, *, file: str, allowed: Sequence[str] = (), denied: Sequence[str] = ()
     ) -> dict[str, Any]:
-        """Set ``paths`` of the preset in ``file``: what may be read, and what else is denied (DD-7, DD-8)."""
+        """Set ``paths`` of the preset in ``file``: what may be read, and what else is denied."""
         place = _preset(file)
         for pattern in (*allowed, *denied):
             validate_pattern(pattern)

@@ -52,7 +52,7 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-# ``/agent …``: named agents, from any conversation (SPEC 003, neighbours C.3).
+# ``/agent …``: named agents, from any conversation.
 
 KEYS = ("system_prompt", "model", "permissions", "name")
 
@@ -203,7 +203,7 @@ def _profile(permissions: object) -> str:
     return permissions if isinstance(permissions, str) and not permissions.startswith("{") else "custom"
 
 
-# ``/context …``: the conversation saved, put behind, taken up again (SPEC 003 Context Management).
+# ``/context …``: the conversation saved, put behind, taken up again.
 
 _ID = 8  # characters of an id that are shown
 

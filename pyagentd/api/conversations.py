@@ -44,7 +44,7 @@ from pyagentd.store.document.heal import role_diff
 from pyagentd.store.document.text import Settings
 from pyagentd.tools.sandbox import watch
 
-# Operations on the messages that wait for their turn, and on what a session is doing (neighbours B.3, B.4).
+# Operations on the messages that wait for their turn, and on what a session is doing.
 
 
 class Queue(Group):
@@ -204,7 +204,7 @@ class Conversations(Group):
         return {"diff": await asyncio.to_thread(role_diff, *known) if known else ""}
 
     async def keep_settings(self, client: Client, *, branch: str) -> dict[str, Any]:
-        """Write what the document's Local Variables set in place of the preset into ``preset.md`` (DD-38).
+        """Write what the document's Local Variables set in place of the preset into ``preset.md``.
 
         A named agent's model is written into its ``agent.json``, which owns it.
         """
@@ -386,7 +386,7 @@ class Conversations(Group):
             return {"aborted": await self._host.abort(live)}
 
     async def show(self, client: Client, *, branch: str) -> dict[str, Any]:
-        """Return the conversation up to row ``seq`` as canonical JSON (neighbours B.10), when large as a file."""
+        """Return the conversation up to row ``seq`` as canonical JSON, when large as a file."""
         async with self._host.using(self._ref(branch)) as live:
             live.recorder.flush()
             shown = live.conversation.canonical() | ({"usage": summary(live.meter)} if live.meter else {})
@@ -472,10 +472,10 @@ def _compaction_told(live: LiveBranch, run: str) -> dict[str, Any]:
     return {**ended, **made}
 
 
-# Operations on who answers: the agents there are for the next turn, and approving a plan (spec 002).
+# Operations on who answers: the agents there are for the next turn, and approving a plan.
 
 APPROVED = "Approved, continue."
-"""What the user's message says that approves a plan; the guide's words."""
+"""What the user's message says that approves a plan; the same words as in other hosts of agents."""
 
 BUILD = "build"
 

@@ -27,7 +27,7 @@ from pyagentd.store.paths import BranchRef, described
 from pyagentd.store.registry import Registry
 from pyagentd.wire.sexp import SexpError, plist_to_dict
 
-# A reply larger than this goes by file (DESIGN §5 Sizes).
+# A reply larger than this goes by file.
 INLINE_LIMIT = 512 * 1024
 
 TITLE_LENGTH = 200  # characters

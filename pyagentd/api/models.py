@@ -217,7 +217,7 @@ class Spending(Group):
         """Return what a branch cost: its own, its agents, both together, and its last messages one by one.
 
         Tokens come in five buckets, prices in US dollars; a price that is not known of everything is nil, and then
-        ``known_usd`` is the part that is and ``unpriced`` names the models. ``rollup`` is the guide's sum over what
+        ``known_usd`` is the part that is and ``unpriced`` names the models. ``rollup`` is the sum over what
         still counts towards the model's context; ``context`` is what a ``context`` event tells.
         """
         async with self._host.using(self._ref(branch)) as live:

@@ -1,4 +1,4 @@
-"""Operations on named agents: making, listing, configuring, renaming and destroying them (SPEC 003)."""
+"""Operations on named agents: making, listing, configuring, renaming and destroying them."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def _permissions(value: Any) -> str | Mapping[str, Any] | None:
         raise BadRequest("permissions are a profile's name, or (:allow (…) :ask (…))") from error
 
 
-# Operations on the defaults of named agents (SPEC 003 Session Persistence Summary: server defaults).
+# Operations on the defaults of named agents.
 
 
 class Settings(Group):
@@ -266,7 +266,7 @@ class Settings(Group):
         return {"settings": held, "defaults": dict(defaults.DEFAULTS), "note": note or None}
 
 
-# Operations on commands in the background (SPEC 003 Running Tasks).
+# Operations on commands in the background.
 
 _SHOWN_BYTES = 30_000
 

@@ -46,7 +46,7 @@ from pyagentd.store.trash import move_to_trash
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.wire.sexp import encode
 
-INLINE_SESSIONS = 500  # more go by file (DESIGN §5 Sizes)
+INLINE_SESSIONS = 500  # more go by file
 
 _NOTHING = Spent()
 

@@ -86,7 +86,7 @@ class Progress:
             self._state = _TEXTS.get(state, self._state)
 
     def agent(self, agent: Mapping[str, Any]) -> None:
-        """Take note of an ``agent`` event; the words are those of the overlay in Emacs (SPEC 000)."""
+        """Take note of an ``agent`` event; the words are those of the overlay in Emacs."""
         name = f"{agent.get('preset')}: {agent.get('description')}"
         match agent.get("state"):
             case "finished":

@@ -354,7 +354,7 @@ def compact(session: str, instructions: str, wait: bool, as_json: bool) -> int:
     return ExitCode.DONE
 
 
-# ``pyagentd context``: conversations saved, cleared, taken up again, listed (SPEC 003 Context Management).
+# ``pyagentd context``: conversations saved, cleared, taken up again, listed.
 
 _CONTEXT_LONGEST_S = 300.0  # a long conversation is summarised in pieces
 _ID = 8  # characters of an id that are shown

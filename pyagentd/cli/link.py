@@ -19,7 +19,7 @@ from pyagentd.errors import Busy, ConfigError, Unreachable
 if TYPE_CHECKING:
     from pyagentd.wire.client import DaemonClient
 
-# What a run needs to know of the environment it was asked for in (DESIGN §5); never the whole environment.
+# What a run needs to know of the environment it was asked for in; never the whole environment.
 _SENT = ("PYAGENTD_BACKEND", "ANTHROPIC_BASE_URL", "PATH")
 _ATTEMPTS = 3
 
@@ -76,7 +76,7 @@ def watch(link: DaemonClient, branch_dir: Path) -> Mapping[str, Any]:
     from pyagentd.store.document.text import body_sha256, read
 
     for _ in range(_ATTEMPTS):
-        # A client attaches from a version it has (DESIGN §3 rule 5); another writer may be faster.
+        # A client attaches from a version it has; another writer may be faster.
         sha256 = body_sha256(read(branch_dir / "session.md").body)
         state: Mapping[str, Any] = link.call("attach", branch=str(branch_dir), sha256=sha256, mode="view")
         if not state.get("reread"):

@@ -505,7 +505,7 @@ def _lines(rows: list[Row]) -> Iterator[tuple[str, ...]]:
         yield row["name"], row.get("mode") or "", said if row["trusted"] else f"NOT TRUSTED: {said}", row["source"]
 
 
-# ``pyagentd models``: which models can be had (SPEC 003 Model).
+# ``pyagentd models``: which models can be had.
 
 _LONGEST_S = 60.0  # providers are asked all at once, each with a limit
 

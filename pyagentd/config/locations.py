@@ -13,7 +13,7 @@ from pyagentd.config.file import ConfigFile, Environment, Setting
 
 
 def sessions_dir(env: Environment | None = None) -> Path:
-    """Return the sessions root: ``PYAGENTD_SESSIONS_DIR`` or ``~/.gptel/sessions`` (SPEC 001)."""
+    """Return the sessions root: ``PYAGENTD_SESSIONS_DIR`` or ``~/.gptel/sessions``."""
     return Path(sessions_setting(os.environ if env is None else env).value)
 
 

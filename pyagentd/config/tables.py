@@ -82,7 +82,7 @@ def takes_address_from_environment(backend: BackendSettings) -> bool:
     return backend.kind == "anthropic" and (backend.name == "anthropic" or backend.base_url is None)
 
 
-# When and how a conversation is compacted: the table ``[compaction]`` of ``config.toml`` (neighbours B.3).
+# When and how a conversation is compacted: the table ``[compaction]`` of ``config.toml``.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -562,7 +562,7 @@ def _expressions(file: ConfigFile, table: str, key: str) -> Iterator[str]:
         yield text
 
 
-# How many turns may begin by themselves: the table ``[triggers]`` of ``config.toml`` (neighbours B.7).
+# How many turns may begin by themselves: the table ``[triggers]`` of ``config.toml``.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The effective configuration of a named agent: its preset with what its ``agent.json`` says laid over (DD-32).
+"""The effective configuration of a named agent: its preset with what its ``agent.json`` says laid over.
 
 Whoever asks gets what the file says now: the guard before every decision, a run before every request. A file that
 cannot be read is an error and never ignored, since it may be what holds the agent back.
@@ -114,7 +114,7 @@ def profile_of(
     return Keys({"permissions": permissions}, source).profile("permissions", "permissions", profiles)
 
 
-# The documents of a named agent: the files that it always knows (SPEC 003 Documentation).
+# The documents of a named agent: the files that it always knows.
 #
 # They lie in ``docs/`` beside ``agent.json`` and are told after the system prompt. A path that a model names is
 # judged by the file it really is, and that file is reached by directory descriptors: no link leads out, whenever it

@@ -1,4 +1,4 @@
-"""Sub-agents of runs: created under the parent's branch, run to their end, watched from the parent (SPEC 000).
+"""Sub-agents of runs: created under the parent's branch, run to their end, watched from the parent.
 
 The parent's clients get an ``agent`` event whenever a child's run moves, and one with state ``finished`` on every
 terminal path; Emacs draws its overlay from these. What becomes of the result of an agent that nobody waits for is in
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-# Agents that nobody waits for: their results reach the parent as a message, exactly once (DD-11).
+# Agents that nobody waits for: their results reach the parent as a message, exactly once.
 #
 # The parent's log says of whom a result is still owed (``agent`` rows, ``Conversation.agents``); so nothing is lost
 # when the daemon ends in between. A result is submitted like any other message, and queued while the parent is busy;

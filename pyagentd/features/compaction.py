@@ -453,7 +453,7 @@ def is_summarised(cut: Cut | None, view: Sequence[Message]) -> bool:
 #
 # At the threshold old tool outputs go first, if that is enough; then the beginning is summarised. A summary that
 # fails costs nothing but itself: the run goes on as it is, and says so. What does not fit whatever is done is
-# refused with advice; the user's message stays (spec 002 "How should errors be designed", neighbours B.3).
+# refused with advice; the user's message stays.
 
 _PRUNED_TO = 0.6  # of what is usable: pruning that frees less is followed by a summary soon
 

@@ -1,4 +1,4 @@
-"""The conversations that were saved: files, and the rows by which they are found (SPEC 003 Context History).
+"""The conversations that were saved: files, and the rows by which they are found.
 
 Every session has some; those of a named agent are files in its ``sessions/``, others' are among the files of their
 branch.
@@ -134,7 +134,7 @@ def row_of(context: Context, path: Path) -> ContextRow:
     )
 
 
-# Saved conversations in words, for people (SPEC 003 Context History).
+# Saved conversations in words, for people.
 
 ID = 8  # characters of an id that are shown
 

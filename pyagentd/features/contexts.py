@@ -1,4 +1,4 @@
-"""Conversations that are saved, put behind and taken up again (SPEC 003 Context Management, DD-43).
+"""Conversations that are saved, put behind and taken up again.
 
 Active is what no boundary has put behind the conversation. Nothing is ever deleted: what is cleared stays in the log
 and in the document, where the model is no longer shown it. Where saved ones are is known by ``archive``.
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-# A saved conversation put back as the one that goes on: the turns it consists of, and their rows (SPEC 003).
+# A saved conversation put back as the one that goes on: the turns it consists of, and their rows.
 #
 # In the log it is one run that nobody computed: its first prompt begins it, further ones stand in it as those do
 # with which a user steers a run. So the document, and everybody who watches it, gets the text the way of all runs.
@@ -396,7 +396,7 @@ class Contexts:
 
 
 def _put_away(row: ContextRow, when: str) -> str:
-    """Return what is told of a conversation that was put behind by itself (SPEC 003 Idle Timer 4)."""
+    """Return what is told of a conversation that was put behind by itself."""
     dot = "" if row.description.endswith((".", "…", "!", "?")) else "."
     shell = f"In a shell: pyagentd context restore {row.agent_name} {row.id[:ID]}"
     said = f"Session saved: {row.description}{dot} Context cleared {when}."

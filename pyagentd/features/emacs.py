@@ -2,7 +2,7 @@
 
 A question goes to one client as an event and has one answer, a JSON object. Who asks says how long it may take; a
 client that goes has not answered. What is too long for a frame goes through a private file beside the socket, which
-the reader removes (DESIGN §5 Sizes). docs/emacs-tools.md has the whole of it.
+the reader removes. docs/emacs-tools.md has the whole of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Forking a session at one of its messages, and finding the forks again (DD-12)."""
+"""Forking a session at one of its messages, and finding the forks again."""
 
 from __future__ import annotations
 

@@ -228,7 +228,7 @@ def refusal(word: Word) -> str | None:
 # client that goes, or does not answer in time, has said nothing.
 
 TIMEOUT_S = 3.0
-_MOST_BYTES = 200_000  # of what an event carries (DESIGN §5 Sizes)
+_MOST_BYTES = 200_000  # of what an event carries
 
 
 class HookClients:

@@ -1,4 +1,4 @@
-"""When nobody talks with a named agent: its conversation is saved and put behind (SPEC 003 Idle Timer).
+"""When nobody talks with a named agent: its conversation is saved and put behind.
 
 The timer of an agent begins anew with each message and when a run ends; while one is in flight it stands still. It
 follows the daemon's clock. The daemon's end saves what goes on, and the next one begins with all agents idle; a run
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-# The states of an agent and what moves it between them: a table, no code (SPEC 003 State Diagram).
+# The states of an agent and what moves it between them: a table, no code.
 #
 # A named agent's state stands in ``state.db``; whether a conversation goes on follows from its log: it is active
-# while there are rows that no boundary has put behind it (DD-43).
+# while there are rows that no boundary has put behind it.
 
 
 class Life(StrEnum):

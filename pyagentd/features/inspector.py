@@ -1,4 +1,4 @@
-"""What happened in a branch, put together for who wants to know why (neighbours B.10); pure.
+"""What happened in a branch, put together for who wants to know why; pure.
 
 The log knows runs and tools, the trace what was sent and how long it took, the audit who allowed what. Nothing here
 is kept anywhere else: it is made anew whenever somebody looks.

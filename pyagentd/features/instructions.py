@@ -1,7 +1,7 @@
 """The system prompt: the preset's words, the project's instructions, the skills, where the conversation happens.
 
 All but the first is made once per session and kept in its log, so that the prefix a provider caches stays the same
-from the first request to the last (neighbours B.3).
+from the first request to the last.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def environment(root: Path, now: datetime) -> str:
     return "<environment>\n" + "\n".join(lines) + "\n</environment>"
 
 
-_CALLED_BY_AGENT = "Your caller is another agent; return structured output."  # neighbours B.6, word for word
+_CALLED_BY_AGENT = "Your caller is another agent; return structured output."
 
 
 def system_prompt(
@@ -103,7 +103,7 @@ def _asked(git: str, root: Path, *words: str) -> str | None:
 # Project instructions: what AGENTS.md, CLAUDE.md and CONTEXT.md of a project tell every agent that works in it.
 #
 # They are looked for from the workspace root upwards to the top of its repository, and the user's own stand before
-# them, so the nearest word is the last (neighbours B.11). They come with a checkout and are somebody else's text:
+# them, so the nearest word is the last. They come with a checkout and are somebody else's text:
 # they are honoured as instructions and can never widen a permission, which the policy alone decides. Only such a
 # file is read, never what a link in its place leads to outside of the repository, and nothing is imported
 # (``@file``).
@@ -232,7 +232,7 @@ def _elements(texts: dict[Path, str]) -> Iterator[str]:
 # A skill is a directory with ``SKILL.md``: front matter with ``name`` (kebab-case) and ``description``, below it
 # what the model reads. They are looked for in the project (``.agents/skills`` and ``.claude/skills``, the nearest
 # directory first), with the user, in what comes with the package, and where the configuration says
-# (``skills.paths``). The first of a name counts, the others are told (neighbours B.11). Addresses on the network are
+# (``skills.paths``). The first of a name counts, the others are told. Addresses on the network are
 # no source: what instructs a model must not change with who answers a request.
 
 Origin = Literal["project", "user", "shipped", "config"]
@@ -350,7 +350,7 @@ def index(skills: Mapping[str, str]) -> str:
 
 
 def content(skill: Skill) -> str:
-    """Return what the skill tool returns (the mark is the guide's)."""
+    """Return what the skill tool returns (with the mark that models know from other hosts)."""
     inside = skill.body.replace("</skill_content", "<\\/skill_content")
     return (
         f'<skill_content name="{skill.name}">\n{inside}\n</skill_content>\n'

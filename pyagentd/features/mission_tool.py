@@ -228,7 +228,7 @@ def _schema(tools: Sequence[str]) -> dict[str, Any]:
     }
 
 
-# Which missions run now, so that those below one share its budget of turns and know how deep they are (DD-28).
+# Which missions run now, so that those below one share its budget of turns and know how deep they are.
 #
 # Between a mission and one below it may be any number of chats: an agent of a mission that itself starts a mission.
 

@@ -1,4 +1,4 @@
-"""Missions as runs of a session: a typed contract answered by programs instead of chat (SPEC 004).
+"""Missions as runs of a session: a typed contract answered by programs instead of chat.
 
 A preset whose front matter has ``signature:`` is a contract (``contract``). A run of such a branch is a mission
 (``missionrun``): the loop of the room ``mission`` with callbacks of ours. Its model is the run's backend, so retry,
@@ -355,8 +355,8 @@ def _chain(conversation: Conversation, run_id: str) -> list[Mapping[str, Mapping
 
 # The value of a mission below this one, firewalled fields included, for the program that asked for it.
 #
-# The record of a call has what models and people may see. The program that called gets the value itself (SPEC 004
-# Execution Behavior), read from the log of the mission that the call made, so that after a restart it is the same.
+# The record of a call has what models and people may see. The program that called gets the value itself, read from
+# the log of the mission that the call made, so that after a restart it is the same.
 # What a hook made of the result stands: only the very text that the value gives is exchanged for it.
 
 
@@ -697,7 +697,7 @@ def whole(index: int, text: str) -> Iterator[Item]:
     yield PartFinished(index, Text(text=text))
 
 
-# The signature of a tool that says with a JSON Schema what it takes (SPEC 004 Tool Normalization).
+# The signature of a tool that says with a JSON Schema what it takes.
 
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
 _PRIMITIVES = {"string": ":string", "integer": ":int", "number": ":float", "boolean": ":bool", "null": ":any"}

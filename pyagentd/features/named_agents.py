@@ -1,7 +1,7 @@
-"""Creating a named agent: SPEC 003 Creation Flow, step by step.
+"""Creating a named agent, step by step.
 
-A channel of the specification is the agent's conversation, which any client may open (DD-18), and its welcome is what
-is told to whoever opens a conversation in which nothing was said yet.
+Its conversation can be opened by any client, and its welcome is
+what is told to whoever opens a conversation in which nothing was said yet.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def said(directory: Path, *words: str, timeout_s: float) -> str:
     return done.stdout
 
 
-# The git repository of a named agent's workspace (SPEC 003 Creation Flow 3).
+# The git repository of a named agent's workspace.
 
 _TIMEOUT_S = 60.0
 _PLACEHOLDER = ".gitkeep"
@@ -292,7 +292,7 @@ def welcomes(host: Host, branch: LiveBranch) -> list[str]:
 
 
 async def _free(host: Host, name: str) -> tuple[bool, AgentRow | None]:
-    """See that a name is free (DD-17).
+    """See that a name is free.
 
     Returns:
         Whether its directory is to be taken up again, and the row of the agent that was destroyed.
@@ -371,7 +371,7 @@ def agent_dir(host: Host, name: str) -> Path:
     return place
 
 
-# Reading and changing what a named agent is, by its user (SPEC 003, ``/agent config``).
+# Reading and changing what a named agent is, by its user.
 #
 # The keys are those that a person sets: system prompt, model, permissions, name. A change is written to
 # ``agent.json`` alone, counts from the next request on, and is audited with the old and the new value.
@@ -475,7 +475,7 @@ def _short(value: Any) -> Any:
     return value if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-# Destroying a named agent: SPEC 003 Destruction Flow, step by step.
+# Destroying a named agent, step by step.
 #
 # Its conversation is saved before anything else, its row says that it is gone before its files are touched, and
 # whatever a daemon leaves half done the next one completes (``recovering``, which knows the intents ``remove`` and
@@ -979,7 +979,7 @@ def _size(count: float) -> str:
     return f"{count:.1f} {_UNITS[-1]}"
 
 
-# The defaults that a user sets for all named agents: what a new one gets, and when one is idle (SPEC 003 settings).
+# The defaults that a user sets for all named agents: what a new one gets, and when one is idle.
 #
 # They are rows of ``settings`` in ``state.db``. A new agent gets the model and the permissions of the moment it is
 # made; the idle timeout holds for all agents from the next look at the clock on.

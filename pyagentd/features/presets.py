@@ -1,7 +1,7 @@
 """The presets of branches, and the templates that sessions and agents are made from.
 
 Templates come with the package, from the user's directory, and from ``.pyagentd/presets`` of a project; of two with
-one name the later counts (DD-37). Those of a project count once the user trusts them. A broken template is told with
+one name the later counts. Those of a project count once the user trusts them. A broken template is told with
 file, line and cause, and is in nobody's way.
 """
 
@@ -93,7 +93,7 @@ class Presets:
         self._contents: dict[bytes, Preset | tuple[Path, PresetError]] = {}
 
     def of_branch(self, ref: BranchRef) -> Preset:
-        """Return the configuration of a branch, the only source of it (SPEC 000 Configuration isolation).
+        """Return the configuration of a branch, the only source of it.
 
         Of a session that is foreign, see ``Origins``, neither its profile counts nor that commands are not confined,
         and no server of tools is started for it.
@@ -116,7 +116,7 @@ class Presets:
             raise PresetError(f"Failed to load preset from {ref.branch_dir}", mend=f"Restore {file}")
         try:
             return self.read(file, file.parent.name)
-        except PresetError as error:  # SPEC 000 Missing preset.md reports clear error
+        except PresetError as error:  # the message names the file that is missing
             raise PresetError(
                 f"Failed to load preset from {ref.branch_dir}: {error.message}", mend=error.mend
             ) from error

@@ -1,6 +1,6 @@
 """The ``question`` tool: a model asks the user, the run waits, and the answers are the tool's result.
 
-The schema is the guide's (neighbours B.5), ``{questions} → {answers: string[][]}``: one list of strings for each
+The schema is the one of other hosts of agents, ``{questions} → {answers: string[][]}``: one list of strings for each
 question, labels of options or the user's own words. The question is an ask like any other: recorded before it is
 shown, shown at the root of the tree as well, still open after a restart of Emacs or the daemon, closed by an abort.
 Where nobody can be asked the answer is one fixed error, and none is ever invented.
@@ -23,9 +23,9 @@ UNAVAILABLE = (
     "The question tool is unavailable here: there is no interactive user to answer. Do not ask — proceed with your "
     "best assumption and state the assumption you made."
 )
-"""What a headless run is told, word for word (neighbours B.5)."""
+"""What a headless run is told, word for word."""
 
-# The question waits for a human without limit (DD-19).
+# The question waits for a human without limit.
 _FOREVER_S = 10 * 365 * 24 * 3600.0
 
 _DESCRIPTION = """\

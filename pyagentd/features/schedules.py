@@ -230,7 +230,7 @@ def _zone(name: str) -> tzinfo:
         raise BadRequest(f"There is no time zone {name!r}", mend=mend) from None
 
 
-# Turns that no human began: from a schedule, a webhook, a program, the agent itself (neighbours B.7).
+# Turns that no human began: from a schedule, a webhook, a program, the agent itself.
 #
 # A delivery becomes a message of the user's with ``metadata.trigger`` and goes the way of all messages: the same
 # queue, the same rules. Whoever hands it in is known (``auth_subject``) and every delivery is audited, the refused
@@ -283,7 +283,7 @@ class Trigger:
             )
 
     def told(self, fired_at: int) -> dict[str, Any]:
-        """Return ``metadata.trigger`` (neighbours B.7)."""
+        """Return ``metadata.trigger``."""
         headers = {name: value for name, value in self.headers.items() if not _SECRET.search(name)}
         return {
             "source": self.source,
@@ -692,7 +692,7 @@ def _still_queued(branch: LiveBranch, schedule_id: str) -> bool:
     )
 
 
-# The tools request_wakeup and cancel_wakeup: an agent has itself woken later (neighbours B.7 self-schedule).
+# The tools request_wakeup and cancel_wakeup: an agent has itself woken later.
 #
 # Like what a person schedules, a wake-up becomes a message of the session, and nobody can be asked in its run. A
 # person confirms it unless a profile or a grant allows it; it comes within a week, and one that repeats is gone

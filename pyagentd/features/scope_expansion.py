@@ -1,4 +1,4 @@
-"""The request_scope_expansion tool: a model asks for more scope, a human decides (neighbours A.8).
+"""The request_scope_expansion tool: a model asks for more scope, a human decides.
 
 What would be added is worked out and checked before anybody is asked, shown exactly, and added as a whole: for one
 action of this run ("allow") or to ``preset.md`` ("always"). The list it goes to follows from the kind of the tool it
@@ -143,7 +143,7 @@ def _unique(texts: Iterable[str]) -> tuple[str, ...]:
 
 NAME = "request_scope_expansion"
 
-# The question waits for a human without limit (DD-19).
+# The question waits for a human without limit.
 _FOREVER_S = 10 * 365 * 24 * 3600.0
 
 _DESCRIPTION = """\

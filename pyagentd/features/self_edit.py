@@ -1,8 +1,8 @@
-"""The tools by which a named agent changes itself: prompt, documents, permissions, model (SPEC 003 Self-Editing).
+"""The tools by which a named agent changes itself: prompt, documents, permissions, model.
 
-The profile decides about each as about any action, under the action strings of the specification, and the audit keeps
+The profile decides about each as about any action, under action strings of its own, and the audit keeps
 what was and what is to be. A change of permissions needs a person's word each time: neither a profile that allows
-everything nor a grant stands for it, for what a model says is no authority about what it may do (DESIGN §7).
+everything nor a grant stands for it, for what a model says is no authority about what it may do.
 Changes are written to ``agent.json`` and ``docs/`` alone, and hold from the next request to the model on. What
 somebody else changed since the call was described is never overwritten: nobody has seen what would be replaced.
 """

@@ -1,4 +1,4 @@
-"""The PersistentAgent tool: a sub-agent that is a session of its own (SPEC 000); ``task`` is another schema of it.
+"""The PersistentAgent tool: a sub-agent that is a session of its own; ``task`` is another schema of it.
 
 Everything is validated before the first side effect; the agent's ``preset.md`` is the only source of its
 configuration; its answer is the tool's result. The tool needs the loop, so it lives here and not in ``tools``.
@@ -59,7 +59,7 @@ class Assignment:
     preset: str
     description: str
     prompt: str
-    read: tuple[str, ...] | None = None  # what the agent may read; None: what its parent may (DD-6)
+    read: tuple[str, ...] | None = None  # what the agent may read; None: what its parent may
     deny: tuple[str, ...] = ()
     background: bool = False  # the parent does not wait for it
     call_id: str = ""  # of the call, which the child's session row names
@@ -161,7 +161,7 @@ def agent_tool(
             validate(assignment, presets)
         except UserError as error:
             raise ToolError(str(error)) from None
-        # A permission that is remembered for this text must not let an agent read more than was shown (DD-6).
+        # A permission that is remembered for this text must not let an agent read more than was shown.
         widened = _beyond(assignment.read, spawner.reads())
         return Target(detail=" reading ".join(filter(None, (assignment.preset, widened))))
 
@@ -298,10 +298,10 @@ def _schema(names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-# The ``task`` tool: the guide's way to delegate (neighbours B.6), the same agents as PersistentAgent's.
+# The ``task`` tool: how models of other hosts delegate; it makes the same agents as PersistentAgent.
 #
 # ``task({subagent_type, prompt, background?, metadata?})`` gives ``{output}``, or ``{session_id}`` of an agent in
-# the background. What it may read is what its parent may (DD-6); everything else is the preset's, as for any agent.
+# the background. What it may read is what its parent may; everything else is the preset's, as for any agent.
 
 NAME = "task"
 
@@ -378,7 +378,7 @@ def outcome_of(conversation: Conversation, run: RunState | None, wanted: Result)
 
 
 def said(conversation: Conversation, run: RunState, wanted: Result) -> str:
-    """Return what the model said in a run: all its text, or what followed its last tool call (DD-15)."""
+    """Return what the model said in a run: all its text, or what followed its last tool call."""
     texts: list[str] = []
     for message in _answers(conversation, run):
         for part in message.parts:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyagentd.store.paths import BranchRef
 
 
-# Options that an answer's prose offers, so that a client can show them as buttons (path B of spec 002's question).
+# Options that an answer's prose offers, so that a client can show them as buttons.
 #
 # Picking one is a message of the user's like any other: nothing here is part of the conversation. Pure; it looks at
 # the end of the answer only, and where it is unsure it offers nothing, since the user can always type.

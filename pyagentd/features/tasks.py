@@ -62,7 +62,7 @@ class Ending:
 
     @property
     def status(self) -> Status:
-        """What becomes of its task (SPEC 003 Task Tracking)."""
+        """What becomes of its task."""
         if self.exit_code is None:
             return "lost"
         if self.reason == "killed":
@@ -259,7 +259,7 @@ _LONGEST = 120  # characters of a command in a line
 
 
 def recorded(task: Task) -> dict[str, Any]:
-    """Return a task as an element of ``running_tasks`` (SPEC 003 Task Tracking)."""
+    """Return a task as an element of ``running_tasks``."""
     facts = {"id": task.id, "command": task.command, "started_at": task.started_at, "pid": task.pid}
     ended = {} if task.status == "running" else {"exit_code": task.exit_code, "ended_at": task.ended_at}
     return {**facts, "status": task.status, **ended}
@@ -311,7 +311,7 @@ def tail(file: Path, most: int) -> tuple[str, bool]:
 
 
 def listing(name: str | None, tasks: Sequence[Task], now: datetime) -> str:
-    """Return what ``/tasks`` shows (SPEC 003 Viewing Tasks); without a name tasks of all, each with its agent's."""
+    """Return what ``/tasks`` shows; without a name tasks of all, each with its agent's."""
     whose = max((len(task.agent_name) for task in tasks), default=0) if name is None else 0
     running = [task for task in tasks if task.status == "running"]
     over = sorted((task for task in tasks if task.status != "running"), key=lambda task: task.ended_at or "")
@@ -651,7 +651,7 @@ class RunTasks:
         return await self._tasks.kill(task)
 
 
-# How an agent stands, in the words of SPEC 003 Viewing Tasks (``/status``).
+# The lines of ``/status``.
 
 _STAND_IN = "none: the offline stand-in answers (PYAGENTD_BACKEND=offline)"
 

@@ -1,9 +1,9 @@
 """What a conversation cost and how much of the model's window it takes: sums over what the provider counted.
 
 Three questions with three answers. What was *spent* counts every request, of hidden turns too: the money is gone.
-What is *used* (the guide's rollup, neighbours B.3) sums the answers that still count towards the model's context:
+What is *used* (``rollup``) sums the answers that still count towards the model's context:
 hidden ones do not, and after a compaction its tail and its summary do. What the *context* holds is neither, because
-each request counts the whole history again (B.13 item 11): it is what the last request read and wrote. Pure.
+each request counts the whole history again: it is what the last request read and wrote. Pure.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def total(each: Iterable[Spent]) -> Spent:
 
 
 def used(conversation: Conversation) -> Usage:
-    """Return the tokens of the answers that count towards the model's context: the guide's rollup."""
+    """Return the tokens of the answers that count towards the model's context."""
     marker = last_marker(conversation)
     counted = Usage() if marker is None else Usage(input=_summary_tokens(marker))
     return sum((message_usage(message) for message in _counting(conversation, marker)), counted)

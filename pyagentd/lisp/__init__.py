@@ -1,4 +1,4 @@
-"""PTC-Lisp: a small Clojure for programs that models write (SPEC 004).
+"""PTC-Lisp: a small Clojure for programs that models write.
 
 ``compile(text)`` gives a ``Program``, ``run(text, context)`` runs one. Nothing here touches disk, network or clock
 beyond the monotonic one; tools are called through one function that the caller gives.

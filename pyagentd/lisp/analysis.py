@@ -1,6 +1,6 @@
 """Analysis: forms to core nodes, with every name resolved.
 
-Whatever can be known to be wrong is said before anything runs (SPEC 004 "Error Reasons", ``analysis_error``). A
+Whatever can be known to be wrong is said before anything runs. A
 special form is a function ``(analysis, form, scope, tail) -> Node`` in ``forms``; ``scope`` maps names to what binds
 them and is never changed once it was handed on, ``tail`` is the loop that ``recur`` would continue, or None.
 """

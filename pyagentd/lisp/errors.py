@@ -1,4 +1,4 @@
-"""What goes wrong in a program, and the two signals that end one (SPEC 004 "Error Reasons", DD-23).
+"""What goes wrong in a program, and the two signals that end one.
 
 A ``LispError`` names its reason, says in a sentence what to do instead, and knows its place in the text once
 somebody on its way up has told it. ``Return`` and ``Fail`` are no errors: they are how ``(return v)`` and
@@ -28,7 +28,7 @@ class LispError(PyagentdError):
     """A program could not be read, analysed or run to its end.
 
     Args:
-        reason: The class of the error, one of the specification's names.
+        reason: The class of the error, such as ``eval_error``.
         message: What is wrong, with values in Lisp notation, never a Python repr.
         hint: What to write instead, or "".
         line: 1-based line in the program, or None while the place is not known.

@@ -432,14 +432,14 @@ def test_equal(one: Node, other: Node, start: int) -> Node:
     return Invoke("=", [one, other], start)
 
 
-# What reaches out of a program: tools, memory, ``return`` and ``fail``; and errors that are caught (SPEC 004).
+# What reaches out of a program: tools, memory, ``return`` and ``fail``; and errors that are caught.
 
 ENDS = {"return": "leave_return", "fail": "leave_fail"}
 
 
 @special("call")
 def call(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
-    """``(call "tool" {:arg value})``; the tools ``return`` and ``fail`` end the program (DD-23, DD-24)."""
+    """``(call "tool" {:arg value})``; the tools ``return`` and ``fail`` end the program."""
     args = form.items[1:]
     if not args:
         analysis.fail("call needs the name of a tool", form, 'Write (call "tool" {:arg value}).')
@@ -472,7 +472,7 @@ def _ends(form: Form) -> bool:
 
 @special("return", "fail")
 def leave(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
-    """``(return value)`` and ``(fail value)`` end the program with a value, nil without one (DD-23)."""
+    """``(return value)`` and ``(fail value)`` end the program with a value, nil without one."""
     name = form.items[0].name  # type: ignore[attr-defined]
     if len(form.items) > 2:
         analysis.fail(f"{name} takes one value, got {len(form.items) - 1}", form, f"Write ({name} {{:key value}}).")

@@ -1,4 +1,4 @@
-"""Compiling a program and running it (SPEC 004 "Execution Flow").
+"""Compiling a program and running it.
 
 A ``Program`` holds code only and may be kept and run any number of times, in any thread; everything a run changes is
 in its ``support.Run``. Memory is rolled back when the program fails.

@@ -1,4 +1,4 @@
-"""One run of a program: what it reads and changes, the tools it calls, how it ends and what it catches (SPEC 004)."""
+"""One run of a program: what it reads and changes, the tools it calls, how it ends and what it catches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.printing import check_extent
 from pyagentd.lisp.values import Keyword, Value, a_type, find
 
-# What a run of a program gives, and how a program reaches tools (SPEC 004 "PtcRunner.Step").
+# What a run of a program gives, and how a program reaches tools.
 
 Tools = Callable[[str, dict[Any, Value]], Value]
 """Calls the tool of a name with a map; raises ``ToolError`` or ``LispError``."""

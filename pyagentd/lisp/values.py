@@ -313,7 +313,7 @@ _NAMES: dict[type, str] = {
 Function = Callable[..., Value]
 
 
-# When two values are equal, which comes first, and in which order maps and sets are gone through (DD-25).
+# When two values are equal, which comes first, and in which order maps and sets are gone through.
 #
 # ``=`` ignores the difference between integer and float and nothing else. Order is total within one type, nil comes
 # first, and different types do not compare. Values may share parts (``[x x]`` again and again is small in memory and

@@ -77,7 +77,7 @@ class ModelFacts:
     output_known: bool = False
 
     def usable(self, reserve_tokens: int = _RESERVE) -> int:
-        """Return how many tokens a conversation may occupy before it is compacted (neighbours B.3)."""
+        """Return how many tokens a conversation may occupy before it is compacted."""
         return max(0, self.context_window - min(reserve_tokens, self.max_output))
 
     def longest(self, wanted: int) -> int:

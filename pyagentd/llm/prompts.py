@@ -181,7 +181,7 @@ def _cut(title: str) -> str:
     return (head or title[:LONGEST]).rstrip(" ,;:-–—")
 
 
-# What a model is asked when a conversation is saved: what it was about (SPEC 003 Idle Timer); pure.
+# What a model is asked when a conversation is saved: what it was about; pure.
 #
 # The conversation is quoted, not replayed, and nothing in it is obeyed: whatever it says, the answer becomes a line.
 

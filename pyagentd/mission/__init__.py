@@ -1,4 +1,4 @@
-"""Typed missions: work delegated under a contract to a model that writes programs (SPEC 004).
+"""Typed missions: work delegated under a contract to a model that writes programs.
 
 A mission gets a prompt, a signature, tools and data; it comes back as a ``Step`` with a value that fits the
 signature, or with the reason why there is none. No daemon and no disk is needed::
@@ -14,7 +14,7 @@ signature, or with the reason why there is none. No daemon and no disk is needed
     )
     step.value["total"] if step.ok else step.fail.message
 
-``docs/missions.md`` is the guide. Names are loaded when they are used: importing this package costs nothing.
+``docs/missions.md`` describes it. Names are loaded when they are used: importing this package costs nothing.
 """
 
 from __future__ import annotations

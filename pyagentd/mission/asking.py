@@ -1,4 +1,4 @@
-"""One question to the model: called, retried, told of, counted (SPEC 004 LLM Callback Contract, LLM Retry Scope)."""
+"""One question to the model: called, retried, told of, counted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyagentd.mission.runtime import Runtime, called, words_of
 from pyagentd.mission.step import Usage
 from pyagentd.mission.telemetry import new_span
 
-# When a failing LLM is called again (SPEC 004 LLM Retry Scope, DD-4).
+# When a failing LLM is called again.
 #
 # Only the callback's own failures are retried: it raised, or it gave something that is no answer. What the model got
 # wrong (syntax, types, tools) is told to the model and costs a turn, never an attempt.

@@ -1,4 +1,4 @@
-"""What a tree of missions may still spend, and where in the tree we are (SPEC 004 Memory & Resource Limits, DD-28).
+"""What a tree of missions may still spend, and where in the tree we are.
 
 One ``Budget`` is shared by reference through the whole tree, so that turns of children count. A ``Scope`` is one
 mission of it; the innermost one of this thread of work is ``current()``, a context variable, so that a tool written

@@ -1,4 +1,4 @@
-"""A mission between two turns, on disk or as a value (SPEC 004 Checkpoint/Resume).
+"""A mission between two turns, on disk or as a value.
 
 One file for each turn, ``checkpoint-<turn>.json``, replaced whole or not at all and readable by its owner only.
 Values stand in it as the language's encoding writes them. What belongs to the process is not in it: neither model nor

@@ -1,4 +1,4 @@
-"""What stands against a mission before it runs, and the mission that is ready to (SPEC 004 Dry Run Mode).
+"""What stands against a mission before it runs, and the mission that is ready to.
 
 Nothing here calls a model or a tool. ``problems`` collects every reason not to start, in the order in which they
 matter; ``prepare`` gives the mission, or raises the first of them.
@@ -23,7 +23,7 @@ from pyagentd.mission.signature import Map, Problem, Signature
 from pyagentd.mission.step import Fail, Step
 from pyagentd.mission.tools import Tool
 
-# A mission that goes on where another ended (SPEC 004 Auto-Chaining with Step Structs).
+# A mission that goes on where another ended.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What requests of missions cost, in US dollars (SPEC 004 Cost Budget Option).
+"""What requests of missions cost, in US dollars.
 
 Prices are those of ``llm.catalog``: the shipped table, and over it what the user states in ``config.toml``. A price
 that nobody stated is unknown, never nothing: a mission with ``max_cost_usd`` does not run on guesses.

@@ -1,4 +1,4 @@
-"""Delegating a mission: the function that everything else is about (SPEC 004 PtcRunner.SubAgent).
+"""Delegating a mission: the function that everything else is about.
 
 ``delegate`` is synchronous and needs nothing but a callback; ``adelegate`` runs it in a thread and awaits coroutines
 on the caller's loop. Called inside a tool of a mission, either becomes a mission below it and spends its budget.
@@ -41,7 +41,7 @@ from pyagentd.mission.step import Fail, MissionFailed, Step, failed
 from pyagentd.mission.telemetry import Listener, new_span
 from pyagentd.mission.turn import End, Progress, Room
 
-# One mission from its order to its step: checked, placed in the tree, run, closed (SPEC 004 Execution Flow).
+# One mission from its order to its step: checked, placed in the tree, run, closed.
 
 _log = logging.getLogger(__name__)
 
@@ -378,7 +378,7 @@ def _run(given: Mapping[str, Any], runtime: Runtime) -> Step:
     return run(Order(**named, options=options_of(**{**given, "llm_opts": given["llm_opts"] or {}})), runtime)
 
 
-# A mission looked over without running it (SPEC 004 Dry Run Mode).
+# A mission looked over without running it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -412,13 +412,13 @@ def validate(prompt: str, **options: Any) -> Validation:
     return Validation(problems=tuple(checks.problems(prompt, **options)))
 
 
-# Missions as tools of other missions, and as plain Python functions (SPEC 004 as_tool, Execution Behavior).
+# Missions as tools of other missions, and as plain Python functions.
 #
 # A child spends the budget of the mission that calls it, at any depth, since ``delegate`` finds that mission by
 # itself. On success its value comes back whole, firewalled fields included: a program may use what no model may
 # read. On failure ``SubAgentError`` holds the step; a mission around makes a ``tool_error`` of it.
 
-SubAgentError = MissionFailed  # the specification's name for it
+SubAgentError = MissionFailed  # where a mission is a function, this is its error
 
 JUDGMENT_TURNS = 3  # the answer, and two more if it does not fit its signature
 

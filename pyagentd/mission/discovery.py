@@ -1,4 +1,4 @@
-"""Missions over more tools than a prompt should hold (SPEC 004 Tool Discovery).
+"""Missions over more tools than a prompt should hold.
 
 A first mission looks through the registry by words and names the tools it wants; the mission proper gets those and no
 others. Both spend one budget. The first one starts with what the prompt's own words find.
@@ -19,7 +19,7 @@ from pyagentd.mission.delegation import delegate
 from pyagentd.mission.step import Step, failed
 from pyagentd.mission.tools import Tool, normalize
 
-# Which tools a text is about: BM25 over names, parameters and descriptions (SPEC 004 Tool Discovery).
+# Which tools a text is about: BM25 over names, parameters and descriptions.
 #
 # A name says more than a description and counts three times. Words are compared without case and endings of plurals;
 # ``get_expenses``, ``getExpenses`` and ``get-expenses`` are the same two words.

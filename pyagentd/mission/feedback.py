@@ -1,4 +1,4 @@
-"""What a model reads after a turn (SPEC 004 Turn Merge, Validation, Boundary Reminder).
+"""What a model reads after a turn.
 
 Whole sentences: what happened, what is there now, what to do next. Values pass the firewall; messages of errors do
 too, since an error names the value it is about.
@@ -25,7 +25,7 @@ from pyagentd.mission.signature import (
 from pyagentd.mission.signature.rendering import type_text
 from pyagentd.mission.signature.types import ANY, NIL, choice, maybe
 
-# What data a mission has, as its model is told: name, type and a sample of each (SPEC 004 Data Inventory).
+# What data a mission has, as its model is told: name, type and a sample of each.
 #
 # Types are those of the signature where there is one, and inferred from the value otherwise; an inferred type looks
 # at the first items of a list only, so that it costs the same for any amount of data.

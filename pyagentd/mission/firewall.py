@@ -1,4 +1,4 @@
-"""The one place that turns values into text for a model (SPEC 004 Data Privacy, Large Data).
+"""The one place that turns values into text for a model.
 
 Whatever a model reads of a value (data inventory, feedback, template values, error texts, what a child returned) is
 made here. A key whose name begins with ``_`` is firewalled at any depth: programs use its value, no text shows it.
@@ -18,7 +18,7 @@ from typing import Any, Final
 from pyagentd.lisp.values import Keyword, LispSet, from_key
 from pyagentd.mission.options import PromptLimit
 
-# What of a mission's data is secret, recognised by value (SPEC 004 Data Privacy).
+# What of a mission's data is secret, recognised by value.
 #
 # Data under a name that begins with ``_`` is secret, unless the same value stood in the open, then or before. What
 # was secret first stays so: coming back from a tool that a program gave it to does not make it public. Strings and

@@ -1,4 +1,4 @@
-"""Tools that are missions of their own: a prompt under a signature, answered by a model (SPEC 004 LLMTool).
+"""Tools that are missions of their own: a prompt under a signature, answered by a model.
 
 Without ``tools`` such a tool is a *judgment tool*: one question, one typed answer. With ``tools`` it is an *agent
 tool*: a mission of several turns. Either way it runs as a child of the mission that calls it, under the same budget
@@ -137,7 +137,7 @@ class LLMTool:
 
 
 def of_mapping(config: Mapping[str, Any]) -> LLMTool:
-    """Return the tool that a dict with a ``prompt`` describes (SPEC 004 Tool Configuration).
+    """Return the tool that a dict with a ``prompt`` describes.
 
     Raises:
         ToolsError: The prompt or the signature is missing, or a key is unknown.
@@ -157,7 +157,7 @@ def _near(name: str, known: frozenset[str]) -> str:
     return did_you_mean(name, known) or f"Known: {', '.join(sorted(known))}"
 
 
-# One question, one typed answer: how a model that is asked for data becomes a mission (SPEC 004 LLMTool).
+# One question, one typed answer: how a model that is asked for data becomes a mission.
 #
 # A judgment is a mission without tools whose model is not asked for a program. It answers with JSON, or with a value
 # of the language; either becomes ``(call "return" …)``, so that checking, feedback, budget and trace are those of

@@ -1,4 +1,4 @@
-"""What a delegation can be told, with the specification's defaults (SPEC 004 Quick Reference: Delegation Options)."""
+"""What a delegation can be told, and the defaults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Message(TypedDict):
 
 
 class Request(TypedDict):
-    """What an LLM callback is given (SPEC 004 LLM Input Structure)."""
+    """What an LLM callback is given."""
 
     system: str
     messages: list[Message]
@@ -69,7 +69,7 @@ class PromptLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """When to call a failing LLM again (SPEC 004 LLM Retry Scope).
+    """When to call a failing LLM again.
 
     Attributes:
         max_attempts: All attempts of one turn, the first included.

@@ -1,4 +1,4 @@
-"""Missions beside each other (SPEC 004 Parallel SubAgents).
+"""Missions beside each other.
 
 Each runs on its own memory and context; results come in the order of the missions, failures among them as the steps
 they are. Inside a mission's tool the missions spend that mission's budget. Threads are those of an executor: the

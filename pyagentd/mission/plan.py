@@ -1,4 +1,4 @@
-"""Plans: steps that a mission wrote and a program carries out (SPEC 004 Plan Persistence, tools vs tool_catalog).
+"""Plans: steps that a mission wrote and a program carries out.
 
 A plan is a value; what has been done of it is in its steps, so a plan that was saved goes on where it stopped. A step
 calls a tool, delegates a prompt, or runs a program. It sees the results of the steps it needs: in arguments and
@@ -283,7 +283,7 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(each)
 
 
-# Carrying out a plan: step by step, with its state on disk after each (SPEC 004 Plan Persistence).
+# Carrying out a plan: step by step, with its state on disk after each.
 #
 # A step that failed stops the plan; the same call on the plan it returned, or on the file, goes on from there. A
 # step that was running when the process ended is done again: tools of plans should stand being called twice.
@@ -443,7 +443,7 @@ def _at(path: str, results: Mapping[str, Any]) -> Any:
     return found
 
 
-# Missions that make plans instead of acting (SPEC 004 tools vs tool_catalog).
+# Missions that make plans instead of acting.
 #
 # The model sees the tools with their types and cannot call them; what it can call is ``create_plan``, which looks a
 # plan over and gives it back, so that what is wrong with it is told while it can be mended.

@@ -1,4 +1,4 @@
-"""What a mission's model is told before anything else (SPEC 004 The System Prompt).
+"""What a mission's model is told before anything else.
 
 Pure text from a ``Brief``. The prompt is made once and stays the same for all turns, so that providers can cache it;
 what comes of a turn is told by ``feedback``.

@@ -1,4 +1,4 @@
-"""Which model a name stands for (SPEC 004 LLM Registry).
+"""Which model a name stands for.
 
 A registry maps names to callbacks, to names of models, or to what ``Model`` is made of. The one of a mission is its
 ``models=``, over the process-wide one that ``configure`` sets. Nothing is read from disk here and no key is known:

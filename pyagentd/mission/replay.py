@@ -1,4 +1,4 @@
-"""A mission's programs once more, without a model (SPEC 004 Tracing).
+"""A mission's programs once more, without a model.
 
 What a model wrote once for one context runs again for another: the programs of a step, in their order, until one of
 them returns. Everything else is as in every mission: checking, limits, trace.

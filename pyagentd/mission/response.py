@@ -1,8 +1,8 @@
-"""Where the program is in what a model said (SPEC 004 LLM Response Parsing Rules, DD-26).
+"""Where the program is in what a model said.
 
-Pure text work: nothing here knows the language beyond strings, comments and brackets. What the specification asks for
-is accepted, and what models do besides: other spellings of the tag, no tag, CRLF, typographic quotes, a fence that
-never closes, a fence inside a string, prose behind a bare expression.
+Pure text work: nothing here knows the language beyond strings, comments and brackets. What models are
+told to write is accepted, and what they write besides: other spellings of the tag, no tag, CRLF, typographic quotes,
+a fence that never closes, a fence inside a string, prose behind a bare expression.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a mission comes back with (SPEC 004 Execution Flow, Tracing, Error Reasons Reference).
+"""What a mission comes back with.
 
 A ``Step`` is the only thing a delegation returns, whether it succeeded or not; nothing here knows how it came about.
 Everything is frozen: a step can be kept, chained, and read from several threads.
@@ -70,7 +70,7 @@ class Fail:
     """Why a mission failed.
 
     Attributes:
-        reason: A name of the specification's table, or what the program gave ``(call "fail" {:reason …})``.
+        reason: A name such as ``validation_error``, or what the program gave ``(call "fail" {:reason …})``.
         message: One sentence for people.
         op: The operation or tool that failed, if known.
         details: More, as plain Python; ``original_failure`` of a chained failure stands here.
@@ -150,7 +150,7 @@ class Step:
 
     Attributes:
         ok: Whether it was fulfilled.
-        value: What it returned, as plain Python (the specification's ``step.return``); None on failure.
+        value: What it returned, as plain Python; None on failure.
         lisp_value: The same with keywords and sets, as the program gave it.
         fail: Why not; None when ``ok``.
         memory: The program's memory at the end, as plain Python.
@@ -189,7 +189,7 @@ class Step:
 
 
 class MissionFailed(Exception):
-    """A mission failed where a value was needed; ``step`` is all of it (SPEC 004 as_tool, On Failure)."""
+    """A mission failed where a value was needed; ``step`` is all of it."""
 
     def __init__(self, step: Step) -> None:
         fail = step.fail or Fail(reason="unknown", message="The mission failed")
@@ -203,7 +203,7 @@ def failed(reason: str, message: str, *, op: str | None = None, details: Mapping
     return Step(ok=False, fail=Fail(reason=reason, message=message, op=op, details=details or {}))
 
 
-# Turns as plain JSON and back: for checkpoints, files and people (SPEC 004 Tracing).
+# Turns as plain JSON and back: for checkpoints, files and people.
 
 
 def step_to_json(step: Step) -> dict[str, Any]:

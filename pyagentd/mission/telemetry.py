@@ -1,4 +1,4 @@
-"""What a mission tells while it runs (SPEC 004 Telemetry Events, DD-30).
+"""What a mission tells while it runs.
 
 An event is sent when the thing happens: a turn's stop when that turn stops. Spans nest: mission, turn, llm or tool;
 the mission below a tool call has the tool's span as its parent. A listener that raises is logged and no more.
@@ -40,7 +40,7 @@ class Event:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The name as the specification writes it: ``("ptc", "subagent", "turn_stop")``."""
+        """The name as a path: ``("ptc", "subagent", "turn_stop")``."""
         return (*PREFIX, self.name)
 
 

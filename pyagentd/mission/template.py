@@ -1,4 +1,4 @@
-"""Prompts with placeholders: a subset of Mustache (SPEC 004 Template Syntax), see ``mustache``.
+"""Prompts with placeholders: a subset of Mustache, see ``mustache``.
 
 Values become text only through the callback of the caller, with the path by which they were reached, so that what
 must not be seen is hidden in one place. A missing name is an error where its value would stand; a section of a
@@ -18,7 +18,7 @@ from pyagentd.lisp.errors import MISSING
 from pyagentd.lisp.values import Keyword
 from pyagentd.mission.signature.types import Field, List, Map, Maybe, Primitive, Type
 
-# Templates before they meet values: text, variables and sections, each with its place (SPEC 004 Template Syntax).
+# Templates before they meet values: text, variables and sections, each with its place.
 #
 # A subset of Mustache: ``{{name}}``, ``{{a.b}}``, ``{{.}}``, ``{{#list}}…{{/list}}``, ``{{^list}}…{{/list}}``, ``{{!
 # comment}}``; ``{{{name}}}`` and ``{{&name}}`` are ``{{name}}``, for nothing is escaped. ``\{{`` are the braces
@@ -201,7 +201,7 @@ def placeholders(text: str) -> tuple[str, ...]:
 
 
 def unknown(text: str, params: Iterable[Field]) -> tuple[str, ...]:
-    """Return the names in ``text`` that none of ``params`` can have a value for (SPEC 004 placeholder validation).
+    """Return the names in ``text`` that none of ``params`` can have a value for.
 
     Raises:
         TemplateError: The template is malformed.

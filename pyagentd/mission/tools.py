@@ -1,4 +1,4 @@
-"""What a mission's programs may call, one ``Tool`` per name (SPEC 004 Tool Normalization & Schema Extraction).
+"""What a mission's programs may call, one ``Tool`` per name.
 
 Accepted are Python functions (hints and docstring say signature and description), ``(function, signature)``,
 ``(function, signature, options)``, ``Tool``, ``LLMTool`` and what ``as_tool`` returns, and dicts with a ``prompt``.
@@ -238,7 +238,7 @@ class Tool:
         return self.validation or cast(Validation, mission)
 
     def prepare(self, args: Mapping[Any, Any] | None, mission: str = "enabled") -> Prepared:
-        """Return the arguments of a call as the function gets them (SPEC 004 Implicit Conversion).
+        """Return the arguments of a call as the function gets them.
 
         Args:
             args: As the program gave them; None stands for no arguments.
@@ -407,7 +407,7 @@ def _as_named(signature: Signature, args: Mapping[Any, Any]) -> dict[str, Any]:
     return named
 
 
-# How a program's calls reach the tools of its mission (SPEC 004 Tool Call Format, Tool Error Handling Convention).
+# How a program's calls reach the tools of its mission.
 #
 # The one boundary where anything may go wrong: whatever a tool raises becomes a sentence for the model. Every call
 # is kept with what it got and gave, and told to the listener when it starts and when it stops.

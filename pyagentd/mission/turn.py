@@ -1,6 +1,6 @@
-"""One turn of a mission: ask the model, find its program, run it, say what came of it (SPEC 004 Turn Merge).
+"""One turn of a mission: ask the model, find its program, run it, say what came of it.
 
-What the model got wrong is told to it and costs this turn, nothing else (DD-4).
+What the model got wrong is told to it and costs this turn, nothing else.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class End:
     fail: Fail | None = None
 
 
-# What came of a program: where its value goes, and what its failure means (DD-27).
+# What came of a program: where its value goes, and what its failure means.
 
 _NAME = re.compile(r"[A-Za-z0-9_*+!?<>=-]+")
 
@@ -87,7 +87,7 @@ class Outcome:
 
 
 def merged(context: Mapping[str, Any], value: Any) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """Return the context after a program evaluated to ``value``, and the names of that in it (DD-27).
+    """Return the context after a program evaluated to ``value``, and the names of that in it.
 
     A map with keys that no program can write after ``ctx/``, as of groups by city or by e-mail, is there as a whole.
     """
@@ -497,7 +497,7 @@ class _Taking:
         self.room.runtime.tell("turn_stop", self.span, self.room.span, numbers, about)
 
 
-# The turns of a mission, one after the other (SPEC 004 Step-wise Agentic Loop).
+# The turns of a mission, one after the other.
 #
 # Each turn gives the next ``Progress``, and an ``End`` when the mission is over: a program returned or failed, or
 # something is used up.

@@ -1,7 +1,7 @@
 """What is about to happen, as values: an action, its paths, and every way of writing it down.
 
 An action is written ``tool:<name>:<detail>``. Profiles and grants are regular expressions about that text, and each
-may use any name of the tool (DD-42) and, inside the workspace, the path relative to its root.
+may use any name of the tool and, inside the workspace, the path relative to its root.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pyagentd.policy.shell import ShellReading
 
 
-# One tool, one name of ours, and what others call it (DD-42).
+# One tool, one name of ours, and what others call it.
 #
-# A preset written for gptel, for Claude Code or from an older specification names the same tools differently;
+# A preset written for gptel, for Claude Code or for an older program names the same tools differently;
 # policy, log and wire only ever see our name. Profiles are written about *actions* (``tool:view:.*``): there one
 # name may stand for several of our tools, and one of our tools answers to every name it has anywhere.
 
@@ -36,9 +36,9 @@ META_TOOLS = frozenset(
         "KillTask",
     }
 )
-"""Tools that touch no resource of their own: every profile has them, and they have no scope (DESIGN §7)."""
+"""Tools that touch no resource of their own: every profile has them, and they have no scope."""
 
-# Columns: the locked id of spec 002; names of spec 000's tools; of spec 003's; of Claude Code and others.
+# Columns: the id that never changes; names in gptel; in hosts of named agents; in Claude Code and others.
 _OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "Read": ("read", "read_file", "read_file_in_scope", "view", "View", "ReadFile"),
     "Write": ("write", "write_file", "write_file_in_scope", "create_file", "WriteFile"),
@@ -61,7 +61,7 @@ _OTHER_NAMES: dict[str, tuple[str, ...]] = {
 
 _OURS = {other: ours for ours, others in _OTHER_NAMES.items() for other in others}
 
-# What has one action and we have several tools: finding a file and searching in files is viewing them (spec 003), and
+# What has one action and we have several tools: finding a file and searching in files is viewing them, and
 # an agent is an agent whichever of two schemas it was asked for with.
 _SHARED_ACTIONS: dict[str, tuple[str, ...]] = {
     "Glob": ("view",),
@@ -70,7 +70,7 @@ _SHARED_ACTIONS: dict[str, tuple[str, ...]] = {
     "task": ("PersistentAgent", *_OTHER_NAMES["PersistentAgent"]),
 }
 
-# Tools of spec 003 whose action is another tool's name and the beginning of its detail.
+# Tools whose action is another tool's name and the beginning of its detail.
 _PARTS: dict[str, str] = {
     "git_init": "git:init",
     "git_commit": "git:commit",
@@ -107,7 +107,7 @@ def action_prefixes(tool: str) -> tuple[str, ...]:
     return tuple(f"tool:{name}:" for name in action_names(tool))
 
 
-# Which notes of org-roam a tool may touch: ``org_roam_patterns`` of a preset (neighbours A.7).
+# Which notes of org-roam a tool may touch: ``org_roam_patterns`` of a preset.
 #
 # A note has no path that says what it is about, so these rules speak of the directory below the notes', of tags and
 # of node ids. Making a node needs an allowed directory *or* one allowed tag; tagging one allowed tag; linking needs

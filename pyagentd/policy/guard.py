@@ -1,4 +1,4 @@
-"""The one decision: may this action happen, must a human be asked, or not (DESIGN §7).
+"""The one decision: may this action happen, must a human be asked, or not.
 
 The order is fixed: 1 protected places, 2 any deny, of the agent or above it, that it only looks included, 3 what a
 human allowed once for exactly this resource, 4 tools that have no resource, 5 scope, 6 the profile, 7 the tool's own
@@ -31,7 +31,7 @@ class Context:
     preset: Preset
     interactive: bool  # a human can be asked
     profile: Profile | None = None  # None: every action, and a tool's ``confirm`` decides
-    ancestor_denies: tuple[str, ...] = ()  # ``paths.deny`` of every session above an agent (DD-7)
+    ancestor_denies: tuple[str, ...] = ()  # ``paths.deny`` of every session above an agent
     ancestor_commands: tuple[str, ...] = ()  # ... and their ``shell_commands.deny``
     ancestor_profiles: tuple[
         Profile, ...
@@ -44,7 +44,7 @@ class Context:
     allow_once: frozenset[str] = frozenset()  # what a human allowed, exactly: ``guard.once_key``
 
 
-# What no tool may touch, whatever a preset or a person's grant says (DESIGN §7).
+# What no tool may touch, whatever a preset or a person's grant says.
 #
 # A session's own records decide what the agent may do next, so a tool that could write them could give itself any
 # right. Credentials are worse read than written: what a model has seen has left the machine. The patterns go by
@@ -120,7 +120,7 @@ COMMAND_DEVICES = frozenset(
 """What any command may redirect from and to: it is the command's own, or nothing is kept there."""
 
 
-# Where an agent may act: the steps of the decision that look at paths and commands (DESIGN §7, steps 1, 2 and 5).
+# Where an agent may act: the steps of the decision that look at paths and commands.
 #
 # A prohibition matches either form of a path, and takes names for the same that some file system takes for the same;
 # a permission matches the resolved form only, character by character. Reasons are whole sentences, for the model

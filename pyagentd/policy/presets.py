@@ -1,7 +1,7 @@
 """What the front matter of a preset means.
 
 Spelling is generous (``include-tool-results`` or ``include_tool_results``, tools as a list, a line or a table, names
-of other systems' tools, unknown keys ignored: DD-42, DD-46), meaning is strict: a value of the wrong kind is an
+of other systems' tools, unknown keys ignored), meaning is strict: a value of the wrong kind is an
 error that names its line, never a default. No ``paths`` means no path, no ``shell_commands`` no command.
 """
 
@@ -392,7 +392,7 @@ class Preset:
     max_turns: int | None = None  # requests to the model in one run; None: no limit
     time_budget_s: float | None = None  # of one run
     token_budget: int | None = None  # of one run
-    signature: str = ""  # it runs as a mission under this contract (SPEC 004); "" chats
+    signature: str = ""  # it runs as a mission under this contract; "" chats
     prompt: str = ""  # of a mission: what it is told, with `{{field}}` for its inputs; "": the message it is sent
     mcp: WantedServers | None = None  # servers of tools; None: all of a session, none of an agent
     isolation: Isolation = "none"  # of a mission: "process" runs its programs in a process of their own

@@ -1,6 +1,6 @@
-"""Which actions an agent may take: profiles of regular expressions over action strings (DESIGN §7).
+"""Which actions an agent may take: profiles of regular expressions over action strings.
 
-An action is written ``tool:<name>:<detail>``. Every expression matches the whole of it, newlines included (DD-16).
+An action is written ``tool:<name>:<detail>``. Every expression matches the whole of it, newlines included.
 Any ``allow`` wins, then any ``ask``; what neither matches is denied. Paths and commands are scope's business: a
 profile never widens them.
 """
@@ -181,7 +181,7 @@ BUILTIN = {
                 "tool:git:commit",
                 "tool:git:branch .*",
             ],
-            # The last is of no specification's making: what other programs do is asked about, as commands are.
+            # The last: what other programs do is asked about, as commands are.
             ask=["tool:bash:.*", "tool:git:push .*", "tool:git:merge_request .*", "tool:self_edit:.*", "mcp:.*"],
         ),
         make_profile("locked", allow=["tool:view:.*"]),

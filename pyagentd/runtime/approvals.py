@@ -31,7 +31,7 @@ from pyagentd.tools.spec import ToolContext, ToolSpec
 # Questions to a human: asked once, answered once, shown where somebody looks.
 #
 # An ask belongs to the run that needs the answer and is shown on that run's branch and on the root of its tree, so
-# that a sub-agent's question is never hidden behind its parent (DESIGN §7). The first answer wins and is recorded
+# that a sub-agent's question is never hidden behind its parent. The first answer wins and is recorded
 # before anybody acts on it; aborting a run answers all its asks. A daemon that stops leaves them open in the log,
 # and the next one asks them again under the same id.
 

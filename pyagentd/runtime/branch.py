@@ -390,7 +390,7 @@ class LiveBranch(Audience, SessionRow):
     # -- settings ----------------------------------------------------------------------------------------------
 
     def override(self, preset: Preset, block: Settings | None = None) -> Override:
-        """Return what the document's Local Variables set in place of the preset (DD-38); nothing in agents.
+        """Return what the document's Local Variables set in place of the preset; nothing in agents.
 
         Args:
             preset: The branch's.

@@ -1,4 +1,4 @@
-"""Who writes ``session.md``: the editor that holds the lease, or the daemon while nobody does (DESIGN §3).
+"""Who writes ``session.md``: the editor that holds the lease, or the daemon while nobody does.
 
 The keeper remembers what the current or last run inserted and which versions of the file (by hash of the body) hold
 how much of it. From that follows what an attaching client misses, and where the daemon goes on when an editor
@@ -201,7 +201,7 @@ class Reader:
             self.recovery = (reading.before, reading.spans)
 
 
-# Local Variables that the user changed: an override of the preset for that branch (DD-38).
+# Local Variables that the user changed: an override of the preset for that branch.
 #
 # The block at the end of a document says what gptel's user would see: model, backend, tools, temperature, maximum
 # tokens. What we wrote there last is recorded; a value that differs from it was put there by somebody else and holds
@@ -216,7 +216,7 @@ Override = Mapping[str, Any]
 
 
 def settings_of(preset: Preset) -> Settings:
-    """Return what a preset says, in gptel's terms; ``printed`` is what of it the document has (DD-2)."""
+    """Return what a preset says, in gptel's terms; ``printed`` is what of it the document has."""
     return Settings(
         model=preset.model or None,
         backend=preset.backend,
@@ -491,7 +491,7 @@ def _start_of(inserted: str, prompt: str, body: str, anchor: int) -> int | None:
 PERSIST_EVERY_S = 1.0
 PERSIST_TOGETHER_S = 0.05  # ... and this for each document that is being written by and by
 _WRITERS_KEPT = 20  # of a crowd; each holds its whole document
-SAVED_WITHIN_S = 6.0  # an editor saves by itself at most 5 s after a change (DESIGN §3, rule 7)
+SAVED_WITHIN_S = 6.0  # an editor saves by itself at most 5 s after a change
 
 
 class Keeper:
@@ -790,14 +790,14 @@ def _retrieve(writing: asyncio.Task[None]) -> None:
 _by_and_by: WeakSet[Keeper] = WeakSet()  # those that write now and then while their runs go on
 
 
-# Who may edit a branch: asking the present editor to leave, and telling everybody when nobody edits (DESIGN §3).
+# Who may edit a branch: asking the present editor to leave, and telling everybody when nobody edits.
 #
 # The keeper knows who is the editor; here is how that changes. Who wants to take over waits for its turn, the
 # present editor is asked first and has time to save and let go, and one that stays silent loses the lease. It may
 # wake up any time later with text that it never saved: the file is written anew before the next editor reads it, so
 # that Emacs finds a file that changed and leaves it alone.
 
-SILENT_S = 10.0  # how long an editor may take to let go (DESIGN §3, rule 4)
+SILENT_S = 10.0  # how long an editor may take to let go
 
 
 class Lease:

@@ -1,6 +1,6 @@
 """All runs in flight, on branches that are open: who starts them, who ends them, who is told.
 
-The host turns prompts into runs; that each of them ends is seen to in ``supervising`` (DESIGN §6). Sub-agents are
+The host turns prompts into runs; that each of them ends is seen to in ``supervising``. Sub-agents are
 runs like any other; ``agents.py`` starts them here.
 """
 

@@ -1,7 +1,7 @@
 """Opening a branch from disk: its log folded, what an earlier daemon left unfinished ended, and what was found said.
 
 Blocks, and runs in a thread. Whatever cannot be written is no reason not to read: a branch on a medium that refuses
-is opened for viewing, with the reason (DESIGN §6: after a restart everything reads idle).
+is opened for viewing, with the reason.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def is_persons(metadata: Mapping[str, Any]) -> bool:
     return not metadata.get("trigger") and metadata.get("origin") != "agent"
 
 
-# The messages of one branch that wait for their turn: rows of its log, and nothing else (neighbours B.4).
+# The messages of one branch that wait for their turn: rows of its log, and nothing else.
 #
 # A message is queued while its ``metadata_json`` has ``queued_at``; it fires when a row without that key is
 # recorded, and then its ``created_at`` is the time of firing. One that is taken back keeps a hidden tombstone

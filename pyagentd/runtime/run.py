@@ -1,7 +1,7 @@
 """One execution of the loop for a branch: ask the model, run the tools it wants, until it is done.
 
 Each step is a method that returns the next step, and every move is checked against ``machine.TRANSITIONS``. A run
-ends with exactly one outcome on every path (DESIGN §6): success, empty answer, provider error, abort, exception.
+ends with exactly one outcome on every path: success, empty answer, provider error, abort, exception.
 What the model sees is in its ``View`` while the run lasts; it is rebuilt from document and log for the next.
 
 Step boundary: before every request to the model, the first one included, the view takes what the user steered with,
@@ -71,7 +71,7 @@ log = logging.getLogger(__name__)
 # Another message begins where the user steered the run: theirs stands in between.
 #
 # Follows the stream of ``llm`` and the envelopes of ``tools``; knows the shape of ``message`` and ``part`` rows
-# (neighbours B.2: ``data_json`` is the part as the AI SDK writes it) and nothing of the loop around it.
+# (``data_json`` is the part as the AI SDK writes it) and nothing of the loop around it.
 
 _AWAITED = frozenset({"tool-PersistentAgent", "tool-task", "tool-mission"})  # calls that wait for an agent
 
@@ -153,12 +153,12 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """All text of the run so far: what a parent receives as the agent's result (SPEC 000, DD-15)."""
+        """All text of the run so far: what a parent receives as the agent's result."""
         return "".join(self._texts)
 
     @property
     def last_text(self) -> str:
-        """The text after the last tool call: the result where the preset says ``result: last`` (DD-15)."""
+        """The text after the last tool call: the result where the preset says ``result: last``."""
         return "".join(self._texts[self._last_from :]).lstrip("\n")
 
     def answered_by(self, model: Mapping[str, Any]) -> None:
@@ -427,7 +427,7 @@ class View:
         return messages is not None
 
 
-# The states of a run and what moves it between them: a table, no code (DESIGN §6).
+# The states of a run and what moves it between them: a table, no code.
 #
 # The names are those gptel's users know. ``ABRT`` is reachable from everywhere and is therefore not listed.
 
@@ -757,7 +757,7 @@ def _unreadable(call: ToolCall) -> str:
     )
 
 
-# Which of a run's tools the model is told about: all, or the usual ones and what it searched for (neighbours B.11).
+# Which of a run's tools the model is told about: all, or the usual ones and what it searched for.
 #
 # Beside the usual ones, tools whose descriptions take more than ``MOST_TOKENS`` are too much to tell about in every
 # request. Then the model is offered the usual ones and ``tool_search``; what a search finds is offered from the next
@@ -1072,7 +1072,7 @@ class Run:
         return self._call_model
 
     async def _renew(self) -> None:
-        """Have what a named agent's configuration says now hold for the next request (SPEC 003)."""
+        """Have what a named agent's configuration says now hold for the next request."""
         before = self._settings
         if before.fresh is None or (now := await before.fresh(before)) is before:
             return
@@ -1232,7 +1232,7 @@ class Run:
 
 
 def digested(system: str) -> dict[str, str]:
-    """Return what an assistant message says of the system prompt it followed (neighbours B.2)."""
+    """Return what an assistant message says of the system prompt it followed."""
     return {"system_prompt_digest": hashlib.sha256(system.encode("utf-8", "replace")).hexdigest()}
 
 

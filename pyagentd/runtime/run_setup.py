@@ -219,7 +219,7 @@ class Tooling:
         return Self(directory=ref.session_dir, profiles=host.presets.profiles, model=model)
 
 
-# A backend that shows the model what the user's messages link of the branch's ``files/`` (DESIGN §3).
+# A backend that shows the model what the user's messages link of the branch's ``files/``.
 #
 # The link stays in the text, before which a picture or a PDF stands as such; of any other file the model is told
 # where it is, and may read it there. This is done at the last moment and changes nothing else: what is recorded,
@@ -449,7 +449,7 @@ class Equipping:
             **self._longest(preset, model),
             result=preset.result,
             limits=limits_of(preset),
-            tool_results=preset.include_tool_results or branch.ref.is_agent,  # SPEC 000 Tool results included
+            tool_results=preset.include_tool_results or branch.ref.is_agent,  # a parent reads them
             agent=turn.agent,
             mission=self._mission(preset),
         )

@@ -69,7 +69,7 @@ def policy_context(
     config: Config,
     remembered: Callable[[], tuple[re.Pattern[str], ...]] = tuple,
 ) -> Callable[[], Context]:
-    """Return a function that reads the rules for one decision; ancestors' denies are evaluated live (DD-7).
+    """Return a function that reads the rules for one decision; ancestors' denies are evaluated live.
 
     ``remembered`` returns what humans granted, see ``grants``.
     """
@@ -107,7 +107,7 @@ def permitted_tools(
 
 
 def protected_paths(config: Config) -> tuple[str, ...]:
-    """Return patterns of our own places that no tool may write, whatever a preset says (DESIGN §7)."""
+    """Return patterns of our own places that no tool may write, whatever a preset says."""
     skills = (*config.own.skills, *config.own.more_skills)  # they and the instructions speak to every session
     own = (config.sessions_dir, config.runtime_dir, config.presets_dir, *skills, *installation.installed())
     files = (config.file, *config.own.instructions)
@@ -141,7 +141,7 @@ def configured_provider(preset: Preset, config: Config, options: SendOptions) ->
 
 
 def _known_backend(preset: Preset, config: Config, options: SendOptions) -> BackendSettings:
-    # What the client's environment says holds for its run; ours stands in for a client that sent none (DESIGN §5).
+    # What the client's environment says holds for its run; ours stands in for a client that sent none.
     override = options.env.get("PYAGENTD_BACKEND") if options.env else config.backend_override
     return config.backend(override or preset.backend, options.env)
 

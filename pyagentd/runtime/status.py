@@ -1,4 +1,4 @@
-"""What a session is doing, as clients see it: five states and a table of what moves it between them (spec 002).
+"""What a session is doing, as clients see it: five states and a table of what moves it between them.
 
 Authoritative in memory and volatile: after a restart of the daemon everything reads idle. No state is terminal;
 ``error`` ends with the next turn. Every move is told as a ``status`` event, and so is every fact that changes.

@@ -1,4 +1,4 @@
-"""The one door of all turns: a message comes in and starts a run, or waits behind the one in flight (neighbours B.4).
+"""The one door of all turns: a message comes in and starts a run, or waits behind the one in flight.
 
 From idle to busy is one step under ``branch.starting``: of two messages at once one runs and the other is queued.
 """

@@ -1,4 +1,4 @@
-"""Runs in flight are supervised here: each ends with exactly one ``run`` fact, and everybody is told (DESIGN §6)."""
+"""Runs in flight are supervised here: each ends with exactly one ``run`` fact, and everybody is told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent of a turn: the preset that a user message names, laid over the session's own (spec 002, plan and build).
+"""The agent of a turn: the preset that a user message names, laid over the session's own.
 
 A user message may name an agent in ``metadata_json.agent``. Its turn and those after it run as that agent, until
 another message names one; a message that is hidden (rewound) names nothing any more. The session keeps the agent it

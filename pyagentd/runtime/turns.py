@@ -309,7 +309,7 @@ class Beginning:
             branch.publish(Event("fired", branch.key, 0, ({"id": message.message_id, **place},)))
 
 
-# How a queued message becomes the prompt of a turn: where it stands in the document, or is put (DESIGN §3 rule 3).
+# How a queued message becomes the prompt of a turn: where it stands in the document, or is put.
 #
 # Text that the user typed and queued stays where it is, below the run's marker; nothing marks it in the file, so it
 # is found again by what it says. A message of another client goes right behind the last answer: whatever the user

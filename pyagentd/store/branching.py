@@ -1,4 +1,4 @@
-"""Making a branch of a session on disk: complete, or not at all (neighbours A.2).
+"""Making a branch of a session on disk: complete, or not at all.
 
 A branch gets the document and the log up to a prompt of its parent, the configuration byte for byte, and copies of
 the parent's agents and files. ``session.md`` comes last, since a directory without it is no branch, and the link
@@ -38,7 +38,7 @@ from pyagentd.store.sessions import built
 
 # Where a branch can begin, and what of a conversation lies before that point: document and log.
 #
-# Pure. A branch begins at a prompt of the user (neighbours A.2), before it or right behind it. What the document
+# Pure. A branch begins at a prompt of the user, before it or right behind it. What the document
 # keeps is decided by position, what the log keeps by message: one that stands in the document goes with the text,
 # one that does not (removed by the user, empty) goes with its prompt, or with its time.
 
@@ -510,7 +510,7 @@ def switch(branch: BranchRef) -> None:
 
 
 def point_current(session_dir: Path, branch_name: str) -> None:
-    """Point the link ``current`` at a branch, relatively (SPEC 001 Current branch symlink).
+    """Point the link ``current`` at a branch, relatively.
 
     Raises:
         StoreError: The disk refused; the link is what it was.
@@ -623,7 +623,7 @@ def _write_document(place: Path, found: Outline, end: int, about: Mapping[str, P
     )
 
 
-# A session made of the beginning of another one (neighbours B.3, Fork).
+# A session made of the beginning of another one.
 #
 # The fork has every visible message up to the one that was chosen, with new ids, parts verbatim and the user's
 # edits, and the configuration and files byte for byte. It has no agents, runs, questions or grants: what was done in

@@ -1,4 +1,4 @@
-"""Saved conversations: the file of SPEC 003 Session File Format, and what it is called.
+"""Saved conversations: what the file of one has, and what it is called.
 
 ::
 

@@ -116,7 +116,7 @@ class Message:
 
     @property
     def is_rewound(self) -> bool:
-        """Whether it was taken back: its text stays in the document, but nobody is sent it (DESIGN §3, rule 6)."""
+        """Whether it was taken back: its text stays in the document, but nobody is sent it."""
         return bool(self.metadata.get("hidden_at"))
 
     @property
@@ -413,13 +413,13 @@ def _minus(whole: Usage, part: Usage) -> Usage:
 # What a compaction is on disk and in the document: a marker.
 #
 # The model is shown a summary in place of what came before it. The marker is one synthetic assistant message with
-# one part of type ``data-compaction`` (spec 002 "How is a compaction stored in the DB", DD-14). What was summarised
+# one part of type ``data-compaction``. What was summarised
 # stays where it is. ``data_json`` of the part is::
 #
 #     {"type": "data-compaction", "summary": Markdown, "tail_start_id": message id or null, "auto": bool,
 #      "summary_tokens": int, "metadata": {…}}
 #
-# ``metadata`` has what the guide leaves open: ``messages`` and ``tokens`` that were summarised (for people),
+# ``metadata`` has: ``messages`` and ``tokens`` that were summarised (for people),
 # ``tail_start_part_id`` when the tail begins within an answer (its ``step-start`` part), ``pruned`` (ids of the tool
 # calls' parts whose output the model is no longer shown), ``only_pruned`` when nothing else was done: the summary is
 # that of the marker before then, "" if there was none.

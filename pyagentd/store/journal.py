@@ -587,7 +587,7 @@ def read_rows(path: Path) -> list[Row]:
         journal.close()
 
 
-# New ``message`` and ``part`` rows, in the guide's shape (neighbours B.2, chat_messages and chat_parts).
+# New ``message`` and ``part`` rows.
 
 
 class Served(NamedTuple):

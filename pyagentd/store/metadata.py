@@ -1,6 +1,6 @@
 """The metadata of a session and of a branch: ``scope-plan.yml``, ``branch-metadata.yml``, the keys of ``preset.md``.
 
-Read from disk whenever needed and never cached (SPEC 001 Filesystem as source of truth). Keys are snake_case, values
+Read from disk whenever needed and never cached. Keys are snake_case, values
 of the two YAML files are texts as written. A file that is missing or cannot be parsed is None, and logged. Changing
 one value leaves every other byte of the file as it was.
 """
@@ -122,7 +122,7 @@ def write_branch_metadata(branch_dir: Path, *, parent_branch: str, created: str,
 
 
 def touch_scope_plan(branch_dir: Path, now: datetime) -> None:
-    """Set ``updated``: commands on scope, preset and branches do, saving never does (DD-39).
+    """Set ``updated``: commands on scope, preset and branches do, saving never does.
 
     A file that is missing or cannot be parsed is left alone; reading it says what is wrong.
 

@@ -1,6 +1,6 @@
-"""The file ``agent.json``: what a named agent is, in the keys of SPEC 003 Template Contents.
+"""The file ``agent.json``: what a named agent is, and its keys.
 
-It owns name, channel, model, system prompt, permissions and when the agent was made (DD-32); ``running_tasks`` is
+It owns name, channel, model, system prompt, permissions and when the agent was made; ``running_tasks`` is
 written for people to read and never believed. A change keeps every key it does not name, known or not, and their
 order. People edit the file by hand: what is wrong with it is told with file and line.
 """
@@ -22,7 +22,7 @@ from pyagentd.errors import BadRequest, Conflict, NotFound, PresetError, StoreEr
 from pyagentd.store import atomic, paths, sessions
 from pyagentd.store.paths import BranchRef
 
-# What the directory of a named agent holds beside a session's ``branches/`` and ``current`` (SPEC 003).
+# What the directory of a named agent holds beside a session's ``branches/`` and ``current``.
 #
 # ::
 #
@@ -211,10 +211,10 @@ def write(directory: Path, values: Mapping[str, Any]) -> None:
     atomic.write_text(agent_file(directory), json.dumps(values, indent=_INDENT, ensure_ascii=False) + "\n")
 
 
-# Making the directory of a named agent: complete, or not at all (SPEC 003 Creation Flow 2 to 4).
+# Making the directory of a named agent: complete, or not at all.
 #
 # It is made under a hidden name and gets its own when it is complete, so neither a scan nor another creation ever
-# finds half of one. The directory of an agent that was destroyed and kept its files is taken up again (DD-17): what
+# finds half of one. The directory of an agent that was destroyed and kept its files is taken up again: what
 # is in it stays, what is missing is added.
 
 Prepare = Callable[[Path], None]
@@ -330,7 +330,7 @@ def _fill(directory: Path, template: Path) -> None:
         atomic.make_dirs(made(directory))
 
 
-# What a named agent may be called (SPEC 003 Creation Flow): a name is a directory and the id of a session.
+# What a named agent may be called: a name is a directory and the id of a session.
 
 LONGEST = 64
 

@@ -1,6 +1,6 @@
 """The readable logs of a branch: ``tools.org`` and ``system-prompts.org``, which nothing but a person ever reads.
 
-Append-only Org text in the form of neighbours A.4. They repeat what ``messages.jsonl`` and ``preset.md`` own, so a
+Append-only Org text. They repeat what ``messages.jsonl`` and ``preset.md`` own, so a
 log that cannot be written is a warning and never more. Lines that Org would take for its own are quoted with a comma,
 as Org itself does.
 """

@@ -139,7 +139,7 @@ def session_dir_of(branch_dir: Path) -> Path:
 
 
 def is_session_dir(directory: Path) -> bool:
-    """Return whether ``directory`` has the structure of a session (SPEC 001 Directory structure validation)."""
+    """Return whether ``directory`` has the structure of a session."""
     return (directory / BRANCHES_DIR).is_dir()
 
 
@@ -226,7 +226,7 @@ def is_dated(name: str) -> bool:
 
 
 def _session_id(name: str, place: Path) -> str:
-    # A directory somebody else named (~/emacs-activities/NAME/session) has its id in the metadata (DD-41).
+    # A directory somebody else named (~/emacs-activities/NAME/session) has its id in the metadata.
     if is_dated(name):
         return name
     try:

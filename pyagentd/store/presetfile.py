@@ -1,7 +1,7 @@
 """The file ``preset.md``: YAML front matter and, below it, the system message.
 
 Editing keeps what its author wrote: everything outside ``paths:`` stays byte for byte, comments and key order inside
-it survive (DD-45). What the keys mean is decided by ``policy.presets``; this module knows only the file and the one
+it survive. What the keys mean is decided by ``policy.presets``; this module knows only the file and the one
 section that the product itself writes, ``paths``.
 """
 
@@ -222,8 +222,8 @@ def with_paths(
     Args:
         preset: Stays as it is.
         read: Becomes ``paths.read``, exactly.
-        write_default: Becomes ``paths.write`` where the preset has none; its own are kept (DD-8).
-        deny: Joins the standard four and the preset's own (DD-7).
+        write_default: Becomes ``paths.write`` where the preset has none; its own are kept.
+        deny: Joins the standard four and the preset's own.
         also_write: Is added to ``paths.write``, whoever said that.
 
     Raises:
@@ -386,7 +386,7 @@ def find_templates(dirs: Sequence[Path]) -> dict[str, Path]:
     """Return every template by name, the file's without ``.md``.
 
     Args:
-        dirs: Where to look: shipped, the user's, the trusted project's; a later one wins (DD-37). One that is
+        dirs: Where to look: shipped, the user's, the trusted project's; a later one wins. One that is
             missing or cannot be listed holds none.
     """
     return {file.stem: file for directory in dirs for file in _markdown_files(directory)}

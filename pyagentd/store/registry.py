@@ -1,6 +1,6 @@
 """Which branches exist: found by listing directories, held in memory, no metadata cached.
 
-Disk is the source of truth (SPEC 001 Registry and filesystem separation): a scan of the root opens no file, an entry
+Disk is the source of truth: a scan of the root opens no file, an entry
 that has gone is noticed when it is looked up, and one made by somebody else is found by scanning again.
 """
 
@@ -45,8 +45,8 @@ class Registry:
 
     Args:
         root: The sessions root; need not exist.
-        elsewhere: Directories of sessions outside the root (DD-41).
-        agents: The agents root, whose sessions are named agents (DD-32); need not exist.
+        elsewhere: Directories of sessions outside the root.
+        agents: The agents root, whose sessions are named agents; need not exist.
         departed: Directories of agents that were destroyed, resolved; their owner may add to them and remove. What is
             in them is no session.
     """
@@ -73,7 +73,7 @@ class Registry:
 
     @property
     def elsewhere(self) -> frozenset[Path]:
-        """The directories of sessions outside the root that are known (DD-41)."""
+        """The directories of sessions outside the root that are known."""
         return self._elsewhere
 
     def scan(self) -> tuple[Entry, ...]:
@@ -195,7 +195,7 @@ class Registry:
 
 
 def _written_id(session_dir: Path) -> str:
-    """Return the id of a session whose directory may be called otherwise (DD-41), "" if it is no session."""
+    """Return the id of a session whose directory may be called otherwise, "" if it is no session."""
     try:
         return paths.ref_of(session_dir).session_id
     except NotASession:

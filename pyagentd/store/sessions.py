@@ -56,7 +56,7 @@ def create_session(
         paths_write: Patterns to add to the preset's ``paths.write``; with neither, the preset is copied as it is.
         clock: For the id and the metadata.
         session_dir: Where the session is to live instead of ``<root>/<id>``; absent or empty.
-        session_id: Its id, made by somebody else (activities); the directory may have another name (DD-41).
+        session_id: Its id, made by somebody else (activities); the directory may have another name.
         activity_org_file: The document of the activity it belongs to, for the metadata.
         fill: Called with the session's id and the branch's directory before anybody can see them.
 
@@ -156,7 +156,7 @@ def _session_preset(text: str, name: str, read: Sequence[str] | None, write: Seq
 
 
 def claim(home: Path, wanted: str) -> Path:
-    """Make and return ``home/wanted``, or the first of ``-2``, ``-3``… that is free (DD-5)."""
+    """Make and return ``home/wanted``, or the first of ``-2``, ``-3``… that is free."""
     while True:
         atomic.make_dirs(home)
         place = home.resolve()
@@ -188,7 +188,7 @@ def built(home: Path, wanted: str, *, exactly: bool = False) -> Iterator[tuple[P
 
     Args:
         home: Where it is to be; made when missing.
-        wanted: Its name, with ``-2``, ``-3``… behind it where that is taken (DD-5).
+        wanted: Its name, with ``-2``, ``-3``… behind it where that is taken.
         exactly: It may have no other name.
 
     Yields:

@@ -67,7 +67,7 @@ def is_finished(log: Path) -> bool:
     return not tail
 
 
-# Which runs of a tree only waited when their daemon ended: for a human, or for agents that did (DESIGN §6).
+# Which runs of a tree only waited when their daemon ended: for a human, or for agents that did.
 #
 # Reads logs and writes nothing. A run waits when the log has a question of one of its unfinished calls without an
 # answer, or with one that nothing has come of while calls have not begun, or an agent of such a call that waits

@@ -1,7 +1,7 @@
 """YAML as this package uses it: the only module that knows the library.
 
 Metadata is read as plain text values (a session called ``2026`` keeps its name, a time stays as written); front
-matter is read so that comments, key order and quoting come out as they went in (DD-45).
+matter is read so that comments, key order and quoting come out as they went in.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 What a hook or a human changes is validated anew, and what a hook changed is authorised anew. Whatever a tool does,
 its caller gets an ``Envelope``; only cancellation passes through. The model reads the text of a failure and decides
-what to do about it (the tool bucket of DESIGN §6).
+what to do about it.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def _members(group: int) -> Iterator[int]:
 
 # The environment of child processes: an allow-list, and nothing that looks like a secret.
 #
-# Keys of providers are held in the daemon's memory and must never reach a command the model runs (DESIGN §9).
+# Keys of providers are held in the daemon's memory and must never reach a command the model runs.
 
 _INHERITED = re.compile(r"PATH|HOME|LANG|LC_\w+|TERM|USER|SHELL|TMPDIR|TZ")
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|^ANTHROPIC_|^OPENAI_", re.IGNORECASE)

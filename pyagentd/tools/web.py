@@ -269,7 +269,7 @@ def web_client() -> ModuleType:
     return webclient
 
 
-# The WebSearch tool: ``{query, max_results?} → {results: [{title, url, snippet}]}`` (neighbours B.1).
+# The WebSearch tool: ``{query, max_results?} → {results: [{title, url, snippet}]}``.
 #
 # Who searches is configured (``[web] search``) and stays the same for a session; without anybody the tool says how
 # to configure one. A session may search 25 times.

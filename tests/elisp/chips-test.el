@@ -53,7 +53,7 @@ Nothing is sent; `sent' is the text that would be."
     (should-not pyagentd-chips-mode)))
 
 (ert-deftest pyagentd-chips-a-pick-is-said ()
-  "Path B of picking from options (spec 002)."
+  "Options in an answer's prose can be picked."
   (chips-test--with ""
     (pyagentd-test-type "C-c 2")
     (should (equal sent "### Hi\n\nWhich one?\n\n### SQLite in memory"))

@@ -33,7 +33,7 @@
   (get-char-property pos 'display))
 
 (ert-deftest pyagentd-compact-draws-a-divider-that-unfolds ()
-  "A compaction is a divider that shows its summary (spec 002)."
+  "A compaction is a divider that shows its summary."
   (compact-test--with
     (goto-char beg)
     (should (string-match-p "▸ ─+ compacted, automatic: 4 messages, ~31k tokens ─+"

@@ -61,7 +61,7 @@
       (should-not (string-search "once" notice)))))
 
 (ert-deftest pyagentd-question-form-sends-what-was-picked ()
-  "The form of the question tool: path A of picking from options (spec 002)."
+  "The form of the question tool: how a model has the user pick."
   (question-test--with
     (question-test--form)
     (should (string-search "Database: Which database?" (buffer-string)))

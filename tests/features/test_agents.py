@@ -140,7 +140,7 @@ async def test_allowed_paths_nil_inherits_empty_is_everything_and_a_list_is_exac
     (agent,) = agents_of(ref)
     found = presetfile.read(agent.branch_dir / "preset.md").front["paths"]
     assert list(found["read"]) == read.format(project=helper.project).split()
-    assert list(found["write"]) == [f"{helper.project}/**"], "the preset's own (DD-8)"
+    assert list(found["write"]) == [f"{helper.project}/**"], "the preset's own"
     assert {"/secret/**", "**/.git/**", "**/runtime/**", "**/.env", "**/node_modules/**"} <= set(found["deny"])
 
 

@@ -1,4 +1,4 @@
-"""The guide's ten points of a developer's experience (neighbours B.10), each through what clients can call."""
+"""Ten points of what makes an agent pleasant to work with, each through what clients can call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ``task`` tool: the same agents as PersistentAgent's, with the guide's arguments and results."""
+"""The ``task`` tool: the same agents as PersistentAgent's, with the arguments and results that other hosts have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notes of org-roam: which a tool may make, tag and link (neighbours A.7)."""
+"""Notes of org-roam: which a tool may make, tag and link."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The thirteen tools that the guide fixes are there, under their ids and with their shapes (neighbours B.1, B.5)."""
+"""The thirteen tools whose names and shapes never change are there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Local Variables that the user changed hold for that branch until they are kept or dropped (DD-38)."""
+"""Local Variables that the user changed hold for that branch until they are kept or dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages sent while a run is in flight: they wait in the log and fire one by one (spec 002, neighbours B.4)."""
+"""Messages sent while a run is in flight: they wait in the log and fire one by one."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ Call = Callable[..., Awaitable[Any]]
 """Calls an operation of the daemon for the branch: its name, then its arguments."""
 
 _BUSY = ("busy", "retrying", "waiting")
-_SAVED_WITHIN_S = 5.0  # of a change (DESIGN §3, rule 7)
+_SAVED_WITHIN_S = 5.0  # of a change
 
 
 class Editor(Client):

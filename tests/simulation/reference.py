@@ -1,6 +1,6 @@
 """What the model sees, computed from the log alone and in the plainest way: the reference for every request.
 
-Written from the guide (neighbours B.2 and B.3) and not from the product: no document, no alignment, no caches.
+Written from the shape of the rows, and not from the product: no document, no alignment, no caches.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The functions every program has, by name (SPEC 004 "The System Prompt"; DD-25).
+"""The functions every program has, by name.
 
 One module per family; ``BUILTINS`` joins them. Builtins are pure: they touch neither disk nor network nor clock, and
 what they give depends on their arguments only.

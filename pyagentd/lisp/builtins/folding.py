@@ -17,7 +17,7 @@ from pyagentd.lisp.values import Endless, Keyword, LispSet, as_function, compare
 
 # Sorting: natural order with nil first, or what a comparator says.
 #
-# Strings, numbers, keywords, booleans and vectors are ordered among themselves; a mixture is an error (DD-25). The
+# Strings, numbers, keywords, booleans and vectors are ordered among themselves; a mixture is an error. The
 # order of equal items stays. A comparator that contradicts itself gives some order of the same items.
 
 SORTING_FAMILY: Final = Family("Sorting")

@@ -1,4 +1,4 @@
-"""Functional contracts for missions and tools (SPEC 004 Signature Type Syntax).
+"""Functional contracts for missions and tools.
 
 ``parse`` reads shorthand and Malli into a ``Signature`` of ``types``; a signature renders, validates, coerces and
 turns into JSON Schema. ``of_callable`` and ``of_model`` derive one from Python type hints. Lisp values and plain
@@ -92,7 +92,7 @@ class Signature:
         return problems_of(Map(self.params), args, strict=strict)
 
     def coerce_input(self, args: Any, strict: bool = False) -> Coerced:
-        """Bring ``args`` into the types of the parameters where that is possible (SPEC 004 Implicit Conversion).
+        """Bring ``args`` into the types of the parameters where that is possible.
 
         Args:
             args: A map by the names of the parameters.
@@ -141,7 +141,7 @@ def _parsed(text: str) -> Signature:
     return Signature(*parts_of(read(text)))
 
 
-# Signatures from what Python code says of itself (SPEC 004 Tool Normalization & Schema Extraction).
+# Signatures from what Python code says of itself.
 
 
 def of_callable(function: Callable[..., Any], *, strict: bool = False) -> Signature:

@@ -1,4 +1,4 @@
-"""Types from Python's type hints (SPEC 004 Tool Normalization & Schema Extraction).
+"""Types from Python's type hints.
 
 ==============================================  ==========================
 str, int, float, bool, None, datetime           the type of that name

@@ -1,6 +1,6 @@
 """What the forms of a signature mean: shorthand, and Malli wherever a vector begins with one of its words.
 
-``[:type]`` is always a list of that type (SPEC 004); so ``[:map]`` is a list of maps, and the empty map is ``{}``.
+``[:type]`` is always a list of that type; so ``[:map]`` is a list of maps, and the empty map is ``{}``.
 """
 
 import math
@@ -128,7 +128,7 @@ def no_duplicates(fields: Iterable[Field], forms: Sequence[Form], what: What) ->
 
 # Malli schemas: vectors that begin with a word, ``[:or …]``, ``[:string {:min 1}]``, ``[:map [:id :int]]``.
 #
-# The subset of https://github.com/metosin/malli that SPEC 004 (Malli Data) and JSON can say. Properties that only
+# The subset of https://github.com/metosin/malli that JSON can say. Properties that only
 # describe (``:title``, ``:default``…) are read over; those that would check something unknown are errors.
 
 TypeOf: TypeAlias = Callable[[Form], Type]

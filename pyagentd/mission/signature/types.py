@@ -1,4 +1,4 @@
-"""What a value may be: the types of which signatures are made (SPEC 004 Signature Type Syntax).
+"""What a value may be: the types of which signatures are made.
 
 A type is a tree of frozen values that compare by content. Build trees through ``maybe`` and ``choice``, which keep
 them canonical: optional in one way only, no choice inside a choice.

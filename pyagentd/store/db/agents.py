@@ -1,7 +1,7 @@
-"""The named agents in ``state.db``, destroyed ones too (SPEC 003 Session Persistence Summary).
+"""The named agents in ``state.db``, destroyed ones too.
 
 What an agent is stands in its ``agent.json``; a row says where it lives and in which state it is, and remembers what
-the file last said. A name that was destroyed keeps its row until it is used again (DD-17). What takes several steps
+the file last said. A name that was destroyed keeps its row until it is used again. What takes several steps
 writes first what it is about to do, its ``intent``: a daemon that finds one completes it, or takes it back.
 """
 
@@ -147,7 +147,7 @@ def known(state: State, *, destroyed: bool = False) -> list[AgentRow]:
     return [AgentRow(**dict(zip(_NAMES, row, strict=True))) for row in rows]
 
 
-# The saved conversations in ``state.db``: where each one's file is (SPEC 003 Session Persistence Summary).
+# The saved conversations in ``state.db``: where each one's file is.
 #
 # The records stay when their agent is destroyed and its files are gone.
 

@@ -32,8 +32,9 @@ from pyagentd.store.atomic import FILE_MODE
 # anew by a later script, since it is filled again by itself; ``settings``, ``audit``, ``schedules``, ``agents``,
 # ``contexts`` and ``tasks`` may not.
 #
-# ``chat_sessions``, ``chat_messages`` and ``chat_parts`` have the columns of neighbours B.2 and some of our own. A
-# row of ``chat_sessions`` is a branch or an agent; its ``id`` is the directory below the sessions root (absolute for
+# ``chat_sessions``, ``chat_messages`` and ``chat_parts`` have the columns that chat programs on the AI
+# SDK use, and some of our own. A row of ``chat_sessions`` is a branch or an agent; its
+# ``id`` is the directory below the sessions root (absolute for
 # a session elsewhere), because ids of messages and agents repeat in the branches of a session.
 
 OWNED = ("settings", "audit", "schedules", "deliveries", "agents", "contexts", "tasks")  # nobody else has their rows

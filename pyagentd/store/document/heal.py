@@ -287,7 +287,7 @@ class _Layout:
 
 
 def _is_rewound(message: Message) -> bool:
-    """Return whether its text stays in the document without being sent (DESIGN §3, rule 6)."""
+    """Return whether its text stays in the document without being sent."""
     return bool(message.row.get("metadata_json", {}).get("hidden_at"))
 
 

@@ -1,7 +1,7 @@
 """Turns that were taken back: which belong together, what comes instead, which rows hide and show them.
 
 A turn that is rewound, edited or asked again stays in the log; each of its messages says in its metadata when and by
-what it was hidden (``hidden_at``, ``hidden_by``: neighbours B.2), together with which others (``hidden_op``) and
+what it was hidden (``hidden_at``, ``hidden_by``), together with which others (``hidden_op``) and
 behind which message all of them stood (``hidden_after``, "" for the beginning). So one rewind can be reversed, and
 what was said behind the same message at different times are variants of each other. Pure; what is done about the
 document's text is in ``hiding``.
@@ -29,7 +29,7 @@ from pyagentd.store.journal import Row
 By = Literal["rewind", "edit", "variant", "context", "command"]
 
 _KEYS = ("hidden_at", "hidden_by", "hidden_op", "hidden_after")
-CONTEXT: By = "context"  # all that was visible: a boundary, behind which another conversation begins (DD-43)
+CONTEXT: By = "context"  # all that was visible: a boundary, behind which another conversation begins
 COMMAND: By = "command"  # a slash command with its answer, which no model ever saw: they belong to no turn
 COMPACTION = "compaction"  # as origin of a message: it belongs to the turn around it and is no turn's beginning
 

@@ -573,7 +573,7 @@ def _span_role(role: InsertRole) -> tuple[str, str]:
     return role if isinstance(role, tuple) else (role or "", "")
 
 
-# Text wins, structure enriches: the model's view from the document and the record (DESIGN §3).
+# Text wins, structure enriches: the model's view from the document and the record.
 #
 # Where a piece of the document equals what was recorded, the exact recorded parts are used; where the user edited
 # it, the edited text; what the user removed is hidden. Pure: it says which edits to record and records nothing.
@@ -677,7 +677,7 @@ def _ending(conversation: Conversation, edits: Sequence[Mapping[str, Any]]) -> I
         yield f"The last {count} messages of the log are not in this document: they are hidden, not deleted"
 
 
-# An alignment that goes on from the one before it, so that a turn costs what is new in it (DESIGN §3).
+# An alignment that goes on from the one before it, so that a turn costs what is new in it.
 #
 # Turn after turn the document begins with the text and the roles that it had, and the record of that text is as it
 # was. Then what the model saw of it is what it sees of it now, and only the rest is aligned, with the messages that

@@ -214,7 +214,7 @@ def replay(rows: Iterable[Row], after: int) -> list[Insert]:
 def prompt_text(body: str, text: str, *, is_agent: bool) -> str:
     """Return what a message from another client adds to the end of ``body``.
 
-    An agent's document begins with its prompt alone (SPEC 000 Agent session creation).
+    An agent's document begins with its prompt alone.
     """
     if not body:
         return text if is_agent else PROMPT_PREFIX + text

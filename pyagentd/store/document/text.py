@@ -2,7 +2,7 @@
 
 Knows gptel's Markdown format (bounds version 2, and 1 when reading) and nothing about the log beside it. Offsets are
 code points from 0, half-open; in the file they are Emacs positions (from 1). The body is everything before the Local
-Variables block; hashes and byte identity are over the body alone (DESIGN §3). ``parse(format_file(d)) == d`` for
+Variables block; hashes and byte identity are over the body alone. ``parse(format_file(d)) == d`` for
 every document whose spans are sound.
 """
 
@@ -24,9 +24,8 @@ from pyagentd.wire.sexp import read as read_
 # The Local Variables block at the end of a session document.
 #
 # Knows how Emacs writes the block (every line between the same prefix and suffix) and which variables in it are
-# ours: model, backend, tools, temperature, maximum tokens and the role bounds, all of which gptel declares safe
-# (DD-2). Any other line is kept as it was, except the system message, which a session file never carries (SPEC 001
-# System message isolation).
+# ours: model, backend, tools, temperature, maximum tokens and the role bounds, all of which gptel declares safe.
+# Any other line is kept as it was, except the system message, which a session file never carries.
 #
 # Emacs itself looks for the block only in the last 3000 characters; we search the whole file, so nothing is lost in
 # long conversations.
@@ -652,7 +651,7 @@ def _print_id(call_id: str) -> str:
 
 
 def _printable(call_id: str) -> str:
-    # Every tool span has an id: stock gptel drops a call without one (DD-3). The block is one line.
+    # Every tool span has an id: stock gptel drops a call without one. The block is one line.
     return re.sub(r"\s", "_", call_id) or "unknown"
 
 

@@ -146,7 +146,7 @@ def named(found: Iterable[ToolSpec], taken: Collection[str]) -> dict[str, ToolSp
 
 
 def tool_name(server: str, tool: str, shared: Collection[str] = ()) -> str:
-    """Return what the model calls a tool of a server: ``<server>_<tool>`` (neighbours B.11).
+    """Return what the model calls a tool of a server: ``<server>_<tool>``.
 
     One that providers do not take, or that is also another's, has a mark at its end that is the tool's alone.
     """

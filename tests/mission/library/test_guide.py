@@ -1,4 +1,4 @@
-"""What the guide shows is what happens."""
+"""What docs/missions.md shows is what happens."""
 
 from __future__ import annotations
 

@@ -1,0 +1,167 @@
+"""A signature: what a mission or a tool takes and what it gives."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from inspect import Parameter
+from typing import Any
+
+from pyagentd.errors import SignatureError
+from pyagentd.mission.signature import rendering
+from pyagentd.mission.signature.forms import read
+from pyagentd.mission.signature.hints import is_hint, optional_field, resolved_hints, type_of_hint
+from pyagentd.mission.signature.parsing import form_of, parts_of
+from pyagentd.mission.signature.rendering import signature_text
+from pyagentd.mission.signature.types import ANY, Field, Map, Type
+from pyagentd.mission.signature.validation import Coerced, Problem, coerced, problems_of
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Typed parameters and a typed result.
+
+    Attributes:
+        params: The parameters, in order; arguments are always a map by their names.
+        returns: What comes back.
+    """
+
+    params: tuple[Field, ...]
+    returns: Type
+
+    def render(self) -> str:
+        """Return the canonical text, which parses back to an equal signature."""
+        return signature_text(self.params, self.returns)
+
+    def __str__(self) -> str:
+        return self.render()
+
+    def validate(self, value: Any, strict: bool = False) -> tuple[Problem, ...]:
+        """Return why ``value`` is not what the signature promises; empty when it is.
+
+        Args:
+            value: A Lisp value or a plain Python value; keys of maps may be keywords or strings.
+            strict: Whether fields that are not declared are problems.
+        """
+        return problems_of(self.returns, value, strict=strict)
+
+    def validate_input(self, args: Any, strict: bool = False) -> tuple[Problem, ...]:
+        """Return why the map ``args`` does not fit the parameters."""
+        return problems_of(Map(self.params), args, strict=strict)
+
+    def coerce_input(self, args: Any, strict: bool = False) -> Coerced:
+        """Bring ``args`` into the types of the parameters where that is possible.
+
+        Args:
+            args: A map by the names of the parameters.
+            strict: Whether arguments that are not declared are problems; otherwise they are left out.
+        """
+        return coerced(Map(self.params), args, strict=strict)
+
+    def returns_only(self) -> Signature:
+        """Return the signature of the result alone, as ``context_signature`` needs it."""
+        return Signature((), self.returns)
+
+    def input_schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of the map of arguments."""
+        return rendering.fields_schema(self.params)
+
+    def output_schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of the result."""
+        return rendering.schema_of(self.returns)
+
+
+def parse(source: Any) -> Signature:
+    """Read a signature.
+
+    Args:
+        source: Shorthand or Malli as text; Malli as lists, fields as dicts; a Python class or type hint, which says
+            what comes back; or a signature that was read before.
+
+    Raises:
+        SignatureError: It is none; the error knows the place and what to write instead.
+    """
+    match source:
+        case Signature():
+            return source
+        case str():
+            return _parsed(source)
+        case Type():
+            return Signature((), source)
+        case _ if is_hint(source):
+            return Signature((), type_of_hint(source))
+        case _:
+            return Signature(*parts_of((form_of(source),)))
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> Signature:
+    return Signature(*parts_of(read(text)))
+
+
+# Signatures from what Python code says of itself.
+
+
+def of_callable(function: Callable[..., Any], *, strict: bool = False) -> Signature:
+    """Return the signature of a Python function: parameters by name, types by hints, ``?`` where there is a default.
+
+    ``*args`` and ``**kwargs`` are left out; a parameter without a hint is ``:any``.
+
+    Args:
+        function: Any callable whose parameters can be inspected; of an async one the result is what awaiting gives.
+        strict: Whether missing hints, and hints there is no type for, are errors.
+
+    Raises:
+        SignatureError: It cannot be inspected, or says too little and that is ``strict``.
+    """
+    name = getattr(function, "__qualname__", type(function).__name__)
+    try:
+        found = inspect.signature(function)
+    except (ValueError, TypeError) as error:
+        mend = "Give a signature as text"
+        raise SignatureError(f"the parameters of {name} cannot be inspected", mend=mend) from error
+    hints = _hints(function)
+    params = [_param(one, hints, name, strict) for one in found.parameters.values() if _is_named(one)]
+    returns = hints.get("return", Parameter.empty)
+    if returns is Parameter.empty and strict:
+        raise SignatureError(f"{name} does not say what it returns", mend="Add a type hint, or a signature as text")
+    return Signature(tuple(params), ANY if returns is Parameter.empty else type_of_hint(returns, strict=strict))
+
+
+def of_model(model: Any, *, strict: bool = False) -> Signature:
+    """Return the signature, without parameters, whose result is what ``model`` describes.
+
+    Args:
+        model: A dataclass, TypedDict, pydantic model, or any other type hint.
+        strict: Whether hints there is no type for are errors.
+
+    Raises:
+        SignatureError: A hint cannot be resolved, or has no type and that is ``strict``.
+    """
+    return Signature((), type_of_hint(model, strict=strict))
+
+
+def _is_named(parameter: Parameter) -> bool:
+    return parameter.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    plain = inspect.unwrap(function)
+    if hasattr(plain, "func") and hasattr(plain, "keywords"):  # functools.partial
+        return _hints(plain.func)
+    if not inspect.isroutine(plain) and not isinstance(plain, type):
+        plain = type(plain).__call__
+    if isinstance(plain, type):
+        return {**resolved_hints(vars(plain).get("__init__", plain)), "return": plain}
+    return resolved_hints(plain)
+
+
+def _param(parameter: Parameter, hints: dict[str, Any], function: str, strict: bool) -> Field:
+    required = parameter.default is Parameter.empty
+    if parameter.name in hints:
+        return optional_field(parameter.name, type_of_hint(hints[parameter.name], strict=strict), required=required)
+    if strict:
+        raise SignatureError(f"the parameter {parameter.name} of {function} has no type hint", mend="Add one")
+    return optional_field(parameter.name, ANY, required=required)
