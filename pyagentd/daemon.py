@@ -21,7 +21,7 @@ from pathlib import Path
 
 from pyagentd import __version__
 from pyagentd.api import Service
-from pyagentd.clock import Pulse, SystemClock
+from pyagentd.clock import SystemClock
 from pyagentd.config import Config
 from pyagentd.features import named_agents
 from pyagentd.features.indexer import Indexer
@@ -31,6 +31,7 @@ from pyagentd.installation import in_background
 from pyagentd.llm import factory as warm
 from pyagentd.llm.factory import close_backends
 from pyagentd.log import LOG_NAME, setup_logging
+from pyagentd.pulse import Pulse
 from pyagentd.runtime.grants import Trust
 from pyagentd.runtime.hints import PendingHints
 from pyagentd.runtime.host import Host

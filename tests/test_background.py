@@ -13,7 +13,7 @@ from tests.e2e.emacs import wait_for
 STARTER = """
 import sys, os
 from pathlib import Path
-from pyagentd.background import in_background
+from pyagentd.installation import in_background
 from pyagentd.errors import UserError
 
 starter = os.getpid()

@@ -21,6 +21,7 @@ BASE_FILES = {
     "jsontext",
     "log",
     "messages",
+    "pulse",
     "regularfile",
 }
 

@@ -299,9 +299,8 @@ import pyagentd.daemon, pyagentd.mission
 from pyagentd.cli.app import cli
 from pyagentd.errors import PyagentdError
 from pyagentd.mission import Scripted, delegate
-from pyagentd.tools.mcp.connection import Connection
-from pyagentd.tools.mcp.launch import Launch
-from pyagentd.tools.pagetext import text_of
+from pyagentd.tools.mcp.connection import Connection, Launch
+from pyagentd.tools.web import text_of
 print(delegate("?", signature="() -> {a :int}", llm=Scripted("(return {:a 1})")).value)
 for work in (
     lambda: text_of(b"<p>a</p>", "text/html", "http://a/"),

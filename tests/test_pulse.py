@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, cast
 
-from pyagentd.clock import Pulse
+from pyagentd.pulse import Pulse
 
 
 class Loop:

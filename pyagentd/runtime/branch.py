@@ -15,12 +15,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pyagentd.clock import Clock, Pulse
+from pyagentd.clock import Clock
 from pyagentd.errors import Busy, NotFound, StoreError
 from pyagentd.events import Event, Kind, Sink
 from pyagentd.features import suggestions, todo
 from pyagentd.features.usage import Meter
 from pyagentd.policy.presets import Preset
+from pyagentd.pulse import Pulse
 from pyagentd.runtime import document_sync, turns
 from pyagentd.runtime.document_sync import Keeper, Lease, Override, Reader, Roles, Version, Written, find_override
 from pyagentd.runtime.opening import LastRun, Opened, open_branch, open_ends

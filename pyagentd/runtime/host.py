@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyagentd.clock import Clock, Pulse
+from pyagentd.clock import Clock
 from pyagentd.config import Config
 from pyagentd.errors import Busy, PyagentdError, StoreError
 from pyagentd.events import Event, Sink
@@ -36,6 +36,7 @@ from pyagentd.features.snapshots import Restoring
 from pyagentd.features.suggestions import Suggesting
 from pyagentd.features.tasks import Tasks
 from pyagentd.messages import Message
+from pyagentd.pulse import Pulse
 from pyagentd.runtime import supervisor
 from pyagentd.runtime.asking import Questions
 from pyagentd.runtime.branch import LiveBranch

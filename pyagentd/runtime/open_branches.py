@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from pyagentd.clock import Clock, Pulse
+from pyagentd.clock import Clock
 from pyagentd.errors import Busy, NotFound, PyagentdError, StoreError
 from pyagentd.events import Event, Sink
+from pyagentd.pulse import Pulse
 from pyagentd.runtime.approvals import AskBoard
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.hints import PendingHints

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from pyagentd.clock import Pulse
+from pyagentd.pulse import Pulse
 from pyagentd.wire.connection import Client, Connection, Operation, operation
 
 HELLO_TIMEOUT_S: Final = 5.0

@@ -157,7 +157,7 @@ async def test_the_lease_is_for_those_who_are_attached(world: World, monkeypatch
 
 
 async def test_a_large_conversation_is_shown_by_file(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyagentd.api.group.INLINE_LIMIT", 10)
+    monkeypatch.setattr("pyagentd.api.conversations.INLINE_LIMIT", 10)
     branch = await made(world)
     shown = await world.service().show(Watcher(), branch=branch)
     with open(shown["path"]) as file:  # noqa: ASYNC230, PTH123 - a test may block

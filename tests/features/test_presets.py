@@ -14,9 +14,9 @@ from pyagentd.policy.profiles import make_profile
 from pyagentd.runtime.grants import Trust, preset_hash
 from pyagentd.store.db.state import State
 from pyagentd.store.document.text import body_sha256
+from tests.api.test_service import Watcher, env
 from tests.server import answer, tool_use
 
-from .test_service import Watcher, env
 from .world import World
 
 GOOD = "---\ndescription: {0}.\nbackend: Claude\nmodel: m\n{1}---\nBody of {0}\n"

@@ -274,7 +274,7 @@ async def test_an_exception_in_a_tool_is_a_result_for_the_model(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.preset("main", tools="Broken")
-    monkeypatch.setattr("pyagentd.tools.builtin.builtin_tools", lambda: {"Broken": broken_tool()})
+    monkeypatch.setattr("pyagentd.runtime.run_setup.builtin_tools", lambda: {"Broken": broken_tool()})
     world.server.say(answer(tool_use("Broken")), "It broke")
     ref, _ = await run(world)
     assert assert_closed(ref)["reason"] == "done"
@@ -475,7 +475,7 @@ async def test_calls_that_only_look_overlap_and_those_that_write_run_alone(
 ) -> None:
     log: list[str] = []
     tools = [meeting("Look", True, log, asyncio.Barrier(2)), meeting("Change", False, log, None)]
-    monkeypatch.setattr("pyagentd.tools.builtin.builtin_tools", lambda: {tool.name: tool for tool in tools})
+    monkeypatch.setattr("pyagentd.runtime.run_setup.builtin_tools", lambda: {tool.name: tool for tool in tools})
     world.preset("main", tools="Look, Change")
     order = [("Look", "a"), ("Look", "b"), ("Change", "c"), ("Change", "d"), ("Look", "e"), ("Look", "f")]
     world.server.say(answer(*[tool_use(tool, who=who) for tool, who in order]), "Done")
@@ -501,7 +501,7 @@ async def test_results_are_shown_in_the_order_of_the_calls_whichever_came_first(
         return f"{args['who']} result"
 
     tool = replace(meeting("Look", True, [], None), run=look)
-    monkeypatch.setattr("pyagentd.tools.builtin.builtin_tools", lambda: {"Look": tool})
+    monkeypatch.setattr("pyagentd.runtime.run_setup.builtin_tools", lambda: {"Look": tool})
     world.preset("main", tools="Look")
     world.server.say(answer(tool_use("Look", who="first"), tool_use("Look", who="second")), "Done")
     ref, _ = await run(world)

@@ -11,12 +11,12 @@ from random import Random
 from unittest.mock import patch
 
 from pyagentd.api import Service
-from pyagentd.clock import Pulse
 from pyagentd.config import load_config
 from pyagentd.features.presets import Presets
 from pyagentd.llm.backend import Backend, ModelRequest
 from pyagentd.llm.retry import with_retry
 from pyagentd.messages import Message, Part, Role
+from pyagentd.pulse import Pulse
 from pyagentd.runtime.host import Host
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef

@@ -76,7 +76,7 @@ async def test_the_password_in_an_address_is_not_kept(world: World, monkeypatch:
         assert name == "offline" or "hunter2" in server.base_url
         return ("model-one",)
 
-    monkeypatch.setattr("pyagentd.llm.factory.list_models", listed)
+    monkeypatch.setattr("pyagentd.features.models.list_models", listed)
     secret = replace(world.options, env={**env(world), "ANTHROPIC_BASE_URL": "https://me:hunter2@x.example:8/v1"})
     found = await models(world).look(secret)
     file = (world.host.config.sessions_dir / "available_models.json").read_text()
