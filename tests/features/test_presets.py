@@ -17,7 +17,7 @@ from pyagentd.store.document.text import body_sha256
 from tests.api.test_service import Watcher, env
 from tests.server import answer, tool_use
 
-from .world import World
+from tests.runtime.world import World
 
 GOOD = "---\ndescription: {0}.\nbackend: Claude\nmodel: m\n{1}---\nBody of {0}\n"
 
