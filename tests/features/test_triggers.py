@@ -223,7 +223,7 @@ async def test_what_cannot_be_delivered_is_tried_again_and_says_why(
 async def test_deleting_a_session_deletes_its_schedules(
     world: World, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyagentd.store.trash.move_to_trash", lambda directory: None)
+    monkeypatch.setattr("pyagentd.api.sessions.move_to_trash", lambda directory: None)
     ref, other = world.session(), world.session("other")
     for each in (ref, other):
         await world.host.schedules.add(each, every(timedelta(hours=1)), "Go.", auth_subject="user:me")

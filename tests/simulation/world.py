@@ -93,7 +93,7 @@ class World:
         loop = VirtualLoop(self.random, start_s)
         self.clock.loop = loop
         with (
-            patch("pyagentd.llm.factory.make_backend", self._backend),
+            patch("pyagentd.runtime.settings.make_backend", self._backend),
             patch("time.monotonic", loop.time),  # the same for the same seed
         ):
             try:
