@@ -164,3 +164,16 @@ def test_only_what_stands_above_the_host_imports_it():
         if host in IMPORTS[module] and module.is_relative_to(PACKAGE / "features")
     }
     assert above == {"forking.py", "titles.py"}
+
+
+def test_imports_of_missions_stand_at_the_top():
+    """What is lazy there is lazy at the door of the room."""
+    below = {
+        f"{module.relative_to(PACKAGE)}:{line}"
+        for module in MODULES
+        if module.is_relative_to(PACKAGE / "mission")
+        for node in ast.walk(ast.parse(module.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for line, _ in imported(node)
+    }
+    assert below == set()

@@ -17,27 +17,23 @@ signature, or with the reason why there is none. No daemon and no disk is needed
 ``docs/missions.md`` describes it. Names are loaded when they are used: importing this package costs nothing.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyagentd.errors import SignatureError, TemplateError
-    from pyagentd.mission.asking import LLMError
     from pyagentd.mission.budget import Budget, current
     from pyagentd.mission.checkpoint import CheckpointError, State
     from pyagentd.mission.costs import cost_of, priced
-    from pyagentd.mission.delegation import SubAgentError, Validation, adelegate, as_tool, delegate, validate
+    from pyagentd.mission.delegation import Compiled, Validation, adelegate, compiled, delegate, validate
     from pyagentd.mission.discovery import Discovery, delegate_discovering, discover
-    from pyagentd.mission.llmtool import LLMTool, ToolsError
+    from pyagentd.mission.llmtool import LLMTool, SubAgentError, ToolsError, as_tool
     from pyagentd.mission.models import Model
-    from pyagentd.mission.options import LLM, Answer, PromptLimit, Request, Retry
+    from pyagentd.mission.options import LLM, Answer, LLMError, PromptLimit, Request, Retry
     from pyagentd.mission.parallel import Mission, gather, gather_sync, mission
     from pyagentd.mission.plan import Plan, PlanError, PlanStep, create_plan, make_plan, run_plan
     from pyagentd.mission.registry import ModelNotFound, Scripted, configure
     from pyagentd.mission.registry import from_config as models_from_config
-    from pyagentd.mission.replay import Compiled, compiled
     from pyagentd.mission.signature import Signature
     from pyagentd.mission.signature import parse as parse_signature
     from pyagentd.mission.step import Fail, MissionFailed, Step, ToolCall, Turn, Usage
@@ -48,12 +44,12 @@ _FROM = {
     "Answer": "mission.options",
     "Budget": "mission.budget",
     "CheckpointError": "mission.checkpoint",
-    "Compiled": "mission.replay",
+    "Compiled": "mission.delegation",
     "Discovery": "mission.discovery",
     "Event": "mission.telemetry",
     "Fail": "mission.step",
     "LLM": "mission.options",
-    "LLMError": "mission.asking",
+    "LLMError": "mission.options",
     "LLMTool": "mission.llmtool",
     "Mission": "mission.parallel",
     "MissionFailed": "mission.step",
@@ -70,7 +66,7 @@ _FROM = {
     "SignatureError": "errors",
     "State": "mission.checkpoint",
     "Step": "mission.step",
-    "SubAgentError": "mission.delegation",
+    "SubAgentError": "mission.llmtool",
     "TemplateError": "errors",
     "Tool": "mission.tools",
     "ToolCall": "mission.step",
@@ -79,8 +75,8 @@ _FROM = {
     "Usage": "mission.step",
     "Validation": "mission.delegation",
     "adelegate": "mission.delegation",
-    "as_tool": "mission.delegation",
-    "compiled": "mission.replay",
+    "as_tool": "mission.llmtool",
+    "compiled": "mission.delegation",
     "configure": "mission.registry",
     "cost_of": "mission.costs",
     "create_plan": "mission.plan",

@@ -5,8 +5,6 @@ mission of it; the innermost one of this thread of work is ``current()``, a cont
 as plain Python which calls ``delegate`` spends from the same budget without knowing it.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyagentd.mission.firewall import Firewall
-from pyagentd.mission.options import LLM, MAX_DEPTH, TURN_BUDGET, Validation
+from pyagentd.mission.options import LLM, MAX_DEPTH, TURN_BUDGET, ValidationMode
 from pyagentd.mission.step import Step, Usage
 from pyagentd.mission.telemetry import Listener
 
@@ -75,10 +73,10 @@ class Scope:
     span_id: str | None = None
     llm: LLM | None = None
     models: Mapping[str, Any] = field(default_factory=dict)
-    signature_validation: Validation = "enabled"
+    signature_validation: ValidationMode = "enabled"
     firewall: Firewall | None = None
     telemetry: Listener | None = None
-    parent: Scope | None = None
+    parent: "Scope | None" = None
     cancelled: Callable[[], bool] = lambda: False
     awaited: Callable[[Awaitable[Any], float], Any] | None = None
     _spent: Usage = field(default_factory=Usage)
@@ -101,7 +99,7 @@ class Scope:
         """Begin with what was spent before a checkpoint."""
         self._spent = usage
 
-    def overspent(self) -> Scope | None:
+    def overspent(self) -> "Scope | None":
         """Return the mission, this one or one around, that has cost more than it may."""
         if self.max_cost_usd is not None and self._spent.cost_usd > self.max_cost_usd:
             return self

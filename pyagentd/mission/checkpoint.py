@@ -6,8 +6,6 @@ tools nor keys; who resumes brings them. Functions a program kept in its memory 
 ``omitted``.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping
@@ -76,7 +74,7 @@ class State:
         return {**made, "omitted": omitted}
 
     @classmethod
-    def from_json(cls, data: Any) -> State:
+    def from_json(cls, data: Any) -> "State":
         """Return the state that ``to_json`` made ``data`` of.
 
         Raises:

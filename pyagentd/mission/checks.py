@@ -4,8 +4,6 @@ Nothing here calls a model or a tool. ``problems`` collects every reason not to 
 matter; ``prepare`` gives the mission, or raises the first of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import Any, TypeVar

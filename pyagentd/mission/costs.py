@@ -4,8 +4,6 @@ Prices are those of ``llm.catalog``: the shipped table, and over it what the use
 that nobody stated is unknown, never nothing: a mission with ``max_cost_usd`` does not run on guesses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import cache, wraps
 from typing import Any

@@ -4,8 +4,6 @@
 on the caller's loop. Called inside a tool of a mission, either becomes a mission below it and spends its budget.
 """
 
-from __future__ import annotations
-
 import inspect
 import logging
 import time
@@ -16,12 +14,11 @@ from typing import Any, ParamSpec
 
 from pyagentd.errors import PyagentdError, UserError
 from pyagentd.lisp import encoding, values
-from pyagentd.mission import checkpoint, checks, llmtool, registry, turn
+from pyagentd.mission import checkpoint, checks, turn
 from pyagentd.mission import step as trace
 from pyagentd.mission.budget import Budget, Scope, current, entered
 from pyagentd.mission.checkpoint import CheckpointError, State
 from pyagentd.mission.checks import ReadyMission, Refused, prepare
-from pyagentd.mission.llmtool import LLMTool, ToolsError
 from pyagentd.mission.options import (
     MAX_TURNS,
     MEMORY_BYTES,
@@ -31,13 +28,14 @@ from pyagentd.mission.options import (
     Message,
     Options,
     PromptLimit,
+    Request,
     Retry,
+    ValidationMode,
     options_of,
 )
-from pyagentd.mission.options import Validation as Validation_
 from pyagentd.mission.prompt import Brief, system_prompt
-from pyagentd.mission.runtime import Bridge, Runtime
-from pyagentd.mission.step import Fail, MissionFailed, Step, failed
+from pyagentd.mission.runtime import Bridge, Runtime, run_here
+from pyagentd.mission.step import Fail, Step
 from pyagentd.mission.telemetry import Listener, new_span
 from pyagentd.mission.turn import End, Progress, Room
 
@@ -69,7 +67,14 @@ class Order:
 def run(order: Order, runtime: Runtime) -> Step:
     """Run the mission and return its end."""
     around = current()
-    runtime = runtime.within(around)
+    if around:  # its end is the end of those below it, and its listener and event loop serve those that have no own
+        own, above = runtime.cancelled, around.cancelled
+        runtime = replace(
+            runtime,
+            cancelled=lambda: own() or above(),
+            listener=runtime.listener or around.telemetry,
+            awaited=runtime.awaited if runtime.awaited is not run_here else around.awaited or run_here,
+        )
     span, parent = new_span(), around.span_id if around else None
     about = {"prompt": order.prompt, "depth": around.depth + 1 if around else 0}
     runtime.tell("mission_start", span, parent, metadata=about)
@@ -189,8 +194,9 @@ class _Running:
                 context=mission.context, memory=mission.memory, messages=(first,), warnings=mission.warnings
             )
         done = tuple(trace.turn_from_json(each) for each in resumed.trace)
-        for call in (call for turn in done for call in turn.tool_calls):  # noqa: F402
-            mission.firewall.learn(call.lisp_result)
+        for finished in done:
+            for call in finished.tool_calls:
+                mission.firewall.learn(call.lisp_result)
         mission.firewall.guard(dict(resumed.context))
         mission.firewall.guard(dict(resumed.memory))
         return Progress(
@@ -232,7 +238,7 @@ class _Running:
                 "cost_usd": spent.cost_usd,
                 "elapsed_ms": round((self.runtime.monotonic() - started) * 1000),
             },
-            trace=tuple(trace.turn_to_json(turn) for turn in progress.trace),
+            trace=tuple(map(trace.turn_to_json, progress.trace)),
             consecutive_failures=progress.failures,
         )
 
@@ -267,7 +273,7 @@ def delegate(
     mission_timeout_ms: int | None = MISSION_TIMEOUT_MS,
     prompt_limit: PromptLimit | Mapping[str, int] | None = None,
     llm_retry: Retry | Mapping[str, Any] | None = None,
-    signature_validation: Validation_ = "enabled",
+    signature_validation: ValidationMode = "enabled",
     max_cost_usd: float | None = None,
     max_consecutive_failures: int | None = None,
     checkpoint_dir: str | Path | None = None,
@@ -412,64 +418,45 @@ def validate(prompt: str, **options: Any) -> Validation:
     return Validation(problems=tuple(checks.problems(prompt, **options)))
 
 
-# Missions as tools of other missions, and as plain Python functions.
+# A mission's programs once more, without a model.
 #
-# A child spends the budget of the mission that calls it, at any depth, since ``delegate`` finds that mission by
-# itself. On success its value comes back whole, firewalled fields included: a program may use what no model may
-# read. On failure ``SubAgentError`` holds the step; a mission around makes a ``tool_error`` of it.
-
-SubAgentError = MissionFailed  # where a mission is a function, this is its error
-
-JUDGMENT_TURNS = 3  # the answer, and two more if it does not fit its signature
+# What a model wrote once for one context runs again for another: the programs of a step, in their order, until one of
+# them returns. Everything else is as in every mission: checking, limits, trace.
 
 
-def as_tool(config: Mapping[str, Any] | None = None, /, **named: Any) -> LLMTool:
-    """Return a mission as a function and as a tool.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """Programs that fulfil a contract; calling it runs them.
 
-    Args:
-        config: The same as the named arguments, as a dict.
-        named: ``prompt`` and ``signature``; ``llm`` unless it is only called by missions, whose model it takes then;
-            ``tools`` for a mission of several turns; ``description``; further options of ``delegate``.
+    Attributes:
+        programs: The source of each turn that had a program and did not fail.
+        signature: What they return, or None.
+    """
+
+    programs: tuple[str, ...]
+    signature: str | None = None
+
+    def __call__(self, context: Any = None, **options: Any) -> Step:
+        """Run them over ``context``; ``options`` are those of ``delegate``, ``tools`` above all."""
+        asked = {"signature": self.signature, "max_turns": len(self.programs), **options}
+        return delegate("(run again)", llm=self._llm(), context=context, **asked)
+
+    def _llm(self) -> Callable[[Request], str]:
+        left = iter(self.programs)
+
+        def answer(request: Request) -> str:
+            return f"```clojure\n{next(left)}\n```"
+
+        return answer
+
+
+def compiled(step: Step) -> Compiled:
+    """Return the programs of ``step``, a success, for other contexts.
 
     Raises:
-        ToolsError: The prompt or the signature is missing or they do not fit each other; an option is unknown.
-
-    Example:
-        >>> from pyagentd.mission import Scripted, as_tool
-        >>> shout = as_tool(
-        ...     prompt="Shout {{text}}",
-        ...     signature="(text :string) -> {loud :string}",
-        ...     llm=Scripted(['(call "return" {:loud (upcase ctx/text)})']),
-        ... )
-        >>> shout(text="hello")
-        {'loud': 'HELLO'}
+        UserError: The step failed, or it has no programs.
     """
-    return llmtool.of_mapping({**(config or {}), **named})
-
-
-def step_of(tool: LLMTool, args: Mapping[str, Any]) -> Step:
-    """Run ``tool`` with ``args`` and return how it ended."""
-    around = current()
-    try:
-        llm = _callback(tool, around)
-    except registry.ModelNotFound as error:
-        return failed(error.reason, str(error))
-    except UserError as error:
-        return failed("validation_error", str(error))
-    options = {"models": _models(tool, around), **tool.options}
-    context = {**(options.pop("context", None) or {}), **args}
-    if tool.judges:
-        options = {"max_turns": JUDGMENT_TURNS, "system_prompt": llmtool.instructions(tool.contract)} | options
-        llm = llmtool.judging(llm, tool.contract)
-    return delegate(tool.prompt, llm=llm, signature=tool.contract, tools=tool.tools or {}, context=context, **options)
-
-
-def _models(tool: LLMTool, around: Scope | None) -> Mapping[str, Any]:
-    return tool.options.get("models") or (around.models if around else {})
-
-
-def _callback(tool: LLMTool, around: Scope | None) -> Callable[..., Any]:
-    return registry.resolve(tool.llm, _models(tool, around), around.llm if around else None)
-
-
-__all__ = ["SubAgentError", "ToolsError", "as_tool", "step_of"]
+    programs = tuple(turn.program for turn in step.trace if turn.program and turn.error is None)
+    if not step.ok or not programs:
+        raise UserError("Only a mission that succeeded has programs worth running again")
+    return Compiled(programs=programs, signature=step.signature)

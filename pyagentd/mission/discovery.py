@@ -4,8 +4,6 @@ A first mission looks through the registry by words and names the tools it wants
 others. Both spend one budget. The first one starts with what the prompt's own words find.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -7,16 +7,15 @@ Names alone would not do: a program that evaluates ``ctx/_token``, or divides by
 an error message under no name at all. So what is secret is also recognised by value; see ``secrets``.
 """
 
-from __future__ import annotations
-
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pyagentd.lisp.values import Keyword, LispSet, from_key
 from pyagentd.mission.options import PromptLimit
+from pyagentd.mission.signature import Problem
 
 # What of a mission's data is secret, recognised by value.
 #
@@ -72,7 +71,7 @@ class Secrets:
         """Take note of data that a program made: what stands in it in the open may be a secret renamed."""
         self._take(value)
 
-    def adopt(self, below: Secrets) -> None:
+    def adopt(self, below: "Secrets") -> None:
         """Take over the secrets of a mission below: what it failed of may quote them."""
         self._add(below._texts - self._texts)
 
@@ -214,8 +213,6 @@ def _recognisable(value: Any) -> str:
     return ""
 
 
-__all__ = ["HIDDEN", "Firewall", "is_firewalled", "model_text", "public"]
-
 _ENTRIES = 30
 _DEPTH = 12
 _NOTES = 4
@@ -223,6 +220,8 @@ _MARGIN = 2_000  # characters beyond what is shown of a string in which a secret
 _PLAIN = re.compile(r"""[^\s()\[\]{}"`;,\\]{1,201}""")
 _NAME = 200  # characters of a keyword or key in running text
 _TYPE = 2_000  # characters of an inferred type
+_LONGEST = 2_000  # characters of a message
+_PROBLEMS = 10
 _TOTAL = 12  # times the limit of one string: the most one value takes in all
 
 
@@ -268,7 +267,7 @@ class Firewall:
         """Take note of data that a program made."""
         self._secrets.guard(value)
 
-    def adopt(self, below: Firewall) -> None:
+    def adopt(self, below: "Firewall") -> None:
         """Take over the secrets of a mission below: what it failed of may quote them."""
         self._secrets.adopt(below._secrets)
 
@@ -304,6 +303,14 @@ class Firewall:
         """Return ``text`` with every secret in it blanked: of error messages, and of strings in values."""
         return self._secrets.blanked(well_formed(text))
 
+    def problem_lines(self, problems: Sequence[Problem]) -> list[str]:
+        """Return a line for each problem, for the first of them."""
+        told = (one_line(f"{problem.path or 'value'}: {problem.message}") for problem in problems[:_PROBLEMS])
+        lines = [self.words(f"- {each}") for each in told]
+        if len(problems) > _PROBLEMS:
+            lines.append(f"- and {len(problems) - _PROBLEMS} more.")
+        return lines
+
     def type_words(self, text: str) -> str:
         """Return the text of a type that was inferred from data, whose keys are names in it."""
         return self._secrets.without_names(self.words(text if len(text) <= _TYPE else f"{text[:_TYPE]}…")).translate(
@@ -314,6 +321,12 @@ class Firewall:
 def well_formed(text: str) -> str:
     """Return ``text`` as it can be sent: JSON that was cut gives halves of characters, which have no encoding."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def one_line(text: str) -> str:
+    """Return somebody else's words so that they cannot pass for what the system says in lines of its own."""
+    short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return " ".join(short.split())
 
 
 def name_text(name: str) -> str:

@@ -5,8 +5,6 @@ tool*: a mission of several turns. Either way it runs as a child of the mission 
 of turns, money, time and depth, and with the caller's model unless it names another.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import re
@@ -15,15 +13,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyagentd import jsontext, lisp
+from pyagentd import mission as missions
 from pyagentd.errors import TemplateError, UserError, did_you_mean
 from pyagentd.lisp import Keyword, printing
-from pyagentd.mission import response, template
+from pyagentd.mission import registry, response, template
 from pyagentd.mission import signature as signatures
-from pyagentd.mission.options import Message, Request
+from pyagentd.mission.budget import current
+from pyagentd.mission.options import CALLER, Message, Request
 from pyagentd.mission.signature import Signature, SignatureError, type_text
-from pyagentd.mission.step import Step
+from pyagentd.mission.step import MissionFailed, Step, failed
 
-CALLER = "caller"
 OPTIONS = frozenset(
     {
         "context",
@@ -46,7 +45,11 @@ OPTIONS = frozenset(
         "tool_time_counts",
     }
 )
+JUDGMENT_TURNS = 3  # the answer, and two more if it does not fit its signature
 _OWN = frozenset({"prompt", "signature", "llm", "description", "tools"})
+
+
+SubAgentError = MissionFailed  # where a mission is a function, this is its error
 
 
 class ToolsError(UserError):
@@ -130,10 +133,22 @@ class LLMTool:
 
     def run(self, args: Mapping[str, Any]) -> Step:
         """Run the mission with these arguments and return how it ended."""
-        # Running needs the loop, and the loop needs to know this class.
-        from pyagentd.mission import delegation as agenttool
-
-        return agenttool.step_of(self, args)
+        around = current()
+        options = {"models": around.models if around else {}, **self.options}
+        try:
+            llm = registry.resolve(self.llm, options["models"], around.llm if around else None)
+        except registry.ModelNotFound as error:
+            return failed(error.reason, str(error))
+        except UserError as error:
+            return failed("validation_error", str(error))
+        context = {**(options.pop("context", None) or {}), **args}
+        if self.judges:
+            options = {"max_turns": JUDGMENT_TURNS, "system_prompt": instructions(self.contract)} | options
+            llm = judging(llm, self.contract)
+        # A mission calls its tools, and this tool is a mission: only the door of the room knows both.
+        return missions.delegate(
+            self.prompt, llm=llm, signature=self.contract, tools=self.tools or {}, context=context, **options
+        )
 
 
 def of_mapping(config: Mapping[str, Any]) -> LLMTool:
@@ -147,6 +162,30 @@ def of_mapping(config: Mapping[str, Any]) -> LLMTool:
             raise ToolsError(f"A tool given as a dict needs a {key}", mend=f'Add "{key}" to it')
     own = {key: value for key, value in config.items() if key in _OWN}
     return LLMTool(**own, options={key: value for key, value in config.items() if key not in _OWN})
+
+
+def as_tool(config: Mapping[str, Any] | None = None, /, **named: Any) -> LLMTool:
+    """Return a mission as a function and as a tool.
+
+    Args:
+        config: The same as the named arguments, as a dict.
+        named: ``prompt`` and ``signature``; ``llm`` unless it is only called by missions, whose model it takes then;
+            ``tools`` for a mission of several turns; ``description``; further options of ``delegate``.
+
+    Raises:
+        ToolsError: The prompt or the signature is missing or they do not fit each other; an option is unknown.
+
+    Example:
+        >>> from pyagentd.mission import Scripted, as_tool
+        >>> shout = as_tool(
+        ...     prompt="Shout {{text}}",
+        ...     signature="(text :string) -> {loud :string}",
+        ...     llm=Scripted(['(call "return" {:loud (upcase ctx/text)})']),
+        ... )
+        >>> shout(text="hello")
+        {'loud': 'HELLO'}
+    """
+    return of_mapping({**(config or {}), **named})
 
 
 def _braced(names: Iterable[str]) -> str:

@@ -5,8 +5,6 @@ provider become ``LLMError`` with a class that ``retryable_errors`` can name. Ke
 request is sent and are kept nowhere. No SDK is loaded before the first request.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import os
@@ -23,9 +21,8 @@ from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, StepFinish
 from pyagentd.llm.catalog import facts
 from pyagentd.llm.factory import BackendSettings, close_backends, make_backend
 from pyagentd.messages import Message, Text, Usage
-from pyagentd.mission.asking import LLMError
 from pyagentd.mission.costs import cost_of
-from pyagentd.mission.options import Answer, Request
+from pyagentd.mission.options import Answer, LLMError, Request
 
 MAX_TOKENS = 8192
 _CLOSING_S = 2.0

@@ -1,7 +1,5 @@
 """What a delegation can be told, and the defaults."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NotRequired, TypedDict, get_args
@@ -13,7 +11,7 @@ MEMORY_BYTES = 1_048_576
 MAX_DEPTH = 3
 TURN_BUDGET = 20
 
-Validation = Literal["enabled", "warn_only", "disabled", "strict"]
+ValidationMode = Literal["enabled", "warn_only", "disabled", "strict"]
 Isolation = Literal["none", "process"]
 
 
@@ -50,8 +48,27 @@ class Answer(TypedDict):
     cost_usd: NotRequired[float]
 
 
+CALLER = "caller"
+"""As ``llm`` of a tool: the model of the mission that calls it."""
+
 # A callback may be a coroutine function too; ``adelegate`` awaits it on the caller's loop.
 LLM = Callable[[Request], str | Mapping[str, Any] | Awaitable[Any]]
+
+
+class LLMError(Exception):
+    """An LLM callback could not answer.
+
+    Args:
+        reason: The name that ``retryable_errors`` can list: ``rate_limit``, ``timeout``, ``server_error``,
+            ``client_error``, ``config_error``, or any other.
+        message: What happened.
+        final: Whether another attempt would be no use, whatever ``retryable_errors`` says.
+    """
+
+    def __init__(self, reason: str, message: str = "", *, final: bool = False) -> None:
+        super().__init__(message or reason)
+        self.reason = reason
+        self.final = final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +127,7 @@ class Options:
     mission_timeout_ms: int | None = MISSION_TIMEOUT_MS
     prompt_limit: PromptLimit = field(default_factory=PromptLimit)
     llm_retry: Retry = field(default_factory=Retry)
-    signature_validation: Validation = "enabled"
+    signature_validation: ValidationMode = "enabled"
     max_cost_usd: float | None = None
     max_consecutive_failures: int | None = None
     memory_bytes: int = MEMORY_BYTES
@@ -129,7 +146,7 @@ class Options:
         if self.max_cost_usd is not None and not self.max_cost_usd >= 0:
             yield f"max_cost_usd is {self.max_cost_usd!r}, not a number from 0"
         for name, value, allowed in (
-            ("signature_validation", self.signature_validation, get_args(Validation)),
+            ("signature_validation", self.signature_validation, get_args(ValidationMode)),
             ("isolation", self.isolation, get_args(Isolation)),
             ("llm_retry.backoff", self.llm_retry.backoff, ("exponential", "linear")),
         ):

@@ -5,8 +5,6 @@ they are. Inside a mission's tool the missions spend that mission's budget. Thre
 caller's, or one made for the call. A process pool works when prompt and options can be pickled.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait

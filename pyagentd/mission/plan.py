@@ -5,8 +5,6 @@ calls a tool, delegates a prompt, or runs a program. It sees the results of the 
 prompts as ``{{id.field}}``, in programs as ``ctx/id``. See ``planning`` for making one and ``carrying`` for doing it.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import re
@@ -131,11 +129,11 @@ class Plan:
         done = {step.id for step in self.steps if step.status == "done"}
         return tuple(step for step in self.steps if step.status == "pending" and done.issuperset(step.before))
 
-    def updated(self, step: PlanStep) -> Plan:
+    def updated(self, step: PlanStep) -> "Plan":
         """Return the plan with ``step`` in place of the one with its id."""
         return replace(self, steps=tuple(step if each.id == step.id else each for each in self.steps))
 
-    def again(self) -> Plan:
+    def again(self) -> "Plan":
         """Return the plan with what failed or was interrupted to be done again."""
         kept = ("pending", "done")
         reset = (
@@ -145,7 +143,7 @@ class Plan:
         return replace(self, steps=tuple(reset))
 
     @classmethod
-    def of(cls, source: Any, goal: str = "") -> Plan:
+    def of(cls, source: Any, goal: str = "") -> "Plan":
         """Return the plan in the value of a planning mission, or in data of the same shape.
 
         Args:
@@ -182,7 +180,7 @@ class Plan:
         return target
 
     @classmethod
-    def load(cls, path: str | Path) -> Plan:
+    def load(cls, path: str | Path) -> "Plan":
         """Return the plan in a file.
 
         Raises:

@@ -5,20 +5,15 @@ A registry maps names to callbacks, to names of models, or to what ``Model`` is 
 see ``models`` for what talks to providers.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyagentd import mission as missions  # `Model` is loaded when one is used: it needs the catalog of models
+from pyagentd.config import Config, load_config
 from pyagentd.errors import NotFound, UserError, did_you_mean
-from pyagentd.mission.asking import LLMError
-from pyagentd.mission.llmtool import CALLER
-from pyagentd.mission.options import LLM, Request
-
-if TYPE_CHECKING:
-    from pyagentd.config import Config
+from pyagentd.mission.options import CALLER, LLM, LLMError, Request
 
 _configured: Mapping[str, Any] = MappingProxyType({})
 
@@ -67,12 +62,9 @@ def from_config(config: Config | None = None) -> dict[str, Any]:
     Args:
         config: The configuration; None reads the user's.
     """
-    from pyagentd.config import load_config  # a mission without a provider has no use for it
-    from pyagentd.mission.models import Model
-
     given = config or load_config()
     named = ((name, each.model) for name, each in given.backends.items())
-    return {name: Model(model, backend=name, config=given) for name, model in named if model}
+    return {name: missions.Model(model, backend=name, config=given) for name, model in named if model}
 
 
 _GIVE = "Give llm a callback, or register the name with models= or configure()"
@@ -93,17 +85,14 @@ def _callback(llm: Any, known: Mapping[str, Any], seen: tuple[str, ...]) -> LLM:
 
 
 def _model(settings: Mapping[str, Any]) -> Callable[..., Any]:
-    from pyagentd.mission.models import Model  # needs the catalog of models, which callbacks do not
-
     rest = {key: value for key, value in settings.items() if key != "model"}
     try:
-        return Model(settings["model"], **rest)
+        return missions.Model(settings["model"], **rest)
     except KeyError:
         raise UserError("A model in a registry needs a name", mend='Add "model": "claude-…"') from None
     except TypeError:
-        raise UserError(
-            f"A model in a registry is made of {', '.join(sorted(Model.__slots__))}, got {', '.join(sorted(rest))}"
-        ) from None
+        known = ", ".join(sorted(missions.Model.__slots__))
+        raise UserError(f"A model in a registry takes {known}, got {', '.join(sorted(rest))}") from None
 
 
 def _unknown(name: str, known: Mapping[str, Any], seen: tuple[str, ...]) -> str:

@@ -5,8 +5,6 @@ told to write is accepted, and what they write besides: other spellings of the t
 a fence that never closes, a fence inside a string, prose behind a bare expression.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

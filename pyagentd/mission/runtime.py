@@ -4,18 +4,15 @@ Everything a mission takes from its surroundings comes through here, so that a t
 and a caller with an event loop gets its coroutines awaited there.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from contextvars import copy_context
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from pyagentd.mission.budget import Scope
 from pyagentd.mission.telemetry import Event, Listener, tell
 
 # Calling what somebody else wrote: tools and callbacks of models.
@@ -201,15 +198,6 @@ class Runtime:
     awaited: Callable[[Awaitable[Any], float], Any] = run_here
     listener: Listener | None = None
     cancelled: Callable[[], bool] = lambda: False
-
-    def within(self, around: Scope | None) -> Runtime:
-        """Return what a mission below ``around`` needs: its cancellation, its listener and loop unless it has own."""
-        if around is None:
-            return self
-        own, above = self.cancelled, around.cancelled
-        awaited = self.awaited if self.awaited is not run_here else around.awaited or run_here
-        listener = self.listener or around.telemetry
-        return replace(self, listener=listener, cancelled=lambda: own() or above(), awaited=awaited)
 
     def now_ms(self) -> int:
         """Return milliseconds since the epoch."""

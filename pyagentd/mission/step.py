@@ -4,8 +4,6 @@ A ``Step`` is the only thing a delegation returns, whether it succeeded or not; 
 Everything is frozen: a step can be kept, chained, and read from several threads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -40,7 +38,7 @@ class Usage:
         """Input and output."""
         return self.input_tokens + self.output_tokens
 
-    def plus(self, other: Usage) -> Usage:
+    def plus(self, other: "Usage") -> "Usage":
         """Return both together; durations and memory stay those of ``self``."""
         return Usage(
             duration_ms=self.duration_ms,
@@ -52,7 +50,7 @@ class Usage:
             memory_bytes=self.memory_bytes,
         )
 
-    def minus(self, before: Usage) -> Usage:
+    def minus(self, before: "Usage") -> "Usage":
         """Return what was spent since ``before``; durations and memory stay those of ``self``."""
         return Usage(
             duration_ms=self.duration_ms,
@@ -102,7 +100,7 @@ class ToolCall:
     error: str | None = None
     started_at: int = 0
     duration_ms: int = 0
-    children: tuple[Step, ...] = ()
+    children: tuple["Step", ...] = ()
 
     @property
     def result(self) -> Any:

@@ -4,8 +4,6 @@ An event is sent when the thing happens: a turn's stop when that turn stops. Spa
 the mission below a tool call has the tool's span as its parent. A listener that raises is logged and no more.
 """
 
-from __future__ import annotations
-
 import logging
 import uuid
 from collections.abc import Callable, Mapping

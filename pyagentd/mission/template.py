@@ -5,8 +5,6 @@ must not be seen is hidden in one place. A missing name is an error where its va
 missing name is left out, as for nil, false and the empty list.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -52,7 +50,7 @@ class Section:
     inverted: bool
     line: int
     column: int
-    children: tuple[Node, ...] = ()
+    children: tuple["Node", ...] = ()
 
 
 Node: TypeAlias = str | Variable | Section

@@ -6,15 +6,13 @@ A tool gets plain Python values under string keys and returns what it likes; who
 the language.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import typing
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast, get_args
 from weakref import WeakKeyDictionary
 
 from pyagentd.errors import PyagentdError, did_you_mean
@@ -24,9 +22,9 @@ from pyagentd.lisp.values import check_data
 from pyagentd.mission import llmtool
 from pyagentd.mission import signature as signatures
 from pyagentd.mission.budget import Scope
-from pyagentd.mission.feedback import problem_lines
 from pyagentd.mission.firewall import Firewall
 from pyagentd.mission.llmtool import LLMTool, ToolsError
+from pyagentd.mission.options import ValidationMode
 from pyagentd.mission.runtime import Runtime, called, words_of
 from pyagentd.mission.signature import Problem, Signature, SignatureError
 from pyagentd.mission.signature.hints import constructed
@@ -186,10 +184,8 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         return {}
 
 
-Validation = Literal["enabled", "warn_only", "disabled", "strict"]
-
 RESERVED = frozenset({"return", "fail"})
-_MODES = get_args(Validation)
+_MODES = get_args(ValidationMode)
 _OPTIONS = frozenset({"validation", "description", "signature"})
 
 
@@ -224,7 +220,7 @@ class Tool:
     function: Callable[..., Any] | None = None
     signature: Signature | None = None
     description: str = ""
-    validation: Validation | None = None
+    validation: ValidationMode | None = None
     specified: bool = True
 
     def schema(self) -> str:
@@ -233,9 +229,9 @@ class Tool:
             return f"{self.name}(...) -> :any"
         return f"{self.name}{self.signature.render()}"
 
-    def mode(self, mission: str) -> Validation:
+    def mode(self, mission: str) -> ValidationMode:
         """Return how strictly its calls are checked within a mission that says ``mission``."""
-        return self.validation or cast(Validation, mission)
+        return self.validation or cast(ValidationMode, mission)
 
     def prepare(self, args: Mapping[Any, Any] | None, mission: str = "enabled") -> Prepared:
         """Return the arguments of a call as the function gets them.
@@ -455,7 +451,7 @@ class Toolbox:
         prepared = tool.prepare(args, self.validation)
         self.warnings += prepared.warnings
         if prepared.problems:
-            lines = "\n".join(problem_lines(prepared.problems, self.firewall))
+            lines = "\n".join(self.firewall.problem_lines(prepared.problems))
             raise LispError(
                 "validation_error",
                 f'The arguments of "{name}" do not fit, so it was not called:\n{lines}',
@@ -499,7 +495,7 @@ class Toolbox:
         if tool.mode(self.validation) == "warn_only":
             self.warnings += [f"Tool {tool.name}: {each}" for each in found]
             return result
-        lines = "\n".join(problem_lines(found, self.firewall))
+        lines = "\n".join(self.firewall.problem_lines(found))
         raise LispError("validation_error", f'What "{tool.name}" gave does not fit its signature:\n{lines}')
 
     def _value(self, tool: Tool, args: Mapping[str, Any]) -> Any:

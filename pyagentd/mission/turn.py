@@ -3,8 +3,6 @@
 What the model got wrong is told to it and costs this turn, nothing else.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,10 +14,10 @@ from pyagentd.lisp import values
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.printing import check_extent
 from pyagentd.lisp.values import check_data
-from pyagentd.mission import feedback, response
-from pyagentd.mission.asking import Answered, GaveUp, ask
+from pyagentd.mission import prompt, response
 from pyagentd.mission.budget import Scope
 from pyagentd.mission.checks import ReadyMission, named
+from pyagentd.mission.llmcall import Answered, GaveUp, ask
 from pyagentd.mission.options import Message, Options, Request
 from pyagentd.mission.runtime import Runtime
 from pyagentd.mission.step import Fail, Turn, Usage
@@ -325,7 +323,7 @@ class _Taking:
     def _outcome(self, said: response.Response, text: str) -> Outcome:
         if said.program is None:
             fail = Fail(reason="no_program", message="The answer had no program")
-            return replace(self._nothing(fail), feedback=feedback.of_nothing(text))
+            return replace(self._nothing(fail), feedback=prompt.of_nothing(text))
         about = {"turn": self.number, "program": said.program, "reasoning": said.reasoning}
         self.room.runtime.tell("program_start", self.span, self.room.span, metadata=about)
         try:
@@ -366,7 +364,7 @@ class _Taking:
         fail = Fail(reason=error.reason, message=error.message, details=details)
         if self.room.mission.single_shot:
             return self._nothing(fail, ending=True)
-        told = feedback.of_error(
+        told = prompt.of_error(
             error,
             self.room.mission.firewall,
             self.toolbox.warnings,
@@ -384,9 +382,7 @@ class _Taking:
                 return replace(outcome, end=End(fail=fail_of(result.value)))
             case "return" if mistyped and self._may_ask_again(mistyped):
                 fail = Fail(reason="validation_error", message=" ".join(mistyped))
-                return replace(
-                    outcome, error=fail, feedback=feedback.of_mistyped(mistyped, self.room.mission.firewall)
-                )
+                return replace(outcome, error=fail, feedback=prompt.of_mistyped(mistyped, self.room.mission.firewall))
             case "return":
                 return self._returned(outcome)
         if self.room.mission.single_shot:
@@ -394,7 +390,7 @@ class _Taking:
         context, names = merged(self.before.context, result.value)
         self.toolbox.warnings += printed(program, result.value)
         given = replaced(self.room.mission.context, names)
-        told = feedback.of_value(result.value, names, self.room.mission.firewall, [*given, *self.toolbox.warnings])
+        told = prompt.of_value(result.value, names, self.room.mission.firewall, [*given, *self.toolbox.warnings])
         return replace(outcome, context=context, feedback=told)
 
     def _may_ask_again(self, mistyped: list[str]) -> bool:
@@ -422,7 +418,7 @@ class _Taking:
         fail = Fail(reason="validation_error", message=said, details=details)
         if mission.single_shot:
             return replace(outcome, error=fail, end=End(fail=fail))
-        told = feedback.of_return(outcome.value, problems, mission.signature, mission.firewall)
+        told = prompt.of_return(outcome.value, problems, mission.signature, mission.firewall)
         return replace(outcome, error=fail, feedback=told)
 
     def _refused_function(self, outcome: Outcome) -> Outcome:
@@ -431,7 +427,7 @@ class _Taking:
         refused = replace(outcome, value=None, error=fail)
         if self.room.mission.single_shot:
             return replace(refused, end=End(fail=fail))
-        return replace(refused, feedback=feedback.of_function(self.room.mission.firewall, self.toolbox.warnings))
+        return replace(refused, feedback=prompt.of_function(self.room.mission.firewall, self.toolbox.warnings))
 
     def _nothing(self, fail: Fail, *, ending: bool = False) -> Outcome:
         """Return the outcome of a turn without a value."""
@@ -474,7 +470,7 @@ class _Taking:
         return after, outcome.end
 
     def _with_turns_left(self, told: str) -> str:
-        left = feedback.turns_left(self.number, self.room.mission.options.max_turns, self.room.scope.budget.left)
+        left = prompt.turns_left(self.number, self.room.mission.options.max_turns, self.room.scope.budget.left)
         return f"{told}\n\n{left}" if left else told
 
     def _tell(self, turn: Turn) -> None:

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyagentd.mission import step as trace
-from pyagentd.mission.asking import LLMError
 from pyagentd.mission.budget import Budget
 from pyagentd.mission.delegation import delegate
+from pyagentd.mission.options import LLMError
 from pyagentd.mission.registry import Scripted
 from pyagentd.mission.step import Step
 from tests.examples import examples

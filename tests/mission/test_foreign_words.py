@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyagentd.lisp.values import Keyword as K
-from pyagentd.mission.delegation import as_tool, delegate
+from pyagentd.mission import as_tool, delegate
 from pyagentd.mission.firewall import HIDDEN, Firewall
 from pyagentd.mission.registry import Scripted
 from tests.mission.test_loop import RETURN_1, code, told

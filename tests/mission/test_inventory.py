@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from pyagentd.lisp.values import Keyword, LispSet
 from pyagentd.mission import signature as signatures
-from pyagentd.mission.feedback import inventory, type_of
 from pyagentd.mission.firewall import HIDDEN, Firewall
 from pyagentd.mission.options import PromptLimit
+from pyagentd.mission.prompt import inventory, type_of
 from pyagentd.mission.signature.rendering import example, type_text
 
 K = Keyword

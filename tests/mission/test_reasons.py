@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pyagentd.mission.asking import LLMError
 from pyagentd.mission.budget import Budget
 from pyagentd.mission.delegation import delegate
+from pyagentd.mission.options import LLMError
 from pyagentd.mission.registry import Scripted
 from tests.mission.test_loop import RETURN_1, code, told
 

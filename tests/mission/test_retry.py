@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyagentd.errors import ProviderError, TransientProviderError
-from pyagentd.mission.asking import GaveUp, LLMError, attempted, delay_ms, reason_of
-from pyagentd.mission.options import Retry, retry
+from pyagentd.mission.llmcall import GaveUp, attempted, delay_ms, reason_of
+from pyagentd.mission.options import LLMError, Retry, retry
 
 
 class Waits:

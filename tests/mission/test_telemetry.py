@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pyagentd.mission.asking import LLMError
 from pyagentd.mission.delegation import delegate
+from pyagentd.mission.options import LLMError
 from pyagentd.mission.registry import Scripted
 from pyagentd.mission.telemetry import Event
 from tests.mission.test_loop import RETURN_1, code

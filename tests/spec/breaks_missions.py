@@ -81,9 +81,9 @@ BREAKS_OF_MISSIONS = [
     ),
     _of(
         "Tool Configuration (Unified Model)",
-        f"{_MISSION}/delegation.py",
-        "    if tool.judges:\n",
-        "    if True:\n",
+        f"{_MISSION}/llmtool.py",
+        "        if self.judges:\n",
+        "        if True:\n",
     ),
     _of(
         "Tool Call Format",
@@ -103,7 +103,7 @@ BREAKS_OF_MISSIONS = [
         '            "prompt": mission.text,\n',
         '            "prompt": "",\n',
     ),
-    _of("Output", f"{_MISSION}/asking.py", "    scope.spend(answered.usage)\n", ""),
+    _of("Output", f"{_MISSION}/llmcall.py", "    scope.spend(answered.usage)\n", ""),
     _of(
         "Memory Operations",
         f"{_MISSION}/turn.py",
@@ -147,7 +147,7 @@ BREAKS_OF_MISSIONS = [
     ),
     _of(
         "LLM Retry Scope",
-        f"{_MISSION}/asking.py",
+        f"{_MISSION}/llmcall.py",
         "            return retry.base_ms << (failures - 1)\n",
         "            return retry.base_ms\n",
     ),
@@ -178,13 +178,13 @@ BREAKS_OF_MISSIONS = [
     ),
     _of(
         "Error reason parse_error",
-        f"{_MISSION}/feedback.py",
+        f"{_MISSION}/prompt.py",
         "error.caret(), ",
         "",
     ),
     _of(
         "Error reason analysis_error",
-        f"{_MISSION}/feedback.py",
+        f"{_MISSION}/prompt.py",
         "_sentence(error.hint)]",
         '""]',
     ),
@@ -335,8 +335,8 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Per-Tool Validation Mode",
         f"{_MISSION}/tools.py",
-        "        return self.validation or cast(Validation, mission)\n",
-        "        return cast(Validation, mission)\n",
+        "        return self.validation or cast(ValidationMode, mission)\n",
+        "        return cast(ValidationMode, mission)\n",
     ),
     _of(
         "Checkpoint/Resume",

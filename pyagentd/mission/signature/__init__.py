@@ -13,9 +13,8 @@ from inspect import Parameter
 from typing import Any
 
 from pyagentd.errors import SignatureError
-from pyagentd.mission.signature.forms import read
 from pyagentd.mission.signature.hints import is_hint, optional_field, resolved_hints, type_of_hint
-from pyagentd.mission.signature.parsing import form_of, parts_of
+from pyagentd.mission.signature.parsing import form_of, parts_of, read
 from pyagentd.mission.signature.rendering import fields_schema, schema_of, signature_text, type_text
 from pyagentd.mission.signature.types import (
     ANY,

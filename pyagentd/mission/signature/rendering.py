@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from pyagentd.mission.signature.forms import is_plain
+from pyagentd.mission.signature.parsing import is_plain
 from pyagentd.mission.signature.types import (
     And,
     Constant,

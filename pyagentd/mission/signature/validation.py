@@ -31,7 +31,7 @@ from operator import ge, gt, is_, le, lt
 from typing import Any, TypeAlias
 
 from pyagentd.lisp.values import Keyword, LispSet, from_key
-from pyagentd.mission.signature.forms import is_keyword, is_plain
+from pyagentd.mission.signature.parsing import is_keyword, is_plain
 from pyagentd.mission.signature.rendering import expected
 from pyagentd.mission.signature.types import (
     And,

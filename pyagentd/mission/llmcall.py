@@ -1,7 +1,5 @@
 """One question to the model: called, retried, told of, counted."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import math
@@ -12,7 +10,7 @@ from typing import Any, TypeVar
 from pyagentd.errors import TransientProviderError
 from pyagentd.mission.budget import Scope
 from pyagentd.mission.firewall import well_formed
-from pyagentd.mission.options import LLM, Request, Retry
+from pyagentd.mission.options import LLM, LLMError, Request, Retry
 from pyagentd.mission.runtime import Runtime, called, words_of
 from pyagentd.mission.step import Usage
 from pyagentd.mission.telemetry import new_span
@@ -26,22 +24,6 @@ _T = TypeVar("_T")
 
 LONGEST_WAIT_S = 60.0
 """The most a server's word is waited for."""
-
-
-class LLMError(Exception):
-    """An LLM callback could not answer.
-
-    Args:
-        reason: The name that ``retryable_errors`` can list: ``rate_limit``, ``timeout``, ``server_error``,
-            ``client_error``, ``config_error``, or any other.
-        message: What happened.
-        final: Whether another attempt would be no use, whatever ``retryable_errors`` says.
-    """
-
-    def __init__(self, reason: str, message: str = "", *, final: bool = False) -> None:
-        super().__init__(message or reason)
-        self.reason = reason
-        self.final = final
 
 
 class GaveUp(Exception):
