@@ -21,6 +21,7 @@ from pyagentd.errors import Conflict, StoreError
 from pyagentd.runtime import attaching, document_sync
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import Lacking, Writing
+from pyagentd.runtime.run_setup import shell_scope
 from pyagentd.store import metadata
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import reconcile
@@ -28,6 +29,7 @@ from pyagentd.store.document import text as document
 from pyagentd.store.document.text import body_sha256
 from pyagentd.store.journal import Journal, message_row, part_row
 from pyagentd.store.paths import BranchRef
+from pyagentd.tools.sandbox import watch
 from tests.runtime.world import Watcher, World, attached, body, rows
 from tests.server import answer, tool_use
 
@@ -545,3 +547,21 @@ async def test_a_document_that_is_emptied_while_it_is_open_refuses_a_prompt(worl
         with pytest.raises(Conflict, match="is empty, but its log has a conversation"):
             await world.host.prompt(branch, text="Go on", options=world.options)
         assert not [row for row in rows(ref) if row.type == "edit"]
+
+
+async def test_a_session_whose_commands_cannot_be_confined_says_so_for_its_header(world: World) -> None:
+    service = world.service()
+    file = world.presets / "main.md"
+
+    async def told(ref: BranchRef) -> str:
+        given = await service.attach(Watcher(), branch=ref.key, sha256=body_sha256(body(ref)), mode="view")
+        return str(given["unconfined"])
+
+    # By default it is what a question before a command says: nothing where there is bubblewrap or Landlock.
+    ref = world.session("usual")
+    assert await told(ref) == watch.unconfined(shell_scope(world.host.presets, ref, (), world.host.config)())
+    file.write_text(file.read_text().replace('allow: ["*"]', 'allow: ["*"]\n  confine: false'))
+    said = await told(world.session("loose"))
+    assert "not confined" in said and "by its preset" in said
+    file.write_text(file.read_text().replace("Bash, ", ""))
+    assert await told(world.session("without")) == "", "there are no commands"
