@@ -13,6 +13,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import click
 import pytest
 
 from pyagentd import __version__
@@ -154,6 +155,17 @@ def test_the_licence_is_the_one_that_is_declared() -> None:
 def test_every_command_is_explained() -> None:
     missing = [name for name in cli.commands if f"`{name}" not in COMMANDS]
     assert missing == []
+
+
+def test_every_command_that_a_page_names_exists() -> None:
+    pages = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "docs/manual/pyagentd.org"]
+    wrong = []
+    for page in pages:
+        for name, word in re.findall(r"(?:^ +|`|~)pyagentd ([a-z]+) ([a-z][a-z-]+)\b", page.read_text("utf-8"), re.M):
+            command = cli.commands.get(name)
+            if command is None or (isinstance(command, click.Group) and word not in command.commands):
+                wrong.append(f"{page.name}: pyagentd {name} {word}")
+    assert wrong == []
 
 
 def test_every_dependency_has_a_reason() -> None:

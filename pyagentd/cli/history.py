@@ -389,7 +389,7 @@ def clear(session: str, as_json: bool) -> None:
     print_json(made) if as_json else click.echo(f"Context cleared. {made['note']}")
 
 
-@context.command()
+@context.command("restore")
 @click.argument("session", shell_complete=complete_session)
 @click.argument("id")
 @json_option
