@@ -214,7 +214,10 @@ def commands() -> Iterator[str]:
     """Yield the section with every command of the command line, as it explains itself."""
     yield "@node Command line\n@section Command line\n\n"
     yield "What each command prints with @code{--help}.\n\n"
-    for name, command in sorted(cli.commands.items()):
+    context = click.Context(cli)
+    for name in sorted(cli.list_commands(context)):
+        command = cli.get_command(context, name)
+        assert command is not None
         yield from _command(f"pyagentd {name}", command)
 
 

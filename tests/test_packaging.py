@@ -153,7 +153,7 @@ def test_the_licence_is_the_one_that_is_declared() -> None:
 
 
 def test_every_command_is_explained() -> None:
-    missing = [name for name in cli.commands if f"`{name}" not in COMMANDS]
+    missing = [name for name in cli.list_commands(click.Context(cli)) if f"`{name}" not in COMMANDS]
     assert missing == []
 
 

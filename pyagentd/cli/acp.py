@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import click
 
 from pyagentd.cli.link import complete_agent
@@ -23,8 +25,6 @@ def acp(preset: str) -> ExitCode:
     An editor runs this, not a person. Sessions are those of Emacs and the command line; what runs goes on when the
     editor ends.
     """
-    import asyncio
-
     with extra("acp", "The Agent Client Protocol"):
         from pyagentd.acp.agent import serve
 

@@ -1,7 +1,6 @@
 """The root command and the one place where errors become exit codes."""
 
-from __future__ import annotations
-
+import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,116 +9,91 @@ from itertools import takewhile
 import click
 
 from pyagentd import __version__
-from pyagentd.cli.acp import acp
-from pyagentd.cli.agents import agent, agents, settings
-from pyagentd.cli.asks import answer, asks, audit, grants, scope, trust
-from pyagentd.cli.daemon import completion, config, logs, serve, status, stop
-from pyagentd.cli.doctor import doctor
-from pyagentd.cli.history import changes, compact, context, fork, regenerate, restore, rewind, unrewind, variants
-from pyagentd.cli.mission import lisp, mission, signature
 from pyagentd.cli.output import ExitCode, exit_code, report
-from pyagentd.cli.schedule import schedule, tasks, trigger
-from pyagentd.cli.search import reindex, search
-from pyagentd.cli.send import approve, ask, attach, messages, queue, send
-from pyagentd.cli.sessions import (
-    abort,
-    archive,
-    branch,
-    branches,
-    delete,
-    duplicate,
-    export,
-    import_,
-    new,
-    rename,
-    sessions,
-    show,
-    switch,
-)
-from pyagentd.cli.tools import hooks, mcp, models, presets, skills
-from pyagentd.cli.usage import usage
 from pyagentd.errors import PyagentdError
 
 PROGRAM = "pyagentd"
 
-_SECTIONS: Mapping[str, Mapping[click.Command, str]] = {
+_SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Talk": {
-        ask: "ask in a new session and print the answer",
-        new: "create a session",
-        send: "send a message and follow the answer",
-        attach: "follow a session, whoever sends to it",
-        approve: "approve a plan and carry it out",
-        regenerate: "regenerate the answer to a prompt",
-        queue: "list, edit or cancel queued messages",
-        abort: "stop a run; its text is kept",
+        "ask": ("send", "ask in a new session and print the answer"),
+        "new": ("sessions", "create a session"),
+        "send": ("send", "send a message and follow the answer"),
+        "attach": ("send", "follow a session, whoever sends to it"),
+        "approve": ("send", "approve a plan and carry it out"),
+        "regenerate": ("history", "regenerate the answer to a prompt"),
+        "queue": ("send", "list, edit or cancel queued messages"),
+        "abort": ("sessions", "stop a run; its text is kept"),
     },
     "Sessions": {
-        sessions: "list sessions with their branches and agents",
-        show: "print a conversation, or what happened in it",
-        search: "search everything that was said",
-        usage: "show tokens and cost",
-        rename: "give a session another title",
-        archive: "hide a session from lists, or show it again",
-        duplicate: "copy a session",
-        delete: "move a session or a branch to the trash",
-        export: "write a conversation as Markdown, JSON or HTML",
-        import_: "make a session from a saved chat",
+        "sessions": ("sessions", "list sessions with their branches and agents"),
+        "show": ("sessions", "print a conversation, or what happened in it"),
+        "search": ("search", "search everything that was said"),
+        "usage": ("usage", "show tokens and cost"),
+        "rename": ("sessions", "give a session another title"),
+        "archive": ("sessions", "hide a session from lists, or show it again"),
+        "duplicate": ("sessions", "copy a session"),
+        "delete": ("sessions", "move a session or a branch to the trash"),
+        "export": ("sessions", "write a conversation as Markdown, JSON or HTML"),
+        "import": ("sessions", "make a session from a saved chat"),
     },
     "Earlier and other versions": {
-        rewind: "hide everything after a prompt",
-        unrewind: "undo the last rewind",
-        fork: "make a session of its own up to a message",
-        variants: "list or choose other answers to the same prompt",
-        branch: "create a branch at a prompt",
-        branches: "list the branches of a session",
-        switch: "make another branch the active one",
-        changes: "list the files that agents changed",
-        restore: "restore files that agents changed",
-        compact: "summarise the conversation so far",
-        context: "save, clear or restore a conversation",
+        "rewind": ("history", "hide everything after a prompt"),
+        "unrewind": ("history", "undo the last rewind"),
+        "fork": ("history", "make a session of its own up to a message"),
+        "variants": ("history", "list or choose other answers to the same prompt"),
+        "branch": ("sessions", "create a branch at a prompt"),
+        "branches": ("sessions", "list the branches of a session"),
+        "switch": ("sessions", "make another branch the active one"),
+        "changes": ("history", "list the files that agents changed"),
+        "restore": ("history", "restore files that agents changed"),
+        "compact": ("history", "summarise the conversation so far"),
+        "context": ("history", "save, clear or restore a conversation"),
     },
     "Agents, missions, work in the background": {
-        agents: "show the agents of a session",
-        agent: "create, configure and destroy named agents",
-        mission: "run a typed task and print its value",
-        tasks: "list, show or end background commands",
-        schedule: "send messages later, or repeatedly",
-        trigger: "deliver a message of another program",
+        "agents": ("agents", "show the agents of a session"),
+        "agent": ("agents", "create, configure and destroy named agents"),
+        "mission": ("mission", "run a typed task and print its value"),
+        "tasks": ("schedule", "list, show or end background commands"),
+        "schedule": ("schedule", "send messages later, or repeatedly"),
+        "trigger": ("schedule", "deliver a message of another program"),
     },
     "Approvals and permissions": {
-        asks: "list pending approvals and questions",
-        answer: "answer one of them",
-        grants: "list or revoke grants",
-        scope: "test what a session may read, write or run",
-        audit: "list what was allowed and denied, and why",
-        trust: "trust a session that came from elsewhere",
+        "asks": ("asks", "list pending approvals and questions"),
+        "answer": ("asks", "answer one of them"),
+        "grants": ("asks", "list or revoke grants"),
+        "scope": ("asks", "test what a session may read, write or run"),
+        "audit": ("asks", "list what was allowed and denied, and why"),
+        "trust": ("asks", "trust a session that came from elsewhere"),
     },
     "Set up": {
-        doctor: "check the installation",
-        config: "show every setting and where it comes from",
-        models: "list the models you can use",
-        presets: "list presets",
-        skills: "list the skills of project, user and package",
-        mcp: "add, list, test and trust MCP servers",
-        hooks: "list or trust programs that are asked before a tool runs",
-        settings: "show or set the defaults of named agents",
-        completion: "print a completion script for your shell",
+        "doctor": ("doctor", "check the installation"),
+        "config": ("daemon", "show every setting and where it comes from"),
+        "models": ("tools", "list the models you can use"),
+        "presets": ("tools", "list presets"),
+        "skills": ("tools", "list the skills of project, user and package"),
+        "mcp": ("tools", "add, list, test and trust MCP servers"),
+        "hooks": ("tools", "list or trust programs that are asked before a tool runs"),
+        "settings": ("agents", "show or set the defaults of named agents"),
+        "completion": ("daemon", "print a completion script for your shell"),
     },
     "The daemon": {
-        status: "show what the daemon or an agent is doing",
-        serve: "run the daemon",
-        stop: "stop the daemon",
-        logs: "print the daemon's log",
-        reindex: "rebuild the search index",
+        "status": ("daemon", "show what the daemon or an agent is doing"),
+        "serve": ("daemon", "run the daemon"),
+        "stop": ("daemon", "stop the daemon"),
+        "logs": ("daemon", "print the daemon's log"),
+        "reindex": ("search", "rebuild the search index"),
     },
     "For programs and other editors": {
-        acp: "speak the Agent Client Protocol on stdin and stdout",
-        messages: "print what gptel would send for a file",
-        lisp: "run a program of the mission language",
-        signature: "check a signature",
+        "acp": ("acp", "speak the Agent Client Protocol on stdin and stdout"),
+        "messages": ("send", "print what gptel would send for a file"),
+        "lisp": ("mission", "run a program of the mission language"),
+        "signature": ("mission", "check a signature"),
     },
 }
-"""Every command with what it is for, daily ones first."""
+"""Every command with its module and what it is for, daily ones first."""
+
+_MODULES = {name: module for commands in _SECTIONS.values() for name, (module, _) in commands.items()}
 
 _FIRST = (
     ("pyagentd doctor", "check the installation"),
@@ -129,10 +103,17 @@ _FIRST = (
 
 
 class _Sectioned(click.Group):
-    """Lists its commands in sections, daily ones first."""
+    """Lists its commands in sections, daily ones first, and loads the module of the one that is run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
+        return list(_MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _MODULES:
+            return None
+        module = importlib.import_module(f"pyagentd.cli.{_MODULES[cmd_name]}")
+        command: click.Command = getattr(module, "import_" if cmd_name == "import" else cmd_name)
+        return command
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_help_text(ctx, formatter)
@@ -140,10 +121,10 @@ class _Sectioned(click.Group):
             formatter.write_dl(_FIRST, col_max=50)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        width = max(map(len, self.commands))  # one column for all sections
+        width = max(map(len, _MODULES))  # one column for all sections
         for title, commands in _SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(f"{command.name:{width}}", words) for command, words in commands.items()])
+                formatter.write_dl([(f"{name:{width}}", words) for name, (_, words) in commands.items()])
 
 
 @click.group(cls=_Sectioned, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -154,11 +135,6 @@ def cli() -> None:
     The daemon starts on demand. A SESSION is an id, the beginning of one, ID/BRANCH or a directory.
     `pyagentd COMMAND --help` explains a command.
     """
-
-
-for _commands in _SECTIONS.values():
-    for _command in _commands:
-        cli.add_command(_command)
 
 
 def main(args: Sequence[str] | None = None) -> int:

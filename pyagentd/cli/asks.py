@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from pyagentd.cli.follow import choices, command, printable, question
 from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment, watch
@@ -23,8 +24,6 @@ _DETAIL = 100  # characters
 
 def complete_ask(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
     """Return the ids of open questions; a daemon that does not run has none to tell."""
-    from click.shell_completion import CompletionItem
-
     try:
         with daemon(start=False) as link:
             found = link.call("asks", timeout=2.0)["asks"] or []
@@ -145,7 +144,6 @@ def _show(row: Mapping[str, Any]) -> None:
 
 
 def _complete_grant(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    from pyagentd.errors import PyagentdError
 
     # What stands before an option that has no value yet was not taken for an argument.
     session = context.params.get("session") or next(iter(context.args), "")

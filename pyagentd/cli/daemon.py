@@ -10,10 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+from click.shell_completion import get_completion_class
 
 from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment
 from pyagentd.cli.output import json_option, print_json, print_table
+from pyagentd.config import load_config, runtime_dir
 from pyagentd.errors import NotFound, Unreachable, WireError
+from pyagentd.log import LOG_NAME
+from pyagentd.wire.client import terminate
 
 _STOP_S = 10.0
 
@@ -29,7 +33,6 @@ def serve(detach: bool, tcp_port: int | None) -> int:
     Other commands and Emacs start it by themselves; use this to see it run, or in a container. With --tcp, clients
     there must present the token of the runtime file; port 0 lets the system choose.
     """
-    from pyagentd.config import load_config
     from pyagentd.daemon import serve as run
 
     return run(load_config(), detach=detach, tcp_port=tcp_port)
@@ -42,9 +45,6 @@ def stop() -> None:
     What is running ends and is recorded as interrupted. What waits for your answer stays as it is: the next daemon
     asks again. A daemon that speaks another protocol is told in the one way it understands.
     """
-    from pyagentd.config import runtime_dir
-    from pyagentd.wire.client import terminate
-
     try:
         with daemon(start=False) as link:
             pid, asks = link.greeting["pid"], (link.call("stop") or {}).get("asks") or 0
@@ -124,9 +124,6 @@ _POLL_S = 0.25
 @click.option("-f", "--follow", is_flag=True, help="Follow the log as the daemon writes; Ctrl-C ends.")
 def logs(lines: int, follow: bool) -> None:
     """Print the end of the daemon's log."""
-    from pyagentd.config import load_config
-    from pyagentd.log import LOG_NAME
-
     path = load_config().runtime_dir / LOG_NAME
     if not path.exists():
         raise NotFound(f"There is no log at {path}", mend="The daemon has not run yet: pyagentd serve --detach")
@@ -173,8 +170,6 @@ def show(as_json: bool) -> None:
 
     A value comes from its default, from the configuration file (with the line) or from an environment variable.
     """
-    from pyagentd.config import load_config
-
     loaded = load_config()
     if as_json:
         values = {name: {"value": item.value, "source": item.source} for name, item in loaded.settings.items()}
@@ -194,8 +189,6 @@ def completion(context: click.Context, shell: str) -> None:
 
     For bash: eval "$(pyagentd completion bash)".
     """
-    from click.shell_completion import get_completion_class
-
     kind = get_completion_class(shell)
     assert kind is not None  # click knows the three
     root = context.find_root()

@@ -18,9 +18,13 @@ from urllib.parse import urlsplit
 import click
 
 from pyagentd import __version__
+from pyagentd.cli.link import daemon
 from pyagentd.cli.output import ExitCode, colour, json_option, print_json
 from pyagentd.config import BackendSettings, Config, load_config
-from pyagentd.errors import PyagentdError
+from pyagentd.errors import PyagentdError, Unreachable
+from pyagentd.policy.presets import parse_preset
+from pyagentd.store.presetfile import find_templates, read, shipped_dir
+from pyagentd.wire.framing import PROTOCOL
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "missing": ("✗", "red")}
 
@@ -33,8 +37,6 @@ def doctor(no_emacs: bool, as_json: bool) -> int:
 
     Starts nothing and changes nothing.
     """
-    from pyagentd.wire.framing import PROTOCOL
-
     findings = []
     for finding in all_checks(emacs=not no_emacs):
         findings.append(finding)
@@ -199,9 +201,6 @@ def check_confinement(config: Config) -> Finding:
 
 def check_daemon(config: Config) -> Finding:
     """Check whether a daemon answers; none is fine, it starts on demand."""
-    from pyagentd.cli.link import daemon
-    from pyagentd.errors import Unreachable
-
     try:
         with daemon(start=False) as link:
             state = link.call("status")
@@ -275,8 +274,6 @@ def _program(word: str) -> str | None:
 def check_presets(config: Config) -> Iterator[Finding]:
     """Check that every preset can be read."""
     from pyagentd.features.presets import configured_profiles
-    from pyagentd.policy.presets import parse_preset
-    from pyagentd.store.presetfile import find_templates, read, shipped_dir
 
     templates = find_templates([shipped_dir(), config.presets_dir])
     broken = False

@@ -21,17 +21,18 @@ from datetime import datetime
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
+import click
 from click import ClickException
 
 from pyagentd.cli.output import dim, note, print_json, shown
 from pyagentd.cli.output import printable as printable_
 from pyagentd.errors import BadRequest, NotFound, StoreError
 from pyagentd.events import Event
+from pyagentd.policy import remember
+from pyagentd.wire.client import DaemonClient
 
 if TYPE_CHECKING:
     from rich.status import Status
-
-    from pyagentd.wire.client import DaemonClient
 
 
 # Ctrl-C while following a run: counted, not raised, so that no half-read event is lost.
@@ -539,7 +540,6 @@ def remembered(ask: Mapping[str, Any]) -> list[str]:
     patterns = ask.get("remember") or ()
     if not patterns:
         return []
-    from pyagentd.policy import remember
 
     width = max(map(len, patterns))
     covers = remember.told
@@ -560,8 +560,6 @@ def edited(ask: Mapping[str, Any]) -> str | None:
     Raises:
         click.ClickException: There is no editor.
     """
-    import click
-
     before = json.dumps(json.loads(str(ask.get("input") or "{}")), ensure_ascii=False, indent=2) + "\n"
     after = click.edit(before, extension=".json")
     return None if after is None or after.strip() == before.strip() else after

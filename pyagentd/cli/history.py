@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from pyagentd.cli.follow import Follower
 from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment, watch
 from pyagentd.cli.output import (
     ExitCode,
@@ -107,8 +108,6 @@ def fork(session: str, message_id: str | None, title: str | None, only_list: boo
 @stream_options
 def regenerate(session: str, message_id: str | None, wait: bool, as_json: bool, as_events: bool) -> int:
     """Have SESSION answer a prompt again; the answer before becomes a variant and what came after it is hidden."""
-    from pyagentd.cli.follow import Follower
-
     form = form_of(as_json, as_events)
     human = is_human(form, headless=False)
     with daemon(human=human) as link:

@@ -10,14 +10,19 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from pyagentd.config import load_config, runtime_dir, sessions_dir
 from pyagentd.errors import Busy, ConfigError, Unreachable
-
-if TYPE_CHECKING:
-    from pyagentd.wire.client import DaemonClient
+from pyagentd.llm import catalog
+from pyagentd.store import modellists
+from pyagentd.store.document.text import body_sha256, read
+from pyagentd.store.named_agents import AGENT_FILE
+from pyagentd.store.presetfile import find_templates, shipped_dir
+from pyagentd.store.registry import Registry
+from pyagentd.wire.client import DaemonClient, connect, start_daemon
 
 # What a run needs to know of the environment it was asked for in; never the whole environment.
 _SENT = ("PYAGENTD_BACKEND", "ANTHROPIC_BASE_URL", "PATH")
@@ -37,9 +42,6 @@ def daemon(*, start: bool = True, human: bool = False, name: str = "") -> Iterat
         Unreachable: None answers, and it was not to be, or could not be, started.
         ConfigError: The daemon that answers serves other sessions than ours.
     """
-    from pyagentd.config import load_config, runtime_dir, sessions_dir
-    from pyagentd.wire.client import connect, start_daemon
-
     # Both come from the environment alone: a mistake in the configuration keeps nobody from a daemon that runs.
     runtime = runtime_dir()
     try:
@@ -73,8 +75,6 @@ def branch_of(link: DaemonClient, session: str) -> Path:
 
 def watch(link: DaemonClient, branch_dir: Path) -> Mapping[str, Any]:
     """Have the events of a branch sent from now on; return the answer to ``attach``."""
-    from pyagentd.store.document.text import body_sha256, read
-
     for _ in range(_ATTEMPTS):
         # A client attaches from a version it has; another writer may be faster.
         sha256 = body_sha256(read(branch_dir / "session.md").body)
@@ -90,8 +90,6 @@ def run_environment(env: Mapping[str, str], backend: str = "") -> tuple[dict[str
     A key goes only to the backend that is configured to use it: another server must not be sent it. Without
     ``backend`` it is the default one.
     """
-    from pyagentd.config import load_config
-
     try:
         config = load_config(env)
         named = env.get("PYAGENTD_BACKEND") or backend or config.default_backend or "anthropic"
@@ -106,9 +104,6 @@ def complete_session(context: click.Context, parameter: click.Parameter, incompl
 
     Those of named agents are their names.
     """
-    from pyagentd.config import load_config, sessions_dir
-    from pyagentd.store.registry import Registry
-
     try:
         agents = load_config().agents_dir
     except ConfigError:
@@ -119,9 +114,6 @@ def complete_session(context: click.Context, parameter: click.Parameter, incompl
 
 def complete_named(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of named agents that begin with ``incomplete``, from the disk."""
-    from pyagentd.config import load_config
-    from pyagentd.store.named_agents import AGENT_FILE
-
     try:
         files = load_config().agents_dir.glob(f"*/{AGENT_FILE}")
     except ConfigError:
@@ -131,19 +123,12 @@ def complete_named(context: click.Context, parameter: click.Parameter, incomplet
 
 def complete_model(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the models that begin with ``incomplete``: those that providers listed, and those known by name."""
-    from pyagentd.config import sessions_dir
-    from pyagentd.llm import catalog
-    from pyagentd.store import modellists
-
     listed = {name for each in modellists.read(sessions_dir()).values() for name in each.models}
     return sorted(name for name in listed | set(catalog.shipped()) if name.startswith(incomplete))
 
 
 def complete_agent(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the presets of the package and the user that begin with ``incomplete``; starts no daemon."""
-    from pyagentd.config import load_config
-    from pyagentd.store.presetfile import find_templates, shipped_dir
-
     try:
         own = [load_config().presets_dir]
     except ConfigError:

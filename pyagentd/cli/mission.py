@@ -7,10 +7,12 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import click
 
+from pyagentd import lisp as language
+from pyagentd.cli.follow import Ending, Follower, TextView, View
 from pyagentd.cli.link import branch_of, complete_agent, daemon, run_environment, watch
 from pyagentd.cli.output import (
     ExitCode,
@@ -27,13 +29,14 @@ from pyagentd.cli.output import (
 from pyagentd.cli.send import RunFailed, conclude, denied_told
 from pyagentd.errors import BadRequest, SignatureError
 from pyagentd.events import Event
-
-if TYPE_CHECKING:
-    from pyagentd.cli.follow import Ending, View
-    from pyagentd.lisp.errors import LispError
-    from pyagentd.lisp.run import Result, Tools
-    from pyagentd.mission.signature import Coerced, Problem, Signature
-    from pyagentd.wire.client import DaemonClient
+from pyagentd.lisp import printing
+from pyagentd.lisp.encoding import decode, encode
+from pyagentd.lisp.errors import LispError
+from pyagentd.lisp.run import Result, Tools
+from pyagentd.lisp.values import from_python
+from pyagentd.mission.signature import Coerced, Problem, Signature, coerced, parse
+from pyagentd.mission.signature.types import Map
+from pyagentd.wire.client import DaemonClient
 
 _LONGEST = 900_000  # bytes of prompt and context; a call to the daemon holds 1 MiB
 _CUT, _LINES = 600, 6  # characters and lines of a result in a trace
@@ -148,7 +151,6 @@ class _Quiet:
     """Shows what the wait is for, and notices; the answer comes at the end."""
 
     def __init__(self) -> None:
-        from pyagentd.cli.follow import TextView
 
         self._view: View = TextView()
         self.denied: list[Mapping[str, Any]] = []
@@ -197,8 +199,6 @@ class _Tracing(_Quiet):
 
 def _followed(link: DaemonClient, begun: Mapping[str, Any], *, human: bool, trace: bool) -> Ending:
     """Follow the run to its end."""
-    from pyagentd.cli.follow import Ending, Follower
-
     state = watch(link, Path(begun["branch_dir"]))
     if sys.stderr.isatty() or trace:
         note(f"session {begun['session_id']}")
@@ -301,7 +301,6 @@ def check(signature: str | None, jsonl: bool, as_json: bool) -> int:
     SIGNATURE is shorthand, "(query :string, limit :int?) -> [{id :int}]", or Malli, "[:map [:id :int]]".
     """
     # Loaded here: every other command would pay for it too.
-    from pyagentd.mission.signature import parse
 
     if jsonl:
         _check_rows(sys.stdin)
@@ -356,10 +355,6 @@ def _check_rows(lines: Iterable[str]) -> None:
 
 def _checked(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a row's signature is, and whether its value fits or can be made to."""
-    from pyagentd.lisp.encoding import decode
-    from pyagentd.mission.signature import coerced, parse
-    from pyagentd.mission.signature.types import Map
-
     kind = row.get("kind", "output")
     try:
         read = parse(row["signature"])
@@ -380,7 +375,6 @@ def _validity(problems: tuple[Problem, ...]) -> dict[str, Any]:
 
 
 def _coercion(made: Coerced) -> dict[str, Any]:
-    from pyagentd.lisp.encoding import encode
 
     if made.problems:
         return {"coerce_ok": False, "coerce_error": str(made.problems[0])}
@@ -403,8 +397,6 @@ def _coercion(made: Coerced) -> dict[str, Any]:
 def lisp(file: IO[str], context: IO[str] | None, isolated: bool, jsonl: bool, as_json: bool) -> int:
     """Run the program in FILE ("-", the default, is stdin) and print its value."""
     # Loaded here: every other command would pay for it too.
-    from pyagentd import lisp as language
-    from pyagentd.lisp import printing
 
     if jsonl:
         _run_rows(file)
@@ -424,7 +416,6 @@ def lisp(file: IO[str], context: IO[str] | None, isolated: bool, jsonl: bool, as
 
 
 def _lisp_context(file: IO[str] | None) -> dict[str, Any]:
-    from pyagentd.lisp.values import from_python
 
     if file is None:
         return {}
@@ -440,8 +431,6 @@ def _lisp_context(file: IO[str] | None) -> dict[str, Any]:
 
 def _described(result: Result) -> dict[str, Any]:
     """Return a result as JSON, values in the language's encoding."""
-    from pyagentd.lisp.encoding import encode
-
     usage = result.usage
     return {
         "value": encode(result.value),
@@ -489,8 +478,6 @@ def _run_rows(lines: Iterable[str]) -> None:
 
 
 def _run_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    from pyagentd import lisp as language
-    from pyagentd.lisp.encoding import decode, encode
 
     try:
         context, memory = decode(row.get("ctx") or {}), decode(row.get("memory") or {})
@@ -504,8 +491,6 @@ def _run_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tools(rows: Mapping[str, Any]) -> Tools:
     """Return tools that give a constant, or back what they were called with."""
-    from pyagentd.lisp.encoding import decode
-    from pyagentd.lisp.errors import LispError
 
     def call(name: str, args: dict[Any, Any]) -> Any:
         if name not in rows:

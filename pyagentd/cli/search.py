@@ -13,6 +13,7 @@ import click
 from pyagentd.cli.link import branch_of, complete_session, daemon
 from pyagentd.cli.output import colour, dim, json_option, note, print_json, printable
 from pyagentd.errors import BadRequest
+from pyagentd.store.db.projection import parse
 
 REINDEX_TIMEOUT_S = 24 * 3600.0
 _FLAGS = ("agent", "hidden")  # in Lisp false is nil
@@ -66,8 +67,6 @@ def reindex(as_json: bool) -> None:
 
 def _check(text: str) -> None:
     """Refuse a query without words as wrong usage, before a daemon is started for it."""
-    from pyagentd.store.db.projection import parse
-
     try:
         parse(text)
     except BadRequest as error:

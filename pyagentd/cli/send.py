@@ -13,12 +13,22 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 import click
 
-from pyagentd.cli.follow import Ending, Follower, Interrupts, JsonView, TextView, View, event_object
+from pyagentd.cli.follow import (
+    Ending,
+    Follower,
+    Interrupts,
+    JsonView,
+    Noting,
+    ResultView,
+    TextView,
+    View,
+    event_object,
+)
 from pyagentd.cli.link import (
     branch_of,
     complete_agent,
@@ -46,10 +56,13 @@ from pyagentd.cli.output import (
 from pyagentd.cli.sessions import sessions_known
 from pyagentd.errors import BadRequest, NotFound, PyagentdError
 from pyagentd.events import Event
-
-if TYPE_CHECKING:
-    from pyagentd.cli.follow import Noting, ResultView
-    from pyagentd.wire.client import DaemonClient
+from pyagentd.store.atomic import make_dirs, write_bytes
+from pyagentd.store.attachments import media_type
+from pyagentd.store.document.text import gptel_messages
+from pyagentd.store.export.importing import is_org
+from pyagentd.store.metadata import workspace_root
+from pyagentd.store.paths import files_dir
+from pyagentd.wire.client import DaemonClient
 
 Form = Literal["text", "json", "events"]
 """What is printed: text for people, one object at the end, or each event as a line."""
@@ -225,8 +238,6 @@ def _piped() -> str:
 
 def _last_session(link: DaemonClient, root: Path) -> tuple[Path, str]:
     """Return the branch and the id of the session of a directory that was written last."""
-    from pyagentd.store.metadata import workspace_root
-
     found = sessions_known(link)
     for each in sorted(found, key=lambda each: str(each["updated"]), reverse=True):
         if each["current"] and not each["agent"] and workspace_root(Path(each["branch"])) == str(root):
@@ -236,10 +247,6 @@ def _last_session(link: DaemonClient, root: Path) -> tuple[Path, str]:
 
 def _with_files(message: str, files: Sequence[Path], branch_dir: Path) -> str:
     """Copy files into the branch, and return the message with links to them; the model is shown what it can see."""
-    from pyagentd.store.atomic import make_dirs, write_bytes
-    from pyagentd.store.attachments import media_type
-    from pyagentd.store.paths import files_dir
-
     links = []
     for file in files:
         if (size := file.stat().st_size) > _LARGEST_FILE or not file.is_file():
@@ -269,8 +276,6 @@ def _send(
     given: Mapping[str, Any],
 ) -> int:
     """Send a message, follow its run, and return the exit status."""
-    from pyagentd.cli.follow import Ending, Follower
-
     message = _with_files(message, given["files"], branch_dir)
     state = watch(link, branch_dir)
     branch, model, steer = state["branch"], given["model"], given["steer"]
@@ -314,8 +319,6 @@ def _send(
 
 def view_of(form: Form) -> ResultView | TextView:
     """Return where the events of a run go."""
-    from pyagentd.cli.follow import JsonView, ResultView, TextView
-
     return TextView() if form == "text" else JsonView() if form == "events" else ResultView()
 
 
@@ -673,8 +676,6 @@ def approve(
     It sends "Approved, continue." as a message of yours, which the agent build answers. Only a session in plan mode
     (send --agent plan) with an answer has a plan.
     """
-    from pyagentd.cli.follow import Follower
-
     form = form_of(as_json, as_events)
     human = is_human(form, headless=headless)
     with daemon(human=human) as link:
@@ -708,9 +709,6 @@ def messages(file: Path, end: int | None, prompt_prefix: str, response_prefix: s
     They are those gptel would send, in the form of the Anthropic API. Needs no daemon and reads nothing but FILE,
     which is a chat in Markdown or plain text, or a session.md; chats in Org are refused.
     """
-    from pyagentd.store.document.text import gptel_messages
-    from pyagentd.store.export.importing import is_org
-
     try:
         text = file.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:

@@ -7,17 +7,19 @@ import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
 from pyagentd.cli.follow import printable as printable_
 from pyagentd.cli.link import branch_of, complete_session, daemon
 from pyagentd.cli.output import json_option, note, preset_option, print_json, print_table, printable, workplace_option
+from pyagentd.cli.usage import show_trace
 from pyagentd.errors import BadRequest
-
-if TYPE_CHECKING:
-    from pyagentd.wire.client import DaemonClient
+from pyagentd.store.document.hidden import folded
+from pyagentd.store.document.text import read
+from pyagentd.store.paths import AGENTS_DIR, BRANCHES_DIR
+from pyagentd.wire.client import DaemonClient
 
 LIST_TIMEOUT_S = 120.0
 
@@ -103,8 +105,6 @@ def show(session: str, trace: bool, step: int | None, request: bool, as_json: bo
     with daemon() as link:
         branch_dir = branch_of(link, session)
         if trace or step is not None:
-            from pyagentd.cli.usage import show_trace
-
             show_trace(link, str(branch_dir), step=step, request=request, as_json=as_json)
             return
         # Opening a branch makes a document anew that is gone.
@@ -113,8 +113,6 @@ def show(session: str, trace: bool, step: int | None, request: bool, as_json: bo
     if as_json:
         print_json(json.loads(_payload(answer)))
         return
-    from pyagentd.store.document.hidden import folded
-    from pyagentd.store.document.text import read
 
     document = read(branch_dir / "session.md")
     # Into a pipe bytes as they are.
@@ -338,8 +336,6 @@ def _say_more(told: dict[str, Any]) -> None:
 
 def _meant(session: str, branch_dir: Path) -> str:
     """Return what of a session the user named: an agent, one branch, or all of it."""
-    from pyagentd.store.paths import AGENTS_DIR, BRANCHES_DIR
-
     if branch_dir.parent.name == AGENTS_DIR:
         return "agent"
     if session.startswith(("/", "~", ".")):

@@ -20,7 +20,10 @@ import click
 
 from pyagentd.cli.link import daemon, run_environment
 from pyagentd.cli.output import ExitCode, json_option, note, print_json, print_table, printable, project_option
+from pyagentd.config import config_file
+from pyagentd.config.tables import read_server
 from pyagentd.errors import ConfigError, Conflict, NotFound
+from pyagentd.store.atomic import make_dirs, write_text
 
 _DAEMON = ". The daemon reads it when it starts: pyagentd stop lets the next command start a new one"
 _PROJECT_FILE = ".mcp.json"
@@ -144,9 +147,6 @@ def get(root: Path, name: str, as_json: bool) -> None:
 @click.argument("name")
 def remove(scope: str | None, root: Path, name: str) -> None:
     """Remove the server NAME from config.toml or from the project's .mcp.json."""
-    from pyagentd.config import config_file
-    from pyagentd.store.atomic import write_text
-
     config, project = config_file(os.environ), root.resolve() / _PROJECT_FILE
     places = {"user": name in _own_tables(config), "project": name in _project_tables(project).get("mcpServers", {})}
     named = [place for place, has in places.items() if has and scope in (None, place)]
@@ -257,10 +257,6 @@ def _pair(text: str, mark: str, option: str) -> tuple[str, str]:
 
 def _added(name: str, table: dict[str, Any], scope: str | None, root: Path) -> None:
     """Write a server down, unless there is one of that name or it could not be used."""
-    from pyagentd.config import config_file
-    from pyagentd.config.tables import read_server
-    from pyagentd.store.atomic import make_dirs, write_text
-
     if scope == "local":
         raise click.UsageError(
             "There is no place for servers of one project that only you have: --scope user or project"

@@ -7,17 +7,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from pyagentd.cli.link import branch_of, complete_session, daemon
 from pyagentd.cli.output import BUCKETS, dim, json_option, note, price, print_json, print_table, shown
 from pyagentd.errors import NotFound
-
-if TYPE_CHECKING:
-    from pyagentd.wire.client import DaemonClient
-
+from pyagentd.wire.client import DaemonClient
 
 # ``pyagentd usage`` without a session: what all of them cost, by day, model, session or preset.
 

@@ -15,9 +15,8 @@ from pyagentd.runtime.grants import Trust, preset_hash
 from pyagentd.store.db.state import State
 from pyagentd.store.document.text import body_sha256
 from tests.api.test_service import Watcher, env
-from tests.server import answer, tool_use
-
 from tests.runtime.world import World
+from tests.server import answer, tool_use
 
 GOOD = "---\ndescription: {0}.\nbackend: Claude\nmodel: m\n{1}---\nBody of {0}\n"
 
