@@ -317,7 +317,7 @@ print(delegate("?", signature="() -> {a :int}", llm=Scripted("(return {:a 1})"))
 for work in (
     lambda: text_of(b"<p>a</p>", "text/html", "http://a/"),
     lambda: asyncio.run(Connection(Launch(name="s", command=("true",))).offers()),
-    lambda: __import__("pyagentd.wire.client"),
+    lambda: __import__("pyagentd.wire.scripting"),
     lambda: cli.main(["acp"], standalone_mode=False),
 ):
     try:

@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import subprocess
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -21,10 +20,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from pyagentd import __version__
-from pyagentd.config import runtime_dir
 from pyagentd.errors import Unreachable, WireError
 from pyagentd.events import Event
-from pyagentd.installation import extra
 from pyagentd.wire.framing import MAX_FRAME, PROTOCOL, FrameReader, Incoming, call, error_from, parse
 from pyagentd.wire.lifecycle import LOCALHOST, LOG, Runtime, private_directory, read_runtime
 from pyagentd.wire.sexp import plists_to_dicts
@@ -282,62 +279,3 @@ def _tail(log: Path) -> str:
     """Return the last line of what the daemon said, which is the error if it failed."""
     lines = log.read_bytes()[-_LOG_TAIL:].decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else "it said nothing"
-
-
-# The daemon from a Python script, through python-epc: any EPC client works, and this is the one people know.
-#
-#     with epc_client() as daemon:
-#         print(daemon.call_sync("status", [], timeout=10))
-#
-# Values are those of ``sexpdata``: a plist is a flat list of symbols and values. The command line uses ``client``
-# instead, which turns plists into dicts and errors into those of ``errors``, and loads in a third of the time.
-
-with extra("epc", "A script's connection"):
-    from epc.client import EPCClient
-
-
-@contextmanager
-def epc_client(directory: Path | None = None, *, tcp: bool = False, timeout_s: float = 10.0) -> Iterator[EPCClient]:
-    """Yield a connected client that has introduced itself.
-
-    Args:
-        directory: The daemon's runtime directory; None is the user's.
-        tcp: Connect by TCP instead of the unix socket.
-        timeout_s: How long the greeting and the end may take.
-
-    Raises:
-        Unreachable: No daemon answers; this does not start one.
-    """
-    runtime = read_runtime(directory or runtime_dir())
-    connection = _connected(runtime, tcp)
-    client = EPCClient()
-    client.connect(connection)
-    hello = {"proto": PROTOCOL, "client": "python-epc", "token": runtime.token}
-    try:
-        client.call_sync("hello", [hello], timeout=timeout_s)
-        yield client
-    finally:
-        _close(client, connection, timeout_s)
-
-
-def _connected(runtime: Runtime, tcp: bool) -> socket.socket:
-    try:
-        if tcp:
-            return socket.create_connection((str(runtime.host), int(runtime.port or 0)))
-        connection = socket.socket(socket.AF_UNIX)
-        connection.connect(str(runtime.socket))
-        return connection
-    except OSError as error:
-        raise Unreachable(
-            f"The daemon does not answer: {error}", mend="`pyagentd serve --detach` starts one"
-        ) from error
-
-
-def _close(client: EPCClient, connection: socket.socket, timeout_s: float) -> None:
-    """End the connection when python-epc's threads have: it answers each notification in one of its own."""
-    for thread in threading.enumerate():
-        if "EPCClientHandler" in thread.name and thread is not client.handler_thread:
-            thread.join(timeout_s)
-    connection.shutdown(socket.SHUT_RDWR)
-    client.handler_thread.join(timeout_s)
-    connection.close()

@@ -10,7 +10,7 @@ import sexpdata
 from epc.handler import EPCError, ReturnError
 
 from pyagentd.events import Event
-from pyagentd.wire.client import epc_client
+from pyagentd.wire.scripting import epc_client
 from pyagentd.wire.sexp import decode
 from tests.wire.conftest import Daemon, run_emacs
 
