@@ -11,7 +11,7 @@ from typing import Any
 from pyagentd.api.group import INLINE_LIMIT, Client, Group, send_options, spill, told_submitted, workplace
 from pyagentd.errors import BadRequest
 from pyagentd.features.mission_tool import PRESET, readable
-from pyagentd.features.missions import missions, unfinished
+from pyagentd.features.mission_trace import missions, unfinished
 from pyagentd.features.spawning import described
 from pyagentd.jsontext import object_in
 from pyagentd.policy.action import canonical_tool
