@@ -22,8 +22,8 @@ from pyagentd.installation import extra
 def acp(preset: str) -> ExitCode:
     """Speak the Agent Client Protocol on stdin and stdout.
 
-    An editor runs this, not a person. Sessions are those of Emacs and the command line; what runs goes on when the
-    editor ends.
+    Editors run this, people do not. The sessions are the same as in Emacs and on the command line. A run continues
+    when the editor quits.
     """
     with extra("acp", "The Agent Client Protocol"):
         from pyagentd.acp.agent import serve

@@ -20,9 +20,9 @@ _KEYS = ("system_prompt", "model", "permissions", "name")
 
 @click.group()
 def agent() -> None:
-    """Named agents: make, list, configure and destroy them; each is a session, under its name.
+    """Create, list, configure and destroy named agents. Each is a session under its name.
 
-    What ran below a session are its sub-agents: see `pyagentd agents`.
+    For the sub-agents of a session see `pyagentd agents`.
     """
 
 
@@ -33,14 +33,14 @@ def agent() -> None:
     "--model",
     metavar="[BACKEND/]MODEL",
     shell_complete=complete_model,
-    help="Its model (default: that of the settings, or its preset); `pyagentd models` lists those there are.",
+    help="Its model (default: from the settings, or its preset); see `pyagentd models`.",
 )
 @click.option("--permissions", metavar="PROFILE", help="A profile: open, standard, locked, your own, or its JSON.")
 @json_option
 def init(name: str, system_prompt: str | None, model: str | None, permissions: str | None, as_json: bool) -> None:
-    """Make the agent NAME: letters, digits, hyphens and underscores, up to 64.
+    """Create the agent NAME (letters, digits, hyphens and underscores, at most 64).
 
-    If an agent of that name was destroyed and its files kept, it is taken up again with what is given here.
+    If an agent of that name was destroyed and its files were kept, they are used again, with the options given here.
     """
     prompt = sys.stdin.read() if system_prompt == "-" else system_prompt
     env, key = run_environment(os.environ)
@@ -94,9 +94,9 @@ def listing(destroyed: bool, as_json: bool) -> None:
 @click.option("--reset", is_flag=True, help="Reset KEY to its default.")
 @json_option
 def config(name: str, key: str | None, value: str | None, reset: bool, as_json: bool) -> None:
-    """Show what the agent NAME is, or one KEY of it; with VALUE (- reads stdin), set that.
+    """Show the configuration of the agent NAME, or one KEY of it. With VALUE, set KEY (- reads stdin).
 
-    What is changed counts from the agent's next request on.
+    A change takes effect with the agent's next request.
     """
     given = sys.stdin.read() if value == "-" else value
     with daemon() as link:
@@ -130,13 +130,13 @@ def rename_agent(name: str, new_name: str, as_json: bool) -> None:
 
 @agent.command("destroy")
 @click.argument("name", shell_complete=complete_named)
-@click.option("--keep-files", is_flag=True, help="Keep its directory; another `agent init` can use it.")
+@click.option("--keep-files", is_flag=True, help="Keep its directory, for another `agent init`.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 def destroy(name: str, keep_files: bool, yes: bool, as_json: bool) -> None:
-    """End the agent NAME and move its directory to the trash; what would be lost is told first.
+    """End the agent NAME and move its directory to the trash. Lists what would be lost, and asks.
 
-    Its conversation is saved before. Records of it are kept: its saved conversations' index and the audit.
+    Its conversation is saved first. The list of its saved conversations and the audit are kept.
     """
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("Destroying asks first, and there is no terminal to ask on. Use --yes")
@@ -169,9 +169,9 @@ _SHOWN = 60  # characters of a result on a terminal
 @click.option("--abort", "agent", metavar="AGENT", help="Stop this agent (an id or its beginning) and all below it.")
 @json_option
 def agents(session: str, agent: str | None, as_json: bool) -> None:
-    """Show the agents of SESSION as a tree, with their state and what they answered.
+    """Show the agents of SESSION as a tree, with state and answer.
 
-    An agent is a session of its own: `pyagentd show AGENT` and `pyagentd send AGENT TEXT` work as with any other.
+    An agent is a session: `pyagentd show AGENT` and `pyagentd send AGENT TEXT` work.
     """
     with daemon() as link:
         branch = str(branch_of(link, session))
@@ -226,10 +226,9 @@ _DEFAULTS_KEYS = ("default_model", "default_permissions", "idle_timeout")
 @click.option("--reset", is_flag=True, help="Reset KEY to its default.")
 @json_option
 def settings(key: str | None, value: str | None, reset: bool, as_json: bool) -> None:
-    """Show the defaults of named agents, or one KEY of them; with VALUE, set that.
+    """Show the defaults for named agents, or one KEY. With VALUE, set KEY.
 
-    Model and permissions are those of agents made from now on. The idle timeout is a number of seconds, or a span
-    such as 45min, 2h, never; it holds for all of them.
+    Model and permissions apply to new agents. The idle timeout applies to all: seconds, or 45min, 2h, never.
     """
     if reset and (key is None or value is not None):
         raise click.UsageError("--reset needs a KEY, and no VALUE")

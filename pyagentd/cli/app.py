@@ -132,7 +132,7 @@ class _Sectioned(click.Group):
 def cli() -> None:
     """Agents for Emacs that outlive Emacs.
 
-    The daemon starts on demand. A SESSION is an id, the beginning of one, ID/BRANCH or a directory.
+    The daemon starts on demand. A SESSION is an id or its beginning, ID/BRANCH, or a directory.
     `pyagentd COMMAND --help` explains a command.
     """
 

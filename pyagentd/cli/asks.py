@@ -36,7 +36,7 @@ def complete_ask(context: click.Context, parameter: click.Parameter, incomplete:
 @click.argument("session", required=False, shell_complete=complete_session)
 @json_option
 def asks(session: str | None, as_json: bool) -> None:
-    """List the questions that wait for an answer, of SESSION and its agents or of all sessions.
+    """List pending approvals and questions, of SESSION and its agents or of all sessions.
 
     Answer one with: pyagentd answer ID allow|session|always|deny
     """
@@ -69,11 +69,11 @@ def answer(
 ) -> None:
     """Answer the question ASK-ID (see: pyagentd asks).
 
-    "allow" allows it once; "session" allows from now on what the question says it would remember, in its session and
-    all agents of it; "always" in this project for good; "deny" tells the model no, with --reason why; "abort" ends
-    the run. When the model asks for more scope, "always" adds it to preset.md.
+    "allow" allows it once. "session" grants what the question offers to remember, for the session and its agents;
+    "always" grants it for the project, permanently. "deny" refuses, with --reason for the model; "abort" ends the
+    run. When the model asks for more scope, "always" adds it to preset.md.
 
-    Questions of the model's take --answers: a list for each of them, of its options' labels or of other words.
+    For the model's own questions use --answers: one list for each question, with labels of options or other text.
     """
     decision = decision or ("answer" if answers is not None else None)
     if decision is None:
@@ -160,9 +160,9 @@ def _complete_grant(context: click.Context, parameter: click.Parameter, incomple
 @click.option("--revoke", metavar="REGEX", shell_complete=_complete_grant, help="Revoke this grant, as listed.")
 @json_option
 def grants(session: str, revoke: str | None, as_json: bool) -> None:
-    """List what you allowed for SESSION and always for its project, or take one of these back.
+    """List or revoke what you allowed for SESSION and for its project.
 
-    A grant is a regular expression for actions, exactly as the question showed it when you answered.
+    A grant is a regular expression for actions, as the question showed it.
     """
     with daemon() as link:
         branch = str(branch_of(link, session))
@@ -191,7 +191,7 @@ def _columns(row: dict[str, Any], root: str) -> tuple[str, str, str, str]:
 
 @click.group()
 def scope() -> None:
-    """Tell what a session may touch."""
+    """Show what a session may read, write and run."""
 
 
 @scope.command()
@@ -202,8 +202,8 @@ def scope() -> None:
 def check(session: str, kind: str, resource: str, as_json: bool) -> None:
     """Say whether SESSION may read or write the path RESOURCE, or run the command RESOURCE, and why.
 
-    A path is relative to the session's project. Nothing is done. This is what the guard would say now: edit preset.md
-    and ask again.
+    A path is relative to the session's project. Nothing is read, written or run; use it to try out changes to
+    preset.md.
     """
     with daemon() as link:
         told = link.call("scope-check", branch=str(branch_of(link, session)), kind=kind, resource=resource)
@@ -224,10 +224,10 @@ _SHOWN = 100  # characters of an action
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="The last N decisions.")
 @json_option
 def audit(session: str | None, limit: int, as_json: bool) -> None:
-    """List what was allowed and denied, by which rule or by whom, the latest last.
+    """List decisions about tool calls: allowed or denied, by which rule or by whom. The latest is last.
 
-    Of SESSION with its branches and agents (also when it is deleted, by its id), or of all sessions. With --json `at`
-    is in milliseconds since 1970, and `decision` is allow, deny, ask_approved or ask_denied.
+    Of SESSION with its branches and agents, or of all sessions. A deleted session is named by its id. With --json,
+    `at` is in milliseconds since 1970, and `decision` is allow, deny, ask_approved or ask_denied.
     """
     found: list[dict[str, Any]] = []
     problem = None
@@ -281,9 +281,9 @@ _FLAGS = ("confine", "network")
 @click.argument("session", shell_complete=complete_session)
 @json_option
 def trust(session: str, as_json: bool) -> None:
-    """Trust SESSION, which came from elsewhere, as its preset.md is now; what that allows is shown.
+    """Show what the preset.md of SESSION, which came from elsewhere, allows, and trust it as it is.
 
-    Until then its profile, its grants and what it says about confinement do not count, and again when it changes.
+    Until then, and when it changes, its profile, its grants and its settings for confinement are ignored.
     """
     with daemon() as link:
         branch = str(branch_of(link, session))

@@ -30,8 +30,8 @@ _STOP_S = 10.0
 def serve(detach: bool, tcp_port: int | None) -> int:
     """Run the daemon.
 
-    Other commands and Emacs start it by themselves; use this to see it run, or in a container. With --tcp, clients
-    there must present the token of the runtime file; port 0 lets the system choose.
+    Emacs and other commands start it when needed; use this to watch it, or in a container. With --tcp, clients must
+    present the token in the runtime file; port 0 lets the system choose.
     """
     from pyagentd.daemon import serve as run
 
@@ -42,8 +42,8 @@ def serve(detach: bool, tcp_port: int | None) -> int:
 def stop() -> None:
     """Stop the daemon.
 
-    What is running ends and is recorded as interrupted. What waits for your answer stays as it is: the next daemon
-    asks again. A daemon that speaks another protocol is told in the one way it understands.
+    Runs end and are recorded as interrupted. Open questions stay: the next daemon asks them again. Also stops a
+    daemon of another version.
     """
     try:
         with daemon(start=False) as link:
@@ -83,7 +83,7 @@ def _lives(pid: int) -> bool:
 @click.argument("agent", required=False, shell_complete=complete_session)
 @json_option
 def status(agent: str | None, as_json: bool) -> None:
-    """Say what the daemon is doing, or how AGENT, a named agent or a session, stands."""
+    """Show the status of the daemon, or of AGENT (a named agent or a session)."""
     if agent is not None:
         with daemon() as link:
             env, key = run_environment(os.environ)

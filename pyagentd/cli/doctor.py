@@ -30,10 +30,10 @@ _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "missing": ("✗",
 
 
 @click.command()
-@click.option("--no-emacs", is_flag=True, help="Do not check Emacs (it is Emacs that asks).")
+@click.option("--no-emacs", is_flag=True, help="Do not check Emacs (Emacs itself runs this).")
 @json_option
 def doctor(no_emacs: bool, as_json: bool) -> int:
-    """Check the installation; exit 1 if something needed is missing.
+    """Check the installation. Exits 1 if something needed is missing.
 
     Starts nothing and changes nothing.
     """

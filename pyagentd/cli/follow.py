@@ -491,7 +491,7 @@ _TOLD: Mapping[str, str] = {
     "allow": "[a]llow once",
     "session": "for this [s]ession",
     "always": "al[w]ays in this project",
-    "deny": "[d]eny (with a reason if you like)",
+    "deny": "[d]eny (a reason may follow)",
     "edit": "[e]dit the arguments",
     "abort": "a[b]ort the run",
 }
@@ -512,8 +512,9 @@ def question(ask: Mapping[str, Any], branch: str) -> str:
     if ask.get("kind") == "question":
         return "\n".join(map(printable, _questions(ask, branch)))
     tool, asker = ask.get("tool") or "a tool", ask.get("branch")
-    who = f"{ask.get('agent') or 'An agent'} wants" if asker and asker != branch else "The model wants"
-    lines = [f"{who} to use {tool}: {ask.get('detail') or ask.get('action') or ''}".rstrip(": ")]
+    what = f"{tool}: {ask.get('detail') or ask.get('action') or ''}".rstrip(": ")
+    who = f" (agent: {ask.get('agent') or 'unnamed'})" if asker and asker != branch else ""
+    lines = [f"Allow {what}?{who}"]
     if reason := ask.get("reason"):
         lines.append(f"  {reason}")
     commands = ask.get("commands") or ()
@@ -543,7 +544,10 @@ def remembered(ask: Mapping[str, Any]) -> list[str]:
 
     width = max(map(len, patterns))
     covers = remember.told
-    return ["Session and always would remember:", *(f"  {each:{width}}  {covers(each)}" for each in patterns)]
+    return [
+        "For the session, or always, this would be allowed:",
+        *(f"  {each:{width}}  {covers(each)}" for each in patterns),
+    ]
 
 
 def choices(ask: Mapping[str, Any]) -> list[Decision]:

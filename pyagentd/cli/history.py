@@ -33,14 +33,14 @@ _HISTORY_S = 120.0  # a long document is compared with its log
 
 @click.command()
 @click.argument("session", shell_complete=complete_session)
-@click.option("--to", "message_id", metavar="MESSAGE-ID", help="Your prompt that becomes the last one.")
+@click.option("--to", "message_id", metavar="MESSAGE-ID", help="The prompt to rewind to.")
 @click.option("--files", is_flag=True, help="Also restore the files that the turns after it changed.")
 @click.option("--list", "only_list", is_flag=True, help="List the prompts and their ids; change nothing.")
 @json_option
 def rewind(session: str, message_id: str | None, files: bool, only_list: bool, as_json: bool) -> None:
     """Take back everything after one of your prompts in SESSION.
 
-    Nothing is deleted: the text stays in the document, the model no longer sees it, and unrewind brings it back.
+    Nothing is deleted: the text stays in the document, hidden from the model; unrewind reverses it.
     """
     if not message_id and not only_list and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise click.UsageError(f"Say with --to which prompt. `pyagentd rewind {session} --list` has their ids")
@@ -64,7 +64,7 @@ def rewind(session: str, message_id: str | None, files: bool, only_list: bool, a
 @click.argument("session", shell_complete=complete_session)
 @json_option
 def unrewind(session: str, as_json: bool) -> None:
-    """Reverse the last rewind of SESSION, unless something was sent since."""
+    """Undo the last rewind of SESSION, unless you have sent a message since."""
     with daemon() as link:
         changed = link.call("unrewind", timeout=LONG_S, branch=str(branch_of(link, session)))
     if as_json:
@@ -81,9 +81,9 @@ def unrewind(session: str, as_json: bool) -> None:
 @click.option("--list", "only_list", is_flag=True, help="List the sessions forked from SESSION; create nothing.")
 @json_option
 def fork(session: str, message_id: str | None, title: str | None, only_list: bool, as_json: bool) -> None:
-    """Make a session of its own from SESSION up to a message.
+    """Create a new session from SESSION up to a message.
 
-    It has the conversation and the configuration; what was granted, agents and side effects stay behind.
+    Copies conversation and configuration, but no grants, agents or changes to files.
     """
     with daemon() as link:
         branch = str(branch_of(link, session))
@@ -107,7 +107,7 @@ def fork(session: str, message_id: str | None, title: str | None, only_list: boo
 @click.option("--wait/--no-wait", default=True, help="Wait until the run ends (default), or return at once.")
 @stream_options
 def regenerate(session: str, message_id: str | None, wait: bool, as_json: bool, as_events: bool) -> int:
-    """Have SESSION answer a prompt again; the answer before becomes a variant and what came after it is hidden."""
+    """Answer a prompt of SESSION again. The earlier answer becomes a variant; what came after it is hidden."""
     form = form_of(as_json, as_events)
     human = is_human(form, headless=False)
     with daemon(human=human) as link:
@@ -127,14 +127,14 @@ def regenerate(session: str, message_id: str | None, wait: bool, as_json: bool, 
 
 @click.command()
 @click.argument("session", shell_complete=complete_session)
-@click.option("--of", "message_id", metavar="MESSAGE-ID", help="Only the changes of this message.")
+@click.option("--of", "message_id", metavar="MESSAGE-ID", help="Only the variants of this message.")
 @click.option("--choose", "number", type=click.IntRange(1), metavar="N", help="Show this variant instead.")
 @json_option
 def variants(session: str, message_id: str | None, number: int | None, as_json: bool) -> None:
-    """List what SESSION said at different times in the same place; a star marks what is shown.
+    """List the variants of answers and prompts in SESSION. A star marks the one that is shown.
 
-    --choose shows another one, with the turns that came after it; of the last message that has variants unless
-    --of names one.
+    --choose shows another one, with the turns that followed it. --of names the message (default: the last one that
+    has variants).
     """
     with daemon() as link:
         branch = str(branch_of(link, session))
@@ -223,10 +223,10 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 @click.option("--diff", is_flag=True, help="Show how restoring would change each file.")
 @json_option
 def changes(session: str, message: str | None, diff: bool, as_json: bool) -> None:
-    """List the files that the agents of SESSION changed, since its beginning or since a message of yours.
+    """List the files that the agents of SESSION changed, ever or since one of your messages.
 
-    Kept are files that Write and Edit touch, and the whole workspace around a command while it has at most 20,000
-    files. What .gitignore leaves out, .git, and what may hold secrets is not.
+    Covers files that Write and Edit touch and, around commands, the workspace if it has at most 20,000 files. Ignored
+    files, .git and files that may hold secrets are not covered.
     """
     with daemon() as link:
         told = link.call("changes", timeout=LONG_S, branch=str(branch_of(link, session)), message=message)
@@ -239,7 +239,7 @@ def changes(session: str, message: str | None, diff: bool, as_json: bool) -> Non
     "--to",
     "message",
     metavar="MESSAGE-ID",
-    help="Files as they were when you sent this message; `last` is the last one.",
+    help="Restore to when you sent this message; `last` is the last one.",
 )
 @click.option("--undo", "undone", metavar="ID", help="Undo the restore with this id (printed by it).")
 @click.option("--preview", is_flag=True, help="Only show what would change.")
@@ -247,7 +247,7 @@ def changes(session: str, message: str | None, diff: bool, as_json: bool) -> Non
     "--conflicts",
     type=click.Choice(["keep", "copy", "overwrite"]),
     default="keep",
-    help="What to do with files that somebody else changed since (default: keep; copy saves the old text beside).",
+    help="Files that somebody else changed since: keep them (default), overwrite, or copy (keeps both).",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
@@ -262,9 +262,9 @@ def restore(
     paths: tuple[Path, ...],
     as_json: bool,
 ) -> None:
-    """Put files back as they were before the agents of SESSION changed them; PATHS are all unless you name some.
+    """Restore files to what they were before the agents of SESSION changed them (default: all files).
 
-    The conversation stays as it is; `rewind --files` takes back both. Restoring can be taken back with --undo.
+    The conversation stays; `rewind --files` takes back both. --undo reverses a restore.
     """
     if (message is None) == (undone is None):
         raise click.UsageError("Say what to go back to: --to MESSAGE-ID, or --undo ID")
@@ -330,9 +330,9 @@ _LONGEST_S = 900.0  # a very long conversation is summarised in pieces
 @click.option("--wait/--no-wait", default=True, help="Wait until it is done (default), or return at once.")
 @json_option
 def compact(session: str, instructions: str, wait: bool, as_json: bool) -> int:
-    """Summarise what was said in SESSION so far: the model sees the summary in its place.
+    """Summarise the conversation of SESSION: the model then sees the summary instead of it.
 
-    Nothing is deleted: the text stays in the document, and after a rewind to before the summary it is sent again.
+    Nothing is deleted: the text stays in the document, and rewinding to before the summary restores it.
     """
     with daemon() as link:
         state = watch(link, branch_of(link, session))
@@ -361,7 +361,7 @@ _ID = 8  # characters of an id that are shown
 
 @click.group()
 def context() -> None:
-    """Save the conversation of a SESSION, clear it, or go on with one that was saved."""
+    """Save, clear and restore conversations."""
 
 
 @context.command()
@@ -369,7 +369,7 @@ def context() -> None:
 @click.argument("description", required=False, default="")
 @json_option
 def save(session: str, description: str, as_json: bool) -> None:
-    """Save the conversation of SESSION, which goes on; without DESCRIPTION a model says what it is about."""
+    """Save the conversation of SESSION and continue it. Without DESCRIPTION a model writes one."""
     with daemon() as link:
         state = watch(link, branch_of(link, session))
         env, key = run_environment(os.environ, state["settings"]["backend"])
@@ -382,7 +382,7 @@ def save(session: str, description: str, as_json: bool) -> None:
 @click.argument("session", shell_complete=complete_session)
 @json_option
 def clear(session: str, as_json: bool) -> None:
-    """Begin anew in SESSION without saving the conversation; its text stays in the document and in the log."""
+    """Start a new conversation in SESSION without saving the present one. Its text stays in the document."""
     with daemon() as link:
         made = link.call("context-clear", branch=str(branch_of(link, session)))
     print_json(made) if as_json else click.echo(f"Context cleared. {made['note']}")
@@ -393,7 +393,7 @@ def clear(session: str, as_json: bool) -> None:
 @click.argument("id")
 @json_option
 def context_restore(session: str, id: str, as_json: bool) -> None:
-    """Go on in SESSION with the saved conversation ID (or how it begins), in the place of the present one."""
+    """Replace the conversation of SESSION by the saved one, ID (or its beginning)."""
     with daemon() as link:
         made = link.call("context-restore", timeout=_CONTEXT_LONGEST_S, branch=str(branch_of(link, session)), id=id)
     if as_json:
@@ -406,7 +406,7 @@ def context_restore(session: str, id: str, as_json: bool) -> None:
 @click.argument("session", shell_complete=complete_session)
 @json_option
 def history(session: str, as_json: bool) -> None:
-    """List the saved conversations of SESSION, the last one first; also of an agent that was destroyed."""
+    """List the saved conversations of SESSION or of a destroyed agent, latest first."""
     with daemon() as link:
         try:
             found = link.call("context-history", branch=str(branch_of(link, session)))["contexts"] or []

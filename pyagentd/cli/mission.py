@@ -72,11 +72,10 @@ def mission(
     trace: bool,
     as_json: bool,
 ) -> int:
-    """Fulfil PROMPT, and print the value that comes back.
+    """Have a model carry out PROMPT as a mission, and print the result.
 
-    A model writes small programs that call the tools; what they return is checked against the signature. The mission
-    is a session: `pyagentd show` has all of it, `--resume` goes on with one that was stopped. PROMPT "-" is read
-    from stdin.
+    The model writes small programs that call the tools; their result is checked against the signature. The mission
+    is a session: `pyagentd show` prints it, `--resume` continues one that was stopped. PROMPT "-" is read from stdin.
     """
     if (prompt is None) == (resume is None):
         raise click.UsageError("Give a PROMPT, or --resume SESSION")
@@ -285,7 +284,7 @@ def _cut(text: str) -> str:
 
 @click.group()
 def signature() -> None:
-    """Look at signatures of missions and tools."""
+    """Check signatures of missions and tools."""
 
 
 # `-> :int` is a signature, and no option.
@@ -296,7 +295,7 @@ def signature() -> None:
 )
 @json_option
 def check(signature: str | None, jsonl: bool, as_json: bool) -> int:
-    """Print the canonical form of SIGNATURE and the JSON Schema of what it takes and gives.
+    """Print the canonical form of SIGNATURE, and the JSON Schemas of its input and output.
 
     SIGNATURE is shorthand, "(query :string, limit :int?) -> [{id :int}]", or Malli, "[:map [:id :int]]".
     """
@@ -387,9 +386,9 @@ def _coercion(made: Coerced) -> dict[str, Any]:
 @click.command()
 @click.argument("file", type=click.File("r", encoding="utf-8"), default="-")
 @click.option(
-    "--context", type=click.File("r", encoding="utf-8"), help="A JSON file with an object: what ctx/name reads."
+    "--context", type=click.File("r", encoding="utf-8"), help="A JSON file with an object, whose fields are ctx/NAME."
 )
-@click.option("--isolated", is_flag=True, help="Run it in a process of its own.")
+@click.option("--isolated", is_flag=True, help="Run it in a separate process.")
 @click.option(
     "--jsonl", is_flag=True, help='Read rows {"id", "program", "ctx"?, "memory"?, "tools"?}, print one each.'
 )

@@ -144,13 +144,13 @@ def workplace_option(command: _Command) -> _Command:
 
 def preset_option(command: _Command) -> _Command:
     """Add the option that says what a new session is made from."""
-    words = "What to make it from (see: pyagentd presets)."
+    words = "Its preset (see: pyagentd presets)."
     return click.option("--preset", metavar="PRESET", help=words)(command)
 
 
 def asking_options(command: _Command) -> _Command:
     """Add the options that say what a run may do without asking, and whether anybody is asked."""
-    words = "Let this run do without asking what matches, as in 'tool:Bash:make .*'. May be repeated."
+    words = "Allow this run what matches, without asking, such as 'tool:Bash:make .*'. May be repeated."
     headless = click.option("--headless", is_flag=True, help="Never ask: deny what would need approval.")
     allow = click.option("--allow", multiple=True, metavar="REGEX", callback=checked_patterns, help=words)
     return allow(headless(command))

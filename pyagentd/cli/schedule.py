@@ -40,9 +40,9 @@ def schedule() -> None:
 def add(session: str, text: str, allow: tuple[str, ...], lifetime: str | None, as_json: bool, **when: Any) -> None:
     """Send TEXT to SESSION at a time, after a delay, at intervals, or by a cron expression.
 
-    What repeats ends after 7 days, unless --for says otherwise.
+    Repeated schedules end after 7 days, unless --for says otherwise.
 
-    Nobody is asked in these runs: what would be asked is denied unless --allow covers it.
+    Nobody is asked in these runs: what needs approval is denied unless --allow covers it.
     """
     message = sys.stdin.read() if text == "-" else text
     with daemon() as link:
@@ -86,7 +86,7 @@ def cancel(id: str) -> None:
 @click.argument("id")
 @json_option
 def run(id: str, as_json: bool) -> None:
-    """Send the message of schedule ID now; when it fires next does not change."""
+    """Send the message of schedule ID now. Its next time stays."""
     with daemon() as link:
         _report(link.call("schedule-run", id=id), as_json)
 
@@ -110,7 +110,7 @@ def trigger(
     allow: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Deliver TEXT of another program to SESSION; nobody is asked in the run. TEXT "-" is read from stdin."""
+    """Send TEXT from another program to SESSION. Nobody is asked in that run. TEXT "-" is read from stdin."""
     message = sys.stdin.read() if text == "-" else text
     pairs = dict(_header(header) for header in headers)
     with daemon() as link:
@@ -178,7 +178,7 @@ def _local(at_ms: int) -> str:
 def tasks(agent: str | None, kill: str | None, output: str | None, as_json: bool) -> None:
     """List the background commands of AGENT (a named agent or a session), or all.
 
-    They go on when their turn, Emacs or the daemon ends.
+    They keep running when the turn, Emacs or the daemon ends.
     """
     if kill and output:
         raise click.UsageError("--kill and --output do not go together")

@@ -30,7 +30,7 @@ _FLAGS = ("agent", "hidden")  # in Lisp false is nil
 def search(query: tuple[str, ...], limit: int, session: str | None, everything: bool, as_json: bool) -> None:
     """Search all sessions and agents for QUERY.
 
-    All words must be there, the last one may be a beginning; "…" is a phrase, and -WORD (after a --) excludes.
+    All words must match; the last may be the beginning of a word. "…" is a phrase; -WORD (after --) excludes.
     """
     text = " ".join(query)
     _check(text)
@@ -50,7 +50,7 @@ def search(query: tuple[str, ...], limit: int, session: str | None, everything: 
 @click.command()
 @json_option
 def reindex(as_json: bool) -> None:
-    """Build the index of `search` anew from the sessions' files."""
+    """Rebuild the search index from the sessions' files."""
     with daemon() as link, _progress(quiet=as_json) as show:
 
         def on_event(event: Any) -> None:

@@ -113,13 +113,13 @@ def _message_options(command: _Command) -> _Command:
         multiple=True,
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         metavar="FILE",
-        help="Send a copy of this file along. May be repeated.",
+        help="Attach a copy of this file. May be repeated.",
     )
     return agent(model(files(command)))
 
 
 _timeout = click.option(
-    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Stop waiting then; the run goes on."
+    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Stop waiting after this; the run goes on."
 )
 
 
@@ -130,23 +130,20 @@ _timeout = click.option(
 @_timeout
 @asking_options
 @strict_option
-@click.option("--steer", is_flag=True, help="Send it to the run in flight, at its next step.")
+@click.option("--steer", is_flag=True, help="Steer the current run: send it at its next step.")
 @_message_options
-@click.option(
-    "--command", "commanded", is_flag=True, help="Run a slash command also when it comes from stdin or from a script."
-)
+@click.option("--command", "commanded", is_flag=True, help="Run a slash command from stdin or a script.")
 @click.option("--id", "message_id", metavar="ID", help="The message's id; a message with the same id is sent once.")
 @stream_options
 def send(session: str, text: str | None, wait: bool, as_json: bool, as_events: bool, **wishes: Any) -> int:
     """Send TEXT to SESSION and follow the answer.
 
-    What is piped into stdin is added below TEXT; with TEXT "-" it is the message, and no slash command unless you
-    give --command.
-    While a run is in flight the message waits for its turn, unless you --steer that run.
-    A slash command, such as /status or /help, is answered at once and never sent to a model; /compact is waited for.
-    One that changes something runs where you typed it at a terminal; from a script, give --command.
-    On a terminal you are asked what needs approval; elsewhere it is denied unless --allow covers it.
-    Ctrl-C leaves the run going, a second one aborts it.
+    Text on stdin is added below TEXT; with TEXT "-" it is the message.
+    During a run the message is queued, unless you --steer the run.
+    Slash commands such as /status or /help are answered at once and never sent to a model. On stdin they need
+    --command, and in a script those that change something do.
+    On a terminal you are asked for approvals; elsewhere what needs one is denied unless --allow covers it.
+    Ctrl-C stops following the run, a second one aborts it.
     """
     form = form_of(as_json, as_events)
     message = prompt_text(text)
@@ -177,8 +174,8 @@ def ask(
 ) -> int:
     """Ask TEXT in a new session and print the answer.
 
-    What is piped into stdin is added below TEXT. The session stays: --continue goes on with it, `pyagentd sessions`
-    lists it. Into a pipe or a file stdout holds the answer alone.
+    Text on stdin is added below TEXT. The session is kept: --continue continues it, `pyagentd sessions` lists it.
+    Where stdout is a pipe or a file, only the answer is written there.
     """
     form = form_of(as_json, as_events)
     if goes_on and preset:
@@ -449,14 +446,14 @@ _QUIET = ("idle", "error")
     "after",
     type=click.IntRange(min=0),
     metavar="SEQ",
-    help="Begin after the event with this seq (default: with --json 0, else where the present answer begins).",
+    help="Start after the event with this seq (default: 0 with --json, else the current answer).",
 )
-@click.option("--until-idle", is_flag=True, help="End as soon as nothing is running and nothing is queued.")
+@click.option("--until-idle", is_flag=True, help="Exit when nothing is running or queued.")
 @json_option
 def attach(session: str, after: int | None, until_idle: bool, as_json: bool) -> int:
-    """Show what SESSION said from the beginning or from SEQ on, then follow it until Ctrl-C, whoever sends to it.
+    """Show SESSION from the beginning, or from SEQ, then follow it until Ctrl-C.
 
-    With --json each event is a line; "seq" is where --from goes on. What is true only now has the seq 0.
+    With --json each event is a line. Pass its "seq" to --from to resume after it; a seq of 0 is the current state.
     """
     human = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
     with daemon(human=human) as link:
@@ -608,10 +605,10 @@ _TEXT = 100  # characters of a message in the list
 @click.option("--resume", is_flag=True, help="Resume the queue after an error.")
 @json_option
 def queue(session: str, cancel: str | None, edit: tuple[str, str] | None, resume: bool, as_json: bool) -> None:
-    """List the messages that wait in SESSION, the next one first.
+    """List the queued messages of SESSION, the next one first.
 
-    A message sent while a run is in flight waits; messages fire one after the other. An error makes them wait until
-    you send another message, or go on with --resume.
+    Messages sent during a run are queued and sent one after the other. After an error the queue is paused until you
+    send another message or use --resume.
     """
     if sum(map(bool, (cancel, edit, resume))) > 1:
         raise click.UsageError("--cancel, --edit and --resume exclude each other")
@@ -671,9 +668,9 @@ def approve(
     as_json: bool,
     as_events: bool,
 ) -> ExitCode:
-    """Approve the plan in SESSION: from the next turn on it is carried out.
+    """Approve the plan in SESSION and carry it out.
 
-    It sends "Approved, continue." as a message of yours, which the agent build answers. Only a session in plan mode
+    Sends "Approved, continue." as your message, which the agent build answers. Only a session in plan mode
     (send --agent plan) with an answer has a plan.
     """
     form = form_of(as_json, as_events)
@@ -704,10 +701,10 @@ def approve(
 @click.option("--prompt-prefix", default="### ", show_default=True, help="Prefix of a prompt.")
 @click.option("--response-prefix", default="", help="Prefix of an answer.")
 def messages(file: Path, end: int | None, prompt_prefix: str, response_prefix: str) -> None:
-    """Print the messages that FILE alone yields.
+    """Print the messages that a chat file holds.
 
-    They are those gptel would send, in the form of the Anthropic API. Needs no daemon and reads nothing but FILE,
-    which is a chat in Markdown or plain text, or a session.md; chats in Org are refused.
+    They are what gptel would send, in the form of the Anthropic API. Reads only FILE: a session.md or a chat in
+    Markdown or plain text; chats in Org are refused. Needs no daemon.
     """
     try:
         text = file.read_bytes().decode("utf-8")

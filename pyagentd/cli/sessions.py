@@ -46,7 +46,7 @@ def new(name: str, preset: str | None, root: Path, as_json: bool) -> None:
 @click.option("--all", "archived", is_flag=True, help="Include archived sessions.")
 @json_option
 def sessions(archived: bool, as_json: bool) -> None:
-    """List the sessions with their branches and agents; * marks the branch that a session's id means."""
+    """List the sessions with their branches and agents. * marks the active branch."""
     with daemon() as link:
         found = sessions_known(link, archived=archived)
     found = [session | {flag: bool(session[flag]) for flag in _FLAGS} for session in found]
@@ -98,7 +98,7 @@ def _local(time: str) -> str:
 def show(session: str, trace: bool, step: int | None, request: bool, as_json: bool) -> None:
     """Print the conversation of SESSION.
 
-    As text it is the document as you would see it in Emacs; with --json it is every message with its parts.
+    Prints the document as in Emacs; with --json, every message with its parts.
     """
     if request and step is None:
         raise click.UsageError("--request needs --step N")
@@ -132,7 +132,7 @@ def _payload(answer: dict[str, Any]) -> str:
 @click.command()
 @click.argument("session", shell_complete=complete_session)
 def abort(session: str) -> None:
-    """Stop the run of SESSION; what it said so far is kept."""
+    """Stop the run of SESSION. The answer so far is kept."""
     with daemon(start=False) as link:
         if not link.call("abort", branch=str(branch_of(link, session)))["aborted"]:
             note(f"{session} has no run to abort")
@@ -153,16 +153,16 @@ class _Choice(NamedTuple):
 @click.command()
 @click.argument("session", shell_complete=complete_session)
 @click.option("--at", "message_id", metavar="MESSAGE-ID", help="The prompt at which the branch begins.")
-@click.option("--exclude", is_flag=True, help="Leave the prompt out (default: the branch ends with it).")
-@click.option("--name", metavar="NAME", help="Name of the branch, after the time (default: branch).")
+@click.option("--exclude", is_flag=True, help="Leave out the prompt (default: include it).")
+@click.option("--name", metavar="NAME", help="Name of the branch, added to the time (default: branch).")
 @click.option("--list", "only_list", is_flag=True, help="List the prompts and their ids; create nothing.")
 @json_option
 def branch(
     session: str, message_id: str | None, exclude: bool, name: str | None, only_list: bool, as_json: bool
 ) -> None:
-    """Make a branch of SESSION that begins at one of your prompts, and switch to it.
+    """Create a branch of SESSION at one of your prompts, and switch to it.
 
-    On a terminal you choose the prompt from a list; --at names it.
+    On a terminal you choose the prompt from a list; in scripts use --at.
     """
     if not message_id and not only_list and not _can_ask():
         raise click.UsageError(
@@ -268,7 +268,7 @@ _SHOWN = 8  # branches named in a question
 @click.argument("title")
 @json_option
 def rename(session: str, title: str, as_json: bool) -> None:
-    """Give SESSION another TITLE; its id stays."""
+    """Change the title of SESSION. Its id stays."""
     with daemon() as link:
         renamed = link.call("rename", branch=str(branch_of(link, session)), title=title)
     _say_more(renamed)
@@ -283,7 +283,7 @@ def rename(session: str, title: str, as_json: bool) -> None:
 @click.option("--undo", is_flag=True, help="Undo archiving.")
 @json_option
 def archive(session: str, undo: bool, as_json: bool) -> None:
-    """Leave SESSION out of lists; it stays where it is and can be used as before."""
+    """Hide SESSION from lists. It stays usable."""
     with daemon() as link:
         archived = link.call("archive", branch=str(branch_of(link, session)), undo=undo or None)
     if as_json:
@@ -297,7 +297,7 @@ def archive(session: str, undo: bool, as_json: bool) -> None:
 @click.option("--name", metavar="NAME", help="Title of the copy (default: the title, and copy).")
 @json_option
 def duplicate(session: str, name: str | None, as_json: bool) -> None:
-    """Copy SESSION with its branches, agents and files; the copy has an id of its own."""
+    """Copy SESSION with its branches, agents and files, under a new id."""
     with daemon() as link:
         made = link.call("duplicate", timeout=LONG_S, branch=str(branch_of(link, session)), name=name)
     _say_more(made)
@@ -312,7 +312,7 @@ def duplicate(session: str, name: str | None, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 def delete(session: str, yes: bool, as_json: bool) -> None:
-    """Move SESSION to the trash; SESSION/BRANCH only that branch, and an agent's id only the agent."""
+    """Move SESSION, one branch (SESSION/BRANCH) or one agent to the trash."""
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("Deleting asks first, and there is no terminal to ask on. Use --yes")
     with daemon() as link:
@@ -383,8 +383,8 @@ _PATIENCE_S = 300.0  # megabytes take a while
 def export(session: str, format_: str | None, output: Path | None, force: bool) -> None:
     """Export the conversation of SESSION.
 
-    md is the document with its roles, which gptel opens and `pyagentd import` reads; json and jsonl are all messages
-    with their parts; html is one page for a browser, with the agents of the session.
+    md: the document with its roles, for gptel and `pyagentd import`. json, jsonl: all messages with their parts.
+    html: one page for a browser, with the session's agents.
     """
     place = None if output is None else output.absolute()
     if place is not None and place.exists() and not force:
@@ -410,9 +410,9 @@ def export(session: str, format_: str | None, output: Path | None, force: bool) 
 @workplace_option
 @json_option
 def import_(file: Path, name: str | None, preset: str | None, root: Path, as_json: bool) -> None:
-    """Make a session of FILE, a chat that gptel saved.
+    """Create a session from FILE, a chat that gptel saved.
 
-    Markdown and plain text are read, with the roles that gptel keeps in the Local Variables. FILE is not changed.
+    Reads Markdown and plain text, with gptel's roles in the Local Variables. FILE is not changed.
     """
     with daemon() as link:
         options = {"name": name, "preset": preset}

@@ -34,7 +34,7 @@ _root = project_option("servers")
 
 @click.group()
 def mcp() -> None:
-    """Servers of the Model Context Protocol, whose tools agents may call when you approve.
+    """Manage MCP servers, whose tools agents call with your approval.
 
     Yours are in config.toml as [mcp.NAME], a project's in .mcp.json or .pyagentd/mcp.toml.
     """
@@ -51,9 +51,9 @@ _scope = click.option(
 @mcp.command()
 @_scope
 @click.option("-t", "--transport", type=click.Choice(["stdio", "http", "sse"]), help="How it is reached.")
-@click.option("-e", "--env", multiple=True, metavar="KEY=VALUE", help="A variable of the program. May be repeated.")
+@click.option("-e", "--env", multiple=True, metavar="KEY=VALUE", help="A variable for the program. May be repeated.")
 @click.option(
-    "-H", "--header", multiple=True, metavar="NAME:VALUE", help="A header of each request. May be repeated."
+    "-H", "--header", multiple=True, metavar="NAME:VALUE", help="A header for each request. May be repeated."
 )
 @_root
 @click.argument("name")
@@ -98,7 +98,7 @@ def add(
 @click.argument("name")
 @click.argument("json_text", metavar="JSON")
 def add_json(scope: str | None, root: Path, name: str, json_text: str) -> None:
-    """Add the server NAME as JSON has it: {"command": …, "args": […]} or {"type": "http", "url": …}."""
+    """Add the server NAME from JSON: {"command": …, "args": […]} or {"type": "http", "url": …}."""
     try:
         table = json.loads(json_text)
     except ValueError as error:
@@ -113,7 +113,7 @@ def add_json(scope: str | None, root: Path, name: str, json_text: str) -> None:
 @click.argument("name")
 @json_option
 def get(root: Path, name: str, as_json: bool) -> None:
-    """Show the server NAME: where it is written, what it runs, how it stands."""
+    """Show the server NAME: its file, its command and its state."""
     with daemon() as link:
         told = link.call("mcp", root=str(root.resolve()), env=_environment())
     found = [row for row in told["servers"] or () if row["name"] == name]
@@ -174,7 +174,7 @@ def remove(scope: str | None, root: Path, name: str) -> None:
 @_root
 @json_option
 def list_(root: Path, as_json: bool) -> None:
-    """List the servers; none is started."""
+    """List the servers. Starts none."""
     with daemon() as link:
         told = link.call("mcp", root=str(root.resolve()), env=_environment())
     rows = told["servers"] or []
@@ -209,7 +209,7 @@ def list_(root: Path, as_json: bool) -> None:
 @_root
 @json_option
 def test(name: str, root: Path, as_json: bool) -> int:
-    """Start the server NAME and show what it offers; exit 1 when it cannot be reached."""
+    """Start the server NAME and show what it offers. Exits 1 if it cannot be reached."""
     with daemon() as link:
         told = link.call("mcp-test", timeout=_TEST_S, name=name, root=str(root.resolve()), env=_environment())
     if as_json:
@@ -227,10 +227,10 @@ def test(name: str, root: Path, as_json: bool) -> int:
 @_root
 @json_option
 def trust(root: Path, as_json: bool) -> None:
-    """Show what the project's servers run, and have them started as they are now.
+    """Show what the project's servers run, and trust them as they are.
 
-    They are programs that run as you. When a file that names them changes, or a program or script of the project that
-    they run, you are asked again; data that they are given may change.
+    They are programs that run as you. You are asked again when their configuration changes, or a program or script of
+    the project that they run. Their data may change.
     """
     place = str(root.resolve())
     with daemon() as link:
@@ -368,13 +368,13 @@ def _line(text: str) -> str:
 
 @click.command()
 @project_option("hooks")
-@click.option("--trust", is_flag=True, help="Show what the project's hooks run, and trust them as they are now.")
+@click.option("--trust", is_flag=True, help="Show what the project's hooks run, and trust them as they are.")
 @json_option
 def hooks(root: Path, trust: bool, as_json: bool) -> None:
     """List the hooks: yours, from config.toml, and the project's, from .pyagentd/hooks.toml.
 
-    Those of a project are programs that run as you. They do once you trust them with --trust, until the file or a
-    script of the project that it names changes.
+    A project's hooks are programs that run as you. They run only once you trust them with --trust; when the file or a
+    script that it names changes, you must trust them again.
     """
     place = str(root.resolve())
     with daemon() as link:
@@ -426,10 +426,10 @@ def _show_scripts(told: dict[str, Any]) -> None:
 @project_option("skills")
 @json_option
 def skills(root: Path, as_json: bool) -> ExitCode:
-    """List the skills that new sessions are told of.
+    """List the skills that new sessions offer the model.
 
-    They are SKILL.md in directories below .agents/skills and .claude/skills of the project, then your own, then those
-    that come with pyagentd; of two with one name the first counts. One that is broken is told with file and line.
+    Skills are SKILL.md files in directories below .agents/skills and .claude/skills of the project, then your own,
+    then those of pyagentd. Of two with the same name the first is used. Broken ones are listed with file and line.
     """
     with daemon() as link:
         answer = link.call("skills", root=str(root.resolve()))
@@ -458,10 +458,10 @@ Row = dict[str, Any]
 @click.option("--trust", is_flag=True, help="Trust the project's own presets as they are now.")
 @json_option
 def presets(root: Path, trust: bool, as_json: bool) -> None:
-    """List the presets that sessions and agents can be made from.
+    """List the presets for sessions and agents.
 
-    Those of a project (.pyagentd/presets/*.md) say what an agent may read, write and run, and come with the project.
-    They are used once you trust them with --trust, each until its content changes.
+    A project's presets (.pyagentd/presets/*.md) say what an agent may read, write and run. They are used only once
+    you trust them with --trust, and no longer when their content changes.
     """
     place = str(root.resolve())
     with daemon() as link:
@@ -510,9 +510,9 @@ _LONGEST_S = 60.0  # providers are asked all at once, each with a limit
 @click.option("--refresh", is_flag=True, help="Ask the providers again, even if they were asked today.")
 @json_option
 def models(refresh: bool, as_json: bool) -> None:
-    """List the models that can be had, by the keys that are known here.
+    """List the models that your API keys give access to.
 
-    Each provider is asked at most once a day; where it cannot be asked, models that are known by name are listed.
+    Each provider is asked at most once a day. Where it cannot be asked, known names are listed.
     """
     from pyagentd.api.commands import listing
 

@@ -127,10 +127,10 @@ _HEAD = ("what", "model", "requests", "input", "output", "reasoning", "cache rea
 @json_option
 @click.pass_context
 def usage(context: click.Context, session: str | None, by: str, days: int, as_json: bool) -> None:
-    """Print what SESSION cost: each answer, its agents, all together; without SESSION what all of them cost.
+    """Print what SESSION cost: each answer, its agents, and the total. Without SESSION, the cost of all sessions.
 
-    Tokens are what the provider counted; input is what came neither from its cache nor went there. A price that
-    nobody stated is unknown: state it in config.toml under [model."NAME"].
+    Tokens are counted by the provider; input excludes what was read from or written to its cache. Set a price that is
+    unknown in config.toml, under [model."NAME"].
     """
     of_session_only(context, session)
     if session is None:

@@ -26,7 +26,7 @@ def test_an_approval_has_the_answers_that_the_daemon_takes() -> None:
         ("always", "Always allow in this project: tool:Bash:ls"),
         ("deny", "Deny"),
     ]
-    assert "The model wants to use Bash: ls" in call.content[0].content.text
+    assert "Allow Bash: ls?" in call.content[0].content.text
 
 
 def test_a_change_is_approved_by_its_diff() -> None:

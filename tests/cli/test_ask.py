@@ -23,7 +23,7 @@ ASK = {
 
 def test_a_question_names_tool_detail_reason_and_preview() -> None:
     assert question(ASK, "/s/main").splitlines() == [
-        "The model wants to use Bash: make clean",
+        "Allow Bash: make clean?",
         "  commands are confirmed",
         "  | $ make clean",
         "  | $ ls",
@@ -31,7 +31,9 @@ def test_a_question_names_tool_detail_reason_and_preview() -> None:
 
 
 def test_an_agents_question_says_that_it_is_an_agents() -> None:
-    assert question({**ASK, "agent": "explorer"}, "/s/other").startswith("explorer wants to use Bash")
+    assert question({**ASK, "agent": "explorer"}, "/s/other").startswith(
+        "Allow Bash: make clean? (agent: explorer)\n"
+    )
 
 
 def test_a_long_preview_is_cut_and_says_by_how_much() -> None:
@@ -122,12 +124,12 @@ SCOPE = {**ASK, "kind": "scope", "choices": ["allow", "always", "deny"], "input"
 
 def test_a_question_shows_every_command_and_exactly_what_would_be_remembered() -> None:
     assert question(FULL, "/s/main").splitlines() == [
-        "The model wants to use Bash: git log; make",
+        "Allow Bash: git log; make?",
         "  commands are confirmed",
         "  It runs:",
         "    1. git log",
         "    2. make",
-        "  Session and always would remember:",
+        "  For the session, or always, this would be allowed:",
         "    tool:Bash:git log(?: [^;&|<>()$`\\\\\\n\\r]*)?  Bash `git log` with any arguments",
         "    tool:Bash:make                              Bash `make`, exactly",
     ]

@@ -314,7 +314,7 @@ def test_a_terminal_is_asked_and_its_answer_counts(
     session, _ = system.new()
     server.say(WRITE, "That was it.")
     screen = terminal("send", session, "write it")
-    screen.expect(r"wants to use Write: \S*new\.txt")
+    screen.expect(r"Allow Write: \S*new\.txt\?")
     screen.expect(r"from the model")
     screen.expect(r"\[a\]llow once")
     screen.type(reply)

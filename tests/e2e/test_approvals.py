@@ -112,7 +112,7 @@ def test_a_question_is_answered_from_another_terminal(
     session, _ = scripted.new()
     model_server.say(bash("echo one | head -1"), "Fine.")
     asking = terminal("send", session, "Do it.")
-    asking.shows("The model wants to use Bash: echo one | head -1", "1. echo one", "2. head -1")
+    asking.shows("Allow Bash: echo one | head -1?", "1. echo one", "2. head -1")
     asking.shows("[a]llow once, for this [s]ession, al[w]ays in this project, [d]eny", "[e]dit the arguments")
     ask = one_ask(scripted)
     assert (ask["session"], ask["tool"], ask["kind"]) == (session, "Bash", "tool")
@@ -141,7 +141,9 @@ def test_always_is_remembered_listed_used_by_a_headless_run_and_revoked(
     session, _ = scripted.new()
     model_server.say(bash("git log -1"), "Asked.")
     asking = terminal("send", session, "Do it.")
-    asking.shows("Session and always would remember:", "tool:Bash:git log", "Bash `git log` with any arguments")
+    asking.shows(
+        "For the session, or always, this would be allowed:", "tool:Bash:git log", "Bash `git log` with any arguments"
+    )
     asking.type("w")
     assert asking.end() == 0
     (grant,) = scripted.json("grants", session)["grants"]

@@ -66,7 +66,7 @@ def test_a_question_that_was_there_before_the_terminal_is_put_to_it(
     wait_for(lambda: "Bash" in system.ok("asks"), "the question")
     session = next(iter(system.sessions.glob("count-*"))).name
     screen = Terminal(system.command("mission", "--resume", session), system)
-    screen.expect(r"wants to use Bash")
+    screen.expect(r"Allow Bash")
     screen.expect(r"\[a\]llow once")
     screen.type("a")
     assert screen.exit_code() == 0
