@@ -34,7 +34,7 @@ from pyagentd.lisp.encoding import decode, encode
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.run import Result, Tools
 from pyagentd.lisp.values import from_python
-from pyagentd.mission.signature import Coerced, Problem, Signature, coerced, parse
+from pyagentd.mission.signature import Coercion, Problem, Signature, coerced, parse
 from pyagentd.mission.signature.types import Map
 from pyagentd.wire.client import DaemonClient
 
@@ -373,7 +373,7 @@ def _validity(problems: tuple[Problem, ...]) -> dict[str, Any]:
     return {"valid": not errors, "errors": errors} if errors else {"valid": True}
 
 
-def _coercion(made: Coerced) -> dict[str, Any]:
+def _coercion(made: Coercion) -> dict[str, Any]:
 
     if made.problems:
         return {"coerce_ok": False, "coerce_error": str(made.problems[0])}

@@ -15,8 +15,8 @@ from pyagentd.store.conversation import Conversation, Part
 from pyagentd.store.paths import BranchRef
 
 PROGRAM = "program"
-"""A program is recorded as a call of this tool, which no model is offered: the argument is ``program``, the result what
-the model reads next."""
+"""A program is recorded as a call of this tool, which no model is offered: its argument is ``program``,
+its result what the model reads next."""
 
 _SHOWN = 4000  # characters of one result
 

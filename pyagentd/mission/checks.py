@@ -25,7 +25,7 @@ from pyagentd.mission.tools import Tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chained:
+class StartContext:
     """What a mission starts from.
 
     Attributes:
@@ -51,7 +51,7 @@ class ChainedFailure(UserError):
         self.fail = fail
 
 
-def chained(context: Any, signature: str | Signature | None = None) -> Chained:
+def chained(context: Any, signature: str | Signature | None = None) -> StartContext:
     """Return the context and its signature that ``context`` stands for.
 
     Args:
@@ -66,26 +66,26 @@ def chained(context: Any, signature: str | Signature | None = None) -> Chained:
     if isinstance(context, Step):
         return _of_step(context, signature)
     if context is None:
-        return Chained(context={}, signature=signature)
+        return StartContext(context={}, signature=signature)
     if isinstance(context, Mapping):
-        return Chained(context=context, signature=signature)
+        return StartContext(context=context, signature=signature)
     if is_dataclass(context) and not isinstance(context, type):
-        return Chained(context=asdict(context), signature=signature)
+        return StartContext(context=asdict(context), signature=signature)
     if hasattr(context, "model_dump"):
-        return Chained(context=context.model_dump(), signature=signature)
+        return StartContext(context=context.model_dump(), signature=signature)
     raise UserError(
         f"The context of a mission is a {type(context).__name__}, which has no names",
         mend='Give a dict, {"name": value}, or a Step',
     )
 
 
-def _of_step(step: Step, signature: str | Signature | None) -> Chained:
+def _of_step(step: Step, signature: str | Signature | None) -> StartContext:
     if not step.ok:
         raise ChainedFailure(failure_of(step))
     value = step.value if step.lisp_value is None else step.lisp_value
     if not isinstance(value, Mapping):
-        return Chained(context={"value": value}, signature=signature)
-    return Chained(context=value, signature=signature or step.signature)
+        return StartContext(context={"value": value}, signature=signature)
+    return StartContext(context=value, signature=signature or step.signature)
 
 
 def failure_of(step: Step) -> Fail:
@@ -147,7 +147,7 @@ class ReadyMission:
         return self.options.max_turns == 1 and not self.tools
 
 
-class Refused(Exception):
+class CannotStart(Exception):
     """A mission cannot start; ``fails`` are all the reasons."""
 
     def __init__(self, fails: tuple[Fail, ...]) -> None:
@@ -181,7 +181,7 @@ def problems(
             models=models,
             options=options_of(signature_validation=signature_validation, **options),
         )
-    except Refused as refused:
+    except CannotStart as refused:
         return refused.fails
     return ()
 
@@ -203,7 +203,7 @@ def prepare(
     """Return the mission.
 
     Raises:
-        Refused: It cannot start.
+        CannotStart: It cannot start.
     """
     found = _Findings(options)
     found.fails += [Fail(reason="validation_error", message=each) for each in options.mistakes()]
@@ -221,7 +221,7 @@ def prepare(
     firewall.learn(kept)
     found.strictly(own, data, contract, declared)
     if found.fails:
-        raise Refused(tuple(found.fails))
+        raise CannotStart(tuple(found.fails))
     return ReadyMission(
         prompt=prompt,
         text=text,
@@ -282,14 +282,14 @@ class _Findings:
             self.fails.append(Fail(reason="validation_error", message=f"The {name} cannot be read: {error}"))
             return None
 
-    def chained(self, context: Any, signature: Any) -> Chained:
+    def chained(self, context: Any, signature: Any) -> StartContext:
         try:
             return chained(context, signature)
         except ChainedFailure as error:
             self.fails.append(error.fail)
         except UserError as error:
             self.fails.append(Fail(reason="validation_error", message=str(error)))
-        return Chained(context={})
+        return StartContext(context={})
 
     def tools(self, given: Any, *, catalog: bool) -> Mapping[str, Tool]:
         try:

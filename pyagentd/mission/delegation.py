@@ -1,7 +1,7 @@
-"""Delegating a mission: the function that everything else is about.
+"""``delegate``: have a model fulfil a mission. Also its dry run, and running its programs again without a model.
 
 ``delegate`` is synchronous and needs nothing but a callback; ``adelegate`` runs it in a thread and awaits coroutines
-on the caller's loop. Called inside a tool of a mission, either becomes a mission below it and spends its budget.
+on the caller's loop. Called inside a tool of a mission, either becomes a child of that mission and spends its budget.
 """
 
 import inspect
@@ -18,7 +18,7 @@ from pyagentd.mission import checkpoint, checks, turn
 from pyagentd.mission import step as trace
 from pyagentd.mission.budget import Budget, Scope, current, entered
 from pyagentd.mission.checkpoint import CheckpointError, State
-from pyagentd.mission.checks import ReadyMission, Refused, prepare
+from pyagentd.mission.checks import CannotStart, ReadyMission, prepare
 from pyagentd.mission.options import (
     MAX_TURNS,
     MEMORY_BYTES,
@@ -37,16 +37,14 @@ from pyagentd.mission.prompt import Brief, system_prompt
 from pyagentd.mission.runtime import Bridge, Runtime, run_here
 from pyagentd.mission.step import Fail, Step
 from pyagentd.mission.telemetry import Listener, new_span
-from pyagentd.mission.turn import End, Progress, Room
-
-# One mission from its order to its step: checked, placed in the tree, run, closed.
+from pyagentd.mission.turn import Progress, TurnContext
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What somebody asked for; the attributes are those of ``delegate``."""
+class Arguments:
+    """The arguments of ``delegate``, by the same names."""
 
     prompt: str
     llm: Any
@@ -64,82 +62,81 @@ class Order:
     options: Options = field(default_factory=Options)
 
 
-def run(order: Order, runtime: Runtime) -> Step:
-    """Run the mission and return its end."""
-    around = current()
-    if around:  # its end is the end of those below it, and its listener and event loop serve those that have no own
-        own, above = runtime.cancelled, around.cancelled
+def run(args: Arguments, runtime: Runtime) -> Step:
+    """Run the mission and return its end; inside a tool of another mission it is a child of that one."""
+    parent = current()
+    if (
+        parent
+    ):  # a child is cancelled with its parent, and uses the parent's listener and event loop unless it has own
+        cancelled, parent_cancelled = runtime.cancelled, parent.cancelled
         runtime = replace(
             runtime,
-            cancelled=lambda: own() or above(),
-            listener=runtime.listener or around.telemetry,
-            awaited=runtime.awaited if runtime.awaited is not run_here else around.awaited or run_here,
+            cancelled=lambda: cancelled() or parent_cancelled(),
+            listener=runtime.listener or parent.telemetry,
+            awaited=runtime.awaited if runtime.awaited is not run_here else parent.awaited or run_here,
         )
-    span, parent = new_span(), around.span_id if around else None
-    about = {"prompt": order.prompt, "depth": around.depth + 1 if around else 0}
-    runtime.tell("mission_start", span, parent, metadata=about)
+    span, parent_span = new_span(), parent.span_id if parent else None
+    about = {"prompt": args.prompt, "depth": parent.depth + 1 if parent else 0}
+    runtime.tell("mission_start", span, parent_span, metadata=about)
     started = runtime.monotonic()
-    step = _step(order, runtime, around, span)
+    step = _step(args, runtime, parent, span)
     step = replace(step, usage=replace(step.usage, duration_ms=round((runtime.monotonic() - started) * 1000)))
-    if around:
-        around.ended(step)
+    if parent:
+        parent.ended(step)
     outcome = {"ok": step.ok, "reason": step.fail.reason if step.fail else None, "step": step}
-    runtime.tell("mission_stop", span, parent, trace.usage_to_json(step.usage), {**about, **outcome})
+    runtime.tell("mission_stop", span, parent_span, trace.usage_to_json(step.usage), {**about, **outcome})
     return step
 
 
-def _step(order: Order, runtime: Runtime, around: Scope | None, span: str) -> Step:
+def _step(args: Arguments, runtime: Runtime, parent: Scope | None, span: str) -> Step:
     try:
-        resumed = checkpoint.load(order.resume_from, order.checkpoint_dir) if order.resume_from is not None else None
-        mission = _mission(order, around)
-    except Refused as refused:
-        return Step(ok=False, fail=refused.fails[0])
+        resumed = checkpoint.load(args.resume_from, args.checkpoint_dir) if args.resume_from is not None else None
+        mission = prepare(
+            args.prompt,
+            llm=args.llm,
+            signature=args.signature,
+            tools=args.tools,
+            tool_catalog=args.tool_catalog,
+            context=args.context,
+            context_signature=args.context_signature,
+            memory=args.memory,
+            models=args.models if args.models is not None or parent is None else parent.models,
+            caller=parent.llm if parent else None,
+            options=args.options,
+        )
+    except CannotStart as error:
+        return Step(ok=False, fail=error.fails[0])
     except CheckpointError as error:
         return Step(ok=False, fail=Fail(reason="checkpoint_error", message=str(error)))
-    scope = _scope(order, mission, runtime, around, resumed)
+    scope = _scope(args, mission, runtime, parent, resumed)
     signature = mission.signature.render() if mission.signature else None
     if scope.depth > scope.budget.depth:
         message = f"Missions can be nested {scope.budget.depth} levels deep, and this one would be deeper"
         return Step(ok=False, fail=Fail(reason="max_depth_exceeded", message=message), signature=signature)
-    return _Running(order, mission, scope, span, runtime, signature).run(resumed)
-
-
-def _mission(order: Order, around: Scope | None) -> ReadyMission:
-    return prepare(
-        order.prompt,
-        llm=order.llm,
-        signature=order.signature,
-        tools=order.tools,
-        tool_catalog=order.tool_catalog,
-        context=order.context,
-        context_signature=order.context_signature,
-        memory=order.memory,
-        models=order.models if order.models is not None or around is None else around.models,
-        caller=around.llm if around else None,
-        options=order.options,
-    )
+    return _MissionRun(args, mission, scope, span, runtime, signature).run(resumed)
 
 
 def _scope(
-    order: Order, mission: ReadyMission, runtime: Runtime, around: Scope | None, resumed: State | None
+    args: Arguments, mission: ReadyMission, runtime: Runtime, parent: Scope | None, resumed: State | None
 ) -> Scope:
     options = mission.options
     before = resumed.budget if resumed else {}
-    own = float("inf")
+    deadline = parent.deadline if parent else float("inf")
     if options.mission_timeout_ms is not None:
         own = runtime.monotonic() + (options.mission_timeout_ms - before.get("elapsed_ms", 0)) / 1000
-    shared = order.budget or (around.budget if around else None)
+        deadline = min(own, deadline)
+    shared = args.budget or (parent.budget if parent else None)
     scope = Scope(
         budget=shared or Budget(used=int(before.get("turns_used", 0))),
-        depth=around.depth + 1 if around else 0,
-        deadline=min(own, around.deadline) if around else own,
+        depth=parent.depth + 1 if parent else 0,
+        deadline=deadline,
         max_cost_usd=options.max_cost_usd,
         llm=mission.llm,
-        models=order.models or (around.models if around else {}),
+        models=args.models or (parent.models if parent else {}),
         signature_validation=options.signature_validation,
         firewall=mission.firewall,
         telemetry=runtime.listener,
-        parent=around,
+        parent=parent,
         cancelled=runtime.cancelled,
         awaited=runtime.awaited,
     )
@@ -149,10 +146,10 @@ def _scope(
 
 
 @dataclass(frozen=True, slots=True)
-class _Running:
-    """A mission that has its place in the tree."""
+class _MissionRun:
+    """A mission with its place in the tree of missions."""
 
-    order: Order
+    args: Arguments
     mission: ReadyMission
     scope: Scope
     span: str
@@ -160,18 +157,6 @@ class _Running:
     signature: str | None
 
     def run(self, resumed: State | None) -> Step:
-        mission = self.mission
-        room = Room(mission=mission, system=self._system(), scope=self.scope, span=self.span, runtime=self.runtime)
-        started = self.runtime.monotonic()
-        elapsed = (resumed.budget.get("elapsed_ms", 0) if resumed else 0) / 1000
-        before = self._start(resumed)
-        with entered(self.scope):
-            progress, end = turn.run(room, before, lambda now: self._between(now, started - elapsed))
-        if self.scope.parent and self.scope.parent.firewall:
-            self.scope.parent.firewall.adopt(mission.firewall)
-        return self._closed(progress, end)
-
-    def _system(self) -> str:
         mission = self.mission
         brief = Brief(
             mission=mission.text,
@@ -184,16 +169,39 @@ class _Running:
             options=mission.options,
             single_shot=mission.single_shot,
         )
-        return system_prompt(brief, mission.firewall)
+        system = system_prompt(brief, mission.firewall)
+        ctx = TurnContext(mission=mission, system=system, scope=self.scope, span=self.span, runtime=self.runtime)
+        elapsed_ms = resumed.budget.get("elapsed_ms", 0) if resumed else 0
+        started = self.runtime.monotonic() - elapsed_ms / 1000
+        first = self._resumed(resumed) if resumed else self._first()
+        with entered(self.scope):
+            progress, end = turn.run(ctx, first, lambda now: self._save(now, started))
+        if self.scope.parent and self.scope.parent.firewall:
+            self.scope.parent.firewall.adopt(mission.firewall)
+        memory_bytes = encoding.size(dict(progress.memory)) if progress.memory else 0
+        return Step(
+            ok=end.fail is None,
+            value=values.to_python(end.value),
+            lisp_value=end.value,
+            fail=end.fail,
+            memory=values.to_python(dict(progress.memory)),
+            signature=self.signature,
+            trace=progress.trace,
+            usage=replace(self.scope.spent, memory_bytes=memory_bytes),
+            lisp_context=progress.context,
+            warnings=tuple(dict.fromkeys(progress.warnings)),
+        )
 
-    def _start(self, resumed: State | None) -> Progress:
+    def _first(self) -> Progress:
         mission = self.mission
-        if resumed is None:
-            first: Message = {"role": "user", "content": mission.text}
-            return Progress(
-                context=mission.context, memory=mission.memory, messages=(first,), warnings=mission.warnings
-            )
-        done = tuple(trace.turn_from_json(each) for each in resumed.trace)
+        message: Message = {"role": "user", "content": mission.text}
+        return Progress(
+            context=mission.context, memory=mission.memory, messages=(message,), warnings=mission.warnings
+        )
+
+    def _resumed(self, resumed: State) -> Progress:
+        mission = self.mission
+        done = tuple(map(trace.turn_from_json, resumed.trace))
         for finished in done:
             for call in finished.tool_calls:
                 mission.firewall.learn(call.lisp_result)
@@ -209,24 +217,13 @@ class _Running:
             warnings=mission.warnings,
         )
 
-    def _between(self, progress: Progress, started: float) -> None:
-        """Write the checkpoint of a turn; one that cannot be written does not cost the mission."""
-        order = self.order
-        if order.checkpoint_dir is None and order.on_checkpoint is None:
+    def _save(self, progress: Progress, started: float) -> None:
+        """Write the checkpoint of a turn; the mission goes on where that fails."""
+        args, spent = self.args, self.scope.spent
+        if args.checkpoint_dir is None and args.on_checkpoint is None:
             return
-        state = self._state(progress, started)
-        try:
-            if order.checkpoint_dir is not None:
-                checkpoint.save(order.checkpoint_dir, state)
-            if order.on_checkpoint is not None:
-                order.on_checkpoint(state)
-        except PyagentdError as error:
-            _log.warning("The checkpoint of turn %d could not be kept: %s", progress.turn, error)
-
-    def _state(self, progress: Progress, started: float) -> State:
-        spent = self.scope.spent
-        return State(
-            prompt=self.order.prompt,
+        state = State(
+            prompt=args.prompt,
             signature=self.signature,
             turn=progress.turn,
             memory=progress.memory,
@@ -241,21 +238,13 @@ class _Running:
             trace=tuple(map(trace.turn_to_json, progress.trace)),
             consecutive_failures=progress.failures,
         )
-
-    def _closed(self, progress: Progress, end: End) -> Step:
-        usage = replace(self.scope.spent, memory_bytes=encoding.size(dict(progress.memory)) if progress.memory else 0)
-        return Step(
-            ok=end.fail is None,
-            value=values.to_python(end.value),
-            lisp_value=end.value,
-            fail=end.fail,
-            memory=values.to_python(dict(progress.memory)),
-            signature=self.signature,
-            trace=progress.trace,
-            usage=usage,
-            lisp_context=progress.context,
-            warnings=tuple(dict.fromkeys(progress.warnings)),
-        )
+        try:
+            if args.checkpoint_dir is not None:
+                checkpoint.save(args.checkpoint_dir, state)
+            if args.on_checkpoint is not None:
+                args.on_checkpoint(state)
+        except PyagentdError as error:
+            _log.warning("The checkpoint of turn %d could not be saved: %s", progress.turn, error)
 
 
 def delegate(
@@ -300,32 +289,32 @@ def delegate(
             ``{"content", "tokens", "cost_usd"}``; whatever it raises is a failure that is retried.
         signature: The contract: ``"(query :string) -> {count :int, _ids [:int]}"``, a type, or None for any result.
         tools: What programs can call, by name.
-        tool_catalog: What is shown for planning only.
+        tool_catalog: Tools that the model is shown for planning and cannot call.
         context: What programs find in ``ctx/``; a ``Step`` passes on its value and signature.
         context_signature: The types of the context.
         memory: What programs find in ``memory/``.
         max_turns: Answers of the model before the mission has failed.
-        timeout_ms: Of one program.
-        mission_timeout_ms: Of the mission; None for no limit of its own.
+        timeout_ms: The time limit of one program.
+        mission_timeout_ms: The time limit of the whole mission; None for no limit of its own.
         prompt_limit: How much of a large value the model is shown.
         llm_retry: When a failing callback is called again.
         signature_validation: ``enabled``; ``warn_only``; ``disabled``; ``strict``, which also refuses undeclared
             fields, tools without a signature and a context without its fields.
-        max_cost_usd: What the mission and those below it may cost.
+        max_cost_usd: The most that the mission and its children may cost, in US dollars.
         max_consecutive_failures: Failed turns in a row before it gives up.
         checkpoint_dir: Where a file is written after every turn.
         resume_from: A checkpoint to go on from: a state, a file, or a name in ``checkpoint_dir``.
         on_checkpoint: Gets the state after every turn.
-        memory_bytes: Size of the program's memory.
+        memory_bytes: The most that programs may keep in ``memory/``.
         isolation: ``process`` runs programs in a process of their own.
         tool_time_counts: Whether the time inside tools counts against ``timeout_ms``.
         system_prompt: Instead of the generated one; a function of it; or a mapping with ``prefix``, ``suffix``,
             ``language_spec``, ``output_format``.
         llm_opts: Passed on to the callback.
         models: The registry that names are looked up in, before the process-wide one.
-        budget: The turns of a whole tree of missions; by default that of the mission around, or 20 turns.
-        telemetry: Told of every event; by default the listener of the mission around.
-        cancelled: Asked now and then; true ends the mission.
+        budget: The turns of a whole tree of missions; by default the parent mission's, or 20 turns.
+        telemetry: A listener that gets every event; by default the parent mission's.
+        cancelled: Called now and then; the mission ends when it returns true.
         monotonic: Seconds, for deadlines.
         epoch: Seconds since the epoch, for facts.
         sleep: Waits between retries.
@@ -380,16 +369,16 @@ def _run(given: Mapping[str, Any], runtime: Runtime) -> Step:
         listener=given["telemetry"],
         cancelled=ends if asked is None else lambda: ends() or asked(),
     )
-    named = {each.name: given[each.name] for each in fields(Order) if each.name in given}
-    return run(Order(**named, options=options_of(**{**given, "llm_opts": given["llm_opts"] or {}})), runtime)
+    named = {each.name: given[each.name] for each in fields(Arguments) if each.name in given}
+    return run(Arguments(**named, options=options_of(**{**given, "llm_opts": given["llm_opts"] or {}})), runtime)
 
 
-# A mission looked over without running it.
+# Dry run.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validation:
-    """What ``delegate`` would refuse.
+    """Why ``delegate`` would refuse a mission.
 
     Attributes:
         problems: Each as the failure it would be; empty when the mission can run.
@@ -406,27 +395,27 @@ class Validation:
         return self.ok
 
     def __str__(self) -> str:
-        return "\n".join(f"{each.reason}: {each.message}" for each in self.problems) or "nothing stands against it"
+        return "\n".join(f"{each.reason}: {each.message}" for each in self.problems) or "the mission can run"
 
 
 def validate(prompt: str, **options: Any) -> Validation:
-    """Return what stands against ``delegate(prompt, **options)``: all of it, not only the first problem.
+    """Return every reason why ``delegate(prompt, **options)`` would not start.
 
-    Looked at are placeholders, signatures, names and kinds of tools, the context's types, the registry of models,
-    and with ``signature_validation="strict"`` tools without a contract. Nothing is called; ``llm`` may be left out.
+    Checks placeholders, signatures, names and kinds of tools, the context's types, the registry of models, and with
+    ``signature_validation="strict"`` tools without a signature. Nothing is called; ``llm`` may be left out.
     """
     return Validation(problems=tuple(checks.problems(prompt, **options)))
 
 
-# A mission's programs once more, without a model.
+# Running the programs of a mission again, without a model.
 #
-# What a model wrote once for one context runs again for another: the programs of a step, in their order, until one of
-# them returns. Everything else is as in every mission: checking, limits, trace.
+# The programs of a step run in order over another context until one of them returns. Checks, limits and trace are
+# those of any mission.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """Programs that fulfil a contract; calling it runs them.
+    """The programs of a finished mission; calling it runs them.
 
     Attributes:
         programs: The source of each turn that had a program and did not fail.
@@ -451,7 +440,7 @@ class Compiled:
 
 
 def compiled(step: Step) -> Compiled:
-    """Return the programs of ``step``, a success, for other contexts.
+    """Return the programs of a successful ``step``, to run over other contexts.
 
     Raises:
         UserError: The step failed, or it has no programs.

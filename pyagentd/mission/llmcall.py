@@ -11,7 +11,7 @@ from pyagentd.errors import TransientProviderError
 from pyagentd.mission.budget import Scope
 from pyagentd.mission.firewall import well_formed
 from pyagentd.mission.options import LLM, LLMError, Request, Retry
-from pyagentd.mission.runtime import Runtime, called, words_of
+from pyagentd.mission.runtime import Runtime, call_foreign, error_text
 from pyagentd.mission.step import Usage
 from pyagentd.mission.telemetry import new_span
 
@@ -26,7 +26,7 @@ LONGEST_WAIT_S = 60.0
 """The most a server's word is waited for."""
 
 
-class GaveUp(Exception):
+class AttemptsFailed(Exception):
     """No attempt succeeded, or the failure is not worth another one; the cause is the last failure."""
 
     def __init__(self, reason: str, message: str, attempts: int) -> None:
@@ -96,7 +96,7 @@ def attempted(
         failed: Told about every failure with the number of its attempt.
 
     Raises:
-        GaveUp: The last failure is its cause.
+        AttemptsFailed: The last failure is its cause.
     """
     attempt = 0
     while True:
@@ -110,12 +110,12 @@ def attempted(
             listed = retry.retryable_errors is None or reason in retry.retryable_errors
             hopeless = not listed or getattr(error, "final", False)
             if hopeless or attempt >= retry.max_attempts or wait >= seconds_left():
-                raise GaveUp(reason, words_of(error) or type(error).__name__, attempt) from error
+                raise AttemptsFailed(reason, error_text(error) or type(error).__name__, attempt) from error
         sleep(wait)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class ModelAnswer:
     """What a model said and what that took.
 
     Attributes:
@@ -129,7 +129,7 @@ class Answered:
     tells_cost: bool = False
 
 
-def ask(llm: LLM, request: Request, retry: Retry, *, scope: Scope, span: str, runtime: Runtime) -> Answered:
+def ask(llm: LLM, request: Request, retry: Retry, *, scope: Scope, span: str, runtime: Runtime) -> ModelAnswer:
     """Return the model's answer to ``request``.
 
     Args:
@@ -141,10 +141,10 @@ def ask(llm: LLM, request: Request, retry: Retry, *, scope: Scope, span: str, ru
         runtime: The world.
 
     Raises:
-        GaveUp: It did not answer.
+        AttemptsFailed: It did not answer.
     """
 
-    def attempt() -> Answered:
+    def attempt() -> ModelAnswer:
         return _attempt(llm, request, scope=scope, span=span, runtime=runtime)
 
     return attempted(
@@ -155,18 +155,18 @@ def ask(llm: LLM, request: Request, retry: Retry, *, scope: Scope, span: str, ru
     )
 
 
-def _attempt(llm: LLM, request: Request, *, scope: Scope, span: str, runtime: Runtime) -> Answered:
+def _attempt(llm: LLM, request: Request, *, scope: Scope, span: str, runtime: Runtime) -> ModelAnswer:
     own, started = new_span(), runtime.monotonic()
     runtime.tell("llm_start", own, span, metadata={"turn": request["turn"], "messages": len(request["messages"])})
     scope.spend(Usage(llm_requests=1))
     try:
-        given = called(llm, request)
+        given = call_foreign(llm, request)
         if inspect.isawaitable(given):
-            given = called(runtime.awaited, given, scope.deadline - runtime.monotonic())
+            given = call_foreign(runtime.awaited, given, scope.deadline - runtime.monotonic())
         answered = _read(given)
     except Exception as error:
         took = _ms(runtime.monotonic() - started)
-        about = {"turn": request["turn"], "reason": reason_of(error), "message": words_of(error)}
+        about = {"turn": request["turn"], "reason": reason_of(error), "message": error_text(error)}
         runtime.tell("llm_exception", own, span, {"duration_ms": took}, about)
         raise
     scope.spend(answered.usage)
@@ -181,10 +181,10 @@ def _attempt(llm: LLM, request: Request, *, scope: Scope, span: str, runtime: Ru
     return answered
 
 
-def _read(given: Any) -> Answered:
+def _read(given: Any) -> ModelAnswer:
     match given:
         case str():
-            return Answered(text=given, usage=Usage())
+            return ModelAnswer(text=given, usage=Usage())
         case Mapping() if isinstance(given.get("content"), str):
             tokens = given.get("tokens") or {}
             cost = _number(given.get("cost_usd"))
@@ -193,7 +193,7 @@ def _read(given: Any) -> Answered:
                 output_tokens=int(_count(tokens, "output") or 0),
                 cost_usd=cost or 0.0,
             )
-            return Answered(text=given["content"], usage=counted, tells_cost=cost is not None)
+            return ModelAnswer(text=given["content"], usage=counted, tells_cost=cost is not None)
     raise LLMError("invalid_answer", f'An LLM callback gives text or {{"content": text}}, got {type(given).__name__}')
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyagentd.errors import UserError
 from pyagentd.mission.delegation import adelegate, delegate
-from pyagentd.mission.runtime import words_of
+from pyagentd.mission.runtime import error_text
 from pyagentd.mission.step import Step, failed
 
 MAX_CONCURRENCY = 8
@@ -133,7 +133,7 @@ def _step(done: Future[Step]) -> Step:
 
 
 def _broken(error: BaseException) -> Step:
-    return failed("error", f"The mission could not be run: {words_of(error) or type(error).__name__}")
+    return failed("error", f"The mission could not be run: {error_text(error) or type(error).__name__}")
 
 
 def _all(missions: Iterable[Runnable], common: Mapping[str, Any]) -> list[Mission]:

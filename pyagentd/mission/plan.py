@@ -20,8 +20,7 @@ from pyagentd.lisp import encoding, values
 from pyagentd.lisp.errors import LispError
 from pyagentd.mission import signature
 from pyagentd.mission.delegation import delegate
-from pyagentd.mission.runtime import called as calling
-from pyagentd.mission.runtime import run_here, words_of
+from pyagentd.mission.runtime import call_foreign, error_text, run_here
 from pyagentd.mission.step import Fail, MissionFailed, Step, failed
 from pyagentd.mission.tools import Tool, normalize
 from pyagentd.mission.turn import fail_of
@@ -352,7 +351,9 @@ def _ended(step: PlanStep, plan: Plan, tools: Mapping[str, Tool], options: Mappi
     except LispError as error:
         return _failed(step, Fail(reason=error.reason, message=str(error), op=step.tool))
     except Exception as error:  # a tool is anybody's code
-        return _failed(step, Fail(reason="tool_error", message=words_of(error) or type(error).__name__, op=step.tool))
+        return _failed(
+            step, Fail(reason="tool_error", message=error_text(error) or type(error).__name__, op=step.tool)
+        )
     return replace(step, status="done", result=result)
 
 
@@ -364,7 +365,7 @@ def _failed(step: PlanStep, fail: Fail) -> PlanStep:
 def _result(step: PlanStep, results: Mapping[str, Any], tools: Mapping[str, Tool], options: Mapping[str, Any]) -> Any:
     offered = {name: tools[name] for name in step.tools}
     if step.tool is not None:
-        return called(tools[step.tool], filled(step.args, results))
+        return call_tool(tools[step.tool], filled(step.args, results))
     if step.prompt is not None:
         own = {"signature": step.signature} if step.signature else {}
         more = {**options, **own}
@@ -376,7 +377,7 @@ def _result(step: PlanStep, results: Mapping[str, Any], tools: Mapping[str, Tool
     return values.to_python(ended.value)
 
 
-def called(tool: Tool, args: Any) -> Any:
+def call_tool(tool: Tool, args: Any) -> Any:
     """Call ``tool`` as a program would.
 
     Raises:
@@ -386,9 +387,9 @@ def called(tool: Tool, args: Any) -> Any:
     if prepared.problems:
         listed = "; ".join(map(str, prepared.problems))
         raise LispError("validation_error", f'The arguments of "{tool.name}" do not fit {tool.schema()}: {listed}')
-    result = calling(tool.call, prepared.args)
+    result = call_foreign(tool.call, prepared.args)
     if inspect.isawaitable(result):
-        result = calling(run_here, result, float("inf"))
+        result = call_foreign(run_here, result, float("inf"))
     result = values.from_python(result)
     if problems := tool.check(result, "enabled"):
         listed = "; ".join(map(str, problems))
@@ -401,11 +402,11 @@ def _caller(tools: Mapping[str, Tool]) -> Callable[[str, dict[Any, Any]], Any]:
         if name not in tools:
             raise LispError("tool_not_found", f'There is no tool "{name}"')
         try:
-            return values.from_python(called(tools[name], args))
+            return values.from_python(call_tool(tools[name], args))
         except LispError:
             raise
         except Exception as error:
-            raise LispError("tool_error", f'Tool "{name}" failed: {words_of(error)}') from error
+            raise LispError("tool_error", f'Tool "{name}" failed: {error_text(error)}') from error
 
     return call
 

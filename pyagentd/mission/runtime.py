@@ -21,40 +21,40 @@ from pyagentd.mission.telemetry import Event, Listener, tell
 # function made for a command line) or that says it was cancelled, though nobody cancelled the mission, would
 # otherwise take the event loop of the whole daemon with it. The user's interrupt passes.
 
-_LEFT: Final = "it wanted to end the process (sys.exit)"
+_EXITED: Final = "it wanted to end the process (sys.exit)"
 
 
-class Escape(Exception):
+class ForeignExit(Exception):
     """What was called wanted to end more than itself; how it did so is the cause."""
 
 
-def called(function: Callable[..., Any], *args: Any) -> Any:
+def call_foreign(function: Callable[..., Any], *args: Any) -> Any:
     """Return what ``function`` gives.
 
     Raises:
-        Escape: It wanted to end the process, or was cancelled.
+        ForeignExit: It wanted to end the process, or was cancelled.
     """
     try:
         return function(*args)
     except SystemExit as error:
-        raise Escape(_LEFT) from error
+        raise ForeignExit(_EXITED) from error
     except asyncio.CancelledError as error:
-        raise Escape("it was cancelled") from error
+        raise ForeignExit("it was cancelled") from error
 
 
-async def guarded(awaitable: Awaitable[Any]) -> Any:
+async def await_foreign(awaitable: Awaitable[Any]) -> Any:
     """Return what ``awaitable`` gives; a task that ends with ``SystemExit`` would end its event loop.
 
     Raises:
-        Escape: It wanted to end the process.
+        ForeignExit: It wanted to end the process.
     """
     try:
         return await awaitable
     except SystemExit as error:
-        raise Escape(_LEFT) from error
+        raise ForeignExit(_EXITED) from error
 
 
-def words_of(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return what an exception says, or "" when it says nothing or saying it fails."""
     try:
         return str(error).strip()
@@ -84,7 +84,7 @@ class Bridge:
         """Run ``work`` in a thread and return what it returns; cancelling this ends the thread first."""
         done: Future[_T] = Future()
         context = copy_context()
-        thread = threading.Thread(target=lambda: context.run(_into, done, work), name="mission", daemon=True)
+        thread = threading.Thread(target=lambda: context.run(_resolve, done, work), name="mission", daemon=True)
         thread.start()
         finished = asyncio.wrap_future(done)
         try:
@@ -120,10 +120,10 @@ class Bridge:
     def on_loop(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``function`` so that it is called on the loop, from the mission's thread."""
 
-        async def called(args: tuple[Any, ...]) -> Any:
+        async def on_loop(args: tuple[Any, ...]) -> Any:
             return function(*args)
 
-        return lambda *args: self._result(asyncio.run_coroutine_threadsafe(called(args), self._loop))
+        return lambda *args: self._result(asyncio.run_coroutine_threadsafe(on_loop(args), self._loop))
 
     def _result(self, future: Future[Any], *, ends: bool = False) -> Any:
         with self._lock:
@@ -155,7 +155,7 @@ def run_here(awaitable: Awaitable[Any], seconds: float) -> Any:
     done: Future[Any] = Future()
     context = copy_context()
     work = lambda: asyncio.run(_within(awaitable, seconds))  # noqa: E731  (it is passed on at once)
-    threading.Thread(target=lambda: context.run(_into, done, work), daemon=True).start()
+    threading.Thread(target=lambda: context.run(_resolve, done, work), daemon=True).start()
     return done.result()
 
 
@@ -167,10 +167,10 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 async def _within(awaitable: Awaitable[Any], seconds: float) -> Any:
-    return await asyncio.wait_for(guarded(awaitable), None if seconds == float("inf") else max(seconds, 0.001))
+    return await asyncio.wait_for(await_foreign(awaitable), None if seconds == float("inf") else max(seconds, 0.001))
 
 
-def _into(done: Future[_T], work: Callable[[], _T]) -> None:
+def _resolve(done: Future[_T], work: Callable[[], _T]) -> None:
     try:
         result = work()
     except BaseException as error:  # whoever waits for the thread gets it

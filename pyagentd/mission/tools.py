@@ -25,7 +25,7 @@ from pyagentd.mission.budget import Scope
 from pyagentd.mission.firewall import Firewall
 from pyagentd.mission.llmtool import LLMTool, ToolsError
 from pyagentd.mission.options import ValidationMode
-from pyagentd.mission.runtime import Runtime, called, words_of
+from pyagentd.mission.runtime import Runtime, call_foreign, error_text
 from pyagentd.mission.signature import Problem, Signature, SignatureError
 from pyagentd.mission.signature.hints import constructed
 from pyagentd.mission.step import MissionFailed, Step, ToolCall
@@ -38,7 +38,7 @@ from pyagentd.mission.telemetry import new_span
 # the whole dict.
 
 
-def passing_call(function: Callable[..., Any], args: Mapping[str, Any], signature: Signature | None = None) -> Any:
+def call_function(function: Callable[..., Any], args: Mapping[str, Any], signature: Signature | None = None) -> Any:
     """Call ``function`` with ``args``; a ``Step`` it returns stands for its value.
 
     Raises:
@@ -85,7 +85,7 @@ def is_annotated(function: Callable[..., Any]) -> bool:
     return own.return_annotation is not empty and all(p.annotation is not empty for p in own.parameters.values())
 
 
-def passing_described(function: Callable[..., Any]) -> str:
+def docstring_summary(function: Callable[..., Any]) -> str:
     """Return the first paragraph of its docstring on one line, or ""."""
     if isinstance(function, type) or inspect.isroutine(function):
         text = inspect.getdoc(function)
@@ -190,7 +190,7 @@ _OPTIONS = frozenset({"validation", "description", "signature"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class PreparedCall:
     """The arguments of one call, checked and converted.
 
     Attributes:
@@ -233,7 +233,7 @@ class Tool:
         """Return how strictly its calls are checked within a mission that says ``mission``."""
         return self.validation or cast(ValidationMode, mission)
 
-    def prepare(self, args: Mapping[Any, Any] | None, mission: str = "enabled") -> Prepared:
+    def prepare(self, args: Mapping[Any, Any] | None, mission: str = "enabled") -> PreparedCall:
         """Return the arguments of a call as the function gets them.
 
         Args:
@@ -243,9 +243,9 @@ class Tool:
         mode = self.mode(mission)
         given = values.to_python({} if args is None else args)
         if not isinstance(given, dict):
-            return Prepared(problems=(Problem("", f"arguments are one map, got a {values.type_name(args)}"),))
+            return PreparedCall(problems=(Problem("", f"arguments are one map, got a {values.type_name(args)}"),))
         if self.signature is None or mode == "disabled":
-            return Prepared(args=given)
+            return PreparedCall(args=given)
         return _checked(self.signature, args or {}, mode)
 
     def check(self, value: Any, mission: str = "enabled") -> tuple[Problem, ...]:
@@ -265,7 +265,7 @@ class Tool:
         """
         if self.function is None:
             raise ToolsError(f'"{self.name}" is shown for planning and cannot be called')
-        return passing_call(self.function, args, self.signature)
+        return call_function(self.function, args, self.signature)
 
 
 def normalize(tools: Mapping[str, Any] | Sequence[Any] | None, *, catalog: bool = False) -> dict[str, Tool]:
@@ -347,11 +347,11 @@ def _parsed(signature: Any) -> Signature:
 
 
 def _described(function: Callable[..., Any]) -> str:
-    return function.description or "" if isinstance(function, LLMTool) else passing_described(function)
+    return function.description or "" if isinstance(function, LLMTool) else docstring_summary(function)
 
 
 def _of_function(name: str, function: Callable[..., Any]) -> Tool:
-    described = passing_described(function)
+    described = docstring_summary(function)
     if takes_everything(function):
         return Tool(name=name, function=function, description=described, specified=False)
     return Tool(
@@ -370,7 +370,7 @@ def _own_name(given: Any) -> str:
     return name
 
 
-def _checked(signature: Signature, args: Mapping[Any, Any], mode: str) -> Prepared:
+def _checked(signature: Signature, args: Mapping[Any, Any], mode: str) -> PreparedCall:
     """Return the arguments converted to the signature's types, without what it does not name."""
     named = _as_named(signature, args)
     params = [each.name for each in signature.params]
@@ -389,7 +389,7 @@ def _checked(signature: Signature, args: Mapping[Any, Any], mode: str) -> Prepar
         warnings += [str(problem) for problem in problems]
         plain = {**values.to_python(declared), **plain}
         problems = []
-    return Prepared(args=plain, warnings=tuple(warnings), problems=tuple(problems))
+    return PreparedCall(args=plain, warnings=tuple(warnings), problems=tuple(problems))
 
 
 def _as_named(signature: Signature, args: Mapping[Any, Any]) -> dict[str, Any]:
@@ -500,9 +500,9 @@ class Toolbox:
 
     def _value(self, tool: Tool, args: Mapping[str, Any]) -> Any:
         try:
-            result = called(tool.call, args)
+            result = call_foreign(tool.call, args)
             if inspect.isawaitable(result):
-                result = called(self.runtime.awaited, result, self.scope.deadline - self.runtime.monotonic())
+                result = call_foreign(self.runtime.awaited, result, self.scope.deadline - self.runtime.monotonic())
             return values.from_python(result)
         except LispError:
             raise
@@ -536,7 +536,7 @@ def _said(error: Exception) -> str:
     """Return what an exception says, without what only a Python programmer would read."""
     if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str | int):
         return f"there is no {error.args[0]}"
-    return words_of(error) or f"{_words(type(error).__name__)}, without a message"
+    return error_text(error) or f"{_words(type(error).__name__)}, without a message"
 
 
 def _words(name: str) -> str:

@@ -17,7 +17,7 @@ from pyagentd.lisp.values import check_data
 from pyagentd.mission import prompt, response
 from pyagentd.mission.budget import Scope
 from pyagentd.mission.checks import ReadyMission, named
-from pyagentd.mission.llmcall import Answered, GaveUp, ask
+from pyagentd.mission.llmcall import AttemptsFailed, ModelAnswer, ask
 from pyagentd.mission.options import Message, Options, Request
 from pyagentd.mission.runtime import Runtime
 from pyagentd.mission.step import Fail, Turn, Usage
@@ -191,7 +191,7 @@ def printed(program: str, value: Any) -> list[str]:
 # What keeps a mission from going on: its own limits, those of the missions around, and whoever cancels it.
 
 
-def before_turn(progress: Progress, options: Options, scope: Scope, runtime: Runtime) -> Fail | None:
+def stop_before_turn(progress: Progress, options: Options, scope: Scope, runtime: Runtime) -> Fail | None:
     """Return what keeps the mission from another turn; takes a turn of the tree's budget if nothing does."""
     limit = options.max_consecutive_failures
     if limit is not None and progress.failures >= limit:
@@ -199,7 +199,7 @@ def before_turn(progress: Progress, options: Options, scope: Scope, runtime: Run
     if progress.turn >= options.max_turns:
         message = f"The mission did not end within {_turns(options.max_turns)}"
         return _stopped("max_turns_exceeded", message, progress)
-    if fail := at_any_time(scope, runtime):
+    if fail := limit_reached(scope, runtime):
         return fail
     if not scope.budget.take_turn():
         message = f"The mission and those below it used all of their {_turns(scope.budget.turns)}"
@@ -208,7 +208,7 @@ def before_turn(progress: Progress, options: Options, scope: Scope, runtime: Run
     return None
 
 
-def at_any_time(scope: Scope, runtime: Runtime) -> Fail | None:
+def limit_reached(scope: Scope, runtime: Runtime) -> Fail | None:
     """Return what ends the mission even within a turn."""
     if runtime.cancelled():
         return Fail(reason="cancelled", message="The mission was cancelled")
@@ -234,7 +234,7 @@ def _stopped(reason: str, message: str, progress: Progress) -> Fail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class TurnContext:
     """What all turns of a mission share.
 
     Attributes:
@@ -252,16 +252,16 @@ class Room:
     runtime: Runtime
 
 
-def take(room: Room, before: Progress) -> tuple[Progress, End | None]:
+def take(ctx: TurnContext, before: Progress) -> tuple[Progress, End | None]:
     """Take the next turn; return where the mission stands after it, and its end if this was it."""
-    return _Taking(room=room, before=before, number=before.turn + 1, span=new_span()).take()
+    return _TurnRun(ctx=ctx, before=before, number=before.turn + 1, span=new_span()).take()
 
 
 @dataclass(slots=True, kw_only=True)
-class _Taking:
+class _TurnRun:
     """One turn while it is taken."""
 
-    room: Room
+    ctx: TurnContext
     before: Progress
     number: int
     span: str
@@ -271,28 +271,28 @@ class _Taking:
     spent: Usage = field(init=False)
 
     def __post_init__(self) -> None:
-        room = self.room
+        ctx = self.ctx
         self.toolbox = Toolbox(
-            tools=room.mission.tools,
-            catalog=room.mission.catalog,
-            validation=room.mission.options.signature_validation,
-            firewall=room.mission.firewall,
-            scope=room.scope,
+            tools=ctx.mission.tools,
+            catalog=ctx.mission.catalog,
+            validation=ctx.mission.options.signature_validation,
+            firewall=ctx.mission.firewall,
+            scope=ctx.scope,
             span=self.span,
-            runtime=room.runtime,
+            runtime=ctx.runtime,
         )
-        self.started_at = room.runtime.now_ms()
-        self.started = room.runtime.monotonic()
-        self.spent = room.scope.spent.minus(Usage(turns=1))  # this one was taken before it began
+        self.started_at = ctx.runtime.now_ms()
+        self.started = ctx.runtime.monotonic()
+        self.spent = ctx.scope.spent.minus(Usage(turns=1))  # this one was taken before it began
 
     def take(self) -> tuple[Progress, End | None]:
-        self.room.runtime.tell("turn_start", self.span, self.room.span, metadata={"turn": self.number})
+        self.ctx.runtime.tell("turn_start", self.span, self.ctx.span, metadata={"turn": self.number})
         try:
             answered = self._ask()
-        except GaveUp as error:
+        except AttemptsFailed as error:
             message = f"The model did not answer after {error.attempts} attempts: {error}"
             details = {"reason": error.reason, "attempts": error.attempts}
-            late = at_any_time(self.room.scope, self.room.runtime)
+            late = limit_reached(self.ctx.scope, self.ctx.runtime)
             fail = late or Fail(reason="llm_error", message=message, details=details)
             return self._ended("", response.Response(program=None), self._nothing(fail, ending=True))
         said = response.parse(answered.text)
@@ -300,10 +300,10 @@ class _Taking:
             return self._ended(answered.text, said, self._nothing(refused, ending=True))
         return self._ended(answered.text, said, self._outcome(said, answered.text))
 
-    def _ask(self) -> Answered:
-        mission = self.room.mission
+    def _ask(self) -> ModelAnswer:
+        mission = self.ctx.mission
         request: Request = {
-            "system": self.room.system,
+            "system": self.ctx.system,
             "messages": [*self.before.messages],
             "turn": self.number,
             "prompt": mission.text,
@@ -311,32 +311,32 @@ class _Taking:
             "llm_opts": dict(mission.options.llm_opts),
         }
         retry = mission.options.llm_retry
-        return ask(mission.llm, request, retry, scope=self.room.scope, span=self.span, runtime=self.room.runtime)
+        return ask(mission.llm, request, retry, scope=self.ctx.scope, span=self.span, runtime=self.ctx.runtime)
 
     def _refused(self, tells_cost: bool) -> Fail | None:
         """Return why what the model said is not even run."""
-        if self.room.scope.limits_cost() and not tells_cost:
+        if self.ctx.scope.limits_cost() and not tells_cost:
             message = 'max_cost_usd needs an LLM that says what an answer costs: {"content": …, "cost_usd": …}'
             return Fail(reason="validation_error", message=message)
-        return at_any_time(self.room.scope, self.room.runtime)
+        return limit_reached(self.ctx.scope, self.ctx.runtime)
 
     def _outcome(self, said: response.Response, text: str) -> Outcome:
         if said.program is None:
             fail = Fail(reason="no_program", message="The answer had no program")
             return replace(self._nothing(fail), feedback=prompt.of_nothing(text))
         about = {"turn": self.number, "program": said.program, "reasoning": said.reasoning}
-        self.room.runtime.tell("program_start", self.span, self.room.span, metadata=about)
+        self.ctx.runtime.tell("program_start", self.span, self.ctx.span, metadata=about)
         try:
             result = self._run(said.program)
         except LispError as error:
             earlier = [turn.program for turn in self.before.trace]
-            tools = {**self.room.mission.catalog, **self.room.mission.tools}
+            tools = {**self.ctx.mission.catalog, **self.ctx.mission.tools}
             return self._failed(with_hint(error, tools, earlier))
         return self._ran(result, said.program)
 
     def _run(self, program: str) -> lisp.Result:
-        room, options = self.room, self.room.mission.options
-        left_ms = (room.scope.deadline - room.runtime.monotonic()) * 1000
+        ctx, options = self.ctx, self.ctx.mission.options
+        left_ms = (ctx.scope.deadline - ctx.runtime.monotonic()) * 1000
         limits = lisp.Limits(
             timeout_ms=max(1, int(min(options.timeout_ms, left_ms))),
             memory_bytes=options.memory_bytes,
@@ -347,7 +347,7 @@ class _Taking:
             self.before.memory,
             tools=self.toolbox.call,
             limits=limits,
-            cancelled=room.runtime.cancelled,
+            cancelled=ctx.runtime.cancelled,
             isolation=options.isolation,
         )
         try:
@@ -362,11 +362,11 @@ class _Taking:
     def _failed(self, error: LispError) -> Outcome:
         details = {} if error.line is None else {"line": error.line, "column": error.column}
         fail = Fail(reason=error.reason, message=error.message, details=details)
-        if self.room.mission.single_shot:
+        if self.ctx.mission.single_shot:
             return self._nothing(fail, ending=True)
         told = prompt.of_error(
             error,
-            self.room.mission.firewall,
+            self.ctx.mission.firewall,
             self.toolbox.warnings,
             called=[call.name for call in self.toolbox.calls if call.error is None],
         )
@@ -374,7 +374,7 @@ class _Taking:
 
     def _ran(self, result: lisp.Result, program: str) -> Outcome:
         outcome = Outcome(value=result.value, context=self.before.context, memory=result.memory)
-        self.room.mission.firewall.guard(result.value)
+        self.ctx.mission.firewall.guard(result.value)
         mistyped = missing(program, self.before.context)
         self.toolbox.warnings += mistyped
         match result.signal:
@@ -382,25 +382,25 @@ class _Taking:
                 return replace(outcome, end=End(fail=fail_of(result.value)))
             case "return" if mistyped and self._may_ask_again(mistyped):
                 fail = Fail(reason="validation_error", message=" ".join(mistyped))
-                return replace(outcome, error=fail, feedback=prompt.of_mistyped(mistyped, self.room.mission.firewall))
+                return replace(outcome, error=fail, feedback=prompt.of_mistyped(mistyped, self.ctx.mission.firewall))
             case "return":
                 return self._returned(outcome)
-        if self.room.mission.single_shot:
+        if self.ctx.mission.single_shot:
             return self._returned(outcome)
         context, names = merged(self.before.context, result.value)
         self.toolbox.warnings += printed(program, result.value)
-        given = replaced(self.room.mission.context, names)
-        told = prompt.of_value(result.value, names, self.room.mission.firewall, [*given, *self.toolbox.warnings])
+        given = replaced(self.ctx.mission.context, names)
+        told = prompt.of_value(result.value, names, self.ctx.mission.firewall, [*given, *self.toolbox.warnings])
         return replace(outcome, context=context, feedback=told)
 
     def _may_ask_again(self, mistyped: list[str]) -> bool:
         """Return whether a doubtful return costs nothing but a turn: it is asked about once."""
         told = any(mistyped[0] in turn.feedback for turn in self.before.trace)
-        last = self.number >= self.room.mission.options.max_turns or not self.room.scope.budget.left
-        return not (told or last or self.toolbox.calls or self.room.mission.single_shot)
+        last = self.number >= self.ctx.mission.options.max_turns or not self.ctx.scope.budget.left
+        return not (told or last or self.toolbox.calls or self.ctx.mission.single_shot)
 
     def _returned(self, outcome: Outcome) -> Outcome:
-        mission = self.room.mission
+        mission = self.ctx.mission
         mode = mission.options.signature_validation
         done = replace(outcome, end=End(value=outcome.value))
         if is_function(outcome.value):
@@ -425,9 +425,9 @@ class _Taking:
         """Return the outcome of a turn whose program returned a function; as of any value refused, memory stays."""
         fail = Fail(reason="validation_error", message="The returned value is a function, which is no data")
         refused = replace(outcome, value=None, error=fail)
-        if self.room.mission.single_shot:
+        if self.ctx.mission.single_shot:
             return replace(refused, end=End(fail=fail))
-        return replace(refused, feedback=prompt.of_function(self.room.mission.firewall, self.toolbox.warnings))
+        return replace(refused, feedback=prompt.of_function(self.ctx.mission.firewall, self.toolbox.warnings))
 
     def _nothing(self, fail: Fail, *, ending: bool = False) -> Outcome:
         """Return the outcome of a turn without a value."""
@@ -435,10 +435,10 @@ class _Taking:
         return Outcome(error=fail, context=self.before.context, memory=self.before.memory, end=end)
 
     def _ended(self, text: str, said: response.Response, outcome: Outcome) -> tuple[Progress, End | None]:
-        room = self.room
+        ctx = self.ctx
         told = "" if outcome.end else self._with_turns_left(outcome.feedback)
-        usage = room.scope.spent.minus(self.spent)
-        took = round((room.runtime.monotonic() - self.started) * 1000)
+        usage = ctx.scope.spent.minus(self.spent)
+        took = round((ctx.runtime.monotonic() - self.started) * 1000)
         error = outcome.error or (outcome.end.fail if outcome.end else None)
         turn = Turn(
             number=self.number,
@@ -470,7 +470,7 @@ class _Taking:
         return after, outcome.end
 
     def _with_turns_left(self, told: str) -> str:
-        left = prompt.turns_left(self.number, self.room.mission.options.max_turns, self.room.scope.budget.left)
+        left = prompt.turns_left(self.number, self.ctx.mission.options.max_turns, self.ctx.scope.budget.left)
         return f"{told}\n\n{left}" if left else told
 
     def _tell(self, turn: Turn) -> None:
@@ -490,7 +490,7 @@ class _Taking:
             "message": turn.error.message if turn.error else None,
             "tool_calls": turn.tool_calls,
         }
-        self.room.runtime.tell("turn_stop", self.span, self.room.span, numbers, about)
+        self.ctx.runtime.tell("turn_stop", self.span, self.ctx.span, numbers, about)
 
 
 # The turns of a mission, one after the other.
@@ -499,12 +499,12 @@ class _Taking:
 # something is used up.
 
 
-def run(room: Room, progress: Progress, between: Callable[[Progress], None]) -> tuple[Progress, End]:
+def run(ctx: TurnContext, progress: Progress, between: Callable[[Progress], None]) -> tuple[Progress, End]:
     """Take turns until the mission is over; ``between`` is told of every turn that did not end it."""
     while True:
-        if fail := before_turn(progress, room.mission.options, room.scope, room.runtime):
+        if fail := stop_before_turn(progress, ctx.mission.options, ctx.scope, ctx.runtime):
             return progress, End(fail=fail)
-        progress, end = take(room, progress)
+        progress, end = take(ctx, progress)
         if end:
             return progress, end
         between(progress)

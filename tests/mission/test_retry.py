@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyagentd.errors import ProviderError, TransientProviderError
-from pyagentd.mission.llmcall import GaveUp, attempted, delay_ms, reason_of
+from pyagentd.mission.llmcall import AttemptsFailed, attempted, delay_ms, reason_of
 from pyagentd.mission.options import LLMError, Retry, retry
 
 
@@ -47,7 +47,7 @@ def test_the_waits_grow_as_the_backoff_says(given, waits):
 
 def test_it_gives_up_after_the_last_attempt():
     slept = Waits()
-    with pytest.raises(GaveUp) as gave_up:
+    with pytest.raises(AttemptsFailed) as gave_up:
         attempted(failing(*[LLMError("rate_limit", "slow down")] * 9), Retry(), sleep=slept, seconds_left=lambda: 100)
     assert (gave_up.value.reason, gave_up.value.attempts, str(gave_up.value)) == ("rate_limit", 3, "slow down")
     assert len(slept.seconds) == 2
@@ -55,7 +55,7 @@ def test_it_gives_up_after_the_last_attempt():
 
 def test_an_error_that_is_not_listed_is_final():
     given = Retry(retryable_errors=("rate_limit", "timeout"))
-    with pytest.raises(GaveUp) as gave_up:
+    with pytest.raises(AttemptsFailed) as gave_up:
         attempted(failing(LLMError("client_error")), given, sleep=Waits(), seconds_left=lambda: 100)
     assert gave_up.value.attempts == 1
     assert attempted(failing(TimeoutError()), given, sleep=Waits(), seconds_left=lambda: 100) == "answer"
@@ -63,7 +63,7 @@ def test_an_error_that_is_not_listed_is_final():
 
 def test_a_wait_beyond_the_deadline_is_not_begun():
     slept = Waits()
-    with pytest.raises(GaveUp):
+    with pytest.raises(AttemptsFailed):
         attempted(
             failing(*[ValueError()] * 5), Retry(max_attempts=9), sleep=slept, seconds_left=lambda: 3 - slept.now
         )

@@ -52,13 +52,13 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Execution Behavior",
         f"{_MISSION}/turn.py",
-        "        self.room.mission.firewall.guard(result.value)\n",
+        "        self.ctx.mission.firewall.guard(result.value)\n",
         "        return self._returned(outcome)\n",
     ),
     _of(
         "PtcRunner.SubAgent.Loop",
         f"{_MISSION}/turn.py",
-        "        if self.room.mission.single_shot:\n            return self._returned(outcome)\n",
+        "        if self.ctx.mission.single_shot:\n            return self._returned(outcome)\n",
         "        return self._returned(outcome)\n",
     ),
     _of(
@@ -115,8 +115,8 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Total Turn Budget",
         f"{_MISSION}/delegation.py",
-        "    shared = order.budget or (around.budget if around else None)\n",
-        "    shared = order.budget\n",
+        "    shared = args.budget or (parent.budget if parent else None)\n",
+        "    shared = args.budget\n",
     ),
     _of(
         "Tool Error Handling Convention",

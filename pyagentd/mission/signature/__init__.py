@@ -31,11 +31,11 @@ from pyagentd.mission.signature.types import (
     Primitive,
     Type,
 )
-from pyagentd.mission.signature.validation import Coerced, Problem, coerced, problems_of
+from pyagentd.mission.signature.validation import Coercion, Problem, coerced, problems_of
 
 __all__ = [
     "And",
-    "Coerced",
+    "Coercion",
     "Constant",
     "Constraint",
     "Enum",
@@ -90,7 +90,7 @@ class Signature:
         """Return why the map ``args`` does not fit the parameters."""
         return problems_of(Map(self.params), args, strict=strict)
 
-    def coerce_input(self, args: Any, strict: bool = False) -> Coerced:
+    def coerce_input(self, args: Any, strict: bool = False) -> Coercion:
         """Bring ``args`` into the types of the parameters where that is possible.
 
         Args:

@@ -79,7 +79,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coerced:
+class Coercion:
     """Arguments converted to the types of a signature.
 
     Attributes:
@@ -108,7 +108,7 @@ def problems_of(of: Type, value: Any, *, strict: bool = False) -> tuple[Problem,
     return walk.told(problems=True)
 
 
-def coerced(of: Type, value: Any, *, strict: bool = False) -> Coerced:
+def coerced(of: Type, value: Any, *, strict: bool = False) -> Coercion:
     """Return ``value`` converted to ``of``.
 
     Args:
@@ -119,7 +119,7 @@ def coerced(of: Type, value: Any, *, strict: bool = False) -> Coerced:
     walk = _Walk(strict=strict, converts=True)
     made = walk.visit(of, value)
     problems = walk.told(problems=True)
-    return Coerced(value=value if problems else made, warnings=walk.told(problems=False), problems=problems)
+    return Coercion(value=value if problems else made, warnings=walk.told(problems=False), problems=problems)
 
 
 @dataclass(slots=True)

@@ -151,37 +151,37 @@ class Pair(NamedTuple):
     ],
 )
 def test_a_function_gets_its_arguments_by_name(function: Any, args: dict[str, Any], expected: Any) -> None:
-    assert tools.passing_call(function, args) == expected
+    assert tools.call_function(function, args) == expected
 
 
 def test_what_is_missing_is_said_in_words() -> None:
     with pytest.raises(TypeError, match="the argument query is missing"):
-        tools.passing_call(plain, {"limit": 1})
+        tools.call_function(plain, {"limit": 1})
 
 
 def test_a_function_with_hints_gets_what_they_name() -> None:
     def length(line: Line, unit: Colour = Colour.RED) -> tuple[int, Colour]:
         return len(line.points), unit
 
-    assert tools.passing_call(length, {"line": {"points": [{"x": 1}]}, "unit": "blue"}) == (1, Colour.BLUE)
+    assert tools.call_function(length, {"line": {"points": [{"x": 1}]}, "unit": "blue"}) == (1, Colour.BLUE)
 
 
 @pytest.mark.spec("004", "Tool Definition Syntaxes")
 def test_a_function_of_one_other_parameter_gets_the_dict_that_its_signature_states() -> None:
     signature = parse_signature("(id :int) -> :int")
-    assert tools.passing_call(lambda given: given["id"], {"id": 4}, signature) == 4
-    assert tools.passing_call(lambda id: id, {"id": 4}, signature) == 4
+    assert tools.call_function(lambda given: given["id"], {"id": 4}, signature) == 4
+    assert tools.call_function(lambda id: id, {"id": 4}, signature) == 4
 
 
 def test_a_built_in_that_does_not_tell_its_parameters_gets_them_in_order() -> None:
-    assert tools.passing_call(math.hypot, {"x": 3, "y": 4}, parse_signature("(x :float, y :float) -> :float")) == 5.0
+    assert tools.call_function(math.hypot, {"x": 3, "y": 4}, parse_signature("(x :float, y :float) -> :float")) == 5.0
 
 
 def test_a_hint_that_names_nothing_is_no_obstacle() -> None:
     def late(x: Unheard) -> Any:  # noqa: F821
         return x
 
-    assert tools.passing_call(late, {"x": 1}) == 1
+    assert tools.call_function(late, {"x": 1}) == 1
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_hint_that_names_nothing_is_no_obstacle() -> None:
     [(plain, ""), (Shop(), ""), (lambda: 1, ""), (math.hypot, "hypot(*coordinates) -> value")],
 )
 def test_without_a_docstring_of_its_own_a_function_is_not_described(function: Any, expected: str) -> None:
-    assert tools.passing_described(function) == expected
+    assert tools.docstring_summary(function) == expected
 
 
 def test_the_first_paragraph_of_a_docstring_describes_it() -> None:
@@ -201,4 +201,4 @@ def test_the_first_paragraph_of_a_docstring_describes_it() -> None:
             none.
         """
 
-    assert tools.passing_described(documented) == "Find the customers of a shop."
+    assert tools.docstring_summary(documented) == "Find the customers of a shop."
