@@ -162,7 +162,7 @@ def test_every_command_that_a_page_names_exists() -> None:
     wrong = []
     for page in pages:
         for name, word in re.findall(r"(?:^ +|`|~)pyagentd ([a-z]+) ([a-z][a-z-]+)\b", page.read_text("utf-8"), re.M):
-            command = cli.commands.get(name)
+            command = cli.get_command(click.Context(cli), name)
             if command is None or (isinstance(command, click.Group) and word not in command.commands):
                 wrong.append(f"{page.name}: pyagentd {name} {word}")
     assert wrong == []
