@@ -34,7 +34,7 @@
 (require 'pyagentd-code)
 
 (defcustom pyagentd-code-buttons t
-  "Whether blocks of code in answers have a button that copies them.
+  "Whether to show a button that copies each block of code in answers.
 \\<pyagentd-mode-map>\\[pyagentd-copy-code] copies them without one."
   :type 'boolean
   :group 'pyagentd

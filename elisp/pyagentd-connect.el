@@ -41,10 +41,10 @@
 (require 'pyagentd-attach)
 
 (defcustom pyagentd-start-when-visiting t
-  "Non-nil means start the daemon when a session is visited.
-It starts in the background; the text can be read and edited meanwhile,
-and its settings are those in its files.  Never done in batch mode, nor
-where no server is installed."
+  "Non-nil means start the daemon when you visit a session.
+It starts in the background; you can read and edit the text meanwhile,
+and settings are read from the session's files.  In batch mode, or where
+no server is installed, no daemon is started."
   :type 'boolean
   :group 'pyagentd
   :package-version '(pyagentd . "0.1.0"))

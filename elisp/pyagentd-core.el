@@ -52,8 +52,8 @@
   "Version of this package; the server of the same version fits it.")
 
 (defcustom pyagentd-command nil
-  "Program and first arguments of the server; nil means look for it.
-It is looked for on the path, then in `pyagentd-server-directory',
+  "Program and first arguments of the server; nil means search for it.
+It is searched for on the path, then in `pyagentd-server-directory',
 where \\[pyagentd-install-server] installs it.  To start the daemon
 the words \"serve\" and \"--detach\" are appended."
   :type '(choice (const :tag "Search for it" nil) (repeat string))
@@ -62,7 +62,7 @@ the words \"serve\" and \"--detach\" are appended."
 
 (defcustom pyagentd-runtime-directory nil
   "Directory of the daemon's runtime file and socket.
-nil means what the daemon itself takes: $PYAGENTD_RUNTIME_DIR, else
+nil means the daemon's own default: $PYAGENTD_RUNTIME_DIR, else
 pyagentd/ in $XDG_RUNTIME_DIR, else pyagentd/run/ in $XDG_STATE_HOME
 or ~/.local/state."
   :type '(choice (const :tag "As the daemon decides" nil) directory)
@@ -70,20 +70,20 @@ or ~/.local/state."
 
 (defcustom pyagentd-human 'auto
   "Whether a human can answer approvals and questions.
-`auto' means yes unless Emacs runs in batch mode; t and nil mean yes
-and no.  Without a human every action that needs approval is denied."
+`auto' means yes unless Emacs runs in batch mode; t means yes and nil
+no.  Without a human, every action that needs approval is denied."
   :type '(choice (const :tag "Unless in batch mode" auto)
                  (const :tag "Yes" t)
                  (const :tag "No" nil))
   :package-version '(pyagentd . "0.1.0"))
 
 (defcustom pyagentd-call-timeout 10
-  "Seconds a command waits for the daemon's answer."
+  "Seconds to wait for an answer of the daemon."
   :type 'number
   :package-version '(pyagentd . "0.1.0"))
 
 (defcustom pyagentd-start-timeout 15
-  "Seconds a command waits for a daemon it has just started."
+  "Seconds until the start of the daemon counts as failed."
   :type 'number
   :package-version '(pyagentd . "0.1.0"))
 
@@ -94,22 +94,21 @@ and no.  Without a human every action that needs approval is denied."
   :package-version '(pyagentd . "0.1.0"))
 
 (defcustom pyagentd-log-level 'debug
-  "Least severe message that is logged to the *Messages* buffer.
+  "Minimum severity of messages that are logged to *Messages*.
 One of `debug', `info', `warn' and `error'; only the latter two also
 show in the echo area."
   :type '(choice (const debug) (const info) (const warn) (const error))
   :package-version '(pyagentd . "0.1.0"))
 
 (defcustom pyagentd-log-to-file nil
-  "Non-nil means log what concerns a session in its directory as well.
-The file is called session.log."
+  "Non-nil means also log messages about a session to its session.log."
   :type 'boolean
   :package-version '(pyagentd . "0.1.0"))
 
 ;;;; Faces
 
 (defface pyagentd-heading '((t :inherit font-lock-keyword-face))
-  "Face of what a notice is about.")
+  "Face of the subject of a notice.")
 
 (defface pyagentd-detail '((t :inherit font-lock-doc-face))
   "Face of details in a notice.")

@@ -151,7 +151,7 @@ uv, is needed" pyagentd-installer-python)
       (cond ((not (eql proto pyagentd-rpc-protocol))
              (pyagentd-doctor-check-finding
               "protocol" 'missing
-              (format "the daemon (version %s) has protocol %s, this package %s"
+              (format "the daemon (version %s) speaks protocol %s, this package %s"
                       version proto pyagentd-rpc-protocol)
               pyagentd-doctor-check--restart-button))
             ((not (member version (list nil pyagentd-version)))

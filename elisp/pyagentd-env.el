@@ -32,7 +32,7 @@
 
 (defcustom pyagentd-environment
   '("PYAGENTD_BACKEND" "ANTHROPIC_BASE_URL" "ANTHROPIC_API_KEY" "PATH")
-  "Environment variables that hold for a run started from here."
+  "Environment variables to pass to runs that you start in this buffer."
   :type '(repeat string)
   :group 'pyagentd
   :package-version '(pyagentd . "0.1.0"))

@@ -42,9 +42,9 @@
 (require 'pyagentd-fenced)
 
 (defcustom pyagentd-fold '(reasoning tool)
-  "Which blocks of a conversation are folded into a line when they appear.
-The symbol `reasoning' stands for what a model thought, `tool' for what a
-tool was asked and answered.  Nil folds nothing by itself.
+  "Which blocks of a conversation are folded when they appear.
+A list of symbols: `reasoning' for what the model thought, `tool' for
+tool calls with their results.  Nil folds none.
 \\<pyagentd-mode-map>\\[pyagentd-fold-toggle] folds and unfolds."
   :type '(set (const :tag "What the model thought" reasoning)
               (const :tag "Calls of tools" tool))
@@ -52,7 +52,7 @@ tool was asked and answered.  Nil folds nothing by itself.
   :package-version '(pyagentd . "0.1.0"))
 
 (defface pyagentd-fold '((t :inherit shadow))
-  "Face of the line that stands for a folded block."
+  "Face of folded blocks."
   :group 'pyagentd)
 
 (defconst pyagentd-fold--most 300

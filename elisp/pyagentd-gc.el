@@ -34,8 +34,8 @@
 (require 'pyagentd-core)
 
 (defcustom pyagentd-gc-threshold (* 32 1024 1024)
-  "Least value of `gc-cons-threshold' while answers stream, in bytes.
-nil means leave it alone."
+  "Minimum of `gc-cons-threshold' while answers stream, in bytes.
+nil means do not change it."
   :type '(choice natnum (const :tag "Leave it alone" nil))
   :group 'pyagentd
   :package-version '(pyagentd . "0.1.0"))

@@ -39,7 +39,7 @@
 (require 'pyagentd-here)
 
 (defface pyagentd-hidden '((t :inherit shadow))
-  "Face of turns that were taken back, and of what is said about them."
+  "Face of rewound turns and their notices."
   :group 'pyagentd)
 
 (defvar-local pyagentd-hidden--overlays nil

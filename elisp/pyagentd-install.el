@@ -36,10 +36,9 @@
 (require 'pyagentd-installer)
 
 (defcustom pyagentd-server-requirement nil
-  "What is installed as the server; nil means what came with this package.
-That is the wheel beside its files, or the checkout they are in.  A
-string is a requirement as pip takes it: the name of a file, or of a
-package with its version."
+  "What to install as the server; nil means the one of this package.
+That is the wheel beside the package's files, or the checkout they are in.
+A string is a requirement for pip: a file, or a package with its version."
   :type '(choice (const :tag "What came with the package" nil) string)
   :risky t
   :group 'pyagentd

@@ -43,7 +43,7 @@
 (autoload 'pyagentd-search "pyagentd-search" nil t)
 
 (defcustom pyagentd-list-lines 500
-  "How many lines a list of sessions shows at first, and adds each time."
+  "How many lines the list of sessions shows at first and adds on request."
   :type 'natnum
   :group 'pyagentd
   :package-version '(pyagentd . "0.1.0"))

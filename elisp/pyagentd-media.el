@@ -43,13 +43,13 @@
 (declare-function yank-media-handler "ext:yank-media")
 
 (defcustom pyagentd-media-show t
-  "Non-nil means pictures of prompts are shown in the buffer."
+  "Non-nil means show pictures of prompts in the buffer."
   :type 'boolean
   :group 'pyagentd
   :package-version '(pyagentd . "0.1.0"))
 
 (defcustom pyagentd-media-height 240
-  "Greatest height in pixels of a picture in a conversation."
+  "Maximum height of pictures in a conversation, in pixels."
   :type 'natnum
   :group 'pyagentd
   :package-version '(pyagentd . "0.1.0"))

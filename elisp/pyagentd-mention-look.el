@@ -32,7 +32,7 @@
 (require 'pyagentd-mention)
 
 (defface pyagentd-mention '((t :inherit link))
-  "Face of a file or an agent that a prompt mentions and that is there."
+  "Face of existing files and agents that a prompt mentions."
   :group 'pyagentd)
 
 (defconst pyagentd-mention-look--regexp

@@ -34,7 +34,7 @@
 (declare-function clojure-mode "ext:clojure-mode")
 
 (defface pyagentd-mission-said '((t :inherit font-lock-comment-face))
-  "Face of what a model says around its programs."
+  "Face of the model's text around its programs."
   :group 'pyagentd)
 
 (defun pyagentd-mission-text--heading (level name text &rest properties)

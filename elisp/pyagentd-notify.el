@@ -43,10 +43,10 @@
 (defvar pyagentd-run-finished-functions)
 
 (defcustom pyagentd-notify-desktop 'background
-  "When to notify on the desktop of approvals and finished runs.
+  "When to show desktop notifications of approvals and finished runs.
 nil means never, `background' when no frame of Emacs has the focus, and t
-always.  A desktop without notifications of D-Bus shows none; see
-`pyagentd-notify-functions' for others."
+always.  This needs D-Bus; for other desktops see
+`pyagentd-notify-functions'."
   :type '(choice (const :tag "Never" nil)
                  (const :tag "When Emacs is in the background" background)
                  (const :tag "Always" t))
@@ -54,9 +54,9 @@ always.  A desktop without notifications of D-Bus shows none; see
   :package-version '(pyagentd . "0.1.0"))
 
 (defcustom pyagentd-notify-finished nil
-  "Whether to notify on the desktop that a run finished or failed.
-That is done when `pyagentd-notify-desktop' says, for conversations that
-are open; their agents come to an end in silence."
+  "Whether to show a desktop notification when a run finishes or fails.
+`pyagentd-notify-desktop' says when.  Only runs of open conversations are
+notified of, not those of their agents."
   :type 'boolean
   :group 'pyagentd
   :package-version '(pyagentd . "0.1.0"))

@@ -34,10 +34,10 @@
 (require 'pyagentd-events)
 
 (defcustom pyagentd-share-buffers t
-  "Non-nil means that agents see and change files in the buffers of Emacs.
-They read unsaved text of files they may read, and what they write to a
-file that is open is changed in its buffer and saved.  Nil lets them
-work on the disk alone."
+  "Non-nil means agents read and change open files in their buffers.
+They read unsaved text of files they may read.  What they write to an
+open file is changed in its buffer and saved.  Nil means they work on
+the files on disk only."
   :type 'boolean
   :set (lambda (symbol value)
          (set-default symbol value)

@@ -37,7 +37,7 @@
 
 (defface pyagentd-plan
   '((t :inherit warning))
-  "Face of the agent that answers, in the header line."
+  "Face of the answering agent's name in the header line."
   :group 'pyagentd)
 
 (defvar-local pyagentd-plan--agent nil

@@ -34,7 +34,7 @@
 (require 'pyagentd-write)
 
 (defface pyagentd-queued '((t :inherit shadow :slant italic :extend t))
-  "Face of text that waits for its turn."
+  "Face of queued messages."
   :group 'pyagentd)
 
 (defvar-local pyagentd-queued-items nil

@@ -37,19 +37,19 @@
 (autoload 'pyagentd-branches "pyagentd-branches" nil t)
 
 (defcustom pyagentd-search-limit 50
-  "How many messages a search shows at first, and adds each time."
+  "How many results a search shows at first and adds on request."
   :type 'natnum
   :group 'pyagentd
   :package-version '(pyagentd . "0.1.0"))
 
 (defcustom pyagentd-search-follow t
-  "Non-nil means moving along the list shows each message in another window."
+  "Non-nil means show the message at point in another window."
   :type 'boolean
   :group 'pyagentd
   :package-version '(pyagentd . "0.1.0"))
 
 (defface pyagentd-match '((t :inherit match))
-  "Face of what a search matched."
+  "Face of matches in search results."
   :group 'pyagentd)
 
 (defvar pyagentd-search-history nil

@@ -35,8 +35,7 @@
 
 (defcustom pyagentd-server-directory
   (locate-user-emacs-file "pyagentd/server/")
-  "Directory of the virtual environments with servers.
-Each is called after the version of the server in it."
+  "Directory of the virtual environments of servers, one for each version."
   :type 'directory
   :risky t
   :group 'pyagentd

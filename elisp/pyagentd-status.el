@@ -294,9 +294,9 @@ ROOM is one of `pyagentd-status--rooms'."
 
 (defface pyagentd-header '((((type tty)) :inherit default :underline t)
                            (t nil))
-  "Face below all others in the header line of a session.
-A terminal draws header lines dark on light where its text is light on
-dark, and the colours that are made for its text cannot be read there."
+  "Base face of the header line of a session.
+Terminals draw header lines in inverse colours, in which other faces
+could not be read."
   :group 'pyagentd)
 
 (defun pyagentd-status--make (room)

@@ -36,8 +36,8 @@
 (require 'pyagentd-insert)
 
 (defcustom pyagentd-todo-folded nil
-  "Whether the list of an agent's steps is folded at first.
-The header line says how far the agent is in any case."
+  "Whether an agent's todo list is folded at first.
+The header line always shows its progress."
   :type 'boolean
   :group 'pyagentd
   :package-version '(pyagentd . "0.1.0"))

@@ -37,14 +37,14 @@
 (require 'pyagentd-follow)
 
 (defcustom pyagentd-usage-days 30
-  "How many days `pyagentd-usage' counts at first, today with them.
-0 is always."
+  "How many days `pyagentd-usage' shows at first, including today.
+0 means all."
   :type 'natnum
   :group 'pyagentd
   :package-version '(pyagentd . "0.1.0"))
 
 (defface pyagentd-usage-bar '((t :inherit success))
-  "Face of the bars in the table of what was spent."
+  "Face of the bars in the table of usage."
   :group 'pyagentd)
 
 (defconst pyagentd-usage--buffer "*pyagentd usage*"

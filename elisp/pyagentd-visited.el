@@ -33,21 +33,21 @@
 (require 'pyagentd-events)
 
 (defcustom pyagentd-revert-visited t
-  "Non-nil means to revert buffers of files that an agent has changed.
-A buffer with changes of yours is left alone, and you are told; so is one
-that `auto-revert-mode' looks after."
+  "Non-nil means revert buffers of files that an agent has changed.
+A buffer with unsaved changes is not reverted, and a message says so.
+Buffers in `auto-revert-mode' are left to it."
   :type 'boolean
   :group 'pyagentd
   :package-version '(pyagentd . "0.1.0"))
 
 (defcustom pyagentd-pulse-edits t
-  "Non-nil means to flash what an agent has changed where it is seen."
+  "Non-nil means flash visible text that an agent has changed."
   :type 'boolean
   :group 'pyagentd
   :package-version '(pyagentd . "0.1.0"))
 
 (defface pyagentd-pulse '((t :inherit pulse-highlight-start-face))
-  "Face in which text flashes that an agent has changed."
+  "Face of text that flashes because an agent changed it."
   :group 'pyagentd)
 
 (defvar-local pyagentd-visited--span nil

@@ -65,7 +65,7 @@ _EMACS_S = 20.0
 _NETWORK_S = 2.0
 _INSTALL_BUBBLEWRAP = "sudo apt-get install -y bubblewrap"
 _PROBE = """(progn (require 'package) (package-initialize)
-  (princ (format "%s\\t%s\\t%s" emacs-version (locate-library "epc") (locate-library "markdown-mode"))))"""
+  (princ (format "%s\\t%s" emacs-version (locate-library "markdown-mode"))))"""
 
 
 class Finding(NamedTuple):
@@ -88,7 +88,9 @@ def all_checks(*, emacs: bool = True) -> Iterator[Finding]:
     except PyagentdError as error:
         yield Finding("configuration", "missing", error.message, error.mend or "Edit the file")
         return
-    yield Finding("configuration", "ok", str(config.file) + ("" if config.file.exists() else " (absent, defaults)"))
+    yield Finding(
+        "configuration", "ok", str(config.file) + ("" if config.file.exists() else " (not there; defaults)")
+    )
     yield check_directory("runtime directory", config.runtime_dir, private=True)
     yield check_directory("sessions directory", config.sessions_dir, private=False)
     yield check_confinement(config)
@@ -134,12 +136,12 @@ def check_emacs() -> Iterator[Finding]:
     name = os.environ.get("EMACS") or "emacs"
     emacs = shutil.which(name)
     if emacs is None:
-        yield Finding("emacs", "missing", f"{name} is not on PATH", "sudo apt-get install -y emacs-nox elpa-epc")
+        yield Finding("emacs", "missing", f"{name} is not on PATH", "sudo apt-get install -y emacs-nox")
         return
     command = [emacs, "--batch", "--eval", _PROBE]
     try:
         asked = subprocess.run(command, capture_output=True, text=True, timeout=_EMACS_S, check=True)
-        version, epc, markdown = asked.stdout.strip().split("\t")
+        version, markdown = asked.stdout.strip().split("\t")
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         yield Finding("emacs", "missing", f"{emacs} does not start: {error}", f"{emacs} --batch --version")
         return
@@ -148,7 +150,6 @@ def check_emacs() -> Iterator[Finding]:
         yield Finding("emacs", "missing", f"{version} is too old", "Install Emacs 28.1 or newer")
     else:
         yield Finding("emacs", "ok", f"{version} ({emacs})")
-    yield _library("epc", epc, "missing")
     yield _library("markdown-mode", markdown, "warning")
 
 
@@ -165,16 +166,16 @@ def check_directory(name: str, path: Path, *, private: bool) -> Finding:
     except FileNotFoundError:
         parent = next(parent for parent in path.parents if parent.exists())
         if os.access(parent, os.W_OK):
-            return Finding(name, "ok", f"{path} (made when needed)")
-        return Finding(name, "missing", f"{path} cannot be made", f"sudo install -d -m 700 -o $USER {path}")
+            return Finding(name, "ok", f"{path} (created when needed)")
+        return Finding(name, "missing", f"{path} cannot be created", f"sudo install -d -m 700 -o $USER {path}")
     except OSError as error:
         return Finding(name, "missing", f"{path}: {error.strerror}", f"ls -ld {path}")
     if not stat.S_ISDIR(found.st_mode):
-        return Finding(name, "missing", f"{path} is no directory", f"mv {path} {path}.old")
+        return Finding(name, "missing", f"{path} is not a directory", f"mv {path} {path}.old")
     if private and found.st_uid != os.getuid():
-        return Finding(name, "missing", f"{path} belongs to somebody else", f"sudo chown $USER {path}")
+        return Finding(name, "missing", f"{path} is owned by another user", f"sudo chown $USER {path}")
     if private and stat.S_IMODE(found.st_mode) & 0o077:
-        return Finding(name, "missing", f"{path} is open to others", f"chmod 700 {path}")
+        return Finding(name, "missing", f"{path} is accessible to other users", f"chmod 700 {path}")
     if not os.access(path, os.W_OK | os.X_OK):
         return Finding(name, "missing", f"{path} is not writable", f"chmod u+rwx {path}")
     return Finding(name, "ok", str(path))
@@ -206,7 +207,12 @@ def check_daemon(config: Config) -> Finding:
             state = link.call("status")
     except Unreachable as error:
         if (config.runtime_dir / "daemon.eld").exists():
-            return Finding("daemon", "warning", f"left files behind: {error.message}", "pyagentd serve --detach")
+            return Finding(
+                "daemon",
+                "warning",
+                f"not running; the last one left its files: {error.message}",
+                "pyagentd serve --detach",
+            )
         return Finding("daemon", "ok", "not running (starts on demand)")
     except (PyagentdError, OSError) as error:
         return Finding("daemon", "missing", str(error), "pyagentd stop; pyagentd serve --detach")
@@ -224,7 +230,7 @@ def check_backend(config: Config) -> Iterator[Finding]:
         yield Finding("backend", "missing", error.message, error.mend)
         return
     if backend.kind == "offline":
-        yield Finding("backend", "ok", f"{backend.name}: rules, no language model; needs no key")
+        yield Finding("backend", "ok", f"{backend.name}: a stand-in, no language model; needs no key")
         return
     yield _key(backend)
     yield _server(backend)
@@ -232,7 +238,7 @@ def check_backend(config: Config) -> Iterator[Finding]:
 
 def _key(backend: BackendSettings) -> Finding:
     if backend.key_env is None:
-        return Finding("key", "ok", f"{backend.name} is configured to need none")
+        return Finding("key", "ok", f"not needed for {backend.name}")
     if os.environ.get(backend.key_env):
         return Finding("key", "ok", f"${backend.key_env} is set")
     line = (
@@ -248,7 +254,7 @@ def _server(backend: BackendSettings) -> Finding:
         with socket.create_connection(address, timeout=_NETWORK_S):
             pass
     except (OSError, ValueError) as error:
-        return Finding("backend", "warning", f"{backend.name} at {url.geturl()} does not answer: {error}", "")
+        return Finding("backend", "warning", f"{backend.name} at {url.geturl()} is not reachable: {error}", "")
     return Finding("backend", "ok", f"{backend.name} at {url.geturl()}")
 
 
@@ -259,7 +265,7 @@ def check_servers(config: Config) -> Iterator[Finding]:
     known = [each for each in config.mcp if each.enabled]
     gone = [each for each in known if each.command and "${" not in each.command[0] and not _program(each.command[0])]
     for each in gone:
-        detail = f"there is no program {each.command[0]} ({each.source})"
+        detail = f"program {each.command[0]} not found ({each.source})"
         yield Finding(f"mcp {each.name}", "warning", detail, "Install it, or set enabled = false there")
     if known and not gone:
         yield Finding(
@@ -285,6 +291,6 @@ def check_presets(config: Config) -> Iterator[Finding]:
             broken = True
             yield Finding(f"preset {name}", "missing", error.message, error.mend or f"$EDITOR {path}")
     if not templates:
-        yield Finding("presets", "missing", f"none in {shipped_dir()}", "Install the package anew: make setup")
+        yield Finding("presets", "missing", f"none in {shipped_dir()}", "Reinstall the package: make setup")
     elif not broken:
         yield Finding("presets", "ok", ", ".join(sorted(templates)))

@@ -145,6 +145,12 @@ def test_doctor_names_an_absent_emacs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert finding.mend.startswith("sudo apt-get install -y emacs")
 
 
+def test_doctor_asks_of_emacs_for_nothing_that_the_package_does_not_need(home: Path) -> None:
+    found = {finding.name: finding.level for finding in checks.check_emacs()}
+    assert found.pop("emacs") == "ok"
+    assert set(found) == {"emacs markdown-mode"} and found["emacs markdown-mode"] in ("ok", "warning")
+
+
 def test_doctor_names_a_broken_preset_by_file(home: Path) -> None:
     (home / "presets").mkdir()
     broken = home / "presets" / "mine.md"
@@ -182,7 +188,7 @@ def test_doctor_warns_of_a_server_that_does_not_answer(home: Path, monkeypatch: 
         monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
         key, server = checks.check_backend(load_config())
     assert (key.level, server.level) == ("ok", "warning")
-    assert "does not answer" in server.detail
+    assert "is not reachable" in server.detail
 
 
 def test_a_run_is_told_backend_address_and_path_and_nothing_else(home: Path) -> None:
