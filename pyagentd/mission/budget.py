@@ -1,4 +1,4 @@
-"""What a tree of missions may still spend, and where in the tree we are.
+"""Budgets: what a tree of missions may still spend, and which mission of the tree is running here.
 
 One ``Budget`` is shared by reference through the whole tree, so that turns of children count. A ``Scope`` is one
 mission of it; the innermost one of this thread of work is ``current()``, a context variable, so that a tool written
@@ -48,22 +48,22 @@ class Budget:
 
 @dataclass(slots=True, kw_only=True)
 class Scope:
-    """One running mission, as the missions that its tools start see it.
+    """One running mission, as the missions that its tools start (its children) see it.
 
     Attributes:
         budget: Shared by the tree.
         depth: 0 for a mission that nothing delegated.
         deadline: When it has to be over, in seconds of ``monotonic``; never later than its parent's.
-        max_cost_usd: What it and the missions below it may cost, or None.
-        span_id: Of the call that a nested mission runs in.
+        max_cost_usd: The most that it and its children may cost, or None.
+        span_id: The span of the tool call that a child runs in.
         llm: The callback it uses: the ``caller`` of a tool that brings none of its own.
         models: The registry it looks names up in.
         signature_validation: Its mode.
         firewall: Between its values and its model.
-        telemetry: Its listener; nested missions tell the same one.
-        parent: The mission around, or None.
-        cancelled: Whether somebody asked for the end.
-        awaited: Waits for a coroutine where the tree's caller has its event loop; None without one.
+        telemetry: Its listener, which its children use too.
+        parent: The mission whose tool started it, or None.
+        cancelled: Whether it was cancelled.
+        awaited: Waits for a coroutine on the event loop of the tree's caller; None without one.
     """
 
     budget: Budget
@@ -85,11 +85,11 @@ class Scope:
 
     @property
     def spent(self) -> Usage:
-        """What this mission and those below it have spent so far, those still running too."""
+        """What this mission and its children have spent so far, those still running too."""
         return self._spent
 
     def spend(self, usage: Usage) -> None:
-        """Count ``usage`` here and in every mission around."""
+        """Count ``usage`` here and in every parent."""
         with self._lock:
             self._spent = self._spent.plus(usage)
         if self.parent:
@@ -100,22 +100,22 @@ class Scope:
         self._spent = usage
 
     def overspent(self) -> "Scope | None":
-        """Return the mission, this one or one around, that has cost more than it may."""
+        """Return the mission, this one or a parent, that has cost more than it may."""
         if self.max_cost_usd is not None and self._spent.cost_usd > self.max_cost_usd:
             return self
         return self.parent.overspent() if self.parent else None
 
     def limits_cost(self) -> bool:
-        """Return whether this mission or one around may cost only so much."""
+        """Return whether this mission or a parent has a cost limit."""
         return self.max_cost_usd is not None or (self.parent is not None and self.parent.limits_cost())
 
     def ended(self, step: Step) -> None:
-        """Take note of a nested mission's end."""
+        """Keep the step of a child that ended."""
         with self._lock:
             self._ended.append(step)
 
     def take_ended(self) -> tuple[Step, ...]:
-        """Return the nested missions that ended since the last time."""
+        """Return the steps of the children that ended since the last call."""
         with self._lock:
             ended, self._ended = tuple(self._ended), []
         return ended

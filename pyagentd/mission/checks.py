@@ -1,7 +1,6 @@
-"""What stands against a mission before it runs, and the mission that is ready to.
+"""The checks before a mission starts. Nothing here calls a model or a tool.
 
-Nothing here calls a model or a tool. ``problems`` collects every reason not to start, in the order in which they
-matter; ``prepare`` gives the mission, or raises the first of them.
+``prepare`` returns the mission, ready to run, or raises every reason why it cannot start, the most important first.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,16 +20,16 @@ from pyagentd.mission.signature import Map, Problem, Signature
 from pyagentd.mission.step import Fail, Step
 from pyagentd.mission.tools import Tool
 
-# A mission that goes on where another ended.
+# Chaining: the context of a mission may be the step of another one.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartContext:
-    """What a mission starts from.
+    """The context that a mission starts with.
 
     Attributes:
-        context: What stands in ``ctx/``, by string keys.
-        signature: Of the context, or None.
+        context: The values of ``ctx/``, by name.
+        signature: The types of the context, or None.
     """
 
     context: Mapping[Any, Any]
@@ -38,7 +37,7 @@ class StartContext:
 
 
 class ChainedFailure(UserError):
-    """The context of a mission is a mission that failed.
+    """The context of a mission is the step of a mission that failed.
 
     Attributes:
         fail: With reason "chained_failure", and the failure itself in ``details["original_failure"]``.
@@ -52,16 +51,16 @@ class ChainedFailure(UserError):
 
 
 def chained(context: Any, signature: str | Signature | None = None) -> StartContext:
-    """Return the context and its signature that ``context`` stands for.
+    """Return the context that ``context`` stands for, and its signature.
 
     Args:
         context: A map, a ``Step`` (its value and its signature count), a dataclass or a model, or None for nothing.
-            The value of a step that is no map stands under ``value``.
-        signature: Of the context; it wins over a step's.
+            A step's value that is no map stands under ``value``.
+        signature: The types of the context; it wins over a step's.
 
     Raises:
         ChainedFailure: The step failed.
-        UserError: The context is nothing with names.
+        UserError: The context has no names.
     """
     if isinstance(context, Step):
         return _of_step(context, signature)
@@ -89,7 +88,7 @@ def _of_step(step: Step, signature: str | Signature | None) -> StartContext:
 
 
 def failure_of(step: Step) -> Fail:
-    """Return why a mission cannot go on from ``step``, a failure."""
+    """Return the failure of a mission whose context is the failed ``step``."""
     fail = step.fail or Fail(reason="unknown", message="The mission failed")
     original = {"reason": fail.reason, "message": fail.message, "op": fail.op, "details": dict(fail.details)}
     return Fail(
@@ -114,18 +113,18 @@ class ReadyMission:
     """A mission that can run.
 
     Attributes:
-        prompt: As given.
-        text: With its placeholders filled in, as the model reads it.
+        prompt: The prompt as given.
+        text: The prompt with its placeholders filled in, as the model reads it.
         llm: The callback.
-        signature: The contract, or None.
-        context: What stands in ``ctx/`` at the start, by name, as programs see it.
-        memory: What stands in ``memory/`` at the start.
+        signature: The signature, or None.
+        context: The values of ``ctx/`` at the start, by name, as programs see them.
+        memory: The values of ``memory/`` at the start.
         declared: The types of the context, or None.
-        tools: What programs can call.
-        catalog: What is only shown.
+        tools: The tools that programs can call.
+        catalog: The tools that are only shown.
         options: How it runs.
-        firewall: Between its values and the model.
-        warnings: What was let pass.
+        firewall: Hides private values from the model.
+        warnings: Conversions, and mismatches under ``warn_only``.
     """
 
     prompt: str
@@ -148,7 +147,7 @@ class ReadyMission:
 
 
 class CannotStart(Exception):
-    """A mission cannot start; ``fails`` are all the reasons."""
+    """A mission cannot start; ``fails`` has all the reasons."""
 
     def __init__(self, fails: tuple[Fail, ...]) -> None:
         super().__init__(fails[0].message)
@@ -200,10 +199,10 @@ def prepare(
     caller: LLM | None = None,
     options: Options,
 ) -> ReadyMission:
-    """Return the mission.
+    """Return the mission, ready to run; the arguments are those of ``delegate``.
 
     Raises:
-        CannotStart: It cannot start.
+        CannotStart: Something is wrong with them.
     """
     found = _Findings(options)
     found.fails += [Fail(reason="validation_error", message=each) for each in options.mistakes()]
@@ -239,7 +238,7 @@ def prepare(
 
 
 def named(value: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a map of the language by the names of its keys; a key without a name is left out."""
+    """Return a map of the language with names as keys; entries whose key is no name are left out."""
     plain = ((from_key(key), item) for key, item in value.items())
     return {
         key.name if isinstance(key, Keyword) else key: item for key, item in plain if isinstance(key, str | Keyword)
@@ -247,19 +246,19 @@ def named(value: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _silent(request: Request) -> str | Mapping[str, Any] | Awaitable[Any]:
-    """Stand in for a callback where none is called."""
+    """Stand in for the callback in a dry run."""
     return ""
 
 
 def _types(contract: Signature | None, declared: Signature | None) -> Signature | None:
-    """Return the types of the context: what the context's signature promises, and the mission's parameters."""
+    """Return the types of the context: those of ``context_signature`` and the mission's parameters."""
     params = contract.params if contract else ()
     return Signature(params, declared.returns if declared else Map(())) if params or declared else None
 
 
 @dataclass(slots=True)
 class _Findings:
-    """What was found so far; a check that fails gives something harmless to go on with."""
+    """The findings so far; a check that fails returns something harmless, so that the others can go on."""
 
     options: Options
     fails: list[Fail] = field(default_factory=list)
@@ -327,7 +326,7 @@ class _Findings:
         return {**data, **coerced.value}
 
     def _mismatches(self, what: str, found: tuple[Problem, ...], data: Mapping[str, Any]) -> None:
-        """Take what of the context does not fit; that something is missing matters in strict mode only."""
+        """Note what of the context does not fit; missing values matter in strict mode only."""
         wrong = [each for each in found if len(each.keys) != 1 or each.keys[0] in data]
         if not wrong:
             return
@@ -341,7 +340,7 @@ class _Findings:
     def strictly(
         self, own: Mapping[str, Tool], data: Mapping[str, Any], contract: Signature | None, declared: Signature | None
     ) -> None:
-        """Check what only ``signature_validation="strict"`` asks for."""
+        """Check what only ``signature_validation="strict"`` requires."""
         if self.options.signature_validation != "strict":
             return
         if bare := [name for name, tool in own.items() if tool.signature is None or not tool.specified]:

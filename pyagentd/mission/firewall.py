@@ -1,10 +1,10 @@
-"""The one place that turns values into text for a model.
+"""The firewall between a mission's values and its model: the one place that turns values into text for a model.
 
-Whatever a model reads of a value (data inventory, feedback, template values, error texts, what a child returned) is
-made here. A key whose name begins with ``_`` is firewalled at any depth: programs use its value, no text shows it.
+Data inventory, feedback, template values and error texts are made here. A key whose name begins with ``_`` is
+firewalled at any depth: programs use its value, no text shows it.
 
-Names alone would not do: a program that evaluates ``ctx/_token``, or divides by it, brings the value into a result or
-an error message under no name at all. So what is secret is also recognised by value; see ``secrets``.
+Names alone are not enough: a program that evaluates ``ctx/_token``, or divides by it, brings the value into a result
+or an error message under no name at all. So secrets are also recognised by value (``Secrets``).
 """
 
 import math
@@ -17,35 +17,34 @@ from pyagentd.lisp.values import Keyword, LispSet, from_key
 from pyagentd.mission.options import PromptLimit
 from pyagentd.mission.signature import Problem
 
-# What of a mission's data is secret, recognised by value.
+# Secrets: data under a name that begins with ``_``, unless the same value stands under a public name, then or before.
 #
-# Data under a name that begins with ``_`` is secret, unless the same value stood in the open, then or before. What
-# was secret first stays so: coming back from a tool that a program gave it to does not make it public. Strings and
-# numbers under ``SHORTEST`` characters are too common to be looked for inside of other text: they are known again as
-# a whole value or name only, and the very shortest not at all. Collections are known by being the same object.
+# What was secret first stays secret, also when a tool that a program gave it to returns it. Strings and numbers under
+# ``SHORTEST`` characters are too common to be looked for inside other text: they are recognised as a whole value or
+# name only, and the very shortest not at all. Collections are recognised by identity.
 
 SHORTEST: Final = 6
-_WHOLE_TEXT: Final = 2  # characters of the shortest string that is known again where it is a value of its own
-_WHOLE_NUMBER: Final = 4  # digits, of numbers: counts and sums that a program makes are rarely as large by chance
+_WHOLE_TEXT: Final = 2  # characters of the shortest string that is recognised as a value of its own
+_WHOLE_NUMBER: Final = 4  # digits of numbers: counts and sums that a program makes are rarely as large by chance
 HIDDEN = "[Hidden] [Firewalled]"
 
 _A_NAME = re.compile(r'"?([^\s{}\[\]:"]+)"?')
-_PREFIX = 24  # of a longer secret this much is enough: messages cut values
+_PREFIX = 24  # of a longer secret this much is recognised: messages cut values
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 LINE_ENDS: Final = {code: f"\\u{code:04x}" for code in (0x0B, 0x0C, 0x85, 0x2028, 0x2029)}
-"""What ends a line besides the usual, and how it is written in a string."""
+"""Unusual characters that end a line, and how each is written in a string."""
 _ESCAPES |= LINE_ENDS
 _HOLDS: frozenset[type] = frozenset({dict, list, tuple, set, frozenset, LispSet})
 
 
 def is_firewalled(key: object) -> bool:
-    """Return whether a key of that name is for programs only."""
+    """Return whether a key is firewalled: its name begins with ``_``."""
     name = key.name if isinstance(key, Keyword) else key
     return isinstance(name, str) and name.startswith("_")
 
 
 def escaped(text: str) -> str:
-    """Return ``text`` as it stands inside a string literal."""
+    """Return ``text`` escaped for a string literal."""
     return text.translate(_ESCAPES)
 
 
@@ -57,22 +56,22 @@ class Secrets:
         # The collections themselves are kept, so that no other can get the id of one.
         self._collections: dict[int, Any] = {}
         self._seen: list[Any] = []
-        self._known = 0  # how many of them are in the two below
+        self._known = 0  # how many of them were searched for public values
         self._open_texts: set[str] = set()
         self._open_collections: set[int] = set()
         self._index: dict[str, list[str]] = {}
 
     def learn(self, value: Any) -> None:
-        """Take note of data from outside: what stands in it in the open is public."""
+        """Learn the secrets in data from outside; what has a public name in it is public."""
         self._seen.append(value)
         self._take(value)
 
     def guard(self, value: Any) -> None:
-        """Take note of data that a program made: what stands in it in the open may be a secret renamed."""
+        """Learn the secrets in data that a program made; a public name in it may be that of a renamed secret."""
         self._take(value)
 
     def adopt(self, below: "Secrets") -> None:
-        """Take over the secrets of a mission below: what it failed of may quote them."""
+        """Take over the secrets of a child, whose error messages may quote them."""
         self._add(below._texts - self._texts)
 
     def is_secret(self, value: Any) -> bool:
@@ -86,7 +85,7 @@ class Secrets:
         return _A_NAME.sub(lambda name: HIDDEN if name[1] in self._texts else name[0], text) if self._texts else text
 
     def blanked(self, text: str) -> str:
-        """Return ``text`` with every secret in it blanked."""
+        """Return ``text`` with every secret in it hidden."""
         if not self._index or len(text) < SHORTEST:
             return text
         parts: list[str] = []
@@ -118,7 +117,7 @@ class Secrets:
             self._add(texts - self._open_texts)
 
     def _look_at_the_open(self) -> None:
-        """Take note of what stands in the open in data that was not looked at yet, each only once."""
+        """Collect what is public in the data that was not searched yet."""
         for value in self._seen[self._known :]:
             for each in _open(value):
                 if type(each) in (list, dict):
@@ -203,7 +202,7 @@ def _everything(value: Any) -> Iterator[Any]:
 
 
 def _recognisable(value: Any) -> str:
-    """Return the text by which a value is known again, or "" if it is too common for that."""
+    """Return the text by which a value is recognised, or "" if it is too common."""
     if type(value) is str:
         return value if len(value) >= _WHOLE_TEXT else ""
     if type(value) is int:
@@ -231,7 +230,7 @@ def model_text(value: Any, limits: PromptLimit | None = None) -> str:
 
 
 def public(value: Any) -> Any:
-    """Return ``value`` as JSON has it, with every firewalled field replaced by a mark."""
+    """Return ``value`` as plain JSON, every firewalled field replaced by ``HIDDEN``."""
     match value:
         case dict():
             return {
@@ -249,10 +248,10 @@ def public(value: Any) -> Any:
 
 
 class Firewall:
-    """What one mission's model may read of values.
+    """Turns the values of one mission into text for its model.
 
     Args:
-        limits: How much of a large value it is shown.
+        limits: How much of a large value the model is shown.
     """
 
     def __init__(self, limits: PromptLimit | None = None) -> None:
@@ -260,33 +259,33 @@ class Firewall:
         self._secrets = Secrets()
 
     def learn(self, value: Any) -> None:
-        """Take note of data from outside: context and results of tools."""
+        """Learn the secrets in data from outside: context and results of tools."""
         self._secrets.learn(value)
 
     def guard(self, value: Any) -> None:
-        """Take note of data that a program made."""
+        """Learn the secrets in data that a program made."""
         self._secrets.guard(value)
 
     def adopt(self, below: "Firewall") -> None:
-        """Take over the secrets of a mission below: what it failed of may quote them."""
+        """Take over the secrets of a child, whose error messages may quote them."""
         self._secrets.adopt(below._secrets)
 
     def hides(self, value: Any) -> bool:
-        """Return whether ``value`` is one that stands under a firewalled name and under no public one."""
+        """Return whether ``value`` is a secret: it has a firewalled name and no public one."""
         return self._secrets.is_secret(value)
 
     def text(self, value: Any) -> str:
-        """Return ``value`` in Clojure syntax, one line and then a line for every kind of cut."""
+        """Return ``value`` in Clojure syntax on one line, and a line for every note about a cut."""
         text, notes = self.shown(value)
         return "\n".join([text, *notes])
 
     def shown(self, value: Any, name: str = "") -> tuple[str, tuple[str, ...]]:
-        """Return the text and the notes of what was cut, in whole sentences that call the value ``name``."""
+        """Return the text, and notes about cuts in whole sentences that call the value ``name``."""
         writer = _Writer(self.limits, self)
         return writer.write(value, name), writer.notes()
 
     def template(self, path: str | Iterable[str], value: Any) -> str:
-        """Return what stands for ``{{path}}`` in a prompt: strings whole, since the author put them there."""
+        """Return the text for ``{{path}}`` in a prompt; strings are not cut, since the author put them there."""
         parts = path.split(".") if isinstance(path, str) else path
         if any(is_firewalled(part) for part in parts):
             return HIDDEN
@@ -300,11 +299,11 @@ class Firewall:
         return self.text(value)
 
     def words(self, text: str) -> str:
-        """Return ``text`` with every secret in it blanked: of error messages, and of strings in values."""
+        """Return ``text``, an error message or a string of a value, with every secret in it hidden."""
         return self._secrets.blanked(well_formed(text))
 
     def problem_lines(self, problems: Sequence[Problem]) -> list[str]:
-        """Return a line for each problem, for the first of them."""
+        """Return a line for each of the first problems."""
         told = (one_line(f"{problem.path or 'value'}: {problem.message}") for problem in problems[:_PROBLEMS])
         lines = [self.words(f"- {each}") for each in told]
         if len(problems) > _PROBLEMS:
@@ -312,25 +311,25 @@ class Firewall:
         return lines
 
     def type_words(self, text: str) -> str:
-        """Return the text of a type that was inferred from data, whose keys are names in it."""
+        """Return the text of an inferred type, whose field names are keys of the data, with secrets hidden."""
         return self._secrets.without_names(self.words(text if len(text) <= _TYPE else f"{text[:_TYPE]}…")).translate(
             LINE_ENDS
         )
 
 
 def well_formed(text: str) -> str:
-    """Return ``text`` as it can be sent: JSON that was cut gives halves of characters, which have no encoding."""
+    """Return ``text`` without lone surrogates, which cannot be encoded: they come from JSON that was cut."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def one_line(text: str) -> str:
-    """Return somebody else's words so that they cannot pass for what the system says in lines of its own."""
+    """Return foreign words on one line, so that they cannot imitate lines of ours."""
     short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
     return " ".join(short.split())
 
 
 def name_text(name: str) -> str:
-    """Return a name as it stands in running text: an odd one, which may be anybody's words, quoted, on one line."""
+    """Return a name for running text; an odd one, which may be anybody's words, is quoted and on one line."""
     name = well_formed(name if len(name) <= _NAME else f"{name[:_NAME]}…")
     if _PLAIN.fullmatch(name):
         return name
@@ -340,7 +339,7 @@ def name_text(name: str) -> str:
 
 @dataclass(slots=True)
 class _Writer:
-    """Writes one value; knows how much room is left and what it cut."""
+    """Writes one value within the limits and notes every cut."""
 
     limits: PromptLimit
     firewall: Firewall

@@ -1,4 +1,4 @@
-"""One question to the model: called, retried, told of, counted."""
+"""One request to the model: the call of the LLM callback, its retries, its telemetry, its cost."""
 
 import asyncio
 import inspect
@@ -15,19 +15,17 @@ from pyagentd.mission.runtime import Runtime, call_foreign, error_text
 from pyagentd.mission.step import Usage
 from pyagentd.mission.telemetry import new_span
 
-# When a failing LLM is called again.
-#
-# Only the callback's own failures are retried: it raised, or it gave something that is no answer. What the model got
-# wrong (syntax, types, tools) is told to the model and costs a turn, never an attempt.
+# Retries. Only failures of the callback are retried: it raised, or returned something that is no answer. Mistakes of
+# the model (syntax, types, tools) are reported to the model and cost a turn, never an attempt.
 
 _T = TypeVar("_T")
 
 LONGEST_WAIT_S = 60.0
-"""The most a server's word is waited for."""
+"""The longest wait that a server's retry-after can ask for."""
 
 
 class AttemptsFailed(Exception):
-    """No attempt succeeded, or the failure is not worth another one; the cause is the last failure."""
+    """No attempt succeeded, or the last failure is not one to retry; that failure is the cause."""
 
     def __init__(self, reason: str, message: str, attempts: int) -> None:
         super().__init__(message)
@@ -36,7 +34,7 @@ class AttemptsFailed(Exception):
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the name of a callback's failure for ``retryable_errors``."""
+    """Return the name by which ``retryable_errors`` knows a callback's failure."""
     match error:
         case LLMError(reason=reason):
             return reason
@@ -64,7 +62,7 @@ def _of_status(status: int) -> str:
 
 
 def delay_ms(retry: Retry, failures: int) -> int:
-    """Return how long to wait after that many failures in a row."""
+    """Return how long to wait after that many failures in a row, in milliseconds."""
     match retry.backoff:
         case "exponential":
             return retry.base_ms << (failures - 1)
@@ -73,7 +71,7 @@ def delay_ms(retry: Retry, failures: int) -> int:
 
 
 def _asked_for(error: BaseException) -> float:
-    """Return the seconds a server asked to wait for."""
+    """Return the seconds that a server asked to wait (retry-after)."""
     after = getattr(error, "retry_after", None) or getattr(error.__cause__, "retry_after", None)
     return min(float(after), LONGEST_WAIT_S) if isinstance(after, int | float) else 0.0
 
@@ -86,14 +84,14 @@ def attempted(
     seconds_left: Callable[[], float],
     failed: Callable[[Exception, int], None] = lambda error, attempt: None,
 ) -> _T:
-    """Return what ``call`` gives, after as many attempts as it needs and may have.
+    """Return the result of ``call``, tried again as ``retry`` allows.
 
     Args:
         call: One attempt; any ``Exception`` is a failure.
-        retry: How often and how patiently.
+        retry: How often, and how long to wait.
         sleep: Waits that many seconds.
-        seconds_left: How long the mission may still last; a wait beyond it is not begun.
-        failed: Told about every failure with the number of its attempt.
+        seconds_left: How long the mission may still last; a longer wait is not begun.
+        failed: Called with every failure and the number of its attempt.
 
     Raises:
         AttemptsFailed: The last failure is its cause.
@@ -116,12 +114,12 @@ def attempted(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAnswer:
-    """What a model said and what that took.
+    """An answer of the model.
 
     Attributes:
-        text: What it said.
+        text: Its text.
         usage: Tokens and cost as the callback reported them.
-        tells_cost: Whether it reported a cost.
+        tells_cost: Whether the callback reported a cost.
     """
 
     text: str
@@ -134,14 +132,14 @@ def ask(llm: LLM, request: Request, retry: Retry, *, scope: Scope, span: str, ru
 
     Args:
         llm: The callback.
-        request: What it is asked.
+        request: The request.
         retry: How often it may fail.
         scope: The mission that pays.
-        span: Of the turn.
-        runtime: The world.
+        span: The span of the turn.
+        runtime: Clock, waiting, telemetry, cancelling.
 
     Raises:
-        AttemptsFailed: It did not answer.
+        AttemptsFailed: No attempt gave an answer.
     """
 
     def attempt() -> ModelAnswer:
@@ -204,7 +202,7 @@ def _count(tokens: Any, name: str) -> float | None:
 
 
 def _number(given: Any) -> float | None:
-    """Return a number that something can be counted with: an answer that was paid for is not lost for another."""
+    """Return ``given`` as a finite number from 0, or None; odd token counts must not lose an answer."""
     try:
         number = float(given)
     except (TypeError, ValueError, OverflowError):

@@ -1,8 +1,10 @@
-"""Tools that are missions of their own: a prompt under a signature, answered by a model.
+"""Missions as tools of other missions and as plain Python functions: ``LLMTool``, ``as_tool``.
 
 Without ``tools`` such a tool is a *judgment tool*: one question, one typed answer. With ``tools`` it is an *agent
-tool*: a mission of several turns. Either way it runs as a child of the mission that calls it, under the same budget
-of turns, money, time and depth, and with the caller's model unless it names another.
+tool*: a mission of several turns. Either runs as a child of the mission that calls it, under the same budget of
+turns, money, time and depth, and with the caller's model unless it names another. Its value comes back whole,
+firewalled fields included: a program may use what no model may read. A failure raises ``SubAgentError`` with the
+step, which becomes a ``tool_error`` in the mission that called.
 """
 
 import inspect
@@ -53,7 +55,7 @@ SubAgentError = MissionFailed  # where a mission is a function, this is its erro
 
 
 class ToolsError(UserError):
-    """Something is registered as a tool that cannot be one.
+    """Something that is registered as a tool is none.
 
     Attributes:
         reason: As it stands in ``step.fail.reason``: "reserved_tool_name" or "validation_error".
@@ -68,7 +70,7 @@ class ToolsError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LLMTool:
-    """A question for a model, as a tool.
+    """A mission as a tool.
 
     Calling one runs it: ``tool({"text": "…"})`` or ``tool(text="…")`` returns the value, and raises
     ``SubAgentError`` when the mission fails.
@@ -77,12 +79,12 @@ class LLMTool:
         prompt: A template; each placeholder's root is a parameter of the signature.
         signature: Parameters and result, ``(text :string) -> {urgent :bool}``.
         llm: A callback, the name of a model in the registry, or "caller" for the model of whoever calls the tool.
-        description: What the calling model is told beside the signature.
+        description: What the calling model reads beside the signature.
         tools: What the mission may call; any of them makes this an agent tool.
         options: Further options of ``delegate`` for the mission, such as ``max_turns``.
 
     Raises:
-        ToolsError: The signature is none, a placeholder has no parameter, or an option is unknown.
+        ToolsError: The signature cannot be read, a placeholder has no parameter, or an option is unknown.
     """
 
     prompt: str
@@ -110,7 +112,7 @@ class LLMTool:
 
     @property
     def contract(self) -> Signature:
-        """The signature, parsed."""
+        """The parsed signature."""
         if isinstance(self.signature, Signature):
             return self.signature
         try:
@@ -132,7 +134,7 @@ class LLMTool:
         return self.run({**(args or {}), **named}).unwrap()
 
     def run(self, args: Mapping[str, Any]) -> Step:
-        """Run the mission with these arguments and return how it ended."""
+        """Run the mission with these arguments and return its step."""
         around = current()
         options = {"models": around.models if around else {}, **self.options}
         try:
@@ -145,7 +147,7 @@ class LLMTool:
         if self.judges:
             options = {"max_turns": JUDGMENT_TURNS, "system_prompt": instructions(self.contract)} | options
             llm = judging(llm, self.contract)
-        # A mission calls its tools, and this tool is a mission: only the door of the room knows both.
+        # `delegate` needs this module, so it comes through the lazy names of the package.
         return missions.delegate(
             self.prompt, llm=llm, signature=self.contract, tools=self.tools or {}, context=context, **options
         )
@@ -196,11 +198,10 @@ def _near(name: str, known: frozenset[str]) -> str:
     return did_you_mean(name, known) or f"Known: {', '.join(sorted(known))}"
 
 
-# One question, one typed answer: how a model that is asked for data becomes a mission.
+# Judgment tools: a mission without tools whose model is asked for data instead of a program.
 #
-# A judgment is a mission without tools whose model is not asked for a program. It answers with JSON, or with a value
-# of the language; either becomes ``(call "return" …)``, so that checking, feedback, budget and trace are those of
-# every mission. A program is as good an answer.
+# It answers with JSON or with a value of the language; either becomes the program ``(call "return" …)``, so checking,
+# feedback, budget and trace are those of any mission. A program is accepted too.
 
 _FENCE = re.compile(r"```[ \t]*(?:json5?|edn|text)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z_][\w\-?!]*")
@@ -218,8 +219,8 @@ def instructions(signature: Signature) -> str:
 
 
 def judging(llm: Callable[..., Any], signature: Signature) -> Callable[[Request], Any]:
-    """Return ``llm`` with its answers as programs that return them; it reads what it said itself, and no programs."""
-    said: dict[str, str] = {}  # what the model said, by the program that was made of it
+    """Return ``llm`` with every answer turned into a program that returns it; the model sees its own words only."""
+    said: dict[str, str] = {}  # the model's words by the program made of them
 
     def translated(answer: Any) -> Any:
         text = answer.get("content") if isinstance(answer, Mapping) else answer
@@ -241,7 +242,7 @@ def judging(llm: Callable[..., Any], signature: Signature) -> Callable[[Request]
 
 
 def _read(message: Message, said: Mapping[str, str], *, first: bool) -> Message:
-    """Return a message as the model reads it: its own words, and of a refusal what is about data."""
+    """Return a message as the model reads it: its own words, and of feedback what is about data."""
     if message["role"] == "assistant":
         return {"role": "assistant", "content": said.get(message["content"], message["content"])}
     if first:
@@ -250,7 +251,7 @@ def _read(message: Message, said: Mapping[str, str], *, first: bool) -> Message:
     return {"role": "user", "content": "\n".join(lines).strip() + _AGAIN}
 
 
-# Whole lines as feedback has them: words in an answer, or in a message about it, are the model's to read.
+# Whole lines of feedback that are about programs.
 _ABOUT_PROGRAMS = re.compile(
     r'Call \(call "return" …\) again with a value that fits\.|'
     r"Turn \d+ of \d+ is done, \d+ turns are left\.|⚠️ FINAL TURN: .*"
@@ -259,7 +260,7 @@ _AGAIN = "\n\nReply with the whole corrected JSON value and nothing else."
 
 
 def program_of(text: str) -> str:
-    """Return the program that returns what ``text`` says; prose is a string."""
+    """Return the program that returns the data in ``text``; prose becomes a string."""
     for candidate in (text, *_FENCE.findall(text)):
         try:
             return _returning(printing.readable(_named(jsontext.parse(candidate))))
@@ -288,7 +289,7 @@ def _returning(expression: str) -> str:
 
 
 def _named(value: Any) -> Any:
-    """Return JSON as a value of the language: keys that can be keywords are."""
+    """Return JSON as a value of the language: keys become keywords where they can."""
     if isinstance(value, dict):
         return {Keyword(key) if _NAME.fullmatch(key) else key: _named(item) for key, item in value.items()}
     return [_named(item) for item in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""What a delegation can be told, and the defaults."""
+"""The options of ``delegate`` with their defaults, and the contract of LLM callbacks."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class Message(TypedDict):
 
 
 class Request(TypedDict):
-    """What an LLM callback is given."""
+    """The argument of an LLM callback."""
 
     system: str
     messages: list[Message]
@@ -34,7 +34,7 @@ class Request(TypedDict):
 
 
 class Tokens(TypedDict, total=False):
-    """What a request used."""
+    """The tokens of a request."""
 
     input: int
     output: int
@@ -49,7 +49,7 @@ class Answer(TypedDict):
 
 
 CALLER = "caller"
-"""As ``llm`` of a tool: the model of the mission that calls it."""
+"""As ``llm`` of a tool: the model of the mission that calls the tool."""
 
 # A callback may be a coroutine function too; ``adelegate`` awaits it on the caller's loop.
 LLM = Callable[[Request], str | Mapping[str, Any] | Awaitable[Any]]
@@ -62,7 +62,7 @@ class LLMError(Exception):
         reason: The name that ``retryable_errors`` can list: ``rate_limit``, ``timeout``, ``server_error``,
             ``client_error``, ``config_error``, or any other.
         message: What happened.
-        final: Whether another attempt would be no use, whatever ``retryable_errors`` says.
+        final: Whether another attempt is useless, whatever ``retryable_errors`` says.
     """
 
     def __init__(self, reason: str, message: str = "", *, final: bool = False) -> None:
@@ -103,18 +103,18 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a mission runs; what it is about stands elsewhere.
+    """How a mission runs.
 
     Attributes:
         max_turns: Answers of the model before it counts as failed.
-        timeout_ms: Of one program.
-        mission_timeout_ms: Of all of it; None means no limit of its own.
-        prompt_limit: How much of a large value is shown.
+        timeout_ms: The time limit of one program.
+        mission_timeout_ms: The time limit of the mission; None means no limit of its own.
+        prompt_limit: How much of a large value the model is shown.
         llm_retry: When a failing LLM is called again.
         signature_validation: How strictly inputs, outputs and tools are checked.
-        max_cost_usd: What the mission and those below it may cost.
+        max_cost_usd: The most that the mission and its children may cost, in US dollars.
         max_consecutive_failures: Failed turns in a row before it gives up.
-        memory_bytes: Size of the program's memory.
+        memory_bytes: The most that programs may keep in ``memory/``.
         isolation: Whether programs run in a process of their own.
         tool_time_counts: Whether the time inside tools counts against ``timeout_ms``.
         llm_opts: Passed on to the callback.
@@ -158,7 +158,7 @@ class Options:
 
 
 def options_of(**named: Any) -> Options:
-    """Return options from the arguments of a delegation; arguments that are no options are left out."""
+    """Return the options among the arguments of ``delegate``."""
     known = {name: value for name, value in named.items() if name in Options.__slots__}
     known["prompt_limit"] = prompt_limit(named.get("prompt_limit"))
     known["llm_retry"] = retry(named.get("llm_retry"))
@@ -166,12 +166,12 @@ def options_of(**named: Any) -> Options:
 
 
 def prompt_limit(given: PromptLimit | Mapping[str, int] | None) -> PromptLimit:
-    """Return the limit that was given as such, as ``{"list": 5, "string": 1000}``, or not at all."""
+    """Return the limit that ``given`` states: a ``PromptLimit``, ``{"list": 5, "string": 1000}``, or None."""
     return given if isinstance(given, PromptLimit) else PromptLimit(**dict(given or {}))
 
 
 def retry(given: Retry | Mapping[str, Any] | None) -> Retry:
-    """Return the retry that was given as such, as ``{"max_attempts": 3, …}``, or not at all."""
+    """Return the retry that ``given`` states: a ``Retry``, ``{"max_attempts": 3, …}``, or None."""
     if isinstance(given, Retry):
         return given
     named = dict(given or {})

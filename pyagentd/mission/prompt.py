@@ -1,4 +1,4 @@
-"""Everything a mission's model reads of us: the system prompt, the inventory of its data, feedback after a turn.
+"""The texts for a mission's model: the system prompt, the inventory of its data, the feedback after a turn.
 
 The system prompt is made once from a ``Brief`` and stays the same for all turns, so that providers can cache it.
 """
@@ -19,7 +19,7 @@ from pyagentd.mission.signature.rendering import example, type_text
 from pyagentd.mission.signature.types import ANY, NIL, choice, maybe
 from pyagentd.mission.tools import Tool
 
-_LONGEST_TWICE = 2_000  # a mission stands in the prompt and in the first message unless it is longer than this
+_LONGEST_TWICE = 2_000  # characters of a mission that stands in the system prompt as well as in the first message
 
 _ROLE = """\
 You fulfil one mission by writing programs in PTC-Lisp, a small Clojure. Each program you answer with is run in a
@@ -52,17 +52,17 @@ One fenced block, and briefly what it is for if that helps you:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brief:
-    """What a prompt is made from.
+    """What the system prompt is made from.
 
     Attributes:
         mission: The task, placeholders filled in.
-        context: What is in ``ctx/``.
-        memory: What is in ``memory/``.
-        declared: The types of the context, if somebody stated them.
-        returns: What has to be returned, or None for anything.
-        tools: What programs can call.
-        catalog: What is only shown.
-        options: Limits.
+        context: The values of ``ctx/``.
+        memory: The values of ``memory/``.
+        declared: The types of the context, or None.
+        returns: The type of the result, or None for anything.
+        tools: The tools that programs can call.
+        catalog: The tools that are only shown.
+        options: Limits and the custom parts of the prompt.
         single_shot: Whether there is one turn and no tools, so that the program's value is the result.
     """
 
@@ -78,7 +78,7 @@ class Brief:
 
 
 def system_prompt(brief: Brief, firewall: Firewall) -> str:
-    """Return the prompt, as the mission's options want it."""
+    """Return the system prompt: generated, or as the option ``system_prompt`` says."""
     custom = brief.options.system_prompt
     match custom:
         case str():
@@ -109,7 +109,7 @@ def _generated(brief: Brief, firewall: Firewall, custom: Mapping[str, str]) -> s
 
 @cache
 def language_reference() -> str:
-    """Return what a model that knows Clojure has to know about the language besides."""
+    """Return the description of the language for a model that knows Clojure."""
     return files("pyagentd.mission").joinpath("language.md").read_text("utf-8").strip()
 
 
@@ -196,7 +196,7 @@ def _size(size: int) -> str:
     return f"{size / 1_048_576:g} MB" if size >= 1_048_576 else f"{size} bytes"
 
 
-# What data a mission has, as its model is told: name, type and a sample of each.
+# The inventory of a mission's data: name, type and a sample of each value.
 #
 # Types are those of the signature where there is one, and inferred from the value otherwise; an inferred type looks
 # at the first items of a list only, so that it costs the same for any amount of data.
@@ -214,13 +214,13 @@ def inventory(
     firewall: Firewall,
     memory: Mapping[Any, Any] | None = None,
 ) -> str:
-    """Return one entry a line for everything in ``ctx/`` and ``memory/``, and a sample of what may be shown.
+    """Return an entry for every value in ``ctx/`` and ``memory/``, with a sample where it may be shown.
 
     Args:
-        context: As programs see it.
-        declared: Types of the context by name: its parameters, or the fields of what it returns.
+        context: The context as programs see it.
+        declared: A signature whose parameters, or fields of the result, are the types of the context.
         firewall: Makes the samples.
-        memory: What is in the memory at the start.
+        memory: The memory at the start.
     """
     types = declared_types(declared)
     data = [("ctx", key, value, types) for key, value in context.items()]
@@ -246,7 +246,7 @@ def declared_types(signature: Signature | None) -> dict[str, Type]:
 
 
 def type_of(value: Any, depth: int = 0) -> Type:
-    """Return the narrowest type that fits what was looked at of ``value``."""
+    """Return the narrowest type that fits ``value``, of lists their first items."""
     match value:
         case None:
             return NIL
@@ -284,7 +284,7 @@ def _of_map(value: dict[Any, Any], depth: int) -> Type:
 
 
 def joined(types: list[Type]) -> Type:
-    """Return one type for all of them: maps field by field, integers among floats as floats."""
+    """Return one type that fits all of ``types``: maps field by field, int and float as float."""
     if not types:
         return ANY
     bare = [each.inner if isinstance(each, Maybe) else each for each in types if each != NIL]
@@ -319,7 +319,7 @@ def _joined_maps(maps: list[Map]) -> Map:
 
 
 def _shared(name: str, fields: list[Field], maps: int) -> Field:
-    """Return a field of several maps; the shorthand has one mark for what may be nil and what may be absent."""
+    """Return a field of several maps; the shorthand has one mark for both nil and absent."""
     type_ = joined([field.type for field in fields])
     everywhere = len(fields) == maps and not any(field.optional for field in fields)
     if everywhere and not type_.is_optional:
@@ -352,7 +352,7 @@ def _name(key: Any) -> str:
     return key.name if isinstance(key, Keyword) else str(key)
 
 
-# What a model reads after a turn.
+# Feedback after a turn.
 #
 # Whole sentences: what happened, what is there now, what to do next. Values pass the firewall; messages of errors do
 # too, since an error names the value it is about.
@@ -361,13 +361,13 @@ _WARNINGS = 5
 
 
 def of_value(value: Any, names: Sequence[str], firewall: Firewall, warnings: Iterable[str] = ()) -> str:
-    """Return what is said of a program that came to its end without ending the mission.
+    """Return the feedback on a program that did not end the mission.
 
     Args:
         value: What it evaluated to.
-        names: What programs find it under in ``ctx/``.
-        firewall: Shows it.
-        warnings: What was converted or left out on the way.
+        names: Its names in ``ctx/``.
+        firewall: Makes the text of values.
+        warnings: What was converted or left out.
     """
     text, notes = firewall.shown(value)
     type_ = firewall.type_words(f" {type_text(type_of(value))}") if isinstance(value, dict | list) and value else ""
@@ -382,13 +382,13 @@ def of_error(
     *,
     called: Sequence[str] = (),
 ) -> str:
-    """Return what is said of a program that failed.
+    """Return the feedback on a program that failed.
 
     Args:
-        error: What of.
-        firewall: Keeps values out of it.
-        warnings: What was converted or left out on the way.
-        called: The tools it had called before, in order.
+        error: The error.
+        firewall: Hides private values.
+        warnings: What was converted or left out.
+        called: The tools that it had called, in order.
     """
     place = f", line {error.line}, column {error.column}" if error.line is not None else ""
     lines = [f"Error ({error.reason}{place}): {_sentence(_told(error))}", error.caret(), _sentence(error.hint)]
@@ -401,7 +401,7 @@ def of_error(
 
 
 def of_return(value: Any, problems: Sequence[Problem], signature: Signature, firewall: Firewall) -> str:
-    """Return what is said of a value that is not what the mission promises."""
+    """Return the feedback on a returned value that does not fit the signature."""
     text, notes = firewall.shown(value)
     return "\n".join(
         [
@@ -416,7 +416,7 @@ def of_return(value: Any, problems: Sequence[Problem], signature: Signature, fir
 
 
 def of_function(firewall: Firewall, warnings: Iterable[str] = ()) -> str:
-    """Return what is said of a program that returned a function."""
+    """Return the feedback on a program that returned a function."""
     return "\n".join(
         [
             "Error (validation_error): The returned value is a function, which is no data.",
@@ -427,13 +427,13 @@ def of_function(firewall: Firewall, warnings: Iterable[str] = ()) -> str:
 
 
 def of_mistyped(mistyped: Sequence[str], firewall: Firewall) -> str:
-    """Return what is said of a return that rests on names which are not there."""
+    """Return the feedback on a return by a program that read undefined names of the context."""
     said = "\n".join(f"- {firewall.words(each)}" for each in mistyped)
     return f'The value was not returned yet:\n{said}\nCorrect the program, or call "return" again if nil is meant.'
 
 
 def of_nothing(said: str) -> str:
-    """Return the boundary reminder: an answer had no program."""
+    """Return the feedback on an answer without a program."""
     cause = "Your answer was empty." if not said.strip() else "There was no program in your answer, so nothing ran."
     return (
         f"{cause} Go on with your next step as one program in a fenced block:\n\n"
@@ -443,7 +443,7 @@ def of_nothing(said: str) -> str:
 
 
 def turns_left(turn: int, of: int, budget_left: int) -> str:
-    """Return the line about the turns still to come."""
+    """Return the line about the turns that are left."""
     left = min(of - turn, budget_left)
     if left <= 0:
         return ""
@@ -467,12 +467,12 @@ def _warned(warnings: Iterable[str], firewall: Firewall) -> list[str]:
 
 
 def _told(error: LispError) -> str:
-    # Lists of problems have lines of their own; what tools and programs say is foreign words in one sentence.
+    # Lists of problems keep their lines; the words of tools and programs become one line.
     return error.message if error.reason == "validation_error" else one_line(error.message)
 
 
 def _sentence(text: str) -> str:
-    """Return ``text`` beginning as a sentence does, unless it begins with a name, and ending as one."""
+    """Return ``text`` with a capital letter, unless it begins with a name, and a full stop."""
     if not text:
         return ""
     first = text.split(maxsplit=1)[0]

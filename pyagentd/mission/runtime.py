@@ -1,7 +1,7 @@
-"""The outside of a mission: time, waiting, whoever listens and whoever may cancel.
+"""What a mission needs of its process: clock, waiting, telemetry, cancelling, the caller's event loop, foreign code.
 
-Everything a mission takes from its surroundings comes through here, so that a test gives a clock that stands still
-and a caller with an event loop gets its coroutines awaited there.
+All of it comes through ``Runtime``, so a test can give a clock that stands still, and coroutines of a caller with an
+event loop are awaited on that loop.
 """
 
 import asyncio
@@ -15,24 +15,24 @@ from typing import Any, Final, TypeVar
 
 from pyagentd.mission.telemetry import Event, Listener, tell
 
-# Calling what somebody else wrote: tools and callbacks of models.
+# Calling foreign code: tools and LLM callbacks.
 #
-# Whatever they do wrong is an ``Exception`` after this: one that wants to end the process (``sys.exit`` of a
-# function made for a command line) or that says it was cancelled, though nobody cancelled the mission, would
-# otherwise take the event loop of the whole daemon with it. The user's interrupt passes.
+# ``SystemExit`` (``sys.exit`` in a function made for a command line) and a ``CancelledError`` that nobody asked for
+# become ordinary exceptions here; otherwise they would end the event loop of the whole daemon. The user's interrupt
+# passes.
 
-_EXITED: Final = "it wanted to end the process (sys.exit)"
+_EXITED: Final = "it tried to end the process (sys.exit)"
 
 
 class ForeignExit(Exception):
-    """What was called wanted to end more than itself; how it did so is the cause."""
+    """Foreign code tried to end the process or said that it was cancelled; the original exception is the cause."""
 
 
 def call_foreign(function: Callable[..., Any], *args: Any) -> Any:
-    """Return what ``function`` gives.
+    """Return the result of ``function``.
 
     Raises:
-        ForeignExit: It wanted to end the process, or was cancelled.
+        ForeignExit: It tried to end the process, or was cancelled.
     """
     try:
         return function(*args)
@@ -43,10 +43,10 @@ def call_foreign(function: Callable[..., Any], *args: Any) -> Any:
 
 
 async def await_foreign(awaitable: Awaitable[Any]) -> Any:
-    """Return what ``awaitable`` gives; a task that ends with ``SystemExit`` would end its event loop.
+    """Return the result of ``awaitable``; a task that ends with ``SystemExit`` would end its event loop.
 
     Raises:
-        ForeignExit: It wanted to end the process.
+        ForeignExit: It tried to end the process.
     """
     try:
         return await awaitable
@@ -55,14 +55,14 @@ async def await_foreign(awaitable: Awaitable[Any]) -> Any:
 
 
 def error_text(error: BaseException) -> str:
-    """Return what an exception says, or "" when it says nothing or saying it fails."""
+    """Return the message of an exception, or "" when it has none or its ``__str__`` fails."""
     try:
         return str(error).strip()
     except Exception:  # its class is anybody's code
         return ""
 
 
-# Between a mission's thread and the event loop of who started it.
+# Between a mission's thread and the event loop of its caller.
 #
 # A mission is synchronous. ``adelegate`` gives it a thread of its own, never one of a pool: a mission below it needs
 # another while this one waits, and a full pool would wait for itself. Coroutines and listeners run on the loop, and
@@ -72,7 +72,7 @@ _T = TypeVar("_T")
 
 
 class Bridge:
-    """Carries one mission; made on the loop."""
+    """Runs one mission in a thread for a caller with an event loop; made on that loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -100,20 +100,20 @@ class Bridge:
             raise
 
     def cancelled(self) -> bool:
-        """Return whether the caller wants an end."""
+        """Return whether the caller cancelled."""
         return self._cancel.is_set()
 
     def sleep(self, seconds: float) -> None:
-        """Wait, in the mission's thread, until the time is over or the caller wants an end."""
+        """Wait, in the mission's thread, until the time is over or the caller cancels."""
         self._cancel.wait(seconds)
 
     def awaited(self, awaitable: Awaitable[Any], seconds: float) -> Any:
-        """Wait, in the mission's thread, for what the loop makes of ``awaitable``.
+        """Wait, in the mission's thread, for the result of ``awaitable`` on the loop.
 
         Raises:
             TimeoutError: It took longer than ``seconds``.
         """
-        if _running_loop() is self._loop:  # a mission that an async tool started without awaiting: it has the thread
+        if _running_loop() is self._loop:  # an async tool called delegate without awaiting: this is the loop's thread
             return run_here(awaitable, seconds)
         return self._result(asyncio.run_coroutine_threadsafe(_within(awaitable, seconds), self._loop), ends=True)
 
@@ -181,15 +181,15 @@ def _resolve(done: Future[_T], work: Callable[[], _T]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """What a mission needs of the world.
+    """What a mission needs of its process.
 
     Attributes:
         monotonic: Seconds, for durations and deadlines.
         epoch: Seconds since the epoch, for facts.
         sleep: Waits that many seconds.
-        awaited: Waits for what a coroutine function gave, that many seconds at most.
-        listener: Told of everything.
-        cancelled: Whether somebody asked for the end.
+        awaited: Waits for an awaitable, that many seconds at most.
+        listener: Gets every event, or None.
+        cancelled: Whether the mission was cancelled.
     """
 
     monotonic: Callable[[], float] = time.monotonic
@@ -211,7 +211,7 @@ class Runtime:
         measurements: Mapping[str, int | float] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Send an event."""
+        """Send an event to the listener."""
         event = Event(
             name=name,
             span_id=span,

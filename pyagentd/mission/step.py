@@ -1,7 +1,7 @@
-"""What a mission comes back with.
+"""The result of a mission, a ``Step``, with its trace: turns, tool calls, usage, failure; and all of it as JSON.
 
-A ``Step`` is the only thing a delegation returns, whether it succeeded or not; nothing here knows how it came about.
-Everything is frozen: a step can be kept, chained, and read from several threads.
+``delegate`` always returns a ``Step``, whether the mission succeeded or not. Everything is frozen: a step can be
+kept, chained, and read from several threads.
 """
 
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from pyagentd.lisp import values
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What was spent; of a mission it includes all the missions below it.
+    """What was spent; of a mission it includes its children.
 
     Attributes:
         duration_ms: Wall time.
-        turns: Programs asked for, those of nested missions too.
+        turns: Programs asked for, those of children too.
         llm_requests: Calls of the LLM callback, retries too.
         input_tokens: As the callback reported; 0 when it reports none.
         output_tokens: As the callback reported.
@@ -86,9 +86,9 @@ class ToolCall:
 
     Attributes:
         name: The tool.
-        args: The arguments the tool got, after coercion.
-        lisp_result: What it gave, as programs see it, or None.
-        error: Why it gave nothing, or None.
+        args: The arguments that the tool got, converted.
+        lisp_result: Its result as programs see it, or None.
+        error: Why it failed, or None.
         started_at: Milliseconds since the epoch.
         duration_ms: Wall time.
         children: The missions that ran inside this call.
@@ -104,25 +104,25 @@ class ToolCall:
 
     @property
     def result(self) -> Any:
-        """What it gave, as plain Python, made anew each time."""
+        """The result as plain Python, made anew each time."""
         return values.to_python(self.lisp_result)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One answer of the model and what came of it.
+    """One answer of the model and its outcome.
 
     Attributes:
         number: From 1.
         program: The source that ran; None when the answer had none.
-        lisp_value: What it evaluated to, as the program gave it.
-        error: Why there is no value (or why it was refused): reason and message, or None.
+        lisp_value: What it evaluated to, as a value of the language.
+        error: Why there is no value, or why it was refused; or None.
         tool_calls: In the order they were made.
         feedback: What the model read next; "" for the last turn.
         usage: Of this turn, nested missions included.
         started_at: Milliseconds since the epoch.
         duration_ms: Wall time, with the model's.
-        reasoning: What the model said around its program.
+        reasoning: The model's words around its program.
     """
 
     number: int
@@ -152,11 +152,11 @@ class Step:
         lisp_value: The same with keywords and sets, as the program gave it.
         fail: Why not; None when ``ok``.
         memory: The program's memory at the end, as plain Python.
-        signature: The contract in its canonical spelling, or None.
+        signature: The signature in its canonical spelling, or None.
         trace: Every turn.
-        usage: What was spent, nested missions included.
-        lisp_context: What stood in ``ctx/`` at the end, as programs see it.
-        warnings: What ``signature_validation="warn_only"`` let pass, and coerced inputs.
+        usage: What was spent, children included.
+        lisp_context: The values of ``ctx/`` at the end, as programs see them.
+        warnings: Mismatches under ``signature_validation="warn_only"``, and converted inputs.
     """
 
     ok: bool
@@ -172,7 +172,7 @@ class Step:
 
     @property
     def context(self) -> dict[str, Any]:
-        """What stood in ``ctx/`` at the end, as plain Python, made anew each time."""
+        """The values of ``ctx/`` at the end as plain Python, made anew each time."""
         return dict(values.to_python(dict(self.lisp_context)))
 
     def unwrap(self) -> Any:
@@ -187,7 +187,7 @@ class Step:
 
 
 class MissionFailed(Exception):
-    """A mission failed where a value was needed; ``step`` is all of it."""
+    """A mission failed where a value was needed; ``step`` is its step."""
 
     def __init__(self, step: Step) -> None:
         fail = step.fail or Fail(reason="unknown", message="The mission failed")
@@ -197,15 +197,15 @@ class MissionFailed(Exception):
 
 
 def failed(reason: str, message: str, *, op: str | None = None, details: Mapping[str, Any] | None = None) -> Step:
-    """Return a failure from before the first turn."""
+    """Return the step of a mission that failed before its first turn."""
     return Step(ok=False, fail=Fail(reason=reason, message=message, op=op, details=details or {}))
 
 
-# Turns as plain JSON and back: for checkpoints, files and people.
+# Steps and turns as plain JSON and back, for checkpoints, files and people.
 
 
 def step_to_json(step: Step) -> dict[str, Any]:
-    """Return all of a step as plain JSON; what JSON cannot say is its text."""
+    """Return a step as plain JSON; values that JSON does not have become text."""
     return {
         "ok": step.ok,
         "value": plain(step.value),
@@ -235,7 +235,7 @@ def turn_to_json(turn: Turn) -> dict[str, Any]:
 
 
 def turn_from_json(data: Mapping[str, Any]) -> Turn:
-    """Return the turn that ``turn_to_json`` made ``data`` of; the steps inside its calls keep what was written."""
+    """Return the turn that ``turn_to_json`` wrote as ``data``."""
     return Turn(
         number=data["turn"],
         program=data.get("program"),
@@ -251,17 +251,17 @@ def turn_from_json(data: Mapping[str, Any]) -> Turn:
 
 
 def usage_to_json(usage: Usage) -> dict[str, Any]:
-    """Return what was spent, with the sum of the tokens."""
+    """Return usage as plain JSON, with the sum of the tokens."""
     return {**asdict(usage), "total_tokens": usage.total_tokens}
 
 
 def usage_from_json(data: Mapping[str, Any]) -> Usage:
-    """Return the usage that ``usage_to_json`` made ``data`` of."""
+    """Return the usage that ``usage_to_json`` wrote as ``data``."""
     return Usage(**{name: data[name] for name in Usage.__slots__ if name in data})
 
 
 def plain(value: Any) -> Any:
-    """Return ``value`` as JSON can have it; what it cannot have becomes text."""
+    """Return ``value`` as plain JSON; what JSON does not have becomes text."""
     match value:
         case None | bool() | int() | float() | str():
             return value

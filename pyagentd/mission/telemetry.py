@@ -1,6 +1,6 @@
-"""What a mission tells while it runs.
+"""Telemetry: the events of a mission while it runs.
 
-An event is sent when the thing happens: a turn's stop when that turn stops. Spans nest: mission, turn, llm or tool;
+An event is sent when it happens, a turn's stop when that turn stops. Spans nest: mission, turn, llm or tool;
 the mission below a tool call has the tool's span as its parent. A listener that raises is logged and no more.
 """
 
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened.
+    """One event.
 
     Attributes:
         name: ``mission_start``, ``mission_stop``, ``turn_start``, ``turn_stop``, ``program_start`` in between, and
@@ -26,7 +26,7 @@ class Event:
         parent_span_id: Of the span around; None for a mission that nothing delegated.
         at_ms: Milliseconds since the epoch.
         measurements: Numbers: ``duration_ms``, ``turns``, ``input_tokens``…
-        metadata: The rest; values of tools and turns are unredacted.
+        metadata: The rest; values of tools and turns are not redacted.
     """
 
     name: str
@@ -51,7 +51,7 @@ def new_span() -> str:
 
 
 def tell(listener: Listener | None, event: Event) -> None:
-    """Give ``event`` to the listener, whose failure is its own."""
+    """Give ``event`` to the listener; its failure is logged and changes nothing."""
     if listener is None:
         return
     try:

@@ -1,9 +1,8 @@
-"""What a mission's programs may call, one ``Tool`` per name.
+"""The tools of missions: what is accepted as a tool, checking a call, making and recording it.
 
 Accepted are Python functions (hints and docstring say signature and description), ``(function, signature)``,
 ``(function, signature, options)``, ``Tool``, ``LLMTool`` and what ``as_tool`` returns, and dicts with a ``prompt``.
-A tool gets plain Python values under string keys and returns what it likes; who calls it turns that into values of
-the language.
+A tool gets plain Python values under string keys. Whatever it returns is turned into values of the language.
 """
 
 import functools
@@ -31,15 +30,14 @@ from pyagentd.mission.signature.hints import constructed
 from pyagentd.mission.step import MissionFailed, Step, ToolCall
 from pyagentd.mission.telemetry import new_span
 
-# How arguments under string keys reach a Python function, and what the function says of itself.
+# Calling a Python function with arguments under string keys.
 #
-# A function gets each argument under its parameter's name, built into the dataclass, model, enum or date that the
-# hint asks for. One whose only parameter is called ``args``, or is not in the signature that was stated for it, gets
-# the whole dict.
+# A function gets each argument under its parameter's name, built into the dataclass, model, enum or date of its type
+# hint. A function whose only parameter is called ``args``, or is not in its signature, gets the whole dict.
 
 
 def call_function(function: Callable[..., Any], args: Mapping[str, Any], signature: Signature | None = None) -> Any:
-    """Call ``function`` with ``args``; a ``Step`` it returns stands for its value.
+    """Call ``function`` with ``args``; where it returns a ``Step``, that step's value is the result.
 
     Raises:
         TypeError: The function needs a parameter that is not given.
@@ -70,13 +68,13 @@ def _called(function: Callable[..., Any], args: Mapping[str, Any], signature: Si
 
 
 def takes_everything(function: Callable[..., Any]) -> bool:
-    """Return whether the one parameter of ``function`` is ``args``: it gets the whole dict."""
+    """Return whether the only parameter of ``function`` is ``args``, so that it gets the whole dict."""
     parameters = _parameters(function)
     return parameters is not None and [*parameters] == ["args"] and not _is_variadic(parameters["args"])
 
 
 def is_annotated(function: Callable[..., Any]) -> bool:
-    """Return whether every parameter and the result have a hint."""
+    """Return whether every parameter and the result have a type hint."""
     try:
         own = inspect.signature(function)
     except (TypeError, ValueError):
@@ -86,7 +84,7 @@ def is_annotated(function: Callable[..., Any]) -> bool:
 
 
 def docstring_summary(function: Callable[..., Any]) -> str:
-    """Return the first paragraph of its docstring on one line, or ""."""
+    """Return the first paragraph of a function's docstring on one line, or ""."""
     if isinstance(function, type) or inspect.isroutine(function):
         text = inspect.getdoc(function)
     else:  # an object that can be called has its class's docstring at best
@@ -108,7 +106,7 @@ def _named(function: Callable[..., Any], parameters: Mapping[str, inspect.Parame
             continue
         value = left.pop(name)
         if value is None and parameter.default is not inspect.Parameter.empty:
-            continue  # nil says "as you like", which is what a default is for
+            continue  # nil means: take the default
         value = constructed(hints.get(name, Any), value)
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
             positional.append(value)
@@ -120,7 +118,7 @@ def _named(function: Callable[..., Any], parameters: Mapping[str, inspect.Parame
 
 
 def _sole_other(parameters: Mapping[str, inspect.Parameter], signature: Signature | None) -> bool:
-    """Return whether the only parameter is not one of those the signature states: it is the dict itself."""
+    """Return whether the only parameter is none of the signature's, so that it takes the dict itself."""
     if signature is None or len(parameters) != 1:
         return False
     (parameter,) = parameters.values()
@@ -139,7 +137,7 @@ def _is_variadic(parameter: inspect.Parameter) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """What a function tells: parameters, None when it (a built-in) does not, and hints."""
+    """The parameters of a function (None for some built-in ones) and its type hints."""
 
     parameters: Mapping[str, inspect.Parameter] | None
     hints: Mapping[str, Any]
@@ -153,7 +151,7 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
 
 
 def _look(function: Callable[..., Any]) -> _Known:
-    """Return what ``function`` tells, looked up once for as long as it lives."""
+    """Return parameters and hints of ``function``, looked up once for as long as it lives."""
     try:
         if (known := _known.get(function)) is not None:
             return known
@@ -191,12 +189,12 @@ _OPTIONS = frozenset({"validation", "description", "signature"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCall:
-    """The arguments of one call, checked and converted.
+    """The checked and converted arguments of a call.
 
     Attributes:
         args: Plain Python values by parameter.
         warnings: What was converted or left out, in whole sentences.
-        problems: Why the call cannot be made; empty when it can.
+        problems: Why the call cannot be made; empty if it can.
     """
 
     args: dict[str, Any] = field(default_factory=dict)
@@ -209,11 +207,11 @@ class Tool:
     """One tool under its name.
 
     Attributes:
-        function: What is called; None for a tool that is only shown (``tool_catalog``).
-        signature: Its contract; None when nothing is known of its parameters.
-        description: What the model is told beside the signature.
-        validation: How strictly calls are checked; None as the mission says.
-        specified: Whether somebody stated the contract: a signature, or hints for all parameters and the result.
+        function: The function; None for a tool that is only shown (``tool_catalog``).
+        signature: Its parameters and result; None when nothing is known of them.
+        description: What the model reads beside the signature.
+        validation: How strictly calls are checked; None is the mission's mode.
+        specified: Whether there is a stated signature, or type hints for all parameters and the result.
     """
 
     name: str
@@ -224,17 +222,17 @@ class Tool:
     specified: bool = True
 
     def schema(self) -> str:
-        """Return the contract as models read it: ``search(query :string, limit :int) -> [{id :int}]``."""
+        """Return name and signature as models read them: ``search(query :string, limit :int) -> [{id :int}]``."""
         if self.signature is None:
             return f"{self.name}(...) -> :any"
         return f"{self.name}{self.signature.render()}"
 
     def mode(self, mission: str) -> ValidationMode:
-        """Return how strictly its calls are checked within a mission that says ``mission``."""
+        """Return how strictly its calls are checked in a mission with the mode ``mission``."""
         return self.validation or cast(ValidationMode, mission)
 
     def prepare(self, args: Mapping[Any, Any] | None, mission: str = "enabled") -> PreparedCall:
-        """Return the arguments of a call as the function gets them.
+        """Return the arguments of a call as the function gets them, converted where nothing is lost.
 
         Args:
             args: As the program gave them; None stands for no arguments.
@@ -249,7 +247,7 @@ class Tool:
         return _checked(self.signature, args or {}, mode)
 
     def check(self, value: Any, mission: str = "enabled") -> tuple[Problem, ...]:
-        """Return what of a result does not fit the signature; nothing where results are not checked."""
+        """Return why a result does not fit the signature; empty where results are not checked."""
         mode = self.mode(mission)
         if self.signature is None or mode == "disabled":
             return ()
@@ -258,7 +256,7 @@ class Tool:
     def call(self, args: Mapping[str, Any]) -> Any:
         """Call the function with prepared arguments; of an async function an awaitable is returned.
 
-        A ``Step`` that it returns stands for its value.
+        Where it returns a ``Step``, that step's value is the result.
 
         Raises:
             MissionFailed: It returned a step that failed.
@@ -273,10 +271,10 @@ def normalize(tools: Mapping[str, Any] | Sequence[Any] | None, *, catalog: bool 
 
     Args:
         tools: By name, or a sequence of functions and ``Tool`` that bring their own.
-        catalog: They are only shown: a signature alone is enough.
+        catalog: Whether they are only shown, so that a signature is enough.
 
     Raises:
-        ToolsError: A name is reserved, or something is no tool; names it.
+        ToolsError: A name is reserved, or something is no tool; the message names it.
     """
     named = tools if isinstance(tools, Mapping) else {_own_name(each): each for each in tools or ()}
     for name in named:
@@ -284,7 +282,7 @@ def normalize(tools: Mapping[str, Any] | Sequence[Any] | None, *, catalog: bool 
             raise ToolsError(f"A tool's name is a string, got {name!r}")
         if name in RESERVED:
             raise ToolsError(
-                f'"{name}" is reserved: every mission has it to end itself',
+                f'"{name}" is reserved: missions end by calling it',
                 reason="reserved_tool_name",
                 mend="Register the tool under another name",
             )
@@ -371,7 +369,7 @@ def _own_name(given: Any) -> str:
 
 
 def _checked(signature: Signature, args: Mapping[Any, Any], mode: str) -> PreparedCall:
-    """Return the arguments converted to the signature's types, without what it does not name."""
+    """Return the arguments converted to the signature's types, undeclared ones left out."""
     named = _as_named(signature, args)
     params = [each.name for each in signature.params]
     extra = [key for key in named if key not in params]
@@ -393,7 +391,7 @@ def _checked(signature: Signature, args: Mapping[Any, Any], mode: str) -> Prepar
 
 
 def _as_named(signature: Signature, args: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the arguments by name, spelled as the signature spells them: ``user-id`` is ``user_id``."""
+    """Return the arguments by name as the signature spells it: ``user-id`` becomes ``user_id``."""
     spelled = {each.name.replace("_", "-"): each.name for each in signature.params}
     own = {each.name for each in signature.params}
     named: dict[str, Any] = {}
@@ -403,10 +401,10 @@ def _as_named(signature: Signature, args: Mapping[Any, Any]) -> dict[str, Any]:
     return named
 
 
-# How a program's calls reach the tools of its mission.
+# A program's calls of its mission's tools.
 #
-# The one boundary where anything may go wrong: whatever a tool raises becomes a sentence for the model. Every call
-# is kept with what it got and gave, and told to the listener when it starts and when it stops.
+# Whatever a tool raises becomes a sentence for the model. Every call is recorded with arguments and result, and sent
+# to the telemetry listener when it starts and when it stops.
 
 _LONGEST = 1000
 
@@ -416,15 +414,15 @@ class Toolbox:
     """The tools of one mission during one turn.
 
     Attributes:
-        tools: What may be called.
-        catalog: What may only be seen.
+        tools: The tools that may be called.
+        catalog: The tools that are only shown.
         validation: The mission's mode.
-        firewall: Learns what tools give.
-        scope: The mission, for those that its tools start.
-        span: Of the turn.
-        runtime: Time, telemetry and what awaits.
-        calls: What was called so far.
-        warnings: What was converted or let pass.
+        firewall: Learns the private values in results.
+        scope: The mission, the parent of missions that its tools start.
+        span: The span of the turn.
+        runtime: Clock, telemetry, waiting for coroutines.
+        calls: The calls so far.
+        warnings: Conversions, and mismatches under ``warn_only``.
     """
 
     tools: Mapping[str, Tool]
@@ -533,7 +531,7 @@ def _failed(tool: Tool, said: str) -> str:
 
 
 def _said(error: Exception) -> str:
-    """Return what an exception says, without what only a Python programmer would read."""
+    """Return the message of an exception in words that need no Python."""
     if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str | int):
         return f"there is no {error.args[0]}"
     return error_text(error) or f"{_words(type(error).__name__)}, without a message"

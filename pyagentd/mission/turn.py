@@ -1,6 +1,6 @@
-"""One turn of a mission: ask the model, find its program, run it, say what came of it.
+"""The turns of a mission: ask the model, find its program, run it, make the feedback; until the mission ends.
 
-What the model got wrong is told to it and costs this turn, nothing else.
+A mistake of the model is reported back to it and costs one turn, nothing else.
 """
 
 import re
@@ -24,8 +24,6 @@ from pyagentd.mission.step import Fail, Turn, Usage
 from pyagentd.mission.telemetry import new_span
 from pyagentd.mission.tools import Tool, Toolbox
 
-# A mission between two turns, and how it is over.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
@@ -38,7 +36,7 @@ class Progress:
         messages: The conversation.
         trace: The turns.
         failures: How many turns in a row have failed.
-        warnings: What was let pass.
+        warnings: Conversions, and mismatches under ``warn_only``.
     """
 
     turn: int = 0
@@ -52,28 +50,28 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """How a mission is over: with ``value``, a value of the language, or with ``fail``."""
+    """How a mission ended: with ``value``, a value of the language, or with ``fail``."""
 
     value: Any = None
     fail: Fail | None = None
 
 
-# What came of a program: where its value goes, and what its failure means.
+# The outcome of a program: where its value goes, and what its failure means.
 
 _NAME = re.compile(r"[A-Za-z0-9_*+!?<>=-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a program.
+    """The outcome of a program.
 
     Attributes:
         value: What it evaluated to or returned.
-        error: Why the turn failed.
-        feedback: What the model is told, without the line about turns.
-        context: From now on.
-        memory: From now on.
-        end: That it ended the mission.
+        error: Why the turn failed, or None.
+        feedback: What the model reads next, without the line about the turns left.
+        context: The context after it.
+        memory: The memory after it.
+        end: The end of the mission if the program ended it.
     """
 
     value: Any = None
@@ -85,9 +83,10 @@ class Outcome:
 
 
 def merged(context: Mapping[str, Any], value: Any) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """Return the context after a program evaluated to ``value``, and the names of that in it.
+    """Return the context after a program evaluated to ``value``, and the names under which ``value`` stands in it.
 
-    A map with keys that no program can write after ``ctx/``, as of groups by city or by e-mail, is there as a whole.
+    The entries of a map become names of the context. A map with keys that cannot be written after ``ctx/``, such as
+    groups by city or by e-mail, also stands as a whole under ``last``, as everything else does.
     """
     if is_function(value):
         return context, ()
@@ -99,13 +98,16 @@ def merged(context: Mapping[str, Any], value: Any) -> tuple[Mapping[str, Any], t
 
 
 def replaced(context: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    """Return a warning for every name of the context that a program's result has taken."""
-    taken = [name for name in names if name in context and name != "last"]
-    return [f"ctx/{name} is now what this program gave; what it was before is gone" for name in taken]
+    """Return a warning for every name of the context that a program's result has replaced."""
+    return [
+        f"ctx/{name} now holds the result of this program; its earlier value is gone"
+        for name in names
+        if name in context and name != "last"
+    ]
 
 
 def is_function(value: Any) -> bool:
-    """Return whether a program ended with a function, which nobody outside can use."""
+    """Return whether a program ended with a function, which is no data."""
     return callable(value) and not isinstance(value, lisp.Keyword)
 
 
@@ -115,23 +117,20 @@ def fail_of(value: Any) -> Fail:
     if not isinstance(plain, dict):
         message = plain if isinstance(plain, str) else "The program gave up" if plain is None else str(plain)
         return Fail(reason="failed", message=message)
-    reason, said, op = plain.get("reason"), plain.get("message"), plain.get("op")
+    reason, said, op, details = plain.get("reason"), plain.get("message"), plain.get("op"), plain.get("details")
     rest = {key: item for key, item in plain.items() if key not in ("reason", "message", "op", "details")}
     return Fail(
         reason=str(reason or "failed").removeprefix(":"),
         message=str(said) if said else "The program gave no message",
         op=None if op is None else str(op),
-        details={**rest, **_details(plain.get("details"))},
+        details={
+            **rest,
+            **({} if details is None else details if isinstance(details, dict) else {"details": details}),
+        },
     )
 
 
-def _details(given: Any) -> dict[str, Any]:
-    if given is None:
-        return {}
-    return given if isinstance(given, dict) else {"details": given}
-
-
-# What a mission knows about a program's mistakes that the language cannot: its tools, its data, earlier programs.
+# Hints about mistakes in programs that need to know the mission: its tools, its data, earlier programs.
 
 _UNDEFINED: Final = re.compile(r"undefined variable: (\S+)")
 _DEFINES: Final = re.compile(r"\(def(?:n-?|once)?\s+([^\s()\[\]{}\"]+)")
@@ -141,11 +140,11 @@ _NEAR: Final = 0.8
 
 
 def with_hint(error: LispError, tools: Mapping[str, Tool], before: Iterable[str | None]) -> LispError:
-    """Return the error of a program with what to write instead of a name it does not know.
+    """Return the error of a program with a hint what to write instead of an undefined name.
 
     Args:
         error: Any error of a program.
-        tools: What the mission offers or shows.
+        tools: The tools that the mission offers or shows.
         before: The mission's earlier programs.
     """
     unknown = _UNDEFINED.fullmatch(error.message)
@@ -171,7 +170,7 @@ def _instead(name: str, tools: Mapping[str, Tool], before: Iterable[str | None])
 
 
 def missing(program: str, context: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for every name of the context that a program reads, is not there, and looks mistyped."""
+    """Return a sentence for every name of the context that a program reads and probably mistyped."""
     found = []
     for name in dict.fromkeys(_READS.findall(program)):
         if name in context:
@@ -182,17 +181,17 @@ def missing(program: str, context: Mapping[str, Any]) -> list[str]:
 
 
 def printed(program: str, value: Any) -> list[str]:
-    """Return what to say to a program that prints and evaluates to nothing."""
+    """Return a warning for a program that prints and evaluates to nil."""
     if value is not None or not _PRINTS.search(program):
         return []
     return ["What is printed is not shown; you read what a program evaluates to, so end it with what you want to see"]
 
 
-# What keeps a mission from going on: its own limits, those of the missions around, and whoever cancels it.
+# Limits: the mission's own, those of its parents, and cancelling.
 
 
 def stop_before_turn(progress: Progress, options: Options, scope: Scope, runtime: Runtime) -> Fail | None:
-    """Return what keeps the mission from another turn; takes a turn of the tree's budget if nothing does."""
+    """Return why the mission may not take another turn, or take one from the budget and return None."""
     limit = options.max_consecutive_failures
     if limit is not None and progress.failures >= limit:
         return _stopped("max_consecutive_failures_exceeded", f"{_turns(limit)} in a row failed", progress)
@@ -202,14 +201,14 @@ def stop_before_turn(progress: Progress, options: Options, scope: Scope, runtime
     if fail := limit_reached(scope, runtime):
         return fail
     if not scope.budget.take_turn():
-        message = f"The mission and those below it used all of their {_turns(scope.budget.turns)}"
+        message = f"The mission and its children used all of their {_turns(scope.budget.turns)}"
         return _stopped("turn_budget_exhausted", message, progress)
     scope.spend(Usage(turns=1))
     return None
 
 
 def limit_reached(scope: Scope, runtime: Runtime) -> Fail | None:
-    """Return what ends the mission even within a turn."""
+    """Return why the mission has to end, even within a turn, or None."""
     if runtime.cancelled():
         return Fail(reason="cancelled", message="The mission was cancelled")
     if runtime.monotonic() >= scope.deadline:
@@ -225,7 +224,7 @@ def _turns(number: int) -> str:
 
 
 def _stopped(reason: str, message: str, progress: Progress) -> Fail:
-    """Return a failure of the mission as a whole, with what the last turn failed of if it did."""
+    """Return a failure of the whole mission that also names the error of its last turn."""
     last = progress.trace[-1].error if progress.trace else None
     if last is None:
         return Fail(reason=reason, message=message)
@@ -238,11 +237,11 @@ class TurnContext:
     """What all turns of a mission share.
 
     Attributes:
-        mission: What is to be done.
-        system: The system prompt.
+        mission: The mission.
+        system: Its system prompt.
         scope: What it may spend.
-        span: Of the mission.
-        runtime: The world.
+        span: Its span in telemetry.
+        runtime: Clock, waiting, telemetry, cancelling.
     """
 
     mission: ReadyMission
@@ -253,13 +252,13 @@ class TurnContext:
 
 
 def take(ctx: TurnContext, before: Progress) -> tuple[Progress, End | None]:
-    """Take the next turn; return where the mission stands after it, and its end if this was it."""
+    """Take the next turn; return the progress after it, and the end of the mission if it ended."""
     return _TurnRun(ctx=ctx, before=before, number=before.turn + 1, span=new_span()).take()
 
 
 @dataclass(slots=True, kw_only=True)
 class _TurnRun:
-    """One turn while it is taken."""
+    """One turn in progress."""
 
     ctx: TurnContext
     before: Progress
@@ -314,7 +313,7 @@ class _TurnRun:
         return ask(mission.llm, request, retry, scope=self.ctx.scope, span=self.span, runtime=self.ctx.runtime)
 
     def _refused(self, tells_cost: bool) -> Fail | None:
-        """Return why what the model said is not even run."""
+        """Return why the model's answer is not run, or None."""
         if self.ctx.scope.limits_cost() and not tells_cost:
             message = 'max_cost_usd needs an LLM that says what an answer costs: {"content": …, "cost_usd": …}'
             return Fail(reason="validation_error", message=message)
@@ -394,7 +393,7 @@ class _TurnRun:
         return replace(outcome, context=context, feedback=told)
 
     def _may_ask_again(self, mistyped: list[str]) -> bool:
-        """Return whether a doubtful return costs nothing but a turn: it is asked about once."""
+        """Return whether the model may be asked once about a doubtful return: if that costs nothing but a turn."""
         told = any(mistyped[0] in turn.feedback for turn in self.before.trace)
         last = self.number >= self.ctx.mission.options.max_turns or not self.ctx.scope.budget.left
         return not (told or last or self.toolbox.calls or self.ctx.mission.single_shot)
@@ -422,7 +421,7 @@ class _TurnRun:
         return replace(outcome, error=fail, feedback=told)
 
     def _refused_function(self, outcome: Outcome) -> Outcome:
-        """Return the outcome of a turn whose program returned a function; as of any value refused, memory stays."""
+        """Return the outcome of a turn whose program returned a function; what it put into memory stays."""
         fail = Fail(reason="validation_error", message="The returned value is a function, which is no data")
         refused = replace(outcome, value=None, error=fail)
         if self.ctx.mission.single_shot:
@@ -493,14 +492,8 @@ class _TurnRun:
         self.ctx.runtime.tell("turn_stop", self.span, self.ctx.span, numbers, about)
 
 
-# The turns of a mission, one after the other.
-#
-# Each turn gives the next ``Progress``, and an ``End`` when the mission is over: a program returned or failed, or
-# something is used up.
-
-
 def run(ctx: TurnContext, progress: Progress, between: Callable[[Progress], None]) -> tuple[Progress, End]:
-    """Take turns until the mission is over; ``between`` is told of every turn that did not end it."""
+    """Take turns until the mission ends; call ``between`` after every turn that did not end it."""
     while True:
         if fail := stop_before_turn(progress, ctx.mission.options, ctx.scope, ctx.runtime):
             return progress, End(fail=fail)

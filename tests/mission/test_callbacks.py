@@ -43,9 +43,9 @@ async def cancel_later(*_):
 
 BAD = {
     mute: "mute, without a message",
-    leave: "it wanted to end the process (sys.exit)",
+    leave: "it tried to end the process (sys.exit)",
     cancel: "it was cancelled",
-    leave_later: "it wanted to end the process (sys.exit)",
+    leave_later: "it tried to end the process (sys.exit)",
     cancel_later: "ancelled",
 }
 

@@ -129,7 +129,7 @@ def test_only_what_is_shown_of_a_text_is_searched_for_secrets():
         ('{"a/b" 1}', "From now on it is in ctx/last.", '(get ctx/last "a/b")', 1),
         ("{1 :one}", "From now on it is in ctx/last.", "(get ctx/last 1)", "one"),
         ("{:a 1 :b 2}", "From now on it is in ctx/a, ctx/b.", "[ctx/a ctx/b ctx/last]", [1, 2, None]),
-        ('{"orders" 1}', "Note: ctx/orders is now what this program gave", "ctx/orders", 1),
+        ('{"orders" 1}', "Note: ctx/orders now holds the result of this program", "ctx/orders", 1),
     ],
 )
 def test_nothing_of_a_map_is_lost(program, kept, next_program, value):
