@@ -1,9 +1,8 @@
-"""A mission between two turns, on disk or as a value.
+"""Checkpoints: a mission between two turns, on disk or as a value (``State``).
 
-One file for each turn, ``checkpoint-<turn>.json``, replaced whole or not at all and readable by its owner only.
-Values stand in it as the language's encoding writes them. What belongs to the process is not in it: neither model nor
-tools nor keys; who resumes brings them. Functions a program kept in its memory cannot be written and are named in
-``omitted``.
+One file for each turn, ``checkpoint-<turn>.json``, written atomically and readable by its owner only. Values are in
+the language's encoding. Model, tools and keys are not in it; whoever resumes passes them again. Functions in a
+program's memory cannot be written and are named in ``omitted``.
 """
 
 import json
@@ -26,24 +25,24 @@ _VALUES = ("memory", "context")  # maps of values of the language; everything el
 
 
 class CheckpointError(UserError):
-    """A checkpoint cannot be read: it is not there, is none, or is of another version."""
+    """A checkpoint cannot be read: it does not exist, is damaged, or is of another version."""
 
     code = "checkpoint-error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """All that a mission needs to go on after a turn.
+    """Everything that a mission needs to go on after a turn.
 
     Attributes:
-        prompt: As given, before its placeholders were filled.
-        signature: In its canonical spelling, or None.
-        turn: The last finished one.
-        memory: The program's memory, values of the language.
-        context: What stands in ``ctx/``, values of the language.
+        prompt: The prompt as given, before its placeholders were filled.
+        signature: The signature in its canonical spelling, or None.
+        turn: The last finished turn.
+        memory: The programs' memory, values of the language.
+        context: The values of ``ctx/``, values of the language.
         messages: The conversation, each ``{"role", "content"}``.
-        usage: What the turns so far have used, by name.
-        budget: Of the tree: ``turns_used``, ``cost_usd``, ``elapsed_ms``.
+        usage: What the turns so far have spent, by name.
+        budget: What the tree has spent: ``turns_used``, ``cost_usd``, ``elapsed_ms``.
         trace: The turns, as plain JSON.
         consecutive_failures: How many turns in a row have failed.
         omitted: Names in memory and context whose values could not be written.
@@ -62,7 +61,7 @@ class State:
     omitted: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON with the version of the format."""
+        """Return the state as plain JSON with the version of the format."""
         made: dict[str, Any] = {"version": VERSION}
         omitted = list(self.omitted)
         for each in fields(self):
@@ -75,10 +74,10 @@ class State:
 
     @classmethod
     def from_json(cls, data: Any) -> "State":
-        """Return the state that ``to_json`` made ``data`` of.
+        """Return the state that ``to_json`` wrote as ``data``.
 
         Raises:
-            CheckpointError: It is none, or of a version that is not known.
+            CheckpointError: It is no checkpoint, or of an unknown version.
         """
         if not isinstance(data, Mapping) or "version" not in data:
             raise CheckpointError("It is no checkpoint of a mission")
@@ -100,7 +99,7 @@ class State:
 
 
 def save(directory: str | Path, state: State) -> Path:
-    """Write ``state`` into ``directory``, which is made if it is not there, and return the file.
+    """Write ``state`` into ``directory``, which is created if needed, and return the file.
 
     Raises:
         StoreError: The disk refused; files from before are untouched.
@@ -115,8 +114,8 @@ def load(source: State | str | Path, directory: str | Path | None = None) -> Sta
     """Return the state to resume from.
 
     Args:
-        source: A state; a file; the name of one in ``directory``; or "latest", the last that was written there.
-        directory: Where names are looked up.
+        source: A state; a file; the name of a file in ``directory``; or "latest", the last one written there.
+        directory: The directory of names.
 
     Raises:
         CheckpointError: There is no such file, or it holds no state.
@@ -137,7 +136,7 @@ def load(source: State | str | Path, directory: str | Path | None = None) -> Sta
 
 
 def saved(directory: str | Path) -> list[Path]:
-    """Return the checkpoints in ``directory``, the last written at the end."""
+    """Return the checkpoint files in ``directory``, the last written at the end."""
     try:
         found = [path for path in Path(directory).expanduser().iterdir() if _FILE.fullmatch(path.name)]
         return sorted(found, key=lambda path: (path.stat().st_mtime_ns, _turn(path)))
@@ -169,7 +168,7 @@ def _turn(path: Path) -> int:
 
 
 def _encoded(named: Mapping[Any, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return a map in the encoding, and the names of what cannot be written: functions, and what is too large."""
+    """Return a map in the language's encoding, and the names of values that cannot be written."""
     kept: dict[str, Any] = {}
     left: list[str] = []
     for key, value in named.items():

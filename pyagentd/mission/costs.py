@@ -1,7 +1,7 @@
 """What requests of missions cost, in US dollars.
 
-Prices are those of ``llm.catalog``: the shipped table, and over it what the user states in ``config.toml``. A price
-that nobody stated is unknown, never nothing: a mission with ``max_cost_usd`` does not run on guesses.
+Prices come from ``llm.catalog``: the shipped table, and over it the user's ``config.toml``. A price that is stated
+nowhere is unknown, not zero: a mission with ``max_cost_usd`` does not run on guesses.
 """
 
 from collections.abc import Callable, Mapping

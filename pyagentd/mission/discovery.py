@@ -1,7 +1,7 @@
-"""Missions over more tools than a prompt should hold.
+"""Tool discovery, for missions over more tools than a prompt should hold.
 
-A first mission looks through the registry by words and names the tools it wants; the mission proper gets those and no
-others. Both spend one budget. The first one starts with what the prompt's own words find.
+A first mission searches the registry by words and chooses tools; the mission itself gets only those. Both spend one
+budget. The first one starts with the tools that the prompt's own words find.
 """
 
 import math
@@ -17,7 +17,7 @@ from pyagentd.mission.delegation import delegate
 from pyagentd.mission.step import Step, failed
 from pyagentd.mission.tools import Tool, normalize
 
-# Which tools a text is about: BM25 over names, parameters and descriptions.
+# Ranking tools by a text: BM25 over names, parameters and descriptions.
 #
 # A name says more than a description and counts three times. Words are compared without case and endings of plurals;
 # ``get_expenses``, ``getExpenses`` and ``get-expenses`` are the same two words.
@@ -39,7 +39,7 @@ def ranked(query: str, tools: Mapping[str, Tool], limit: int = 10) -> list[Tool]
 
 
 def words(text: str) -> list[str]:
-    """Return the words of ``text`` that tell something, in their simplest form."""
+    """Return the words of ``text`` without common ones, lower case and singular."""
     return [
         _stem(word)
         for word in (found.lower() for found in _WORD.findall(_HUMP.sub(" ", text)))
@@ -90,11 +90,11 @@ find_tools looks for others by words. Return the names of the tools that are nee
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discovery:
-    """What a look through a registry found.
+    """The tools that a first mission chose.
 
     Attributes:
-        tools: The tools that were chosen, by name.
-        step: The mission that chose.
+        tools: The chosen tools, by name.
+        step: The step of the mission that chose.
     """
 
     tools: Mapping[str, Tool] = field(default_factory=dict)
@@ -120,9 +120,9 @@ def discover(prompt: str, *, registry: Mapping[str, Any], llm: Any, limit: int =
     Args:
         prompt: The task, its placeholders filled or not.
         registry: All tools, as ``delegate`` takes them.
-        llm: Who chooses.
+        llm: The model that chooses.
         limit: How many at most.
-        options: Further options of ``delegate`` for the choosing.
+        options: Further options of ``delegate`` for the first mission.
 
     Raises:
         ToolsError: Something in the registry is no tool.
@@ -155,15 +155,15 @@ def delegate_discovering(
     discovery_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Step:
-    """Run a mission with those tools of ``registry`` that it needs.
+    """Run a mission with the tools of ``registry`` that it needs.
 
     Args:
         prompt: The mission.
-        registry: All tools there are.
-        llm: Who chooses the tools and then works.
+        registry: All tools.
+        llm: The model that chooses the tools and then works.
         limit: How many tools the mission gets at most.
-        discovery_options: Options of ``delegate`` for the choosing; another ``llm`` for instance.
-        options: Of the mission; ``tools`` are there besides those that were chosen.
+        discovery_options: Options of ``delegate`` for the first mission; another ``llm`` for instance.
+        options: Options of the mission; its ``tools`` come on top of the chosen ones.
     """
     if current() is None and "budget" not in options:
         options["budget"] = Budget()
@@ -178,5 +178,5 @@ def delegate_discovering(
 
 
 def _escaped(text: str) -> str:
-    """Return a prompt whose braces are text: the task's placeholders belong to the mission proper."""
+    """Return a prompt with its braces broken up: the task's placeholders belong to the mission itself."""
     return text.replace("{{", "{ {").replace("}}", "} }")

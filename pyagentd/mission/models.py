@@ -1,7 +1,7 @@
-"""The project's own backends as callbacks of missions: text in, text with usage and cost out.
+"""``Model``: a provider's model as an LLM callback, which returns text with usage and cost.
 
-A callback sends one request per call and repeats nothing: retrying is the mission's (``llm_retry``). Errors of the
-provider become ``LLMError`` with a class that ``retryable_errors`` can name. Keys come from the environment when a
+A callback sends one request per call; the mission retries (``llm_retry``). Errors of the provider become ``LLMError``
+with a reason that ``retryable_errors`` can name. Keys come from the environment when a
 request is sent and are kept nowhere. No SDK is loaded before the first request.
 """
 
@@ -35,7 +35,7 @@ class Model:
     Attributes:
         model: As the provider calls it.
         backend: A name of the configuration: "anthropic", "offline", or a table ``[backend.NAME]``.
-        max_tokens: Of one answer; "llm_opts" of the mission wins, as for ``temperature``.
+        max_tokens: The longest answer; the mission's ``llm_opts`` wins, as for ``temperature``.
         temperature: None leaves it to the provider.
         timeout_s: The longest silence within an answer.
         config: The configuration; None reads the user's.
@@ -115,7 +115,7 @@ async def ask(
 
 
 def answer(text: str, model: str, usage: Usage, config: Config | None = None) -> Answer:
-    """Return what a callback returns: the text, its tokens, and its cost where a price is known."""
+    """Return the answer of a callback: the text, its tokens, and its cost where the price is known."""
     made: Answer = {
         "content": text,
         "tokens": {
@@ -129,7 +129,7 @@ def answer(text: str, model: str, usage: Usage, config: Config | None = None) ->
 
 
 def error_class(error: ProviderError) -> str:
-    """Return the name that ``retryable_errors`` knows such a failure by."""
+    """Return the name by which ``retryable_errors`` knows a provider's error."""
     text = error.message.lower()
     if isinstance(error, TransientProviderError):
         if " 429 " in text or "rate limit" in text:

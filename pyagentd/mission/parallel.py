@@ -1,8 +1,8 @@
-"""Missions beside each other.
+"""Missions in parallel: ``gather`` and ``gather_sync``.
 
-Each runs on its own memory and context; results come in the order of the missions, failures among them as the steps
-they are. Inside a mission's tool the missions spend that mission's budget. Threads are those of an executor: the
-caller's, or one made for the call. A process pool works when prompt and options can be pickled.
+Each has its own memory and context; the steps come in the order of the missions, failures included. Inside a
+mission's tool they spend that mission's budget. ``gather_sync`` runs them in the caller's executor or in threads of
+its own; a process pool works when prompt and options can be pickled.
 """
 
 import asyncio
@@ -23,22 +23,22 @@ MAX_CONCURRENCY = 8
 
 @dataclass(frozen=True, slots=True)
 class Mission:
-    """A mission that is not running yet: what ``delegate`` is going to be told.
+    """A mission that is not running yet: the arguments of ``delegate``.
 
     Attributes:
         prompt: The prompt.
-        options: The options of ``delegate``, ``llm`` among them.
+        options: The other arguments, ``llm`` among them.
     """
 
     prompt: str
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def run(self, **more: Any) -> Step:
-        """Run it; ``more`` options win."""
+        """Run it; ``more`` options take precedence."""
         return delegate(self.prompt, **{**self.options, **more})
 
     async def arun(self, **more: Any) -> Step:
-        """Run it, awaiting."""
+        """Run it without blocking the event loop."""
         return await adelegate(self.prompt, **{**self.options, **more})
 
 
@@ -57,9 +57,9 @@ async def gather(
     """Run missions at the same time and return their steps in order.
 
     Args:
-        missions: What to run.
+        missions: The missions.
         max_concurrency: How many run at once, at most.
-        common: Options for every mission; its own win.
+        common: Options for every mission; its own take precedence.
 
     Cancelling it cancels the missions.
     """
@@ -69,7 +69,7 @@ async def gather(
         async with room:
             try:
                 return await each.arun()
-            except Exception as error:  # one broken mission must not take the others' results with it
+            except Exception as error:  # one broken mission must not lose the results of the others
                 return _broken(error)
 
     return list(await asyncio.gather(*(run(each) for each in _all(missions, common))))
@@ -85,10 +85,10 @@ def gather_sync(
     """Run missions in an executor and return their steps in order.
 
     Args:
-        missions: What to run.
+        missions: The missions.
         max_concurrency: How many are submitted at once, at most.
-        executor: Where; None makes a pool of threads for this call.
-        common: Options for every mission; its own win.
+        executor: Where they run; None makes a thread pool for this call.
+        common: Options for every mission; its own take precedence.
     """
     todo = _all(missions, common)
     limit = _checked(max_concurrency)
@@ -118,7 +118,7 @@ def _window(executor: Executor, todo: list[Mission], limit: int) -> list[Step]:
 
 
 def _call_for(executor: Executor, each: Mission) -> Callable[[], Step]:
-    if isinstance(executor, ThreadPoolExecutor):  # the budget of the mission around, if there is one, goes along
+    if isinstance(executor, ThreadPoolExecutor):  # its threads spend the budget of the mission that called, if any
         return partial(copy_context().run, each.run)
     return each.run
 

@@ -1,8 +1,8 @@
-"""Plans: steps that a mission wrote and a program carries out.
+"""Plans: steps that a mission wrote (``make_plan``) and ``run_plan`` carries out.
 
-A plan is a value; what has been done of it is in its steps, so a plan that was saved goes on where it stopped. A step
-calls a tool, delegates a prompt, or runs a program. It sees the results of the steps it needs: in arguments and
-prompts as ``{{id.field}}``, in programs as ``ctx/id``. See ``planning`` for making one and ``carrying`` for doing it.
+A plan is a value; its steps hold their status and result, so a saved plan goes on where it stopped. A step calls a
+tool, delegates a prompt, or runs a program. It sees the results of the steps it needs: in arguments and prompts as
+``{{id.field}}``, in programs as ``ctx/id``.
 """
 
 import inspect
@@ -40,7 +40,7 @@ _KINDS = ("tool", "prompt", "program")
 
 
 class PlanError(UserError):
-    """A plan cannot be carried out, or a file holds none; every problem is named.
+    """A plan cannot be carried out, or a file holds none; the message names every problem.
 
     Attributes:
         problems: One sentence each.
@@ -55,20 +55,20 @@ class PlanError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanStep:
-    """One step, and what came of it.
+    """One step of a plan, with its status and result.
 
     Attributes:
-        id: Its name, by which others refer to its result.
-        tool: What it calls; one of ``tool``, ``prompt`` and ``program`` is given.
+        id: The name by which other steps refer to its result.
+        tool: The tool it calls; a step has one of ``tool``, ``prompt`` and ``program``.
         args: The tool's arguments; strings may refer to results.
-        prompt: What it delegates, a template over the results.
-        signature: Of the prompt's result.
-        tools: What the prompt's mission or the program may call, by name.
-        program: What it runs.
-        needs: Steps that come first; those it refers to need not be listed.
+        prompt: The prompt it delegates, a template over the results.
+        signature: The type of the prompt's result.
+        tools: The tools that the prompt's mission or the program may call, by name.
+        program: The program it runs.
+        needs: Steps that come first; steps it refers to need not be listed.
         description: For people.
-        status: What has become of it. "running" in a file means that the process ended meanwhile.
-        result: What it gave, a plain value.
+        status: "running" in a file means that the process ended meanwhile.
+        result: Its result, plain Python.
         failure: Why it failed: reason and message.
         duration_ms: How long it took.
     """
@@ -89,7 +89,7 @@ class PlanStep:
 
     @property
     def before(self) -> tuple[str, ...]:
-        """The steps that come first: those it needs and those it refers to, each once."""
+        """The steps that come first: those in ``needs`` and those it refers to, each once."""
         referred = [
             name.split(".")[0] for text in _texts((self.args, self.prompt)) for name in REFERENCE.findall(text)
         ]
@@ -98,11 +98,11 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Steps towards a goal; frozen: carrying it out makes new ones.
+    """Steps towards a goal; frozen: carrying a plan out makes new plans.
 
     Attributes:
-        steps: In the order they were written.
-        goal: What it is for.
+        steps: The steps as written.
+        goal: What the plan is for.
     """
 
     steps: tuple[PlanStep, ...]
@@ -120,7 +120,7 @@ class Plan:
 
     @property
     def results(self) -> dict[str, Any]:
-        """What the steps that are done gave, by their ids."""
+        """The results of the steps that are done, by id."""
         return {step.id: step.result for step in self.steps if step.status == "done"}
 
     def ready(self) -> tuple[PlanStep, ...]:
@@ -133,7 +133,7 @@ class Plan:
         return replace(self, steps=tuple(step if each.id == step.id else each for each in self.steps))
 
     def again(self) -> "Plan":
-        """Return the plan with what failed or was interrupted to be done again."""
+        """Return the plan with failed and interrupted steps pending again."""
         kept = ("pending", "done")
         reset = (
             each if each.status in kept else replace(each, status="pending", failure=None, duration_ms=0)
@@ -147,11 +147,11 @@ class Plan:
 
         Args:
             source: A ``Step``, ``{"steps": […]}``, or the list of steps.
-            goal: What it is for.
+            goal: What the plan is for.
 
         Raises:
             MissionFailed: The step failed.
-            PlanError: It is no plan; names everything that is wrong.
+            PlanError: It is no plan; names every problem.
         """
         data = values.to_python(source.unwrap() if isinstance(source, Step) else source)
         listed = data.get("steps") if isinstance(data, Mapping) else data
@@ -164,14 +164,14 @@ class Plan:
         return plan
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON with the version of the format."""
+        """Return the plan as plain JSON with the version of the format."""
         return {"version": VERSION, "goal": self.goal, "steps": [_json(step) for step in self.steps]}
 
     def save(self, path: str | Path) -> Path:
-        """Write it, state included, whole or not at all.
+        """Write the plan, status and results included, atomically.
 
         Raises:
-            StoreError: The disk refused.
+            StoreError: The file cannot be written.
         """
         target = Path(path).expanduser()
         atomic.make_dirs(target.parent)
@@ -198,7 +198,7 @@ class Plan:
 
 
 def problems(plan: Plan) -> list[str]:
-    """Return why a plan cannot be carried out, whatever tools there are."""
+    """Return why a plan cannot be carried out with any tools."""
     ids = [step.id for step in plan.steps]
     found = [f'Two steps are called "{name}"' for name in dict.fromkeys(ids) if ids.count(name) > 1]
     for step in plan.steps:
@@ -280,10 +280,10 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(each)
 
 
-# Carrying out a plan: step by step, with its state on disk after each.
+# Carrying out a plan, step by step, with its state on disk after each.
 #
-# A step that failed stops the plan; the same call on the plan it returned, or on the file, goes on from there. A
-# step that was running when the process ended is done again: tools of plans should stand being called twice.
+# A failed step stops the plan; the same call on the returned plan, or on the file, goes on from there. A step that
+# was running when the process ended is done again, so tools of plans should bear being called twice.
 
 
 def run_plan(
@@ -295,20 +295,20 @@ def run_plan(
     clock: Callable[[], float] = time.monotonic,
     **options: Any,
 ) -> Plan:
-    """Do what is left of ``plan`` and return it with the results.
+    """Carry out the steps of ``plan`` that are left and return it with the results.
 
     Args:
-        plan: Steps that are done stay so; those that failed are tried again.
-        tools: What its steps may call.
-        save_to: A file that has the state of the plan before and after every step.
-        on_step: Told of every step that begins and ends.
+        plan: The plan; failed steps are tried again.
+        tools: The tools that its steps may call.
+        save_to: A file to which the plan is written before and after every step.
+        on_step: Called with every step that begins or ends.
         clock: Seconds, for durations.
         options: Of ``delegate``, for the steps that are prompts: ``llm`` above all.
 
     Raises:
-        PlanError: A step needs a tool that is not there; nothing was done.
+        PlanError: A step needs a tool that does not exist; nothing was done.
         ToolsError: One of ``tools`` is no tool.
-        StoreError: The disk refused the state.
+        StoreError: The plan cannot be saved.
     """
     known = normalize(tools or {})
     if missing := missing_tools(plan, known):
@@ -332,7 +332,7 @@ def run_plan(
 
 
 def missing_tools(plan: Plan, known: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for every tool that a step names and ``known`` has not."""
+    """Return a sentence for every tool that a step names and that is not ``known``."""
     found = []
     for step in plan.steps:
         for name in (*((step.tool,) if step.tool else ()), *step.tools):
@@ -444,8 +444,8 @@ def _at(path: str, results: Mapping[str, Any]) -> Any:
 
 # Missions that make plans instead of acting.
 #
-# The model sees the tools with their types and cannot call them; what it can call is ``create_plan``, which looks a
-# plan over and gives it back, so that what is wrong with it is told while it can be mended.
+# The model sees the tools with their types and cannot call them. It can call ``create_plan``, which checks a plan and
+# returns it, so that the model hears of mistakes while it can correct them.
 
 _PROMPT = """{prompt}
 
@@ -460,7 +460,7 @@ _DESCRIPTION = (
 
 
 def create_plan(catalog: Mapping[str, Any]) -> Tool:
-    """Return the tool by which a mission states a plan over the tools of ``catalog``."""
+    """Return the tool ``create_plan``, which checks plans over the tools of ``catalog``."""
     known = normalize(catalog, catalog=True)
 
     def checked(steps: list[Any]) -> dict[str, Any]:
@@ -480,9 +480,9 @@ def make_plan(prompt: str, *, tool_catalog: Mapping[str, Any], llm: Any, **optio
     """Have a plan made and return the step whose value it is; ``Plan.of(step)`` reads it.
 
     Args:
-        prompt: What is to be done.
-        tool_catalog: What the plan's steps may call.
-        llm: Whose plan it is.
+        prompt: The task.
+        tool_catalog: The tools that the plan's steps may call.
+        llm: The model that makes the plan.
         options: Further options of ``delegate``.
     """
     tools = {**options.pop("tools", {}), "create_plan": create_plan(tool_catalog)}
@@ -498,5 +498,5 @@ def make_plan(prompt: str, *, tool_catalog: Mapping[str, Any], llm: Any, **optio
 
 
 def _stated(plan: Plan) -> dict[str, Any]:
-    """Return a plan as its author wrote it, without state."""
+    """Return a plan without status and results, as it was written."""
     return {"steps": plan.again().to_json()["steps"]}

@@ -1,8 +1,8 @@
-"""Which model a name stands for.
+"""The registry of models: which LLM callback a name stands for. Also ``Scripted``, the model for tests.
 
-A registry maps names to callbacks, to names of models, or to what ``Model`` is made of. The one of a mission is its
-``models=``, over the process-wide one that ``configure`` sets. Nothing is read from disk here and no key is known:
-see ``models`` for what talks to providers.
+A registry maps names to callbacks, to names of models, or to arguments of ``Model`` as a dict. A mission's registry
+is its ``models=``, over the process-wide one that ``configure`` sets. No key is known here; ``models`` talks to the
+providers.
 """
 
 import copy
@@ -26,7 +26,7 @@ class ModelNotFound(NotFound):
 
 
 def configure(models: Mapping[str, Any]) -> None:
-    """Make ``models`` the registry of missions that bring none, in place of the one before."""
+    """Set the process-wide registry."""
     global _configured
     _configured = MappingProxyType(dict(models))
 
@@ -37,20 +37,20 @@ def configured() -> Mapping[str, Any]:
 
 
 def resolve(llm: Any, models: Mapping[str, Any] | None = None, caller: LLM | None = None) -> LLM:
-    """Return the callback that ``llm`` means.
+    """Return the callback that ``llm`` stands for.
 
     Args:
-        llm: A callback, a name, what ``Model`` is made of as a dict, or "caller".
-        models: The mission's registry; the process-wide one is asked after it.
-        caller: The callback of the mission around, for "caller".
+        llm: A callback, a name, arguments of ``Model`` as a dict, or "caller".
+        models: The mission's registry; it comes before the process-wide one.
+        caller: The callback of the parent mission, for "caller".
 
     Raises:
-        ModelNotFound: It is a name that no registry has, or "caller" where nobody called.
-        UserError: It is nothing that can be called.
+        ModelNotFound: It is a name that no registry has, or "caller" without a parent mission.
+        UserError: It is neither a callback nor a name.
     """
     if llm == CALLER and CALLER not in (models or {}):
         if caller is None:
-            raise ModelNotFound('llm is "caller", and there is no mission around whose model it could be', mend=_GIVE)
+            raise ModelNotFound('llm is "caller", but no mission is calling', mend=_GIVE)
         return caller
     known = {**_configured, **(models or {})}
     return _callback(llm, known, ())
@@ -102,21 +102,19 @@ def _unknown(name: str, known: Mapping[str, Any], seen: tuple[str, ...]) -> str:
     return f'No model is registered as "{name}"; {names}'
 
 
-# A model that says what it was told to say, for tests of missions.
-
 Scene = str | dict[str, Any] | BaseException | Callable[[Request], Any]
 
 
 class Scripted:
-    """An LLM callback that gives one answer after the other and keeps what it was asked.
+    """An LLM callback with prepared answers, for tests; it keeps the requests.
 
     Args:
         answers: For each request: text, a program, a dict with ``content``, an exception to raise, or a function of
-            the request that gives any of these. Text that begins with ``(`` is a program already.
+            the request that returns any of these. Text that begins with ``(`` is a program already.
         repeat: Whether the last answer is given again and again.
 
     Attributes:
-        requests: What it was asked, as it was at that time.
+        requests: Copies of the requests so far.
     """
 
     def __init__(self, answers: Iterable[Scene] | str, *, repeat: bool = False) -> None:
@@ -125,7 +123,7 @@ class Scripted:
         self.requests: list[Request] = []
 
     def __call__(self, request: Request) -> Any:
-        """Give the next answer.
+        """Return the next answer.
 
         Raises:
             LLMError: There is none left.
@@ -144,7 +142,7 @@ class Scripted:
 
     @property
     def texts(self) -> list[str]:
-        """Everything it was ever shown."""
+        """All texts of all requests."""
         return [
             text for each in self.requests for text in (each["system"], *(m["content"] for m in each["messages"]))
         ]

@@ -1,4 +1,4 @@
-"""Where the program is in what a model said.
+"""Find the program in a model's answer.
 
 Pure text work: nothing here knows the language beyond strings, comments and brackets. What models are
 told to write is accepted, and what they write besides: other spellings of the tag, no tag, CRLF, typographic quotes,
@@ -18,12 +18,12 @@ _QUOTES = "“”„‟"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """An answer taken apart.
+    """The parts of an answer.
 
     Attributes:
-        program: What to run, or None when there is no program in the answer.
+        program: The program, or None when there is none in the answer.
         reasoning: The text around it.
-        blocks: How many code blocks the program was put together from; 0 for a bare expression.
+        blocks: The number of code blocks that make up the program; 0 for a bare expression.
     """
 
     program: str | None
@@ -32,7 +32,7 @@ class Response:
 
 
 def parse(text: str) -> Response:
-    """Take apart what the model said."""
+    """Return the parts of an answer."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     thought = _THOUGHT.match(text)
     said = text[thought.end() :] if thought else text
@@ -50,7 +50,7 @@ def parse(text: str) -> Response:
 
 
 def plain(code: str) -> str:
-    """Return ``code`` with ordinary quotes and spaces, as far as they are not inside a string."""
+    """Return ``code`` with typographic quotes and odd spaces outside of strings made plain."""
     odd = any(char in code for char in (*_QUOTES, *_INVISIBLE))
     return ("".join(_plain(code)) if odd else code).strip()
 
@@ -77,7 +77,7 @@ def _blocks(text: str) -> tuple[list[str], str]:
 
 
 def _body(text: str, opening: re.Match[str]) -> tuple[str, int]:
-    """Return what a fence holds, and where its closing fence ends."""
+    """Return the text inside a fence, and where its closing fence ends."""
     fence = opening["fence"]
     start, _ = opening.span("rest")
     closing = re.compile(re.escape(fence) + rf"{re.escape(fence[0])}*[ \t]*(?=\n|\Z)|(?<=[)\]}}]){re.escape(fence)}")

@@ -1,8 +1,8 @@
-"""Prompts with placeholders: a subset of Mustache, see ``mustache``.
+"""Templates: prompts with placeholders, a subset of Mustache.
 
-Values become text only through the callback of the caller, with the path by which they were reached, so that what
-must not be seen is hidden in one place. A missing name is an error where its value would stand; a section of a
-missing name is left out, as for nil, false and the empty list.
+Values become text only through a callback, which gets the path by which each was reached, so the firewall hides
+private values in one place. A placeholder without a value is an error; a section over a missing name is left out, as
+for nil, false and the empty list.
 """
 
 import re
@@ -16,11 +16,11 @@ from pyagentd.lisp.errors import MISSING
 from pyagentd.lisp.values import Keyword
 from pyagentd.mission.signature.types import Field, List, Map, Maybe, Primitive, Type
 
-# Templates before they meet values: text, variables and sections, each with its place.
+# Parsing: text, variables and sections, each with its place.
 #
-# A subset of Mustache: ``{{name}}``, ``{{a.b}}``, ``{{.}}``, ``{{#list}}…{{/list}}``, ``{{^list}}…{{/list}}``, ``{{!
-# comment}}``; ``{{{name}}}`` and ``{{&name}}`` are ``{{name}}``, for nothing is escaped. ``\{{`` are the braces
-# themselves. A line that holds only a section's tag or a comment leaves no empty line behind.
+# Syntax: ``{{name}}``, ``{{a.b}}``, ``{{.}}``, ``{{#list}}…{{/list}}``, ``{{^list}}…{{/list}}``, ``{{! note}}``;
+# ``{{{name}}}`` and ``{{&name}}`` are ``{{name}}``, for nothing is escaped. ``\{{`` are the braces themselves. A line
+# that holds only a section's tag or a comment leaves no empty line behind.
 
 MAX_DEPTH = 20
 """Sections inside sections."""
@@ -44,7 +44,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """What is repeated for, or depends on, a value; ``inverted`` (``{{^x}}``) depends on there being none."""
+    """Text that is repeated for each item of a value or depends on it; ``inverted`` (``{{^x}}``): on its absence."""
 
     name: tuple[str, ...]
     inverted: bool
@@ -73,7 +73,7 @@ def parse(text: str) -> tuple[Node, ...]:
 
 @dataclass(slots=True)
 class _Open:
-    """A section whose end was not seen yet."""
+    """A section that is not closed yet."""
 
     section: Section | None
     children: list[Node] = field(default_factory=list)
@@ -169,7 +169,7 @@ class _Parser:
         return TemplateError(f"{message} (line {line}, column {column})", line=line, column=column, mend=mend)
 
 
-__all__ = ["TemplateError", "TextOf", "expand", "placeholders", "unknown"]
+# Expanding, and checking placeholders by types.
 
 TextOf: TypeAlias = Callable[[tuple[str, ...], Any], str]
 """Turns the value found at a path (names only, from the outermost) into text."""
@@ -187,9 +187,9 @@ class _Frame:
 
 
 def placeholders(text: str) -> tuple[str, ...]:
-    """Return the names that ``text`` takes from its context, dotted, each once, in order of appearance.
+    """Return the dotted names that ``text`` takes from its context, each once, in order of appearance.
 
-    Names inside a section may be fields of its items and are left out; ``unknown`` judges them by their types.
+    Names inside a section may be fields of its items and are left out; ``unknown`` checks them by types.
 
     Raises:
         TemplateError: The template is malformed.
@@ -199,7 +199,7 @@ def placeholders(text: str) -> tuple[str, ...]:
 
 
 def unknown(text: str, params: Iterable[Field]) -> tuple[str, ...]:
-    """Return the names in ``text`` that none of ``params`` can have a value for.
+    """Return the names in ``text`` for which none of ``params`` can have a value.
 
     Raises:
         TemplateError: The template is malformed.
@@ -213,7 +213,7 @@ def expand(text: str, context: Mapping[Any, Any], text_of: TextOf) -> str:
     Args:
         text: The template.
         context: Values by keyword or string.
-        text_of: What turns a value into text.
+        text_of: The function that turns a value into text.
 
     Raises:
         TemplateError: The template is malformed, or names have no value: all of them are listed.

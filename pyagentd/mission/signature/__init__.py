@@ -1,4 +1,4 @@
-"""Functional contracts for missions and tools.
+"""Signatures: typed parameters and a typed result of a mission or tool.
 
 ``parse`` reads shorthand and Malli into a ``Signature`` of ``types``; a signature renders, validates, coerces and
 turns into JSON Schema. ``of_callable`` and ``of_model`` derive one from Python type hints. Lisp values and plain
@@ -78,7 +78,7 @@ class Signature:
         return self.render()
 
     def validate(self, value: Any, strict: bool = False) -> tuple[Problem, ...]:
-        """Return why ``value`` is not what the signature promises; empty when it is.
+        """Return why ``value`` does not fit the result type; empty when it does.
 
         Args:
             value: A Lisp value or a plain Python value; keys of maps may be keywords or strings.
@@ -91,7 +91,7 @@ class Signature:
         return problems_of(Map(self.params), args, strict=strict)
 
     def coerce_input(self, args: Any, strict: bool = False) -> Coercion:
-        """Bring ``args`` into the types of the parameters where that is possible.
+        """Convert ``args`` to the types of the parameters where nothing is lost by it.
 
         Args:
             args: A map by the names of the parameters.
@@ -120,7 +120,7 @@ def parse(source: Any) -> Signature:
             what comes back; or a signature that was read before.
 
     Raises:
-        SignatureError: It is none; the error knows the place and what to write instead.
+        SignatureError: It is no signature; the error has the place and what to write instead.
     """
     match source:
         case Signature():
@@ -140,7 +140,7 @@ def _parsed(text: str) -> Signature:
     return Signature(*parts_of(read(text)))
 
 
-# Signatures from what Python code says of itself.
+# Signatures of Python functions and classes.
 
 
 def of_callable(function: Callable[..., Any], *, strict: bool = False) -> Signature:
@@ -153,7 +153,7 @@ def of_callable(function: Callable[..., Any], *, strict: bool = False) -> Signat
         strict: Whether missing hints, and hints there is no type for, are errors.
 
     Raises:
-        SignatureError: It cannot be inspected, or says too little and that is ``strict``.
+        SignatureError: It cannot be inspected, or lacks hints that ``strict`` requires.
     """
     name = getattr(function, "__qualname__", type(function).__name__)
     try:
@@ -177,7 +177,7 @@ def of_model(model: Any, *, strict: bool = False) -> Signature:
         strict: Whether hints there is no type for are errors.
 
     Raises:
-        SignatureError: A hint cannot be resolved, or has no type and that is ``strict``.
+        SignatureError: A hint cannot be resolved, or ``strict`` requires a type for it.
     """
     return Signature((), type_of_hint(model, strict=strict))
 

@@ -1,4 +1,4 @@
-"""Types from Python's type hints.
+"""Python's type hints: types from hints, and values as a hint asks for them.
 
 ==============================================  ==========================
 str, int, float, bool, None, datetime           the type of that name
@@ -56,7 +56,7 @@ _EXCLUSIVE = (("gt", ">"), ("lt", "<"))
 
 
 def bounded(of: Type, metadata: Iterable[Any]) -> Type:
-    """Return ``of`` with the bounds that ``metadata`` says and that it can have; the rest says nothing to us."""
+    """Return ``of`` with the bounds in ``metadata`` that it can have; other metadata is ignored."""
     found = [one for item in metadata for one in (item, *getattr(item, "metadata", ()))]
     if isinstance(of, Maybe):
         return maybe(bounded(of.inner, found))
@@ -146,15 +146,15 @@ def is_typed_dict(hint: object) -> bool:
 
 
 def type_of_hint(hint: Any, *, strict: bool = False, depth: int = 0) -> Type:
-    """Return the type that a type hint says.
+    """Return the type for a type hint.
 
     Args:
         hint: A class or a form of ``typing``; names in quotes are resolved where they stand in a model.
-        strict: Whether a hint we have no type for is an error and not ``:any``.
-        depth: How many models are around it.
+        strict: Whether a hint without a type is an error and not ``:any``.
+        depth: The number of models around it.
 
     Raises:
-        SignatureError: A hint cannot be resolved, or has no type and that is ``strict``.
+        SignatureError: A hint cannot be resolved, or ``strict`` requires a type for it.
     """
     return _Deriving(strict).type_of(hint, depth)
 
@@ -188,7 +188,7 @@ def resolved_hints(of: Any) -> dict[str, Any]:
 
 
 def optional_field(name: str, of: Type, *, required: bool) -> Field:
-    """Return a field that, unless it is ``required``, may be absent or nil: the default stands in for both."""
+    """Return a field that, unless ``required``, may be absent or nil: its default replaces both."""
     return Field(name, of) if required else Field(name, maybe(of), optional=True)
 
 
@@ -271,7 +271,7 @@ class _Deriving:
 
 
 def enum_values(cls: type[PythonEnum]) -> tuple[Any, ...]:
-    """Return what stands for the members of ``cls``: their values, or their names where the values are complex."""
+    """Return the constants for the members of ``cls``: their values, or their names where values are complex."""
     plain = all(isinstance(member.value, str | int | float | bool) for member in cls)
     return tuple(member.value if plain else member.name for member in cls)
 

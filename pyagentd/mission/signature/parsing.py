@@ -1,4 +1,4 @@
-"""What the forms of a signature mean: shorthand, and Malli wherever a vector begins with one of its words.
+"""Reads the text of a signature: shorthand, and Malli wherever a vector begins with one of its words.
 
 ``[:type]`` is always a list of that type; so ``[:map]`` is a list of maps, and the empty map is ``{}``.
 """
@@ -30,12 +30,12 @@ from pyagentd.mission.signature.types import (
     maybe,
 )
 
-# The forms of a text before they mean anything: names, keywords, literals and brackets, each with its place.
+# Reading text into forms: names, keywords, literals and brackets, each with its place.
 
 Kind = Literal["name", "keyword", "string", "number", "vector", "braces", "parens", "arrow", "type", "constant"]
 
 MAX_DEPTH = 64
-"""Brackets inside brackets: nobody means more, and every reader after this one recurses."""
+"""Brackets inside brackets; what reads the forms recurses."""
 
 _TOKEN = re.compile(
     r"""
@@ -74,7 +74,7 @@ class Form:
     """One form.
 
     Attributes:
-        kind: What it looks like; ``type`` is a type that is already one, ``constant`` true, false and nil in data.
+        kind: Its kind; ``type`` is a ``Type`` in data, ``constant`` true, false and nil in data.
         value: Text of a name or keyword (without colon), the literal, or the forms inside brackets.
         source: The text it was read from; "" for data.
         offset: Where in it; -1 for data.
@@ -90,7 +90,7 @@ class Form:
     after_comma: bool = False
 
     def error(self, message: str, mend: str = "") -> SignatureError:
-        """Return the error that something is wrong with this form."""
+        """Return an error at the place of this form."""
         return _error(message, self.source, self.offset, mend)
 
 
@@ -122,7 +122,7 @@ def _error(message: str, source: str, offset: int, mend: str = "") -> SignatureE
 
 
 class _Reader:
-    """Reads one text; every open bracket has a list of what is inside it so far."""
+    """Reads one text; keeps for every open bracket the forms inside it so far."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -183,7 +183,7 @@ class _Reader:
             raise self._error(
                 f"brackets are nested more than {MAX_DEPTH} deep", at, "Use :map or :any for deep values"
             )
-        # What is inside comes later; until then the form keeps the place and whether a comma stood before it.
+        # The forms inside come later; until then this one holds the place and whether a comma stood before it.
         self._add(_BRACKETS[self._text[at]], (), at)
         self._open.append(at)
         self._inside.append([])
@@ -245,7 +245,7 @@ class _Reader:
         return _error(message, self._text, at, mend)
 
 
-# Names of types, and what somebody meant who wrote another one.
+# Names of types, and suggestions for names that are none.
 
 # Malli's own names for types of ours.
 _SAME: dict[str, Name] = {"boolean": "bool", "double": "float"}
@@ -272,12 +272,12 @@ _MEANT = {
 
 
 def known(name: str) -> Name | None:
-    """Return the name of the type that ``name`` (without colon) stands for, or None."""
+    """Return the type name for ``name`` (without colon), or None."""
     return cast(Name, name) if name in NAMES else _SAME.get(name)
 
 
 def meant(name: str) -> str:
-    """Return the sentence that says what to write instead of ``name``."""
+    """Return a sentence with what to write instead of ``name``, which is no type."""
     plain = name.lower().rstrip("?")
     mark = "?" if name.endswith("?") else ""
     if found := known(plain):
@@ -291,7 +291,7 @@ def meant(name: str) -> str:
 
 
 def closest(name: str, possible: list[str]) -> str:
-    """Return the sentence that names the one of ``possible`` that looks like ``name``, or all of them."""
+    """Return a sentence with the one of ``possible`` that is most like ``name``, or all of them."""
     if question := did_you_mean(name, possible, shown="`:{}`"):
         return question
     return "There are " + " ".join(f":{one}" for one in possible) if possible else "There are none here"
@@ -300,7 +300,7 @@ def closest(name: str, possible: list[str]) -> str:
 # Names of fields and parameters, and the ``?`` behind their types.
 
 What: TypeAlias = Literal["field", "parameter"]
-"""How errors call what has a name."""
+"""The noun for a named thing in errors."""
 
 _EXAMPLE: dict[What, str] = {"field": "`{id :int}`", "parameter": "`(id :int)`"}
 
@@ -312,10 +312,10 @@ def marked(form: Form) -> bool:
 
 
 def name_of(form: Form, what: What) -> str:
-    """Return the name of a field that ``form`` writes: bare, with a colon, or in quotes.
+    """Return the name in ``form``: bare, with a colon, or in quotes.
 
     Raises:
-        SignatureError: It writes none.
+        SignatureError: It is no name.
     """
     plain = form.kind in ("name", "keyword") and is_plain(form.value)
     if not form.optional and (plain or (form.kind == "string" and form.value)):
@@ -325,14 +325,14 @@ def name_of(form: Form, what: What) -> str:
 
 
 def no_type(key: Form, name: str, what: What) -> SignatureError:
-    """Return the error that nothing, or another name, stands where the type of ``name`` should."""
+    """Return the error that ``name`` has no type behind it."""
     if key.kind == "keyword" and known(name.rstrip("?")):
         return key.error(f"this type has no name of a {what}", f"Write one before it: `value :{name}`")
     return key.error(f"the {what} `{name}` has no type", f"Write one behind it, as in `{name} :any`")
 
 
 def no_duplicates(fields: Iterable[Field], forms: Sequence[Form], what: What) -> None:
-    """Raise ``SignatureError`` when two of ``fields``, which were read from ``forms``, have one name."""
+    """Raise ``SignatureError`` when two of ``fields``, which were read from ``forms``, have the same name."""
     seen: set[str] = set()
     for field in fields:
         if field.name in seen:
@@ -347,7 +347,7 @@ def no_duplicates(fields: Iterable[Field], forms: Sequence[Form], what: What) ->
 # describe (``:title``, ``:default``…) are read over; those that would check something unknown are errors.
 
 TypeOf: TypeAlias = Callable[[Form], Type]
-"""Reads any type; given by the module that knows the shorthand too."""
+"""Reads any type, shorthand or Malli."""
 
 Properties: TypeAlias = dict[str, Form]
 
@@ -383,10 +383,10 @@ def is_map(parts: Sequence[Form]) -> bool:
 
 
 def schema_of(form: Form, type_of: TypeOf) -> Type:
-    """Return the type that the Malli vector ``form`` writes.
+    """Return the type that the Malli vector ``form`` stands for.
 
     Raises:
-        SignatureError: It is malformed, or says what we cannot check.
+        SignatureError: It is malformed, or a schema that cannot be checked here.
     """
     word = form.value[0].value
     if mend := _UNSUPPORTED.get(word):
@@ -399,7 +399,7 @@ def schema_of(form: Form, type_of: TypeOf) -> Type:
 
 
 def properties_of(form: Form, allowed: Sequence[str]) -> Properties:
-    """Return the properties that the braces ``form`` write."""
+    """Return the properties in the braces ``form``."""
     found: Properties = {}
     parts: tuple[Form, ...] = form.value
     if len(parts) % 2:
@@ -416,7 +416,7 @@ def properties_of(form: Form, allowed: Sequence[str]) -> Properties:
 
 
 def constant_of(form: Form) -> Constant | None:
-    """Return the value that ``form`` writes; None is nil."""
+    """Return the constant that ``form`` stands for; None is nil."""
     match form.kind, form.value:
         case ("string", str()) | ("number", _):
             if isinstance(form.value, float) and not math.isfinite(form.value):
@@ -435,7 +435,7 @@ def constant_of(form: Form) -> Constant | None:
 
 
 def entry_of(form: Form, type_of: TypeOf) -> Field:
-    """Return the field that an entry ``[:id :int]`` or ``[:id {:optional true} :int]`` writes."""
+    """Return the field of an entry ``[:id :int]`` or ``[:id {:optional true} :int]``."""
     if form.kind != "vector" or not 2 <= len(form.value) <= 3:
         raise form.error("this is no field of a map", "Write a name and a type: `[:id :int]`")
     key, *middle, last = form.value
@@ -446,7 +446,7 @@ def entry_of(form: Form, type_of: TypeOf) -> Field:
 
 
 def field_of(name: str, form: Form, type_of: TypeOf) -> Field:
-    """Return the field of this name whose type ``form`` writes; ``[:? :int]`` may be absent, ``:int?`` also nil."""
+    """Return the field ``name`` with the type in ``form``; ``[:? :int]`` may be absent, ``:int?`` also nil."""
     match form:
         case Form(kind="vector", value=(Form(kind="keyword", value="?"), inner), optional=False):
             return Field(name, type_of(inner), optional=True)
@@ -455,7 +455,7 @@ def field_of(name: str, form: Form, type_of: TypeOf) -> Field:
 
 
 def map_of_entries(form: Form, type_of: TypeOf) -> Map:
-    """Return the map that ``[:map …]`` writes."""
+    """Return the type of a vector ``[:map …]``."""
     parts = list(form.value[1:])
     properties = properties_of(parts.pop(0), ["closed"]) if parts and parts[0].kind == "braces" else {}
     fields = tuple(entry_of(part, type_of) for part in parts)
@@ -606,10 +606,10 @@ def _truth(form: Form) -> bool:
 
 
 def parts_of(forms: Sequence[Form]) -> tuple[tuple[Field, ...], Type]:
-    """Return the parameters and the result that the ``forms`` of a whole signature write.
+    """Return the parameters and the result type in the ``forms`` of a whole signature.
 
     Raises:
-        SignatureError: They write no signature.
+        SignatureError: They are no signature.
     """
     match forms:
         case []:
@@ -632,10 +632,10 @@ def parts_of(forms: Sequence[Form]) -> tuple[tuple[Field, ...], Type]:
 
 
 def type_of(form: Form) -> Type:
-    """Return the type that ``form`` writes; a ``?`` behind it lets it be nil.
+    """Return the type that ``form`` stands for; a ``?`` behind it makes it optional.
 
     Raises:
-        SignatureError: It writes none.
+        SignatureError: It is no type.
     """
     if form.kind == "string" and not form.source and form.value.strip():
         return _only(read(form.value))
@@ -644,7 +644,7 @@ def type_of(form: Form) -> Type:
 
 
 def fields_of(forms: Sequence[Form], what: What) -> tuple[Field, ...]:
-    """Return the fields that ``forms`` write as names and types in turn."""
+    """Return the fields in ``forms``: names and types in turn."""
     found: list[Field] = []
     rest = list(forms)
     while rest:
@@ -752,10 +752,10 @@ def _vector(form: Form) -> Type:
 
 
 def form_of(data: Any, depth: int = 0) -> Form:
-    """Return the form that ``data`` writes.
+    """Return ``data`` as a form.
 
     Raises:
-        SignatureError: Something in it can be no part of a signature.
+        SignatureError: Something in it cannot be part of a signature.
     """
     if depth > MAX_DEPTH:
         raise SignatureError(

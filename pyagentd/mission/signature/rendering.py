@@ -1,4 +1,7 @@
-"""The one text of a signature: shorthand, with Malli exactly where shorthand cannot say it; it parses back."""
+"""Types as text: canonical signature, JSON Schema, the words of error messages, an example value.
+
+The canonical text is shorthand, with Malli where shorthand has no form; it parses back to an equal signature.
+"""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -30,7 +33,7 @@ def signature_text(params: tuple[Field, ...], returns: Type) -> str:
 
 
 def type_text(of: Type) -> str:
-    """Return the text of a type where a ``?`` means that it may be nil: in a list, as a result."""
+    """Return the canonical text of a type; ``?`` means that it may be nil."""
     match of:
         case Maybe(inner):
             return f"{type_text(inner)}?"
@@ -70,7 +73,7 @@ def constant_text(constant: Constant) -> str:
 
 
 def name_text(name: str) -> str:
-    """Return a field's name as it is written: bare where that can be read, in quotes otherwise."""
+    """Return the text of a field's name: bare where that can be read back, in quotes otherwise."""
     return name if is_plain(name) else f'"{name.translate(_ESCAPED)}"'
 
 
@@ -79,7 +82,7 @@ def _fields(fields: tuple[Field, ...]) -> str:
 
 
 def _in_field(field: Field) -> str:
-    # The `?` of shorthand says both that a field may be absent and that it may be nil.
+    # The `?` of shorthand means both: the field may be absent, and it may be nil.
     match field.type:
         case Maybe(inner) if not field.optional:
             return f"[:maybe {type_text(inner)}]"
@@ -109,7 +112,7 @@ def _vector(*parts: str) -> str:
     return f"[{' '.join(part for part in parts if part)}]"
 
 
-# JSON Schema (draft 2020-12) of types, for whoever speaks that instead: model APIs, editors, other validators.
+# JSON Schema (draft 2020-12), for model APIs, editors and other validators.
 #
 # Keywords are strings in JSON. What the schema accepts and what ``validation`` accepts are the same, except that
 # JSON Schema takes 1.0 for an integer.
@@ -170,7 +173,7 @@ def fields_schema(fields: tuple[Field, ...], *, closed: bool = False) -> Schema:
 
 def _map_of(of: MapOf) -> Schema:
     schema: Schema = {"type": "object"}
-    # The keys of JSON are strings: what more is said about a key is said about those.
+    # The keys of JSON are strings: other key types become patterns of strings.
     if of.key not in (Primitive("string"), Primitive("keyword"), Primitive("any")):
         schema["propertyNames"] = {"pattern": "^-?[0-9]+$"} if of.key == Primitive("int") else schema_of(of.key)
     return {
@@ -184,7 +187,7 @@ def _all_of(types: tuple[Type, ...]) -> Schema:
     schemas = [schema_of(one) for one in types]
     merged: Schema = {}
     for schema in schemas:
-        # A bound says `number` of itself; where a number is meant already, only the bound is news.
+        # A bound has the type `number` itself; beside another numeric type only the bound is kept.
         news = dict(schema)
         if {"type": merged.get("type")} in _NUMERIC and news.get("type") == "number":
             del news["type"]
@@ -199,13 +202,13 @@ def _range(lowest: str, least: Number | None, highest: str, most: Number | None)
     return {name: bound for name, bound in bounds.items() if bound is not None}
 
 
-# What messages say is expected.
+# The words of error messages.
 
 _AT_MOST_NAMED = 12
 
 
 def expected(of: Type) -> str:
-    """Return what is expected: ``int of at least 0``, ``one of "a", "b"``, ``int or string``."""
+    """Return the words for what is expected: ``int of at least 0``, ``one of "a", "b"``, ``int or string``."""
     match of:
         case Primitive(name, least, most) if name == "string":
             return name + _expected_range(least, most, "character")
@@ -252,7 +255,7 @@ def _expected_range(least: Number | None, most: Number | None, unit: str = "") -
     return f" of {least!r} to {most!r}{words}"
 
 
-# An example of a value of a type, in Clojure syntax: what a model is shown to imitate.
+# An example value in Clojure syntax, for a model to imitate.
 
 _EXAMPLES: dict[Name, str] = {
     "string": '"..."',

@@ -1,7 +1,7 @@
-"""What a value may be: the types of which signatures are made.
+"""The types that signatures are made of.
 
-A type is a tree of frozen values that compare by content. Build trees through ``maybe`` and ``choice``, which keep
-them canonical: optional in one way only, no choice inside a choice.
+A type is a tree of frozen values that compare by content. Build trees with ``maybe`` and ``choice``, which keep
+them canonical: one way to be optional, no choice inside a choice.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ class Type:
 
     @property
     def is_optional(self) -> bool:
-        """Whether nil fits because the type says so (``:int?``)."""
+        """Whether the type is an optional one (``:int?``), which nil fits."""
         return False
 
 
@@ -43,13 +43,13 @@ class Primitive(Type):
 
 @dataclass(frozen=True, slots=True)
 class Maybe(Type):
-    """Nil, or what ``inner`` says."""
+    """Nil, or what fits ``inner``."""
 
     inner: Type
 
     @property
     def is_optional(self) -> bool:
-        """True: that is what it says."""
+        """Always true."""
         return True
 
 
@@ -69,7 +69,7 @@ class Field:
     Attributes:
         name: The key as text; a map may hold it as keyword or as string.
         type: What its value may be.
-        optional: Whether it may be absent; that it may be nil is said by the type. The shorthand's ``?`` says both.
+        optional: Whether it may be absent. Whether it may be nil is up to the type; the shorthand's ``?`` means both.
     """
 
     name: str
@@ -138,7 +138,7 @@ class And(Type):
 
 @dataclass(frozen=True, slots=True)
 class Constraint(Type):
-    """A number that compares so with ``bound``: ``[:> 0]``."""
+    """A number for which ``number operator bound`` holds: ``[:> 0]``."""
 
     operator: Operator
     bound: Number
@@ -149,12 +149,12 @@ NIL = Primitive("nil")
 
 
 def maybe(inner: Type) -> Type:
-    """Return the type of nil or ``inner``; what takes nil already in this way stays as it is."""
+    """Return the type of nil or ``inner``; an optional type stays as it is."""
     return inner if isinstance(inner, Maybe) or inner == NIL else Maybe(inner)
 
 
 def choice(choices: Iterable[Type]) -> Type:
-    """Return the type of what fits any of ``choices``, each once; nil among them makes it optional."""
+    """Return the type of what fits any of ``choices``, without duplicates; nil among them makes it optional."""
     flat: dict[Type, None] = {}
     takes_nil = False
     for one in choices:

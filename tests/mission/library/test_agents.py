@@ -203,7 +203,7 @@ def test_a_model_nobody_registered_fails_the_tool_and_not_the_mission() -> None:
     assert step.value == 1 and "model_not_found" in step.trace[0].error.message
     with pytest.raises(SubAgentError, match="model_not_found"):
         as_tool(**URGENT, llm="nobody")(subject="x")
-    with pytest.raises(SubAgentError, match="no mission around"):
+    with pytest.raises(SubAgentError, match="no mission is calling"):
         as_tool(**URGENT)(subject="x")
 
 

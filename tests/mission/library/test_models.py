@@ -178,7 +178,7 @@ def test_a_name_stands_for_what_the_registry_says(llm: Any, models: dict[str, An
         ("haiku", {}, 'No model is registered as "haiku"; known: none'),
         ("haku", {"haiku": callback}, 'did you mean "haiku"'),
         ("a", {"a": "b", "b": "a"}, "stands for itself"),
-        ("caller", {}, "no mission around"),
+        ("caller", {}, "no mission is calling"),
     ],
 )
 def test_a_name_nobody_registered_is_told(llm: str, models: dict[str, Any], said: str) -> None:
