@@ -24,7 +24,7 @@
 ;; The servers of the Model Context Protocol that sessions here have, how
 ;; they stand, and what each offers; those that a project brings along are
 ;; started once their user has read them and said so.  See Info
-;; node `(pyagentd) Servers of tools the Model Context Protocol'.
+;; node `(pyagentd) MCP servers the Model Context Protocol'.
 
 ;;; Code:
 
@@ -233,7 +233,7 @@ What is trusted is what was shown, until anything of it changes."
         pyagentd-table-help '(("RET" "start and show") ("T" "trust the project")
                               ("g" "refresh") ("q" "close"))
         pyagentd-table-empty
-        "No MCP servers: add [mcp.NAME] to config.toml, see Info node\n`(pyagentd) Servers of tools the Model Context Protocol'.")
+        "No MCP servers: add [mcp.NAME] to config.toml, see Info node\n`(pyagentd) MCP servers the Model Context Protocol'.")
   (setq-local revert-buffer-function #'pyagentd-mcp--revert)
   (pyagentd-follow #'pyagentd-mcp--revert)
   (tabulated-list-init-header))
