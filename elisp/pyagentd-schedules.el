@@ -1,4 +1,4 @@
-;;; pyagentd-schedules.el --- Turns that begin by themselves -*- lexical-binding: t; -*-
+;;; pyagentd-schedules.el --- Lists of schedules -*- lexical-binding: t; -*-
 
 ;; Author: The pyagentd authors
 ;; Keywords: tools, convenience
