@@ -1,7 +1,5 @@
 """Where a program is found in an answer, and where none is."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,14 +1,12 @@
 """What a mission tells while it runs, and that it tells it then."""
 
-from __future__ import annotations
-
 import pytest
 
 from pyagentd.mission.delegation import delegate
 from pyagentd.mission.options import LLMError
 from pyagentd.mission.registry import Scripted
 from pyagentd.mission.telemetry import Event
-from tests.mission.test_loop import RETURN_1, code
+from tests.mission.answers import RETURN_1, code
 
 
 @pytest.mark.spec("004", "Telemetry Events")

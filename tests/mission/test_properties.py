@@ -1,7 +1,5 @@
 """For any data: what a judge says arrives, what a plan or a checkpoint holds comes back, no call breaks."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Missions as tools: one question or several turns, with the caller's model and on the caller's budget."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

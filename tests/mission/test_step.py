@@ -1,13 +1,11 @@
 """A step as plain JSON, and turns back from it."""
 
-from __future__ import annotations
-
 import json
 
 from pyagentd.mission import step as trace
 from pyagentd.mission.delegation import delegate
 from pyagentd.mission.registry import Scripted
-from tests.mission.test_loop import code
+from tests.mission.answers import code
 
 
 def test_a_turn_comes_back_with_the_missions_inside_its_calls():

@@ -1,7 +1,5 @@
 """A plan is data: written by a mission, saved with its state, carried out, gone on with."""
 
-from __future__ import annotations
-
 import json
 import sys
 from datetime import date

@@ -1,7 +1,5 @@
 """A mission between two turns survives the process."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

@@ -1,7 +1,5 @@
 """What docs/missions.md shows is what happens."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 from pathlib import Path

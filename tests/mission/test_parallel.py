@@ -1,7 +1,5 @@
 """Missions run beside each other; results keep their order, and one failure is one result."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The project's backends answer missions, with tokens, cost and errors that have a name."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
