@@ -3,10 +3,10 @@
 nbb runs Clojure in an interpreter on Node; it is looked for on the path and in ``node_modules``.
 """
 
-from __future__ import annotations
-
+import collections
 import json
 import random
+import re
 import shutil
 import subprocess
 import tempfile
@@ -136,6 +136,179 @@ WORKS = (
     ),
 )
 
+# What models write, over rows of text and of maps; the reference is what one would write in Python.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Everyday:
+    """One job over ``ctx/lines``, ``ctx/text`` and ``ctx/rows``, and the same by hand over ``Data``."""
+
+    name: str
+    program: str
+    by_hand: Callable[["Data"], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Maps, lines of a log, and the lines in one text."""
+
+    rows: Rows
+    lines: list[str]
+    text: str
+
+
+def counted_by_path(data: Data) -> Any:
+    counts: dict[str, dict[str, int]] = {}
+    for row in data.rows:
+        group = counts.setdefault(row["category"], {})
+        size = "large" if row["quantity"] > 10 else "small"
+        group[size] = group.get(size, 0) + 1
+    return counts
+
+
+def counted_words(data: Data) -> Any:
+    counts: dict[str, int] = {}
+    for line in data.lines:
+        for word in line.split(" "):
+            counts[word] = counts.get(word, 0) + 1
+    return counts
+
+
+def dated(data: Data) -> Any:
+    found = re.compile(r"(\d+)-(\d+)-(\d+)")
+    return [list(match.groups()) if (match := found.search(line)) else [] for line in data.lines]
+
+
+def summed_to(data: Data) -> Any:
+    number, total = 0, 0
+    while number < 100_000:
+        number, total = number + 1, total + number
+    return total
+
+
+def primes(data: Data) -> Any:
+    found = []
+    for number in range(2, 5000):
+        divisor = 2
+        while divisor * divisor <= number and number % divisor:
+            divisor += 1
+        if divisor * divisor > number:
+            found.append(number)
+    return found
+
+
+def nested(data: Data) -> Any:
+    found = []
+    for number, row in enumerate(data.rows):
+        pair = {"at": [number, row["id"]], "item": {"price": row["price"], "name": row["name"]}}
+        x, y = pair["at"]
+        found.append([pair["item"]["name"], x + y, pair["item"]["price"]])
+    return found
+
+
+def built(data: Data) -> Any:
+    text = ""
+    for row in data.rows:
+        text = text + row["name"] + ": " + str(row["quantity"]) + "\n"
+    return text
+
+
+EVERYDAY = (
+    Everyday(
+        name="update-in with fnil",
+        program=(
+            "(reduce (fn [acc row] (update-in acc [(:category row) (if (> (:quantity row) 10) :large :small)]"
+            " (fnil inc 0))) {} ctx/rows)"
+        ),
+        by_hand=counted_by_path,
+    ),
+    Everyday(
+        name="update with fnil: count words of 10,000 lines",
+        program=(
+            '(->> ctx/lines (mapcat (fn [line] (split line #" ")))'
+            " (reduce (fn [acc word] (update acc word (fnil inc 0))) {}))"
+        ),
+        by_hand=counted_words,
+    ),
+    Everyday(
+        name="split 10,000 lines at a text",
+        program='(map (fn [line] (nth (split line #" ") 2)) ctx/lines)',
+        by_hand=lambda data: [line.split(" ")[2] for line in data.lines],
+    ),
+    Everyday(
+        name="split 10,000 lines by a pattern",
+        program=r'(map #(last (split % #"\s+")) ctx/lines)',
+        by_hand=lambda data: [re.split(r"\s+", line)[-1] for line in data.lines],
+    ),
+    Everyday(
+        name="re-find in 10,000 lines",
+        program=r'(map (fn [line] (re-find #"\d+ms" line)) ctx/lines)',
+        by_hand=lambda data: [match.group() if (match := re.search(r"\d+ms", line)) else None for line in data.lines],
+    ),
+    Everyday(
+        name="re-find with groups in 10,000 lines",
+        program=r'(map (fn [line] (let [[_ y m d] (re-find #"(\d+)-(\d+)-(\d+)" line)] [y m d])) ctx/lines)',
+        by_hand=dated,
+    ),
+    Everyday(
+        name="re-find with alternatives in 10,000 lines",
+        program=r'(count (filter #(re-find #"\b(WARN|ERROR)\b" %) ctx/lines))',
+        by_hand=lambda data: sum(1 for line in data.lines if re.search(r"\b(WARN|ERROR)\b", line)),
+    ),
+    Everyday(
+        name="re-seq in 10,000 lines",
+        program=r'(map (fn [line] (count (re-seq #"[a-z]+" line))) ctx/lines)',
+        by_hand=lambda data: [len(re.findall(r"[a-z]+", line)) for line in data.lines],
+    ),
+    Everyday(
+        name="replace in 10,000 lines by a pattern",
+        program=r'(map (fn [line] (replace line #"\d+" "#")) ctx/lines)',
+        by_hand=lambda data: [re.sub(r"\d+", "#", line) for line in data.lines],
+    ),
+    Everyday(
+        name="replace in 10,000 lines of a text",
+        program='(map (fn [line] (replace line "user" "person")) ctx/lines)',
+        by_hand=lambda data: [line.replace("user", "person") for line in data.lines],
+    ),
+    Everyday(
+        name="count words of 600,000 characters by pattern",
+        program=r'(frequencies (re-seq #"\w+" (downcase ctx/text)))',
+        by_hand=lambda data: dict(collections.Counter(re.findall(r"\w+", data.text.lower()))),
+    ),
+    Everyday(
+        name="loop to 100,000",
+        program="(loop [i 0 total 0] (if (< i 100000) (recur (inc i) (+ total i)) total))",
+        by_hand=summed_to,
+    ),
+    Everyday(
+        name="primes below 5,000",
+        program=(
+            "(filter (fn [n] (loop [d 2] (cond (> (* d d) n) true (zero? (mod n d)) false :else (recur (inc d)))))"
+            " (range 2 5000))"
+        ),
+        by_hand=primes,
+    ),
+    Everyday(
+        name="nested destructuring",
+        program=(
+            "(->> ctx/rows"
+            " (map-indexed (fn [i row] {:at [i (:id row)] :item {:price (:price row) :name (:name row)}}))"
+            " (map (fn [{[x y] :at {:keys [price name]} :item}] [name (+ x y) price])))"
+        ),
+        by_hand=nested,
+    ),
+    Everyday(
+        name="string building",
+        program=('(reduce (fn [text row] (str text (:name row) ": " (:quantity row) "\\n")) "" ctx/rows)'),
+        by_hand=built,
+    ),
+    Everyday(
+        name="a vector built by conj",
+        program="(reduce (fn [acc row] (if (:active row) (conj acc (:id row)) acc)) [] ctx/rows)",
+        by_hand=lambda data: [row["id"] for row in data.rows if row["active"]],
+    ),
+)
+
 TINY = ("(+ 1 2)", "(let [x 1 y (inc x)] (if (> y 1) {:sum (+ x y)} nil))")
 
 
@@ -153,6 +326,16 @@ def rows() -> Rows:
             "active": chance.random() < 0.7,
         }
         for number in range(MAPS)
+    ]
+
+
+def log(rows: Rows) -> list[str]:
+    """Return a line for each map, as a server would log it."""
+    levels = ("INFO", "DEBUG", "WARN", "ERROR")
+    return [
+        f"2026-{1 + row['id'] % 12:02}-{1 + row['id'] % 28:02} 12:00 {levels[row['quantity'] % 4]}"
+        f" user{row['id'] % 500} bought {row['category']} in {row['quantity']}ms"
+        for row in rows
     ]
 
 
@@ -191,7 +374,27 @@ def programs(world: World) -> Iterator[Result]:
                 reference=by_hand,
                 beside="plain Python",
             )
+    yield from everyday(plain, times)
     yield from tiny(200 if world.quick else 20_000)
+
+
+def everyday(plain: Rows, times: int) -> Iterator[Result]:
+    """What models write, with strings as keys."""
+    lines = log(plain)
+    data = Data(plain, lines, "\n".join(lines))
+    context = {"rows": plain, "lines": lines, "text": data.text}
+    for job in EVERYDAY:
+        compiled = lisp.compile(job.program)
+        assert _named(compiled.run(context).value) == job.by_hand(data), job.name
+        by_hand, value = typical([partial(job.by_hand, data), partial(compiled.run, context)], times)
+        yield Figure(
+            name=job.name,
+            value=value,
+            unit="ms",
+            reference=by_hand,
+            beside="plain Python",
+            target=at_most(4, "ratio"),
+        )
 
 
 def tiny(times: int) -> Iterator[Result]:

@@ -1,11 +1,8 @@
 """Strings: joining, cutting, splitting, searching. Positions count what a reader sees as characters."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Callable, Iterator
-from functools import lru_cache
+from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from pyagentd.lisp.builtins.table import (
@@ -25,6 +22,7 @@ from pyagentd.lisp.builtins.table import (
 from pyagentd.lisp.encoding import size
 from pyagentd.lisp.errors import MISSING, LispError
 from pyagentd.lisp.limits import Budget
+from pyagentd.lisp.patterns import Matcher, matcher
 from pyagentd.lisp.printing import readable, text
 from pyagentd.lisp.values import Keyword, Pattern, as_function, to_python
 
@@ -155,53 +153,10 @@ _MAKERS: Final[dict[str, Callable[[Any, str, int | None, Budget], str]]] = {
 }
 
 
-# Regular expressions: ``#"[0-9]+"``, ``re-find`` and what uses them.
-#
-# The engine is RE2, which takes time linear in the text for every pattern and a bounded amount of memory, so no
-# pattern of a program can hang the daemon. The price is that it has no look-around and no back-references. ``\d \w
-# \s`` are ASCII, as in Clojure.
+# Regular expressions: ``#"[0-9]+"``, ``re-find`` and what uses them. ``lisp.patterns`` has the engines.
 
 REGEX_FAMILY: Final = Family("Regular expressions")
 regex_define = REGEX_FAMILY.define
-
-_LONGEST: Final = 4096  # characters of a pattern
-_MEMORY: Final = 4 << 20  # bytes the engine may use for one pattern
-_STEP: Final = 32  # characters the engine gets through in the time of a step, with a program of one instruction
-
-
-@lru_cache(maxsize=256)
-def _compiled(source: str) -> tuple[Any, int]:
-    """Return a compiled pattern and the number of its instructions."""
-    import re2  # it takes a while to load, and most programs have no patterns
-
-    if len(source) > _LONGEST:
-        raise LispError("eval_error", f"regular expression: longer than {_LONGEST} characters")
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = _MEMORY
-    try:
-        compiled = re2.compile(source, options)
-    except (re2.error, UnicodeEncodeError) as error:
-        raise LispError("eval_error", f"regular expression: {_reason(error)}", hint=_LACKING) from None
-    return compiled, compiled.programsize
-
-
-_LACKING: Final = "Look-around, back-references and possessive quantifiers do not exist; groups, classes and | do."
-
-
-def _reason(error: Exception) -> str:
-    """Return what the engine has against a pattern, without the part of it that it quotes."""
-    said = error.args[0] if error.args else b""
-    return said.decode(errors="replace").partition(":")[0] if isinstance(said, bytes) else "the text is no Unicode"
-
-
-def engine(pattern: Pattern) -> Any:
-    """Return the compiled form of a pattern.
-
-    Raises:
-        LispError: ``eval_error`` where it is none the engine knows.
-    """
-    return _compiled(pattern.text)[0]
 
 
 def pattern(op: str, value: Any) -> Pattern:
@@ -211,23 +166,6 @@ def pattern(op: str, value: Any) -> Pattern:
     if type(value) is str:
         return Pattern(value)
     raise wrong(op, "a regular expression", value, hint='Write #"…" or (re-pattern s).')
-
-
-def _matches(op: str, wanted: Pattern, s: Any, budget: Budget) -> Iterator[Any]:
-    """All matches of a pattern, charged for the text they go through."""
-    found = _charged(op, wanted, s, budget)
-    for match in engine(wanted).finditer(found):
-        yield match
-        budget.look()  # the next search may go through all that is left
-
-
-def _charged(op: str, wanted: Pattern, s: Any, budget: Budget) -> str:
-    """Return the string, once a search through it is paid for."""
-    found = string(op, s)
-    budget.steps(1 + len(found) * _compiled(wanted.text)[1] // _STEP)
-    if not found.isascii() and any("\ud800" <= each <= "\udfff" for each in found):
-        raise LispError("eval_error", f"{op}: the string is no valid Unicode")
-    return found
 
 
 def _groups(match: Any) -> Any:
@@ -242,7 +180,7 @@ def re_pattern(s: Any) -> Pattern:
     (re-find (re-pattern (str "a" "+")) "baa") => "aa"
     """
     made = pattern("re-pattern", s)
-    engine(made)
+    matcher(made)
     return made
 
 
@@ -253,8 +191,9 @@ def re_find(budget: Budget, re: Any, s: Any) -> Any:
     (re-find #"[0-9]+" "a12b3") => "12"
     (re-find #"(\w+)@(\w+)" "me@here") => ["me@here" "me" "here"]
     """
-    wanted = pattern("re-find", re)
-    match = engine(wanted).search(_charged("re-find", wanted, s, budget))
+    wanted, found = matcher(pattern("re-find", re)), string("re-find", s)
+    wanted.charge("re-find", found, budget)
+    match = wanted.engine(found).search(found)
     return None if match is None else _groups(match)
 
 
@@ -265,8 +204,9 @@ def re_matches(budget: Budget, re: Any, s: Any) -> Any:
     (re-matches #"[0-9]+" "123") => "123"
     (re-matches #"[0-9]+" "12a") => nil
     """
-    wanted = pattern("re-matches", re)
-    match = engine(wanted).fullmatch(_charged("re-matches", wanted, s, budget))
+    wanted, found = matcher(pattern("re-matches", re)), string("re-matches", s)
+    wanted.charge("re-matches", found, budget)
+    match = wanted.engine(found).fullmatch(found)
     return None if match is None else _groups(match)
 
 
@@ -276,10 +216,18 @@ def re_seq(budget: Budget, re: Any, s: Any) -> Any:
 
     (re-seq #"[0-9]+" "a12b3") => ["12" "3"]
     """
-    wanted = pattern("re-seq", re)
+    wanted, found = matcher(pattern("re-seq", re)), string("re-seq", s)
+    slots = 2 + wanted.groups
+    if (quick := wanted.whole(found, slots, budget)) is not None:
+        wanted.charge("re-seq", found, budget)
+        result: list[Any] = list(map(_groups, quick.finditer(found))) if wanted.groups else quick.findall(found)
+        budget.cells(slots * len(result))
+        budget.steps(2 * len(result))
+        budget.look()
+        return result
     result = []
-    for match in _matches("re-seq", wanted, s, budget):
-        budget.cells(2 + engine(wanted).groups)
+    for match in wanted.matches("re-seq", found, budget):
+        budget.cells(slots)
         budget.steps(2)
         result.append(_groups(match))
     return result
@@ -287,9 +235,26 @@ def re_seq(budget: Budget, re: Any, s: Any) -> Any:
 
 def split_by(separator: Pattern, s: str, most: int, budget: Budget) -> list[str]:
     """Return the parts between the matches of a pattern, at most `most` of them, without empty ones at the end."""
+    wanted = matcher(separator)
+    parts: list[str]
+    quick = None if most or wanted.groups else wanted.whole(s, 1, budget)
+    if quick is not None:
+        wanted.charge("split", s, budget)
+        parts = quick.split(s) if wanted.literal is None else s.split(wanted.literal)
+        budget.cells(len(parts))
+        budget.steps(len(parts))
+        budget.look()
+    else:
+        parts = _split_slowly(wanted, s, most, budget)
+    while not most and len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts
+
+
+def _split_slowly(separator: Matcher, s: str, most: int, budget: Budget) -> list[str]:
     parts: list[str] = []
     start = 0
-    for match in _matches("split", separator, s, budget):
+    for match in separator.matches("split", s, budget):
         if most and len(parts) + 1 >= most:
             break
         budget.cells(1)
@@ -299,16 +264,25 @@ def split_by(separator: Pattern, s: str, most: int, budget: Budget) -> list[str]
         parts.append(s[start : match.start()])
         start = match.end()
     parts.append(s[start:])
-    while not most and len(parts) > 1 and not parts[-1]:
-        parts.pop()
     return parts
 
 
 def replaced(op: str, wanted: Pattern, s: str, new: Any, most: int, budget: Budget) -> str:
     """Return the string with matches replaced by a text, where $1 is the first group, or by what a function gives."""
+    found = matcher(wanted)
+    if type(new) is str and (template := _python_template(new, found)) is not None:
+        quick = found.whole(s, 0, budget)
+        # As long as it could be with a match at every character, and every group all of the text.
+        longest = (len(s) + 1) * (len(new) + 1)
+        if quick is not None and budget.bytes_used + longest <= budget.limits.bytes:
+            found.charge(op, s, budget)
+            made = quick.sub(template, s, max(most, 0))
+            budget.bytes(len(made))
+            budget.look()
+            return made
     make = _replacement(op, new)
     parts, start = [], 0
-    for count, match in enumerate(_matches(op, wanted, s, budget)):
+    for count, match in enumerate(found.matches(op, s, budget)):
         if 0 <= most <= count:
             break
         budget.steps(1)
@@ -317,6 +291,16 @@ def replaced(op: str, wanted: Pattern, s: str, new: Any, most: int, budget: Budg
         start = match.end()
     budget.bytes(len(s) - start)
     return "".join([*parts, s[start:]])
+
+
+def _python_template(new: str, wanted: Matcher) -> str | None:
+    """Return a replacement as Python writes it; None where it names a group that there is not."""
+    if "$" not in new and "\\" not in new:
+        return new
+    pieces = _template(new)
+    if any(type(each) is int and each > wanted.groups for each in pieces):
+        return None
+    return "".join(f"\\g<{each}>" if type(each) is int else each.replace("\\", r"\\") for each in pieces)
 
 
 def _replacement(op: str, new: Any) -> Any:

@@ -258,6 +258,11 @@ _TEXT = [
         EITHER | FINE | REFUSED | {"eval_error"},
     ),
     (
+        "pattern that gives back what it took",
+        '(re-seq (re-pattern "\\w+\\w+\\w+\\w+@") (join (repeat 50000 "a")))',
+        EITHER | FINE | {"eval_error", "analysis_error"},
+    ),
+    (
         "pattern with a huge count",
         '(re-find (re-pattern "((a{1,1000}){1,1000}){1,1000}") "aaaa")',
         EITHER | FINE | {"eval_error", "analysis_error"},
