@@ -77,10 +77,10 @@ class State:
         """Return the state that ``to_json`` wrote as ``data``.
 
         Raises:
-            CheckpointError: It is no checkpoint, or of an unknown version.
+            CheckpointError: It is not a checkpoint, or of an unknown version.
         """
         if not isinstance(data, Mapping) or "version" not in data:
-            raise CheckpointError("It is no checkpoint of a mission")
+            raise CheckpointError("It is not a checkpoint of a mission")
         if data["version"] != VERSION:
             raise CheckpointError(
                 f"The checkpoint has version {data['version']}, and this program knows {VERSION}",
@@ -130,7 +130,7 @@ def load(source: State | str | Path, directory: str | Path | None = None) -> Sta
     except (OSError, UnicodeDecodeError) as error:
         raise CheckpointError(f"{path} cannot be read ({error})") from error
     except json.JSONDecodeError as error:
-        raise CheckpointError(f"{path} is no JSON: {error}") from error
+        raise CheckpointError(f"{path} is not JSON: {error}") from error
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error.message}", mend=error.mend) from error
 

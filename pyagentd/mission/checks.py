@@ -238,7 +238,7 @@ def prepare(
 
 
 def named(value: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a map of the language with names as keys; entries whose key is no name are left out."""
+    """Return a map of the language with names as keys; entries whose key is not a name are left out."""
     plain = ((from_key(key), item) for key, item in value.items())
     return {
         key.name if isinstance(key, Keyword) else key: item for key, item in plain if isinstance(key, str | Keyword)

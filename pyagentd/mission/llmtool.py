@@ -108,7 +108,9 @@ class LLMTool:
             )
         for name in self.options:
             if name not in OPTIONS:
-                raise ToolsError(f'"{name}" is no option of a tool with a prompt', mend=_near(name, OPTIONS | _OWN))
+                raise ToolsError(
+                    f'"{name}" is not an option of a tool with a prompt', mend=_near(name, OPTIONS | _OWN)
+                )
 
     @property
     def contract(self) -> Signature:

@@ -148,7 +148,7 @@ def _mission(given: Runnable) -> Mission:
             return Mission(prompt, options)
         case Mapping() if isinstance(given.get("prompt"), str):
             return Mission(given["prompt"], {key: value for key, value in given.items() if key != "prompt"})
-    raise UserError(f"{given!r} is no mission", mend="Give mission(prompt, llm=…), (prompt, options), or a dict")
+    raise UserError(f"{given!r} is not a mission", mend="Give mission(prompt, llm=…), (prompt, options), or a dict")
 
 
 def _checked(limit: int) -> int:

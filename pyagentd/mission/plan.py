@@ -190,7 +190,7 @@ class Plan:
         except (OSError, ValueError) as error:
             raise PlanError([f"{path} cannot be read: {error}"]) from error
         if not isinstance(data, Mapping) or data.get("version") != VERSION:
-            raise PlanError([f"{path} is no plan of version {VERSION}"])
+            raise PlanError([f"{path} is not a plan of version {VERSION}"])
         try:
             return cls.of(data)
         except PlanError as error:
@@ -207,7 +207,7 @@ def problems(plan: Plan) -> list[str]:
             found.append(f'Step "{step.id}": an id is letters, digits, - and _, and begins with a letter')
         if len(given) != 1:
             found.append(f'Step "{step.id}" has {" and ".join(given) or "nothing to do"}: give one of {_LISTED}')
-        found += [f'Step "{step.id}" needs "{name}", which is no step' for name in step.before if name not in ids]
+        found += [f'Step "{step.id}" needs "{name}", which is not a step' for name in step.before if name not in ids]
     return found or _circles(plan)
 
 

@@ -419,7 +419,7 @@ def of_function(firewall: Firewall, warnings: Iterable[str] = ()) -> str:
     """Return the feedback on a program that returned a function."""
     return "\n".join(
         [
-            "Error (validation_error): The returned value is a function, which is no data.",
+            "Error (validation_error): The returned value is a function, which is not data.",
             "Call it and return what it gives.",
             *_warned(warnings, firewall),
         ]

@@ -153,7 +153,7 @@ class _Parser:
 
     def _name(self, text: str, line: int, column: int) -> tuple[str, ...]:
         if not _NAME.fullmatch(text):
-            what = f"`{text}` is no name" if text else "a name is missing"
+            what = f"`{text}` is not a name" if text else "a name is missing"
             mend = r"Write `{{name}}` or `{{a.b}}`; `\{{` is the two braces themselves"
             raise self._error(what, line, column, mend)
         return () if text == "." else tuple(text.split("."))

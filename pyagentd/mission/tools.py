@@ -379,7 +379,7 @@ def _checked(signature: Signature, args: Mapping[Any, Any], mode: str) -> Prepar
     warnings = [str(each) for each in coerced.warnings]
     takes = ", ".join(params) or "no arguments"
     if mode == "strict":
-        problems += [Problem(key, f"is no argument of this tool, which takes {takes}") for key in extra]
+        problems += [Problem(key, f"is not an argument of this tool, which takes {takes}") for key in extra]
     else:
         warnings += [f'"{key}" was left out: this tool takes {takes}' for key in extra]
     plain = values.to_python(coerced.value)

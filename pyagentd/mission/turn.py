@@ -107,7 +107,7 @@ def replaced(context: Mapping[str, Any], names: Iterable[str]) -> list[str]:
 
 
 def is_function(value: Any) -> bool:
-    """Return whether a program ended with a function, which is no data."""
+    """Return whether a program ended with a function, which is not data."""
     return callable(value) and not isinstance(value, lisp.Keyword)
 
 
@@ -422,7 +422,7 @@ class _TurnRun:
 
     def _refused_function(self, outcome: Outcome) -> Outcome:
         """Return the outcome of a turn whose program returned a function; what it put into memory stays."""
-        fail = Fail(reason="validation_error", message="The returned value is a function, which is no data")
+        fail = Fail(reason="validation_error", message="The returned value is a function, which is not data")
         refused = replace(outcome, value=None, error=fail)
         if self.ctx.mission.single_shot:
             return replace(refused, end=End(fail=fail))

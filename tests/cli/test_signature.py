@@ -35,7 +35,7 @@ def test_a_signature_may_begin_with_an_arrow(capsys):
 def test_an_error_shows_the_place_and_the_mend(capsys):
     assert main(["signature", "check", "{id :integer}"]) == ExitCode.FAILED
     assert capsys.readouterr().err.splitlines() == [
-        "pyagentd: line 1, column 5: `:integer` is no type",
+        "pyagentd: line 1, column 5: `:integer` is not a type",
         "{id :integer}",
         "    ^",
         "Did you mean `:int`?",
@@ -46,7 +46,7 @@ def test_an_error_as_json(capsys):
     assert main(["signature", "check", "{id :integer}", "--json"]) == ExitCode.FAILED
     assert json.loads(capsys.readouterr().err)["error"] == {
         "code": "signature-error",
-        "message": "`:integer` is no type",
+        "message": "`:integer` is not a type",
         "mend": "Did you mean `:int`?",
         "line": 1,
         "column": 5,

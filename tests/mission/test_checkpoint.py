@@ -57,8 +57,8 @@ def test_functions_are_left_out_and_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        ([], "no checkpoint"),
-        ({"prompt": "p"}, "no checkpoint"),
+        ([], "not a checkpoint"),
+        ({"prompt": "p"}, "not a checkpoint"),
         ({"version": 99, "prompt": "p", "turn": 1}, "version 99"),
         ({"version": 1, "turn": 1}, "damaged"),
         ({"version": 1, "prompt": "p", "turn": "1"}, "damaged"),
@@ -76,7 +76,7 @@ def test_what_is_no_checkpoint_is_told(tmp_path: Path, data: Any, said: str) -> 
     ("source", "said"),
     [
         ("checkpoint-7.json", "There are checkpoint-2.json"),
-        ("broken.json", "no JSON"),
+        ("broken.json", "not JSON"),
         ("latin.json", "cannot be read"),
         (".", "cannot be read"),
     ],

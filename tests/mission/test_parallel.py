@@ -140,7 +140,7 @@ async def test_cancelling_cancels_the_missions() -> None:
 
 @pytest.mark.parametrize("given", ["text", 3, {"llm": len}, ("a", "b", "c")])
 def test_what_is_no_mission_is_refused(given: Any) -> None:
-    with pytest.raises(UserError, match="is no mission"):
+    with pytest.raises(UserError, match="is not a mission"):
         gather_sync([given])
 
 

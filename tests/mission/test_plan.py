@@ -37,7 +37,7 @@ TOOLS = {"expenses": expenses, "report": report}
         ([{"id": "a"}], "nothing to do"),
         ([{"id": "a", "tool": "x", "prompt": "y"}], "tool and prompt: give one of"),
         ([FETCH, FETCH], 'Two steps are called "fetch"'),
-        ([SUM], 'needs "fetch", which is no step'),
+        ([SUM], 'needs "fetch", which is not a step'),
         ([{"id": "a", "prompt": "{{b.c}}"}], 'needs "b"'),
         ([{"id": "a b", "tool": "x"}], "an id is letters"),
         ([{"id": "a", "tool": 3}], "tool is not a string"),

@@ -105,10 +105,10 @@ def test_every_missing_name_is_listed(template, context, missing):
 
 MALFORMED = [
     ("{{a", 1, 1, "this `{{` is never closed", r"\{{"),
-    ("x\n {{user name}}", 2, 2, "`user name` is no name", "{{name}}"),
+    ("x\n {{user name}}", 2, 2, "`user name` is not a name", "{{name}}"),
     ("{{}}", 1, 1, "a name is missing", "{{name}}"),
-    ("{{1}}", 1, 1, "`1` is no name", "{{name}}"),
-    ("{{a..b}}", 1, 1, "`a..b` is no name", "{{a.b}}"),
+    ("{{1}}", 1, 1, "`1` is not a name", "{{name}}"),
+    ("{{a..b}}", 1, 1, "`a..b` is not a name", "{{a.b}}"),
     ("{{> other}}", 1, 1, "`{{>` is not supported", ""),
     ("{{=<% %>=}}", 1, 1, "`{{=` is not supported", ""),
     ("a{{#x}}b", 1, 2, "the section `x` is never closed", "{{/x}}"),

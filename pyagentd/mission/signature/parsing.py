@@ -218,7 +218,7 @@ class _Reader:
         def plain(found: re.Match[str]) -> str:
             if found[1] not in _ESCAPES:
                 place = at + 1 + found.start()
-                raise self._error(f"`{found[0]}` is no escape", place, r"There are \" \\ \n \r \t")
+                raise self._error(f"`{found[0]}` is not an escape", place, r"There are \" \\ \n \r \t")
             return _ESCAPES[found[1]]
 
         return re.sub(r"\\(.)", plain, text[1:-1], flags=re.DOTALL)
@@ -277,7 +277,7 @@ def known(name: str) -> Name | None:
 
 
 def meant(name: str) -> str:
-    """Return a sentence with what to write instead of ``name``, which is no type."""
+    """Return a sentence with what to write instead of ``name``, which is not a type."""
     plain = name.lower().rstrip("?")
     mark = "?" if name.endswith("?") else ""
     if found := known(plain):
@@ -315,13 +315,13 @@ def name_of(form: Form, what: What) -> str:
     """Return the name in ``form``: bare, with a colon, or in quotes.
 
     Raises:
-        SignatureError: It is no name.
+        SignatureError: It is not a name.
     """
     plain = form.kind in ("name", "keyword") and is_plain(form.value)
     if not form.optional and (plain or (form.kind == "string" and form.value)):
         return str(form.value)
     mend = f'Write it in quotes: `"{form.value}"`' if form.kind == "keyword" else f"As in {_EXAMPLE[what]}"
-    raise form.error(f"this is no name of a {what}", mend)
+    raise form.error(f"this is not a {what} name", mend)
 
 
 def no_type(key: Form, name: str, what: What) -> SignatureError:
@@ -406,7 +406,7 @@ def properties_of(form: Form, allowed: Sequence[str]) -> Properties:
         raise parts[-1].error("this property has no value", "Write one behind it, as in `{:min 1}`")
     for key, value in zip(parts[::2], parts[1::2], strict=True):
         if key.kind not in ("keyword", "name", "string"):
-            raise key.error("this is no property", "Properties are keywords with values, as in `{:min 1}`")
+            raise key.error("this is not a property", "Properties are keywords with values, as in `{:min 1}`")
         name = str(key.value)
         if name in allowed:
             found[name] = value
@@ -429,15 +429,15 @@ def constant_of(form: Form) -> Constant | None:
         case "name", ("true" | "false" | "nil") as name:
             return {"true": Constant(True), "false": Constant(False), "nil": None}[name]
         case "name", name:
-            raise form.error("this is no value", f'Write `"{name}"`, or `:{name}` for a keyword')
+            raise form.error("this is not a value", f'Write `"{name}"`, or `:{name}` for a keyword')
         case _:
-            raise form.error("this is no value", "Values are strings, numbers, keywords, true, false and nil")
+            raise form.error("this is not a value", "Values are strings, numbers, keywords, true, false and nil")
 
 
 def entry_of(form: Form, type_of: TypeOf) -> Field:
     """Return the field of an entry ``[:id :int]`` or ``[:id {:optional true} :int]``."""
     if form.kind != "vector" or not 2 <= len(form.value) <= 3:
-        raise form.error("this is no field of a map", "Write a name and a type: `[:id :int]`")
+        raise form.error("this is not a field of a map", "Write a name and a type: `[:id :int]`")
     key, *middle, last = form.value
     properties = properties_of(_braces(middle[0]), ["optional"]) if middle else {}
     optional = "optional" in properties and _truth(properties["optional"])
@@ -581,13 +581,13 @@ def _in_order(least: int | float | None, most: int | float | None, bounds: Prope
 
 def _length(form: Form) -> int:
     if form.kind != "number" or not isinstance(form.value, int) or form.value < 0:
-        raise form.error("this is no length", "Lengths are whole numbers from 0")
+        raise form.error("this is not a length", "Lengths are whole numbers from 0")
     return form.value
 
 
 def _finite(form: Form) -> int | float:
     if form.kind != "number" or not math.isfinite(form.value):
-        raise form.error("this is no number", "Bounds are numbers, as in `{:min 1}`")
+        raise form.error("this is not a number", "Bounds are numbers, as in `{:min 1}`")
     return form.value  # type: ignore[no-any-return]  # the kind says what it is
 
 
@@ -635,7 +635,7 @@ def type_of(form: Form) -> Type:
     """Return the type that ``form`` stands for; a ``?`` behind it makes it optional.
 
     Raises:
-        SignatureError: It is no type.
+        SignatureError: It is not a type.
     """
     if form.kind == "string" and not form.source and form.value.strip():
         return _only(read(form.value))
@@ -682,7 +682,7 @@ def _function(whole: Form, rest: Sequence[Form]) -> tuple[tuple[Field, ...], Typ
     taken, result = rest
     words = taken.value if taken.kind == "vector" else ()
     if not words or words[0].kind != "keyword" or words[0].value not in ("cat", "catn"):
-        raise taken.error("these are no parameters", "Write `[:cat]`, `[:cat :string]` or `[:catn [:id :int]]`")
+        raise taken.error("these are not parameters", "Write `[:cat]`, `[:cat :string]` or `[:catn [:id :int]]`")
     return (_named(words[1:]) if words[0].value == "catn" else _unnamed(words[1:])), type_of(result)
 
 
@@ -713,11 +713,11 @@ def _unmarked(form: Form) -> Type:
         case "vector":
             return _vector(form)
         case "name":
-            raise form.error(f"`{form.value}` is no type", meant(form.value))
+            raise form.error(f"`{form.value}` is not a type", meant(form.value))
         case "string":
-            raise form.error("a string is no type", "Types begin with a colon; certain values are `[:enum …]`")
+            raise form.error("a string is not a type", "Types begin with a colon; certain values are `[:enum …]`")
         case "number" | "constant":
-            raise form.error("a value is no type", "Certain values are written `[:enum 1 2]`")
+            raise form.error("a value is not a type", "Certain values are written `[:enum 1 2]`")
         case "parens":
             raise form.error("parameters stand at the beginning only", "A list is `[:int]`, a map `{id :int}`")
         case _:
@@ -728,7 +728,7 @@ def _primitive(form: Form) -> Type:
     name = form.value if form.optional else form.value.removesuffix("?")
     found = known(name)
     if found is None:
-        raise form.error(f"`:{form.value}` is no type", meant(form.value))
+        raise form.error(f"`:{form.value}` is not a type", meant(form.value))
     return Primitive(found)
 
 
