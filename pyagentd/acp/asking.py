@@ -27,12 +27,14 @@ _KINDS: Final[Mapping[str, schema.PermissionOptionKind]] = {
     "session": "allow_always",
     "always": "allow_always",
     "deny": "reject_once",
+    "abort": "reject_once",
 }
 _NAMES: Final[Mapping[str, str]] = {
     "allow": "Allow once",
     "session": "Allow in this session",
     "always": "Always allow in this project",
     "deny": "Deny",
+    "abort": "Deny and stop",
 }
 _SCOPE_NAMES: Final = {**_NAMES, "always": "Always: add it to the scope"}
 _PATTERNS: Final = 80  # characters of what would be remembered

@@ -13,7 +13,11 @@ BRANCH, ROOT = "/s/branches/main", "/work"
 
 def ask(**fields: Any) -> dict[str, Any]:
     given = {"tool": "Bash", "action": "tool:Bash:ls", "detail": "ls", "reason": "Bash asks", "kind": "tool"}
-    more = {"choices": ["allow", "session", "always", "deny"], "remember": ["tool:Bash:ls"], "tool_call_id": "c"}
+    more = {
+        "choices": ["allow", "session", "always", "deny", "abort"],
+        "remember": ["tool:Bash:ls"],
+        "tool_call_id": "c",
+    }
     return {"id": "ask_1", "branch": BRANCH, **given, **more, "input": json.dumps({"command": "ls"}), **fields}
 
 
@@ -25,6 +29,7 @@ def test_an_approval_has_the_answers_that_the_daemon_takes() -> None:
         ("session", "Allow in this session: tool:Bash:ls"),
         ("always", "Always allow in this project: tool:Bash:ls"),
         ("deny", "Deny"),
+        ("abort", "Deny and stop"),
     ]
     assert "Allow Bash: ls?" in call.content[0].content.text
 
@@ -39,6 +44,12 @@ def test_a_change_is_approved_by_its_diff() -> None:
 def test_what_is_asked_about_each_time_has_no_always() -> None:
     _, options = asking.approval(ask(choices=["allow", "deny"], remember=[]), BRANCH, ROOT)
     assert [option.kind for option in options] == ["allow_once", "reject_once"]
+
+
+def test_an_approval_can_end_the_turn() -> None:
+    _, options = asking.approval(ask(choices=["allow", "deny", "abort"], remember=[]), BRANCH, ROOT)
+    stop = options[-1]
+    assert (stop.option_id, stop.name, stop.kind) == ("abort", "Deny and stop", "reject_once")
 
 
 def test_an_agents_ask_is_shown_under_its_name_and_at_no_call_of_ours() -> None:

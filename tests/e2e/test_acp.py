@@ -129,9 +129,9 @@ async def test_another_editor_works_with_the_same_sessions(scripted: System, mod
         assert (diff.type, diff.path, diff.old_text, diff.new_text) == ("diff", f"{root}/a.txt", "one", "two")
         (asked, options), *_ = mine.asked
         assert asked.tool_call_id == bash.tool_call_id and "echo hi" in asked.title
-        kinds = ["allow_once", "allow_always", "allow_always", "reject_once"]
+        kinds = ["allow_once", "allow_always", "allow_always", "reject_once", "reject_once"]
         assert [(each.option_id, each.kind) for each in options] == list(
-            zip(["allow", "session", "always", "deny"], kinds, strict=True)
+            zip(["allow", "session", "always", "deny", "abort"], kinds, strict=True)
         )
         assert mine.of("usage_update")[-1].used > 0
         (sent,) = model_server.requests[0].messages[:1]
