@@ -24,6 +24,7 @@ from pyagentd.cli.output import (
     printable,
     report,
     shown,
+    strict_option,
     workplace_option,
 )
 from pyagentd.cli.send import RunFailed, conclude, denied_told
@@ -55,6 +56,7 @@ _CUT, _LINES = 600, 6  # characters and lines of a result in a trace
 @click.option("--resume", metavar="SESSION", help="Resume an interrupted mission instead of giving a PROMPT.")
 @click.option("--wait/--no-wait", default=True, help="Wait until it ends (default), or return at once.")
 @asking_options
+@strict_option
 @click.option("--trace", is_flag=True, help="Show the programs, their calls and their results.")
 @json_option
 def mission(
@@ -69,6 +71,7 @@ def mission(
     wait: bool,
     allow: tuple[str, ...],
     headless: bool,
+    strict: bool,
     trace: bool,
     as_json: bool,
 ) -> int:
@@ -106,11 +109,10 @@ def mission(
         if not wait:
             print_json({**begun, "queued": bool(begun["queued"])}) if as_json else print(begun["session_id"])
             return ExitCode.DONE
-        ending = _followed(link, begun, human=human, trace=trace and not as_json)
+        ending, denied = _followed(link, begun, human=human, trace=trace and not as_json)
         told = _told(link, begun)
-    if as_json:
-        return _print_json(told, begun, ending, trace)
-    return _print(told, begun, ending)
+    status = _print_json(told, begun, ending, trace) if as_json else _print(told, begun, ending)
+    return ExitCode.FAILED if strict and denied else status
 
 
 def _check(wishes: Mapping[str, Any], as_json: bool) -> None:
@@ -155,10 +157,10 @@ class _Quiet:
         self.denied: list[Mapping[str, Any]] = []
 
     def show(self, event: Event) -> None:
-        """Show ``event`` unless it is part of the document."""
+        """Show ``event`` if that goes to stderr: stdout is for the result alone."""
         if event.kind == "denied":
             self.denied.append(event.args[0])
-        if event.kind not in ("insert", "prompt", "tool"):
+        if event.kind in ("status", "todo", "agent", "notice"):
             self._view.show(event)
 
     def idle(self) -> None:
@@ -196,8 +198,8 @@ class _Tracing(_Quiet):
         self._printed = max(self._printed, len(over))
 
 
-def _followed(link: DaemonClient, begun: Mapping[str, Any], *, human: bool, trace: bool) -> Ending:
-    """Follow the run to its end."""
+def _followed(link: DaemonClient, begun: Mapping[str, Any], *, human: bool, trace: bool) -> tuple[Ending, bool]:
+    """Follow the run to its end; return that, and whether a call was denied because nobody could be asked."""
     state = watch(link, Path(begun["branch_dir"]))
     if sys.stderr.isatty() or trace:
         note(f"session {begun['session_id']}")
@@ -206,12 +208,13 @@ def _followed(link: DaemonClient, begun: Mapping[str, Any], *, human: bool, trac
         if tracing is not None:
             tracing.catch_up(True)
         failed = state["status"]["state"] == "error"
-        return Ending("error", str(state["status"].get("message") or "")) if failed else Ending("done")
+        ending = Ending("error", str(state["status"].get("message") or "")) if failed else Ending("done")
+        return ending, False
     view, asks = tracing or _Quiet(), state.get("asks") or ()
     ending = Follower(link, state["branch"], begun["run"], view, human=human, asks=asks).follow(None)
     if view.denied:
         note(denied_told(view.denied))
-    return ending
+    return ending, bool(view.denied)
 
 
 def _told(link: DaemonClient, begun: Mapping[str, Any]) -> dict[str, Any]:

@@ -468,6 +468,19 @@ def test_what_was_denied_because_nobody_could_be_asked_is_said_and_fails_when_st
     assert done.returncode == 0 and "• Write a.txt +1 −0\n" in done.stderr and "denied" not in done.stderr
 
 
+def test_a_mission_prints_its_object_alone_and_fails_when_strict_if_a_call_was_denied(
+    system: System, server: ModelServer
+) -> None:
+    wants = '```clojure\n(call "Write" {:file_path "a.txt" :content "x"})\n```'
+    ends = '```clojure\n(call "return" 1)\n```'
+    server.say(answer(text(wants, chunks=2), pause_s=0.3), ends, answer(text(wants, chunks=2), pause_s=0.3), ends)
+    told = ("mission", "Write it.", "--signature", ":int", "--tools", "Write", "--json")
+    done = system.run(*told)
+    assert done.returncode == 0 and json.loads(done.stdout)["value"] == 1 and "1 tool call was denied" in done.stderr
+    done = system.run(*told, "--strict")
+    assert done.returncode == 1 and json.loads(done.stdout)["value"] == 1
+
+
 def test_what_an_agent_was_denied_is_said_at_the_end_of_its_parents_run(system: System, server: ModelServer) -> None:
     session, _ = system.new()
     spawn = tool_use("PersistentAgent", preset="executor", description="write", prompt="Write it.")
