@@ -109,7 +109,8 @@ TOOLS = frozenset(
 _KEYS = (
     "backend", "model", "description", "mode", "temperature", "max-tokens", "thinking", "tools",
     "include-tool-results", "paths", "shell-commands", "org-roam-patterns", "result", "caller", "read-only",
-    "profile", "permissions", "max-turns", "time-budget", "token-budget", "signature", "prompt", "isolation",
+    "profile", "permissions", "max-turns", "max-calls", "time-budget", "token-budget", "signature", "prompt",
+    "isolation",
 )  # fmt: skip
 
 _log = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from pyagentd import jsontext
 from pyagentd.clock import new_id
-from pyagentd.errors import BadRequest, PresetError, PyagentdError, StoreError, ToolError
+from pyagentd.errors import BadRequest, BudgetSpent, PresetError, PyagentdError, StoreError, ToolError
 from pyagentd.features.mission_tool import NAME, Kindred, Place, as_json, dumped, plain, shown
 from pyagentd.features.mission_trace import PROGRAM, begun, standing, unfinished
 from pyagentd.features.spawning import child_of_call
@@ -815,6 +815,11 @@ class MissionRun(Run):
             return known.result
         call = known.call if known is not None else ToolCall(id=new_id("call"), name=name, input=dict(args))
         if known is None:
+            try:
+                self._count_calls(1)
+            except BudgetSpent as error:  # a program could go on with an error of a tool
+                self.fail(error)
+                raise ToolError("The mission was stopped") from None
             self._answer.take(PartFinished(self._said.index(), call))
         self._tell("busy", tools=[describe(call)])
         stand_ins = {call.id: known.stand_in} if known is not None and known.stand_in is not None else {}

@@ -390,6 +390,7 @@ class Preset:
     roam: Roam = field(default_factory=Roam)
     read_only: bool = False  # it and its agents change nothing, whatever else is allowed: see ``readonly``
     max_turns: int | None = None  # requests to the model in one run; None: no limit
+    max_calls: int | None = None  # of tools in one run; None: what holds for all, see ``run.MAX_CALLS``
     time_budget_s: float | None = None  # of one run
     token_budget: int | None = None  # of one run
     signature: str = ""  # it runs as a mission under this contract; "" chats
@@ -452,6 +453,7 @@ def parse_preset(
         ),
         read_only=keys.flag("read-only", default=name == PLAN, must=name == PLAN),
         max_turns=keys.count("max-turns"),
+        max_calls=keys.count("max-calls"),
         time_budget_s=keys.duration("time-budget"),
         token_budget=keys.count("token-budget"),
         mcp=keys.servers("mcp"),

@@ -499,11 +499,14 @@ def advance(state: State, signal: Signal) -> State:
         raise ValueError(f"no move from {state} by {signal}") from None
 
 
-# How long a run may go on: turns, tokens and time, as its preset says.
+# How long a run may go on: turns, calls of tools, tokens and time, as its preset says.
 #
 # A budget is checked between two requests to the model, so an answer is never cut and its calls have their results;
 # only time also ends what is going on. Time in which a human is asked does not count. Whoever exceeds a budget ends
 # with the error ``budget`` and keeps what was said so far.
+
+
+MAX_CALLS = 5000  # of tools in one run whose preset does not say: five programs' worth; an honest run needs fewer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -511,6 +514,7 @@ class Limits:
     """What a run may use; None is no limit."""
 
     turns: int | None = None  # requests to the model
+    calls: int = MAX_CALLS  # of tools
     tokens: int | None = None  # all buckets of all requests of the run together
     time_s: float | None = None
 
@@ -525,10 +529,24 @@ class Limits:
         if self.tokens is not None and usage.total >= self.tokens:
             raise BudgetSpent(f"Agent stopped: token limit ({self.tokens:,}) reached")
 
+    def check_calls(self, calls: int) -> None:
+        """Return if a run may make ``calls`` calls of tools, the next ones included.
+
+        Raises:
+            BudgetSpent: That is more than there may be.
+        """
+        if calls > self.calls:
+            raise BudgetSpent(f"Agent stopped: limit of tool calls ({self.calls:,}) reached")
+
 
 def limits_of(preset: Preset) -> Limits:
-    """Return what ``max-turns``, ``token-budget`` and ``time-budget`` of a preset allow."""
-    return Limits(turns=preset.max_turns, tokens=preset.token_budget, time_s=preset.time_budget_s)
+    """Return what ``max-turns``, ``max-calls``, ``token-budget`` and ``time-budget`` of a preset allow."""
+    return Limits(
+        turns=preset.max_turns,
+        calls=preset.max_calls or MAX_CALLS,
+        tokens=preset.token_budget,
+        time_s=preset.time_budget_s,
+    )
 
 
 class Stopwatch:
@@ -985,10 +1003,13 @@ class Run:
         self.stopwatch = Stopwatch(settings.limits.time_s, self.fail)
         self._note = ""
         self._turns = 0
+        self._calls = 0
         self._resumed = resumed
         if resumed is not None:
             self._answer.resume(resumed.standing)
             self._turns = 1 + sum(message.role == "assistant" for message in resumed.standing.done)
+            done = (part for message in resumed.standing.done for part in message.parts)
+            self._calls = len(self._answer.calls) + sum(isinstance(part, ToolCall) for part in done)
         self._retry_now: Callable[[], None] = _nothing
         self.suspended = False
         self._aborted = False
@@ -1165,8 +1186,18 @@ class Run:
 
     async def _run_tools(self) -> Step:
         calls = self._answer.calls
+        self._count_calls(len(calls))
         self._move(Signal.CALLS, tools=[describe(call) for call in calls])
         return await self._complete(calls, {}, {})
+
+    def _count_calls(self, number: int) -> None:
+        """Count calls that are about to be made.
+
+        Raises:
+            BudgetSpent: The run may not make as many.
+        """
+        self._calls += number
+        self._settings.limits.check_calls(self._calls)
 
     async def _go_on(self) -> Step:
         """Take up the calls of the last request where the end of an earlier daemon left them."""

@@ -169,6 +169,7 @@ def overlaid(own: Preset, agent: Preset, *, shipped: bool = False) -> Preset:
         temperature=agent.temperature,
         thinking=agent.thinking,
         max_turns=agent.max_turns,
+        max_calls=agent.max_calls,
         time_budget_s=agent.time_budget_s,
         token_budget=agent.token_budget,
         signature=agent.signature,

@@ -9,6 +9,7 @@ prompt                     answer
 ``clock RATE SECONDS``     pieces at a rate, each the time at which it is sent
 ``arrival``                the time at which the request had come
 ``turns COUNT``            so many calls of Read, one an answer, then a word
+``call SIZE``              a call of Write with so many characters, then a word
 ``bomb NUMBER``            the program of that number in the bomb corpus, wherever in the prompt this stands
 =========================  ==============================================================================
 
@@ -117,6 +118,8 @@ def respond(request: Request) -> Scripted:
             return Burst([_delta(f"{time.time():.4f} ")])
         case ["turns", count]:
             return tool_turns(int(count), name="Read", file_path=FILE)(request)
+        case ["call", size]:
+            return tool_turns(1, name="Write", file_path="large.txt", content="word " * (int(size) // 5))(request)
         case unknown:
             return burst(1, word=f"no such benchmark: {unknown[:5]}")
 

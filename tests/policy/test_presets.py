@@ -43,11 +43,11 @@ def test_every_key_is_read():
 
 def test_the_keys_of_agents_are_read():
     found = preset(
-        LEAST + "max-turns: 20\ntime-budget: 10m\ntoken-budget: 50000\nprofile: locked\n"
+        LEAST + "max-turns: 20\nmax-calls: 50\ntime-budget: 10m\ntoken-budget: 50000\nprofile: locked\n"
         "org_roam_patterns:\n  subdirectory: ['gptel/**']\n  tags: [gptel]\n  node_ids: ['*']\n"
         "shell_commands:\n  allow: [ls]\n  network: true\n  confine: false\n"
     )
-    assert (found.max_turns, found.time_budget_s, found.token_budget) == (20, 600.0, 50_000)
+    assert (found.max_turns, found.max_calls, found.time_budget_s, found.token_budget) == (20, 50, 600.0, 50_000)
     assert found.roam == Roam(subdirectory=("gptel/**",), tags=("gptel",), node_ids=("*",))
     assert found.shell == Commands(allow=("ls",), network=True, confine=False)
     assert found.profile == "locked", "who has no profiles to look in leaves the name"

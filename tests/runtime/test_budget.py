@@ -67,6 +67,35 @@ async def test_a_user_who_prompts_it_again_gives_it_a_new_budget(world: World) -
     assert assert_closed(agent)["reason"] == "done" and "more" in body(agent)
 
 
+async def test_too_many_calls_end_a_run_before_the_answer_that_exceeds_them_acts(world: World) -> None:
+    limited(world, "max-calls: 3")
+    look = [tool_use("Read", file_path=f"/{name}") for name in "abcd"]
+    world.server.say(answer(spawn()), answer(*look[:2]), answer("Two more.", *look[2:]), "So")
+    ref = world.session()
+    await converse(world, ref)
+    (result,) = results(world.server.last)
+    assert "Error: Agent stopped: limit of tool calls (3) reached\\nTwo more." in result
+    (agent,) = agents_of(ref)
+    end = assert_closed(agent)
+    assert end["reason"] == "error" and end["error"]["code"] == "budget"
+    assert assert_closed(ref)["reason"] == "done"
+
+
+async def test_as_many_calls_as_allowed_are_made(world: World) -> None:
+    limited(world, "max-calls: 2")
+    looks = [tool_use("Read", file_path=f"/{name}") for name in "ab"]
+    world.server.say(answer(spawn()), answer(*looks), "found", "So")
+    ref = world.session()
+    await converse(world, ref)
+    assert "found" in results(world.server.last)[0]
+
+
+async def test_every_run_has_a_limit_of_calls() -> None:
+    Limits().check_calls(budget.MAX_CALLS)
+    with pytest.raises(BudgetSpent, match=r"limit of tool calls \(5,000\)"):
+        Limits().check_calls(budget.MAX_CALLS + 1)
+
+
 async def test_time_ends_what_is_going_on(world: World) -> None:
     limited(world, "time-budget: 1")
     world.server.say(answer(spawn()), answer(text("Hello", chunks=2), hang_after=4), "So")

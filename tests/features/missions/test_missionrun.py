@@ -38,6 +38,16 @@ async def test_a_mission_answers_with_a_value_that_reads_well(world: World) -> N
     assert phases(ref)["end"]["value"] == {"count": 1, "names": [f"{world.project}/a.txt"]}
 
 
+async def test_more_calls_than_a_preset_allows_end_a_mission_in_the_middle_of_its_program(world: World) -> None:
+    ref = contracted(world, more="max-calls: 3")
+    world.server.say(said(f'(count (map (fn [n] (call "Glob" {{:pattern "*" :path "{world.project}"}})) (range 9)))'))
+    watcher = await converse(world, ref)
+    (end,) = ends(watcher, ref)
+    assert end["reason"] == "error" and "limit of tool calls (3) reached" in end["message"]
+    assert body(ref).count("``` tool (Glob") == 3
+    assert assert_closed(ref)["error"]["code"] == "budget"
+
+
 async def test_programs_can_run_in_a_process_of_their_own(world: World) -> None:
     (world.project / "a.txt").write_text("one\ntwo\n")
     ref = contracted(world, more="isolation: process")
