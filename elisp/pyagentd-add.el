@@ -223,7 +223,7 @@ agent may not read there, is copied into the session."
 
 ;;;###autoload
 (defun pyagentd-add-files (files &optional ask)
-  "Add FILES to the prompt of a session: names, and pictures as such.
+  "Add FILES to the prompt of a session: names, and pictures as pictures.
 In Dired these are the marked files, elsewhere one that is asked for.
 With a prefix argument, or ASK from Lisp, ask which session."
   (interactive

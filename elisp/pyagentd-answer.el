@@ -242,7 +242,7 @@ That is the one here if it is a question, else one to choose."
           (pyagentd-answer--decide ask decision nil t))))))
 
 (defun pyagentd-answer (&optional ask decision reason)
-  "Answer the questions that are open here in a form, or any open ask.
+  "Answer the open questions here in a form, or choose any pending one.
 The ask and how to answer it are chosen; if none is known here, the
 daemon is asked for those elsewhere.  Where nothing is asked and the
 last answer offers options, pick one of them.

@@ -54,7 +54,7 @@
 
 ;;;###autoload
 (defun pyagentd-ask-diff (&optional ask)
-  "Show the change that is asked for here, or by ASK, as a diff.
+  "Show the change that ASK, or the question here, proposes as a diff.
 With ASK, from Lisp, its window is not selected."
   (interactive)
   (let* ((selected (null ask))
@@ -120,7 +120,7 @@ Where it is open that is the text of its buffer, which is what is changed."
 
 ;;;###autoload
 (defun pyagentd-ask-ediff ()
-  "Compare the file as it is with what is asked for here, in Ediff.
+  "Compare the file with the proposed change in Ediff.
 Quitting changes nothing; the question is still to be answered."
   (interactive)
   (let* ((ask (pyagentd-answer-current))

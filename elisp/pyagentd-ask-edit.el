@@ -137,7 +137,7 @@ FIELD is nil if it is all of them."
 
 ;;;###autoload
 (defun pyagentd-ask-edit (&optional all)
-  "Edit the arguments of the call that is asked for here, to allow it so.
+  "Edit the arguments of the proposed call, and allow it with them.
 The text itself where one matters, such as a shell command; with a prefix
 argument, or ALL from Lisp, all of them as JSON."
   (interactive "P")

@@ -180,7 +180,7 @@ It turns itself on and off.
 ;;;; Point on the question
 
 (defun pyagentd-ask-go ()
-  "Go to the question that is open here, whose keys then answer it.
+  "Go to the open question here; there, its keys answer it.
 A model's own questions are shown in a form."
   (interactive)
   (let ((ask (or (pyagentd-ask-notice-current)

@@ -1,4 +1,4 @@
-;;; pyagentd-asks.el --- List what is asked -*- lexical-binding: t; -*-
+;;; pyagentd-asks.el --- Pending approvals and questions -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -83,7 +83,7 @@
 
 ;;;###autoload
 (defun pyagentd-ask-show (&optional ask)
-  "Show all of ASK, by default the one that commands here answer.
+  "Show the details of ASK, by default the question here.
 With ASK, from Lisp, its window is not selected."
   (interactive)
   (let ((selected (null ask))
@@ -208,7 +208,7 @@ U takes the marks away"))
   "Keymap of `pyagentd-asks-mode'.")
 
 (define-derived-mode pyagentd-asks-mode pyagentd-table-mode "Asks"
-  "Major mode for the list of what is asked.
+  "Major mode for the list of pending approvals and questions.
 
 \\{pyagentd-asks-mode-map}"
   (setq tabulated-list-padding 1
@@ -225,7 +225,7 @@ U takes the marks away"))
 
 ;;;###autoload
 (defun pyagentd-asks ()
-  "List what is asked in all sessions, to answer it."
+  "List pending approvals and questions of all sessions."
   (interactive)
   (let ((buffer (get-buffer-create "*pyagentd asks*")))
     (with-current-buffer buffer

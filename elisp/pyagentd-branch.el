@@ -167,7 +167,7 @@ If that comes too late, what was made goes to the trash."
 
 ;;;###autoload
 (defun pyagentd-branch (&optional name side number)
-  "Make a branch of this session at one of its prompts and visit it.
+  "Create a branch of this session at one of its prompts, and visit it.
 It gets all of the conversation before that prompt, and the prompt itself
 if you choose to include it, the configuration and the agents.  It
 becomes the current branch; the one it comes from stays as it is.

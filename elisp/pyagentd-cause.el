@@ -80,7 +80,7 @@ that of this buffer does not count."
 
 ;;;###autoload
 (defun pyagentd-visit-cause ()
-  "Visit the file that keeps the session in this buffer from continuing.
+  "Visit the file whose error keeps this session from continuing.
 Once it is saved the session is as usual: send again."
   (interactive)
   (pyagentd-cause-visit

@@ -390,7 +390,7 @@ operation, such as :steer or :agent."
                          (if (stringp also) (concat "; " also) "")))))))
 
 (defun pyagentd-abort (&optional whole)
-  "Stop the run of this buffer; what it has said stays, marked as stopped.
+  "Stop the run of this buffer; its text stays, marked as stopped.
 Messages that are queued wait until you go on.
 If something is asked here, only the agent that asks is stopped; with a
 prefix argument, or WHOLE from Lisp, the run of this buffer with all its

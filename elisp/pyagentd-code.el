@@ -140,7 +140,7 @@ What is thought, and what tools said, is left out."
 
 ;;;###autoload
 (defun pyagentd-copy-answer ()
-  "Copy what the answer at point, or the last one above it, says.
+  "Copy the text of the answer at point, or of the last one above it.
 What was thought, and what tools said, is left out."
   (interactive)
   (save-restriction

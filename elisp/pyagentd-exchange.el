@@ -119,7 +119,7 @@ when this has returned; a page is shown in the browser then if you wish."
 
 ;;;###autoload
 (defun pyagentd-import (file &optional name)
-  "Make a session called NAME of FILE, a saved gptel chat, and visit it.
+  "Create a session called NAME from FILE, a saved gptel chat; visit it.
 FILE itself is not changed.  What could not be imported is reported.  The
 agent of the session may read and write the project around
 `default-directory', as with `pyagentd-session'."

@@ -210,7 +210,7 @@ That is an alist of variables as gptel saves them, and their values."
 
 ;;;###autoload
 (defun pyagentd-import-gptel (buffer name)
-  "Make a session called NAME of the chat in BUFFER, and visit it.
+  "Create a session called NAME from the chat in BUFFER, and visit it.
 BUFFER need not be saved, and is left as it is: roles, model, tools and
 system prompt come from what gptel has there now.  For a chat in a file
 that is not open use `pyagentd-import'."

@@ -415,7 +415,7 @@ What was written in its place before and not sent is shown as it is."
 
 ;;;###autoload
 (defun pyagentd-fork (&optional choose)
-  "Make a session of this conversation up to the prompt at point; visit it.
+  "Create a session from this one up to the prompt at point, and visit it.
 Elsewhere than in a prompt it is all of it; with a prefix argument, or
 CHOOSE from Lisp, choose the prompt."
   (interactive "P")

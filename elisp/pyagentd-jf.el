@@ -156,7 +156,7 @@ then an equal call gets it, and nothing is made twice."
     entry))
 
 (defun jf/gptel-persistent-session (name &optional preset person)
-  "Make a session called NAME and open its conversation; return the buffer.
+  "Create a session called NAME and open its conversation; return the buffer.
 PRESET is the name of its preset.  Needs the daemon.  For a PERSON who
 gives the command it is made without a wait."
   (interactive (list (read-string "Session name: ") nil t))

@@ -39,7 +39,7 @@
 
 ;;;###autoload
 (defun pyagentd-rename (title)
-  "Give the session here the TITLE.
+  "Change the title of the session here to TITLE.
 Its id and its directory stay as they are."
   (interactive
    (let ((here (pyagentd-here)))

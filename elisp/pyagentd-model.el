@@ -172,7 +172,7 @@ Return nil if nothing was typed."
 
 ;;;###autoload
 (defun pyagentd-choose-model (name)
-  "Let the model NAME answer in this session from the next message on.
+  "Choose the model NAME for your next messages in this session.
 The empty string stands for the model of the session's preset.md.
 \\[pyagentd-keep-settings] writes the choice to preset.md."
   (interactive
@@ -181,14 +181,14 @@ The empty string stands for the model of the session's preset.md.
   (pyagentd-model--set :model (unless (string-empty-p name) (intern name))))
 
 (defun pyagentd-choose-temperature (temperature)
-  "Let TEMPERATURE, from 0 to 2, be that of this session.
+  "Set the temperature of this session to TEMPERATURE, from 0 to 2.
 nil stands for the temperature of the session's preset.md."
   (interactive (list (pyagentd-model--read-number
                       "Temperature" :temperature (lambda (n) (<= 0 n 2)))))
   (pyagentd-model--set :temperature temperature))
 
 (defun pyagentd-choose-max-tokens (tokens)
-  "Let an answer in this session have at most TOKENS tokens.
+  "Set the maximum length of answers in this session to TOKENS tokens.
 nil stands for the maximum in the session's preset.md."
   (interactive (list (pyagentd-model--read-number
                       "Maximum tokens" :max-tokens
@@ -196,7 +196,7 @@ nil stands for the maximum in the session's preset.md."
   (pyagentd-model--set :max-tokens tokens))
 
 (defun pyagentd-choose-thinking (effort)
-  "Let the model of this session think with EFFORT before it answers.
+  "Set the thinking effort of this session's model to EFFORT.
 That is \"off\", \"low\", \"medium\" or \"high\"."
   (interactive
    (list (pyagentd-model--in-session

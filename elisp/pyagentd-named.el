@@ -119,7 +119,7 @@ What the daemon says while a name is read counts at once."
 
 ;;;###autoload
 (defun pyagentd-agent-init (name &optional prompt model permissions)
-  "Make an agent called NAME and open its conversation.
+  "Create an agent called NAME and open its conversation.
 The name has letters, digits, hyphens and underscores, at most 64.  PROMPT
 is its system prompt, MODEL its model and PERMISSIONS the name of a
 profile; nil or an empty string means the default.  With a prefix argument
@@ -161,7 +161,7 @@ again."
 
 ;;;###autoload
 (defun pyagentd-agent-rename (name new-name)
-  "Call the agent NAME NEW-NAME.
+  "Rename the agent NAME to NEW-NAME.
 Its directory, its session's id and its records follow."
   (interactive
    (let ((name (pyagentd-named-read "Rename agent")))

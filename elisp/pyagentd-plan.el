@@ -112,7 +112,7 @@ are."
                         (pyagentd-plan--table agents) nil t nil nil now)))))))
 
 (defun pyagentd-choose-agent (&optional name)
-  "Let the agent NAME answer your next message here and those after it.
+  "Choose the agent NAME for your next messages here.
 An agent is a preset: its instructions, tools, model and permissions
 are used; the paths stay those of the session.  Nothing is sent, and
 the header line shows the choice.  Without a NAME it is asked for."

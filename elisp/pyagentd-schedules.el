@@ -125,7 +125,7 @@ Elsewhere say when the one that METHOD is about comes."
 
 ;;;###autoload
 (defun pyagentd-schedule (kind time text)
-  "Have TEXT sent to the session here at TIME.
+  "Schedule TEXT to be sent to the session here at TIME.
 KIND is what TIME says: `:at', `:delay', `:every' or `:cron'.  Nobody is
 asked in the run: what would be asked is denied."
   (interactive

@@ -94,7 +94,7 @@ They say which tools an agent has, and what it may read, write and run.\n\n"
 
 ;;;###autoload
 (defun pyagentd-trust-presets ()
-  "Show the presets that this project brings along, and ask whether to use them.
+  "Show the presets of this project, and ask whether to trust them.
 Only the texts that were shown are trusted."
   (interactive)
   (pyagentd-trust-with-root

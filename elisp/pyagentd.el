@@ -195,7 +195,7 @@ for the daemon the project that the session works in."
 
 ;;;###autoload
 (defun pyagentd-session (name &optional preset directory then)
-  "Make a session called NAME and open its conversation, to type at once.
+  "Create a session called NAME and open its conversation.
 With an empty NAME it gets its title after the first answer.  Its agent
 may read and write the project around `default-directory'.
 With a prefix argument ask for the preset.  The first time this starts

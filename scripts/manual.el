@@ -67,7 +67,8 @@
         (insert-file-contents file)
         (while (re-search-forward "^;;;###autoload\n(\\(?:cl-\\)?def[a-z]+ \\([^ ]+\\)\\|^(autoload '\\([^ ]+\\)" nil t)
           (let ((symbol (intern (or (match-string 1) (match-string 2)))))
-            (when (and (commandp symbol) (manual-public-p symbol))
+            (when (and (commandp symbol) (manual-public-p symbol)
+                       (not (string-suffix-p "-mode" (symbol-name symbol))))
               (push symbol found))))))
     (seq-sort-by #'symbol-name #'string< (seq-uniq found))))
 
