@@ -171,7 +171,7 @@ def problems(
     try:
         prepare(
             prompt,
-            llm=_silent if llm is None else llm,
+            llm=_no_llm if llm is None else llm,
             signature=signature,
             tools=tools,
             tool_catalog=tool_catalog,
@@ -245,7 +245,7 @@ def named(value: Mapping[Any, Any]) -> dict[str, Any]:
     }
 
 
-def _silent(request: Request) -> str | Mapping[str, Any] | Awaitable[Any]:
+def _no_llm(request: Request) -> str | Mapping[str, Any] | Awaitable[Any]:
     """Stand in for the callback in a dry run."""
     return ""
 
@@ -264,7 +264,7 @@ class _Findings:
     fails: list[Fail] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def _found(self, check: Callable[[], _T], otherwise: _T, reason: str = "validation_error") -> _T:
+    def _check(self, check: Callable[[], _T], otherwise: _T, reason: str = "validation_error") -> _T:
         try:
             return check()
         except (UserError, LispError, TypeError) as error:
@@ -298,8 +298,8 @@ class _Findings:
             return {}
 
     def llm(self, given: Any, models: Mapping[str, Any] | None, caller: LLM | None) -> LLM:
-        silent: LLM = _silent
-        return self._found(lambda: registry.resolve(given, models, caller), silent)
+        silent: LLM = _no_llm
+        return self._check(lambda: registry.resolve(given, models, caller), silent)
 
     def plain_values(self, given: Mapping[Any, Any], what: str) -> dict[str, Any]:
         def made() -> dict[str, Any]:
@@ -308,7 +308,7 @@ class _Findings:
             except TypeError as error:
                 raise UserError(f"The {what} holds something that programs cannot use: {error}") from error
 
-        return self._found(made, {})
+        return self._check(made, {})
 
     def context(self, given: Mapping[Any, Any], contract: Signature | None, declared: Signature | None) -> Any:
         data = self.plain_values(given, "context")

@@ -56,7 +56,7 @@ class Secrets:
         # The collections themselves are kept, so that no other can get the id of one.
         self._collections: dict[int, Any] = {}
         self._seen: list[Any] = []
-        self._known = 0  # how many of them were searched for public values
+        self._searched = 0  # how many of them were searched for public values
         self._open_texts: set[str] = set()
         self._open_collections: set[int] = set()
         self._index: dict[str, list[str]] = {}
@@ -64,11 +64,11 @@ class Secrets:
     def learn(self, value: Any) -> None:
         """Learn the secrets in data from outside; what has a public name in it is public."""
         self._seen.append(value)
-        self._take(value)
+        self._learn(value)
 
     def guard(self, value: Any) -> None:
         """Learn the secrets in data that a program made; a public name in it may be that of a renamed secret."""
-        self._take(value)
+        self._learn(value)
 
     def adopt(self, below: "Secrets") -> None:
         """Take over the secrets of a child, whose error messages may quote them."""
@@ -78,7 +78,7 @@ class Secrets:
         """Return whether ``value`` is a secret: a collection, or as a whole a string, number or name."""
         if type(value) in (list, dict):
             return id(value) in self._collections
-        return bool(self._texts) and _recognisable(value.name if type(value) is Keyword else value) in self._texts
+        return bool(self._texts) and _secret_text(value.name if type(value) is Keyword else value) in self._texts
 
     def without_names(self, text: str) -> str:
         """Return the text of a type without the names in it that are secrets."""
@@ -100,31 +100,31 @@ class Secrets:
                 at += 1
         return "".join((*parts, text[start:])) if parts else text
 
-    def _take(self, value: Any) -> None:
+    def _learn(self, value: Any) -> None:
         texts: set[str] = set()
         collections: dict[int, Any] = {}
-        for each in _hidden(value):
+        for each in _private_parts(value):
             if type(each) in (list, dict):
                 collections[id(each)] = each
-            elif text := _recognisable(each):
+            elif text := _secret_text(each):
                 texts.add(text)
         texts -= self._texts
         for known in self._collections.keys() & collections.keys():
             del collections[known]
         if texts or collections:
-            self._look_at_the_open()
+            self._collect_public()
             self._collections |= {key: each for key, each in collections.items() if key not in self._open_collections}
             self._add(texts - self._open_texts)
 
-    def _look_at_the_open(self) -> None:
+    def _collect_public(self) -> None:
         """Collect what is public in the data that was not searched yet."""
-        for value in self._seen[self._known :]:
-            for each in _open(value):
+        for value in self._seen[self._searched :]:
+            for each in _public_parts(value):
                 if type(each) in (list, dict):
                     self._open_collections.add(id(each))
-                elif text := _recognisable(each):
+                elif text := _secret_text(each):
                     self._open_texts.add(text)
-        self._known = len(self._seen)
+        self._searched = len(self._seen)
 
     def _add(self, texts: set[str]) -> None:
         self._texts |= texts
@@ -157,7 +157,7 @@ def _is_number(secret: str) -> bool:
     return secret.lstrip("-").replace(".", "", 1).isdigit()
 
 
-def _hidden(value: Any) -> Iterator[Any]:
+def _private_parts(value: Any) -> Iterator[Any]:
     """Yield everything below a firewalled key."""
     stack = [value]
     while stack:
@@ -166,7 +166,7 @@ def _hidden(value: Any) -> Iterator[Any]:
             for key, item in each.items():
                 name = key.name if type(key) is Keyword else key  # as is_firewalled, which is too slow for this
                 if type(name) is str and name[:1] == "_":
-                    yield from _everything(item)
+                    yield from _all_parts(item)
                 elif type(item) in _HOLDS:
                     stack.append(item)
             stack += [from_key(key) for key in each if type(key) in (tuple, LispSet)]
@@ -174,7 +174,7 @@ def _hidden(value: Any) -> Iterator[Any]:
             stack += [item for item in each if type(item) in _HOLDS]
 
 
-def _open(value: Any) -> Iterator[Any]:
+def _public_parts(value: Any) -> Iterator[Any]:
     """Yield everything that is not below a firewalled key."""
     stack = [value]
     while stack:
@@ -187,7 +187,7 @@ def _open(value: Any) -> Iterator[Any]:
             stack += each
 
 
-def _everything(value: Any) -> Iterator[Any]:
+def _all_parts(value: Any) -> Iterator[Any]:
     stack = [value]
     while stack:
         each = stack.pop()
@@ -196,12 +196,12 @@ def _everything(value: Any) -> Iterator[Any]:
         if type(each) is dict:
             stack += each.values()
             # Short names of fields are those of half of the world's data.
-            stack += [key for key in map(from_key, each) if len(_recognisable(key)) >= SHORTEST]
+            stack += [key for key in map(from_key, each) if len(_secret_text(key)) >= SHORTEST]
         elif type(each) in _HOLDS:
             stack += each
 
 
-def _recognisable(value: Any) -> str:
+def _secret_text(value: Any) -> str:
     """Return the text by which a value is recognised, or "" if it is too common."""
     if type(value) is str:
         return value if len(value) >= _WHOLE_TEXT else ""

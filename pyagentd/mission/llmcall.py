@@ -70,7 +70,7 @@ def delay_ms(retry: Retry, failures: int) -> int:
             return retry.base_ms * failures
 
 
-def _asked_for(error: BaseException) -> float:
+def _retry_after(error: BaseException) -> float:
     """Return the seconds that a server asked to wait (retry-after)."""
     after = getattr(error, "retry_after", None) or getattr(error.__cause__, "retry_after", None)
     return min(float(after), LONGEST_WAIT_S) if isinstance(after, int | float) else 0.0
@@ -104,7 +104,7 @@ def attempted(
         except Exception as error:
             failed(error, attempt)
             reason = reason_of(error)
-            wait = max(delay_ms(retry, attempt) / 1000, _asked_for(error))
+            wait = max(delay_ms(retry, attempt) / 1000, _retry_after(error))
             listed = retry.retryable_errors is None or reason in retry.retryable_errors
             hopeless = not listed or getattr(error, "final", False)
             if hopeless or attempt >= retry.max_attempts or wait >= seconds_left():
@@ -161,7 +161,7 @@ def _attempt(llm: LLM, request: Request, *, scope: Scope, span: str, runtime: Ru
         given = call_foreign(llm, request)
         if inspect.isawaitable(given):
             given = call_foreign(runtime.awaited, given, scope.deadline - runtime.monotonic())
-        answered = _read(given)
+        answered = _parse_answer(given)
     except Exception as error:
         took = _ms(runtime.monotonic() - started)
         about = {"turn": request["turn"], "reason": reason_of(error), "message": error_text(error)}
@@ -179,7 +179,7 @@ def _attempt(llm: LLM, request: Request, *, scope: Scope, span: str, runtime: Ru
     return answered
 
 
-def _read(given: Any) -> ModelAnswer:
+def _parse_answer(given: Any) -> ModelAnswer:
     match given:
         case str():
             return ModelAnswer(text=given, usage=Usage())

@@ -21,32 +21,11 @@ from pyagentd.lisp import Keyword, printing
 from pyagentd.mission import registry, response, template
 from pyagentd.mission import signature as signatures
 from pyagentd.mission.budget import current
-from pyagentd.mission.options import CALLER, Message, Request
+from pyagentd.mission.options import CALLER, Message, Options, Request
 from pyagentd.mission.signature import Signature, SignatureError, type_text
 from pyagentd.mission.step import MissionFailed, Step, failed
 
-OPTIONS = frozenset(
-    {
-        "context",
-        "isolation",
-        "llm_opts",
-        "llm_retry",
-        "max_consecutive_failures",
-        "max_cost_usd",
-        "max_turns",
-        "memory",
-        "memory_bytes",
-        "mission_timeout_ms",
-        "models",
-        "prompt_limit",
-        "signature_validation",
-        "system_prompt",
-        "telemetry",
-        "timeout_ms",
-        "tool_catalog",
-        "tool_time_counts",
-    }
-)
+OPTIONS = frozenset({*Options.__slots__, "context", "memory", "models", "telemetry", "tool_catalog"})
 JUDGMENT_TURNS = 3  # the answer, and two more if it does not fit its signature
 _OWN = frozenset({"prompt", "signature", "llm", "description", "tools"})
 
@@ -236,14 +215,14 @@ def judging(llm: Callable[..., Any], signature: Signature) -> Callable[[Request]
         return translated(await answer)
 
     def asked(request: Request) -> Any:
-        messages = [_read(each, said, first=not index) for index, each in enumerate(request["messages"])]
+        messages = [_message_for_judge(each, said, first=not index) for index, each in enumerate(request["messages"])]
         answer = llm({**request, "messages": messages})
         return later(answer) if inspect.isawaitable(answer) else translated(answer)
 
     return asked
 
 
-def _read(message: Message, said: Mapping[str, str], *, first: bool) -> Message:
+def _message_for_judge(message: Message, said: Mapping[str, str], *, first: bool) -> Message:
     """Return a message as the model reads it: its own words, and of feedback what is about data."""
     if message["role"] == "assistant":
         return {"role": "assistant", "content": said.get(message["content"], message["content"])}
@@ -265,20 +244,20 @@ def program_of(text: str) -> str:
     """Return the program that returns the data in ``text``; prose becomes a string."""
     for candidate in (text, *_FENCE.findall(text)):
         try:
-            return _returning(printing.readable(_named(jsontext.parse(candidate))))
+            return _return_program(printing.readable(_with_keywords(jsontext.parse(candidate))))
         except (ValueError, RecursionError):
             continue
     if (program := response.parse(text).program) is not None:
-        return _returning(program)
-    if text.lstrip().startswith(_LITERAL) and _reads(text):
-        return _returning(text)
-    return _returning(printing.readable(text.strip()))
+        return _return_program(program)
+    if text.lstrip().startswith(_LITERAL) and _is_program(text):
+        return _return_program(text)
+    return _return_program(printing.readable(text.strip()))
 
 
 _LITERAL = ("{", "[", "#{", ":")
 
 
-def _reads(text: str) -> bool:
+def _is_program(text: str) -> bool:
     try:
         lisp.compile(text)
     except lisp.LispError:
@@ -286,12 +265,12 @@ def _reads(text: str) -> bool:
     return True
 
 
-def _returning(expression: str) -> str:
+def _return_program(expression: str) -> str:
     return f'```clojure\n(call "return" (do {expression}\n))\n```'
 
 
-def _named(value: Any) -> Any:
+def _with_keywords(value: Any) -> Any:
     """Return JSON as a value of the language: keys become keywords where they can."""
     if isinstance(value, dict):
-        return {Keyword(key) if _NAME.fullmatch(key) else key: _named(item) for key, item in value.items()}
-    return [_named(item) for item in value] if isinstance(value, list) else value
+        return {Keyword(key) if _NAME.fullmatch(key) else key: _with_keywords(item) for key, item in value.items()}
+    return [_with_keywords(item) for item in value] if isinstance(value, list) else value

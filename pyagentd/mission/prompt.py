@@ -84,22 +84,22 @@ def system_prompt(brief: Brief, firewall: Firewall) -> str:
         case str():
             return custom
         case Mapping():
-            prompt = _generated(brief, firewall, custom)
+            prompt = _generate(brief, firewall, custom)
             return "\n\n".join(part for part in (custom.get("prefix"), prompt, custom.get("suffix")) if part)
         case None:
-            return _generated(brief, firewall, {})
+            return _generate(brief, firewall, {})
     made: Callable[[str], str] = custom
-    return made(_generated(brief, firewall, {}))
+    return made(_generate(brief, firewall, {}))
 
 
-def _generated(brief: Brief, firewall: Firewall, custom: Mapping[str, str]) -> str:
+def _generate(brief: Brief, firewall: Firewall, custom: Mapping[str, str]) -> str:
     sections = {
         "Role": _ONE_ANSWER if brief.single_shot else _ROLE,
         "Rules": _rules(brief),
         "Data Inventory": inventory(brief.context, brief.declared, firewall, brief.memory),
         "Available Tools": _tools(brief),
         "PTC-Lisp": custom.get("language_spec") or language_reference(),
-        "Expected Output": _expected(brief),
+        "Expected Output": _expected_output(brief),
         "Output Format": custom.get("output_format") or _FORMAT.format(program=_sample_program(brief)),
         "Limits": _limits(brief),
         "Mission": brief.mission if len(brief.mission) <= _LONGEST_TWICE else "It is the first message to you.",
@@ -128,33 +128,33 @@ def _tools(brief: Brief) -> str:
     if brief.single_shot and not brief.catalog:
         return ""
     data = type_text(brief.returns.returns) if brief.returns else ":any"
-    own = [_described(tool) for tool in brief.tools.values()]
+    own = [_tool_text(tool) for tool in brief.tools.values()]
     system = [
         f"; Ends the mission with its result.\nreturn(data {data})",
         "; Ends the mission as failed.\nfail(params {reason :keyword, message :string, op :string?, details :map?})",
     ]
-    parts = ["## Tools you can call", _fenced([*own, *system])]
+    parts = ["## Tools you can call", _fence([*own, *system])]
     if own:
         parts.append(f"For example: `{_sample_call(next(iter(brief.tools.values())))}`")
     if brief.catalog:
         parts += [
             "## Tools for planning (do not call)",
             "They exist, but not for this mission's programs; calling one is an error.",
-            _fenced([_described(tool) for tool in brief.catalog.values()]),
+            _fence([_tool_text(tool) for tool in brief.catalog.values()]),
         ]
     return "\n\n".join(parts)
 
 
-def _described(tool: Tool) -> str:
+def _tool_text(tool: Tool) -> str:
     lines = [f"; {line}" for line in tool.description.splitlines() if line.strip()]
     return "\n".join([*lines, tool.schema()])
 
 
-def _fenced(entries: list[str]) -> str:
+def _fence(entries: list[str]) -> str:
     return "```\n" + "\n".join(entries) + "\n```"
 
 
-def _expected(brief: Brief) -> str:
+def _expected_output(brief: Brief) -> str:
     if brief.returns is None or brief.returns.returns == Primitive("any"):
         return "Any value that answers the mission."
     type_ = brief.returns.returns
@@ -232,7 +232,7 @@ def inventory(
         if room <= 0:
             lines.append(f"- and {len(data) + len(kept) - index} more values that there is no room to show.")
             break
-        lines.append(_entry(place, _name(key), value, known, firewall))
+        lines.append(_inventory_entry(place, _name(key), value, known, firewall))
         room -= len(lines[-1])
     return "\n".join(lines)
 
@@ -270,7 +270,7 @@ def type_of(value: Any, depth: int = 0) -> Type:
 def _of_items(items: Iterable[Any], depth: int) -> Type:
     if depth >= _DEPTH:
         return ANY
-    return joined([type_of(item, depth + 1) for item in islice(items, _LOOKED_AT)])
+    return join_types([type_of(item, depth + 1) for item in islice(items, _LOOKED_AT)])
 
 
 def _of_map(value: dict[Any, Any], depth: int) -> Type:
@@ -283,7 +283,7 @@ def _of_map(value: dict[Any, Any], depth: int) -> Type:
     return MapOf(_of_items(keys, depth), _of_items(value.values(), depth))
 
 
-def joined(types: list[Type]) -> Type:
+def join_types(types: list[Type]) -> Type:
     """Return one type that fits all of ``types``: maps field by field, int and float as float."""
     if not types:
         return ANY
@@ -291,43 +291,43 @@ def joined(types: list[Type]) -> Type:
     takes_nil = len(bare) < len(types) or any(isinstance(each, Maybe) for each in types)
     if not bare:
         return NIL
-    found = _joined(bare)
+    found = _join(bare)
     return maybe(found) if takes_nil and found != ANY else found
 
 
-def _joined(types: list[Type]) -> Type:
+def _join(types: list[Type]) -> Type:
     emptied = [_NO_FIELDS if each == Primitive("map") else each for each in types]
     maps = [each for each in emptied if isinstance(each, Map)]
     if len(maps) == len(types) and any(each.fields for each in maps):
-        return _joined_maps(maps)
+        return _join_maps(maps)
     lists = [each for each in types if isinstance(each, List)]
     if len(lists) == len(types):
         known = [each.item for each in lists if each.item != ANY]
-        return List(joined(known))
+        return List(join_types(known))
     kinds = set(types)
     if kinds == {Primitive("int"), Primitive("float")}:
         return Primitive("float")
     return types[0] if len(kinds) == 1 else ANY if ANY in kinds else choice(types)
 
 
-def _joined_maps(maps: list[Map]) -> Map:
+def _join_maps(maps: list[Map]) -> Map:
     found: dict[str, list[Field]] = {}
     for each in maps:
         for one in each.fields:
             found.setdefault(one.name, []).append(one)
-    return Map(tuple(_shared(name, fields, len(maps)) for name, fields in found.items()))
+    return Map(tuple(_join_field(name, fields, len(maps)) for name, fields in found.items()))
 
 
-def _shared(name: str, fields: list[Field], maps: int) -> Field:
+def _join_field(name: str, fields: list[Field], maps: int) -> Field:
     """Return a field of several maps; the shorthand has one mark for both nil and absent."""
-    type_ = joined([field.type for field in fields])
+    type_ = join_types([field.type for field in fields])
     everywhere = len(fields) == maps and not any(field.optional for field in fields)
     if everywhere and not type_.is_optional:
         return Field(name, type_, False)
     return Field(name, maybe(ANY if type_ == NIL else type_), True)
 
 
-def _entry(place: str, name: str, value: Any, types: Mapping[str, Type], firewall: Firewall) -> str:
+def _inventory_entry(place: str, name: str, value: Any, types: Mapping[str, Type], firewall: Firewall) -> str:
     # An inferred type has keys of the data in it, so it passes the firewall too.
     type_ = type_text(types[name]) if name in types else firewall.type_words(type_text(type_of(value)))
     head = f"- `{place}/{name_text(name)}` {type_}{_count(value)}"
@@ -360,7 +360,7 @@ def _name(key: Any) -> str:
 _WARNINGS = 5
 
 
-def of_value(value: Any, names: Sequence[str], firewall: Firewall, warnings: Iterable[str] = ()) -> str:
+def value_feedback(value: Any, names: Sequence[str], firewall: Firewall, warnings: Iterable[str] = ()) -> str:
     """Return the feedback on a program that did not end the mission.
 
     Args:
@@ -371,11 +371,11 @@ def of_value(value: Any, names: Sequence[str], firewall: Firewall, warnings: Ite
     """
     text, notes = firewall.shown(value)
     type_ = firewall.type_words(f" {type_text(type_of(value))}") if isinstance(value, dict | list) and value else ""
-    lines = [f"Result{type_}:", text, *notes, _kept(names, firewall), *_warned(warnings, firewall)]
+    lines = [f"Result{type_}:", text, *notes, _where_kept(names, firewall), *_warning_lines(warnings, firewall)]
     return "\n".join(line for line in lines if line)
 
 
-def of_error(
+def error_feedback(
     error: LispError,
     firewall: Firewall,
     warnings: Iterable[str] = (),
@@ -391,16 +391,16 @@ def of_error(
         called: The tools that it had called, in order.
     """
     place = f", line {error.line}, column {error.column}" if error.line is not None else ""
-    lines = [f"Error ({error.reason}{place}): {_sentence(_told(error))}", error.caret(), _sentence(error.hint)]
+    lines = [f"Error ({error.reason}{place}): {_sentence(_error_words(error))}", error.caret(), _sentence(error.hint)]
     if error.undone:
         lines.append("What the program put into memory is undone.")
     if called:
         lines.append(f"It had called {', '.join(dict.fromkeys(called))} before; that stays done.")
     said = "\n".join(line for line in lines if line)
-    return "\n".join([firewall.words(said), *_warned(warnings, firewall)])
+    return "\n".join([firewall.words(said), *_warning_lines(warnings, firewall)])
 
 
-def of_return(value: Any, problems: Sequence[Problem], signature: Signature, firewall: Firewall) -> str:
+def mismatch_feedback(value: Any, problems: Sequence[Problem], signature: Signature, firewall: Firewall) -> str:
     """Return the feedback on a returned value that does not fit the signature."""
     text, notes = firewall.shown(value)
     return "\n".join(
@@ -415,24 +415,24 @@ def of_return(value: Any, problems: Sequence[Problem], signature: Signature, fir
     )
 
 
-def of_function(firewall: Firewall, warnings: Iterable[str] = ()) -> str:
+def function_feedback(firewall: Firewall, warnings: Iterable[str] = ()) -> str:
     """Return the feedback on a program that returned a function."""
     return "\n".join(
         [
             "Error (validation_error): The returned value is a function, which is not data.",
             "Call it and return what it gives.",
-            *_warned(warnings, firewall),
+            *_warning_lines(warnings, firewall),
         ]
     )
 
 
-def of_mistyped(mistyped: Sequence[str], firewall: Firewall) -> str:
+def mistyped_feedback(mistyped: Sequence[str], firewall: Firewall) -> str:
     """Return the feedback on a return by a program that read undefined names of the context."""
     said = "\n".join(f"- {firewall.words(each)}" for each in mistyped)
     return f'The value was not returned yet:\n{said}\nCorrect the program, or call "return" again if nil is meant.'
 
 
-def of_nothing(said: str) -> str:
+def no_program_feedback(said: str) -> str:
     """Return the feedback on an answer without a program."""
     cause = "Your answer was empty." if not said.strip() else "There was no program in your answer, so nothing ran."
     return (
@@ -452,7 +452,7 @@ def turns_left(turn: int, of: int, budget_left: int) -> str:
     return f"Turn {turn} of {turn + left} is done, {left} turns are left."
 
 
-def _kept(names: Sequence[str], firewall: Firewall) -> str:
+def _where_kept(names: Sequence[str], firewall: Firewall) -> str:
     if not names:
         return "Nothing of it is kept."
     shown = ", ".join(f"ctx/{HIDDEN if firewall.hides(name) else firewall.words(name)}" for name in names[:12])
@@ -460,13 +460,13 @@ def _kept(names: Sequence[str], firewall: Firewall) -> str:
     return f"From now on it is in {shown}{more}."
 
 
-def _warned(warnings: Iterable[str], firewall: Firewall) -> list[str]:
+def _warning_lines(warnings: Iterable[str], firewall: Firewall) -> list[str]:
     told = list(dict.fromkeys(warnings))
     lines = [f"Note: {firewall.words(_sentence(one_line(warning)))}" for warning in told[:_WARNINGS]]
     return [*lines, f"Note: {len(told) - _WARNINGS} more of that kind."] if len(told) > _WARNINGS else lines
 
 
-def _told(error: LispError) -> str:
+def _error_words(error: LispError) -> str:
     # Lists of problems keep their lines; the words of tools and programs become one line.
     return error.message if error.reason == "validation_error" else one_line(error.message)
 

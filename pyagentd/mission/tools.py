@@ -43,28 +43,28 @@ def call_function(function: Callable[..., Any], args: Mapping[str, Any], signatu
         TypeError: The function needs a parameter that is not given.
         MissionFailed: The step failed.
     """
-    result = function.run(args) if isinstance(function, LLMTool) else _called(function, args, signature)
-    return _awaited(result) if inspect.isawaitable(result) else _value(result)
+    result = function.run(args) if isinstance(function, LLMTool) else _call_python(function, args, signature)
+    return _step_value_of(result) if inspect.isawaitable(result) else _step_value(result)
 
 
-async def _awaited(result: Awaitable[Any]) -> Any:
-    return _value(await result)
+async def _step_value_of(result: Awaitable[Any]) -> Any:
+    return _step_value(await result)
 
 
-def _value(result: Any) -> Any:
+def _step_value(result: Any) -> Any:
     if not isinstance(result, Step):
         return result
     plain = result.unwrap()
     return plain if result.lisp_value is None else result.lisp_value  # a program can tell a keyword from a string
 
 
-def _called(function: Callable[..., Any], args: Mapping[str, Any], signature: Signature | None) -> Any:
+def _call_python(function: Callable[..., Any], args: Mapping[str, Any], signature: Signature | None) -> Any:
     parameters = _parameters(function)
     if parameters is None:
         return function(*_in_order(args, signature)) if signature is not None else function(dict(args))
     if takes_everything(function) or _sole_other(parameters, signature):
         return function(dict(args))
-    return _named(function, parameters, args)
+    return _call_by_name(function, parameters, args)
 
 
 def takes_everything(function: Callable[..., Any]) -> bool:
@@ -92,8 +92,10 @@ def docstring_summary(function: Callable[..., Any]) -> str:
     return " ".join((text or "").split("\n\n")[0].split())
 
 
-def _named(function: Callable[..., Any], parameters: Mapping[str, inspect.Parameter], args: Mapping[str, Any]) -> Any:
-    hints = _look(function).hints
+def _call_by_name(
+    function: Callable[..., Any], parameters: Mapping[str, inspect.Parameter], args: Mapping[str, Any]
+) -> Any:
+    hints = _facts(function).hints
     positional: list[Any] = []
     named: dict[str, Any] = {}
     left = {key.replace("-", "_") if key.replace("-", "_") in parameters else key: v for key, v in args.items()}
@@ -136,34 +138,34 @@ def _is_variadic(parameter: inspect.Parameter) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
+class _Facts:
     """The parameters of a function (None for some built-in ones) and its type hints."""
 
     parameters: Mapping[str, inspect.Parameter] | None
     hints: Mapping[str, Any]
 
 
-_known: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()
+_facts_cache: WeakKeyDictionary[Any, _Facts] = WeakKeyDictionary()
 
 
 def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
-    return _look(function).parameters
+    return _facts(function).parameters
 
 
-def _look(function: Callable[..., Any]) -> _Known:
+def _facts(function: Callable[..., Any]) -> _Facts:
     """Return parameters and hints of ``function``, looked up once for as long as it lives."""
     try:
-        if (known := _known.get(function)) is not None:
+        if (known := _facts_cache.get(function)) is not None:
             return known
     except TypeError:  # not hashable
-        return _Known(parameters=_inspected(function), hints=_hints(function))
-    known = _Known(parameters=_inspected(function), hints=_hints(function))
+        return _Facts(parameters=_signature_parameters(function), hints=_hints(function))
+    known = _Facts(parameters=_signature_parameters(function), hints=_hints(function))
     with suppress(TypeError):  # no weak reference to it can be made
-        _known[function] = known
+        _facts_cache[function] = known
     return known
 
 
-def _inspected(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
+def _signature_parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
     try:
         return inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -244,7 +246,7 @@ class Tool:
             return PreparedCall(problems=(Problem("", f"arguments are one map, got a {values.type_name(args)}"),))
         if self.signature is None or mode == "disabled":
             return PreparedCall(args=given)
-        return _checked(self.signature, args or {}, mode)
+        return _prepare_args(self.signature, args or {}, mode)
 
     def check(self, value: Any, mission: str = "enabled") -> tuple[Problem, ...]:
         """Return why a result does not fit the signature; empty where results are not checked."""
@@ -291,14 +293,14 @@ def normalize(tools: Mapping[str, Any] | Sequence[Any] | None, *, catalog: bool 
 
 def _tool(name: str, given: Any, catalog: bool) -> Tool:
     try:
-        return _of(name, given, catalog)
+        return _normalized(name, given, catalog)
     except ToolsError as error:
         raise ToolsError(f'Tool "{name}": {error.message}', reason=error.reason, mend=error.mend) from error
     except SignatureError as error:
         raise ToolsError(f'Tool "{name}": its signature cannot be read: {error}') from error
 
 
-def _of(name: str, given: Any, catalog: bool) -> Tool:
+def _normalized(name: str, given: Any, catalog: bool) -> Tool:
     match given:
         case Tool():
             return replace(given, name=name)
@@ -308,7 +310,7 @@ def _of(name: str, given: Any, catalog: bool) -> Tool:
             rest = {key: value for key, value in given.items() if key != "function"}
             return _with_options(name, given["function"], rest.pop("signature", None), rest)
         case Mapping():
-            return _of(name, llmtool.of_mapping(given), catalog)
+            return _normalized(name, llmtool.of_mapping(given), catalog)
         case (function, Mapping() as options):
             return _with_options(name, function, options.get("signature"), options)
         case (function, signature):
@@ -316,7 +318,7 @@ def _of(name: str, given: Any, catalog: bool) -> Tool:
         case (function, signature, Mapping() as options):
             return _with_options(name, function, signature, options)
         case str() | Signature() if catalog:
-            return Tool(name=name, signature=_parsed(given))
+            return Tool(name=name, signature=_signature(given))
     if not callable(given):
         raise ToolsError(
             "it is neither a function, a pair of function and signature, nor a dict with a prompt", mend=_HOW
@@ -334,17 +336,17 @@ def _with_options(name: str, function: Any, signature: Any, options: Mapping[str
     if validation is not None and validation not in _MODES:
         raise ToolsError(f"validation is {validation!r}, not one of {', '.join(_MODES)}")
     if signature is not None and callable(function):
-        tool = Tool(name=name, function=function, signature=_parsed(signature), description=_described(function))
+        tool = Tool(name=name, function=function, signature=_signature(signature), description=_description(function))
     else:
-        tool = _of(name, function, False)
+        tool = _normalized(name, function, False)
     return replace(tool, validation=validation, description=options.get("description") or tool.description)
 
 
-def _parsed(signature: Any) -> Signature:
+def _signature(signature: Any) -> Signature:
     return signature if isinstance(signature, Signature) else signatures.parse(signature)
 
 
-def _described(function: Callable[..., Any]) -> str:
+def _description(function: Callable[..., Any]) -> str:
     return function.description or "" if isinstance(function, LLMTool) else docstring_summary(function)
 
 
@@ -368,9 +370,9 @@ def _own_name(given: Any) -> str:
     return name
 
 
-def _checked(signature: Signature, args: Mapping[Any, Any], mode: str) -> PreparedCall:
+def _prepare_args(signature: Signature, args: Mapping[Any, Any], mode: str) -> PreparedCall:
     """Return the arguments converted to the signature's types, undeclared ones left out."""
-    named = _as_named(signature, args)
+    named = _args_by_name(signature, args)
     params = [each.name for each in signature.params]
     extra = [key for key in named if key not in params]
     declared = {key: value for key, value in named.items() if key in params}
@@ -390,7 +392,7 @@ def _checked(signature: Signature, args: Mapping[Any, Any], mode: str) -> Prepar
     return PreparedCall(args=plain, warnings=tuple(warnings), problems=tuple(problems))
 
 
-def _as_named(signature: Signature, args: Mapping[Any, Any]) -> dict[str, Any]:
+def _args_by_name(signature: Signature, args: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the arguments by name as the signature spells it: ``user-id`` becomes ``user_id``."""
     spelled = {each.name.replace("_", "-"): each.name for each in signature.params}
     own = {each.name for each in signature.params}
@@ -444,7 +446,7 @@ class Toolbox:
         """
         tool = self.tools.get(name)
         if tool is None:
-            raise self._unknown(name)
+            raise self._not_found(name)
         check_data(args)
         prepared = tool.prepare(args, self.validation)
         self.warnings += prepared.warnings
@@ -455,9 +457,9 @@ class Toolbox:
                 f'The arguments of "{name}" do not fit, so it was not called:\n{lines}',
                 hint=f"It is declared as {tool.schema()}.",
             )
-        return self._recorded(tool, prepared.args)
+        return self._call_recorded(tool, prepared.args)
 
-    def _recorded(self, tool: Tool, args: Mapping[str, Any]) -> Any:
+    def _call_recorded(self, tool: Tool, args: Mapping[str, Any]) -> Any:
         span, started = new_span(), self.runtime.now_ms()
         about = {"tool": tool.name, "args": args}
         self.runtime.tell("tool_start", span, self.span, metadata=about)
@@ -485,7 +487,7 @@ class Toolbox:
             self.runtime.tell(ending, span, self.span, numbers, {**about, "error": error, "call": call})
 
     def _result(self, tool: Tool, args: Mapping[str, Any]) -> Any:
-        result = self._value(tool, args)
+        result = self._make_call(tool, args)
         self.firewall.learn(result)
         found = tool.check(result, self.validation)
         if not found:
@@ -496,7 +498,7 @@ class Toolbox:
         lines = "\n".join(self.firewall.problem_lines(found))
         raise LispError("validation_error", f'What "{tool.name}" gave does not fit its signature:\n{lines}')
 
-    def _value(self, tool: Tool, args: Mapping[str, Any]) -> Any:
+    def _make_call(self, tool: Tool, args: Mapping[str, Any]) -> Any:
         try:
             result = call_foreign(tool.call, args)
             if inspect.isawaitable(result):
@@ -505,13 +507,13 @@ class Toolbox:
         except LispError:
             raise
         except MissionFailed as error:
-            raise LispError("tool_error", _failed(tool, f"{error.fail.reason}: {error.fail.message}")) from error
+            raise LispError("tool_error", _failure(tool, f"{error.fail.reason}: {error.fail.message}")) from error
         except PyagentdError as error:
-            raise LispError("tool_error", _failed(tool, error.message), hint=error.mend) from error
+            raise LispError("tool_error", _failure(tool, error.message), hint=error.mend) from error
         except Exception as error:
-            raise LispError("tool_error", _failed(tool, _said(error))) from error
+            raise LispError("tool_error", _failure(tool, _error_words(error))) from error
 
-    def _unknown(self, name: str) -> LispError:
+    def _not_found(self, name: str) -> LispError:
         if name in self.catalog:
             return LispError(
                 "tool_not_found",
@@ -526,11 +528,11 @@ class Toolbox:
         return f"Tools you can call: {names}." if names else "This mission has no tools besides return and fail."
 
 
-def _failed(tool: Tool, said: str) -> str:
+def _failure(tool: Tool, said: str) -> str:
     return f'The tool "{tool.name}" failed: {said[:_LONGEST]}'
 
 
-def _said(error: Exception) -> str:
+def _error_words(error: Exception) -> str:
     """Return the message of an exception in words that need no Python."""
     if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str | int):
         return f"there is no {error.args[0]}"

@@ -82,7 +82,7 @@ class Outcome:
     end: End | None = None
 
 
-def merged(context: Mapping[str, Any], value: Any) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+def merge_result(context: Mapping[str, Any], value: Any) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     """Return the context after a program evaluated to ``value``, and the names under which ``value`` stands in it.
 
     The entries of a map become names of the context. A map with keys that cannot be written after ``ctx/``, such as
@@ -97,7 +97,7 @@ def merged(context: Mapping[str, Any], value: Any) -> tuple[Mapping[str, Any], t
     return {**context, **writable}, tuple(writable)
 
 
-def replaced(context: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+def replaced_warnings(context: Mapping[str, Any], names: Iterable[str]) -> list[str]:
     """Return a warning for every name of the context that a program's result has replaced."""
     return [
         f"ctx/{name} now holds the result of this program; its earlier value is gone"
@@ -148,14 +148,14 @@ def with_hint(error: LispError, tools: Mapping[str, Tool], before: Iterable[str 
         before: The mission's earlier programs.
     """
     unknown = _UNDEFINED.fullmatch(error.message)
-    hint = unknown and _instead(unknown[1], tools, before)
+    hint = unknown and _hint_for(unknown[1], tools, before)
     if not hint:
         return error
     made = LispError(error.reason, error.message, hint=hint)
     return made.at(error.line, error.column, error.source)
 
 
-def _instead(name: str, tools: Mapping[str, Tool], before: Iterable[str | None]) -> str:
+def _hint_for(name: str, tools: Mapping[str, Tool], before: Iterable[str | None]) -> str:
     for spelled in (name, name.removeprefix("tool/"), name.removeprefix("tools/"), name.replace("-", "_")):
         if spelled in tools:
             signature = tools[spelled].signature
@@ -169,7 +169,7 @@ def _instead(name: str, tools: Mapping[str, Tool], before: Iterable[str | None])
     return ""
 
 
-def missing(program: str, context: Mapping[str, Any]) -> list[str]:
+def mistyped_names(program: str, context: Mapping[str, Any]) -> list[str]:
     """Return a sentence for every name of the context that a program reads and probably mistyped."""
     found = []
     for name in dict.fromkeys(_READS.findall(program)):
@@ -180,7 +180,7 @@ def missing(program: str, context: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def printed(program: str, value: Any) -> list[str]:
+def print_warnings(program: str, value: Any) -> list[str]:
     """Return a warning for a program that prints and evaluates to nil."""
     if value is not None or not _PRINTS.search(program):
         return []
@@ -194,15 +194,15 @@ def stop_before_turn(progress: Progress, options: Options, scope: Scope, runtime
     """Return why the mission may not take another turn, or take one from the budget and return None."""
     limit = options.max_consecutive_failures
     if limit is not None and progress.failures >= limit:
-        return _stopped("max_consecutive_failures_exceeded", f"{_turns(limit)} in a row failed", progress)
+        return _stop("max_consecutive_failures_exceeded", f"{_turns(limit)} in a row failed", progress)
     if progress.turn >= options.max_turns:
         message = f"The mission did not end within {_turns(options.max_turns)}"
-        return _stopped("max_turns_exceeded", message, progress)
+        return _stop("max_turns_exceeded", message, progress)
     if fail := limit_reached(scope, runtime):
         return fail
     if not scope.budget.take_turn():
         message = f"The mission and its children used all of their {_turns(scope.budget.turns)}"
-        return _stopped("turn_budget_exhausted", message, progress)
+        return _stop("turn_budget_exhausted", message, progress)
     scope.spend(Usage(turns=1))
     return None
 
@@ -223,7 +223,7 @@ def _turns(number: int) -> str:
     return "1 turn" if number == 1 else f"{number} turns"
 
 
-def _stopped(reason: str, message: str, progress: Progress) -> Fail:
+def _stop(reason: str, message: str, progress: Progress) -> Fail:
     """Return a failure of the whole mission that also names the error of its last turn."""
     last = progress.trace[-1].error if progress.trace else None
     if last is None:
@@ -249,11 +249,6 @@ class TurnContext:
     scope: Scope
     span: str
     runtime: Runtime
-
-
-def take(ctx: TurnContext, before: Progress) -> tuple[Progress, End | None]:
-    """Take the next turn; return the progress after it, and the end of the mission if it ended."""
-    return _TurnRun(ctx=ctx, before=before, number=before.turn + 1, span=new_span()).take()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -293,11 +288,11 @@ class _TurnRun:
             details = {"reason": error.reason, "attempts": error.attempts}
             late = limit_reached(self.ctx.scope, self.ctx.runtime)
             fail = late or Fail(reason="llm_error", message=message, details=details)
-            return self._ended("", response.Response(program=None), self._nothing(fail, ending=True))
+            return self._finish("", response.Response(program=None), self._no_value(fail, ending=True))
         said = response.parse(answered.text)
-        if refused := self._refused(answered.tells_cost):
-            return self._ended(answered.text, said, self._nothing(refused, ending=True))
-        return self._ended(answered.text, said, self._outcome(said, answered.text))
+        if refused := self._refusal(answered.tells_cost):
+            return self._finish(answered.text, said, self._no_value(refused, ending=True))
+        return self._finish(answered.text, said, self._outcome(said, answered.text))
 
     def _ask(self) -> ModelAnswer:
         mission = self.ctx.mission
@@ -312,7 +307,7 @@ class _TurnRun:
         retry = mission.options.llm_retry
         return ask(mission.llm, request, retry, scope=self.ctx.scope, span=self.span, runtime=self.ctx.runtime)
 
-    def _refused(self, tells_cost: bool) -> Fail | None:
+    def _refusal(self, tells_cost: bool) -> Fail | None:
         """Return why the model's answer is not run, or None."""
         if self.ctx.scope.limits_cost() and not tells_cost:
             message = 'max_cost_usd needs an LLM that says what an answer costs: {"content": …, "cost_usd": …}'
@@ -322,7 +317,7 @@ class _TurnRun:
     def _outcome(self, said: response.Response, text: str) -> Outcome:
         if said.program is None:
             fail = Fail(reason="no_program", message="The answer had no program")
-            return replace(self._nothing(fail), feedback=prompt.of_nothing(text))
+            return replace(self._no_value(fail), feedback=prompt.no_program_feedback(text))
         about = {"turn": self.number, "program": said.program, "reasoning": said.reasoning}
         self.ctx.runtime.tell("program_start", self.span, self.ctx.span, metadata=about)
         try:
@@ -330,8 +325,8 @@ class _TurnRun:
         except LispError as error:
             earlier = [turn.program for turn in self.before.trace]
             tools = {**self.ctx.mission.catalog, **self.ctx.mission.tools}
-            return self._failed(with_hint(error, tools, earlier))
-        return self._ran(result, said.program)
+            return self._error_outcome(with_hint(error, tools, earlier))
+        return self._value_outcome(result, said.program)
 
     def _run(self, program: str) -> lisp.Result:
         ctx, options = self.ctx, self.ctx.mission.options
@@ -358,38 +353,40 @@ class _TurnRun:
             raise
         return result
 
-    def _failed(self, error: LispError) -> Outcome:
+    def _error_outcome(self, error: LispError) -> Outcome:
         details = {} if error.line is None else {"line": error.line, "column": error.column}
         fail = Fail(reason=error.reason, message=error.message, details=details)
         if self.ctx.mission.single_shot:
-            return self._nothing(fail, ending=True)
-        told = prompt.of_error(
+            return self._no_value(fail, ending=True)
+        told = prompt.error_feedback(
             error,
             self.ctx.mission.firewall,
             self.toolbox.warnings,
             called=[call.name for call in self.toolbox.calls if call.error is None],
         )
-        return replace(self._nothing(fail), feedback=told)
+        return replace(self._no_value(fail), feedback=told)
 
-    def _ran(self, result: lisp.Result, program: str) -> Outcome:
+    def _value_outcome(self, result: lisp.Result, program: str) -> Outcome:
         outcome = Outcome(value=result.value, context=self.before.context, memory=result.memory)
         self.ctx.mission.firewall.guard(result.value)
-        mistyped = missing(program, self.before.context)
+        mistyped = mistyped_names(program, self.before.context)
         self.toolbox.warnings += mistyped
         match result.signal:
             case "fail":
                 return replace(outcome, end=End(fail=fail_of(result.value)))
             case "return" if mistyped and self._may_ask_again(mistyped):
                 fail = Fail(reason="validation_error", message=" ".join(mistyped))
-                return replace(outcome, error=fail, feedback=prompt.of_mistyped(mistyped, self.ctx.mission.firewall))
+                return replace(
+                    outcome, error=fail, feedback=prompt.mistyped_feedback(mistyped, self.ctx.mission.firewall)
+                )
             case "return":
-                return self._returned(outcome)
+                return self._return_outcome(outcome)
         if self.ctx.mission.single_shot:
-            return self._returned(outcome)
-        context, names = merged(self.before.context, result.value)
-        self.toolbox.warnings += printed(program, result.value)
-        given = replaced(self.ctx.mission.context, names)
-        told = prompt.of_value(result.value, names, self.ctx.mission.firewall, [*given, *self.toolbox.warnings])
+            return self._return_outcome(outcome)
+        context, names = merge_result(self.before.context, result.value)
+        self.toolbox.warnings += print_warnings(program, result.value)
+        given = replaced_warnings(self.ctx.mission.context, names)
+        told = prompt.value_feedback(result.value, names, self.ctx.mission.firewall, [*given, *self.toolbox.warnings])
         return replace(outcome, context=context, feedback=told)
 
     def _may_ask_again(self, mistyped: list[str]) -> bool:
@@ -398,12 +395,12 @@ class _TurnRun:
         last = self.number >= self.ctx.mission.options.max_turns or not self.ctx.scope.budget.left
         return not (told or last or self.toolbox.calls or self.ctx.mission.single_shot)
 
-    def _returned(self, outcome: Outcome) -> Outcome:
+    def _return_outcome(self, outcome: Outcome) -> Outcome:
         mission = self.ctx.mission
         mode = mission.options.signature_validation
         done = replace(outcome, end=End(value=outcome.value))
         if is_function(outcome.value):
-            return self._refused_function(outcome)
+            return self._function_outcome(outcome)
         if mission.signature is None or mode == "disabled":
             return done
         problems = mission.signature.validate(outcome.value, strict=mode == "strict")
@@ -417,23 +414,23 @@ class _TurnRun:
         fail = Fail(reason="validation_error", message=said, details=details)
         if mission.single_shot:
             return replace(outcome, error=fail, end=End(fail=fail))
-        told = prompt.of_return(outcome.value, problems, mission.signature, mission.firewall)
+        told = prompt.mismatch_feedback(outcome.value, problems, mission.signature, mission.firewall)
         return replace(outcome, error=fail, feedback=told)
 
-    def _refused_function(self, outcome: Outcome) -> Outcome:
+    def _function_outcome(self, outcome: Outcome) -> Outcome:
         """Return the outcome of a turn whose program returned a function; what it put into memory stays."""
         fail = Fail(reason="validation_error", message="The returned value is a function, which is not data")
         refused = replace(outcome, value=None, error=fail)
         if self.ctx.mission.single_shot:
             return replace(refused, end=End(fail=fail))
-        return replace(refused, feedback=prompt.of_function(self.ctx.mission.firewall, self.toolbox.warnings))
+        return replace(refused, feedback=prompt.function_feedback(self.ctx.mission.firewall, self.toolbox.warnings))
 
-    def _nothing(self, fail: Fail, *, ending: bool = False) -> Outcome:
+    def _no_value(self, fail: Fail, *, ending: bool = False) -> Outcome:
         """Return the outcome of a turn without a value."""
         end = End(fail=fail) if ending else None
         return Outcome(error=fail, context=self.before.context, memory=self.before.memory, end=end)
 
-    def _ended(self, text: str, said: response.Response, outcome: Outcome) -> tuple[Progress, End | None]:
+    def _finish(self, text: str, said: response.Response, outcome: Outcome) -> tuple[Progress, End | None]:
         ctx = self.ctx
         told = "" if outcome.end else self._with_turns_left(outcome.feedback)
         usage = ctx.scope.spent.minus(self.spent)
@@ -497,7 +494,8 @@ def run(ctx: TurnContext, progress: Progress, between: Callable[[Progress], None
     while True:
         if fail := stop_before_turn(progress, ctx.mission.options, ctx.scope, ctx.runtime):
             return progress, End(fail=fail)
-        progress, end = take(ctx, progress)
+        taken = _TurnRun(ctx=ctx, before=progress, number=progress.turn + 1, span=new_span())
+        progress, end = taken.take()
         if end:
             return progress, end
         between(progress)

@@ -46,20 +46,20 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Tool Definition Syntaxes",
         f"{_MISSION}/tools.py",
-        "            return _of(name, llmtool.of_mapping(given), catalog)\n",
+        "            return _normalized(name, llmtool.of_mapping(given), catalog)\n",
         '            raise ToolsError("it is a map")\n',
     ),
     _of(
         "Execution Behavior",
         f"{_MISSION}/turn.py",
         "        self.ctx.mission.firewall.guard(result.value)\n",
-        "        return self._returned(outcome)\n",
+        "        return self._return_outcome(outcome)\n",
     ),
     _of(
         "PtcRunner.SubAgent.Loop",
         f"{_MISSION}/turn.py",
-        "        if self.ctx.mission.single_shot:\n            return self._returned(outcome)\n",
-        "        return self._returned(outcome)\n",
+        "        if self.ctx.mission.single_shot:\n            return self._return_outcome(outcome)\n",
+        "        return self._return_outcome(outcome)\n",
     ),
     _of(
         "return(data :any)",
@@ -76,7 +76,7 @@ BREAKS_OF_MISSIONS = [
     _of(
         "PtcRunner.SubAgent.LLMTool",
         f"{_MISSION}/llmtool.py",
-        "            return _returning(printing.readable(_named(jsontext.parse(candidate))))\n",
+        "            return _return_program(printing.readable(_with_keywords(jsontext.parse(candidate))))\n",
         "            return candidate\n",
     ),
     _of(
@@ -88,8 +88,8 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Tool Call Format",
         f"{_MISSION}/tools.py",
-        "        return self._recorded(tool, prepared.args)\n",
-        "        return self._recorded(tool, dict(args))\n",
+        "        return self._call_recorded(tool, prepared.args)\n",
+        "        return self._call_recorded(tool, dict(args))\n",
     ),
     _of(
         "The System Prompt",
@@ -121,8 +121,8 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Tool Error Handling Convention",
         f"{_MISSION}/tools.py",
-        "_failed(tool, _said(error))",
-        '_failed(tool, "")',
+        "_failure(tool, _error_words(error))",
+        '_failure(tool, "")',
     ),
     _of(
         "LLM Registry",
@@ -215,8 +215,8 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Error reason tool_error",
         f"{_MISSION}/tools.py",
-        '            raise LispError("tool_error", _failed(tool, _said(error))) from error\n',
-        '            raise LispError("eval_error", _failed(tool, _said(error))) from error\n',
+        '            raise LispError("tool_error", _failure(tool, _error_words(error))) from error\n',
+        '            raise LispError("eval_error", _failure(tool, _error_words(error))) from error\n',
     ),
     _of(
         "Error reason tool_not_found",
@@ -353,8 +353,8 @@ BREAKS_OF_MISSIONS = [
     _of(
         "DD-4: Soft Failures Don't Consume Retry Budget",
         f"{_MISSION}/turn.py",
-        "            return self._failed(with_hint(error, tools, earlier))\n",
-        "            return self._nothing(Fail(reason=error.reason, message=error.message), ending=True)\n",
+        "            return self._error_outcome(with_hint(error, tools, earlier))\n",
+        "            return self._no_value(Fail(reason=error.reason, message=error.message), ending=True)\n",
     ),
     _of(
         "DD-5: Tool Error Handling via Conventions",
