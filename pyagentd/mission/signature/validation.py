@@ -142,8 +142,10 @@ class _Walk:
         strict: Whether fields that are not declared are problems.
         exact: Whether nothing may stand for another type; strict too.
         converts: Whether values are converted where they can be.
-        most: Problems that are noted; a walk ends soon after that many.
-        notes: What was found so far.
+        most: The most problems that are noted; the walk ends soon after that many.
+        notes: The problems and warnings so far.
+        problems: How many of them are problems.
+        warnings: How many of them are warnings.
     """
 
     strict: bool = False
@@ -168,7 +170,7 @@ class _Walk:
         return made
 
     def fresh(self, *, converts: bool) -> "_Walk":
-        """Return a walk for trying something."""
+        """Return a walk with the same rules and no notes, to try a type."""
         return _Walk(self.strict, self.exact, converts, self.most)
 
     def join(self, tried: "_Walk") -> None:
@@ -178,7 +180,7 @@ class _Walk:
 
     @property
     def full(self) -> bool:
-        """Whether more problems would tell nothing new."""
+        """Whether no more problems are noted."""
         return self.problems >= self.most
 
     def problem(self, message: str, *steps: tuple[str | int, bool]) -> Any:
@@ -207,20 +209,18 @@ class _Walk:
         return None if value is None else self.visit(of.inner, value)
 
     def visit_primitive(self, of: Primitive, value: Any) -> Any:
-        if self.converts:
+        kinds = _IS_EXACTLY if self.converts or self.exact else _IS
+        if not kinds[of.name](value):
+            if not self.converts:
+                return self.problem(f"expected {of.name}, got {kind_of(value)}")
             value = self.converted(of.name, value)
-            if value is _FAILED:
-                return _FAILED
-        elif not (_IS_EXACTLY if self.exact else _IS)[of.name](value):
-            return self.problem(f"expected {of.name}, got {kind_of(value)}")
-        if of.least is None and of.most is None:
+        if value is _FAILED or (of.least is None and of.most is None):
             return value
         size = len(value) if of.name == "string" else value
         return value if _within(size, of.least, of.most) else self.problem(f"expected {expected(of)}")
 
     def converted(self, name: Name, value: Any) -> Any:
-        if _IS_EXACTLY[name](value):
-            return value
+        """Return ``value``, which is of another kind, as a ``name``, or ``_FAILED``."""
         if name == "float" and _is_number(value):
             try:
                 return float(value)
@@ -307,6 +307,7 @@ class _Walk:
         return made if changed else value
 
     def sized(self, of: List | MapOf, value: Any) -> Any:
+        """Return ``value`` if its length is within the bounds, or ``_FAILED``."""
         return value if _within(len(value), of.least, of.most) else self.problem(f"expected {expected(of)}")
 
     def visit_enum(self, of: Enum, value: Any) -> Any:
@@ -385,7 +386,7 @@ _VISITS: dict[type[Type], Callable[[_Walk, Any, Any], Any]] = {
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le}
 
 
-# Places.
+# Paths.
 
 
 def _problem(note: _Note) -> Problem:
