@@ -12,7 +12,7 @@ ELISP := $(wildcard elisp/*.el)
 # Where end-to-end tests are: reading all others first takes half a minute.
 E2E := tests/e2e tests/faults tests/cli
 
-.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-properties test-kill test-simulation test-shell test-faults test-install test-install-debian fuzz-lisp lint lint-py lint-el check bench trace-prompt screenshots doc dist clean
+.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-properties test-kill test-simulation test-shell test-faults test-install test-install-debian fuzz-lisp lint lint-py lint-el check bench bench-memory trace-prompt screenshots doc dist clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ test-properties: setup ## Try every property with 1,000 examples and more, where
 
 bench: setup ## Print the benchmarks, each beside its reference
 	$(PYTHON) -m tests.bench
+
+bench-memory: setup ## Print the daemon's memory before, during and after a large call and 400 clients
+	$(PYTHON) -m tests.bench.memory
 
 trace-prompt: setup ## Print how many files and functions a prompt and a tool call pass
 	$(PYTHON) -m tests.bench.trace_prompt $(if $(LIST),--list)

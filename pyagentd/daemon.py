@@ -66,8 +66,9 @@ def _resident() -> int:
         return 0
 
 
-def _give_back() -> None:
+def _give_back(state: State) -> None:
     """Give memory back to the system that a large case took: the C library keeps what was freed otherwise."""
+    state.shrink()
     gc.collect()
     with contextlib.suppress(AttributeError, OSError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)
@@ -193,7 +194,7 @@ class _Daemon:
         while idle_s < IDLE_S:
             await asyncio.sleep(IDLE_CHECK_S)
             if not host.runs and _resident() > tidied + _LARGE:
-                await asyncio.to_thread(_give_back)
+                await asyncio.to_thread(_give_back, host.state)
                 tidied = _resident()
             needed = (
                 server.clients or host.runs or host.schedules.pending or host.idling.pending or host.tasks.pending

@@ -29,6 +29,15 @@ def kept(root):
     return sorted(path.name for path in root.glob("state-*"))
 
 
+def test_what_is_kept_is_read_again_after_its_memory_was_given_back(state):
+    state.put("elsewhere", ["/é"])
+    state.shrink()
+    assert state.get("elsewhere") == ["/é"]
+    state.close()
+    state.shrink()
+    assert state.get("elsewhere") == ["/é"]
+
+
 def test_settings_are_kept_and_private(state, tmp_path):
     assert state.get("elsewhere", []) == []
     state.put("elsewhere", ["/é", {"a": None}])

@@ -368,6 +368,12 @@ class State:
         with self.writing() as connection:
             connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (key, json.dumps(value)))
 
+    def shrink(self) -> None:
+        """Free the memory of cached pages, up to ``CACHE_KIB`` of each connection; they are read again."""
+        for use, connection in list(self._connections.items()):
+            with self._locks[use], contextlib.suppress(sqlite3.Error):  # closed or set aside just now
+                connection.execute("PRAGMA shrink_memory")
+
     def close(self) -> None:
         """Close the file; using it again opens it again."""
         with self._locks["write"], self._locks["read"]:
