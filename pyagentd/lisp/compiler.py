@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
+from sys import getrefcount
 from typing import Any, ClassVar, Final
 
 from pyagentd.lisp import support
@@ -44,7 +45,7 @@ from pyagentd.lisp.analysis import (
     is_number,
 )
 from pyagentd.lisp.builtins import BUILTINS
-from pyagentd.lisp.builtins.inplace import IN_PLACE
+from pyagentd.lisp.builtins.inplace import IN_PLACE, SOLE
 from pyagentd.lisp.reader import Places
 from pyagentd.lisp.values import Keyword, as_key
 
@@ -70,7 +71,7 @@ def const(value: Any, p: Place) -> ast.expr:
     return ast.Constant(value, None, **p)
 
 
-def call(function: ast.expr, args: list[ast.expr], p: Place) -> ast.expr:
+def call(function: ast.expr, args: list[ast.expr], p: Place) -> ast.Call:
     """Return a call."""
     return ast.Call(function, args, [], **p)
 
@@ -193,10 +194,16 @@ class Writing:
             "numbers·": frozenset({int, float}),
             "partial·": partial,
             "equal·": support.equal,
+            "keys·": frozenset({str, Keyword}),
+            "list": list,
+            "getrefcount·": getrefcount,
+            "reduced·": support.Reduced,
             "field·": support.field,
         }
         self.block: list[ast.stmt] = []
         self.chargers: dict[str, int] = {}
+        self.fixed: dict[str, ast.expr] = {}
+        self.kinds: dict[str, str] = {}  # of variables that can only be of one type
         self._places = places
         self._count = 0
         self._pool: dict[Any, str] = {}
@@ -237,6 +244,12 @@ class Writing:
         self.chargers[name] = cells
         return name
 
+    def once(self, value: ast.expr) -> str:
+        """Return the variable of the program that has a value computed when the program starts."""
+        name = f"once·{len(self.fixed)}"
+        self.fixed[name] = value
+        return name
+
     def truth_of(self, value: ast.expr, p: Place) -> ast.expr:
         """Return whether a value counts as true."""
         first, again = self.twice(value, p)
@@ -275,6 +288,16 @@ class Writing:
 
 ORDER: Final[dict[str, type[ast.cmpop]]] = {"<": ast.Lt, ">": ast.Gt, "<=": ast.LtE, ">=": ast.GtE}
 ARITHMETIC: Final[dict[str, type[ast.operator]]] = {"+": ast.Add, "-": ast.Sub, "*": ast.Mult}
+
+_DIVISIONS: Final[dict[str, type[ast.operator]]] = {"mod": ast.Mod, "rem": ast.Mod, "quot": ast.FloorDiv}
+_SIGNS: Final[dict[str, tuple[type[ast.cmpop], bool]]] = {
+    "zero?": (ast.Eq, False),
+    "pos?": (ast.Gt, False),
+    "neg?": (ast.Lt, False),
+    "even?": (ast.Eq, True),
+    "odd?": (ast.NotEq, True),
+}
+"""How each compares with 0, and whether it is the last bit that it compares."""
 
 
 class Operations(Writing):
@@ -396,6 +419,8 @@ class Operations(Writing):
 
     def order(self, name: str, args: list[ast.expr], p: Place, known: list[bool]) -> ast.expr:
         """Return a comparison; ``known`` says which operands can only be numbers."""
+        if all(known):
+            return compare(args[0], ORDER[name](), args[1], p)
         numbers = self.numbers(args, p, known)
         if numbers is None:
             return self.call_builtin(name, args, p)
@@ -418,6 +443,37 @@ class Operations(Writing):
         small = self.is_small(computed, held, p)
         slow = self.call_builtin(name, [one] if name in {"inc", "dec"} else [one, other], p)
         return choose(both([*tests, small], p), python_name(held, p), slow, p)
+
+    def division(self, name: str, args: list[ast.expr], p: Place) -> ast.expr:
+        """Return a quotient or remainder: written out for an integer that is divided by a positive one."""
+        operands, tests = [], []
+        for arg in args:
+            first, again = self.twice(arg, p)
+            operands.append(again)
+            if not isinstance(arg, ast.Constant) or type(arg.value) is not int:
+                tests.append(self.is_type(first, "int", p))
+        one, other = operands
+        slow = self.call_builtin(name, [one(), other()], p)
+        if not tests:
+            return slow
+        test = tests[0] if len(tests) == 1 else ast.BinOp(tests[0], ast.BitAnd(), tests[1], **p)
+        positive = [compare(other(), ast.Gt(), const(0, p), p)]
+        if name != "mod":
+            positive.append(compare(one(), ast.GtE(), const(0, p), p))
+        return choose(both([test, *positive], p), ast.BinOp(one(), _DIVISIONS[name](), other(), **p), slow, p)
+
+    def sign(self, name: str, arg: ast.expr, p: Place, *, is_known: bool) -> ast.expr:
+        """Return ``(zero? x)`` and its like; `is_known` says that the argument can only be a number."""
+        first, again = self.twice(arg, p)
+        operator, of_bit = _SIGNS[name]
+        zero = const(0, p)
+        if of_bit:
+            tested = compare(ast.BinOp(again(), ast.BitAnd(), const(1, p), **p), operator(), zero, p)
+        elif is_known and not isinstance(arg, ast.Constant):
+            return compare(arg, operator(), zero, p)
+        else:
+            tested = compare(again(), operator(), zero, p)
+        return choose(self.is_type(first, "int", p), tested, self.call_builtin(name, [again()], p), p)
 
     def of_two_unknown(self, operator: ast.operator, one: str, other: str, held: str, p: Place) -> ast.expr:
         """Return whether two variables are numbers with a small result, then held; no type is asked twice."""
@@ -607,6 +663,24 @@ _BOOLEAN: Final = frozenset(
 )
 """Builtins that give true or false and nothing else."""
 
+_COUNTING: Final[dict[str, type[ast.operator]]] = {**ARITHMETIC, "inc": ast.Add, "dec": ast.Sub}
+_COUNTING.pop("*")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A call that may change the value of a variable.
+
+    Args:
+        tests: What must hold for it to be done in place.
+        call: What does it in place; None where it is not written out.
+        slow: What does it otherwise.
+    """
+
+    tests: list[ast.expr]
+    call: ast.Call | None
+    slow: ast.expr
+
 
 class Expressions(Operations, ABC):
     """Emits expressions; ``captured`` are the variables that functions inside their scope read."""
@@ -638,11 +712,138 @@ class Expressions(Operations, ABC):
 
     def changed(self, node: Invoke, var: Var, p: Place) -> ast.expr:
         """Return a call that may change the value of a variable, which is its first argument."""
+        change = self._change_of(node, var, p)
+        if change.call is None:
+            return change.slow
+        test = both([*change.tests, is_(change.call, None, p)], p)
+        return choose(test, python_name(var.python, p), change.slow, p)
+
+    def change(self, node: Invoke, var: Var, p: Place) -> ast.stmt:
+        """Return the statement that gives a variable the value of a call that may change it."""
+        change = self._change_of(node, var, p)
+        if change.call is None:
+            return assign(var.python, change.slow, p)
+        done: ast.stmt = ast.Expr(change.call, **p)
+        method = change.call.func
+        assert isinstance(method, ast.Attribute)
+        if method.attr == "__setitem__":
+            key, value = change.call.args
+            done = ast.Assign([ast.Subscript(method.value, key, STORE, **p)], value, None, **p)
+        return if_(both(change.tests, p), [done], [assign(var.python, change.slow, p)], p)
+
+    def _change_of(self, node: Invoke, var: Var, p: Place) -> Change:
         args = self.expressions(node.args[1:])
         function = BUILTINS[node.name].function
         known = f"o·{node.name}"
         self.globals[known] = IN_PLACE[function]
-        return call(python_name(known, p), [python_name("budget", p), python_name(var.python, p), *args], p)
+
+        def elsewhere(args: list[ast.expr]) -> ast.expr:
+            return call(python_name(known, p), [python_name("budget", p), python_name(var.python, p), *args], p)
+
+        if not any(var in variables(each) for each in node.args[1:]):
+            if node.name == "conj" and len(args) == 1:
+                return self._appended(var, args[0], elsewhere(args), p)
+            if node.name == "assoc" and len(args) == 2:
+                return self._put(var, args, elsewhere, p)
+            if node.name in {"update", "update-in"} and (found := self._counted(node, var, args, elsewhere, p)):
+                return found
+        return Change([], None, elsewhere(args))
+
+    def _sole(self, value: ast.expr, kind: str, p: Place) -> list[ast.expr]:
+        """Return tests that a value is of a type, and that only one variable or collection has it."""
+        count = call(python_name("getrefcount·", p), [value], p)
+        is_sole = compare(count, ast.Eq(), const(SOLE - 1, p), p)
+        if isinstance(value, ast.Name) and self.kinds.get(value.id) == kind:
+            return [is_sole]
+        return [self.is_type(value, kind, p), is_sole]
+
+    def _appended(self, var: Var, item: ast.expr, slow: ast.expr, p: Place) -> Change:
+        """Return ``(conj var item)``."""
+        known = python_name(var.python, p)
+        charged = is_(call(python_name(self.charger(1), p), [], p), None, p)
+        append = call(ast.Attribute(known, "append", LOAD, **p), [item], p)
+        return Change([*self._sole(known, "list", p), charged], append, slow)
+
+    def _put(
+        self, var: Var, args: list[ast.expr], elsewhere: Callable[[list[ast.expr]], ast.expr], p: Place
+    ) -> Change:
+        """Return ``(assoc var key value)``: written out for a key that is there."""
+        known = python_name(var.python, p)
+        tests, key = self._key(args[0], p)
+        there = compare(key(), ast.In(), known, p)
+        put = call(ast.Attribute(known, "__setitem__", LOAD, **p), [key(), args[1]], p)
+        return Change([*tests, *self._sole(known, "dict", p), there], put, elsewhere([key(), args[1]]))
+
+    def _key(self, key: ast.expr, p: Place) -> tuple[list[ast.expr], Callable[[], ast.expr]]:
+        """Return tests that a key is text or a keyword, which compute it, and a maker for its later uses."""
+        first, again = self.twice(key, p)
+        if isinstance(key, ast.Constant) and type(key.value) is str:
+            return [], again
+        if isinstance(key, ast.Name) and type(self.globals.get(key.id)) is Keyword:
+            return [], again
+        return [compare(call(python_name("type", p), [first], p), ast.In(), python_name("keys·", p), p)], again
+
+    def _counted(
+        self,
+        node: Invoke,
+        var: Var,
+        args: list[ast.expr],
+        elsewhere: Callable[[list[ast.expr]], ast.expr],
+        p: Place,
+    ) -> Change | None:
+        """Return ``(update var key inc)`` or ``(update-in var [key …] (fnil + 0) number)``, None for other functions.
+
+        Written out for a number that is there.
+        """
+        function, more = node.args[2], args[2:]
+        if isinstance(function, Invoke) and function.name == "fnil" and len(function.args) == 2:
+            function = function.args[0]
+        if not isinstance(function, Builtin) or function.name not in _COUNTING:
+            return None
+        if len(more) != (function.name in ARITHMETIC):
+            return None
+        path = [args[0]]
+        if node.name == "update-in":
+            if not isinstance(args[0], ast.IfExp) or not isinstance(args[0].body, ast.List):
+                return None
+            path = args[0].body.elts  # what `_make` emits for a vector
+        computed: list[ast.expr] = []
+        keys: list[Callable[[], ast.expr]] = []
+        for each in path:
+            tests, again = self._key(each, p)
+            computed += tests
+            keys.append(again)
+        by = const(1, p)
+        if more:
+            first, number = self.twice(more[0], p)
+            kind = call(python_name("type", p), [first], p)
+            computed.append(compare(kind, ast.In(), python_name("numbers·", p), p))
+            more, by = [number()], number()
+        tests = computed[:1]
+        for each in computed[1:]:  # whatever the first one gives, all are computed
+            tests = [ast.BinOp(tests[0], ast.BitAnd(), each, **p)]
+        inner = python_name(var.python, p)
+        for again in keys[:-1]:
+            tests += [*self._sole(inner, "dict", p), compare(again(), ast.In(), inner, p)]
+            inner = ast.Subscript(inner, again(), LOAD, **p)
+        tests += [*self._sole(inner, "dict", p), compare(keys[-1](), ast.In(), inner, p)]
+        old, new = self.temporary(), self.temporary()
+        found = walrus(old, ast.Subscript(inner, keys[-1](), LOAD, **p), p)
+        computed_new = walrus(new, ast.BinOp(python_name(old, p), _COUNTING[function.name](), by, **p), p)
+        if more:
+            kind = call(python_name("type", p), [found], p)
+            tests.append(compare(kind, ast.In(), python_name("numbers·", p), p))
+            tests.append(self.is_small(computed_new, new, p))
+        else:
+            tests.append(self.is_type(found, "int", p))
+            low, high = const(-SMALL, p), const(SMALL, p)
+            tests.append(ast.Compare(low, [ast.Lt(), ast.Lt()], [computed_new, high], **p))
+        put = call(ast.Attribute(inner, "__setitem__", LOAD, **p), [keys[-1](), python_name(new, p)], p)
+        where: ast.expr = keys[0]()
+        if isinstance(args[0], ast.IfExp):
+            vector = ast.List([again() for again in keys], LOAD, **p)
+            where = choose(args[0].test, vector, const(None, p), p)
+        return Change(tests, put, elsewhere([where, args[1], *more]))
 
     def owned(self, vars: Iterable[Var]) -> Owned:
         """Return the variables that no function inside their scope reads."""
@@ -791,7 +992,7 @@ class Expressions(Operations, ABC):
                 self.support("where_order", p), [python_name("run", p), const(operator, p), again(), wanted], p
             )
             if not is_number(value):
-                return call(slow.func, [*slow.args[:2], found, wanted], p)  # type: ignore[attr-defined]
+                return call(slow.func, [*slow.args[:2], found, wanted], p)
             numeric = either([self.is_type(first, "float", p), self.is_type(again(), "int", p)], p)
             return choose(numeric, compare(again(), ORDER[operator](), wanted, p), slow, p)
         assert isinstance(value, Const)
@@ -805,7 +1006,11 @@ class Expressions(Operations, ABC):
             (target,) = self.expressions(node.args[:1])
             return self.field(key.value, target, [], p, by_get=True)
         args = self.expressions(node.args)
+        if name == "fnil" and all(isinstance(each, Builtin | Const) for each in node.args):
+            return python_name(self.once(self.call_builtin(name, args, p)), p)
         if count == 1:
+            if name in _SIGNS:
+                return self.sign(name, args[0], p, is_known=is_number(node.args[0]))
             if name == "not":
                 first, again = self.twice(args[0], p)
                 return either([is_(first, None, p), is_(again(), False, p)], p)
@@ -819,6 +1024,8 @@ class Expressions(Operations, ABC):
                 return self.equal(args, negated=name == "not=", p=p)
             if name in ORDER:
                 return self.order(name, args, p, list(map(is_number, node.args)))
+            if name in _DIVISIONS:
+                return self.division(name, args, p)
             if name in ARITHMETIC:
                 return self.arithmetic(name, name, args, p, list(map(is_number, node.args)))
         return self.call_builtin(name, args, p)
@@ -944,7 +1151,8 @@ class Statements(Expressions):
         if goal.owned and (calls := chained(node, goal.owned)):
             self._change(calls, goal)
             return
-        if node.simple:
+        in_branch = isinstance(node, If) and goal.variable is not None and ends_in_change(node, goal.owned)
+        if node.simple and not in_branch:
             self.reach(self.ending(node, goal.owned), goal, self.place(node))
             return
         method = self.methods.get(type(node))
@@ -959,14 +1167,17 @@ class Statements(Expressions):
         assert isinstance(var, Local)
         p = self.place(calls[-1])
         for call in calls[:-1]:
-            changed = self.changed(call, var.var, self.place(call))
-            self.block.append(assign(var.var.python, changed, p))
+            self.block.append(self.change(call, var.var, self.place(call)))
+        if goal.variable == var.var.python and goal.loop is None:
+            self.block.append(self.change(calls[-1], var.var, p))
+            return
         self.reach(self.changed(calls[-1], var.var, p), goal, p)
 
     def reach(self, value: ast.expr, goal: Goal, p: Place) -> None:
         """Emit what is done with a value."""
         if goal.variable is not None:
-            self.block.append(assign(goal.variable, value, p))
+            if not isinstance(value, ast.Name) or value.id != goal.variable:
+                self.block.append(assign(goal.variable, value, p))
             if goal.loop is not None:
                 self.block.append(ast.Break(**p))
         elif goal.leaves:
@@ -1149,12 +1360,18 @@ class Walks(Statements):
         """Return the ``for`` that adds to ``result`` what its kind adds."""
         item = node.vars[-1].python
         self._loops += 1
+        collection = node.collection
+        if isinstance(collection, Invoke) and collection.name == "range" and not _recurs(node.body):
+            node.vars[-1].number = True
+        is_unreduced = node.kind == "reduce" and _is_unreduced(node)
+        if is_unreduced and isinstance(node.init, Make) and result:
+            self.kinds[result] = {"vector": "list", "map": "dict"}.get(node.init.kind, "")
         if node.kind == "each":
             body = self._block_of(node.body, Goal())
         elif node.kind == "reduce":
             body = self._block_of(node.body, Goal(result, owned=self.owned(node.vars[:1])))
-            if result and not is_number(node.body):
-                ended = call(self.support("is_reduced", p), [python_name(result, p)], p)
+            if result and not is_number(node.body) and not is_unreduced:
+                ended = self.is_type(python_name(result, p), "reduced·", p)
                 whole = assign(result, ast.Attribute(python_name(result, p), "value", LOAD, **p), p)
                 body.append(if_(ended, [whole, ast.Break(**p)], [], p))
         else:
@@ -1177,6 +1394,26 @@ class Walks(Statements):
         self.block.append(ast.Expr(call(append, [value], p), **p))
 
 
+def _recurs(node: Node) -> bool:
+    """Return whether a node goes on with ``recur`` to what is around it."""
+    if isinstance(node, Recur):
+        return True
+    return not isinstance(node, Loop | Fn) and any(map(_recurs, parts(node)))
+
+
+def _is_unreduced(node: Each) -> bool:
+    """Return whether a reduction that begins with a collection only ever changes it, so that it goes to its end."""
+
+    def unreduced(each: Node) -> bool:
+        if isinstance(each, If):
+            return unreduced(each.then) and unreduced(each.otherwise)
+        if isinstance(each, Local):
+            return each.var is node.vars[0]
+        return isinstance(each, Invoke) and each.name in {"conj", "assoc", "update", "update-in"}
+
+    return isinstance(node.init, Make) and unreduced(node.body)
+
+
 ENTRY: Final = "program"
 
 
@@ -1194,6 +1431,8 @@ class Emitter(Loops, Walks):
         for name, cells in sorted(self.chargers.items()):
             maker = ast.Attribute(python_name("budget", p), "charger", LOAD, **p)
             body.insert(0, assign(name, call(maker, [const(cells, p)], p), p))
+        for fixed, value in self.fixed.items():
+            body.insert(0, assign(fixed, value, p))
         made = function(ENTRY, ["run", "budget", "tick"], body, p)
         return ast.Module([made], [])
 

@@ -34,7 +34,7 @@ _TOKEN: Final = re.compile(
         | [^\\^$.|?*+()\[\]{}]
         | \. )
       (?P<count>[*+?]|\{(?P<least>[0-9]{1,3})(?P<comma>,(?P<most>[0-9]{0,3}))?\})?(?P<lazy>\??)(?![*+?{])
-    | (?P<open>\((?:\?:)?(?!\?)) | (?P<close>\))(?![*+?{]) | (?P<bound>\\b)(?![*+?{])
+    | (?P<open>\((?:\?:)?(?!\?)) | (?P<or>\|) | (?P<close>\))(?![*+?{]) | (?P<bound>\\b)(?![*+?{])
     | (?P<start>\A\^)(?![*+?{]) | (?P<end>\$\Z)""",
     re.VERBOSE | re.DOTALL,
 )
@@ -181,6 +181,8 @@ def _quick(source: str) -> _Quick | None:
         return None
     parts: list[str] = []
     items: list[_Item] = []
+    starts: list[list[int]] = [[0]]  # for every group that is open, where its alternatives begin
+    choices = 1
     at = 0
     while at < len(source):
         token = _TOKEN.match(source, at)
@@ -191,6 +193,15 @@ def _quick(source: str) -> _Quick | None:
             parts.append(r"\Z" if token["end"] else token[0])
             if token["bound"] or token["end"]:
                 items.append(_Item(frozenset(), 0, 0))
+            elif token["open"]:
+                starts.append([len(items)])
+            elif token["or"]:
+                starts[-1].append(len(items))
+            elif token["close"]:
+                begins = starts.pop()
+                if not starts or not _joined(items, begins):
+                    return None
+                choices *= len(begins)
             continue
         atom = _in_python(token["atom"])
         least, most = _counts(token)
@@ -204,13 +215,34 @@ def _quick(source: str) -> _Quick | None:
         if not token["atom"].isascii():
             takes |= {"\uffff"}
         items.append(_Item(takes, least, most))
+    if len(starts) != 1 or not _joined(items, starts[0]):
+        return None
+    choices *= len(starts[0])
     try:
         engine = re.compile("".join(parts), re.ASCII)
     except re.error:
         return None
     if not sum(item.least for item in items):
         return None  # the engines differ in how they go on after an empty match
-    return _measured(engine, items)
+    return _measured(engine, items, choices)
+
+
+def _joined(items: list[_Item], begins: list[int]) -> bool:
+    """Put one item in the place of alternatives; whether each takes a fixed number of characters.
+
+    Args:
+        items: Those at the end are the alternatives.
+        begins: Where each begins.
+    """
+    if len(begins) == 1:
+        return True
+    branches = [items[begin:end] for begin, end in pairwise([*begins, len(items)])]
+    if not all(branches) or not all(0 < each.least == each.most for branch in branches for each in branch):
+        return False
+    lengths = [sum(each.least for each in branch) for branch in branches]
+    del items[begins[0] :]
+    items.append(_Item(frozenset().union(*(branch[0].takes for branch in branches)), min(lengths), max(lengths)))
+    return True
 
 
 def _in_python(atom: str) -> str:
@@ -230,13 +262,14 @@ def _counts(token: re.Match[str]) -> tuple[int, int | None]:
     return {"*": (0, None), "+": (1, None), "?": (0, 1)}.get(token["count"] or "", (1, 1))
 
 
-def _measured(engine: re.Pattern[str], items: list[_Item]) -> _Quick | None:
+def _measured(engine: re.Pattern[str], items: list[_Item], choices: int) -> _Quick | None:
     """Return the pattern with the most that a search may take.
 
     A search begins at every character. The last atom never has to give anything back. One that is repeated without
     end, and may give back what the next takes too, multiplies the work by the length of the text.
     """
-    endless, overlapping, factor = 0, 0, 1 + sum(item.least for item in items) // 8
+    endless, overlapping = 0, 0
+    factor = choices * (1 + sum(item.least for item in items) // 8)
     for item, after in pairwise(items):
         if item.most is None:
             endless += 1
@@ -246,4 +279,4 @@ def _measured(engine: re.Pattern[str], items: list[_Item]) -> _Quick | None:
     if factor > _STEP * 8:
         return None
     power = min(1 + endless, 2 + overlapping)
-    return _Quick(engine, power, factor, len(items))
+    return _Quick(engine, power, factor, len(items) * choices)

@@ -172,7 +172,7 @@ __all__ = [
     "throw",
 ]
 
-_Reduced: Final = type(BUILTINS["reduced"].function(None))
+Reduced: Final = type(BUILTINS["reduced"].function(None))
 
 STOP: Final = object()
 """What the body of a loop over a collection returns to end it."""
@@ -252,11 +252,6 @@ def over(run: Run, name: str, value: Value) -> Iterable[Value]:
     if name != "reduce" and name != "each":
         budget.cells(len(found))
     return budget.each(found)
-
-
-def is_reduced(value: Value) -> bool:
-    """Return whether a reduction ends with this value."""
-    return type(value) is _Reduced
 
 
 def times(run: Run, count: Value, body: Callable[[Value], Value]) -> None:

@@ -213,6 +213,14 @@ def built(data: Data) -> Any:
     return text
 
 
+def collected(data: Data) -> Any:
+    found = []
+    for row in data.rows:
+        if row["active"]:
+            found.append(row["id"])
+    return found
+
+
 EVERYDAY = (
     Everyday(
         name="update-in with fnil",
@@ -305,7 +313,7 @@ EVERYDAY = (
     Everyday(
         name="a vector built by conj",
         program="(reduce (fn [acc row] (if (:active row) (conj acc (:id row)) acc)) [] ctx/rows)",
-        by_hand=lambda data: [row["id"] for row in data.rows if row["active"]],
+        by_hand=collected,
     ),
 )
 

@@ -27,6 +27,7 @@ def _patterns(draw: st.DrawFn) -> str:
             st.lists(st.builds("{}{}".format, st.sampled_from(_ATOMS), st.sampled_from(_COUNTS)), max_size=5)
         )
     )
+    made = draw(st.sampled_from(["{}", "{}(a|b1)", "a|{}|b-", "(ab|[ab])a{}", "(a|ab){}"])).format(made)
     before, after = draw(st.sampled_from([("", ""), ("", ""), ("^", ""), ("", "$"), (r"\b", ""), ("", r"\b")]))
     return f"{before}{made}{after}"
 

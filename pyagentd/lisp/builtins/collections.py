@@ -79,6 +79,8 @@ def nth(budget: Budget, coll: Any, index: Any, default: Any = None) -> Any:
     (nth [10] 5) => nil
     (nth [10] 5 :none) => :none
     """
+    if type(coll) is list and type(index) is int:
+        return coll[index] if 0 <= index < len(coll) else default
     at = whole("nth", index)
     found = _beginning("nth", coll, at + 1, budget)
     return found[at] if 0 <= at < len(found) else default

@@ -240,7 +240,7 @@ def split_by(separator: Pattern, s: str, most: int, budget: Budget) -> list[str]
     quick = None if most or wanted.groups else wanted.whole(s, 1, budget)
     if quick is not None:
         wanted.charge("split", s, budget)
-        parts = quick.split(s) if wanted.literal is None else s.split(wanted.literal)
+        parts = quick.split(s)
         budget.cells(len(parts))
         budget.steps(len(parts))
         budget.look()
@@ -428,7 +428,15 @@ def split(budget: Budget, s: Any, separator: Any, limit: Any = MISSING) -> list[
     found = string("split", s)
     most = 0 if limit is MISSING else max(0, whole("split", limit))
     if type(separator) is Pattern:
-        return split_by(separator, found, most, budget)
+        literal = matcher(separator).literal
+        if literal is None or most:
+            return split_by(separator, found, most, budget)
+        budget.steps(1 + (len(found) >> 6))
+        budget.cells(1 + found.count(literal))
+        parts = found.split(literal)
+        while len(parts) > 1 and not parts[-1]:
+            parts.pop()
+        return parts
     between = string("split", separator)
     budget.bytes(len(found))
     if not between:
@@ -464,7 +472,15 @@ def replace(budget: Budget, s: Any, old: Any, new: Any) -> str:
     (replace "hello" "l" "L") => "heLLo"
     (replace "a1b2" #"[0-9]" "#") => "a#b#"
     """
+    if type(s) is str and type(old) is str and type(new) is str and len(s) * (1 + len(new)) < _SHORT:
+        budget.steps(1)
+        made = s.replace(old, new)
+        budget.bytes(len(made))
+        return made
     return _replace("replace", s, old, new, budget, -1)
+
+
+_SHORT: Final = 1 << 14  # characters that a text may become before they are charged
 
 
 @define(*named("replace-first"), charges=True)
