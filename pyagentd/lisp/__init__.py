@@ -4,8 +4,6 @@
 beyond the monotonic one; tools are called through one function that the caller gives.
 """
 
-from __future__ import annotations
-
 from pyagentd.lisp.errors import Fail, LispError, Return
 from pyagentd.lisp.limits import Budget, Limits
 from pyagentd.lisp.program import Program, Result, ToolCall, Usage, compile, run

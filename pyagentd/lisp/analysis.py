@@ -5,11 +5,9 @@ special form is a function ``(analysis, form, scope, tail) -> Node`` in ``forms`
 them and is never changed once it was handed on, ``tail`` is the loop that ``recur`` would continue, or None.
 """
 
-from __future__ import annotations
-
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn, TypeGuard
-from typing import Literal as Literal_
 
 from pyagentd.errors import did_you_mean
 from pyagentd.lisp.builtins import BUILTINS
@@ -49,7 +47,7 @@ class Node:
     simple: bool
     height: int
 
-    def _of(self, start: int, parts: Sequence[Node], *, simple: bool = True) -> None:
+    def _of(self, start: int, parts: Sequence["Node"], *, simple: bool = True) -> None:
         self.start = start
         self.height = height = 1 + max((part.height for part in parts), default=0)
         self.simple = simple and height <= MAX_HEIGHT and all(part.simple for part in parts)
@@ -98,7 +96,7 @@ class Space(Node):
 
     __slots__ = ("name", "space")
 
-    def __init__(self, space: Literal_["ctx", "memory"], name: str, start: int) -> None:
+    def __init__(self, space: typing.Literal["ctx", "memory"], name: str, start: int) -> None:
         self.space = space
         self.name = name
         self.start = start
@@ -168,7 +166,7 @@ class Make(Node):
 
     __slots__ = ("items", "kind")
 
-    def __init__(self, kind: Literal_["vector", "map", "set"], items: list[Node], start: int) -> None:
+    def __init__(self, kind: typing.Literal["vector", "map", "set"], items: list[Node], start: int) -> None:
         self.kind = kind
         self.items = items
         self._of(start, items)
@@ -201,7 +199,7 @@ class Logic(Node):
 
     __slots__ = ("items", "kind")
 
-    def __init__(self, kind: Literal_["and", "or"], items: list[Node], start: int) -> None:
+    def __init__(self, kind: typing.Literal["and", "or"], items: list[Node], start: int) -> None:
         self.kind = kind
         self.items = items
         self._of(start, items, simple=len(items) <= 4)

@@ -1,7 +1,5 @@
 """What a child of the zygote does: hear one program, run it within its limits, say what came of it."""
 
-from __future__ import annotations
-
 import fcntl
 import gc
 import os

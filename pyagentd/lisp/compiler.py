@@ -5,8 +5,6 @@ among them ``loops`` and ``walks`` over collections. Every variable has a unique
 flattened into the function they are in.
 """
 
-from __future__ import annotations
-
 import ast
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -5,8 +5,6 @@ keys is an object, any other map ``{"~#cmap": [k, v, …]}``, a set ``{"~#set": 
 numbers JSON has no word for ``{"~#n": "inf"}``. 5 and 5.0 stay different. Functions have no form.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ somebody on its way up has told it. ``Return`` and ``Fail`` are no errors: they 
 ``(fail v)`` leave a program, and derive from ``BaseException`` so that nothing below the runner catches them.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final, Literal, get_args
 
 from pyagentd.errors import PyagentdError
@@ -66,7 +64,7 @@ class LispError(PyagentdError):
         """What to write instead, or ""."""
         return self.mend
 
-    def at(self, line: int | None, column: int | None, source: str | None = None) -> LispError:
+    def at(self, line: int | None, column: int | None, source: str | None = None) -> "LispError":
         """Tell the error its place unless it knows one already; return it."""
         if self.line is None and line is not None:
             self.line, self.column = line, column

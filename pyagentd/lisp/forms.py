@@ -1,7 +1,5 @@
 """The special forms; importing this package declares them all."""
 
-from __future__ import annotations
-
 from pyagentd.lisp.analysis import (
     Analysis,
     Arity,

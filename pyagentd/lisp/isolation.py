@@ -8,8 +8,6 @@ any. Tools are answered here, in the caller's thread, so they keep their authori
 Values cross in the JSON encoding, so functions cannot: neither in ``ctx/`` and memory nor in the result.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import json

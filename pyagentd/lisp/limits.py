@@ -5,8 +5,6 @@ integer). Steps and time end a run as ``timeout``; cells, bytes, bits and depth 
 at every ``SLICE`` steps, so whoever works longer than that between two charges goes through ``Budget.each``.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

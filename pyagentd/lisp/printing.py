@@ -4,8 +4,6 @@ Maps and sets are printed in their order, so equal values print alike. Every par
 that shares parts may be small in memory and huge as text.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from itertools import chain

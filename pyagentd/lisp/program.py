@@ -4,8 +4,6 @@ A ``Program`` holds code only and may be kept and run any number of times, in an
 in its ``support.Run``. Memory is rolled back when the program fails.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from types import CodeType, TracebackType
 from typing import Any, Literal

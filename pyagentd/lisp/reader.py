@@ -4,8 +4,6 @@ One pattern finds tokens, one stack holds the brackets that are open, so no nest
 Clojure programmers write out of habit is read too (characters, ``#_``, type hints, ``'(1 2)``, ``1e3``).
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from typing import Any, Final, NoReturn

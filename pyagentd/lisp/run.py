@@ -1,7 +1,5 @@
 """One run of a program: what it reads and changes, the tools it calls, how it ends and what it catches."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Every function takes the run first, except the few that generated code calls so 
 need (``field``, ``equal``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 

@@ -4,8 +4,6 @@ nil ``None`` · bool · int · float · str · ``Keyword`` · vector ``list`` (n
 map ``dict`` · set ``LispSet`` · function = a Python callable with positional parameters.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -46,7 +44,7 @@ Key = Any
 MAX_DEPTH = 200
 """Nesting of a value that is compared, hashed, printed or encoded, where no budget says otherwise."""
 
-_keywords: WeakValueDictionary[str, Keyword] = WeakValueDictionary()
+_keywords: WeakValueDictionary[str, "Keyword"] = WeakValueDictionary()
 _making = Lock()
 
 
@@ -57,7 +55,7 @@ class Keyword:
     __slots__ = ("__weakref__", "name")
     name: str
 
-    def __new__(cls, name: str) -> Keyword:
+    def __new__(cls, name: str) -> "Keyword":
         """Return the keyword of this name, which is the same object every time."""
         found = _keywords.get(name)
         if found is None:
@@ -69,7 +67,7 @@ class Keyword:
                     _keywords[name] = found
         return found
 
-    def __reduce__(self) -> tuple[type[Keyword], tuple[str]]:
+    def __reduce__(self) -> tuple[type["Keyword"], tuple[str]]:
         return Keyword, (self.name,)
 
     def __repr__(self) -> str:
@@ -78,10 +76,10 @@ class Keyword:
     def __str__(self) -> str:
         return f":{self.name}"
 
-    def __copy__(self) -> Keyword:
+    def __copy__(self) -> "Keyword":
         return self
 
-    def __deepcopy__(self, memo: object) -> Keyword:
+    def __deepcopy__(self, memo: object) -> "Keyword":
         return self
 
 
@@ -149,7 +147,7 @@ class _Big:
     def __hash__(self) -> int:
         return self._hash
 
-    def __reduce__(self) -> tuple[type[_Big], tuple[int]]:
+    def __reduce__(self) -> tuple[type["_Big"], tuple[int]]:
         return _Big, (self.value,)
 
 
@@ -171,7 +169,7 @@ class LispSet:
         self._hash: int | None = None
 
     @classmethod
-    def of(cls, members: Iterable[Value], budget: Budget | None = None) -> LispSet:
+    def of(cls, members: Iterable[Value], budget: Budget | None = None) -> "LispSet":
         """Return the set of ``members``."""
         return cls(as_key(member, budget) for member in members)
 
@@ -634,7 +632,7 @@ class Endless:
         budget.cells(count)
         return [item for _, item in zip(budget.each(range(count)), self.items(), strict=False)]
 
-    def without(self, count: int, budget: Budget) -> Endless:
+    def without(self, count: int, budget: Budget) -> "Endless":
         """Return what comes after the first items; going through it begins with paying for them."""
 
         def items() -> Iterator[Any]:

@@ -1,7 +1,5 @@
 """``pyagentd lisp`` runs programs from files, stdin and tables."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What leaves a program is no larger, written out, than what a run may make."""
 
-from __future__ import annotations
-
 import pytest
 
 from pyagentd import lisp

@@ -1,7 +1,5 @@
 """A program in a process of its own: the same answers, and nothing of ours within its reach."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

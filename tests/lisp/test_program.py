@@ -1,7 +1,5 @@
 """A program runs against context, memory and tools, and says what it used and what went wrong where."""
 
-from __future__ import annotations
-
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -1,7 +1,5 @@
 """Texts become forms, and what is wrong with a text is said with its place and how to mend it."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """Values, their keys, their order, their text, their encoding, and the way from and to Python."""
 
-from __future__ import annotations
-
 import copy
 import enum
 import json

@@ -1,7 +1,5 @@
 """Functions that make collections or add to them. Values never change: each gives a new collection."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from itertools import accumulate, chain, repeat
@@ -15,8 +13,6 @@ from pyagentd.lisp.builtins.table import Family, items, length, number, refuse, 
 from pyagentd.lisp.errors import MISSING
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.values import Endless, Keyword, LispSet, as_function, as_key, ended, equal, lookup, truthy
-from pyagentd.lisp.values import find as find_
-from pyagentd.lisp.values import joined as joined_
 
 # The item at a place of a collection.
 
@@ -172,7 +168,7 @@ def left(op: str, pred: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
 def getter(op: str, key: Any) -> Callable[[Any], Any]:
     """`key_column` for one item at a time."""
     if type(key) is str:
-        return lambda item: find_(item, key, None) if type(item) is dict else lookup(item, key)
+        return lambda item: values.find(item, key, None) if type(item) is dict else lookup(item, key)
     if type(key) is list and key:
         return lambda item: along(key, item)
     return as_function(key, 1, op)
@@ -411,7 +407,7 @@ def _with_entries(op: str, mapping: dict[Any, Any], new: list[Any], budget: Budg
             paired = False
         elif entry is not None:
             raise wrong(op, "[key value] pairs to add to a map", entry, hint="Write [[:a 1] [:b 2]].")
-    return maps[1] if paired and len(maps) == 2 and not mapping else joined_(maps, budget)
+    return maps[1] if paired and len(maps) == 2 and not mapping else values.joined(maps, budget)
 
 
 @define("empty")

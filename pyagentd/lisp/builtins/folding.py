@@ -1,7 +1,5 @@
 """Functions that go through a collection with what there is so far, or until the answer is known."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import cmp_to_key

@@ -3,8 +3,6 @@
 Every call of an inner function costs a step: composing is cheap, and the calls of what was composed are not.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable

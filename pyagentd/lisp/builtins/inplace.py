@@ -5,10 +5,9 @@ item. Generated code calls the functions here where a variable is not read any m
 know is whether anything else has the value: a closure, another collection, the context, the memory. CPython counts
 that. Where the count says so, or cannot be relied on, the builtin itself is called; the results are the same.
 
-What is added is charged as ever; what is already there is not charged again.
+What is added is charged as ever; what is already there is not charged again. Without this, counting the words of
+10,000 lines with ``update``, or building a text of them with ``str``, ends at the limits of memory.
 """
-
-from __future__ import annotations
 
 import sys
 from collections.abc import Callable
@@ -16,11 +15,7 @@ from functools import partial
 from sys import getrefcount
 from typing import Any, Final
 
-from pyagentd.lisp.builtins import collections as building
-from pyagentd.lisp.builtins import collections as picking
-from pyagentd.lisp.builtins import maps
-from pyagentd.lisp.builtins import maps as nesting
-from pyagentd.lisp.builtins import text as texts
+from pyagentd.lisp.builtins import collections, maps, text
 from pyagentd.lisp.builtins.collections import staged
 from pyagentd.lisp.builtins.table import items, mapping
 from pyagentd.lisp.errors import MISSING
@@ -39,16 +34,16 @@ SOLE: Final = 3 if _COUNTED else 0
 def conj(budget: Budget, coll: Any, *xs: Any) -> Any:
     """Add items, as ``conj`` does."""
     if getrefcount(coll) > SOLE or not _grown(coll, list(xs), budget):
-        return building.conj(budget, coll, *xs)
+        return collections.conj(budget, coll, *xs)
     return coll
 
 
 def into(budget: Budget, to: Any, stage_or_from: Any, from_: Any = MISSING) -> Any:
     """Add the items of a collection, as ``into`` does."""
     if getrefcount(to) > SOLE or type(to) not in _GROWING:
-        return building.into(budget, to, stage_or_from, from_)
+        return collections.into(budget, to, stage_or_from, from_)
     new = items("into", stage_or_from, budget) if from_ is MISSING else staged("into", stage_or_from, from_, budget)
-    return to if _grown(to, new, budget) else building.into(budget, to, new)
+    return to if _grown(to, new, budget) else collections.into(budget, to, new)
 
 
 _GROWING: Final = frozenset({list, dict, LispSet})
@@ -156,7 +151,7 @@ def _change(
 def rest(budget: Budget, coll: Any) -> Any:
     """Take the first item away, as ``rest`` does."""
     if getrefcount(coll) > SOLE or type(coll) is not list:
-        return picking.rest(budget, coll)
+        return collections.rest(budget, coll)
     budget.steps(len(coll) >> 8)
     del coll[:1]
     return coll
@@ -165,7 +160,7 @@ def rest(budget: Budget, coll: Any) -> Any:
 def next_(budget: Budget, coll: Any) -> Any:
     """Take the first item away, as ``next`` does."""
     if getrefcount(coll) > SOLE or type(coll) is not list:
-        return picking.next_(budget, coll)
+        return collections.next_(budget, coll)
     budget.steps(len(coll) >> 8)
     del coll[:1]
     return coll or None
@@ -174,32 +169,32 @@ def next_(budget: Budget, coll: Any) -> Any:
 def pop(budget: Budget, v: Any) -> Any:
     """Take the last item away, as ``pop`` does."""
     if getrefcount(v) > SOLE or type(v) is not list:
-        return picking.pop(budget, v)
+        return collections.pop(budget, v)
     del v[-1:]
     return v
 
 
-def str_(budget: Budget, text: Any, *more: Any) -> Any:
+def str_(budget: Budget, begun: Any, *more: Any) -> Any:
     """Add text to text, as ``str`` does: what there was is garbage at once."""
-    if getrefcount(text) > SOLE or type(text) is not str or not more:
-        return texts.str_(budget, text, *more)
-    budget.steps(len(text) >> 12)
-    added = texts.str_(budget, *more)
+    if getrefcount(begun) > SOLE or type(begun) is not str or not more:
+        return text.str_(budget, begun, *more)
+    budget.steps(len(begun) >> 12)
+    added = text.str_(budget, *more)
     if len(more) == 1 and type(more[0]) is str:
         budget.bytes(len(added))
-    return text + added
+    return begun + added
 
 
 def update_in(budget: Budget, coll: Any, path: Any, f: Any, *args: Any) -> Any:
     """Put what f makes of the value at a path there, as ``update-in`` does."""
     if getrefcount(coll) > SOLE or type(coll) is not dict or type(path) is not list:
-        return nesting.update_in(budget, coll, path, f, *args)
+        return maps.update_in(budget, coll, path, f, *args)
     if not 1 <= len(path) <= budget.limits.depth:
-        return nesting.update_in(budget, coll, path, f, *args)
+        return maps.update_in(budget, coll, path, f, *args)
     function = as_function(f, 1 + len(args), "update-in")
     inner, name = _reached("update-in", coll, path, budget)
     if type(inner) is list:
-        maps.put("update-in", inner, name, function(nesting.at("update-in", inner, name, budget), *args), budget)
+        maps.put("update-in", inner, name, function(maps.at("update-in", inner, name, budget), *args), budget)
     else:
         _change(inner, as_key(name, budget), f, function, args, budget)
     return coll
@@ -208,11 +203,11 @@ def update_in(budget: Budget, coll: Any, path: Any, f: Any, *args: Any) -> Any:
 def assoc_in(budget: Budget, coll: Any, path: Any, value: Any) -> Any:
     """Put a value at a path, as ``assoc-in`` does."""
     if getrefcount(coll) > SOLE or type(coll) is not dict or type(path) is not list:
-        return nesting.assoc_in(budget, coll, path, value)
+        return maps.assoc_in(budget, coll, path, value)
     if not 1 <= len(path) <= budget.limits.depth:
-        return nesting.assoc_in(budget, coll, path, value)
+        return maps.assoc_in(budget, coll, path, value)
     inner, name = _reached("assoc-in", coll, path, budget)
-    nesting.at("assoc-in", inner, name, budget)
+    maps.at("assoc-in", inner, name, budget)
     maps.put("assoc-in", inner, name, value, budget)
     return coll
 
@@ -222,7 +217,7 @@ def _reached(op: str, coll: Any, path: list[Any], budget: Budget) -> tuple[Any, 
     budget.steps(len(path))
     for key in path[:-1]:
         name = present_key(coll, key, budget)
-        inner = nesting.at(op, coll, name, budget)
+        inner = maps.at(op, coll, name, budget)
         if (type(inner) is not dict and type(inner) is not list) or getrefcount(inner) > SOLE:
             inner = maps.copy(op, inner, 1, budget)
             maps.put(op, coll, name, inner, budget)
@@ -232,17 +227,17 @@ def _reached(op: str, coll: Any, path: list[Any], budget: Budget) -> tuple[Any, 
 
 
 IN_PLACE: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
-    building.conj: conj,
-    building.into: into,
+    collections.conj: conj,
+    collections.into: into,
     maps.assoc: assoc,
     maps.dissoc: dissoc,
     maps.merge: merge,
     maps.update: update,
-    nesting.update_in: update_in,
-    nesting.assoc_in: assoc_in,
-    picking.rest: rest,
-    picking.next_: next_,
-    picking.pop: pop,
-    texts.str_: str_,
+    maps.update_in: update_in,
+    maps.assoc_in: assoc_in,
+    collections.rest: rest,
+    collections.next_: next_,
+    collections.pop: pop,
+    text.str_: str_,
 }
 """What does in place what a builtin does, by the builtin's function."""

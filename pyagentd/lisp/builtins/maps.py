@@ -3,8 +3,6 @@
 Keys are flexible: where a map lacks the exact key, a keyword and a string of the same name are one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Final
 

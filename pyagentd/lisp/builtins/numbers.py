@@ -4,8 +4,6 @@ Integers are exact and of any size the run's budget allows: whatever can grow fa
 of its result before it is computed. Floats are IEEE doubles.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 import re

@@ -3,8 +3,6 @@
 The tables stand between two marks in the page; everything else in it is written by hand.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable
 from pathlib import Path

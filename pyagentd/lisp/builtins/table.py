@@ -6,13 +6,12 @@ the language reference prints and a test runs. A function that allocates, or tha
 takes the run's budget as its first parameter and is declared with ``charges=True``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, Final, TypeVar
+
+import regex
 
 from pyagentd.lisp.errors import MISSING, LispError
 from pyagentd.lisp.limits import Budget
@@ -121,31 +120,27 @@ def _documentation(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 # Strings are indexed by what a reader sees as one character, the grapheme.
 
 
-@cache
-def _cluster() -> Any:
-    import regex  # it takes a while to load, and most programs have only ASCII text
-
-    return regex.compile(r"\X")
+_CLUSTER: Final = regex.compile(r"\X")
 
 
 def graphemes(text: str) -> list[str]:
     """Return the characters of a text."""
-    return list(text) if _simple(text) else _cluster().findall(text)
+    return list(text) if _simple(text) else _CLUSTER.findall(text)
 
 
 def length(text: str) -> int:
     """How many characters a text has."""
-    return len(text) if _simple(text) else sum(1 for _ in _cluster().finditer(text))
+    return len(text) if _simple(text) else sum(1 for _ in _CLUSTER.finditer(text))
 
 
 def cut(text: str, start: int, end: int) -> str:
     """Return the characters from start to before end."""
-    return text[start:end] if _simple(text) else "".join(_cluster().findall(text)[start:end])
+    return text[start:end] if _simple(text) else "".join(_CLUSTER.findall(text)[start:end])
 
 
 def backwards(text: str) -> str:
     """Return the text with its characters in reverse order."""
-    return text[::-1] if _simple(text) else "".join(reversed(_cluster().findall(text)))
+    return text[::-1] if _simple(text) else "".join(reversed(_CLUSTER.findall(text)))
 
 
 def _simple(text: str) -> bool:

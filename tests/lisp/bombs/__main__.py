@@ -3,8 +3,6 @@
 ``--usual`` does it with the limits programs have when nobody says otherwise, ``--each`` prints a line for each bomb.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import resource

@@ -6,8 +6,6 @@ programs are such that, without limits, each would take gigabytes, minutes, or t
 
 # ruff: noqa: E501  # programs and tables of them stand on one line each
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Running a bomb the way a caller does: compile, run, and write down what came of it."""
 
-from __future__ import annotations
-
 import json
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Every bomb ends within its limits, with a documented error, in this process and in one of its own."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Builtins charge before they allocate, so a program ends as soon as it asks for too much."""
 
-from __future__ import annotations
-
 import pytest
 
 from pyagentd import lisp

@@ -1,7 +1,5 @@
 """Every builtin gives what the table beside this file says, or the error it says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

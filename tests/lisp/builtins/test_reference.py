@@ -1,7 +1,5 @@
 """The language reference is true: its examples run, its tables are those of the builtins, its forms exist."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The table of builtins is complete: arities, documentation, examples, and cases for every name."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every special form gives what the tables beside this file say, or the error they say, at that place."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -5,8 +5,6 @@ in the corpus and changed further, as a text and as a tree of forms. What must h
 written to ``crash-…`` in the corpus directory and ends the run.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import random

@@ -1,7 +1,5 @@
 """What must hold for every text: it is a program with a value, or there is an error that says why not."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

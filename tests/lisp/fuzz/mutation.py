@@ -2,8 +2,6 @@
 
 # ruff: noqa: E501  # programs and tables of them stand on one line each
 
-from __future__ import annotations
-
 import random
 import re
 

@@ -1,7 +1,5 @@
 """A glance of what the fuzzer looks at for an hour."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

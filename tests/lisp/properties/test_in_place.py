@@ -2,8 +2,6 @@
 
 # ruff: noqa: E501  # programs and tables of them stand on one line each
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st

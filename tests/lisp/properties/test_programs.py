@@ -1,7 +1,5 @@
 """No program, however odd, brings anything about but a value or a documented error."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 

@@ -1,7 +1,5 @@
 """Values become Python's and back without being written out: what is shared stays shared."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """What is written reads back as what it was: in Lisp notation, and in the JSON encoding."""
 
-from __future__ import annotations
-
 import json
 
 from hypothesis import given
