@@ -1,7 +1,7 @@
 """The functions every program has, by name.
 
-``BUILTINS`` has them all. Builtins are pure: they touch neither disk nor network nor clock, and what they give depends
-on their arguments only.
+``BUILTINS`` has them all. Builtins are pure: they touch neither disk nor network nor clock, and what they give
+depends on their arguments only.
 """
 
 from collections.abc import Mapping
