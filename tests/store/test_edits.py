@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +20,7 @@ from pyagentd.store.document.pieces import found_pieces, recorded_pieces
 from pyagentd.store.document.reconcile import Aligned, align
 from pyagentd.store.document.text import Document, format_file, parse
 from pyagentd.store.journal import Row
-from tests.store.edits import Edit, edits, elsewhere, in_emacs, touched, touched_units
+from tests.store.edits import Edit, Splice, edits, elsewhere, in_emacs, touched, touched_units
 from tests.store.talk import Talk, Turn, assert_valid, expected_units, expected_view, talks
 
 EDITS = int(os.environ.get("PYAGENTD_EDITS", "400"))
@@ -98,3 +99,29 @@ def test_an_edit_in_another_editor_leaves_the_rest_exact(turns: list[Turn], data
     for _ in range(EACH):
         edit = data.draw(edits(case.document))
         case.check(parse(format_file(elsewhere(case.document, edit))), edit)
+
+
+TWO = "x\n\n### y"  # a prompt with a heading looks like two
+BELOW = "### y\n\n"
+
+LIKE: list[tuple[str, list[Turn], list[Splice]]] = [
+    # what is left of the note on the failed run begins as one, and has the length of one in the bounds
+    ("shell", [Turn(prompt="a", error="no\nmore"), Turn(prompt="a"), Turn(prompt="ab")], [Splice(16, 32, "")]),
+    (
+        "emacs",
+        [Turn(prompt=TWO), Turn(prompt=TWO), Turn(prompt="a")],
+        [Splice(7, 13, ""), Splice(23, 23, "### y\n\n")],
+    ),
+    (
+        "emacs",
+        [Turn(prompt=TWO, error="no\nmore"), Turn(prompt="a")],
+        [Splice(7, 13, ""), Splice(37, 37, "### y\n\n")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("editor", "turns", "splices"), LIKE)
+def test_like_prompts_without_answers_are_told_apart(editor: str, turns: list[Turn], splices: list[Splice]) -> None:
+    case, edit = Case(turns), Edit(name="edit", splices=tuple(splices))
+    edited = parse(format_file(elsewhere(case.document, edit)))
+    case.check(in_emacs(case.document, edit) if editor == "emacs" else edited, edit)

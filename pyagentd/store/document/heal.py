@@ -392,7 +392,8 @@ def _span(start: int, end: int, region: Region | None) -> Iterator[Span]:
 
 Loss = Literal["lost", "shifted", "missing", "resurfaced"]
 
-_FENCES = re.compile(r"(\n```\n)?(``` (tool|reasoning|error|compaction)\b.*)?", re.DOTALL)  # what `ignore` spans hold
+# What spans with role `ignore` hold: what closes a tool's block, what opens one, or a whole block of another kind.
+_FENCES = re.compile(r"(\n```\n)?(``` tool\b[^\n]*|``` (reasoning|error|compaction)\b.*\n```)?", re.DOTALL)
 _SURE = 24  # characters from which equal text is hardly chance
 _EDGE = 4  # texts at the ends of what is hidden: where roles are shifted, that shows there
 _HEADING = f"\n{PROMPT_PREFIX}"

@@ -638,23 +638,42 @@ _NEAR = 50  # recorded pieces that are compared with one that was edited
 
 
 def restored_ids(
-    conversation: Conversation, recorded: Sequence[Recorded], found: Sequence[Found], links: Sequence[int]
+    body: str, conversation: Conversation, recorded: Sequence[Recorded], found: Sequence[Found], links: Sequence[int]
 ) -> set[str]:
     """Return the ids of messages and parts whose edit the user took back: what was there before it is there again."""
+    edited = [message for message in conversation.messages.values() if message.role == "user" and message.is_edited]
+    ids = {message.id for message in edited}
+    ids |= {piece.part.id for piece in recorded if piece.part is not None and piece.part.edited is not None}
+    if not ids or -1 not in links:
+        return set()
+    first, there = joined_keys(body, recorded_pieces(conversation, ids), found)
+    if first == there[: len(first)] and all(piece.key[0] == "user" for piece in found[len(first) :]):
+        return ids  # the document is as it was before any of the edits
+
     linked = set(links)
     own: dict[str, list[int]] = defaultdict(list)
     for number, piece in enumerate(recorded):
         if piece.part is None and piece.message.is_edited:
             own[piece.message.id].append(number)
-    rows = _Rows(recorded, found, links)
-    ids: set[str] = set()
-    for message in conversation.messages.values():
-        if message.role == "user" and message.is_edited:
-            texts, numbers = _texts(message.recorded_text), own[message.id]
-            is_there = len(texts) <= len(numbers) and all(number in linked for number in numbers)
-            if not is_there and rows.has(texts, message):
+    ids = set()
+    places: dict[Key, list[int]] = defaultdict(list)
+    for index, each in enumerate(found):
+        places[each.key].append(index)
+    for message in edited:
+        text, ranges = message.recorded_text, list(fragments(message.recorded_text))
+        numbers = own[message.id]
+        if not ranges or (len(ranges) <= len(numbers) and all(number in linked for number in numbers)):
+            continue
+        for start in places["user", "", text[slice(*ranges[0])]]:
+            row = range(start, min(start + len(ranges), len(found)))
+            as_before = body[found[row[0]].start : found[row[-1]].end] == text[ranges[0][0] : ranges[-1][1]]
+            if as_before and all(
+                found[index].region == found[start].region
+                and (links[index] < 0 or recorded[links[index]].message is message)
+                for index in row
+            ):
                 ids.add(message.id)
-    free = Counter(piece.key for piece, number in zip(found, links, strict=True) if number < 0)
+    free = Counter(each.key for each, number in zip(found, links, strict=True) if number < 0)
     for number, (_, _, part, *_) in enumerate(recorded):
         if part is not None and part.edited is not None and number not in linked:
             key = key_of(part, original_text(part))
@@ -662,29 +681,6 @@ def restored_ids(
                 free[key] -= 1
                 ids.add(part.id)
     return ids
-
-
-class _Rows:
-    """Finds fragments that follow each other and are nobody's, or of one message."""
-
-    def __init__(self, recorded: Sequence[Recorded], found: Sequence[Found], links: Sequence[int]) -> None:
-        self._recorded, self._found, self._links = recorded, found, links
-        self._places: dict[Key, list[int]] = defaultdict(list)
-        for index, piece in enumerate(found):
-            self._places[piece.key].append(index)
-
-    def has(self, texts: Sequence[str], message: Message) -> bool:
-        keys: list[Key] = [("user", "", text) for text in texts]
-        return bool(keys) and any(
-            self._is_row(range(start, start + len(keys)), keys, message) for start in self._places[keys[0]]
-        )
-
-    def _is_row(self, row: range, keys: Sequence[Key], message: Message) -> bool:
-        return row.stop <= len(self._found) and all(
-            self._found[index].key == key
-            and (self._links[index] < 0 or self._recorded[self._links[index]].message is message)
-            for index, key in zip(row, keys, strict=True)
-        )
 
 
 def with_known_ids(found: list[Found], recorded: Sequence[Recorded]) -> list[Found]:
@@ -807,10 +803,6 @@ def _nearest(places: list[int], index: int) -> list[int]:
         middle = bisect_left(places, index)
         places = places[max(0, middle - _MANY // 2) : middle + _MANY // 2]
     return places[::-1]
-
-
-def _texts(text: str) -> list[str]:
-    return [text[a:b] for a, b in fragments(text)]
 
 
 def pair(

@@ -72,7 +72,7 @@ class Alignment:
         if end is not None:
             self.above = sum(1 for piece in self.found if piece.end <= end)
         self.links = self._matched()
-        if restored := restored_ids(conversation, self.recorded, self.found, self.links):
+        if restored := restored_ids(self.body, conversation, self.recorded, self.found, self.links):
             self.recorded = recorded_pieces(conversation, restored)
             self.links = self._matched()
         self.moved = link_moved(self.recorded, self.found, self.links, self._last_answer())
