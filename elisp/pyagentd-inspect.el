@@ -146,8 +146,11 @@
            :purpose (alist-get 'purpose step))
      'help-echo "RET: the request as it was sent")
     (pyagentd-inspect--line
-     "%s messages, %s new; %s ms, the first word after %s ms"
-     (or (alist-get 'messages step) "?") (or (alist-get 'new_messages step) "?")
+     "%s, %s new; %s ms, the first word after %s ms"
+     (if-let ((messages (alist-get 'messages step)))
+         (pyagentd-count messages "message")
+       "? messages")
+     (or (alist-get 'new_messages step) "?")
      (or (alist-get 'duration_ms step) "?")
      (or (alist-get 'first_token_ms step) "?"))
     (when usage

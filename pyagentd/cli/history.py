@@ -26,7 +26,7 @@ from pyagentd.cli.output import (
 from pyagentd.cli.send import RunFailed, finished, form_of, is_human, view_of
 from pyagentd.cli.sessions import LONG_S
 from pyagentd.errors import NotFound
-from pyagentd.store.conversation import round_tokens
+from pyagentd.store.conversation import counted, round_tokens
 
 _HISTORY_S = 120.0  # a long document is compared with its log
 
@@ -56,7 +56,7 @@ def rewind(session: str, message_id: str | None, files: bool, only_list: bool, a
     if as_json:
         print_json(_lists(changed))
         return
-    click.echo(f"{len(changed['hidden'] or ())} messages are hidden; `pyagentd unrewind {session}` brings them back")
+    click.echo(f"Hidden: {counted(len(changed['hidden'] or ()), 'message')}; show again: pyagentd unrewind {session}")
     _print_files(changed)
 
 
@@ -70,7 +70,7 @@ def unrewind(session: str, as_json: bool) -> None:
     if as_json:
         print_json(_lists(changed))
         return
-    click.echo(f"{len(changed['shown'] or ())} messages are back")
+    click.echo(f"Shown again: {counted(len(changed['shown'] or ()), 'message')}")
     _print_files(changed)
 
 
@@ -349,7 +349,8 @@ def compact(session: str, instructions: str, wait: bool, as_json: bool) -> int:
         print_json({**made, "reason": "done", "auto": bool(made["auto"])})
     else:
         tokens, left = round_tokens(made["tokens"] or 0), round_tokens(made["summary_tokens"] or 0)
-        click.echo(f"{made['messages']} messages, ~{tokens} tokens, are a summary of ~{left} tokens now")
+        messages = counted(made["messages"], "message")
+        click.echo(f"Compacted {messages} of ~{tokens} tokens to a summary of ~{left} tokens")
     return ExitCode.DONE
 
 
@@ -399,7 +400,7 @@ def context_restore(session: str, id: str, as_json: bool) -> None:
     if as_json:
         print_json(made)
     else:
-        click.echo(f"Context restored: {made['description']} ({made['message_count']} messages)")
+        click.echo(f"Context restored: {made['description']} ({counted(made['message_count'], 'message')})")
 
 
 @context.command()

@@ -13,6 +13,7 @@ import click
 from pyagentd.cli.link import branch_of, complete_session, daemon
 from pyagentd.cli.output import colour, dim, json_option, note, print_json, printable
 from pyagentd.errors import BadRequest
+from pyagentd.store.conversation import counted
 from pyagentd.store.db.projection import parse
 
 REINDEX_TIMEOUT_S = 24 * 3600.0
@@ -62,7 +63,8 @@ def reindex(as_json: bool) -> None:
     if as_json:
         print_json(totals)
     else:
-        click.echo(f"{totals['branches']} branches, {totals['messages']} messages in {totals['seconds']:.1f} s")
+        messages, branches = counted(totals["messages"], "message"), counted(totals["branches"], "branch", "branches")
+        click.echo(f"Indexed {messages} in {branches}, {totals['seconds']:.1f} s")
 
 
 def _check(text: str) -> None:

@@ -14,6 +14,7 @@ import click
 from pyagentd.cli.link import branch_of, complete_session, daemon
 from pyagentd.cli.output import BUCKETS, dim, json_option, note, price, print_json, print_table, shown
 from pyagentd.errors import NotFound
+from pyagentd.store.conversation import counted
 from pyagentd.wire.client import DaemonClient
 
 # ``pyagentd usage`` without a session: what all of them cost, by day, model, session or preset.
@@ -277,7 +278,9 @@ def _run(run: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
 def _step(step: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
     at = datetime.fromtimestamp(step["at"] / 1000).astimezone()
     purpose = "" if step["purpose"] == "step" else f" {step['purpose']}"
-    sent = "gone" if step["messages"] is None else f"{step['messages']} messages, {step['new_messages']} new"
+    sent = (
+        "gone" if step["messages"] is None else f"{counted(step['messages'], 'message')}, {step['new_messages']} new"
+    )
     end = (step["error"] or {}).get("message") or step["stop_reason"] or "no answer"
     yield f"  #{step['number']}{purpose} {at:%H:%M:%S} {step['model']}: {sent}; {_time(step)}; {end}", False
     if step["usage"]:

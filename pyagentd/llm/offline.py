@@ -711,7 +711,7 @@ def summary_of(text: str) -> str:
     answers = [_line(words) for who, words in said if who == "assistant"]
     before = _sections(earlier[1]) if earlier else {}
     calls = _CALL.findall(quoted)
-    used = [f"{name} was used {calls.count(name)} times" for name in dict.fromkeys(calls)]
+    used = [f"{name} was used {_count(calls.count(name), 'time')}" for name in dict.fromkeys(calls)]
     found = {
         "Goal": [*before.get("Goal", ()), *prompts],
         "Progress": [*before.get("Progress", ()), *used, *answers[-1:]],

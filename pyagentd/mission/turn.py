@@ -194,14 +194,14 @@ def stop_before_turn(progress: Progress, options: Options, scope: Scope, runtime
     """Return why the mission may not take another turn, or take one from the budget and return None."""
     limit = options.max_consecutive_failures
     if limit is not None and progress.failures >= limit:
-        return _stop("max_consecutive_failures_exceeded", f"{_turns(limit)} in a row failed", progress)
+        return _stop("max_consecutive_failures_exceeded", f"{_counted(limit, 'turn')} in a row failed", progress)
     if progress.turn >= options.max_turns:
-        message = f"The mission did not end within {_turns(options.max_turns)}"
+        message = f"The mission did not end within {_counted(options.max_turns, 'turn')}"
         return _stop("max_turns_exceeded", message, progress)
     if fail := limit_reached(scope, runtime):
         return fail
     if not scope.budget.take_turn():
-        message = f"The mission and its children used all of their {_turns(scope.budget.turns)}"
+        message = f"The mission and its children used all of their {_counted(scope.budget.turns, 'turn')}"
         return _stop("turn_budget_exhausted", message, progress)
     scope.spend(Usage(turns=1))
     return None
@@ -219,8 +219,8 @@ def limit_reached(scope: Scope, runtime: Runtime) -> Fail | None:
     return None
 
 
-def _turns(number: int) -> str:
-    return "1 turn" if number == 1 else f"{number} turns"
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _stop(reason: str, message: str, progress: Progress) -> Fail:
@@ -284,7 +284,7 @@ class _TurnRun:
         try:
             answered = self._ask()
         except AttemptsFailed as error:
-            message = f"The model did not answer after {error.attempts} attempts: {error}"
+            message = f"The model did not answer after {_counted(error.attempts, 'attempt')}: {error}"
             details = {"reason": error.reason, "attempts": error.attempts}
             late = limit_reached(self.ctx.scope, self.ctx.runtime)
             fail = late or Fail(reason="llm_error", message=message, details=details)

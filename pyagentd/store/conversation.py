@@ -493,9 +493,9 @@ def round_tokens(tokens: int) -> str:
     return f"{tokens / 1000:.1f}k" if tokens < 9950 else f"{round(tokens / 1000)}k"
 
 
-def counted(number: int, noun: str) -> str:
-    """Return ``1 message`` or ``2 messages``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return ``1 message`` or ``2 messages``; ``plural`` is needed where an added ``s`` does not make it."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
 def _head(data: Mapping[str, Any]) -> str:

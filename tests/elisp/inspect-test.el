@@ -40,7 +40,7 @@
 
 (ert-deftest pyagentd-inspect-shows-the-timeline ()
   (inspect-test--with
-    (dolist (text '("demo/main  Demo" "done  What is it?" "1 messages, 1 new; 20 ms"
+    (dolist (text '("demo/main  Demo" "done  What is it?" "1 message, 1 new; 20 ms"
                     "12 in, 0 cached, 0 to cache, 0 thought, 3 out; $0.0100"
                     "attempt 1 failed: Overloaded" "• Read: output-available, 2 ms"
                     "allow: tool:Read:/w/a (scope)" "reads: /w/**"

@@ -1,6 +1,6 @@
 """Regular expressions: whichever engine searches, a program sees the same; none searches long."""
 
-import time
+import re
 
 import pytest
 import re2
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pyagentd import lisp
 from pyagentd.lisp import Keyword, Limits, LispError
+from pyagentd.lisp.patterns import matcher
 from pyagentd.lisp.values import Pattern, to_python
 
 _ATOMS = [
@@ -57,18 +58,27 @@ def test_a_program_sees_what_re2_finds(source: str, text: str, new: str) -> None
     assert found == [groups[0] if groups else None, groups, parts, "".join([*made, text[at:]])]
 
 
+# The worst search by backtracking through n characters takes about n to the power of ``degree`` comparisons.
 @pytest.mark.parametrize(
-    "source", [r"\w+@", r"\w+\w+\w+\w+@", r"(\w*)(\w*)(\w*)!", ".*a.*a.*a.*b", r"\w+?\w+?\w+?$", r"a?a?a?a?a{4,100}b"]
+    ("source", "degree"),
+    [
+        (r"\w+@", 2),
+        (r"\w+\w+\w+\w+@", 5),
+        (r"(\w*)(\w*)(\w*)!", 4),
+        (".*a.*a.*a.*b", 5),
+        (r"\w+?\w+?\w+?$", 4),
+        ("a?a?a?a?a{4,100}b", None),  # RE2 for every text
+    ],
 )
-def test_a_pattern_that_would_be_tried_in_every_way_is_over_soon(source: str) -> None:
+def test_only_short_texts_are_searched_by_backtracking(source: str, degree: int | None) -> None:
     program = lisp.compile('[(re-find ctx/p ctx/s) (re-seq ctx/p ctx/s) (replace ctx/s ctx/p "")]')
-    for length in (30, 90, 1000, 50_000):
-        start = time.process_time()
-        try:
-            program.run({"p": Pattern(source), "s": "a" * length + " "}, limits=Limits(timeout_ms=500))
-        except LispError as error:
-            assert error.reason == "timeout"
-        assert time.process_time() - start < 5
+    pattern = Pattern(source)
+    for length in (1, 10, 30, 90, 1000, 50_000):
+        text = "a" * length + " "
+        if isinstance(matcher(pattern).engine(text), re.Pattern):
+            assert degree is not None and length**degree <= 1 << 20
+        if length <= 1000:
+            assert program.run({"p": pattern, "s": text}).usage.steps < 1000 * length + 1000
 
 
 def test_what_a_pattern_makes_counts_as_memory() -> None:

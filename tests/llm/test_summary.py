@@ -56,7 +56,7 @@ async def test_the_offline_stand_in_summarises_the_same_way_each_time() -> None:
     backend = offline_backend(0)
     first = said(await collect(backend, summary_request("m", transcript(TALK), max_tokens=99)))
     assert [line[3:] for line in first.splitlines() if line.startswith("## ")] == list(HEADINGS)
-    assert "- Count the files." in first and "- Bash was used 1 times" in first and "- Seven." in first
+    assert "- Count the files." in first and "- Bash was used 1 time" in first and "- Seven." in first
     again = said(await collect(backend, summary_request("m", transcript(TALK), previous=first, max_tokens=99)))
     assert again.count("- Count the files.") == 1
     assert again == said(

@@ -536,6 +536,7 @@ def test_a_callback_that_fails_is_called_again():
     assert step.fail.details == {"reason": "quota", "attempts": 3}
     step = delegate("Go.", llm=Scripted([LLMError("quota")]), llm_retry={"retryable_errors": ["timeout"]})
     assert (step.fail.reason, step.fail.details["attempts"]) == ("llm_error", 1)
+    assert step.fail.message == "The model did not answer after 1 attempt: quota"
 
 
 @pytest.mark.parametrize("answer", [None, 7, {"text": "x"}, {"content": None}])
