@@ -30,10 +30,10 @@ from pyagentd.cli.output import (
 from pyagentd.cli.send import RunFailed, conclude, denied_told
 from pyagentd.errors import BadRequest, SignatureError
 from pyagentd.events import Event
-from pyagentd.lisp import printing
-from pyagentd.lisp.encoding import decode, encode
+from pyagentd.lisp import serialization
 from pyagentd.lisp.errors import LispError
-from pyagentd.lisp.run import Result, Tools
+from pyagentd.lisp.runtime import Result, Tools
+from pyagentd.lisp.serialization import decode, encode
 from pyagentd.lisp.values import from_python
 from pyagentd.mission.signature import Coercion, Problem, Signature, coerced, parse
 from pyagentd.mission.signature.types import Map
@@ -413,7 +413,7 @@ def lisp(file: IO[str], context: IO[str] | None, isolated: bool, jsonl: bool, as
     if as_json:
         print_json(_described(result))
     else:
-        click.echo(shown(printing.readable(result.value), sys.stdout))
+        click.echo(shown(serialization.readable(result.value), sys.stdout))
     return ExitCode.FAILED if result.signal == "fail" else ExitCode.DONE
 
 

@@ -115,8 +115,8 @@ class Invoke(Node):
         self._of(start, args)
 
 
-class Support(Node):
-    """A call of a function of the run time (``support``) with the run before the arguments."""
+class RuntimeCall(Node):
+    """A call of a function of the run time (``runtime``) with the run before the arguments."""
 
     __slots__ = ("args", "name")
 

@@ -14,7 +14,7 @@ from functools import partial
 from sys import getrefcount
 from typing import Any, ClassVar, Final
 
-from pyagentd.lisp import support
+from pyagentd.lisp import runtime
 from pyagentd.lisp.analysis import (
     Apply,
     Arity,
@@ -35,8 +35,8 @@ from pyagentd.lisp.analysis import (
     Make,
     Node,
     Recur,
+    RuntimeCall,
     Space,
-    Support,
     Try,
     Var,
     WhereTest,
@@ -191,12 +191,12 @@ class Writing:
             "dict": dict,
             "numbers·": frozenset({int, float}),
             "partial·": partial,
-            "equal·": support.equal,
+            "equal·": runtime.equal,
             "keys·": frozenset({str, Keyword}),
             "list": list,
             "getrefcount·": getrefcount,
-            "reduced·": support.Reduced,
-            "field·": support.field,
+            "reduced·": runtime.Reduced,
+            "field·": runtime.field,
         }
         self.block: list[ast.stmt] = []
         self.chargers: dict[str, int] = {}
@@ -219,10 +219,10 @@ class Writing:
         self._count += 1
         return f"{hint}·t{self._count}"
 
-    def support(self, name: str, p: Place) -> ast.expr:
+    def runtime(self, name: str, p: Place) -> ast.expr:
         """Return a function of the run time."""
         known = f"s·{name}"
-        self.globals[known] = getattr(support, name)
+        self.globals[known] = getattr(runtime, name)
         return python_name(known, p)
 
     def builtin(self, name: str, p: Place) -> ast.expr:
@@ -541,7 +541,7 @@ def captured(node: Node) -> set[Var]:
 
 def parts(node: Node) -> Iterable[Node]:
     """Return the nodes that a node is made of."""
-    if isinstance(node, Invoke | Support | KeywordCall | Recur):
+    if isinstance(node, Invoke | RuntimeCall | KeywordCall | Recur):
         return node.args
     if isinstance(node, Apply):
         return [node.function, *node.args]
@@ -889,7 +889,9 @@ class Expressions(Operations, ABC):
             return self.expression(node)
         if isinstance(node, Invoke) and node.name == "seq":
             return is_not(self.expression(node), None, p)  # nil or a collection; no variable keeps it
-        if isinstance(node, WhereTest) or (isinstance(node, Support) and node.name in {"is_something", "is_missing"}):
+        if isinstance(node, WhereTest) or (
+            isinstance(node, RuntimeCall) and node.name in {"is_something", "is_missing"}
+        ):
             return self.expression(node)
         if isinstance(node, Logic) and node.simple:
             tests = [self.test(item) for item in node.items]
@@ -911,23 +913,23 @@ class Expressions(Operations, ABC):
 
     def _space(self, node: Space) -> ast.expr:
         p = self.place(node)
-        return call(self.support(f"{node.space}_value", p), [python_name("run", p), const(node.name, p)], p)
+        return call(self.runtime(f"{node.space}_value", p), [python_name("run", p), const(node.name, p)], p)
 
-    def _support(self, node: Support) -> ast.expr:
+    def _runtime_call(self, node: RuntimeCall) -> ast.expr:
         p = self.place(node)
         args = self.expressions(node.args)
         if node.name == "is_something":
             return is_not(args[0], None, p)
         if node.name == "as_map" and isinstance(args[0], ast.Name):
-            slow = call(self.support("as_map", p), [python_name("run", p), args[0]], p)
+            slow = call(self.runtime("as_map", p), [python_name("run", p), args[0]], p)
             return choose(self.is_type(python_name(args[0].id, p), "dict", p), python_name(args[0].id, p), slow, p)
-        return call(self.support(node.name, p), [python_name("run", p), *args], p)
+        return call(self.runtime(node.name, p), [python_name("run", p), *args], p)
 
     def _make(self, node: Make) -> ast.expr:
         p = self.place(node)
         items = self.expressions(node.items)
         if node.kind == "set" or (node.kind == "map" and not all(map(_plain_key, node.items[::2]))):
-            return call(self.support(f"make_{node.kind}", p), [python_name("run", p), *items], p)
+            return call(self.runtime(f"make_{node.kind}", p), [python_name("run", p), *items], p)
         is_vector = node.kind == "vector"
         made: ast.expr = ast.List(items, LOAD, **p) if is_vector else ast.Dict(list(items[::2]), items[1::2], **p)
         if not items:
@@ -968,7 +970,7 @@ class Expressions(Operations, ABC):
         if isinstance(node.function, Local) and _takes(node.function.var.arity, count):
             tick = is_(call(python_name("tick", p), [], p), None, p)
             return choose(tick, call(function, args, p), const(None, p), p)
-        callee = call(self.support("callee", p), [python_name("run", p), function, const(count, p)], p)
+        callee = call(self.runtime("callee", p), [python_name("run", p), function, const(count, p)], p)
         return call(callee, args, p)
 
     def _keyword_call(self, node: KeywordCall) -> ast.expr:
@@ -987,7 +989,7 @@ class Expressions(Operations, ABC):
             wanted = self.expression(value)
             first, again = self.twice(found, p)
             slow = call(
-                self.support("where_order", p), [python_name("run", p), const(operator, p), again(), wanted], p
+                self.runtime("where_order", p), [python_name("run", p), const(operator, p), again(), wanted], p
             )
             if not is_number(value):
                 return call(slow.func, [*slow.args[:2], found, wanted], p)
@@ -1049,7 +1051,7 @@ _EXPRESSIONS: dict[type[Node], Any] = {
     Local: Expressions._local,
     Builtin: Expressions._builtin,
     Space: Expressions._space,
-    Support: Expressions._support,
+    RuntimeCall: Expressions._runtime_call,
     Make: Expressions._make,
     If: Expressions._if,
     Logic: Expressions._logic,
@@ -1130,7 +1132,7 @@ class Statements(Expressions):
             least, most = arity.range
             count: Any = least if most is not None else ~least
             parts.append(ast.Tuple([const(count, p), python_name(part, p)], LOAD, **p))
-        self.block.append(assign(name, call(self.support("overloads", p), [python_name("run", p), *parts], p), p))
+        self.block.append(assign(name, call(self.runtime("overloads", p), [python_name("run", p), *parts], p), p))
 
     def _define(self, arity: Arity, name: str, p: Place) -> None:
         body = self._function_body(arity.body, Goal(leaves=True, owned=self.owned(arity.params)))
@@ -1139,7 +1141,7 @@ class Statements(Expressions):
         if arity.rest is not None:
             rest = arity.rest.python
             # Clojure's rest is nil when nothing is left.
-            listed = call(self.support("rest_list", p), [python_name("run", p), python_name(rest, p)], p)
+            listed = call(self.runtime("rest_list", p), [python_name("run", p), python_name(rest, p)], p)
             at = 1 if body and isinstance(body[0], ast.Nonlocal) else 0
             body.insert(at, assign(rest, listed, p))
         self.block.append(function(name, params, body, p, rest))
@@ -1238,7 +1240,7 @@ class Loops(Statements):
         name = self.temporary("loop")
         body = self._function_body(node.body, Goal(leaves=True, loop=node, again=True))
         self.block.append(function(name, names, body, p))
-        turns = call(self.support("turns", p), [python_name("run", p), python_name(name, p), *inits], p)
+        turns = call(self.runtime("turns", p), [python_name("run", p), python_name(name, p), *inits], p)
         self.reach(turns, goal, p)
 
     def _recur(self, node: Recur, goal: Goal) -> None:
@@ -1247,7 +1249,7 @@ class Loops(Statements):
         assert loop is not None, "analysis lets recur stand only where its loop ends"
         if goal.again:
             args = self.expressions(node.args)
-            again = call(self.support("again", p), [python_name("run", p), *args], p)
+            again = call(self.runtime("again", p), [python_name("run", p), *args], p)
             self.block.append(ast.Return(again, **p))
             return
         if node.args:
@@ -1320,7 +1322,7 @@ class Walks(Statements):
                 self.block.append(assign(moved, const(None, p), p))
         else:
             collection = self.expression(node.collection)
-        over = call(self.support("over", p), [python_name("run", p), const(node.kind, p), collection], p)
+        over = call(self.runtime("over", p), [python_name("run", p), const(node.kind, p), collection], p)
         source = self.temporary()
         self.block.append(assign(source, over, p))
         if node.body.simple and node.kind in {"map", "filter", "remove"}:
@@ -1508,7 +1510,7 @@ class Emitter(Loops, Walks):
         body = thunk(node.body, [])
         handler = thunk(node.handler, [node.var.python]) if node.handler and node.var else const(None, p)
         final = thunk(node.final, []) if node.final else const(None, p)
-        self.reach(call(self.support("attempt", p), [python_name("run", p), body, handler, final], p), goal, p)
+        self.reach(call(self.runtime("attempt", p), [python_name("run", p), body, handler, final], p), goal, p)
 
     def _emit_fn(self, node: Fn, goal: Goal) -> None:
         self.reach(self.statements(node), goal, self.place(node))

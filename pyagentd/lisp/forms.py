@@ -20,8 +20,8 @@ from pyagentd.lisp.analysis import (
     Node,
     Ready,
     Recur,
+    RuntimeCall,
     Scope,
-    Support,
     Tail,
     Target,
     Try,
@@ -103,13 +103,13 @@ def _bind_vector(
     start = pattern.start
     parts = analysis.fresh()
     open_end = lenient or rest is not None
-    pairs.append((parts, Support("take_apart", [value, Const(len(items), start), Const(open_end, start)], start)))
+    pairs.append((parts, RuntimeCall("take_apart", [value, Const(len(items), start), Const(open_end, start)], start)))
     for index, item in enumerate(items):
         if isinstance(item, Symbol) and item.name == "_":
             continue
-        bind(analysis, item, Support("item", [Local(parts, start), Const(index, start)], start), names, pairs)
+        bind(analysis, item, RuntimeCall("item", [Local(parts, start), Const(index, start)], start), names, pairs)
     if rest is not None:
-        left = Support("rest_of", [Local(parts, start), Const(len(items), start)], start)
+        left = RuntimeCall("rest_of", [Local(parts, start), Const(len(items), start)], start)
         bind(analysis, rest, left, names, pairs, rest=True)
 
 
@@ -133,7 +133,7 @@ def _as_map(analysis: Analysis, value: Local, pairs: Pairs) -> Local:
     """Return a name for what the pattern looks into, which is a map whatever the value is."""
     var = analysis.fresh()
     var.mapping = True
-    pairs.append((var, Support("as_map", [value], value.start)))
+    pairs.append((var, RuntimeCall("as_map", [value], value.start)))
     return Local(var, value.start)
 
 
@@ -176,14 +176,14 @@ def _bind_key(
     default = defaults.get(pattern.name) if isinstance(pattern, Symbol) else None
     found: Node
     if type(key) is not Keyword:
-        found = Support("found" if default is None else "found_or_missing", [value, Const(key, start)], start)
+        found = RuntimeCall("found" if default is None else "found_or_missing", [value, Const(key, start)], start)
     elif default is None:
         found = KeywordCall(key, [value], start)
     else:
-        found = Support("found_or_missing", [value, Const(key, start)], start)
+        found = RuntimeCall("found_or_missing", [value, Const(key, start)], start)
     if default is not None:
         held = _held(analysis, found, pairs)
-        found = If(Support("is_missing", [held], start), analysis.node(default, names), held, start)
+        found = If(RuntimeCall("is_missing", [held], start), analysis.node(default, names), held, start)
     bind(analysis, pattern, found, names, pairs)
 
 
@@ -292,7 +292,7 @@ def _tested(
     names, pairs = dict(scope), Pairs()
     bind(analysis, pattern, held, names, pairs)
     inner = body(analysis, then, names, tail, start)
-    test: Node = Support("is_something", [held], start) if nil_only else held
+    test: Node = RuntimeCall("is_something", [held], start) if nil_only else held
     return Let(
         [(var, analysis.node(value, scope))],
         If(test, Let(pairs, inner, start), body(analysis, otherwise, scope, tail, start), start),
@@ -455,9 +455,9 @@ def call(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
         analysis.fail("the name of a tool is a string", name, f'Write (call "{name.name}" {{:arg value}}).')
     if isinstance(name, Literal) and name.value in ENDS:
         value = analysis.node(args[1], scope) if len(args) == 2 else Const(None, form.start)
-        return Support(ENDS[name.value], [value], form.start)
+        return RuntimeCall(ENDS[name.value], [value], form.start)
     given = analysis.node(args[1], scope) if len(args) == 2 else Make("map", [], form.start)
-    return Support("call_tool", [analysis.node(name, scope), given], form.start)
+    return RuntimeCall("call_tool", [analysis.node(name, scope), given], form.start)
 
 
 def _never_a_map(form: Form) -> bool:
@@ -475,7 +475,7 @@ def leave(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     if len(form.items) > 2:
         analysis.fail(f"{name} takes one value, got {len(form.items) - 1}", form, f"Write ({name} {{:key value}}).")
     value = analysis.node(form.items[1], scope) if len(form.items) == 2 else Const(None, form.start)
-    return Support(ENDS[name], [value], form.start)
+    return RuntimeCall(ENDS[name], [value], form.start)
 
 
 @special("memory/put")
@@ -483,7 +483,7 @@ def put(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     """``(memory/put :key value)``: the value."""
     if len(form.items) != 3:
         analysis.fail("memory/put needs a key and a value", form, "Write (memory/put :key value).")
-    return Support("memory_put", [_key(analysis, form, scope), analysis.node(form.items[2], scope)], form.start)
+    return RuntimeCall("memory_put", [_key(analysis, form, scope), analysis.node(form.items[2], scope)], form.start)
 
 
 @special("memory/get")
@@ -492,7 +492,7 @@ def get(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     if not 2 <= len(form.items) <= 3:
         analysis.fail("memory/get needs a key", form, "Write (memory/get :key).")
     args = [_key(analysis, form, scope), *analysis.nodes(form.items[2:], scope)]
-    return Support("memory_get", args, form.start)
+    return RuntimeCall("memory_get", args, form.start)
 
 
 def _key(analysis: Analysis, form: List, scope: Scope) -> Node:
@@ -507,7 +507,7 @@ def throw(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     """``(throw "message")`` or ``(throw (ex-info "message" {…}))``: an error that ``catch`` gets."""
     if len(form.items) != 2:
         analysis.fail("throw needs one value", form, 'Write (throw "what is wrong").')
-    return Support("throw", [analysis.node(form.items[1], scope)], form.start)
+    return RuntimeCall("throw", [analysis.node(form.items[1], scope)], form.start)
 
 
 @special("try")
@@ -769,10 +769,10 @@ def for_(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     held = Local(out, start)
 
     def inner(names: dict[str, Var]) -> Node:
-        return Support("collect", [held, body(analysis, form.items[2:], names, None, start)], start)
+        return RuntimeCall("collect", [held, body(analysis, form.items[2:], names, None, start)], start)
 
     walk = _each(analysis, form, bindings, 0, dict(scope), inner)
-    return Let([(out, Support("new_vector", [], start))], Do([walk, held], start), start)
+    return Let([(out, RuntimeCall("new_vector", [], start))], Do([walk, held], start), start)
 
 
 @special("doseq")
@@ -811,7 +811,7 @@ def _each(analysis: Analysis, form: List, bindings: Vector, index: int, names: d
     if written_out(function, 1) and not _stops(items):
         analysis.functions = before
         return Each("each", function, collection, start)
-    return Support("for_each", [collection, function], start)
+    return RuntimeCall("for_each", [collection, function], start)
 
 
 def _stops(items: list[Form]) -> bool:
@@ -838,7 +838,7 @@ def _modified(
             return If(test, _each(analysis, form, bindings, index + 2, names, inner), Const(None, start), start)
         case "while":
             test = analysis.node(value, names)
-            stop = Support("stop", [], start)
+            stop = RuntimeCall("stop", [], start)
             return If(test, _each(analysis, form, bindings, index + 2, names, inner), stop, start)
         case other:
             return analysis.fail(f"unknown :{other}", modifier, "There are :when, :while and :let.")
@@ -853,7 +853,7 @@ def dotimes(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     var = analysis.fresh(name := simple_name(analysis, pattern))
     inner = body(analysis, form.items[2:], {**scope, name: var}, None, start)
     function = analysis.function([Arity([var], None, inner)], None, form, before)
-    return Support("times", [analysis.node(count, scope), function], start)
+    return RuntimeCall("times", [analysis.node(count, scope), function], start)
 
 
 @special("while")
@@ -893,7 +893,7 @@ def case(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     if len(clauses) % 2:
         found.append((Const(True, start), analysis.node(clauses[-1], scope, tail)))
     else:
-        found.append((Const(True, start), Support("no_clause", [], start)))
+        found.append((Const(True, start), RuntimeCall("no_clause", [], start)))
     return Let([(var, analysis.node(form.items[1], scope))], choose(found, start), start)
 
 
@@ -910,7 +910,7 @@ def condp(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     for index in range(0, len(clauses) - 1, 2):
         test = analysis.node(List([form.items[1], clauses[index], held], clauses[index].start), scope)
         found.append((test, analysis.node(clauses[index + 1], scope, tail)))
-    last = analysis.node(clauses[-1], scope, tail) if len(clauses) % 2 else Support("no_clause", [], start)
+    last = analysis.node(clauses[-1], scope, tail) if len(clauses) % 2 else RuntimeCall("no_clause", [], start)
     found.append((Const(True, start), last))
     return Let([(var, analysis.node(form.items[2], scope))], choose(found, start), start)
 
@@ -927,14 +927,16 @@ def where(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
         )
     path = _path(analysis, parts[0])
     if len(parts) == 1:
-        return _inline(analysis, path, "", Const(None, form.start), form) or Support("where_true", [path], form.start)
+        return _inline(analysis, path, "", Const(None, form.start), form) or RuntimeCall(
+            "where_true", [path], form.start
+        )
     operator = parts[1]
     if not isinstance(operator, Symbol) or operator.name not in OPERATORS:
         analysis.fail("unknown operator in where", operator, f"There are {' '.join(OPERATORS)}.")
     value = analysis.node(parts[2], scope)
     if found := _inline(analysis, path, operator.name, value, form):
         return found
-    return Support("where", [path, Const(operator.name, operator.start), value], form.start)
+    return RuntimeCall("where", [path, Const(operator.name, operator.start), value], form.start)
 
 
 def _inline(analysis: Analysis, path: Const, operator: str, value: Node, form: Form) -> Node | None:
@@ -1027,7 +1029,7 @@ def thread_some(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Nod
     for step in form.items[2:]:
         value = chain.hold(node)
         called = analysis.node(_step(step, value, last=name == "some->>"), scope)
-        node = If(Support("is_something", [value], form.start), called, Const(None, form.start), form.start)
+        node = If(RuntimeCall("is_something", [value], form.start), called, Const(None, form.start), form.start)
     return chain.end(node)
 
 

@@ -1,18 +1,31 @@
 """Running a program in a child process with limits of the operating system (``isolation="process"``).
 
-The charges of ``limits`` hold in the child as they do here; the process is the second wall, for what a charge forgot:
-a computation that hangs inside C, an allocation nobody counted, a crash of the interpreter. The child is forked from
-a ``zygote``, never from this process, which may have threads; it has no descriptors but its own and no way to open
-any. Tools are answered here, in the caller's thread, so they keep their authority, and the child has none.
+The charges of ``limits`` apply in the child as they do in this process; the process catches what they miss: a
+computation that hangs inside C, memory that was not counted, a crash of the interpreter. Tools are called here, in
+the caller's thread and with the caller's rights; the child has no descriptors but its own and cannot open any.
 
-Values cross in the JSON encoding, so functions cannot: neither in ``ctx/`` and memory nor in the result.
+A daemon has threads and must not fork, so it starts a fork server once: a clean interpreter with one thread that has
+imported the language. For each run it sends the fork server two descriptors, the channel and the lifeline. The fork
+server forks a child (1 ms); the child lowers its own limits before it reads a byte of the program. A child ends
+
+- when it has sent the result,
+- when the other end of the lifeline is closed, whatever it is doing (SIGIO, whose default action ends a process),
+- when its wall clock runs out (SIGALRM, likewise), which can stand still while a tool runs,
+- when its CPU time or address space runs out.
+
+The fork server ends when its socket is closed, so nothing outlives the daemon. Values cross as JSON
+(``serialization``), so functions cannot: neither in ``ctx/`` and memory nor in the result.
 """
 
 import atexit
 import contextlib
+import fcntl
+import gc
 import json
 import os
+import resource
 import select
+import signal
 import socket
 import struct
 import subprocess
@@ -22,78 +35,78 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Protocol
 
 import pyagentd
 from pyagentd.errors import PyagentdError, ToolError
-from pyagentd.lisp.encoding import decode, encode
-from pyagentd.lisp.errors import REASONS, LispError, Signal
+from pyagentd.lisp.errors import REASONS, Fail, LispError, Return, Signal
 from pyagentd.lisp.limits import Budget, Limits
-from pyagentd.lisp.run import Result, ToolCall, Tools, Usage
+from pyagentd.lisp.runtime import Result, ToolCall, Tools, Usage
+from pyagentd.lisp.serialization import decode, encode
 from pyagentd.lisp.values import Value
 
-# Messages between whoever runs an isolated program and the child that it runs in: a length, then JSON.
+# -- Messages between the caller and the child: a length, then JSON.
 #
-# What a child says is not trusted: a message has a greatest size, is parsed as JSON only, and whatever does not fit
-# is ``Garbled``. Nothing is ever unpickled.
+# What a child sends is not trusted: a message has a largest size and is parsed as JSON, never unpickled; anything
+# else is a ``BadMessage``.
 
 Json = dict[str, Any]
 
-GREATEST: Final = 128 * 1024 * 1024
+LARGEST_MESSAGE: Final = 128 * 1024 * 1024
 """Bytes of one message."""
 
 _LENGTH: Final = struct.Struct("!I")
-_SLICE_MS: Final = 20  # between two looks at whatever may end the waiting
+_SLICE_MS: Final = 20  # between two checks of what may end the waiting
 
 
-class Gone(Exception):
+class Disconnected(Exception):
     """The other end has closed."""
 
 
-class Garbled(Exception):
-    """The other end said something that is no message."""
+class BadMessage(Exception):
+    """The other end sent something that is no message."""
 
 
-class Conversation:
-    """One end of it.
+class Channel:
+    """One end of the connection between caller and child.
 
     Args:
-        peer: A connected stream socket; whoever gives it closes it.
-        look: Called while waiting, every 20 ms; may raise to end the waiting. Without it, waiting has no end.
+        peer: A connected stream socket; the caller closes it.
+        check: Called every 20 ms while waiting; may raise to end the waiting. Without it, waiting has no end.
     """
 
-    def __init__(self, peer: socket.socket, look: Callable[[], None] | None = None) -> None:
+    def __init__(self, peer: socket.socket, check: Callable[[], None] | None = None) -> None:
         self._peer = peer
-        self._look = look
+        self._check = check
 
-    def say(self, message: Json) -> None:
+    def send(self, message: Json) -> None:
         """Send a message.
 
         Raises:
-            Gone: Nobody is there.
+            Disconnected: The other end is closed.
         """
         body = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
         try:
             self._peer.sendall(_LENGTH.pack(len(body)) + body)
         except OSError as error:
-            raise Gone from error
+            raise Disconnected from error
 
-    def hear(self) -> Json:
+    def receive(self) -> Json:
         """Wait for a message.
 
         Raises:
-            Gone: There will be none.
-            Garbled: It is none, or is too large.
+            Disconnected: The other end is closed.
+            BadMessage: It is not JSON, not an object, or too large.
         """
         (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
-        if length > GREATEST:
-            raise Garbled(f"{length} bytes")
+        if length > LARGEST_MESSAGE:
+            raise BadMessage(f"{length} bytes")
         try:
             message = json.loads(self._exactly(length).decode("utf-8", "surrogatepass"))
         except (ValueError, RecursionError) as error:
-            raise Garbled("no JSON") from error
+            raise BadMessage("not JSON") from error
         if not isinstance(message, dict):
-            raise Garbled("no object")
+            raise BadMessage("not an object")
         return message
 
     def _exactly(self, count: int) -> bytes:
@@ -103,23 +116,23 @@ class Conversation:
             try:
                 part = self._peer.recv(min(count - len(parts), 1 << 20))
             except OSError as error:
-                raise Gone from error
+                raise Disconnected from error
             if not part:
-                raise Gone
+                raise Disconnected
             parts += part
         return bytes(parts)
 
     def _wait(self) -> None:
-        if self._look is None:
+        if self._check is None:
             return
         waiting = select.poll()
         waiting.register(self._peer, select.POLLIN)
         while not waiting.poll(_SLICE_MS):
-            self._look()
+            self._check()
 
 
 def error_message(error: LispError) -> Json:
-    """Return an error as the part of a message."""
+    """Return an error as a part of a message."""
     return {
         "reason": error.reason,
         "message": error.message,
@@ -130,53 +143,54 @@ def error_message(error: LispError) -> Json:
     }
 
 
-def error_of(said: Json, source: str | None = None) -> LispError:
-    """Return the error that the part of a message tells of.
+def error_from_message(part: Json, source: str | None = None) -> LispError:
+    """Return the error that a part of a message describes.
 
     Raises:
-        Garbled: It tells of none.
+        BadMessage: The part does not describe an error.
     """
-    match said:
+    match part:
         case {"reason": str(reason), "message": str(message), "hint": str(hint), "line": line, "column": column} if (
             reason in REASONS and isinstance(line, int | None) and isinstance(column, int | None)
         ):
             error = LispError(reason, message, hint=hint, line=line, column=column, source=source)  # type: ignore[arg-type]  # just looked up
-            error.undone = bool(said.get("undone"))
+            error.undone = bool(part.get("undone"))
             return error
         case _:
-            raise Garbled("no error")
+            raise BadMessage("not an error")
 
 
-_START_S: Final = 30.0  # for the zygote to import the language, on a machine that is busy
-_MERCY_S: Final = 1.0  # for a child to be ended by its own clock
+# -- The caller
+
+_START_S: Final = 30.0  # for the fork server to import the language, on a busy machine
+_KILL_AFTER_S: Final = 1.0  # beyond the timeout: by then the child's own clock has ended it
 
 _BOOT: Final = """\
 import sys
 sys.path[:0] = sys.argv[2:]
-from pyagentd.lisp.child import prepare, serve
-from pyagentd.lisp.child import main
-prepare()
-main(int(sys.argv[1]), serve)
+from pyagentd.lisp.isolation import fork_children
+from pyagentd.lisp.program import compile
+fork_children(int(sys.argv[1]), compile)
 """
 
 
-class Zygote:
-    """The process that children come from; started when first needed, and again when it is gone."""
+class ForkServer:
+    """The process that children are forked from; started when first needed, and again when it has ended."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._orders: socket.socket | None = None
+        self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     @contextlib.contextmanager
     def child(self) -> Iterator[socket.socket]:
-        """Yield the conversation with a new child, which ends with the ``with`` at the latest."""
+        """Yield a socket to a new child, which ends when the ``with`` is left at the latest."""
         ours, theirs = socket.socketpair()
         lifeline, end = os.pipe()
         try:
             with theirs, ours:
                 try:
-                    self._order(theirs.fileno(), lifeline)
+                    self._send(theirs.fileno(), lifeline)
                 finally:
                     os.close(lifeline)
                 theirs.close()
@@ -184,23 +198,23 @@ class Zygote:
         finally:
             os.close(end)
 
-    def _order(self, *descriptors: int) -> None:
+    def _send(self, *descriptors: int) -> None:
         with self._lock:
             try:
                 socket.send_fds(self._running(), [b"\0"], descriptors)
-            except OSError:  # it has ended since the last order
+            except OSError:  # it has ended since the last run
                 self._end()
                 socket.send_fds(self._running(), [b"\0"], descriptors)
 
     def _running(self) -> socket.socket:
-        if self._orders is None or self._process is None or self._process.poll() is not None:
+        if self._control is None or self._process is None or self._process.poll() is not None:
             self._end()
             self._start()
-        assert self._orders is not None
-        return self._orders
+        assert self._control is not None
+        return self._control
 
     def _start(self) -> None:
-        self._orders, theirs = socket.socketpair()
+        self._control, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT, str(theirs.fileno()), *_path()],
@@ -210,42 +224,41 @@ class Zygote:
                 pass_fds=[theirs.fileno()],
                 cwd="/",
                 env={},
-                start_new_session=True,  # a C-c at the terminal is for us
+                start_new_session=True,  # C-c at the terminal must not reach it
             )
 
     def _end(self) -> None:
-        """Let the zygote go; its children end when their conversations do."""
-        if self._orders is not None:
-            self._orders.close()
+        if self._control is not None:
+            self._control.close()
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout=_MERCY_S)
-        self._orders = self._process = None
+                self._process.wait(timeout=_KILL_AFTER_S)
+        self._control = self._process = None
 
     def close(self) -> None:
-        """End it; the next order starts another."""
+        """End the process; running children end with their runs, and the next run starts another fork server."""
         with self._lock:
             self._end()
 
     def forget(self) -> None:
-        """In a process that was forked from ours: leave the zygote to its owner."""
+        """Drop the process without ending it: for a process that was forked from the one that started it."""
         self._lock = threading.Lock()
-        if self._orders is not None:
-            self._orders.close()
+        if self._control is not None:
+            self._control.close()
         if self._process is not None:
-            self._process.returncode = 0  # not our child, so never waited for
-        self._orders = self._process = None
+            self._process.returncode = 0  # not our child, so it cannot be waited for
+        self._control = self._process = None
 
 
 def _path() -> list[str]:
-    """Return where the child finds this package and what it imports; ``-S`` leaves out everything but the library."""
+    """Return the import path of the fork server; ``-S`` leaves out everything but the standard library."""
     ours = str(Path(pyagentd.__file__).resolve().parents[1])
     return [ours, *(entry for entry in sys.path if entry != ours and Path(entry).is_absolute())]
 
 
-ZYGOTE = Zygote()
-os.register_at_fork(after_in_child=ZYGOTE.forget)
-atexit.register(ZYGOTE.close)
+FORK_SERVER = ForkServer()
+os.register_at_fork(after_in_child=FORK_SERVER.forget)
+atexit.register(FORK_SERVER.close)
 
 
 def run(
@@ -256,14 +269,14 @@ def run(
     tools: Tools | None,
     limits: Limits,
     cancelled: Callable[[], bool] | None = None,
-    zygote: Zygote = ZYGOTE,
+    fork_server: ForkServer = FORK_SERVER,
 ) -> Result:
     """Compile and run a program in a child; see ``Program.run``.
 
     Raises:
-        LispError: As a run in this process would; ``memory_exceeded`` too when the child is out of memory or has
-            crashed.
-        PyagentdError: No child can be had.
+        LispError: As a run in this process would; also ``memory_exceeded`` when the child has run out of memory or
+            has crashed.
+        PyagentdError: No child can be started.
     """
     request: Json = {
         "program": source,
@@ -272,64 +285,72 @@ def run(
         "limits": asdict(limits),
         "tools": tools is not None,
     }
-    for _ in range(2):  # the zygote may have been ended by somebody since the last program
-        with zygote.child() as peer:
-            watch = _Watch(limits, cancelled)
-            talk = Conversation(peer, watch.look)
+    for _ in range(2):  # the fork server may have been killed since the last run
+        with fork_server.child() as peer:
+            timeout = _Timeout(limits, cancelled)
+            channel = Channel(peer, timeout.check)
             try:
-                talk.say(request)
-                talk.hear()
-            except Gone:
+                channel.send(request)
+                channel.receive()
+            except Disconnected:
                 continue
-            watch.start()
-            return _Attendance(talk, watch, source, tools, limits).result()
+            timeout.start()
+            return _ChildRun(channel, timeout, source, tools, limits).result()
     raise PyagentdError("The process that runs isolated programs does not start", mend="Run without isolation.")
 
 
-class _Watch:
-    """When the waiting for a child ends, whatever the child does."""
+class _Timeout:
+    """When the caller stops waiting for a child, whatever the child does."""
 
     def __init__(self, limits: Limits, cancelled: Callable[[], bool] | None) -> None:
         self._limits = limits
         self._cancelled = cancelled
-        self._deadline = time.monotonic() + _START_S
-        self._began = time.monotonic()
+        self._started = time.monotonic()
+        self._deadline = self._started + _START_S
 
     def start(self) -> None:
-        """Let the program's time begin."""
-        self._began = time.monotonic()
-        self._deadline = self._began + self._limits.timeout_ms / 1000 + _MERCY_S
+        """Start the program's time."""
+        self._started = time.monotonic()
+        self._deadline = self._started + self._limits.timeout_ms / 1000 + _KILL_AFTER_S
 
     def pause(self, seconds: float) -> None:
-        """Leave out the time that a tool took, where it does not count."""
+        """Leave out the time that a tool took, unless it counts."""
         if not self._limits.tool_time_counts:
             self._deadline += seconds
-            self._began += seconds
+            self._started += seconds
 
-    def look(self) -> None:
+    def check(self) -> None:
         if self._cancelled is not None and self._cancelled():
             raise LispError("timeout", "the program was cancelled")
         if time.monotonic() > self._deadline:
-            raise self.late()
+            raise self.error()
 
-    def late(self) -> LispError:
+    def error(self) -> LispError:
         return LispError(
             "timeout",
             f"the program ran longer than {self._limits.timeout_ms} ms",
             hint="Handle less data, or check that every loop and recursion ends.",
         )
 
-    def over(self) -> bool:
-        """Whether the program has had its time."""
-        return time.monotonic() - self._began >= self._limits.timeout_ms / 1000
+    def is_over(self) -> bool:
+        """Return whether the program has used its time."""
+        return time.monotonic() - self._started >= self._limits.timeout_ms / 1000
 
 
-class _Attendance:
-    """Answers one child until it is done."""
+def _out_of_memory() -> LispError:
+    return LispError(
+        "memory_exceeded",
+        "the program used more memory than its process may have",
+        hint="Filter or aggregate before building new collections.",
+    )
 
-    def __init__(self, talk: Conversation, watch: _Watch, source: str, tools: Tools | None, limits: Limits) -> None:
-        self._talk = talk
-        self._watch = watch
+
+class _ChildRun:
+    """One run in a child, seen from the caller: calls its tools until the result arrives."""
+
+    def __init__(self, channel: Channel, timeout: _Timeout, source: str, tools: Tools | None, limits: Limits) -> None:
+        self._channel = channel
+        self._timeout = timeout
         self._source = source
         self._tools = tools
         self._limits = limits
@@ -338,63 +359,226 @@ class _Attendance:
     def result(self) -> Result:
         try:
             while True:
-                match self._talk.hear():
+                match self._channel.receive():
                     case {"call": str(name), "args": args}:
-                        self._talk.say(self._answer(name, decode(args)))
+                        self._channel.send(self._call_tool(name, decode(args)))
                     case {"error": dict(error)}:
-                        raise error_of(error, self._source)
+                        raise error_from_message(error, self._source)
                     case {"value": value, "memory": memory, "put": put, "signal": signal, "usage": usage}:
-                        return self._made(value, memory, bool(put), signal, usage)
+                        return Result(
+                            value=decode(value),
+                            memory=decode(memory),
+                            put=bool(put),
+                            tool_calls=tuple(self._calls),
+                            signal=signal if signal in ("return", "fail") else None,
+                            usage=Usage(**usage),
+                        )
                     case _:
-                        raise Garbled("no answer")
-        except Gone:
-            raise self._end() from None
-        except (Garbled, TypeError, ValueError, RecursionError) as error:
+                        raise BadMessage("neither a call, an error nor a result")
+        except Disconnected:  # ended by its clock or, failing that, for want of memory
+            raise (self._timeout.error() if self._timeout.is_over() else _out_of_memory()) from None
+        except (BadMessage, TypeError, ValueError, RecursionError) as error:
             raise LispError("memory_exceeded", "the program gave an answer that cannot be read") from error
 
-    def _made(
-        self, value: Any, memory: Any, put: bool, signal: Literal["return", "fail"] | None, usage: Any
-    ) -> Result:
-        return Result(
-            value=decode(value),
-            memory=decode(memory),
-            put=put,
-            tool_calls=tuple(self._calls),
-            signal=signal if signal in ("return", "fail") else None,
-            usage=Usage(**usage),
-        )
-
-    def _end(self) -> LispError:
-        """Why a child has ended without a word: its clock, else its memory."""
-        if self._watch.over():
-            return self._watch.late()
-        return LispError(
-            "memory_exceeded",
-            "the program used more memory than its process may have",
-            hint="Filter or aggregate before building new collections.",
-        )
-
-    def _answer(self, name: str, args: dict[Any, Value]) -> Json:
-        """Call a tool; whatever a program may see of it is the answer, the rest leaves this function."""
+    def _call_tool(self, name: str, args: dict[Any, Value]) -> Json:
+        """Call a tool and return the message for the child; errors the program may not catch leave this function."""
         assert self._tools is not None
-        at, began = time.time(), time.monotonic()
+        started_at, started = time.time(), time.monotonic()
         value: Value = None
-        said: str | None = None
+        failure: str | None = None
         try:
             value = self._tools(name, args)
             answer: Json = {"value": encode(value, Budget(self._limits))}
         except LispError as error:
-            said = error.message
+            failure = error.message
             answer = {"error": error_message(error)}
         except ToolError as error:
-            said = str(error)
-            answer = {"tool_error": said}
+            failure = str(error)
+            answer = {"tool_error": failure}
         except Signal as signal:
             answer = {"signal": signal.name, "value": encode(signal.value, Budget(self._limits))}
-        seconds = time.monotonic() - began
-        self._watch.pause(seconds)
+        seconds = time.monotonic() - started
+        self._timeout.pause(seconds)
         self._calls.append(
-            ToolCall(name=name, args=args, result=value, error=said, started_at=at, duration_ms=seconds * 1000)
+            ToolCall(
+                name=name, args=args, result=value, error=failure, started_at=started_at, duration_ms=seconds * 1000
+            )
         )
-        self._watch.look()
+        self._timeout.check()
         return answer
+
+
+# -- The fork server and its children
+
+
+class Compiled(Protocol):
+    """A compiled program."""
+
+    def run(self, *, context: Any, memory: Any, tools: Tools | None, limits: Limits) -> Result:
+        """Run it; see ``Program.run``."""
+
+
+Compile = Callable[[str], Compiled]
+
+ADDRESS_SPACE: Final = 512 * 1024 * 1024
+"""Bytes a child may map beyond what the fork server has mapped."""
+
+GRACE_S: Final = 0.25
+"""How long after its timeout a program may go on, so that it can report itself which limit it hit."""
+
+
+def fork_children(control: int, compile: Compile) -> None:
+    """Fork a child for each pair of descriptors that arrives on the socket ``control``; return when it is closed."""
+    # Import now what is imported when first needed: a child can open no files.
+    compile('(str (re-find #"é" "é") (count "e\u0301") (call "t" {}))').run(
+        context={}, memory={}, tools=lambda name, args: None, limits=Limits()
+    )
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children leave no zombies
+    gc.collect()
+    gc.freeze()  # else the first collection in a child copies every page
+    with socket.socket(fileno=control) as requests:
+        while True:
+            _, given, _, _ = socket.recv_fds(requests, 1, 2)
+            if len(given) != 2:
+                return
+            if os.fork() == 0:
+                _child(given[0], given[1], compile)
+            for descriptor in given:
+                os.close(descriptor)
+
+
+def _child(channel: int, lifeline: int, compile: Compile) -> None:
+    status = 1
+    try:
+        channel, lifeline = _close_all_but(channel, lifeline)
+        _end_with(lifeline)
+        with socket.socket(fileno=channel) as peer:
+            _serve(Channel(peer), compile)
+        status = 0
+    finally:
+        os._exit(status)  # exit handlers and buffers belong to the fork server
+
+
+def _close_all_but(*kept: int) -> tuple[int, ...]:
+    """Move ``kept`` to 3, 4, … and close everything above; 0 to 2 are the null device."""
+    spare = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3 + len(kept)) for descriptor in kept]
+    for target, source in enumerate(spare, start=3):
+        os.dup2(source, target, inheritable=False)
+    os.closerange(3 + len(kept), resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    return tuple(range(3, 3 + len(kept)))
+
+
+def _end_with(lifeline: int) -> None:
+    """End this process when the other end of ``lifeline`` is closed, even inside a long computation in C."""
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+    try:
+        if os.read(lifeline, 1) == b"":  # closed before the signal was set up
+            os._exit(1)
+    except BlockingIOError:
+        pass
+
+
+def _lower_limits(timeout_s: float) -> None:
+    """Lower the limits of this process for good: no files, no children, no core, bounded memory and CPU time."""
+    cpu = int(timeout_s + GRACE_S) + 2
+    space = _mapped() + ADDRESS_SPACE
+    for limit, value in (
+        (resource.RLIMIT_AS, space),
+        (resource.RLIMIT_CPU, cpu),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_NPROC, 0),
+        (resource.RLIMIT_NOFILE, 0),
+    ):
+        hard = resource.getrlimit(limit)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(limit, (value, value))
+
+
+def _mapped() -> int:
+    """Return the bytes of address space in use; a guess where the kernel neither tells nor limits them."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except OSError:
+        return 2 * ADDRESS_SPACE
+
+
+class _WallClock:
+    """A timer after which the kernel ends this process; it can be stopped while a tool runs."""
+
+    def __init__(self, seconds: float) -> None:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        self._left = seconds
+
+    def start(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, self._left)
+
+    def stop(self) -> None:
+        self._left = max(signal.setitimer(signal.ITIMER_REAL, 0)[0], 0.001)
+
+
+def _serve(channel: Channel, compile: Compile) -> None:
+    """Run the one program that arrives on the channel and send its result."""
+    request = channel.receive()
+    limits = Limits(**request["limits"])
+    _lower_limits(limits.timeout_ms / 1000)
+    clock = _WallClock(limits.timeout_ms / 1000 + GRACE_S)
+    channel.send({"ready": True})
+    clock.start()
+    tools = _RemoteTools(channel, clock, limits) if request["tools"] else None
+    try:
+        result = compile(request["program"]).run(
+            context=decode(request["context"]), memory=decode(request["memory"]), tools=tools, limits=limits
+        )
+        answer = _result_message(result, Budget(limits))
+    except LispError as error:
+        answer = {"error": error_message(error)}
+    except MemoryError:
+        answer = {"error": error_message(_out_of_memory())}
+    channel.send(answer)
+
+
+def _result_message(result: Result, budget: Budget) -> Json:
+    try:
+        value, memory = encode(result.value, budget), encode(result.memory, budget)
+    except LispError as error:
+        error.undone = result.put
+        raise
+    return {
+        "value": value,
+        "memory": memory,
+        "put": result.put,
+        "signal": result.signal,
+        "usage": asdict(result.usage),
+    }
+
+
+class _RemoteTools:
+    """Asks the caller to call a tool."""
+
+    def __init__(self, channel: Channel, clock: _WallClock, limits: Limits) -> None:
+        self._channel = channel
+        self._clock = clock
+        self._limits = limits
+
+    def __call__(self, name: str, args: dict[Any, Value]) -> Value:
+        call = {"call": name, "args": encode(args, Budget(self._limits))}
+        if not self._limits.tool_time_counts:
+            self._clock.stop()
+        self._channel.send(call)
+        answer = self._channel.receive()
+        if not self._limits.tool_time_counts:
+            self._clock.start()
+        match answer:
+            case {"error": error}:
+                raise error_from_message(error)
+            case {"tool_error": message}:
+                raise ToolError(message)
+            case {"signal": "return", "value": value}:
+                raise Return(decode(value))
+            case {"signal": "fail", "value": value}:
+                raise Fail(decode(value))
+            case _:
+                return decode(answer["value"])

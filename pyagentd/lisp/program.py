@@ -1,7 +1,7 @@
 """Compiling a program and running it.
 
 A ``Program`` holds code only and may be kept and run any number of times, in any thread; everything a run changes is
-in its ``support.Run``. Memory is rolled back when the program fails.
+in its ``runtime.Run``. Memory is rolled back when the program fails.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,11 +12,11 @@ import pyagentd.lisp.forms  # noqa: F401 -- declares the special forms
 from pyagentd.lisp import isolation as isolated
 from pyagentd.lisp.analysis import analyse
 from pyagentd.lisp.compiler import ENTRY, Emitter
-from pyagentd.lisp.encoding import size
 from pyagentd.lisp.errors import LispError, Signal
 from pyagentd.lisp.limits import DEFAULT_LIMITS, Budget, Limits
 from pyagentd.lisp.reader import read
-from pyagentd.lisp.run import Isolation, Result, Run, ToolCall, Tools, Usage, memory_full
+from pyagentd.lisp.runtime import Isolation, Result, Run, ToolCall, Tools, Usage, memory_full
+from pyagentd.lisp.serialization import size
 from pyagentd.lisp.values import Value
 
 __all__ = ["Isolation", "Program", "Result", "ToolCall", "Tools", "Usage", "compile", "run"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pyagentd.errors import StoreError, UserError
-from pyagentd.lisp import encoding
+from pyagentd.lisp import serialization
 from pyagentd.lisp.errors import LispError
 from pyagentd.store import atomic
 
@@ -90,7 +90,7 @@ class State:
         if not isinstance(known.get("prompt"), str) or not isinstance(known.get("turn"), int):
             raise CheckpointError("The checkpoint has no prompt or no turn: it is damaged")
         try:
-            values = {name: encoding.decode(known.get(name) or {}) for name in _VALUES}
+            values = {name: serialization.decode(known.get(name) or {}) for name in _VALUES}
         except (LispError, ValueError, TypeError) as error:
             raise CheckpointError(f"The checkpoint holds a value that cannot be read: {error}") from error
         known.update(values)
@@ -173,7 +173,7 @@ def _encoded(named: Mapping[Any, Any]) -> tuple[dict[str, Any], list[str]]:
     left: list[str] = []
     for key, value in named.items():
         try:
-            kept[encoding.encode(key)] = encoding.encode(value)
+            kept[serialization.encode(key)] = serialization.encode(value)
         except LispError:
             left.append(str(getattr(key, "name", key)))
     return kept, left

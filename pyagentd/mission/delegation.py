@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 from pyagentd.errors import PyagentdError, UserError
-from pyagentd.lisp import encoding, values
+from pyagentd.lisp import serialization, values
 from pyagentd.mission import checkpoint, checks, turn
 from pyagentd.mission import step as trace
 from pyagentd.mission.budget import Budget, Scope, current, entered
@@ -178,7 +178,7 @@ class _MissionRun:
             progress, end = turn.run(ctx, first, lambda now: self._save(now, started))
         if self.scope.parent and self.scope.parent.firewall:
             self.scope.parent.firewall.adopt(mission.firewall)
-        memory_bytes = encoding.size(dict(progress.memory)) if progress.memory else 0
+        memory_bytes = serialization.size(dict(progress.memory)) if progress.memory else 0
         return Step(
             ok=end.fail is None,
             value=values.to_python(end.value),

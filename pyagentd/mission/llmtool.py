@@ -17,7 +17,7 @@ from typing import Any
 from pyagentd import jsontext, lisp
 from pyagentd import mission as missions
 from pyagentd.errors import TemplateError, UserError, did_you_mean
-from pyagentd.lisp import Keyword, printing
+from pyagentd.lisp import Keyword, serialization
 from pyagentd.mission import registry, response, template
 from pyagentd.mission import signature as signatures
 from pyagentd.mission.budget import current
@@ -244,14 +244,14 @@ def program_of(text: str) -> str:
     """Return the program that returns the data in ``text``; prose becomes a string."""
     for candidate in (text, *_FENCE.findall(text)):
         try:
-            return _return_program(printing.readable(_with_keywords(jsontext.parse(candidate))))
+            return _return_program(serialization.readable(_with_keywords(jsontext.parse(candidate))))
         except (ValueError, RecursionError):
             continue
     if (program := response.parse(text).program) is not None:
         return _return_program(program)
     if text.lstrip().startswith(_LITERAL) and _is_program(text):
         return _return_program(text)
-    return _return_program(printing.readable(text.strip()))
+    return _return_program(serialization.readable(text.strip()))
 
 
 _LITERAL = ("{", "[", "#{", ":")

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 
 from pyagentd import lisp
 from pyagentd.errors import ToolError, UserError, did_you_mean
-from pyagentd.lisp import encoding, values
+from pyagentd.lisp import serialization, values
 from pyagentd.lisp.errors import LispError
 from pyagentd.mission import signature
 from pyagentd.mission.delegation import delegate
@@ -251,7 +251,7 @@ _WORDS: dict[Any, str] = {str: "string", Mapping: "map", list: "vector of names"
 
 def _decoded(result: Any) -> Any:
     try:
-        return values.to_python(encoding.decode(result))
+        return values.to_python(serialization.decode(result))
     except (LispError, ValueError, TypeError):
         return result
 
@@ -261,7 +261,7 @@ def _json(step: PlanStep) -> dict[str, Any]:
     made = {name: list(value) if isinstance(value, tuple) else value for name, value in stated.items()}
     if step.status == "pending":
         return made
-    result = {} if step.result is None else {"result": encoding.encode(values.from_python(step.result))}
+    result = {} if step.result is None else {"result": serialization.encode(values.from_python(step.result))}
     failure = {} if step.failure is None else {"failure": dict(step.failure)}
     return {**made, "status": step.status, **result, **failure, "duration_ms": step.duration_ms}
 

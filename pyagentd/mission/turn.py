@@ -12,7 +12,7 @@ from pyagentd import lisp
 from pyagentd.errors import did_you_mean
 from pyagentd.lisp import values
 from pyagentd.lisp.errors import LispError
-from pyagentd.lisp.printing import check_extent
+from pyagentd.lisp.serialization import check_extent
 from pyagentd.lisp.values import check_data
 from pyagentd.mission import prompt, response
 from pyagentd.mission.budget import Scope

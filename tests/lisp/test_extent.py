@@ -5,7 +5,7 @@ import pytest
 from pyagentd import lisp
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.limits import Limits
-from pyagentd.lisp.printing import check_extent
+from pyagentd.lisp.serialization import check_extent
 
 K = lisp.Keyword
 LIMITS = Limits(cells=1000, bytes=1000, depth=100)

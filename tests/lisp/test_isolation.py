@@ -15,16 +15,16 @@ from pyagentd import lisp
 from pyagentd.errors import ToolError
 from pyagentd.lisp import isolation
 from pyagentd.lisp.errors import Fail, LispError, Return
-from pyagentd.lisp.isolation import Conversation, Garbled, Gone, Zygote
+from pyagentd.lisp.isolation import BadMessage, Channel, Disconnected, ForkServer
 from pyagentd.lisp.limits import DEFAULT_LIMITS, Limits
-from pyagentd.lisp.printing import readable
+from pyagentd.lisp.serialization import readable
 
 K = lisp.Keyword
 
 
 @pytest.fixture
-def zygote() -> Iterator[Zygote]:
-    made = Zygote()
+def fork_server() -> Iterator[ForkServer]:
+    made = ForkServer()
     yield made
     made.close()
 
@@ -39,9 +39,9 @@ def refused(text, **options) -> LispError:
     return caught.value
 
 
-def children(zygote: Zygote) -> list[int]:
-    assert zygote._process is not None
-    pid = zygote._process.pid
+def children(fork_server: ForkServer) -> list[int]:
+    assert fork_server._process is not None
+    pid = fork_server._process.pid
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
@@ -130,7 +130,7 @@ def test_a_signal_comes_back(name):
     assert (result.signal, result.value) == (name, {K("a"): 1})
 
 
-def test_an_error_of_the_caller_s_own_ends_the_child_and_comes_through(zygote):
+def test_an_error_of_the_caller_s_own_ends_the_child_and_comes_through(fork_server):
     class Mine(Exception):
         pass
 
@@ -138,13 +138,13 @@ def test_an_error_of_the_caller_s_own_ends_the_child_and_comes_through(zygote):
         raise Mine
 
     with pytest.raises(Mine):
-        run('(call "t" {})', tools=tool, zygote=zygote)
-    _gone(zygote)
+        run('(call "t" {})', tools=tool, fork_server=fork_server)
+    _gone(fork_server)
 
 
-def test_a_child_has_no_descriptors_but_its_own(zygote):
+def test_a_child_has_no_descriptors_but_its_own(fork_server):
     def tool(name, args):
-        (child,) = children(zygote)
+        (child,) = children(fork_server)
         links = {entry.name: str(entry.readlink()) for entry in Path(f"/proc/{child}/fd").iterdir()}
         return {
             "open": sorted(links),
@@ -157,23 +157,23 @@ def test_a_child_has_no_descriptors_but_its_own(zygote):
     with open(os.devnull) as file, socket.socket() as other:  # noqa: PTH123  # descriptors that must not be seen there
         os.set_inheritable(file.fileno(), True)
         os.set_inheritable(other.fileno(), True)
-        seen = run('(call "t" {})', tools=tool, zygote=zygote).value
+        seen = run('(call "t" {})', tools=tool, fork_server=fork_server).value
     assert seen["open"] == ["0", "1", "2", "3", "4"]
     assert seen["null"] == [os.devnull] * 3
     assert seen["files"][0].split()[3:5] == ["0", "0"]
 
 
-def test_a_child_has_nothing_of_our_environment(zygote, monkeypatch):
+def test_a_child_has_nothing_of_our_environment(fork_server, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
 
     def tool(name, args):
-        (child,) = children(zygote)
+        (child,) = children(fork_server)
         return Path(f"/proc/{child}/environ").read_text()
 
-    assert "secret" not in run('(call "t" {})', tools=tool, zygote=zygote).value
+    assert "secret" not in run('(call "t" {})', tools=tool, fork_server=fork_server).value
 
 
-def test_cancelling_ends_the_child_at_once(zygote):
+def test_cancelling_ends_the_child_at_once(fork_server):
     started = threading.Event()
 
     def tool(name, args):
@@ -181,23 +181,26 @@ def test_cancelling_ends_the_child_at_once(zygote):
 
     text = '(do (call "t" {}) (loop [] (recur)))'
     endless = Limits(timeout_ms=600_000, steps=10**12)
-    assert refused(text, tools=tool, cancelled=started.is_set, zygote=zygote, limits=endless).reason == "timeout"
-    _gone(zygote)
+    assert (
+        refused(text, tools=tool, cancelled=started.is_set, fork_server=fork_server, limits=endless).reason
+        == "timeout"
+    )
+    _gone(fork_server)
 
 
-def test_a_child_whose_interpreter_dies_is_an_error_of_the_program(zygote):
+def test_a_child_whose_interpreter_dies_is_an_error_of_the_program(fork_server):
     def tool(name, args):
-        os.kill(children(zygote)[0], signal.SIGSEGV)
+        os.kill(children(fork_server)[0], signal.SIGSEGV)
 
-    assert refused('(call "t" {})', tools=tool, zygote=zygote).reason == "memory_exceeded"
+    assert refused('(call "t" {})', tools=tool, fork_server=fork_server).reason == "memory_exceeded"
 
 
-def test_the_kernel_ends_a_child_that_hangs(zygote):
+def test_the_kernel_ends_a_child_that_hangs(fork_server):
     def tool(name, args):
-        os.kill(children(zygote)[0], signal.SIGALRM)
+        os.kill(children(fork_server)[0], signal.SIGALRM)
 
     limits = Limits(timeout_ms=1)
-    assert refused('(call "t" {})', tools=tool, zygote=zygote, limits=limits).reason == "timeout"
+    assert refused('(call "t" {})', tools=tool, fork_server=fork_server, limits=limits).reason == "timeout"
 
 
 def test_the_time_of_a_tool_counts_only_where_it_should():
@@ -211,32 +214,34 @@ def test_the_time_of_a_tool_counts_only_where_it_should():
     assert run('(call "t" {})', tools=tool, limits=free).value == 1
 
 
-def test_the_zygote_is_started_again_when_it_is_gone(zygote):
-    assert run("1", zygote=zygote).value == 1
-    assert zygote._process is not None
-    before = zygote._process.pid
+def test_the_fork_server_is_started_again_when_it_is_gone(fork_server):
+    assert run("1", fork_server=fork_server).value == 1
+    assert fork_server._process is not None
+    before = fork_server._process.pid
     os.kill(before, signal.SIGKILL)
-    assert run("2", zygote=zygote).value == 2
-    assert zygote._process.pid != before
+    assert run("2", fork_server=fork_server).value == 2
+    assert fork_server._process.pid != before
 
 
-def test_children_are_left_to_nobody(zygote):
+def test_children_are_left_to_nobody(fork_server):
     for _ in range(3):
-        run("1", zygote=zygote)
-    _gone(zygote)
-    process = zygote._process
+        run("1", fork_server=fork_server)
+    _gone(fork_server)
+    process = fork_server._process
     assert process is not None
-    zygote.close()
+    fork_server.close()
     assert process.returncode == 0
 
 
-def test_many_threads_may_run_programs_at_once(zygote):
+def test_many_threads_may_run_programs_at_once(fork_server):
     with ThreadPoolExecutor(4) as threads:
-        values = list(threads.map(lambda n: run(f"(reduce + 0 (range {n}))", zygote=zygote).value, range(12)))
+        values = list(
+            threads.map(lambda n: run(f"(reduce + 0 (range {n}))", fork_server=fork_server).value, range(12))
+        )
     assert values == [sum(range(n)) for n in range(12)]
 
 
-def test_a_process_forked_from_ours_has_a_zygote_of_its_own():
+def test_a_process_forked_from_ours_has_a_fork_server_of_its_own():
     assert run("1").value == 1
     reading, writing = os.pipe()
     child = os.fork()
@@ -272,8 +277,8 @@ def test_what_is_no_message_is_told_apart(said):
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(said)
-        with pytest.raises(Garbled):
-            Conversation(ours).hear()
+        with pytest.raises(BadMessage):
+            Channel(ours).receive()
 
 
 def test_half_a_message_is_none():
@@ -281,13 +286,13 @@ def test_half_a_message_is_none():
     with ours:
         with theirs:
             theirs.sendall(b"\x00\x00\x00\x09{")
-        with pytest.raises(Gone):
-            Conversation(ours).hear()
+        with pytest.raises(Disconnected):
+            Channel(ours).receive()
 
 
-def _gone(zygote: Zygote) -> None:
-    """Wait until the zygote has no children; the kernel needs a moment to end one."""
+def _gone(fork_server: ForkServer) -> None:
+    """Wait until the fork server has no children; the kernel needs a moment to end one."""
     end = time.monotonic() + 10
-    while children(zygote):
+    while children(fork_server):
         assert time.monotonic() < end, "a child lives on"
         time.sleep(0.001)

@@ -15,8 +15,7 @@ import pytest
 
 from pyagentd import lisp
 from pyagentd.lisp import Keyword, LispError, LispSet
-from pyagentd.lisp.encoding import decode, encode, size
-from pyagentd.lisp.printing import readable, text
+from pyagentd.lisp.serialization import decode, encode, readable, size, text
 from pyagentd.lisp.values import (
     as_key,
     compare,

@@ -19,11 +19,10 @@ from pyagentd.lisp.builtins.table import (
     whole,
     wrong,
 )
-from pyagentd.lisp.encoding import size
 from pyagentd.lisp.errors import MISSING, LispError
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.patterns import Matcher, matcher
-from pyagentd.lisp.printing import readable, text
+from pyagentd.lisp.serialization import readable, size, text
 from pyagentd.lisp.values import Keyword, Pattern, as_function, to_python
 
 # ``format``: numbers and texts in a template of the kind C and Java know.

@@ -4,9 +4,9 @@ import json
 from typing import Literal
 
 from pyagentd import lisp
-from pyagentd.lisp.encoding import encode
 from pyagentd.lisp.errors import REASONS, LispError
 from pyagentd.lisp.limits import Budget, Limits
+from pyagentd.lisp.serialization import encode
 from tests.lisp.bombs.corpus import Bomb
 
 LIMITS = Limits(timeout_ms=20_000, steps=40_000, cells=150_000, bytes=3_000_000, tool_calls=500)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pyagentd import lisp
-from pyagentd.lisp.printing import readable
+from pyagentd.lisp.serialization import readable
 from pyagentd.lisp.values import equal
 
 CASES = Path(__file__).parent / "cases"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pyagentd import lisp
-from pyagentd.lisp.builtins import reference
 from pyagentd.lisp.values import from_python
 
+from . import reference
 from .test_cases import assert_same
 
 PATH = Path(__file__).parents[3] / "docs" / "lisp.md"
@@ -23,7 +23,7 @@ EXAMPLES: list[tuple[str, str, str]] = [
 
 
 def test_the_tables_of_builtins_are_up_to_date() -> None:
-    assert reference.with_tables(PAGE) == PAGE, "run python -m pyagentd.lisp.builtins.reference docs/lisp.md"
+    assert reference.with_tables(PAGE) == PAGE, "run python -m tests.lisp.builtins.reference docs/lisp.md"
 
 
 @pytest.mark.parametrize(("program", "mark", "expected"), EXAMPLES, ids=[each[0] for each in EXAMPLES])

@@ -5,11 +5,10 @@ from typing import Any
 
 from pyagentd import lisp
 from pyagentd.errors import ToolError
-from pyagentd.lisp.encoding import decode, encode
 from pyagentd.lisp.errors import REASONS, LispError
 from pyagentd.lisp.limits import Budget, Limits
-from pyagentd.lisp.printing import readable
 from pyagentd.lisp.reader import MAX_DIGITS
+from pyagentd.lisp.serialization import decode, encode, readable
 from pyagentd.lisp.values import Pattern, equal, from_key
 
 _PROGRAM = 10_000  # characters; what is much longer has more parts than a program may have

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pyagentd import lisp
 from pyagentd.lisp.builtins import inplace
 from pyagentd.lisp.errors import LispError
-from pyagentd.lisp.printing import readable
+from pyagentd.lisp.serialization import readable
 from tests.lisp.fuzz.checks import CONTEXT, MEMORY, tool
 
 _SLOT = "•"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pyagentd import lisp
 from pyagentd.lisp.errors import LispError
-from pyagentd.lisp.printing import readable
+from pyagentd.lisp.serialization import readable
 from tests.lisp.fuzz.checks import CONTEXT, LIMITS, MEMORY, check, tool
 from tests.lisp.properties.strategies import PIECES, PROGRAMS
 

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyagentd import lisp
-from pyagentd.lisp.encoding import decode, encode
 from pyagentd.lisp.limits import Budget
-from pyagentd.lisp.printing import readable
+from pyagentd.lisp.serialization import decode, encode, readable
 from pyagentd.lisp.values import as_key, equal, from_key
 from tests.lisp.properties.strategies import VALUES
 

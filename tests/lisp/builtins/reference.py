@@ -1,4 +1,4 @@
-"""The builtins as tables of the language reference: ``python -m pyagentd.lisp.builtins.reference docs/lisp.md``.
+"""The builtins as tables of the language reference: ``python -m tests.lisp.builtins.reference docs/lisp.md``.
 
 The tables stand between two marks in the page; everything else in it is written by hand.
 """
@@ -11,7 +11,7 @@ from typing import Final
 from pyagentd.lisp.builtins import FAMILIES
 from pyagentd.lisp.builtins.table import Builtin, Family
 
-BEGIN: Final = "<!-- builtins: made by python -m pyagentd.lisp.builtins.reference -->"
+BEGIN: Final = "<!-- builtins: made by python -m tests.lisp.builtins.reference -->"
 END: Final = "<!-- end of builtins -->"
 
 

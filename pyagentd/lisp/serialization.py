@@ -1,0 +1,378 @@
+"""Values written out: as a program would write them, as JSON and back; and how large they are when written.
+
+``readable`` and ``text`` give Lisp notation, ``encode`` and ``decode`` JSON, ``size`` the bytes of that JSON.
+``check_extent`` refuses a value that would be too large before it is written out: ``[x x]`` sixty times over is sixty
+vectors in memory and 2^60 items when written. Maps and sets are written in order: equal values give equal text.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import Any, Final
+
+from pyagentd.lisp.errors import LispError
+from pyagentd.lisp.limits import Budget, Limits
+from pyagentd.lisp.values import (
+    Key,
+    Keyword,
+    LispSet,
+    Pattern,
+    Value,
+    as_key,
+    from_key,
+    in_order,
+    members,
+    no_data,
+    too_deep,
+)
+
+# -- Lisp notation
+
+_ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
+
+
+def readable(value: Value, budget: Budget | None = None) -> str:
+    """Return a value as a program would write it; strings are quoted.
+
+    Raises:
+        LispError: ``memory_exceeded`` when the text would be too long or the value is nested too deeply.
+    """
+    parts: list[str] = []
+    _write(value, parts, budget or Budget(), 0)
+    return "".join(parts)
+
+
+def text(value: Value, budget: Budget | None = None) -> str:
+    """Return what ``str`` makes of a value: nil is empty, a string itself, anything else as it reads."""
+    if type(value) is str:
+        return value
+    if value is None:
+        return ""
+    return readable(value, budget)
+
+
+def _write(value: Value, parts: list[str], budget: Budget, depth: int) -> None:
+    kind = type(value)
+    if kind is list or kind is dict or kind is LispSet:
+        if depth >= budget.limits.depth:
+            raise too_deep(budget)
+        budget.steps(1 + len(value))
+        if kind is dict:
+            _write_map(value, parts, budget, depth)
+            return
+        parts.append("[" if kind is list else "#{")
+        for index, item in enumerate(value if kind is list else members(value)):
+            if index:
+                parts.append(" ")
+            _write(item, parts, budget, depth + 1)
+        parts.append("]" if kind is list else "}")
+        budget.bytes(1 + len(value))
+        return
+    shown = _atom(value, budget)
+    budget.bytes(len(shown))
+    parts.append(shown)
+
+
+def _write_map(value: dict[Value, Value], parts: list[str], budget: Budget, depth: int) -> None:
+    parts.append("{")
+    for index, key in enumerate(in_order(value)):
+        if index:
+            parts.append(" ")
+        _write(from_key(key), parts, budget, depth + 1)
+        parts.append(" ")
+        _write(value[key], parts, budget, depth + 1)
+    parts.append("}")
+    budget.bytes(2 * len(value) + 1)
+
+
+def _atom(value: Value, budget: Budget) -> str:
+    kind = type(value)
+    if kind is str:
+        budget.bytes(len(value))
+        return f'"{value.translate(_ESCAPES)}"'
+    if kind is Keyword:
+        return f":{value.name}"
+    if value is None:
+        return "nil"
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is float:
+        return number(value)
+    if kind is int:
+        return str(value)
+    if kind is Pattern:
+        return f'#"{value.text}"'
+    return "#function"
+
+
+def number(value: float) -> str:
+    """Return a floating-point number as it reads."""
+    if value != value:
+        return "##NaN"
+    if value in {float("inf"), float("-inf")}:
+        return "##Inf" if value > 0 else "##-Inf"
+    return repr(value)
+
+
+# -- Size of a value before it is written out: its items are counted level by level, each as often as it would be
+# written; a part that occurs several times is visited once.
+
+_COLLECTIONS = frozenset({list, dict, LispSet})
+_SHORT = 64
+"""Characters that the key of a map may have without being counted."""
+
+
+def check_extent(value: Value, limits: Limits) -> tuple[int, int]:
+    """See that a value, written out, has no more items, text and levels than a run may make.
+
+    Returns:
+        Its items, and the characters of its text.
+
+    Raises:
+        LispError: ``memory_exceeded``.
+    """
+    if type(value) not in _COLLECTIONS:
+        return 0, len(value) if type(value) is str else 0
+    level: list[Any] = [value]
+    times: dict[int, int] | None = None  # how often each of the level occurs, by id; None when each does once
+    items = characters = 0
+    for _ in range(limits.depth):
+        inner: list[Any] = []
+        if times is None:
+            parts = list(chain.from_iterable(map(_parts, level)))
+            items += len(parts)
+            characters += _characters(parts) + _long_keys(level)
+            inner = [part for part in parts if type(part) in _COLLECTIONS]
+            level, times = _once(inner)
+        else:
+            counts: Counter[int] = Counter()
+            for each in level:
+                count = times[id(each)]
+                parts = list(_parts(each))
+                items += count * len(parts)
+                characters += count * (_characters(parts) + _long_keys([each]))
+                found = [part for part in parts if type(part) in _COLLECTIONS]
+                inner += found
+                for part in found:
+                    counts[id(part)] += count
+            level, times = list({id(part): part for part in inner}.values()), counts
+        if items > limits.cells:
+            raise _too_large(f"{limits.cells} items")
+        if characters > limits.bytes:
+            raise _too_large(f"{limits.bytes} characters")
+        if not level:
+            return items, characters
+    raise LispError(
+        "memory_exceeded",
+        f"a value is nested deeper than {limits.depth} levels",
+        hint="Keep data flat: collect into one vector or map instead of wrapping it again and again.",
+    )
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    return value.values() if type(value) is dict else value
+
+
+def _characters(parts: list[Any]) -> int:
+    return sum([len(part) for part in parts if type(part) is str])
+
+
+def _long_keys(level: list[Any]) -> int:
+    """Return an upper bound for the text of the keys of maps, where there are long ones."""
+    maps = [each for each in level if type(each) is dict]
+    longest = max(map(_length, set(chain.from_iterable(maps))), default=0)
+    return longest * sum(map(len, maps)) if longest > _SHORT else 0
+
+
+def _length(key: Any) -> int:
+    if type(key) is Keyword:
+        return len(key.name)
+    return len(key) if type(key) is str else 0
+
+
+def _once(inner: list[Any]) -> tuple[list[Any], dict[int, int] | None]:
+    """Return each of the values once, and how often it occurs where one occurs more than once."""
+    ids = set(map(id, inner))
+    if len(ids) == len(inner):
+        return inner, None
+    return list({id(part): part for part in inner}.values()), Counter(map(id, inner))
+
+
+def _too_large(limit: str) -> LispError:
+    return LispError(
+        "memory_exceeded",
+        f"a value, written out, would have more than {limit}",
+        hint="Give aggregates or a part of the data, and do not nest a collection in itself again and again.",
+    )
+
+
+# -- JSON
+#
+# A keyword is ``"~:name"``, a string that begins with ``~`` gets another one before it, a map of keyword and string
+# keys is an object, any other map ``{"~#cmap": [k, v, …]}``, a set ``{"~#set": […]}``, a pattern ``{"~#re": "…"}``,
+# infinity and not-a-number ``{"~#n": "inf"}``. 5 and 5.0 stay different. Functions cannot be encoded.
+
+_MAX_DEPTH = 220
+
+
+def encode(value: Value, budget: Budget | None = None) -> Any:
+    """Return a value as data that ``json.dumps`` takes.
+
+    Raises:
+        LispError: ``eval_error`` for a function, ``memory_exceeded`` for a value too deep or, with its shared parts
+            written out, too large.
+    """
+    return _encode(value, budget or Budget(), 0)
+
+
+def _encode(value: Value, budget: Budget, depth: int) -> Any:
+    kind = type(value)
+    if kind is str:
+        budget.bytes(len(value))
+        return f"~{value}" if value[:1] == "~" else value
+    if kind is Keyword:
+        budget.bytes(len(value.name))
+        return f"~:{value.name}"
+    if value is None or kind is bool or kind is int:
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else {"~#n": repr(value)}
+    if kind is Pattern:
+        return {"~#re": value.text}
+    if kind not in {list, dict, LispSet}:
+        raise no_data(value)
+    if depth >= budget.limits.depth:
+        raise too_deep(budget)
+    budget.steps(1 + len(value))
+    budget.cells(1 + len(value))
+    if kind is list:
+        return [_encode(item, budget, depth + 1) for item in value]
+    if kind is LispSet:
+        return {"~#set": [_encode(item, budget, depth + 1) for item in members(value)]}
+    return _encode_map(value, budget, depth)
+
+
+def _encode_map(value: dict[Key, Value], budget: Budget, depth: int) -> Any:
+    keys = in_order(value)
+    if all(type(key) is str or type(key) is Keyword for key in keys):
+        return {_encode(key, budget, depth): _encode(value[key], budget, depth + 1) for key in keys}
+    parts: list[Any] = []
+    for key in keys:
+        parts += [_encode(from_key(key), budget, depth + 1), _encode(value[key], budget, depth + 1)]
+    return {"~#cmap": parts}
+
+
+def decode(data: Any) -> Value:
+    """Return the value that ``encode`` made ``data`` of.
+
+    Raises:
+        ValueError: when it is no such data.
+    """
+    return _decode(data, 0)
+
+
+def _decode(data: Any, depth: int) -> Value:
+    if isinstance(data, str):
+        if data[:1] != "~":
+            return data
+        if data[:2] == "~:":
+            return Keyword(data[2:])
+        if data[:2] == "~~":
+            return data[1:]
+        raise ValueError(f"{data[:40]!r} is no encoded string")
+    if depth > _MAX_DEPTH:
+        raise ValueError("nested too deeply")
+    if isinstance(data, list):
+        return [_decode(item, depth + 1) for item in data]
+    if isinstance(data, Mapping):
+        return _decode_object(data, depth + 1)
+    if data is None or isinstance(data, bool | int | float):
+        return data
+    raise ValueError(f"a {type(data).__name__} is no JSON")
+
+
+def _decode_object(data: Mapping[str, Any], depth: int) -> Value:
+    if len(data) == 1:
+        ((tag, inside),) = data.items()
+        match tag:
+            case "~#set":
+                return LispSet.of(_decode(item, depth) for item in inside)
+            case "~#cmap":
+                pairs = [_decode(item, depth) for item in inside]
+                return {as_key(key): item for key, item in zip(pairs[::2], pairs[1::2], strict=True)}
+            case "~#re":
+                return Pattern(str(inside))
+            case "~#n":
+                return float(inside)
+    return {_decode(key, depth): _decode(item, depth) for key, item in data.items()}
+
+
+def size(value: Value, budget: Budget | None = None, limit: int | None = None) -> int:
+    """Return how many bytes the encoded value is as JSON in UTF-8 without spaces; the measure of the memory.
+
+    Args:
+        value: What is measured; a function counts as 16 bytes.
+        budget: Charged for the walk.
+        limit: Stop measuring beyond so many bytes; the result is then only known to be larger.
+    """
+    return _Measure(budget or Budget(), limit).of(value, 0)
+
+
+class _Measure:
+    def __init__(self, budget: Budget, limit: int | None) -> None:
+        self.budget = budget
+        self.limit = limit
+        self.total = 0
+
+    def of(self, value: Value, depth: int) -> int:
+        self._walk(value, depth)
+        return self.total
+
+    def _walk(self, value: Value, depth: int) -> None:
+        if self.limit is not None and self.total > self.limit:
+            return
+        kind = type(value)
+        if kind not in {list, dict, LispSet}:
+            self.total += _atom_size(value)
+            return
+        if depth >= self.budget.limits.depth:
+            raise too_deep(self.budget)
+        self.budget.steps(1 + len(value))
+        self.total += 1 + max(1, len(value))
+        if kind is dict:
+            named = all(type(key) is str or type(key) is Keyword for key in value)
+            self.total += len(value) + (0 if named else 11)
+            for key, item in value.items():
+                self._walk(from_key(key), depth + 1)
+                self._walk(item, depth + 1)
+            return
+        if kind is LispSet:
+            self.total += 10
+        for item in value:
+            self._walk(item, depth + 1)
+
+
+def _atom_size(value: Value) -> int:
+    kind = type(value)
+    if kind is str:
+        written = json.dumps(value, ensure_ascii=False)
+        return len(written.encode("utf-8", "surrogatepass")) + int(value[:1] == "~")
+    if kind is Keyword:
+        name: str = value.name
+        return len(name.encode("utf-8", "surrogatepass")) + 4
+    if value is None or value is True:
+        return 4
+    if kind is bool:
+        return 5
+    if isinstance(value, float) and not math.isfinite(value):
+        return 10 + len(repr(value))
+    if isinstance(value, int | float):
+        if isinstance(value, float) or abs(value) < 1 << 64:
+            return len(str(value))
+        return int(value.bit_length()) // 3
+    if kind is Pattern:
+        pattern: str = value.text
+        return len(pattern.encode("utf-8", "surrogatepass")) + 12
+    return 16
