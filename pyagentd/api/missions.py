@@ -142,11 +142,11 @@ class Missions(Group):
             paths_read=inside,
             paths_write=inside,
             clock=host.clock,
+            facts={"workspace_root": str(workspace or Path.home()), "agent": preset},
         )
         self._registry.add(ref)
         host.origins.made(ref)
-        async with host.using(ref) as branch:
-            branch.record_session(workspace_root=workspace or Path.home(), agent=preset)
+        await host.hold(ref)  # whoever lists sessions learns of it
         return ref
 
 

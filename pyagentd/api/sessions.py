@@ -78,6 +78,7 @@ class Sessions(Group):
         parsed, text = of_project.template(preset)
         inside = [] if workspace is None else [under(str(workspace))]
         readable = [under(str(directory(project))) for project in projects]
+        title = one_line(name, TITLE_LENGTH) if titled else ""
         ref = sessions.create_session(
             self._host.config.sessions_dir,
             name,
@@ -89,14 +90,15 @@ class Sessions(Group):
             session_dir=expanded(session_dir) if session_dir else None,
             session_id=session_id,
             activity_org_file=activity_org_file,
+            facts={
+                "workspace_root": str(workspace or _first(projects) or Path.home()),
+                "agent": preset,
+                "title": title,
+            },
         )
         self._registry.add(ref)
         self._host.origins.made(ref)
-        async with self._host.using(ref) as branch:
-            branch.record_session(workspace_root=workspace or _first(projects) or Path.home(), agent=preset)
-            if titled and (title := one_line(name, TITLE_LENGTH)):
-                branch.note_session(title=title)
-            title = str(branch.conversation.session.get("title") or "")
+        await self._host.hold(ref)  # whoever lists sessions learns of it
         return described(ref) | {"title": title or None}
 
     async def trust_session(self, client: Client, *, branch: str, sha256: str | None = None) -> dict[str, Any]:
@@ -546,11 +548,11 @@ class Exchange(Group):
             paths_write=inside,
             clock=self._host.clock,
             fill=lambda session_id, branch_dir: filled.append(_filled(session_id, branch_dir, chat, now_ms)),
+            facts={"workspace_root": str(workspace or Path.home()), "agent": template.name},
         )
         (made,) = filled
         self._registry.add(ref)
-        async with self._host.using(ref) as live:
-            live.record_session(workspace_root=workspace or Path.home(), agent=template.name)
+        await self._host.hold(ref)  # whoever lists sessions learns of it
         return {**described(ref), "notes": [*chat.notes, *notes, *made.notes]}
 
     def _place(self, file: str) -> Path:

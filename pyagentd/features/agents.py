@@ -416,7 +416,6 @@ class ParentSpawner:
         try:
             await stack.enter_async_context(self._host.using(self.parent.ref))
             branch = await stack.enter_async_context(self._host.using(ref))
-            self._record(branch, wanted)
             self._show(stack, branch)
             if wanted.background:
                 self._agents.background.begin(self.parent, ref, wanted, self.run_id, self.options)
@@ -484,6 +483,7 @@ class ParentSpawner:
             read=own if wanted.read is None else (wanted.read or ["/**"]),
             deny=wanted.deny,
             clock=self._host.clock,
+            facts=self._facts(wanted),
         )
 
     def _served(self, template: Preset) -> dict[str, str]:
@@ -494,25 +494,22 @@ class ParentSpawner:
             return {}
         return {"backend": own.backend, "model": own.model}
 
-    def _record(self, branch: LiveBranch, wanted: Assignment) -> None:
-        """Record who spawned the agent and what for; from this a restart finds who waits for it."""
+    def _facts(self, wanted: Assignment) -> dict[str, Any]:
+        """Return who spawns the agent and what for; from this a restart finds who waits for it."""
         conversation = self.parent.conversation
         run = conversation.runs.get(self.run_id)
         metadata = conversation.session["metadata_json"]
-        branch.record_session(
-            workspace_root=conversation.session["workspace_root"],
-            parent=self.parent.ref,
-            agent=wanted.preset,
-            spawned={
-                "parent_run_id": self.run_id,
-                "parent_call_id": wanted.call_id,
-                "parent_message_id": run.data["message_id"] if run else None,
-                "background": wanted.background,
-                "description": wanted.description,
-            },
-            metadata={
+        return {
+            "workspace_root": conversation.session["workspace_root"],
+            "agent": wanted.preset,
+            "parent_run_id": self.run_id,
+            "parent_call_id": wanted.call_id,
+            "parent_message_id": run.data["message_id"] if run else None,
+            "background": wanted.background,
+            "description": wanted.description,
+            "metadata_json": {
                 **inherited(self._host.presets, self.parent),
                 **({"environment": metadata["environment"]} if "environment" in metadata else {}),
                 **({"task": dict(wanted.metadata)} if wanted.metadata else {}),
             },
-        )
+        }

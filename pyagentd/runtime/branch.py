@@ -36,7 +36,7 @@ from pyagentd.store.conversation import Conversation, Message
 from pyagentd.store.document.reconcile import Continued
 from pyagentd.store.document.render import Insert
 from pyagentd.store.document.text import Settings, stamp_of
-from pyagentd.store.journal import Row
+from pyagentd.store.journal import Row, session_row
 from pyagentd.store.paths import BranchRef
 
 log = logging.getLogger(__name__)
@@ -72,8 +72,6 @@ class SessionRow:
         *,
         workspace_root: Path,
         agent: str = "",
-        parent: BranchRef | None = None,
-        spawned: Mapping[str, Any] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
         """Record the facts of the session itself; what was recorded before and is not named here stays.
@@ -81,12 +79,9 @@ class SessionRow:
         Args:
             workspace_root: Where it works.
             agent: The preset it was made from.
-            parent: Of an agent: the branch that spawned it.
-            spawned: Of an agent: ``parent_run_id``, ``parent_call_id``, ``parent_message_id`` (the prompt of that
-                run), ``background`` and ``description``.
             metadata: To be added.
         """
-        known = self.conversation.session or (self._new_session(agent, parent) | dict(spawned or {}))
+        known = self.conversation.session or self._new_session(agent=agent)
         self.note_session(
             **{
                 **known,
@@ -97,7 +92,7 @@ class SessionRow:
 
     def note_session(self, **facts: Any) -> None:
         """Record facts of the session, such as ``title`` and ``archived_at``; the others stay as they were."""
-        known = self.conversation.session or self._new_session("", None)
+        known = self.conversation.session or self._new_session()
         self.recorder.record("session", {**known, **facts, "updated_at": self.recorder.now_ms()})
 
     def note_metadata(self, **facts: Any) -> None:
@@ -124,18 +119,8 @@ class SessionRow:
         if self.given is not None:
             self.note_metadata(settings=document_sync.to_json(self.given))
 
-    def _new_session(self, agent: str, parent: BranchRef | None) -> dict[str, Any]:
-        return {
-            "id": self.ref.session_id,
-            "agent": agent,
-            "parent_id": parent.session_id if parent else None,
-            "parent_branch": parent.branch_name if parent else None,
-            "title": "",
-            "archived_at": None,
-            "permissions_json": [],
-            "metadata_json": {},
-            "created_at": self.recorder.now_ms(),
-        }
+    def _new_session(self, **facts: Any) -> dict[str, Any]:
+        return session_row(id=self.ref.session_id, now_ms=self.recorder.now_ms(), **facts)
 
 
 # Who watches a branch, and what they are told of it that is true only now.

@@ -605,6 +605,23 @@ def served_by(row: Mapping[str, Any]) -> Served:
     return Served("", str(named or ""))
 
 
+def session_row(*, id: str, now_ms: int, **facts: Any) -> dict[str, Any]:
+    """Return a ``session`` row with nothing known of it but ``facts``."""
+    return {
+        "id": id,
+        "agent": "",
+        "parent_id": None,
+        "parent_branch": None,
+        "title": "",
+        "archived_at": None,
+        "permissions_json": [],
+        "metadata_json": {},
+        "created_at": now_ms,
+        "updated_at": now_ms,
+        **facts,
+    }
+
+
 def message_row(
     *, role: str, session_id: str, metadata: Mapping[str, Any], now_ms: int, id: str | None = None
 ) -> dict[str, Any]:

@@ -13,15 +13,17 @@ import itertools
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from pyagentd import clock as ids
-from pyagentd.clock import Clock, iso8601, stamp
+from pyagentd.clock import Clock, epoch_ms, iso8601, stamp
 from pyagentd.errors import BadRequest, StoreError
 from pyagentd.log import of_session
 from pyagentd.store import atomic, metadata, paths, presetfile
+from pyagentd.store.journal import Journal, session_row
 from pyagentd.store.paths import BranchRef
 
 _ID = re.compile(r"[\w][\w.@+-]{0,199}")  # one segment of a path, and one word of `ID/BRANCH`
@@ -44,6 +46,7 @@ def create_session(
     session_id: str | None = None,
     activity_org_file: str | None = None,
     fill: Callable[[str, Path], object] | None = None,
+    facts: Mapping[str, Any] | None = None,
 ) -> BranchRef:
     """Make a session with one empty branch, "main".
 
@@ -59,6 +62,7 @@ def create_session(
         session_id: Its id, made by somebody else (activities); the directory may have another name.
         activity_org_file: The document of the activity it belongs to, for the metadata.
         fill: Called with the session's id and the branch's directory before anybody can see them.
+        facts: What the log says of the session from the start, such as ``workspace_root``; None records nothing.
 
     Raises:
         BadRequest: The directory is in use, or ``session_id`` cannot be the id of a session there.
@@ -86,6 +90,8 @@ def create_session(
         atomic.write_text(paths.session_file(branch_dir), "")
         if fill is not None:
             fill(session_id, branch_dir)
+        if facts is not None:
+            _record(branch_dir, session_row(id=session_id, now_ms=epoch_ms(now), **facts))
     _log.info("Created session directory: %s", place, extra=of_session(place))
     return BranchRef(
         session_id=session_id,
@@ -105,6 +111,7 @@ def create_agent(
     write_default: Sequence[str] = presetfile.DEFAULT_WRITE,
     deny: Sequence[str] = (),
     clock: Clock,
+    facts: Mapping[str, Any] | None = None,
 ) -> BranchRef:
     """Make an agent under the branch ``parent``.
 
@@ -117,6 +124,7 @@ def create_agent(
         write_default: Becomes ``paths.write`` of a preset that has none.
         deny: Patterns to deny beside the standard four and the preset's own.
         clock: For the id and the metadata.
+        facts: What its log says of it from the start, beside its parent; None records nothing.
 
     Raises:
         PresetError: The preset is malformed.
@@ -135,8 +143,21 @@ def create_agent(
             parent_session_id=parent.session_id,
         )
         atomic.write_text(paths.session_file(draft), "")
+        if facts is not None:
+            above = {"parent_id": parent.session_id, "parent_branch": parent.branch_name}
+            _record(draft, session_row(id=place.name, now_ms=epoch_ms(now), **above, **facts))
     _log.info("Created agent directory: %s", place, extra=of_session(place))
     return paths.agent_ref(place)
+
+
+def _record(branch_dir: Path, session: Mapping[str, Any]) -> None:
+    """Append the row of a session to the log of a branch that nobody can see yet."""
+    journal = Journal.open(paths.journal_file(branch_dir))
+    try:
+        journal.append("session", session)
+        journal.sync()
+    finally:
+        journal.close()
 
 
 @functools.lru_cache(maxsize=64)

@@ -24,16 +24,25 @@ from tests.store.places import StandingClock, tree
 from tests.store.test_branching import told
 
 PRESET = "---\ndescription: d\nbackend: b\nmodel: m\n---\nBody.\n"
+FACTS = {"workspace_root": "/project", "agent": "p"}
 
 
 def make_session(root: Path) -> BranchRef:
-    return sessions.create_session(root, "new", preset_name="p", preset_text=PRESET, clock=StandingClock())
+    return sessions.create_session(
+        root, "new", preset_name="p", preset_text=PRESET, clock=StandingClock(), facts=FACTS
+    )
 
 
 def make_agent(root: Path) -> BranchRef:
     parent = paths.ref_of(next(root.glob("*/branches/main")))
     return sessions.create_agent(
-        parent, preset_name="p", preset_text=PRESET, description="look", read=["/**"], clock=StandingClock()
+        parent,
+        preset_name="p",
+        preset_text=PRESET,
+        description="look",
+        read=["/**"],
+        clock=StandingClock(),
+        facts=FACTS,
     )
 
 
@@ -99,6 +108,7 @@ def make_import(root: Path) -> BranchRef:
         preset_text=PRESET,
         clock=StandingClock(),
         fill=lambda id, place: fill(place, adopt_chat(chat, session_id=id, now_ms=1)),
+        facts=FACTS,
     )
 
 
@@ -141,6 +151,8 @@ def test_a_daemon_killed_at_any_write_leaves_all_or_nothing_and_the_next_one_cle
         killed += 1
         for key in new:  # it is whole, if it is there at all
             assert {"session.md", "preset.md", "scope-plan.yml"} <= found[key], number
+            if make in (make_session, make_agent, make_import):
+                assert Conversation(read_rows(paths.journal_file(Path(key)))).session.items() >= FACTS.items(), number
         assert all(found[key] == known[key] for key in known)
         with monkeypatch.context() as later:
             later.setattr(atomic, "_STARTED_S", time.time() + 3600)  # the next daemon
