@@ -23,18 +23,40 @@ from pyagentd import __version__
 from pyagentd.api import Service
 from pyagentd.clock import SystemClock
 from pyagentd.config import Config
-from pyagentd.features import named_agents
+from pyagentd.features.agents import AgentSpawner
+from pyagentd.features.compaction import Compaction
+from pyagentd.features.contexts import Contexts
+from pyagentd.features.emacs import EmacsClients
+from pyagentd.features.hooks import Hooks
+from pyagentd.features.idling import Idling
 from pyagentd.features.indexer import Indexer
-from pyagentd.features.presets import Presets, configured_default, configured_profiles
+from pyagentd.features.mcp import Servers
+from pyagentd.features.meters import Meters
+from pyagentd.features.mission_tool import Missions
+from pyagentd.features.models import Models
+from pyagentd.features.named_agents import NamedAgents
+from pyagentd.features.overview import Overview
+from pyagentd.features.questions import Question
+from pyagentd.features.schedules import Schedules, Triggers
+from pyagentd.features.scope_expansion import ScopeExpansion
+from pyagentd.features.self_edit import SelfEditing
+from pyagentd.features.slash_commands import Commands
+from pyagentd.features.snapshots import Snapshots
+from pyagentd.features.suggestions import Suggestions
+from pyagentd.features.tasks import Tasks
 from pyagentd.features.titles import Titles
+from pyagentd.features.todo import Todo
 from pyagentd.installation import in_background
 from pyagentd.llm import factory as warm
 from pyagentd.llm.factory import close_backends
 from pyagentd.log import LOG_NAME, setup_logging
 from pyagentd.pulse import Pulse
+from pyagentd.runtime.bus import BranchWritten
+from pyagentd.runtime.feature import Feature
 from pyagentd.runtime.grants import Trust
 from pyagentd.runtime.hints import PendingHints
-from pyagentd.runtime.host import Host
+from pyagentd.runtime.kernel import Kernel
+from pyagentd.runtime.presets import Presets, configured_default, configured_profiles
 from pyagentd.store import presetfile, sessions
 from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.state import State
@@ -45,6 +67,33 @@ from pyagentd.wire.lifecycle import Instance
 from pyagentd.wire.server import Server
 
 log = logging.getLogger(__name__)
+
+FEATURES: tuple[type[Feature], ...] = (
+    NamedAgents,
+    Meters,
+    Hooks,  # before whatever else looks at a prompt
+    Servers,
+    Snapshots,
+    AgentSpawner,
+    Missions,
+    Question,
+    Todo,
+    Suggestions,
+    ScopeExpansion,
+    Compaction,
+    Tasks,
+    EmacsClients,
+    Triggers,
+    Schedules,
+    Models,
+    SelfEditing,
+    Contexts,
+    Idling,
+    Overview,
+    Commands,
+    Titles,
+)
+"""What users can name; a daemon without one of them lacks what it does, and nothing else."""
 
 IDLE_S = 15 * 60.0
 IDLE_CHECK_S = 30.0
@@ -113,18 +162,11 @@ class _Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopped.set)
         token = new_token()
-        host, indexer, server = self._assemble(Pulse(loop), token)
-        await named_agents.recover(host)
-        self._wake(host)
-        await host.tasks.recover()
-        await host.idling.load()
-        host.idling.start()
-        host.schedules.start()
-        indexer.unfinished = lambda ref: _soon(loop, host.trees.wake_soon, ref)
+        kernel, indexer, server = self._assemble(Pulse(loop), token)
+        await kernel.start()
+        self._wake(kernel)
+        indexer.unfinished = lambda ref: _soon(loop, kernel.trees.wake_soon, ref)
         indexer.start()
-        titles = Titles(host)
-        if self._config.titles:
-            host.listeners.append(titles)
         await server.listen(self._instance.bind_unix())
         port = await self._listen_tcp(server)
         self._instance.publish(version=__version__, port=port, token=token)
@@ -134,37 +176,43 @@ class _Daemon:
         threading.Thread(target=warm.warm, name="warm", daemon=True).start()
         sweep = partial(sessions.sweep_drafts, self._config.sessions_dir)
         threading.Thread(target=sweep, name="sweep", daemon=True).start()
-        watching = asyncio.create_task(self._stop_when_idle(host, server))
+        watching = asyncio.create_task(self._stop_when_idle(kernel, server))
         await self._stopped.wait()
         log.info("stopping")
         watching.cancel()
-        titles.close()
-        await host.shutdown()
+        await kernel.shutdown()
         await asyncio.to_thread(indexer.close)
         await server.close()
         await close_backends()
 
-    def _wake(self, host: Host) -> None:
+    def _wake(self, kernel: Kernel) -> None:
         """Have what an earlier daemon left waiting go on; who asks for it waits until it does."""
-        projection = Projection(host.state, self._config.sessions_dir)
-        hints = PendingHints(host.state, projection, host.clock, host.own)
-        host.questions.hints = host.agents.background.hints = host.queue.hints = hints
-        host.trees.wake_all(hints)
+        projection = Projection(kernel.state, self._config.sessions_dir)
+        hints = PendingHints(kernel.state, projection, kernel.clock, kernel.own)
+        kernel.hints = hints
+        kernel.trees.wake_all(hints)
 
-    def _assemble(self, pulse: Pulse, token: str) -> tuple[Host, Indexer, Server]:
-        state = State(self._config.sessions_dir)  # the indexer closes it, after the host's last decision
+    def _assemble(self, pulse: Pulse, token: str) -> tuple[Kernel, Indexer, Server]:
+        state = State(self._config.sessions_dir)  # the indexer closes it, after the kernel's last decision
         presets = Presets(
             (presetfile.shipped_dir(), self._config.presets_dir),
             trust=Trust(state),
             profiles=configured_profiles(self._config),
             default=configured_default(self._config),
         )
-        host = Host(config=self._config, presets=presets, clock=SystemClock(), pulse=pulse, state=state)
-        registry = Registry(self._config.sessions_dir, agents=self._config.agents_dir, departed=host.departed)
+        kernel = Kernel(
+            config=self._config,
+            presets=presets,
+            clock=SystemClock(),
+            pulse=pulse,
+            state=state,
+            features=FEATURES,
+        )
+        registry = Registry(self._config.sessions_dir, agents=self._config.agents_dir, departed=kernel.departed)
         indexer = Indexer(state, registry)
-        host.listeners.append(indexer)
+        kernel.bus.on(BranchWritten, lambda written: indexer.branch_written(written.ref))
         service = Service(
-            host,
+            kernel,
             registry,
             indexer,
             stop=self._stopped.set,
@@ -176,10 +224,10 @@ class _Daemon:
             pulse=pulse,
             greeting=greeting,
             token=token,
-            on_disconnect=host.forget,
+            on_disconnect=kernel.forget,
             own_children=False,
         )
-        return host, indexer, server
+        return kernel, indexer, server
 
     async def _listen_tcp(self, server: Server) -> int | None:
         if self._tcp_port is None:
@@ -188,18 +236,15 @@ class _Daemon:
         await server.listen(listener)
         return int(listener.getsockname()[1])
 
-    async def _stop_when_idle(self, host: Host, server: Server) -> None:
+    async def _stop_when_idle(self, kernel: Kernel, server: Server) -> None:
         idle_s = 0.0
         tidied = _resident()
         while idle_s < IDLE_S:
             await asyncio.sleep(IDLE_CHECK_S)
-            if not host.runs and _resident() > tidied + _LARGE:
-                await asyncio.to_thread(_give_back, host.state)
+            if not kernel.runs and _resident() > tidied + _LARGE:
+                await asyncio.to_thread(_give_back, kernel.state)
                 tidied = _resident()
-            needed = (
-                server.clients or host.runs or host.schedules.pending or host.idling.pending or host.tasks.pending
-            )
-            idle_s = 0.0 if needed else idle_s + IDLE_CHECK_S
+            idle_s = 0.0 if server.clients or kernel.pending else idle_s + IDLE_CHECK_S
         log.info("nobody needs the daemon")
         self._stopped.set()
 

@@ -12,9 +12,9 @@ import pytest
 import pyagentd
 from pyagentd import installation
 from pyagentd.config import load_config
-from pyagentd.features.instructions import environment
 from pyagentd.policy.patterns import first_match
 from pyagentd.runtime.settings import protected_paths
+from pyagentd.runtime.system_prompt import environment
 from pyagentd.tools.sandbox import enclosure, plan
 from tests.tools.confined import needs_bubblewrap
 

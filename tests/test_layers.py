@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import pyagentd
+from pyagentd.daemon import FEATURES
+from pyagentd.runtime.feature import Feature
 
 PACKAGE = Path(pyagentd.__file__).parent
 BASE_FILES = {
@@ -38,8 +40,7 @@ MAY_IMPORT: dict[str, Set[str]] = {
 }
 _BELOW = frozenset(MAY_IMPORT)
 MAY_IMPORT |= {
-    # A session in motion, and what it can do: still one room in two folders, since the host builds its features.
-    "runtime": _BELOW | {"features"},
+    "runtime": _BELOW,
     "features": _BELOW | {"runtime"},
     "api": _BELOW | {"runtime", "features"},
 }
@@ -112,7 +113,7 @@ def test_allowed_imports_pass():
 
 def test_the_table_has_no_cycle_between_rooms():
     settled: set[str] = set()
-    rooms = {room: below - {"runtime", "features"} for room, below in MAY_IMPORT.items()}
+    rooms = dict(MAY_IMPORT)
     for room in _TOP:
         rooms.pop(room)
     while rooms:
@@ -156,14 +157,14 @@ def test_no_two_modules_need_each_other_when_they_are_loaded():
         settled |= ready
 
 
-def test_only_what_stands_above_the_host_imports_it():
-    host = PACKAGE / "runtime/host.py"
-    above = {
-        str(module.relative_to(PACKAGE / "features"))
-        for module in IMPORTS
-        if host in IMPORTS[module] and module.is_relative_to(PACKAGE / "features")
-    }
-    assert above == {"forking.py", "titles.py"}
+def test_a_feature_is_listed_once_and_the_runtime_names_none():
+    assert len(set(FEATURES)) == len(FEATURES)
+    defined = {kind for kind in _below(Feature) if kind.__module__.startswith("pyagentd.")}
+    assert defined == set(FEATURES)
+
+
+def _below(kind: type[Feature]) -> set[type[Feature]]:
+    return {each for child in kind.__subclasses__() for each in (child, *_below(child))}
 
 
 def test_imports_of_missions_stand_at_the_top():

@@ -23,7 +23,8 @@ from pyagentd.api.named_agents import ContextOperations, NamedAgents, Settings, 
 from pyagentd.api.schedules import Scheduling
 from pyagentd.api.sessions import Branches, Exchange, Lifecycle, Sessions
 from pyagentd.features.indexer import Indexer
-from pyagentd.runtime.host import Host
+from pyagentd.features.slash_commands import Commands
+from pyagentd.runtime.kernel import Kernel
 from pyagentd.store.registry import Registry
 
 
@@ -59,20 +60,20 @@ class Service(
     SnapshotOperations,
     Daemon,
 ):
-    """All operations, on one host; those that people type behind a slash are its commands."""
+    """All operations, of one daemon; those that people type behind a slash are its commands."""
 
     def __init__(
         self,
-        host: Host,
+        kernel: Kernel,
         registry: Registry,
         indexer: Indexer | None = None,
         *,
         stop: Callable[[], None],
         clients: Callable[[], int],
     ) -> None:
-        super().__init__(host, registry, indexer, stop=stop, clients=clients)
-        commands = host.commands
-        commands.sources.insert(0, Builtin(self.operations(), commands))
+        super().__init__(kernel, registry, indexer, stop=stop, clients=clients)
+        if (commands := kernel.find(Commands)) is not None:
+            commands.builtin = Builtin(self.operations(), commands)
 
     def operations(self) -> Mapping[str, Callable[..., Awaitable[Any]]]:
         """Return every operation by its name on the wire."""

@@ -13,11 +13,12 @@ from pyagentd import clock
 from pyagentd.api.group import INLINE_LIMIT, Client, Group, expanded, send_options
 from pyagentd.clock import stamp
 from pyagentd.errors import Ambiguous, BadRequest, NotFound, PresetError, PyagentdError, StoreError
-from pyagentd.features.instructions import workspace_root
+from pyagentd.features.agents import AgentSpawner
 from pyagentd.features.spawning import MAX_DEPTH, Assignment, Open, agents_below, outcome_of, result_of
 from pyagentd.log import of_session
 from pyagentd.policy.patterns import validate_pattern
 from pyagentd.policy.presets import Result
+from pyagentd.runtime.system_prompt import workspace_root
 from pyagentd.store import atomic, metadata, paths, presetfile, sessions
 from pyagentd.store.atomic import write_bytes
 from pyagentd.store.paths import BranchRef, described
@@ -39,7 +40,7 @@ class Agents(Group):
         data = json.dumps({"agents": found}).encode() if form == "json" else encode({"agents": found})
         if len(data) < INLINE_LIMIT:
             return {"agents": found}
-        path = self._host.config.runtime_dir / f"agents-{ref.session_id}-{ref.branch_name}.{form}"
+        path = self._kernel.config.runtime_dir / f"agents-{ref.session_id}-{ref.branch_name}.{form}"
         await asyncio.to_thread(write_bytes, path, data, fsync=False)
         return {"path": str(path)}
 
@@ -51,19 +52,19 @@ class Agents(Group):
             raise NotFound(f"{branch} has no agent {agent}", mend="See: pyagentd agents SESSION")
         if len(meant) > 1:
             raise Ambiguous(f"{agent} fits {', '.join(meant)}", mend="Give more of the id")
-        live = self._host.opened(ids[meant[0]])
-        return {"id": meant[0], "aborted": live is not None and await self._host.abort(live)}
+        live = self._kernel.opened(ids[meant[0]])
+        return {"id": meant[0], "aborted": live is not None and await self._kernel.abort(live)}
 
     async def _tree(self, ref: BranchRef) -> list[dict[str, Any]]:
         opened = {
             live.key: Open(str(live.status["state"]), live.conversation.snapshot())
-            for live in self._host.inside(ref.branch_dir)
+            for live in self._kernel.inside(ref.branch_dir)
         }
         return await asyncio.to_thread(agents_below, ref, opened, self._wanted)
 
     def _wanted(self, ref: BranchRef) -> Result:
         try:
-            return self._host.presets.of_branch(ref).result
+            return self._kernel.presets.of_branch(ref).result
         except PyagentdError:
             return "all"
 
@@ -112,9 +113,9 @@ class Spawning(Group):
             read=() if unrestricted else tuple(allowed_paths) or None,
             deny=tuple(denied_paths),
         )
-        async with self._host.using(parent) as live:
-            await workspace_root(self._host, live)
-            spawner = self._host.agents.spawner(live, options, run_id="")
+        async with self._kernel.using(parent) as live:
+            await workspace_root(self._kernel, live)
+            spawner = self._kernel.feature(AgentSpawner).spawner(live, options, run_id="")
             try:
                 ref, _ = await spawner.launch(wanted)
             except PyagentdError as error:
@@ -124,11 +125,11 @@ class Spawning(Group):
 
     async def agent_result(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Wait until an agent has no run any more; return what its parent would be told: ``{ok, text}``."""
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             while (task := live.task) is not None:
                 await asyncio.wait([task])
             outcome = outcome_of(
-                live.conversation, live.conversation.last_run, self._host.presets.of_branch(live.ref).result
+                live.conversation, live.conversation.last_run, self._kernel.presets.of_branch(live.ref).result
             )
         if outcome is None:
             raise NotFound(f"{live.ref.session_id} has not run yet", mend="Send it something")
@@ -152,7 +153,7 @@ class Pieces(Group):
     ) -> dict[str, Any]:
         """Make an empty directory for an agent under the branch, or agent, in ``directory``."""
         parent = paths.ref_of(expanded(directory))
-        name = clock.agent_id(preset, stamp(self._host.clock.now()), description)
+        name = clock.agent_id(preset, stamp(self._kernel.clock.now()), description)
         try:
             with sessions.built(paths.agents_dir(parent.branch_dir), name) as (_, place):
                 pass
@@ -166,7 +167,7 @@ class Pieces(Group):
         """Make the template ``preset`` the configuration of the branch or agent in ``directory``."""
         place = _existing(directory)
         try:
-            _, text = self._host.presets.template(preset)
+            _, text = self._kernel.presets.template(preset)
             atomic.write_text(paths.preset_file(place), text)
         except PyagentdError as error:
             _log.error("%s", error, extra=of_session(place))
@@ -201,7 +202,7 @@ class Pieces(Group):
             _log.error("%s", error, extra=of_session(place.parent))
             raise
         if paths.scope_plan_file(place.parent).exists():
-            metadata.touch_scope_plan(place.parent, self._host.clock.now())
+            metadata.touch_scope_plan(place.parent, self._kernel.clock.now())
         return {"file": str(place)}
 
 

@@ -48,9 +48,9 @@ class Approvals(Group):
         With ``watch`` the client is told of all questions and their answers, as long as it is connected.
         """
         if watch:
-            self._host.humans.add(client)
-        await self._host.trees.awake()
-        found = self._host.asks.all()
+            self._kernel.humans.add(client)
+        await self._kernel.trees.awake()
+        found = self._kernel.asks.all()
         if session:
             inside = self._directory(session)
             found = [row for row in found if Path(row["branch"]).is_relative_to(inside)]
@@ -77,22 +77,22 @@ class Approvals(Group):
         daemon.
         """
         options = send_options(client, env, key, ())
-        await self._host.trees.awake()
+        await self._kernel.trees.awake()
         decided = _decision(decision)
         said = self._answers(ask, decided, answers)
         answer = Answer(decision=decided, reason=reason, input=input, answers=said, by=client.name)
         async with self._remembering(ask, answer):
-            accepted = await self._host.questions.answer(ask, answer, options)
+            accepted = await self._kernel.questions.answer(ask, answer, options)
         if decided in _REMEMBERED_AS:
             await self._answer_covered(client, options)
         return {"accepted": accepted}
 
     async def grants(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Return what humans granted for the session of a branch and for its project, and the project's ``root``."""
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             root, workspace = paths.root_of(live.ref), _workspace(live)
-            await self._host.grants.load(root, workspace)
-            found = self._host.grants.listed(root, workspace)
+            await self._kernel.grants.load(root, workspace)
+            found = self._kernel.grants.listed(root, workspace)
         told = [{**grant.facts(), "kind": grant.kind} for grant in found]
         return {"grants": told, "root": str(workspace), "session": root.session_id}
 
@@ -112,10 +112,10 @@ class Approvals(Group):
 
         ``before`` is the ``id`` of the oldest one that is known; ``more`` says whether there are older ones.
         """
-        problem = await asyncio.to_thread(self._host.ledger.flush)
+        problem = await asyncio.to_thread(self._kernel.ledger.flush)
         wanted = max(1, min(limit, MOST_DECISIONS))
         where = self._audited(session) if session else {}
-        found = await asyncio.to_thread(audit.latest, self._host.state, limit=wanted + 1, before=before, **where)
+        found = await asyncio.to_thread(audit.latest, self._kernel.state, limit=wanted + 1, before=before, **where)
         if session and "session" in where and before is None and not found:
             self._directory(session)  # neither there nor remembered: say so
         told: list[dict[str, Any]] = []
@@ -135,8 +135,8 @@ class Approvals(Group):
         """
         if kind not in _CHECKED:
             raise BadRequest(f"{kind!r} is no kind of access", mend=f"One of {', '.join(_CHECKED)}")
-        async with self._host.using(self._ref(branch)) as live:
-            await self._host.grants.load(paths.root_of(live.ref), _workspace(live))
+        async with self._kernel.using(self._ref(branch)) as live:
+            await self._kernel.grants.load(paths.root_of(live.ref), _workspace(live))
             decision, reason = await asyncio.to_thread(self._checked, live.ref, _workspace(live), kind, resource)
         return {"decision": decision, "reason": reason}
 
@@ -153,7 +153,7 @@ class Approvals(Group):
             raise BadRequest("A question that is no tool's approval has no arguments to edit", mend="Leave them out")
         if decision != "allow":
             raise BadRequest("Edited arguments can only be allowed once", mend="Answer allow")
-        live = self._host.opened(str(asked.row["branch"]))
+        live = self._kernel.opened(str(asked.row["branch"]))
         if live is None or live.run is None:
             raise BadRequest("The run that asked does not wait any more")
         live.run.authority.check_edit(str(asked.row["tool_call_id"]), edited)
@@ -168,9 +168,9 @@ class Approvals(Group):
             if text is not None:
                 raise BadRequest(f"Answers do not go with {decision!r}", mend="Decide answer")
             return None
-        if not self._host.asks.has(ask):  # said by the host, which knows what became of it
+        if not self._kernel.asks.has(ask):  # said by the kernel, which knows what became of it
             return ()
-        row = self._host.asks.get(ask).row
+        row = self._kernel.asks.get(ask).row
         if row.get("kind") != "question":
             raise BadRequest("This is no question but an approval", mend=f"One of {', '.join(row['choices'])}")
         return checked_answers(row["questions"], text or "null")
@@ -184,16 +184,16 @@ class Approvals(Group):
             StoreError: The disk refused the grants; the question stays open.
         """
         try:
-            asked = self._host.asks.get(ask)
-        except NotFound:  # said by the host, which knows what became of it
+            asked = self._kernel.asks.get(ask)
+        except NotFound:  # said by the kernel, which knows what became of it
             yield
             return
         self._check(asked, answer.decision, answer.input)
-        kind, live = _REMEMBERED_AS.get(answer.decision), self._host.opened(str(asked.row["branch"]))
+        kind, live = _REMEMBERED_AS.get(answer.decision), self._kernel.opened(str(asked.row["branch"]))
         if kind is None or live is None or asked.row.get("kind") != "tool":
             yield
             return
-        grants, place = self._host.grants, (paths.root_of(live.ref), _workspace(live))
+        grants, place = self._kernel.grants, (paths.root_of(live.ref), _workspace(live))
         actions = asked.row.get("remember") or ()
         added = await grants.remember(kind, *place, actions, ask=ask, by=answer.by)
         try:
@@ -205,18 +205,18 @@ class Approvals(Group):
 
     async def _answer_covered(self, client: Client, options: SendOptions) -> None:
         """Allow what waits for a human and needs none any more."""
-        for row in list(self._host.asks.all()):
-            live = self._host.opened(str(row["branch"]))
+        for row in list(self._kernel.asks.all()):
+            live = self._kernel.opened(str(row["branch"]))
             run = live.run if live is not None else None
             if run is not None and run.authority.is_allowed_now(str(row.get("tool_call_id"))):
                 with contextlib.suppress(NotFound):
-                    await self._host.questions.answer(
+                    await self._kernel.questions.answer(
                         str(row["id"]), Answer(decision="allow", by=client.name), options
                     )
 
     async def _revoke(self, branch: str, action: str, kind: Kind | None) -> dict[str, Any]:
-        async with self._host.using(self._ref(branch)) as live:
-            revoked = await self._host.grants.revoke(paths.root_of(live.ref), _workspace(live), action, kind)
+        async with self._kernel.using(self._ref(branch)) as live:
+            revoked = await self._kernel.grants.revoke(paths.root_of(live.ref), _workspace(live), action, kind)
         if not revoked:
             raise NotFound(
                 f"There is no grant {action!r}", mend="`pyagentd grants SESSION` lists them; name one exactly"
@@ -228,15 +228,15 @@ class Approvals(Group):
     ) -> tuple[Literal["allow", "ask", "deny"], str]:
         spec, argument, others = _CHECKED[kind]
         root, ancestors = paths.root_of(ref), paths.ancestors_of(ref)
-        live = self._host.opened(ref.key)
-        presets = self._host.presets if live is None else now_held(self._host.presets, live)
+        live = self._kernel.opened(ref.key)
+        presets = self._kernel.presets if live is None else now_held(self._kernel.presets, live)
         rules = policy_context(
             presets,
             ref,
             ancestors,
             SendOptions(interactive=True),
-            self._host.config,
-            remembered=lambda: self._host.grants.patterns(root, workspace),
+            self._kernel.config,
+            remembered=lambda: self._kernel.grants.patterns(root, workspace),
         )
         place = ToolContext(
             root=workspace,
@@ -262,7 +262,7 @@ class Approvals(Group):
             directory = self._directory(session)
         except NotFound:
             return {"session": session}
-        return {"within": Projection(self._host.state, self._host.config.sessions_dir).key(directory)}
+        return {"within": Projection(self._kernel.state, self._kernel.config.sessions_dir).key(directory)}
 
     def _directory(self, session: str) -> Path:
         """Return what a name means: of ID/BRANCH the branch, else the whole session."""

@@ -25,20 +25,23 @@ from pyagentd.api.models import TOOLS, checked_model, summary
 from pyagentd.errors import BadRequest, Busy, NotFound
 from pyagentd.events import Event
 from pyagentd.features import named_agents, suggestions, todo
+from pyagentd.features.agents import AgentSpawner
 from pyagentd.features.compaction import marker_of
-from pyagentd.features.instructions import skills_of
+from pyagentd.features.emacs import EmacsClients
 from pyagentd.features.manual_compaction import compact
 from pyagentd.features.meters import tell_below
 from pyagentd.features.schedules import local_user
-from pyagentd.features.slash_commands import Answered, answered
+from pyagentd.features.slash_commands import Answered, Commands, answered
 from pyagentd.policy.presets import Preset, parse_message_settings
 from pyagentd.runtime import attaching, turn_agent
 from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.call_outcomes import failed_calls, summaries
 from pyagentd.runtime.document_sync import Version, effective, overridden, printed, settings_of
-from pyagentd.runtime.host import Host
+from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.queue import Submission
 from pyagentd.runtime.run_setup import shell_scope
 from pyagentd.runtime.settings import SendOptions
+from pyagentd.runtime.system_prompt import skills_of
 from pyagentd.store import metadata, paths, presetfile
 from pyagentd.store.document.heal import role_diff
 from pyagentd.store.document.text import Settings
@@ -52,23 +55,23 @@ class Queue(Group):
 
     async def queue(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Return the messages that wait, the next one first: {id, text, queued_at, steer, origin, …} each."""
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             return {"items": live.queue.told(), "paused": live.paused and bool(live.queue.waiting)}
 
     async def queue_cancel(self, client: Client, *, branch: str, id: str) -> dict[str, Any]:
         """Take a message back; its text is the client's again. What stands in the document stays there."""
-        async with self._host.using(self._ref(branch)) as live:
-            return {"text": await self._host.queue.cancel(live, id)}
+        async with self._kernel.using(self._ref(branch)) as live:
+            return {"text": await self._kernel.queue.cancel(live, id)}
 
     async def queue_edit(self, client: Client, *, branch: str, id: str, text: str) -> None:
         """Replace the text of a message; its place in the queue stays."""
-        async with self._host.using(self._ref(branch)) as live:
-            await self._host.queue.edit(live, id, text)
+        async with self._kernel.using(self._ref(branch)) as live:
+            await self._kernel.queue.edit(live, id, text)
 
     async def queue_pause(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Have what waits, if anything does, wait until somebody goes on: before a run is stopped."""
-        async with self._host.using(self._ref(branch)) as live:
-            self._host.queue.pause(live)
+        async with self._kernel.using(self._ref(branch)) as live:
+            self._kernel.queue.pause(live)
             return {"paused": live.paused}
 
     async def queue_resume(
@@ -81,18 +84,18 @@ class Queue(Group):
     ) -> dict[str, Any]:
         """Go on with a queue that is paused; environment and key are for messages whose client is gone."""
         options = send_options(client, env, key, ())
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             live.require_writable()
-            return {"waiting": await self._host.queue.resume(live, options)}
+            return {"waiting": await self._kernel.queue.resume(live, options)}
 
     async def get_status(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Return what a session is doing, as its ``status`` events say it; after a restart that is ``idle``."""
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             return live.status
 
     async def retry_now(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Send the request that failed again at once, if one waits for that."""
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             waits = live.status["state"] == "retrying" and live.run is not None
             if waits and live.run is not None:
                 live.run.retry_now()
@@ -114,7 +117,7 @@ class SlashCommands(Group):
         "tasks", "commands" or "") and ``choices``. Nobody outside is asked for them.
         """
         ref = self._ref(branch) if branch else None
-        found = await self._host.commands.of(ref)
+        found = await self._kernel.feature(Commands).of(ref)
         return {"commands": [told(command) for command in found.values()]}
 
 
@@ -152,11 +155,16 @@ class Conversations(Group):
         seq: int | None = None,
         mode: str = "edit",
     ) -> dict[str, Any]:
-        """Watch a branch, and edit it when nobody else does, from the text that has hash ``sha256``."""
+        """Watch a branch, and edit it when nobody else does, from the text that has hash ``sha256``.
+
+        Who only views may leave the hash out, and is told what comes from now on.
+        """
         if mode not in ("edit", "view"):
             raise BadRequest(f"{mode!r} is no mode", mend="edit or view")
-        async with self._host.using(self._ref(branch)) as live:
-            preset = self._host.presets.of_branch(live.ref)
+        if mode == "edit" and sha256 is None and seq is None:
+            raise BadRequest("Who edits says which text: sha256 is missing", mend="Send it, or attach with mode view")
+        async with self._kernel.using(self._ref(branch)) as live:
+            preset = self._kernel.presets.of_branch(live.ref)
             answer = await attaching.attach(
                 live, client, sha256=sha256, seq=seq, mode="view" if mode == "view" else "edit"
             )
@@ -166,16 +174,20 @@ class Conversations(Group):
                 live.given = printed(settings_of(preset))
                 live.note_said()
             if live.meter is not None and not live.meter.looked and paths.agents_dir(live.ref.branch_dir).is_dir():
-                self._host.own(tell_below(self._host, live))
-            notes = [*answer["notes"], *self._host.origins.notes(live.ref), *named_agents.welcomes(self._host, live)]
-            scope = shell_scope(self._host.presets, live.ref, (), self._host.config)()
+                self._kernel.own(tell_below(self._kernel, live))
+            notes = [
+                *answer["notes"],
+                *self._kernel.origins.notes(live.ref),
+                *named_agents.welcomes(self._kernel, live),
+            ]
+            scope = shell_scope(self._kernel.presets, live.ref, (), self._kernel.config)()
             unconfined = await asyncio.to_thread(watch.unconfined, scope) if "Bash" in preset.tools else ""
             return {**answer, "notes": notes, "unconfined": unconfined, **self._described_live(live, preset)}
 
     async def detach(self, client: Client, *, branch: str) -> None:
         """Stop watching; a run goes on, and the daemon writes its text from now on."""
-        if (live := self._host.opened(branch)) is not None:
-            async with self._host.using(live.ref):
+        if (live := self._kernel.opened(branch)) is not None:
+            async with self._kernel.using(live.ref):
                 live.detach(client)
 
     async def saved(self, client: Client, *, branch: str, sha256: str, seq: int, marker: int | None = None) -> None:
@@ -190,7 +202,7 @@ class Conversations(Group):
             raise NotFound(f"{branch} is not attached by this client", mend="Attach it first")
         if not take or live.refusal:
             return {"editor": not live.refusal and live.lease.offer(client, None)}
-        async with self._host.using(live.ref):
+        async with self._kernel.using(live.ref):
             return {"editor": await live.lease.take(client, client.name)}
 
     async def release(self, client: Client, *, branch: str) -> None:
@@ -199,7 +211,7 @@ class Conversations(Group):
 
     async def recovery(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Return what the last recovery of roles changed, as a unified diff; "" when nothing was recovered."""
-        live = self._host.opened(self._ref(branch).key)
+        live = self._kernel.opened(self._ref(branch).key)
         known = live.reader.recovery if live is not None else None
         return {"diff": await asyncio.to_thread(role_diff, *known) if known else ""}
 
@@ -208,15 +220,15 @@ class Conversations(Group):
 
         A named agent's model is written into its ``agent.json``, which owns it.
         """
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             live.require_writable()
             await live.reader.look(compare=False)
-            values = live.override(self._host.presets.of_branch(live.ref))
-            if left := await named_agents.keep(self._host, live.ref, values, user=local_user()):
+            values = live.override(self._kernel.presets.of_branch(live.ref))
+            if left := await named_agents.keep(self._kernel, live.ref, values, user=local_user()):
                 keys = {name.replace("_", "-"): value for name, value in left.items()}
-                with self._host.origins.keeping(live.ref):
+                with self._kernel.origins.keeping(live.ref):
                     presetfile.set_values(paths.preset_file(live.ref.branch_dir), keys)
-            own = self._host.presets.of_branch(live.ref)
+            own = self._kernel.presets.of_branch(live.ref)
             live.given = printed(settings_of(own))
             live.note_given()
             return {"kept": sorted(values), **self._described_live(live, own)}
@@ -238,19 +250,21 @@ class Conversations(Group):
         given = {"thinking": thinking, "system": system, "tools": tools}
         values = parse_message_settings({name: value for name, value in given.items() if value is not None})
         body = values.pop("body", None)
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             live.require_writable()
             reading = await live.reader.look(compare=False)
             file, ref = paths.preset_file(live.ref.branch_dir), live.ref
-            override = dict(live.override(self._host.presets.of_branch(ref)))
-            if body is not None and self._host.named.is_named(ref):
-                await named_agents.change(self._host, ref.session_dir.name, "system_prompt", body, user=local_user())
+            override = dict(live.override(self._kernel.presets.of_branch(ref)))
+            if body is not None and self._kernel.named.is_named(ref):
+                await named_agents.change(
+                    self._kernel, ref.session_dir.name, "system_prompt", body, user=local_user()
+                )
                 body = None
-            with self._host.origins.keeping(ref):
+            with self._kernel.origins.keeping(ref):
                 presetfile.set_values(file, values)
                 if body is not None:
                     presetfile.set_body(file, body)
-            own = self._host.presets.of_branch(ref)
+            own = self._kernel.presets.of_branch(ref)
             if "tools" in values:
                 override.pop("tools", None)
                 live.write_settings(
@@ -264,28 +278,29 @@ class Conversations(Group):
 
     async def system_prompt(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Return the system prompt in the session's configuration as ``{system}``, without what the daemon adds."""
-        async with self._host.using(self._ref(branch)) as live:
-            return {"system": self._host.presets.of_branch(live.ref).body}
+        async with self._kernel.using(self._ref(branch)) as live:
+            return {"system": self._kernel.presets.of_branch(live.ref).body}
 
     async def tools_available(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Return the names of the tools that a session can have, and of those that are on, as ``{tools, on}``.
 
         Tools of MCP servers are not among them: ``mcp`` in the preset switches their servers.
         """
-        async with self._host.using(self._ref(branch)) as live:
-            preset = self._host.presets.of_branch(live.ref)
+        async with self._kernel.using(self._ref(branch)) as live:
+            preset = self._kernel.presets.of_branch(live.ref)
             on = overridden(preset, live.override(preset)).tools
-            offered = self._host.emacs.tools(self._host.hooks.watching(live))
+            emacs = self._kernel.find(EmacsClients)
+            offered = () if emacs is None else emacs.tools(self._kernel.watching(live))
             return {"tools": sorted({*on, *TOOLS, *offered}, key=str.casefold), "on": on}
 
     async def drop_settings(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Go back to what ``preset.md`` says; the editor, if there is one, calls this and saves what it is told."""
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             live.require_writable()
             if live.keeper.editor not in (None, client):
                 raise Busy(f"Another client edits {live.ref.session_id}", mend="Take over first, or do it there")
             reading = await live.reader.look(compare=False)
-            own = self._host.presets.of_branch(live.ref)
+            own = self._kernel.presets.of_branch(live.ref)
             dropped = live.override(own)
             if dropped and live.keeper.editor is None:
                 settings = printed(settings_of(own))
@@ -366,53 +381,53 @@ class Conversations(Group):
         """Return the model that a message names as it is written, checked as ``/model`` checks it."""
         if not model:
             return None
-        host, ref = self._host, self._ref(branch)
-        checked = await checked_model(host, host.presets.of_branch(ref), model, options)
+        kernel, ref = self._kernel, self._ref(branch)
+        checked = await checked_model(kernel, kernel.presets.of_branch(ref), model, options)
         if checked.note:
-            async with host.using(ref) as live:
+            async with kernel.using(ref) as live:
                 live.publish(Event("notice", live.key, 0, ({"text": checked.note},)))
         return checked.model
 
     async def _submit(self, client: Client, branch: str, given: Submission) -> dict[str, Any]:
-        async with self._host.using(self._ref(branch)) as live:
-            if (done := await answered(self._host, live, given, client)) is not None:
+        async with self._kernel.using(self._ref(branch)) as live:
+            if (done := await answered(self._kernel, live, given, client)) is not None:
                 return told_answered(done)
-            made = await self._host.submit(live, given)
+            made = await self._kernel.submit(live, given)
         return told_submitted(made)
 
     async def abort(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Stop the branch's run."""
-        async with self._host.using(self._ref(branch)) as live:  # what waits since an earlier daemon goes on first
-            return {"aborted": await self._host.abort(live)}
+        async with self._kernel.using(self._ref(branch)) as live:  # what waits since an earlier daemon goes on first
+            return {"aborted": await self._kernel.abort(live)}
 
     async def show(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Return the conversation up to row ``seq`` as canonical JSON, when large as a file."""
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             live.recorder.flush()
             shown = live.conversation.canonical() | ({"usage": summary(live.meter)} if live.meter else {})
             shown |= {"todo": steps} if (steps := todo.current(live.conversation)) else {}
             text, seq = json.dumps(shown, ensure_ascii=False), live.recorder.last_seq
         if len(text) < INLINE_LIMIT:
             return {"json": text, "seq": seq}
-        return {"path": str(spill(self._host.config.runtime_dir, live.ref, text)), "seq": seq}
+        return {"path": str(spill(self._kernel.config.runtime_dir, live.ref, text)), "seq": seq}
 
     def _described_live(self, live: LiveBranch, preset: Preset) -> dict[str, Any]:
-        override = live.override(preset)
+        override, agents = live.override(preset), self._kernel.find(AgentSpawner)
         holds = overridden(preset, override)
         return {
             "session_id": live.ref.session_id,
             "root": live.conversation.session.get("workspace_root"),
-            "agents": self._host.agents.running(live.key),
-            "asks": self._host.asks.open_for(live.key),
+            "agents": [] if agents is None else agents.running(live.key),
+            "asks": self._kernel.asks.open_for(live.key),
             "queue": live.queue.told(),
             "todo": todo.current(live.conversation),
-            "failed": suggestions.current(live.conversation),
-            "summaries": suggestions.summaries(live.conversation),
+            "failed": failed_calls(live.conversation),
+            "summaries": summaries(live.conversation),
             "chips": suggestions.standing(live.conversation).told() if live.run is None else None,
             "context": live.meter.told() if live.meter else None,
             "preset": (metadata.read_session_metadata(live.ref.branch_dir) or {}).get("preset"),
             "model": holds.model,
-            "turn": turn_agent.told(self._host.presets, live.ref, live.conversation),
+            "turn": turn_agent.told(self._kernel.presets, live.ref, live.conversation),
             "settings": _told(settings_of(holds)),
             "own_settings": _told(settings_of(preset)),
             "gptel_tools": printed(settings_of(preset)).tools,
@@ -449,8 +464,8 @@ class Compaction(Group):
     ) -> dict[str, Any]:
         """Summarise everything said so far; ``instructions`` say what to keep, ``wait`` answers when it is done."""
         options = send_options(client, env, key, ())
-        async with self._host.using(self._ref(branch)) as live:
-            run = await compact(self._host, live, options, instructions.strip())
+        async with self._kernel.using(self._ref(branch)) as live:
+            run = await compact(self._kernel, live, options, instructions.strip())
             started = {"run": run, "seq": live.recorder.last_seq}
             if not wait or live.task is None:
                 return started
@@ -491,9 +506,9 @@ class TurnAgents(Group):
         The answer is ``{agent, opened_with, plan, agents: (A…)}``: the name of the next turn's and of the session's
         own, whether that turn can only look, and for each A ``{name, description, model, read_only, origin}``.
         """
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             root = live.conversation.session.get("workspace_root")
-            presets = await asyncio.to_thread(self._host.presets.for_project, Path(root) if root else None)
+            presets = await asyncio.to_thread(self._kernel.presets.for_project, Path(root) if root else None)
             agents = {} if live.ref.is_agent else await asyncio.to_thread(turn_agent.available, presets)
             rows = [
                 {
@@ -505,7 +520,7 @@ class TurnAgents(Group):
                 }
                 for name, preset in agents.items()
             ]
-            return {**turn_agent.told(self._host.presets, live.ref, live.conversation), "agents": rows}
+            return {**turn_agent.told(self._kernel.presets, live.ref, live.conversation), "agents": rows}
 
     async def approve(
         self,
@@ -523,10 +538,10 @@ class TurnAgents(Group):
         It is a message like any that is typed: it waits for its turn while a run is in flight, and no trigger.
         """
         options = send_options(client, env, key, allow)
-        async with self._host.using(self._ref(branch)) as live:
-            _require_plan(self._host, live)
+        async with self._kernel.using(self._ref(branch)) as live:
+            _require_plan(self._kernel, live)
             given = Submission(text=APPROVED, options=options, id=id, metadata={"agent": agent})
-            made = await self._host.submit(live, given)
+            made = await self._kernel.submit(live, given)
         return told_submitted(made)
 
     async def skills(self, client: Client, *, root: str | None = None) -> dict[str, Any]:
@@ -535,7 +550,7 @@ class TurnAgents(Group):
         The answer is ``{skills: (S…), hidden: (H…), broken: (B…)}``: S is ``{name, description, file, origin}``, H
         ``{name, file, by}`` with the file that counts instead, B ``{file, error}``, which names the line.
         """
-        found = await asyncio.to_thread(lambda: skills_of(self._host.config, directory(root) if root else None))
+        found = await asyncio.to_thread(lambda: skills_of(self._kernel.config, directory(root) if root else None))
         return {
             "skills": [
                 {"name": s.name, "description": s.description, "file": str(s.file), "origin": s.origin}
@@ -546,9 +561,9 @@ class TurnAgents(Group):
         }
 
 
-def _require_plan(host: Host, live: LiveBranch) -> None:
+def _require_plan(kernel: Kernel, live: LiveBranch) -> None:
     """Raise ``BadRequest`` where there is no plan to approve."""
-    if not turn_agent.told(host.presets, live.ref, live.conversation)["plan"]:
+    if not turn_agent.told(kernel.presets, live.ref, live.conversation)["plan"]:
         raise BadRequest(
             f"{live.ref.session_id} is not in plan mode", mend="Say what is to be done in a message of your own"
         )

@@ -13,7 +13,8 @@ from typing import Any
 from pyagentd import __version__
 from pyagentd.api.group import Client, Group
 from pyagentd.features.indexer import Indexer
-from pyagentd.runtime.host import Host
+from pyagentd.features.tasks import Tasks
+from pyagentd.runtime.kernel import Kernel
 from pyagentd.store.registry import Registry
 from pyagentd.tools.sandbox.enclosure import confinement
 
@@ -23,30 +24,31 @@ class Daemon(Group):
 
     def __init__(
         self,
-        host: Host,
+        kernel: Kernel,
         registry: Registry,
         indexer: Indexer | None = None,
         *,
         stop: Callable[[], None],
         clients: Callable[[], int],
     ) -> None:
-        super().__init__(host, registry, indexer)
+        super().__init__(kernel, registry, indexer)
         self._stop = stop
         self._clients = clients
         self._started = time.monotonic()
 
     async def status(self, client: Client) -> dict[str, Any]:
         """Return what the daemon is doing: times in seconds, memory in bytes."""
+        tasks = self._kernel.find(Tasks)
         return {
             "pid": os.getpid(),
             "version": __version__,
             "uptime": round(time.monotonic() - self._started, 3),
             "clients": self._clients(),
-            "runs": len(self._host.runs),
-            "tasks": self._host.tasks.pending,
+            "runs": len(self._kernel.runs),
+            "tasks": 0 if tasks is None else tasks.pending,
             "memory": _memory(),
-            "sessions_dir": str(self._host.config.sessions_dir),
-            "confinement": await asyncio.to_thread(confinement, self._host.config.confinement),
+            "sessions_dir": str(self._kernel.config.sessions_dir),
+            "confinement": await asyncio.to_thread(confinement, self._kernel.config.confinement),
         }
 
     async def stop(self, client: Client) -> dict[str, Any]:
@@ -54,9 +56,9 @@ class Daemon(Group):
 
         ``asks`` is how many questions stay open.
         """
-        await self._host.trees.awake()
+        await self._kernel.trees.awake()
         self._stop()
-        return {"asks": len(self._host.asks.all())}
+        return {"asks": len(self._kernel.asks.all())}
 
 
 def _memory() -> int:

@@ -1,4 +1,4 @@
-"""What every group of operations stands on: the host, the registry, and how a branch is named.
+"""What every group of operations stands on: the kernel, the registry, and how a branch is named.
 
 A group is a class whose public methods are operations: they take the client that calls and keyword arguments, and
 return plain values; how both travel is the business of ``rpc``. Errors are those of ``errors.py``.
@@ -17,7 +17,8 @@ from pyagentd.features.indexer import Indexer
 from pyagentd.policy.presets import parse_message_settings
 from pyagentd.policy.profiles import compile_action
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.host import Host
+from pyagentd.runtime.bus import BranchWritten
+from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.queue import Commanding, Submitted
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.store import metadata, paths
@@ -57,19 +58,19 @@ class Client(Sink, Protocol):
 
 
 class Group:
-    """Operations on one host."""
+    """Operations on one kernel."""
 
-    def __init__(self, host: Host, registry: Registry, indexer: Indexer | None = None) -> None:
-        self._host = host
+    def __init__(self, kernel: Kernel, registry: Registry, indexer: Indexer | None = None) -> None:
+        self._kernel = kernel
         self._registry = registry
         self._indexer = indexer
 
     def _ref(self, branch: str) -> BranchRef:
-        live = self._host.opened(branch)
+        live = self._kernel.opened(branch)
         return live.ref if live is not None else self._registry.resolve(branch)
 
     def _open(self, branch: str) -> LiveBranch:
-        live = self._host.opened(branch)
+        live = self._kernel.opened(branch)
         if live is None:
             raise NotFound(f"{branch} is not attached", mend="Attach it first")
         return live
@@ -82,7 +83,7 @@ class Group:
 
     def _touch(self, *branches: BranchRef) -> None:
         """Set when the metadata was last changed; what was done is done, even where the disk refuses this."""
-        now = self._host.clock.now()
+        now = self._kernel.clock.now()
         for ref in branches:
             try:
                 metadata.touch_scope_plan(ref.branch_dir, now)
@@ -91,9 +92,8 @@ class Group:
 
     def _tell_written(self, *branches: BranchRef) -> None:
         """Tell those who keep an eye on files."""
-        for listener in self._host.listeners:
-            for ref in branches:
-                listener.branch_written(ref)
+        for ref in branches:
+            self._kernel.bus.tell(BranchWritten(ref))
 
 
 def name_of(directory: Path) -> str:

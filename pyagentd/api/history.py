@@ -12,7 +12,7 @@ from pyagentd.errors import BadRequest, Busy
 from pyagentd.features import history as looking
 from pyagentd.features.forking import fork_of, forks_of
 from pyagentd.features.history import Changed, History, chosen_prompt, variants_of
-from pyagentd.features.snapshots import Conflicts
+from pyagentd.features.snapshots import Conflicts, Snapshots
 from pyagentd.runtime.queue import Submitted
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef, described
@@ -25,12 +25,12 @@ class Histories(Group):
 
     async def rewind(self, client: Client, *, branch: str, message: str, files: bool = False) -> dict[str, Any]:
         """Hide everything behind the user's message ``message``; with ``files`` restore what the turns changed."""
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             return _told(await self._history.rewind(live, message, files=files))
 
     async def unrewind(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Reverse the last rewind."""
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             return _told(await self._history.unrewind(live))
 
     async def edit(
@@ -46,7 +46,7 @@ class Histories(Group):
     ) -> dict[str, Any]:
         """Take the user's message ``message`` and all after it back, and run ``text`` in its place."""
         options = send_options(client, env, key, allow)
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             changed, submitted = await self._history.edit(live, message, text, options)
         return _told(changed) | _told_run(submitted)
 
@@ -62,31 +62,31 @@ class Histories(Group):
     ) -> dict[str, Any]:
         """Run the last prompt again, or that of ``message``; the answer so far becomes a variant of the new one."""
         options = send_options(client, env, key, allow)
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             changed, submitted = await self._history.regenerate(live, message, options)
         return _told(changed) | _told_run(submitted)
 
     async def variants(self, client: Client, *, branch: str, message: str | None = None) -> dict[str, Any]:
         """Return the variants of ``message``, oldest first; without one those of all messages that have some."""
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             conversation = live.conversation
             asked = [id for id, _, _ in looking.shown_variants(conversation)] if message is None else [message]
             return {"variants": [{"message": id, "of": _told_variants(conversation, id)} for id in asked]}
 
     async def choose_variant(self, client: Client, *, branch: str, message: str, n: int) -> dict[str, Any]:
         """Show variant ``n`` (from 1) of ``message``, with the turns that came after it."""
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             return _told(await self._history.choose(live, message, n))
 
     async def prompt_text(self, client: Client, *, branch: str, message: str) -> dict[str, Any]:
         """Return what the user's message ``message`` says, as far as the log knows, and what it said at first."""
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             prompt = chosen_prompt(live.conversation, message)
             return {"text": prompt.text, "recorded": prompt.recorded_text}
 
     async def history(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Return which regions of the document are hidden turns, which messages have variants, and the prompts."""
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             conversation = live.conversation.snapshot()
             found = await asyncio.to_thread(looking.history, live.file, conversation)
             return {**found, "prompts": looking.prompts(conversation)}
@@ -95,8 +95,8 @@ class Histories(Group):
         self, client: Client, *, branch: str, message: str | None = None, title: str | None = None
     ) -> dict[str, Any]:
         """Make a session of the conversation up to ``message``, by default all of it."""
-        async with self._host.using(self._ref(branch)) as live:
-            made = await fork_of(self._host, live, message, title=title)
+        async with self._kernel.using(self._ref(branch)) as live:
+            made = await fork_of(self._kernel, live, message, title=title)
         self._registry.add(made)
         self._tell_written(made)
         return {**described(made), "dir": str(made.session_dir)}
@@ -109,7 +109,7 @@ class Histories(Group):
 
     @property
     def _history(self) -> History:
-        return History(self._host)
+        return History(self._kernel)
 
 
 def _told(changed: Changed) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class SnapshotOperations(Group):
         what would be; where there is no room for it any more it is None.
         """
         ref = self._ref(branch)
-        found = await self._host.snapshots.preview(ref, await self._message(ref, message), paths)
+        found = await self._kernel.feature(Snapshots).preview(ref, await self._message(ref, message), paths)
         room = _SNAPSHOTS_SHOWN
         for row in found:
             room -= len(row["diff"])
@@ -180,7 +180,7 @@ class SnapshotOperations(Group):
             raise BadRequest(f"conflicts is {conflicts!r}", mend=f"Known: {', '.join(get_args(Conflicts))}")
         ref = self._ref(branch)
         self._require_quiet(ref)
-        return await self._host.snapshots.restore(
+        return await self._kernel.feature(Snapshots).restore(
             ref, await self._message(ref, message), paths, cast(Conflicts, conflicts)
         )
 
@@ -188,18 +188,18 @@ class SnapshotOperations(Group):
         """Take a restoring back; the answer is as of ``restore``."""
         ref = self._ref(branch)
         self._require_quiet(ref)
-        return await self._host.snapshots.undo(ref, id)
+        return await self._kernel.feature(Snapshots).undo(ref, id)
 
     async def prune_snapshots(self, client: Client) -> dict[str, Any]:
         """Forget old snapshots now; the answer counts what went and what is left."""
-        return asdict(await self._host.snapshots.upkeep.prune())
+        return asdict(await self._kernel.feature(Snapshots).upkeep.prune())
 
     async def _message(self, ref: BranchRef, message: str | None) -> str | None:
         """Return the id that ``message`` means: itself, or of "last" the last message of the user's."""
-        return await self._host.snapshots.last_turn(ref) if message == "last" else message
+        return await self._kernel.feature(Snapshots).last_turn(ref) if message == "last" else message
 
     def _require_quiet(self, ref: BranchRef) -> None:
         """Raise ``Busy`` while an agent of the session may change files."""
-        for live in self._host.inside(paths.root_of(ref).branch_dir):
+        for live in self._kernel.inside(paths.root_of(ref).branch_dir):
             if live.run is not None:
                 raise Busy(f"{live.ref.name} is answering", mend="Wait for the answer, or abort it first")

@@ -48,7 +48,7 @@ class Inspection(Group):
 
         In pages: until ``done`` the next one begins after ``seq``.
         """
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             live.recorder.flush()
             last = live.recorder.last_seq
             begin = attaching.start_of_run(live) if after is None else after
@@ -66,7 +66,7 @@ class Inspection(Group):
 
         In pages: until ``done`` the next one begins after ``seq``.
         """
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             live.recorder.flush()
             found = await asyncio.to_thread(live.recorder.journal.rows, after)
         told: list[str] = []
@@ -82,7 +82,7 @@ class Inspection(Group):
 
     async def trace(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Return what happened in a branch as JSON: runs, requests, tokens, tools, decisions; by path when large."""
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             live.recorder.flush()
             conversation = live.conversation.snapshot()
             steps, decisions = await asyncio.to_thread(self._recorded, live.ref)
@@ -92,7 +92,7 @@ class Inspection(Group):
                 "usage": summary(live.meter) if live.meter is not None else None,
                 **inspector.catalogue(last),
                 "permissions": await self._permissions(live),
-                "runs": inspector.timeline(conversation, steps, decisions, facts_of(self._host)),
+                "runs": inspector.timeline(conversation, steps, decisions, facts_of(self._kernel)),
             }
             return await self._given(live.ref, "trace", json.dumps(report, ensure_ascii=False))
 
@@ -112,14 +112,14 @@ class Inspection(Group):
         raise NotFound(f"No step {step} of {run} is traced", mend="`pyagentd show SESSION --trace` lists them")
 
     def _recorded(self, ref: BranchRef) -> tuple[list[TracedStep], list[Entry]]:
-        self._host.ledger.flush()
-        within = Projection(self._host.state, self._host.config.sessions_dir).key(ref.branch_dir)
-        entries = [entry for _, entry in audit.latest(self._host.state, within=within, limit=_MOST_DECISIONS)]
+        self._kernel.ledger.flush()
+        within = Projection(self._kernel.state, self._kernel.config.sessions_dir).key(ref.branch_dir)
+        entries = [entry for _, entry in audit.latest(self._kernel.state, within=within, limit=_MOST_DECISIONS)]
         return read_trace(ref.branch_dir), entries[::-1]
 
     def _session(self, live: LiveBranch) -> dict[str, Any]:
         session = live.conversation.session
-        preset = self._host.presets.of_branch(live.ref)
+        preset = self._kernel.presets.of_branch(live.ref)
         return {
             "session_id": live.ref.session_id,
             "branch_name": live.ref.branch_name,
@@ -131,18 +131,18 @@ class Inspection(Group):
             "temperature": preset.temperature,
             "max_tokens": preset.max_tokens,
             "thinking": preset.thinking or None,
-            "turn": turn_agent.told(self._host.presets, live.ref, live.conversation),
+            "turn": turn_agent.told(self._kernel.presets, live.ref, live.conversation),
             "status": live.status,
         }
 
     async def _permissions(self, live: LiveBranch) -> dict[str, Any]:
         root = paths.root_of(live.ref)
         workspace = Path(live.conversation.session.get("workspace_root") or Path.home())
-        await self._host.grants.load(root, workspace)
-        grants = self._host.grants.listed(root, workspace)
-        above = [self._host.presets.of_branch(ref) for ref in paths.ancestors_of(live.ref)]
+        await self._kernel.grants.load(root, workspace)
+        grants = self._kernel.grants.listed(root, workspace)
+        above = [self._kernel.presets.of_branch(ref) for ref in paths.ancestors_of(live.ref)]
         return {
-            **_allowed(self._host.presets.of_branch(live.ref)),
+            **_allowed(self._kernel.presets.of_branch(live.ref)),
             "denied_above": [pattern for preset in above for pattern in preset.paths.deny],
             "grants": [{**grant.facts(), "kind": grant.kind} for grant in grants],
         }
@@ -150,7 +150,7 @@ class Inspection(Group):
     async def _given(self, ref: BranchRef, what: str, text: str) -> dict[str, Any]:
         if len(text) < INLINE_LIMIT // 4:
             return {"json": text}
-        path = self._host.config.runtime_dir / f"{what}-{ref.session_id}-{ref.branch_name}.json"
+        path = self._kernel.config.runtime_dir / f"{what}-{ref.session_id}-{ref.branch_name}.json"
         await asyncio.to_thread(write_text, path, text.encode("utf-8", "replace").decode(), fsync=False)
         return {"path": str(path)}
 

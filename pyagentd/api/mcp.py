@@ -13,9 +13,10 @@ from typing import Any
 from pyagentd.api.group import Client, Group, directory, send_options, workplace
 from pyagentd.config.tables import HookSettings, ServerSettings, read_server
 from pyagentd.errors import BadRequest, ConfigError, NotFound, ToolError
-from pyagentd.features.emacs import Offered, OfferedTool, offered_tool
-from pyagentd.features.mcp import Server
-from pyagentd.features.project_config import ProjectHooks, ProjectServers, project_hooks, project_servers
+from pyagentd.features.emacs import EmacsClients, Offered, OfferedTool, offered_tool
+from pyagentd.features.hooks import Hooks
+from pyagentd.features.mcp import Server, Servers
+from pyagentd.runtime.project_config import ProjectHooks, ProjectServers, project_hooks, project_servers
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.tools.mcp.toolspecs import rule_of
 
@@ -44,13 +45,13 @@ class McpOperations(Group):
         options = send_options(client, env, None, ())
         own = [
             self._one_server(each, place, options, origin="user", trusted=True, hidden=False)
-            for each in self._host.config.mcp
+            for each in self._kernel.config.mcp
         ]
-        wrong = "; ".join(self._host.config.mcp_problems)
+        wrong = "; ".join(self._kernel.config.mcp_problems)
         if project is None:
             return {"root": str(place), "servers": own, "hash": "", "files": [], "scripts": [], "error": wrong}
         wrong = "; ".join(filter(None, (wrong, project.error)))
-        names, trusted = {each["name"] for each in own}, self._host.servers.trusts(project)
+        names, trusted = {each["name"] for each in own}, self._kernel.feature(Servers).trusts(project)
         own += [
             self._one_server(each, place, options, origin="project", trusted=trusted, hidden=each.name in names)
             for each in project.servers
@@ -67,7 +68,7 @@ class McpOperations(Group):
         error}``; ``refused`` are the tools that cannot be offered.
         """
         place, project = await self._servers_of(root)
-        known, problems = await self._host.servers.known(place)
+        known, problems = await self._kernel.feature(Servers).known(place)
         of_project = {each.name for each in project.servers} if project else set()
         if name in of_project - known.keys():  # they are not among them as long as they are not trusted
             raise NotFound(
@@ -81,7 +82,7 @@ class McpOperations(Group):
         began = time.monotonic()
         told: dict[str, Any] = {"name": name, "ok": True, "error": ""}
         try:
-            server = self._host.servers.server(known[name], place, send_options(client, env, None, ()))
+            server = self._kernel.feature(Servers).server(known[name], place, send_options(client, env, None, ()))
             server.connection.try_again()
             told |= await _offers(server)
         except (ToolError, ConfigError) as error:
@@ -94,8 +95,8 @@ class McpOperations(Group):
         The answer is ``{resources: ({mention, name, description, template}…)}``; ``mention`` is ``@server:uri``.
         """
         live = self._open(branch)
-        servers = await self._host.servers.of_branch(live, SendOptions())
-        self._host.servers.look(servers)
+        servers = await self._kernel.feature(Servers).of_branch(live, SendOptions())
+        self._kernel.feature(Servers).look(servers)
         found = [
             {
                 "mention": f"@{server.name}:{each.uri}",
@@ -123,7 +124,7 @@ class McpOperations(Group):
         names = [each.name for each in given]
         if len({*names}) < len(names):
             raise BadRequest(f"Two MCP servers have one name: {', '.join(names)}", mend="Rename one")
-        self._host.servers.lent.lend(self._open(branch).ref.key, given)
+        self._kernel.feature(Servers).lent.lend(self._open(branch).ref.key, given)
         if names:
             _log.info("%s lends MCP servers: %s", client.name, ", ".join(names))
         return {"names": names}
@@ -140,12 +141,12 @@ class McpOperations(Group):
             raise BadRequest(
                 f"The MCP servers of {root} have changed since", mend="Look at them again (pyagentd mcp list)"
             )
-        await asyncio.to_thread(self._host.presets.trust.add, [hash])
+        await asyncio.to_thread(self._kernel.presets.trust.add, [hash])
         _log.info("%s trusts the MCP servers of %s (%s)", client.name, root, hash)
         return {"trusted": [each.name for each in project.servers]}
 
     async def _workspace(self, branch: str) -> str:
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             return str(live.conversation.session.get("workspace_root") or Path.home())
 
     async def _servers_of(self, root: str | None) -> tuple[Path, ProjectServers | None]:
@@ -180,7 +181,7 @@ class McpOperations(Group):
         if hidden or not trusted:
             return told
         try:
-            server = self._host.servers.server(settings, root, options).connection
+            server = self._kernel.feature(Servers).server(settings, root, options).connection
         except ConfigError as error:
             return told | {"state": "failed", "problem": str(error)}
         known = server.catalog
@@ -256,11 +257,11 @@ class HookOperations(Group):
         says, ``scripts`` are the project's own programs that its hooks run, ``hash`` is what ``trust-hooks`` takes,
         "" when the project has none.
         """
-        found = [_told(hook, "user", True) for hook in self._host.config.hooks]
+        found = [_told(hook, "user", True) for hook in self._kernel.config.hooks]
         project = await self._project(root)
         if project is None:
             return {"hooks": found, "hash": "", "scripts": [], "file": "", "text": "", "error": ""}
-        trusted, room = self._host.hooks.trusts(project), _SHOWN
+        trusted, room = self._kernel.feature(Hooks).trusts(project), _SHOWN
         found += [_told(hook, "project", trusted) for hook in project.hooks]
         scripts = []
         for path, text in project.scripts:
@@ -288,18 +289,18 @@ class HookOperations(Group):
             )
         if project.hash != hash:
             raise BadRequest(f"The hooks of {root} have changed since", mend="Look at them again (pyagentd hooks)")
-        await asyncio.to_thread(self._host.presets.trust.add, [hash])
+        await asyncio.to_thread(self._kernel.presets.trust.add, [hash])
         _log.info("%s trusts the hooks in %s (%s)", client.name, project.file, hash)
         return {"trusted": [" ".join(hook.command) for hook in project.hooks]}
 
     async def hook_functions(self, client: Client, *, events: Sequence[str] | None = None) -> dict[str, Any]:
         """Have this client asked about ``events`` of branches it watches, by ``hook`` events, from now on."""
-        self._host.hooks.clients.offer(client, tuple(events or ()))
+        self._kernel.feature(Hooks).clients.offer(client, tuple(events or ()))
         return {"events": list(events or ())}
 
     async def hook_answer(self, client: Client, *, id: str, answer: str) -> dict[str, Any]:
         """Answer a ``hook`` event with a JSON object; ``accepted`` tells whether anybody still waited for it."""
-        return {"accepted": self._host.hooks.clients.answer(client, id, answer)}
+        return {"accepted": self._kernel.feature(Hooks).clients.answer(client, id, answer)}
 
     async def _project(self, root: str | None) -> ProjectHooks | None:
         return None if root is None else await asyncio.to_thread(lambda: project_hooks(directory(root)))
@@ -338,15 +339,15 @@ class EmacsOperations(Group):
             except BadRequest as error:
                 name = str(said.get("name") or "") if isinstance(said, dict) else ""
                 refused.append({"name": name, "why": str(error)})
-        self._host.emacs.offer(client, Offered(buffers=buffers, tools=tuple(usable.values())))
+        self._kernel.feature(EmacsClients).offer(client, Offered(buffers=buffers, tools=tuple(usable.values())))
         _log.info("%s offers%s and %d tools", client.name, " its buffers" if buffers else "", len(usable))
-        return {"tools": list(usable), "refused": refused, "spill": str(self._host.config.runtime_dir)}
+        return {"tools": list(usable), "refused": refused, "spill": str(self._kernel.config.runtime_dir)}
 
     async def emacs_answer(
         self, client: Client, *, id: str, answer: str | None = None, path: str | None = None
     ) -> dict[str, Any]:
         """Answer an ``emacs`` event with a JSON object, or the file with it; ``accepted``: it was waited for."""
-        return {"accepted": await self._host.emacs.answer(client, id, answer, path)}
+        return {"accepted": await self._kernel.feature(EmacsClients).answer(client, id, answer, path)}
 
 
 def _definitions(text: str) -> list[Any]:

@@ -66,8 +66,8 @@ class Missions(Group):
         ref = await self._made(prompt, preset, values, root)
         told: dict[str, Any] = {"template": True} if given is None else {"template": True, "context": given}
         metadata = {"mission": told}
-        async with self._host.using(ref) as live:
-            made = await self._host.submit(live, Submission(text=prompt, options=options, metadata=metadata))
+        async with self._kernel.using(ref) as live:
+            made = await self._kernel.submit(live, Submission(text=prompt, options=options, metadata=metadata))
             await live.secure()  # who visits the document now finds the prompt in it
         return {**described_(ref), **told_submitted(made)}
 
@@ -85,7 +85,7 @@ class Missions(Group):
         One that goes on already is left to do so: what comes back names its run.
         """
         options = send_options(client, env, key, allow)
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             last = live.conversation.last_run
             if last is not None and not last.is_finished and last.data["id"] in live.conversation.missions:
                 return {**described_(live.ref), "run": last.data["id"], "queued": None, "running": True}
@@ -95,7 +95,7 @@ class Missions(Group):
                     f"{live.ref.session_id} has no mission that was cut off", mend="Send it a task instead"
                 )
             given = Submission(text=_GO_ON, options=options, metadata={"mission": {"resume": run_id}})
-            made = await self._host.submit(live, given)
+            made = await self._kernel.submit(live, given)
         return {**described_(live.ref), **told_submitted(made)}
 
     async def mission_trace(self, client: Client, *, branch: str) -> dict[str, Any]:
@@ -103,16 +103,16 @@ class Missions(Group):
 
         It is ``{session, preset, asks, missions}``; ``asks`` wait for a human, ``missions`` see ``report.missions``.
         """
-        async with self._host.using(self._ref(branch)) as live:
+        async with self._kernel.using(self._ref(branch)) as live:
             live.recorder.flush()
             conversation = live.conversation.snapshot()
             found = await asyncio.to_thread(missions, conversation, live.ref)
-            asks = [{name: ask.get(name) for name in _ASK} for ask in self._host.asks.open_for(live.key)]
+            asks = [{name: ask.get(name) for name in _ASK} for ask in self._kernel.asks.open_for(live.key)]
             said = {"session": described_(live.ref), "preset": live.conversation.session.get("agent"), "asks": asks}
             text = json.dumps({**said, "missions": found}, ensure_ascii=False, default=str)
         if len(text) < INLINE_LIMIT:
             return {"json": text}
-        return {"path": str(spill(self._host.config.runtime_dir, live.ref, text))}
+        return {"path": str(spill(self._kernel.config.runtime_dir, live.ref, text))}
 
     async def mission_check(self, client: Client, *, signature: str) -> dict[str, Any]:
         """Return a signature as it is understood: ``{signature, inputs}``; an error names the place."""
@@ -125,8 +125,8 @@ class Missions(Group):
 
     async def _made(self, prompt: str, preset: str, values: dict[str, Any], root: str | None) -> BranchRef:
         """Create the session of a mission."""
-        host, workspace = self._host, workplace(root) if root else None
-        of_project = await asyncio.to_thread(host.presets.for_project, workspace)
+        kernel, workspace = self._kernel, workplace(root) if root else None
+        of_project = await asyncio.to_thread(kernel.presets.for_project, workspace)
         parsed, text = of_project.template(preset)
         if not parsed.signature and "signature" not in values:
             raise BadRequest(f"The preset {preset} promises no signature", mend="Say what comes back")
@@ -135,18 +135,18 @@ class Missions(Group):
         text = presetfile.with_values(presetfile.parse(text, Path(f"{preset}.md")), values)
         inside = None if workspace is None else [under(str(workspace))]
         ref = sessions.create_session(
-            host.config.sessions_dir,
+            kernel.config.sessions_dir,
             described(prompt),
             preset_name=parsed.name,
             preset_text=text,
             paths_read=inside,
             paths_write=inside,
-            clock=host.clock,
+            clock=kernel.clock,
             facts={"workspace_root": str(workspace or Path.home()), "agent": preset},
         )
         self._registry.add(ref)
-        host.origins.made(ref)
-        await host.hold(ref)  # whoever lists sessions learns of it
+        kernel.origins.made(ref)
+        await kernel.hold(ref)  # whoever lists sessions learns of it
         return ref
 
 

@@ -11,20 +11,21 @@ from typing import Any, get_args
 
 from pyagentd.api.group import Client, Group, expanded, send_options, workplace
 from pyagentd.config import Config
-from pyagentd.errors import BadRequest, ConfigError, NotASession, PyagentdError, nearest
+from pyagentd.errors import BadRequest, ConfigError, NotASession, NotInstalled, PyagentdError, nearest
 from pyagentd.events import Event
-from pyagentd.features import instructions, mission_tool, named_agents
+from pyagentd.features import mission_tool, named_agents
 from pyagentd.features.meters import Below, facts_of, look_below
-from pyagentd.features.models import Checked
-from pyagentd.features.presets import ProjectPresets, Template
+from pyagentd.features.models import Checked, Models
 from pyagentd.features.schedules import local_user
-from pyagentd.features.usage import By, Line, Meter, days_ago, report, spent_on, together, total, used
 from pyagentd.policy.presets import DEFAULT_PRESET, Preset
 from pyagentd.runtime import run_setup
+from pyagentd.runtime import system_prompt as instructions
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.host import Host
+from pyagentd.runtime.kernel import Kernel
+from pyagentd.runtime.presets import ProjectPresets, Template
 from pyagentd.runtime.settings import SendOptions, configured_provider, provider_of
 from pyagentd.runtime.turn_agent import answers_next
+from pyagentd.runtime.usage import By, Line, Meter, days_ago, report, spent_on, together, total, used
 from pyagentd.store import paths, presetfile
 from pyagentd.store.conversation import COMPACTION, Message, message_usage, steps_of
 from pyagentd.store.journal import served_by
@@ -47,7 +48,7 @@ class ModelOperations(Group):
         (no model answers there: it is for trying things out). A list that is younger than a day is not asked for
         again, unless with ``refresh``.
         """
-        found = await self._host.models.look(send_options(client, env, key, ()), refresh=refresh)
+        found = await self._kernel.feature(Models).look(send_options(client, env, key, ()), refresh=refresh)
         told = [
             {
                 "name": name,
@@ -59,7 +60,7 @@ class ModelOperations(Group):
             }
             for name, each in found.items()
         ]
-        return {"providers": told, "file": str(self._host.config.sessions_dir / FILE_NAME)}
+        return {"providers": told, "file": str(self._kernel.config.sessions_dir / FILE_NAME)}
 
     async def model(
         self, client: Client, *, branch: str, model: str | None = None, env: Env = (), key: str | None = None
@@ -69,33 +70,35 @@ class ModelOperations(Group):
         Of a named agent that is written to ``agent.json``, of others to ``preset.md``. The answer is ``{model,
         backend, note}``; ``note``: what is to be said of a model that could not be checked, or nil.
         """
-        host, ref, options = self._host, self._ref(branch), send_options(client, env, key, ())
+        kernel, ref, options = self._kernel, self._ref(branch), send_options(client, env, key, ())
         note = ""
         if model is not None:
-            checked = await checked_model(host, host.presets.of_branch(ref), model, options)
+            checked = await checked_model(kernel, kernel.presets.of_branch(ref), model, options)
             note = checked.note
-            if host.named.is_named(ref):
-                await named_agents.change(host, ref.session_dir.name, "model", checked.model, user=local_user())
+            if kernel.named.is_named(ref):
+                await named_agents.change(kernel, ref.session_dir.name, "model", checked.model, user=local_user())
             else:
                 provider, _, name = checked.model.rpartition("/")
-                with host.origins.keeping(ref):
+                with kernel.origins.keeping(ref):
                     values = {"model": name} | ({"backend": provider} if provider else {})
                     presetfile.set_values(paths.preset_file(ref.branch_dir), values)
-            if (live := host.opened(ref.key)) is not None:
+            if (live := kernel.opened(ref.key)) is not None:
                 live.publish(Event("notice", live.key, 0, ({"text": f"The model is {checked.model} from now on"},)))
-        async with host.using(ref) as live:
-            preset = answers_next(host, live, options)
-        return {"model": preset.model, "backend": provider_of(preset, host.config, options), "note": note or None}
+        async with kernel.using(ref) as live:
+            preset = answers_next(kernel, live, options)
+        return {"model": preset.model, "backend": provider_of(preset, kernel.config, options), "note": note or None}
 
 
-async def checked_model(host: Host, preset: Preset | None, model: str, options: SendOptions) -> Checked:
+async def checked_model(kernel: Kernel, preset: Preset | None, model: str, options: SendOptions) -> Checked:
     """Return a model that a person gives a conversation with this preset, None for that of a new agent.
 
     Raises:
         BadRequest, ConfigError: See ``Models.checked``.
     """
-    own = preset or host.presets.template(DEFAULT_PRESET)[0]
-    return await host.models.checked(model, options, backend=configured_provider(own, host.config, options))
+    own = preset or kernel.presets.template(DEFAULT_PRESET)[0]
+    return await kernel.feature(Models).checked(
+        model, options, backend=configured_provider(own, kernel.config, options)
+    )
 
 
 # Operations on the presets that sessions and agents are made from.
@@ -132,12 +135,12 @@ class PresetTemplates(Group):
         room, untrusted = _SHOWN_BYTES, []
         for template in found.found:
             if not template.trusted and template.data is not None:
-                untrusted.append(await asyncio.to_thread(_told, found, template, self._host.config))
+                untrusted.append(await asyncio.to_thread(_told, found, template, self._kernel.config))
                 room -= len(template.data)
                 room -= sum(len(code) for _, code in template.scripts)
                 if room >= 0:
                     untrusted[-1]["text"] = _shown(template.data, template.scripts)
-        config = self._host.config
+        config = self._kernel.config
         usable = await asyncio.to_thread(lambda: [_told(found, each, config) for each in found.usable.values()])
         return {"presets": usable, "untrusted": untrusted}
 
@@ -155,14 +158,14 @@ class PresetTemplates(Group):
                 mend="It has changed since: look at it again (pyagentd presets)",
             )
         await asyncio.to_thread(lambda: [found.read(template) for template in wanted])
-        self._host.presets.trust.add(template.hash for template in wanted if template.hash)
+        self._kernel.presets.trust.add(template.hash for template in wanted if template.hash)
         for template in wanted:
             _log.info("%s trusts the preset %s (%s)", client.name, template.file, template.hash)
         return {"trusted": [template.name for template in wanted]}
 
     def _for_project(self, root: str | None) -> ProjectPresets:
         place = expanded(root) if root else None
-        return self._host.presets.for_project(workplace(str(place)) if place and place.is_dir() else place)
+        return self._kernel.presets.for_project(workplace(str(place)) if place and place.is_dir() else place)
 
 
 def _shown(data: bytes, scripts: Sequence[tuple[Path, bytes]]) -> str:
@@ -221,10 +224,10 @@ class Spending(Group):
         ``known_usd`` is the part that is and ``unpriced`` names the models. ``rollup`` is the sum over what
         still counts towards the model's context; ``context`` is what a ``context`` event tells.
         """
-        async with self._host.using(self._ref(branch)) as live:
-            below = await look_below(self._host, live)
-            meter = live.meter
-            assert meter is not None, "every open branch has one"
+        async with self._kernel.using(self._ref(branch)) as live:
+            below = await look_below(self._kernel, live)
+            if (meter := live.meter) is None:
+                raise NotInstalled("This daemon runs without Meters")
             return {
                 "branch": live.key,
                 "session_id": live.ref.session_id,
@@ -250,11 +253,11 @@ class Spending(Group):
             raise BadRequest(f"Nothing is counted by {by!r}", mend=f"By {', '.join(get_args(By))}")
         if not 0 <= days <= MOST_DAYS:
             raise BadRequest(f"{days} is no number of days", mend=f"Up to {MOST_DAYS}; 0 is always")
-        for live in self._host.runs:  # what they have so far
+        for live in self._kernel.runs:  # what they have so far
             self._index.branch_written(live.ref)
         complete = await self._index.fresh()
-        since = days_ago(days, self._host.clock.now()) if days else 0
-        lines = await asyncio.to_thread(report, self._host.state, facts_of(self._host), by, since_ms=since)
+        since = days_ago(days, self._kernel.clock.now()) if days else 0
+        lines = await asyncio.to_thread(report, self._kernel.state, facts_of(self._kernel), by, since_ms=since)
         shown, rest = lines[:MOST_LINES], lines[MOST_LINES:]
         return {
             "by": by,
@@ -273,7 +276,7 @@ class Spending(Group):
         return {**line.told(), "key": str(place), "file": _file(place)}
 
     def _messages(self, live: LiveBranch) -> Iterator[dict[str, Any]]:
-        known = facts_of(self._host)
+        known = facts_of(self._kernel)
         for message in live.conversation.messages.values():
             if message.role == "assistant" and message_usage(message).total:
                 yield {

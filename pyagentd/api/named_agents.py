@@ -21,10 +21,10 @@ from pyagentd.features import named_agents as losses
 from pyagentd.features import named_agents as renaming
 from pyagentd.features import named_agents as worktree
 from pyagentd.features import tasks as telling
-from pyagentd.features.contexts import KEPT
+from pyagentd.features.contexts import KEPT, Contexts
 from pyagentd.features.named_agents import MODEL_SETTING, Wanted
 from pyagentd.features.schedules import local_user
-from pyagentd.features.tasks import standing
+from pyagentd.features.tasks import Tasks, standing
 from pyagentd.runtime.settings import provider_of
 from pyagentd.runtime.turn_agent import answers_next
 from pyagentd.store import atomic, contexts, named_agents, paths
@@ -58,23 +58,23 @@ class NamedAgents(Group):
         """
         note = ""
         if model:
-            await asyncio.to_thread(atomic.make_dirs, self._host.config.sessions_dir)  # where lists of models are
-            checked = await checked_model(self._host, None, model, send_options(client, env, key, ()))
+            await asyncio.to_thread(atomic.make_dirs, self._kernel.config.sessions_dir)  # where lists of models are
+            checked = await checked_model(self._kernel, None, model, send_options(client, env, key, ()))
             model, note = checked.model, checked.note
         wanted = Wanted(name=name, system_prompt=system_prompt, model=model, permissions=_permissions(permissions))
-        place = self._host.config.agents_dir.resolve() / name
+        place = self._kernel.config.agents_dir.resolve() / name
         kept = named_agents.is_name(name) and await asyncio.to_thread((place / named_agents.AGENT_FILE).is_file)
-        ref = await creating.create(self._host, wanted)
+        ref = await creating.create(self._kernel, wanted)
         if kept:
-            saved = len(await self._host.contexts.archive.history(ref))
+            saved = len(await self._kernel.feature(Contexts).archive.history(ref))
             many = "" if saved == 1 else "s"
             taken = f"Its kept files were taken up: configuration, docs, workspace, {saved} saved conversation{many}"
             note = f"{note}\n{taken}" if note else taken
         self._registry.add(ref)
         self._tell_written(ref)
-        self._host.publish(Event("agents", "", 0))
+        self._kernel.publish(Event("agents", "", 0))
         told = {"name": name, "dir": str(ref.session_dir), **described(ref)}
-        return {**told, "welcome": creating.welcome(self._host, ref), "note": note or None}
+        return {**told, "welcome": creating.welcome(self._kernel, ref), "note": note or None}
 
     async def agent_list(self, client: Client, *, destroyed: bool = False, watch: bool = False) -> dict[str, Any]:
         """Return all named agents by name, ``{agents: (A…)}``, with ``destroyed`` those too that are gone.
@@ -86,11 +86,11 @@ class NamedAgents(Group):
         "task" of all tasks, as long as it is connected.
         """
         if watch:
-            self._host.overseers.add(client)
-        rows = await asyncio.to_thread(agents.known, self._host.state, destroyed=destroyed)
+            self._kernel.overseers.add(client)
+        rows = await asyncio.to_thread(agents.known, self._kernel.state, destroyed=destroyed)
         found = [await asyncio.to_thread(self._listed, row) for row in rows]
         for each in found:
-            each["state"] = self._host.state_of(each["branch"] or "")
+            each["state"] = self._kernel.state_of(each["branch"] or "")
         return {"agents": found}
 
     async def agent_config(
@@ -112,36 +112,36 @@ class NamedAgents(Group):
         """
         note = ""
         if key == "model" and value:
-            place = await asyncio.to_thread(creating.agent_dir, self._host, name)
-            preset = self._host.presets.of_branch(paths.ref_of(place))
-            checked = await checked_model(self._host, preset, str(value), send_options(client, env, api_key, ()))
+            place = await asyncio.to_thread(creating.agent_dir, self._kernel, name)
+            preset = self._kernel.presets.of_branch(paths.ref_of(place))
+            checked = await checked_model(self._kernel, preset, str(value), send_options(client, env, api_key, ()))
             value, note = checked.model, checked.note
         if key == "name" and value:
             return await self.agent_rename(client, name=name, new_name=str(value))
         if key is not None and (value is not None or reset):
             given = _permissions(value) if key == "permissions" else value
             user = local_user()
-            await configuring.change(self._host, name, key, None if reset else given, user=user)
+            await configuring.change(self._kernel, name, key, None if reset else given, user=user)
             self._publish(name, key)
-        config = await configuring.shown(self._host, name)
+        config = await configuring.shown(self._kernel, name)
         if key is not None and key not in config:
             raise NotFound(f"{key[:40]!r} is no key of an agent", mend=f"Known: {', '.join(config)}")
         return {
             "name": name,
-            "dir": str(self._host.config.agents_dir.resolve() / name),
+            "dir": str(self._kernel.config.agents_dir.resolve() / name),
             "config": config,
             "note": note or None,
         }
 
     async def agent_rename(self, client: Client, *, name: str, new_name: str) -> dict[str, Any]:
         """Give an agent another name: its directory, its session's id and everything recorded of it follow."""
-        old = paths.ref_of(await asyncio.to_thread(creating.agent_dir, self._host, name))
-        ref = await renaming.rename(self._host, name, new_name, user=local_user())
+        old = paths.ref_of(await asyncio.to_thread(creating.agent_dir, self._kernel, name))
+        ref = await renaming.rename(self._kernel, name, new_name, user=local_user())
         self._registry.forget(old.session_dir)
         self._registry.add(ref)
         self._tell_written(old, ref)
-        self._host.publish(Event("agents", "", 0))
-        config = await configuring.shown(self._host, new_name)
+        self._kernel.publish(Event("agents", "", 0))
+        config = await configuring.shown(self._kernel, new_name)
         return {"name": new_name, "dir": str(ref.session_dir), "config": config, **described(ref)}
 
     async def agent_losses(self, client: Client, *, name: str, keep_files: bool = False) -> dict[str, Any]:
@@ -152,7 +152,7 @@ class NamedAgents(Group):
         ``asks``, ``runs``, ``schedules``; ``tasks`` that run; ``trash``: whether files would go there; ``branch``: of
         its workspace.
         """
-        found = await losses.of(self._host, name)
+        found = await losses.of(self._kernel, name)
         return {**found.told(), "lines": found.lines(keep_files=keep_files)}
 
     async def agent_destroy(
@@ -164,28 +164,28 @@ class NamedAgents(Group):
         that were saved. Without ``confirmed`` nothing is done: the error, ``unconfirmed``, says what would be lost.
         """
         if not confirmed:
-            lines = (await losses.of(self._host, name)).lines(keep_files=keep_files)
+            lines = (await losses.of(self._kernel, name)).lines(keep_files=keep_files)
             lost = "; ".join(lines) or "nothing"
             raise Unconfirmed(f"The agent {name} is not destroyed: lost would be {lost}", mend="Confirm it first")
-        done = await destroying.destroy(self._host, name, keep_files=keep_files, user=local_user())
+        done = await destroying.destroy(self._kernel, name, keep_files=keep_files, user=local_user())
         self._registry.forget(done.directory)
         self._tell_written(*done.gone)
-        self._host.publish(Event("agents", "", 0))
+        self._kernel.publish(Event("agents", "", 0))
         told = {"name": name, "dir": str(done.directory), "files": done.files}
         return {**told, "saved": [row.id for row in done.saved], "text": done.text}
 
     def _publish(self, name: str, key: str) -> None:
         """Tell who watches an agent that another configuration holds."""
-        place = self._host.config.agents_dir.resolve() / name
-        self._host.publish(Event("agents", "", 0))
+        place = self._kernel.config.agents_dir.resolve() / name
+        self._kernel.publish(Event("agents", "", 0))
         were = "were" if key == "permissions" else "was"
-        for live in self._host.inside(place):
+        for live in self._kernel.inside(place):
             live.publish(Event("notice", live.key, 0, ({"text": f"The {key} of {name} {were} changed"},)))
 
     def _answering(self, ref: BranchRef) -> str | None:
         """Return the model that answers an agent; None where that cannot be told."""
         try:
-            return self._host.presets.of_branch(ref).model
+            return self._kernel.presets.of_branch(ref).model
         except PyagentdError:
             return None
 
@@ -251,18 +251,18 @@ class Settings(Group):
         the preset), ``default_permissions`` and ``idle_timeout`` (seconds, 0 never; also given as 45min, 2h, never).
         ``note``: what is to be said of a model that could not be checked with the client's ``env`` and ``api_key``.
         """
-        host, note = self._host, ""
+        kernel, note = self._kernel, ""
         if key is not None and key not in defaults.DEFAULTS:
             raise BadRequest(f"{key[:40]!r} is no setting", mend=f"Known: {', '.join(defaults.DEFAULTS)}")
         if key is None and (value is not None or reset):
             raise BadRequest("No key is given", mend=f"Known: {', '.join(defaults.DEFAULTS)}")
         if key is not None and (value is not None or reset):
             if key == MODEL_SETTING and value and not reset:
-                checked = await checked_model(host, None, str(value), send_options(client, env, api_key, ()))
+                checked = await checked_model(kernel, None, str(value), send_options(client, env, api_key, ()))
                 value, note = checked.model, checked.note
-            wanted = None if reset else defaults.checked(host, key, value)
-            await asyncio.to_thread(defaults.put, host, key, wanted)
-        held = await asyncio.to_thread(defaults.read, host)
+            wanted = None if reset else defaults.checked(kernel, key, value)
+            await asyncio.to_thread(defaults.put, kernel, key, wanted)
+        held = await asyncio.to_thread(defaults.read, kernel)
         return {"settings": held, "defaults": dict(defaults.DEFAULTS), "note": note or None}
 
 
@@ -280,16 +280,16 @@ class TaskOperations(Group):
         With ``watch`` the client is told of all tasks and named agents from now on, as ``agent_list``.
         """
         if watch:
-            self._host.overseers.add(client)
+            self._kernel.overseers.add(client)
         name = paths.root_of(self._ref(branch)).session_id if branch else None
-        found = await self._host.tasks.of(name)
-        text = telling.listing(name, found, self._host.clock.now())
+        found = await self._kernel.feature(Tasks).of(name)
+        text = telling.listing(name, found, self._kernel.clock.now())
         return {"tasks": [self._task_told(task) for task in found], "text": text}
 
     async def task_output(self, client: Client, *, branch: str, id: str) -> dict[str, Any]:
         """Return a task with the end of what it printed, as ``output``; raises ``NotFound`` when that is gone."""
-        task = await self._host.tasks.get(paths.root_of(self._ref(branch)).session_id, id)
-        file = self._host.tasks.output(task)
+        task = await self._kernel.feature(Tasks).get(paths.root_of(self._ref(branch)).session_id, id)
+        file = self._kernel.feature(Tasks).output(task)
         if not await asyncio.to_thread(file.is_file):
             raise NotFound(
                 f"What {id} printed is not there any more: {file} is gone", mend=f"It ended: {task.status}"
@@ -298,8 +298,8 @@ class TaskOperations(Group):
 
     async def task_kill(self, client: Client, *, branch: str, id: str) -> dict[str, Any]:
         """End a task with all it started, and return it as it is then; one that has ended stays as it is."""
-        task = await self._host.tasks.get(paths.root_of(self._ref(branch)).session_id, id)
-        return await self._task_shown(await self._host.tasks.kill(task))
+        task = await self._kernel.feature(Tasks).get(paths.root_of(self._ref(branch)).session_id, id)
+        return await self._task_shown(await self._kernel.feature(Tasks).kill(task))
 
     async def agent_status(
         self, client: Client, *, branch: str, env: Mapping[str, str] | Sequence[Any] = (), key: str | None = None
@@ -308,19 +308,19 @@ class TaskOperations(Group):
 
         ``model`` and ``backend`` are those that would answer a client with this ``env``.
         """
-        host, ref, options = self._host, paths.root_of(self._ref(branch)), send_options(client, env, key, ())
-        preset = host.presets.of_branch(ref)
-        rows = await asyncio.to_thread(agents.known, host.state)
+        kernel, ref, options = self._kernel, paths.root_of(self._ref(branch)), send_options(client, env, key, ())
+        preset = kernel.presets.of_branch(ref)
+        rows = await asyncio.to_thread(agents.known, kernel.state)
         life = next((row.status for row in rows if row.dir == str(ref.session_dir)), None)
         permissions: Any = preset.profile
-        named = named_agents.named_dir(host.config.agents_dir.resolve(), ref) is not None
+        named = named_agents.named_dir(kernel.config.agents_dir.resolve(), ref) is not None
         if named:
             permissions = (await asyncio.to_thread(named_agents.read, ref.session_dir)).permissions or permissions
-        async with host.using(ref) as live:
+        async with kernel.using(ref) as live:
             try:
-                answers = answers_next(host, live, options)
-                backend = provider_of(answers, host.config, options)
-                stand_in = host.config.backend(backend).kind == "offline"
+                answers = answers_next(kernel, live, options)
+                backend = provider_of(answers, kernel.config, options)
+                stand_in = kernel.config.backend(backend).kind == "offline"
             except PyagentdError:  # whoever sends is told
                 answers, backend, stand_in = preset, preset.backend, False
             said = hidden.visible(live.conversation)
@@ -329,8 +329,8 @@ class TaskOperations(Group):
             state = live.status["state"]
             root = live.conversation.session.get("workspace_root")
             title = {} if named else {"title": str(live.conversation.session.get("title") or "")}
-        saved = (await host.contexts.archive.history(ref))[:1]
-        running = [task for task in await host.tasks.of(ref.session_id) if task.status == "running"]
+        saved = (await kernel.feature(Contexts).archive.history(ref))[:1]
+        running = [task for task in await kernel.feature(Tasks).of(ref.session_id) if task.status == "running"]
         facts = {
             "agent": ref.session_id,
             **title,
@@ -340,21 +340,21 @@ class TaskOperations(Group):
             "permissions": permissions if isinstance(permissions, str) else "custom" if permissions else "",
             "status": life or state,
             "messages": messages,
-            "asks": len(host.asks.within(str(ref.session_dir))),
+            "asks": len(kernel.asks.within(str(ref.session_dir))),
             "last_at": iso8601(datetime.fromtimestamp(last / 1000, UTC)) if last else None,
             "git": await asyncio.to_thread(_git, Path(root)) if root else None,
             "saved": {"saved_at": saved[0].saved_at, "description": saved[0].description} if saved else None,
         }
         told = [self._task_told(task) for task in running]
-        return {**facts, "tasks": told, "text": standing(facts, running, host.clock.now())}
+        return {**facts, "tasks": told, "text": standing(facts, running, kernel.clock.now())}
 
     async def _task_shown(self, task: Task) -> dict[str, Any]:
-        file = self._host.tasks.output(task)
+        file = self._kernel.feature(Tasks).output(task)
         text, whole = await asyncio.to_thread(telling.tail, file, _SHOWN_BYTES)
         return {**self._task_told(task), "output": text, "whole": whole}
 
     def _task_told(self, task: Task) -> dict[str, Any]:
-        directory = self._host.tasks.directory(task)
+        directory = self._kernel.feature(Tasks).directory(task)
         return {
             "id": task.id,
             "agent": task.agent_name,
@@ -395,23 +395,23 @@ class ContextOperations(Group):
     ) -> dict[str, Any]:
         """Save the conversation, which goes on; without ``description`` a model says what it is about."""
         options = send_options(client, env, key, ())
-        async with self._host.using(self._ref(branch)) as live:
-            return _told(await self._host.contexts.save(live, description, options=options))
+        async with self._kernel.using(self._ref(branch)) as live:
+            return _told(await self._kernel.feature(Contexts).save(live, description, options=options))
 
     async def context_clear(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Put the conversation behind a boundary without saving it: the next message begins another."""
-        async with self._host.using(self._ref(branch)) as live:
-            cleared = await self._host.contexts.clear(live)
+        async with self._kernel.using(self._ref(branch)) as live:
+            cleared = await self._kernel.feature(Contexts).clear(live)
         return {"messages": cleared.messages, "note": KEPT}
 
     async def context_restore(self, client: Client, *, branch: str, id: str) -> dict[str, Any]:
         """Let the saved conversation ``id``, or which begins like that, go on in the place of the present one."""
-        async with self._host.using(self._ref(branch)) as live:
-            return _told(await self._host.contexts.restore(live, id))
+        async with self._kernel.using(self._ref(branch)) as live:
+            return _told(await self._kernel.feature(Contexts).restore(live, id))
 
     async def context_get(self, client: Client, *, branch: str, id: str) -> dict[str, Any]:
         """Return the saved conversation of a branch's session or agent whose id is, or begins with, ``id``."""
-        return _told(await self._host.contexts.archive.get(self._ref(branch), id))
+        return _told(await self._kernel.feature(Contexts).archive.get(self._ref(branch), id))
 
     async def context_history(
         self, client: Client, *, branch: str | None = None, agent: str | None = None
@@ -423,9 +423,9 @@ class ContextOperations(Group):
         """
         if (branch is None) == (agent is None):
             raise BadRequest("Name a branch or an agent")
-        archive = self._host.contexts.archive
+        archive = self._kernel.feature(Contexts).archive
         found = await archive.known(agent) if agent else await archive.history(self._ref(branch or ""))
-        if agent and not found and await asyncio.to_thread(agents.find, self._host.state, agent) is None:
+        if agent and not found and await asyncio.to_thread(agents.find, self._kernel.state, agent) is None:
             raise NotFound(f"There is, and was, no agent called {agent[:80]!r}", mend="/agent list shows them")
         gone = await asyncio.to_thread(_gone, found)
         return {"contexts": [{**_told(row), "gone": row.file_path in gone} for row in found]}

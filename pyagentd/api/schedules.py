@@ -8,7 +8,7 @@ from typing import Any
 from pyagentd.api.group import Client, Group, name_of, send_options
 from pyagentd.errors import BadRequest
 from pyagentd.features import schedules as occurrences
-from pyagentd.features.schedules import LIFETIME, OUTSIDE, Delivered, Trigger, When, local_user
+from pyagentd.features.schedules import LIFETIME, OUTSIDE, Delivered, Schedules, Trigger, Triggers, When, local_user
 from pyagentd.jsontext import object_in
 from pyagentd.policy.profiles import compile_action
 from pyagentd.store.db.schedules import Schedule
@@ -40,7 +40,7 @@ class Scheduling(Group):
             compile_action(pattern)
         if lifetime and (at or delay):
             raise BadRequest("What comes once does not repeat", mend="Leave for out, or give cron or every")
-        schedule = await self._host.schedules.add(
+        schedule = await self._kernel.feature(Schedules).add(
             self._ref(branch),
             self._when(cron=cron, at=at, delay=delay, every=every, zone=zone),
             text,
@@ -52,16 +52,16 @@ class Scheduling(Group):
 
     async def schedules(self, client: Client, *, branch: str | None = None) -> dict[str, Any]:
         """Return the schedules of a branch, or all, the next one first."""
-        found = await self._host.schedules.of(self._ref(branch) if branch else None)
+        found = await self._kernel.feature(Schedules).of(self._ref(branch) if branch else None)
         return {"schedules": [self._told(schedule) for schedule in found]}
 
     async def schedule_cancel(self, client: Client, *, id: str) -> dict[str, Any]:
         """Forget a schedule."""
-        return self._told(await self._host.schedules.cancel(id))
+        return self._told(await self._kernel.feature(Schedules).cancel(id))
 
     async def schedule_run(self, client: Client, *, id: str) -> dict[str, Any]:
         """Deliver a schedule's message now; when it fires next does not change."""
-        return _delivered(await self._host.schedules.run(id))
+        return _delivered(await self._kernel.feature(Schedules).run(id))
 
     async def trigger(
         self,
@@ -90,11 +90,11 @@ class Scheduling(Group):
             options=send_options(client, env, key, allow),
             headers=_headers(headers),
         )
-        async with self._host.using(self._ref(branch)) as live:
-            return _delivered(await self._host.triggers.deliver(live, trigger))
+        async with self._kernel.using(self._ref(branch)) as live:
+            return _delivered(await self._kernel.feature(Triggers).deliver(live, trigger))
 
     def _when(self, *, cron: str | None, at: str | None, delay: str | None, every: str | None, zone: str) -> When:
-        now = self._host.clock.now()
+        now = self._kernel.clock.now()
         if zone and (delay or every):
             raise BadRequest("Only cron and at have a time zone", mend="Leave timezone out")
         match [cron, at, delay, every]:
@@ -109,7 +109,7 @@ class Scheduling(Group):
         raise BadRequest("A schedule needs one time", mend="One of cron, at, in and every")
 
     def _told(self, schedule: Schedule) -> dict[str, Any]:
-        directory = self._host.schedules.directory(schedule)
+        directory = self._kernel.feature(Schedules).directory(schedule)
         return {
             "id": schedule.id,
             "session": name_of(directory),

@@ -18,9 +18,11 @@ from pyagentd.clock import epoch_ms
 from pyagentd.errors import BadRequest, Busy, ConfigError, PyagentdError, StoreError
 from pyagentd.events import Event
 from pyagentd.features import emacs as emacstools
+from pyagentd.features.emacs import EmacsClients
 from pyagentd.features.meters import facts_of
-from pyagentd.features.overview import listed_row, spent_row
-from pyagentd.features.usage import Spent, priced, total
+from pyagentd.features.overview import Overview, listed_row, spent_row
+from pyagentd.features.schedules import Schedules
+from pyagentd.features.tasks import Tasks
 from pyagentd.llm.prompts import one_line
 from pyagentd.policy.patterns import under
 from pyagentd.policy.presets import DEFAULT_PRESET, Preset, parse_preset
@@ -28,7 +30,8 @@ from pyagentd.policy.profiles import resolved
 from pyagentd.runtime import run as offer
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import printed, settings_of
-from pyagentd.runtime.host import Host
+from pyagentd.runtime.kernel import Kernel
+from pyagentd.runtime.usage import Spent, priced, total
 from pyagentd.store import branching, metadata, paths, presetfile, sessions
 from pyagentd.store.atomic import write_bytes
 from pyagentd.store.branching import BranchPoint
@@ -74,19 +77,19 @@ class Sessions(Group):
         that it may read, and their document.
         """
         workspace = workplace(root) if root else None
-        of_project = await asyncio.to_thread(self._host.presets.for_project, workspace)
+        of_project = await asyncio.to_thread(self._kernel.presets.for_project, workspace)
         parsed, text = of_project.template(preset)
         inside = [] if workspace is None else [under(str(workspace))]
         readable = [under(str(directory(project))) for project in projects]
         title = one_line(name, TITLE_LENGTH) if titled else ""
         ref = sessions.create_session(
-            self._host.config.sessions_dir,
+            self._kernel.config.sessions_dir,
             name,
             preset_name=parsed.name,
             preset_text=text,
             paths_read=[*inside, *readable] or None,
             paths_write=inside or None,
-            clock=self._host.clock,
+            clock=self._kernel.clock,
             session_dir=expanded(session_dir) if session_dir else None,
             session_id=session_id,
             activity_org_file=activity_org_file,
@@ -97,8 +100,8 @@ class Sessions(Group):
             },
         )
         self._registry.add(ref)
-        self._host.origins.made(ref)
-        await self._host.hold(ref)  # whoever lists sessions learns of it
+        self._kernel.origins.made(ref)
+        await self._kernel.hold(ref)  # whoever lists sessions learns of it
         return described(ref) | {"title": title or None}
 
     async def trust_session(self, client: Client, *, branch: str, sha256: str | None = None) -> dict[str, Any]:
@@ -107,17 +110,17 @@ class Sessions(Group):
         The answer is ``{foreign, file, sha256, profile, paths, shell_commands, mcp}``: whether it waits for trust,
         and what ``file``, the preset.md at the root of its tree, says. Without ``sha256`` nothing is trusted.
         """
-        host, ref = self._host, paths.root_of(self._ref(branch))
+        kernel, ref = self._kernel, paths.root_of(self._ref(branch))
         file = paths.preset_file(ref.branch_dir)
         data = await asyncio.to_thread(presetfile.content, file)
-        preset, found = host.presets.of_content(data, file, ref.branch_name), hashlib.sha256(data).hexdigest()
+        preset, found = kernel.presets.of_content(data, file, ref.branch_name), hashlib.sha256(data).hexdigest()
         if sha256 not in (None, found):
             raise BadRequest(f"{file} has changed since it was shown", mend="Look at it again")
-        if sha256 and host.origins.foreign(ref):
-            host.origins.trust(ref, data)
+        if sha256 and kernel.origins.foreign(ref):
+            kernel.origins.trust(ref, data)
         profile = resolved(preset.profile)
         return {
-            "foreign": host.origins.foreign(ref),
+            "foreign": kernel.origins.foreign(ref),
             "file": str(file),
             "sha256": found,
             "profile": profile.name if profile else None,
@@ -146,18 +149,18 @@ class Sessions(Group):
         not. With ``watch`` the client is told what changes, as ``sessions`` events.
         """
         if watch:
-            self._host.overview.watchers.add(client)
+            self._watch(client)
         if form not in ("sexp", "json"):
             raise BadRequest(f"{form!r} is no form", mend="sexp or json")
         found = await asyncio.to_thread(self._found, archived)
         for row in found:
-            live = self._host.opened(row["branch"])
-            row["state"] = self._host.state_of(row["branch"])
+            live = self._kernel.opened(row["branch"])
+            row["state"] = self._kernel.state_of(row["branch"])
             if live and live.meter is not None:
                 row |= spent_row(live.meter.own)
         if len(found) <= INLINE_SESSIONS:
             return {"sessions": found}
-        path = self._host.config.runtime_dir / f"sessions-{'all' if archived else 'unarchived'}.{form}"
+        path = self._kernel.config.runtime_dir / f"sessions-{'all' if archived else 'unarchived'}.{form}"
         await asyncio.to_thread(_write, path, found, form)
         return {"path": str(path)}
 
@@ -168,8 +171,8 @@ class Sessions(Group):
         and the others of a ``status`` event, nil where there is none. ``watch`` is that of ``sessions``.
         """
         if watch:
-            self._host.overview.watchers.add(client)
-        return {"running": self._host.overview.running()}
+            self._watch(client)
+        return {"running": self._kernel.feature(Overview).running()}
 
     async def unwatch(self, client: Client) -> dict[str, Any]:
         """Tell the client nothing more of what changes in all sessions, named agents and tasks.
@@ -177,9 +180,14 @@ class Sessions(Group):
         That is what ``watch`` of ``sessions``, ``running``, ``agent_list`` and ``tasks`` asked for. What it is
         attached to, and the questions to humans, are told as before.
         """
-        self._host.overview.watchers.discard(client)
-        self._host.overseers.discard(client)
+        if (overview := self._kernel.find(Overview)) is not None:
+            overview.watchers.discard(client)
+        self._kernel.overseers.discard(client)
         return {}
+
+    def _watch(self, client: Client) -> None:
+        if (overview := self._kernel.find(Overview)) is not None:
+            overview.watchers.add(client)
 
     def _found(self, archived: bool) -> list[dict[str, Any]]:
         facts = {} if self._indexer is None else self._indexer.facts()
@@ -193,9 +201,9 @@ class Sessions(Group):
         """Return what each branch cost, as far as the tables know."""
         if self._indexer is None:
             return {}
-        known = cache(facts_of(self._host))
+        known = cache(facts_of(self._kernel))
         try:
-            found = spent_by_branch(self._host.state)
+            found = spent_by_branch(self._kernel.state)
         except StoreError:  # the list is worth more than its last column
             return {}
         directory = self._indexer.projection.directory
@@ -236,14 +244,14 @@ class Lifecycle(Group):
         ref = self._ref(branch)
         await self._note(ref, title=wanted)
         self._touch(*_timelines(ref))
-        named = _named(self._host, ref)
+        named = _named(self._kernel, ref)
         note = f"This is its title; {named} is still its name: `pyagentd agent rename {named} NAME` gives it another"
         return {**described(ref), "title": wanted, "note": note if named else None}
 
     async def archive(self, client: Client, *, branch: str, undo: bool = False) -> dict[str, Any]:
         """Leave a session, or an agent, out of lists from now on, or with ``undo`` no longer; it is not changed."""
         ref = self._ref(branch)
-        archived_at = None if undo else epoch_ms(self._host.clock.now())
+        archived_at = None if undo else epoch_ms(self._kernel.clock.now())
         await self._note(ref, archived_at=archived_at)
         return {**described(ref), "archived_at": archived_at}
 
@@ -255,19 +263,23 @@ class Lifecycle(Group):
         ref = self._ref(branch)
         if ref.is_agent:
             raise BadRequest(f"{ref.session_id} is an agent", mend="Duplicate the session it belongs to")
-        if self._host.origins.foreign(ref):  # a copy would be the user's own
+        if self._kernel.origins.foreign(ref):  # a copy would be the user's own
             raise BadRequest(f"{ref.session_id} is not from this machine", mend="Read its preset.md, then trust it")
-        for live in self._host.inside(ref.session_dir):
+        for live in self._kernel.inside(ref.session_dir):
             if live.run is not None or live.starting.locked():
                 raise Busy(f"{live.ref.name} is answering", mend="Wait for the answer, or abort it first")
             live.recorder.flush()
             await live.keeper.flush()
         made = await asyncio.to_thread(
-            branching.duplicate_session, ref, root=self._host.config.sessions_dir, name=name, clock=self._host.clock
+            branching.duplicate_session,
+            ref,
+            root=self._kernel.config.sessions_dir,
+            name=name,
+            clock=self._kernel.clock,
         )
         self._registry.add(made)
         self._tell_written(*_all_of(made))
-        named = _named(self._host, ref)
+        named = _named(self._kernel, ref)
         note = f"The copy is a session without a name: prompt, permissions and docs of {named} are not copied"
         return {**described(made), "note": note if named else None}
 
@@ -279,7 +291,7 @@ class Lifecycle(Group):
         """
         ref = self._ref(branch)
         chosen = _what(ref, what)
-        if chosen == "session" and (named := _named(self._host, ref)):
+        if chosen == "session" and (named := _named(self._kernel, ref)):
             raise BadRequest(
                 f"{named} is a named agent; deleting would leave its record and what it does behind",
                 mend=f"Destroy it: `pyagentd agent destroy {named}`, in Emacs M-x pyagentd-agent-destroy",
@@ -287,10 +299,12 @@ class Lifecycle(Group):
         directory = ref.session_dir if chosen == "session" else ref.branch_dir
         heir = _heir(ref) if chosen == "branch" else None
         gone = _all_of(ref) if chosen == "session" else list(metadata.with_agents(ref))
-        async with self._host.removing(directory):
-            await self._host.tasks.end_within(directory)
+        async with self._kernel.removing(directory):
+            if (tasks := self._kernel.find(Tasks)) is not None:
+                await tasks.end_within(directory)
             await asyncio.to_thread(move_to_trash, directory)
-        await self._host.schedules.forget(directory)
+        if (schedules := self._kernel.find(Schedules)) is not None:
+            await schedules.forget(directory)
         if heir is not None:
             branching.point_current(ref.session_dir, heir)
         self._tell_written(*gone)
@@ -312,7 +326,7 @@ class Lifecycle(Group):
     async def _note(self, ref: BranchRef, **facts: Any) -> None:
         """Record facts of a session in each of its branches and tell who watches them."""
         for sibling in _timelines(ref):
-            async with self._host.using(sibling) as live:
+            async with self._kernel.using(sibling) as live:
                 live.note_session(**facts)
                 session = live.conversation.session
                 told = {"title": session.get("title") or "", "archived_at": session.get("archived_at")}
@@ -320,9 +334,9 @@ class Lifecycle(Group):
             self._tell_written(sibling)
 
 
-def _named(host: Host, ref: BranchRef) -> str:
+def _named(kernel: Kernel, ref: BranchRef) -> str:
     """Return the name of the named agent that ``ref`` is a branch of; "" of everything else."""
-    place = named_dir(host.config.agents_dir.resolve(), ref)
+    place = named_dir(kernel.config.agents_dir.resolve(), ref)
     return place.name if place is not None else ""
 
 
@@ -388,7 +402,7 @@ class Branches(Group):
     async def branch_points(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Return the user's prompts in the saved document, in order; positions as in Emacs, from 1."""
         ref = self._ref(branch)
-        async with self._host.using(ref) as live:
+        async with self._kernel.using(ref) as live:
             with contextlib.suppress(StoreError):  # what is saved can be looked at all the same
                 live.recorder.flush()
                 await live.keeper.flush()
@@ -410,7 +424,7 @@ class Branches(Group):
         ``at`` names it by its message, ``position`` by an Emacs position inside it.
         """
         parent = self._ref(branch)
-        async with self._host.using(parent) as live:
+        async with self._kernel.using(parent) as live:
             missing_run = await _settled(live)
             made = await asyncio.to_thread(
                 branching.create_branch,
@@ -420,7 +434,7 @@ class Branches(Group):
                 include=not exclude,
                 name=name,
                 missing_run=missing_run,
-                clock=self._host.clock,
+                clock=self._kernel.clock,
             )
         self._touch(parent, made)
         self._registry.add(made)
@@ -501,7 +515,7 @@ class Exchange(Group):
             raise BadRequest(f"{format!r} is no format", mend=", ".join(FORMATS))
         place = None if file is None else self._place(file)
         ref = self._ref(branch)
-        async with self._host.using(ref) as live:
+        async with self._kernel.using(ref) as live:
             live.recorder.flush()
             await live.keeper.flush()
             made = await asyncio.to_thread(_exported, ref, format, self._settings_of(ref))
@@ -510,7 +524,7 @@ class Exchange(Group):
             place is None and 2 * len(data) < INLINE_LIMIT and writable(made.text) == made.text
         ):  # quoting may double it
             return {"text": made.text, "notes": made.notes}
-        path = place or self._host.config.runtime_dir / f"export-{ref.session_id}-{ref.branch_name}.{format}"
+        path = place or self._kernel.config.runtime_dir / f"export-{ref.session_id}-{ref.branch_name}.{format}"
         await asyncio.to_thread(write_bytes, path, data, fsync=place is not None)
         return {"path": str(path), "notes": made.notes}
 
@@ -527,45 +541,46 @@ class Exchange(Group):
         path = expanded(file)
         chat = await asyncio.to_thread(importing.read_chat, path)
         workspace = workplace(root) if root else None
-        of_project = await asyncio.to_thread(self._host.presets.for_project, workspace)
+        of_project = await asyncio.to_thread(self._kernel.presets.for_project, workspace)
         template, text = of_project.template(preset)
         settings, notes = self._usable(chat.document.settings, template)
         text = importing.preset_text(text, template.name, settings, chat.system)
         configured = _parsed(text, template.name)
         settings = replace(printed(settings_of(configured)), other=settings.other)
-        notes += _unknown_tools(configured, self._host.emacs.names())
+        emacs = self._kernel.find(EmacsClients)
+        notes += _unknown_tools(configured, () if emacs is None else emacs.names())
         inside = None if workspace is None else [under(str(workspace))]
         chat = replace(chat, document=replace(chat.document, settings=settings))
-        now_ms = epoch_ms(self._host.clock.now())
+        now_ms = epoch_ms(self._kernel.clock.now())
         filled: list[Adopted] = []
         ref = await asyncio.to_thread(
             sessions.create_session,
-            self._host.config.sessions_dir,
+            self._kernel.config.sessions_dir,
             name or path.stem,
             preset_name=template.name,
             preset_text=text,
             paths_read=inside,
             paths_write=inside,
-            clock=self._host.clock,
+            clock=self._kernel.clock,
             fill=lambda session_id, branch_dir: filled.append(_filled(session_id, branch_dir, chat, now_ms)),
             facts={"workspace_root": str(workspace or Path.home()), "agent": template.name},
         )
         (made,) = filled
         self._registry.add(ref)
-        await self._host.hold(ref)  # whoever lists sessions learns of it
+        await self._kernel.hold(ref)  # whoever lists sessions learns of it
         return {**described(ref), "notes": [*chat.notes, *notes, *made.notes]}
 
     def _place(self, file: str) -> Path:
         place = expanded(file)
         if not place.is_absolute() or place.is_dir():
             raise BadRequest(f"{file} is no absolute path of a file", mend="Name the file to write")
-        if place.resolve().is_relative_to(self._host.config.sessions_dir.resolve()):
+        if place.resolve().is_relative_to(self._kernel.config.sessions_dir.resolve()):
             raise BadRequest(f"{file} is among the sessions", mend="Export to another place")
         return place
 
     def _settings_of(self, ref: BranchRef) -> Settings | None:
         try:
-            return printed(settings_of(self._host.presets.of_branch(ref)))
+            return printed(settings_of(self._kernel.presets.of_branch(ref)))
         except PyagentdError:  # a conversation can be exported whatever became of its preset
             return None
 
@@ -574,7 +589,7 @@ class Exchange(Group):
         notes = []
         if settings.backend is not None:
             try:
-                self._host.config.backend(settings.backend)
+                self._kernel.config.backend(settings.backend)
             except ConfigError:
                 notes.append(
                     f"The chat was with {settings.model or 'a model'} of {settings.backend!r}, which is not "

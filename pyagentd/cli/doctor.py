@@ -279,7 +279,7 @@ def _program(word: str) -> str | None:
 
 def check_presets(config: Config) -> Iterator[Finding]:
     """Check that every preset can be read."""
-    from pyagentd.features.presets import configured_profiles
+    from pyagentd.runtime.presets import configured_profiles
 
     templates = find_templates([shipped_dir(), config.presets_dir])
     broken = False

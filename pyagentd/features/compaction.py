@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, Any
 from pyagentd.config.tables import CompactionSettings
 from pyagentd.errors import ContextOverflow, ProviderError, StoreError, TransientProviderError
 from pyagentd.events import Event
-from pyagentd.features import instructions
-from pyagentd.features.usage import context_used
 from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, StepFinished
 from pyagentd.llm.catalog import ModelFacts, facts
 from pyagentd.llm.prompts import accepted, previous_summary, shortened, summary_request, transcript
 from pyagentd.messages import Message, Text, ToolResult, Usage
+from pyagentd.runtime import system_prompt as instructions
+from pyagentd.runtime.feature import Feature
 from pyagentd.runtime.recorder import Recorder
-from pyagentd.runtime.run import RunSettings
+from pyagentd.runtime.run import Fit, RunSettings
 from pyagentd.runtime.settings import extra_model
+from pyagentd.runtime.usage import context_used
 from pyagentd.runtime.window import Cut, Tail, chosen, cuts, prunable, pruned, saving, tokens_of
 from pyagentd.store.conversation import (
     COMPACTION,
@@ -44,7 +45,8 @@ from pyagentd.tools.spec import schema_of
 
 if TYPE_CHECKING:
     from pyagentd.runtime.branch import LiveBranch
-    from pyagentd.runtime.host import Host
+    from pyagentd.runtime.kernel import Kernel
+    from pyagentd.runtime.run_setup import RunBuilder
 
 log = logging.getLogger(__name__)
 
@@ -305,18 +307,18 @@ class Compactor:
     """Compacts one branch on behalf of one run.
 
     Args:
-        host: Whose configuration holds.
+        kernel: Whose configuration holds.
         branch: What is compacted.
         run_id: The run.
         settings: Of the run: backend and model.
     """
 
-    def __init__(self, host: Host, branch: LiveBranch, run_id: str, settings: RunSettings) -> None:
-        self._host = host
+    def __init__(self, kernel: Kernel, branch: LiveBranch, run_id: str, settings: RunSettings) -> None:
+        self._kernel = kernel
         self._branch = branch
         self._run_id = run_id
         self._settings = settings
-        self.configured = host.config.compaction
+        self.configured = kernel.config.compaction
 
     async def summarise(
         self, view: Sequence[Message], tail: Tail | None, *, auto: bool, instructions: str = ""
@@ -387,7 +389,7 @@ class Compactor:
         self._branch.publish(Event("notice", self._branch.key, 0, ({"text": text},)))
 
     def _summariser(self) -> Summariser:
-        settings, config = self._settings, self._host.config
+        settings, config = self._settings, self._kernel.config
         model = extra_model(self.configured.model, settings.provider, settings.model, config)
         known = facts(model, config, backend=settings.provider)
         return Summariser(settings.backend, model, known=known, settings=self.configured, observe=self._retrying)
@@ -413,7 +415,7 @@ class Compactor:
     async def _look_again(self) -> None:
         """Make the part of the system prompt anew that says where the session works; the next run begins with it."""
         try:
-            await instructions.renew(self._host, self._branch)
+            await instructions.renew(self._kernel, self._branch)
         except (OSError, StoreError) as error:
             log.warning("%s: %s", self._branch.key, error)
 
@@ -458,23 +460,31 @@ def is_summarised(cut: Cut | None, view: Sequence[Message]) -> bool:
 _PRUNED_TO = 0.6  # of what is usable: pruning that frees less is followed by a summary soon
 
 
-def fitting(host: Host, branch: LiveBranch, run_id: str, settings: RunSettings) -> RunSettings:
-    """Return ``settings`` of a run that is kept within the window of its model."""
-    return replace(settings, fit=Fitting(Compactor(host, branch, run_id, settings), host, branch, run_id, settings))
+class Compaction(Feature):
+    """Keeps runs within the windows of their models."""
+
+    def fit_for(self, run: RunBuilder, settings: RunSettings) -> Fit | None:
+        """Return who does so for a run."""
+        compactor = Compactor(self.kernel, run.branch, run.run_id, settings)
+        return ContextFitter(compactor, self.kernel, run.branch, run.run_id, settings)
+
+    def resumed_view(self, view: tuple[Message, ...], conversation: Conversation, run_id: str) -> tuple[Message, ...]:
+        """Return what a run saw that had compacted the conversation before the daemon ended."""
+        return compacted_view(view, conversation, run_id)
 
 
-class Fitting:
+class ContextFitter:
     """See ``run.Fit``."""
 
     def __init__(
-        self, compactor: Compactor, host: Host, branch: LiveBranch, run_id: str, settings: RunSettings
+        self, compactor: Compactor, kernel: Kernel, branch: LiveBranch, run_id: str, settings: RunSettings
     ) -> None:
         self._compactor = compactor
         self._branch = branch
         self._run_id = run_id
         self._model = settings.model
-        self._facts: ModelFacts = facts(settings.model, host.config, backend=settings.provider)
-        self._configured = host.config.compaction
+        self._facts: ModelFacts = facts(settings.model, kernel.config, backend=settings.provider)
+        self._configured = kernel.config.compaction
         self._usable = self._facts.usable(self._configured.reserve_tokens)
         schemas = (str(schema_of(spec)) for spec in settings.tools.values())
         self._overhead = estimated(settings.system) + sum(map(estimated, schemas))

@@ -24,7 +24,7 @@ from pyagentd.store.named_agents import named_dir, saved_dir
 from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:
-    from pyagentd.runtime.host import Host
+    from pyagentd.runtime.kernel import Kernel
 
 
 class Owner(NamedTuple):
@@ -36,29 +36,29 @@ class Owner(NamedTuple):
 
 
 class Archive:
-    """The saved conversations of one host's sessions."""
+    """The saved conversations of one daemon's sessions."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
 
     async def history(self, ref: BranchRef) -> list[ContextRow]:
         """Return the saved conversations of an agent or a session, the last one first."""
         owner = self.owner(ref)
         await self._adopt(owner)
-        return await asyncio.to_thread(agents.of, self._host.state, owner.name)
+        return await asyncio.to_thread(agents.of, self._kernel.state, owner.name)
 
     async def last(self, ref: BranchRef) -> ContextRow | None:
         """Return what was saved last of an agent or a session and has a row, if anything."""
-        return next(iter(await asyncio.to_thread(agents.of, self._host.state, self.owner(ref).name)), None)
+        return next(iter(await asyncio.to_thread(agents.of, self._kernel.state, self.owner(ref).name)), None)
 
     async def known(self, agent_name: str) -> list[ContextRow]:
         """Return the saved conversations of an agent that may be gone, the last one first.
 
         Of one that is gone those of all that were ever called this.
         """
-        row = await asyncio.to_thread(agents.find, self._host.state, agent_name)
+        row = await asyncio.to_thread(agents.find, self._kernel.state, agent_name)
         is_there = row is not None and row.status != "destroyed"
-        return await asyncio.to_thread(agents.of if is_there else agents.ever, self._host.state, agent_name)
+        return await asyncio.to_thread(agents.of if is_there else agents.ever, self._kernel.state, agent_name)
 
     async def get(self, ref: BranchRef, id: str) -> ContextRow:
         """Return the saved conversation of an agent or a session whose id is, or begins with, ``id``.
@@ -68,7 +68,7 @@ class Archive:
         """
         owner = self.owner(ref)
         await self._adopt(owner)
-        found = await asyncio.to_thread(agents.find_context, self._host.state, id, owner.name) if id else []
+        found = await asyncio.to_thread(agents.find_context, self._kernel.state, id, owner.name) if id else []
         if not found:
             raise NotFound(
                 f"{owner.name} has no saved context {id}", mend="`pyagentd context history` lists those there are"
@@ -80,7 +80,7 @@ class Archive:
 
     def owner(self, ref: BranchRef) -> Owner:
         """Return whose the contexts of a branch are."""
-        named = named_dir(self._host.config.agents_dir.resolve(), ref)
+        named = named_dir(self._kernel.config.agents_dir.resolve(), ref)
         if named is not None:
             return Owner(named.name, saved_dir(named), is_named=True)
         return Owner(ref.session_id, contexts.contexts_dir(ref), is_named=False)
@@ -102,7 +102,7 @@ class Archive:
         def write() -> ContextRow:
             path = contexts.write(owner.directory, context)
             row = replace(row_of(context, path), first_seq=contexts.first_row(journal, first_id), last_seq=last_seq)
-            agents.put_context(self._host.state, row)
+            agents.put_context(self._kernel.state, row)
             return row
 
         return await asyncio.to_thread(write)
@@ -111,12 +111,14 @@ class Archive:
         """Give files that the database does not know their rows: an agent's directory may be older than it."""
 
         def adopt() -> None:
-            known = {row.file_path for row in agents.of(self._host.state, owner.name)}
+            known = {row.file_path for row in agents.of(self._kernel.state, owner.name)}
             present = {str(path) for path in owner.directory.glob("*.json")} if owner.directory.is_dir() else set()
             for path in sorted(present - known):
                 context = contexts.readable(Path(path))
                 if context is not None:
-                    agents.put_context(self._host.state, replace(row_of(context, Path(path)), agent_name=owner.name))
+                    agents.put_context(
+                        self._kernel.state, replace(row_of(context, Path(path)), agent_name=owner.name)
+                    )
 
         await asyncio.to_thread(adopt)
 

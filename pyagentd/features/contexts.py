@@ -20,12 +20,15 @@ from pyagentd.events import Event
 from pyagentd.features.compaction import Summariser
 from pyagentd.features.context_archive import ID, Archive, span
 from pyagentd.features.history import History
+from pyagentd.features.schedules import Triggers
 from pyagentd.llm.catalog import facts
 from pyagentd.llm.prompts import description_request, one_line, previous_summary
 from pyagentd.messages import Message, Text, ToolCall, ToolResult
 from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.bus import BranchWritten, ConversationCleared, ConversationRestored
+from pyagentd.runtime.feature import Feature
 from pyagentd.runtime.run import new_run_id
-from pyagentd.runtime.run_setup import Equipping
+from pyagentd.runtime.run_setup import RunBuilder
 from pyagentd.runtime.settings import SendOptions, extra_model
 from pyagentd.runtime.status import Outcome
 from pyagentd.store import contexts
@@ -39,7 +42,7 @@ from pyagentd.store.document.render import writable
 from pyagentd.store.journal import message_row, part_row
 
 if TYPE_CHECKING:
-    from pyagentd.runtime.host import Host
+    from pyagentd.runtime.kernel import Kernel
 
 log = logging.getLogger(__name__)
 
@@ -177,17 +180,17 @@ class Cleared:
     messages: int
 
 
-class Contexts:
-    """The contexts of one host's sessions.
+class Contexts(Feature):
+    """The contexts of one daemon's sessions.
 
     Attributes:
         archive: Those that are saved.
     """
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self.archive = Archive(host)
-        self._history = History(host)
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.archive = Archive(kernel)
+        self._history = History(kernel)
 
     # -- what people do ----------------------------------------------------------------------------------------
 
@@ -216,7 +219,7 @@ class Contexts:
         """
         async with branch.starting:
             changed = await self._history.clear_held(branch)
-        self._host.idling.cleared(branch)
+        self.kernel.bus.tell(ConversationCleared(branch))
         self._say(branch, f"Context cleared. {KEPT}")
         return Cleared(messages=len(changed.hidden))
 
@@ -241,9 +244,8 @@ class Contexts:
             if hidden.continuation(branch.conversation, ""):
                 await self._history.clear_held(branch)
             await self._append(branch, context)
-        self._host.idling.restored(branch)
-        for listener in self._host.listeners:
-            listener.branch_written(branch.ref)
+        self.kernel.bus.tell(ConversationRestored(branch))
+        self.kernel.bus.tell(BranchWritten(branch.ref))
         self._say(branch, f"Context restored: {row.description} ({row.message_count} messages)")
         return row
 
@@ -257,7 +259,8 @@ class Contexts:
             StoreError: The disk refused.
         """
         said = await self._said(branch)
-        options = self._host.triggers.options_for(branch.ref)
+        triggers = self.kernel.find(Triggers)
+        options = SendOptions() if triggers is None else triggers.options_for(branch.ref)
         text = await self._described(branch, said.messages, options)
         async with branch.starting:
             if branch.run is not None or branch.queue.waiting or said.is_older_than(branch):
@@ -324,15 +327,15 @@ class Contexts:
 
     async def _described(self, branch: LiveBranch, messages: Sequence[Message], options: SendOptions) -> str:
         """Return what a model says of a conversation; its first words where no model can or may be asked."""
-        if branch.run is not None or not self._host.config.extra_requests:
+        if branch.run is not None or not self.kernel.config.extra_requests:
             return first_words(messages)
-        host, run_id = self._host, new_run_id()
+        kernel, run_id = self.kernel, new_run_id()
         try:
             settings = document.read(branch.file).settings
-            made = await Equipping(host, branch, run_id, options).settings(settings)
-            configured = host.config.compaction
-            model = extra_model(configured.model, made.provider, made.model, host.config)
-            known = facts(model, host.config, backend=made.provider)
+            made = await RunBuilder(kernel, branch, run_id, options).settings(settings)
+            configured = kernel.config.compaction
+            model = extra_model(configured.model, made.provider, made.model, kernel.config)
+            known = facts(model, kernel.config, backend=made.provider)
             summariser = Summariser(
                 made.backend, model, known=known, settings=configured, request=description_request
             )
@@ -348,7 +351,7 @@ class Contexts:
             id=str(uuid.uuid4()),
             agent_name=self.archive.owner(branch.ref).name,
             description=description,
-            saved_at=iso8601(self._host.clock.now()),
+            saved_at=iso8601(self.kernel.clock.now()),
             trigger=trigger,
             messages=contexts.canonical(said.messages),
         )
@@ -386,7 +389,7 @@ class Contexts:
     def _require_next(self, branch: LiveBranch) -> None:
         branch.require_idle()
         branch.require_writable()
-        if self._host.closing:
+        if self.kernel.closing:
             raise Busy("The daemon is stopping", mend="Try again in a moment")
         if branch.queue.waiting:
             raise Busy("Messages wait for their answers", mend="Let them be answered, or take them back first")

@@ -24,6 +24,8 @@ from pyagentd.jsontext import object_in
 from pyagentd.policy.action import Kind
 from pyagentd.policy.guard import Confirm
 from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.bus import ClientGone
+from pyagentd.runtime.feature import Feature, Permitted
 from pyagentd.store.atomic import write_text
 from pyagentd.tools.files import read_bytes
 from pyagentd.tools.search import directory
@@ -43,7 +45,8 @@ from pyagentd.tools.spec import (
 )
 
 if TYPE_CHECKING:
-    from pyagentd.runtime.host import Host
+    from pyagentd.runtime.kernel import Kernel
+    from pyagentd.runtime.run_setup import RunBuilder
 
 log = logging.getLogger(__name__)
 
@@ -156,18 +159,45 @@ class Offered:
     tools: tuple[OfferedTool, ...] = ()
 
 
-class EmacsClients:
-    """The clients of one daemon that offer something.
+class EmacsClients(Feature):
+    """The clients of one daemon that offer something."""
 
-    Args:
-        spill: A private directory for what is too long for a frame.
-    """
-
-    def __init__(self, spill: Path) -> None:
-        self._spill = spill
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self._spill = kernel.config.runtime_dir  # for what is too long for a frame
         self._offers: dict[Sink, Offered] = {}
         self._open: dict[str, tuple[Sink, asyncio.Future[dict[str, Any]]]] = {}
         self._silent: set[Sink] = set()
+        kernel.bus.on(ClientGone, lambda gone: self.forget(gone.client))
+
+    # -- what a run is given: buffers, and those of its tools that the preset wants and nothing denies ---------------
+
+    def context_for(self, run: RunBuilder) -> Mapping[str, Any]:
+        """Return who asks the user's Emacsen about files."""
+        return {"buffers": RunBuffers(self, lambda: self.kernel.watching(run.branch))}
+
+    def further_tools(
+        self, run: RunBuilder, wanted: Sequence[str], taken: Collection[str], permitted: Permitted
+    ) -> Mapping[str, ToolSpec]:
+        """Return the tools of Emacs for a run, by the name under which the model is told of them.
+
+        While no Emacs shows its branch, those that it had last stay, and say so when they are called: what the model
+        is told first is the same with and without an Emacs, and the provider's cache holds.
+        """
+        branch = run.branch
+        offered = {name: tool for name, (_, tool) in self.tools(self.kernel.watching(branch)).items()}
+        known = offered or _had(branch)
+        found = chosen(wanted, known, taken)
+        if offered:
+            branch.note_metadata(**{_TOOLS: [asdict(offered[name]) for name in found.values()]})
+        allowed = set(permitted([action_name(name) for name in found.values()]))
+        return {
+            told: emacs_tool(self, lambda: self.kernel.watching(branch), known[name], name=told)
+            for told, name in found.items()
+            if action_name(name) in allowed
+        }
+
+    # -- clients -----------------------------------------------------------------------------------------------------
 
     def offer(self, client: Sink, offered: Offered) -> None:
         """Take what ``client`` offers from now on, in place of what it offered before."""
@@ -516,43 +546,6 @@ def _places(places: list[Any], ctx: ToolContext) -> list[str]:
 
 _TOOLS = "emacs_tools"
 """In the session's row: the definitions that a run had last."""
-
-
-def run_buffers(host: Host, branch: LiveBranch) -> RunBuffers:
-    """Return who asks the user's Emacsen about files, for a run of ``branch``."""
-    return RunBuffers(host.emacs, lambda: host.hooks.watching(branch))
-
-
-def run_tools(
-    host: Host,
-    branch: LiveBranch,
-    wanted: Collection[str],
-    taken: Collection[str],
-    permitted: Callable[[list[str]], Collection[str]],
-) -> dict[str, ToolSpec]:
-    """Return the tools of Emacs for a run of ``branch``, by the name under which the model is told of them.
-
-    While no Emacs shows it, those that it had last stay, and say so when they are called: what the model is told
-    first is the same with and without an Emacs, and the provider's cache holds.
-
-    Args:
-        host: Who knows the clients.
-        branch: Where it runs; the clients that show it are asked.
-        wanted: The ``tools`` of its preset.
-        taken: Names that mean other tools.
-        permitted: Returns those of some names, as action strings have them, that no profile denies altogether.
-    """
-    offered = {name: tool for name, (_, tool) in host.emacs.tools(host.hooks.watching(branch)).items()}
-    known = offered or _had(branch)
-    found = chosen(wanted, known, taken)
-    if offered:
-        branch.note_metadata(**{_TOOLS: [asdict(offered[name]) for name in found.values()]})
-    allowed = set(permitted([action_name(name) for name in found.values()]))
-    return {
-        told: emacs_tool(host.emacs, lambda: host.hooks.watching(branch), known[name], name=told)
-        for told, name in found.items()
-        if action_name(name) in allowed
-    }
 
 
 def _had(branch: LiveBranch) -> dict[str, OfferedTool]:

@@ -9,14 +9,16 @@ from typing import Any
 from pyagentd.errors import BadRequest, NotFound, StoreError
 from pyagentd.features.history import candidates
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.host import Host
+from pyagentd.runtime.kernel import Kernel
 from pyagentd.store import branching, metadata, paths
 from pyagentd.store.document import hidden, text
 from pyagentd.store.document.reconcile import align
 from pyagentd.store.paths import BranchRef
 
 
-async def fork_of(host: Host, branch: LiveBranch, message_id: str | None, *, title: str | None = None) -> BranchRef:
+async def fork_of(
+    kernel: Kernel, branch: LiveBranch, message_id: str | None, *, title: str | None = None
+) -> BranchRef:
     """Make a session of a branch up to a message, by default all that is visible; also where the last run failed.
 
     Raises:
@@ -28,7 +30,7 @@ async def fork_of(host: Host, branch: LiveBranch, message_id: str | None, *, tit
     ref = branch.ref
     if ref.is_agent:
         raise BadRequest(f"{ref.session_id} is an agent", mend="Fork the session it works for")
-    if host.origins.foreign(ref):  # a fork would be the user's own
+    if kernel.origins.foreign(ref):  # a fork would be the user's own
         raise BadRequest(f"{ref.session_id} is not from this machine", mend="Read its preset.md, then trust it")
     async with branch.starting:
         branch.require_idle()
@@ -46,9 +48,9 @@ async def fork_of(host: Host, branch: LiveBranch, message_id: str | None, *, tit
             ref,
             branch.conversation.snapshot(),
             anchor,
-            root=host.config.sessions_dir,
+            root=kernel.config.sessions_dir,
             title=title,
-            clock=host.clock,
+            clock=kernel.clock,
         )
 
 

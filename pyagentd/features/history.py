@@ -13,12 +13,14 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError
 from pyagentd.events import Event
+from pyagentd.features.snapshots import Snapshots
 from pyagentd.features.suggestions import tell_anew
 from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.bus import BranchWritten
 from pyagentd.runtime.document_sync import Roles
 from pyagentd.runtime.queue import Submission, Submitted
 from pyagentd.runtime.settings import SendOptions
@@ -28,10 +30,9 @@ from pyagentd.store.document.hidden import By, Variant, answer_place, hidden_ran
 from pyagentd.store.document.reconcile import align, placed
 from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN
 from pyagentd.store.document.text import Document
-from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:
-    from pyagentd.runtime.host import Host
+    from pyagentd.runtime.kernel import Kernel
 
 
 # What clients are told of a branch's history: which regions of the text are hidden turns, what has variants.
@@ -215,18 +216,6 @@ _MOST_ROLES = 4000  # in one event; a client that needs more attaches anew
 _CARRIED = ("agent", "model", "settings")  # metadata of a prompt that its next version keeps
 
 
-class Files(Protocol):
-    """What can bring files back to what they were when a prompt was sent."""
-
-    async def restore(self, ref: BranchRef, message_id: str) -> Mapping[str, Any]:
-        """Do so; the answer has an ``id`` by which that can be undone, "" when there was nothing to do."""
-        ...
-
-    async def undo(self, ref: BranchRef, id: str) -> Mapping[str, Any]:
-        """Undo a restoration."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
     """What an operation hid and showed: ids of messages, in their order; ``files`` as the snapshots tell it."""
@@ -237,11 +226,10 @@ class Changed:
 
 
 class History:
-    """The operations, on the branches of one host."""
+    """The operations, on the branches of one daemon."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._files: Files = host.snapshots
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
 
     async def rewind(self, branch: LiveBranch, message_id: str, *, files: bool = False) -> Changed:
         """Hide everything behind one of the user's messages, and with ``files`` restore what the turns changed.
@@ -254,7 +242,7 @@ class History:
             self._require_ready(branch)
             prompt = chosen_prompt(branch.conversation, message_id)
             gone = hidden.continuation(branch.conversation, prompt.id)
-            restored = await self._files.restore(branch.ref, prompt.id) if files else None
+            restored = await self._kernel.feature(Snapshots).restore(branch.ref, prompt.id) if files else None
             if gone:
                 notes = {"restored": restored["id"]} if restored and restored.get("id") else {}
                 await self._hide(branch, gone, by="rewind", after=prompt.id, **notes)
@@ -279,7 +267,7 @@ class History:
                     mend="What it took back is a variant of that now: choose it there, or rewind to the same prompt",
                 )
             restored = str(group.messages[0].metadata.get("restored") or "")
-            files = await self._files.undo(branch.ref, restored) if restored else None
+            files = await self._kernel.feature(Snapshots).undo(branch.ref, restored) if restored else None
             await self._change(branch, hidden.show(group.messages, now_ms=branch.recorder.now_ms()))
             return Changed(shown=_ids(group.messages), files=files)
 
@@ -391,7 +379,7 @@ class History:
     def _require_ready(self, branch: LiveBranch) -> None:
         branch.require_idle()
         branch.require_writable()
-        if self._host.closing:
+        if self._kernel.closing:
             raise Busy("The daemon is stopping", mend="Try again in a moment")
 
     def _require_next(self, branch: LiveBranch) -> None:
@@ -426,8 +414,7 @@ class History:
         self._tell_roles(branch, made)
         await branch.secure()
         tell_anew(branch)
-        for listener in self._host.listeners:
-            listener.branch_written(branch.ref)
+        self._kernel.bus.tell(BranchWritten(branch.ref))
 
     async def _place(self, branch: LiveBranch, prompt: Message) -> tuple[str, int]:
         """Make room for another answer to ``prompt``; return the body's hash and the offset."""
@@ -451,7 +438,7 @@ class History:
     async def _attempt(self, branch: LiveBranch, gone: Sequence[Message], given: Submission) -> Submitted:
         """Submit; what was hidden for that comes back if no run can start."""
         try:
-            return await self._host.submit_held(branch, given)
+            return await self._kernel.submit_held(branch, given)
         except PyagentdError:
             if gone:
                 back = [branch.conversation.messages[message.id] for message in gone]

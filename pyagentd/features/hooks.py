@@ -19,23 +19,24 @@ from typing import TYPE_CHECKING, Any
 from pyagentd import installation, jsontext
 from pyagentd.clock import new_id
 from pyagentd.config.tables import EVENTS, HookSettings
-from pyagentd.errors import BadRequest, Blocked, NotASession, ToolError
+from pyagentd.errors import BadRequest, Blocked, ToolError
 from pyagentd.events import Event, Sink
-from pyagentd.features.project_config import ProjectHooks, project_hooks
 from pyagentd.jsontext import object_in
 from pyagentd.messages import Message, Text
 from pyagentd.policy.action import Action
+from pyagentd.policy.presets import Preset
 from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.bus import ClientGone, RunEnded
+from pyagentd.runtime.feature import Feature
+from pyagentd.runtime.project_config import ProjectHooks, project_hooks
 from pyagentd.runtime.settings import SendOptions
-from pyagentd.runtime.status import Outcome
 from pyagentd.runtime.turns import Prompt
-from pyagentd.store import paths
-from pyagentd.store.paths import BranchRef
 from pyagentd.tools.process import Group, child_environment
 
 if TYPE_CHECKING:
     from pyagentd.runtime.approvals import Witness
-    from pyagentd.runtime.host import Host
+    from pyagentd.runtime.kernel import Kernel
+    from pyagentd.runtime.run_setup import RunBuilder
 
 log = logging.getLogger(__name__)
 
@@ -314,25 +315,23 @@ class Moment:
     witness: Witness | None = None
 
 
-class Hooks:
+class Hooks(Feature):
     """Asks the hooks of one daemon.
 
     Attributes:
         clients: Functions of attached clients.
     """
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
         self.clients = HookClients()
+        kernel.bus.on(RunEnded, self._run_ended)
+        kernel.bus.on(ClientGone, lambda gone: self.clients.forget(gone.client))
         self._said: set[tuple[str, str]] = set()
-
-    def forget(self, sink: Sink) -> None:
-        """Let a client go."""
-        self.clients.forget(sink)
 
     # -- the five moments ----------------------------------------------------------------------------------------
 
-    async def message_user(self, branch: LiveBranch, prompt: Prompt, options: SendOptions, run_id: str) -> Prompt:
+    async def before_prompt(self, branch: LiveBranch, prompt: Prompt, options: SendOptions, run_id: str) -> Prompt:
         """Return the prompt as hooks want it: its document's text stays, what the model sees may be another.
 
         Raises:
@@ -364,7 +363,7 @@ class Hooks:
             return replace(prompt, view=view, metadata={**metadata, "model_text": text})
         return replace(prompt, metadata=metadata)
 
-    async def steered(self, branch: LiveBranch, text: str, options: SendOptions, run_id: str) -> str:
+    async def before_steering(self, branch: LiveBranch, text: str, options: SendOptions, run_id: str) -> str:
         """Return what the model sees of a message that steers a run; raises ``Blocked``."""
         moment = Moment(branch=branch, root=_root(branch), run_id=run_id, options=options)
         facts: dict[str, Any] = {
@@ -381,20 +380,22 @@ class Hooks:
                 text = facts["text"] = changed
         return text
 
-    async def model_resolve(self, moment: Moment, model: str, *, preset: str, backend: str) -> str:
+    async def model_for(self, run: RunBuilder, model: str, preset: Preset) -> str:
         """Return the model that is asked."""
-        facts = {"model": model, "preset": preset, "backend": backend}
+        moment = _moment(run)
+        facts = {"model": model, "preset": preset.name, "backend": preset.backend}
         async for _, word in self.words("model.resolve", moment, lambda: facts):
             if isinstance(changed := word.changes.get("model"), str) and changed.strip():
                 facts["model"] = changed.strip()
         return facts["model"]
 
-    def of_run(self, moment: Moment) -> RunHooks:
-        """Return who asks the hooks about the calls of one run."""
-        return RunHooks(self, moment)
+    def context_for(self, run: RunBuilder) -> Mapping[str, Any]:
+        """Return who asks the hooks about the calls of a run."""
+        return {"hooks": RunHooks(self, _moment(run))}
 
-    def run_ended(self, branch: LiveBranch, outcome: Outcome, options: SendOptions) -> None:
+    def _run_ended(self, ended: RunEnded) -> None:
         """Tell the hooks that a run has ended; nobody waits for them."""
+        branch, outcome, options = ended.branch, ended.outcome, ended.options
         last = branch.conversation.last_run
         moment = Moment(
             branch=branch, root=_root(branch), run_id=str(last.data["id"]) if last else "", options=options
@@ -407,17 +408,14 @@ class Hooks:
             "code": outcome.code,
             "message": outcome.message,
         }
-        self._host.own(self._inform("run.finished", moment, facts))
-
-    def branch_written(self, ref: BranchRef) -> None:
-        """Nothing: hooks are about runs."""
+        self.kernel.own(self._inform("run.finished", moment, facts))
 
     async def _inform(self, event: str, moment: Moment, facts: Mapping[str, Any]) -> None:
         """Tell the hooks; a daemon that stops waits a moment for them and no longer."""
         telling, left = asyncio.ensure_future(self._tell(event, moment, facts)), _LAST_S
         while not telling.done() and left > 0:
             await asyncio.wait([telling], timeout=_POLL_S)
-            left -= _POLL_S if self._host.closing else 0
+            left -= _POLL_S if self.kernel.closing else 0
         if telling.cancel():
             await asyncio.wait([telling])
 
@@ -442,7 +440,7 @@ class Hooks:
                 name = _name(hook)
                 self._note(event, moment, name, word)
                 yield name, word
-        for client in self.clients.of(event, self.watching(moment.branch)):
+        for client in self.clients.of(event, self.kernel.watching(moment.branch)):
             word = await self.clients.ask(client, moment.branch.key, event, {**common, **facts()})
             name = f"function of {getattr(client, 'name', 'Emacs')}"
             self._note(event, moment, name, word)
@@ -450,14 +448,14 @@ class Hooks:
 
     def _is_any(self, event: str, moment: Moment) -> bool:
         return (
-            any(hook.event == event for hook in self._host.config.hooks)
-            or bool(self.clients.of(event, self.watching(moment.branch)))
+            any(hook.event == event for hook in self.kernel.config.hooks)
+            or bool(self.clients.of(event, self.kernel.watching(moment.branch)))
             or (moment.root / ".pyagentd").is_dir()
         )
 
     async def _programs(self, event: str, moment: Moment) -> list[tuple[Path, HookSettings]]:
         """Return the programs for ``event`` with where their names begin: the user's, then a trusted project's."""
-        config = self._host.config
+        config = self.kernel.config
         found = [(config.file.parent, hook) for hook in config.hooks if hook.event == event]
         project = await asyncio.to_thread(project_hooks, moment.root)
         if project is None:
@@ -477,18 +475,7 @@ class Hooks:
 
     def trusts(self, project: ProjectHooks) -> bool:
         """Return whether the user agreed to exactly this."""
-        return project.hash in self._host.presets.trust
-
-    def watching(self, branch: LiveBranch) -> list[Sink]:
-        """Return the clients that watch a branch or the session of an agent."""
-        found = list(branch.sinks)
-        if branch.ref.is_agent:
-            try:
-                top = self._host.opened(paths.root_of(branch.ref).key)
-            except NotASession:
-                top = None
-            found += list(top.sinks) if top is not None else []
-        return found
+        return project.hash in self.kernel.presets.trust
 
     def _note(self, event: str, moment: Moment, name: str, word: Word) -> None:
         """Have what a hook said in the log, and failures before the user."""
@@ -506,6 +493,10 @@ class Hooks:
 
     def _notice(self, branch: LiveBranch, text: str) -> None:
         branch.publish(Event("notice", branch.key, 0, ({"text": text},)))
+
+
+def _moment(run: RunBuilder) -> Moment:
+    return Moment(branch=run.branch, root=run.root, run_id=run.run_id, options=run.options, witness=run.witness())
 
 
 def _common(event: str, moment: Moment) -> dict[str, Any]:

@@ -19,15 +19,16 @@ from typing import TYPE_CHECKING
 from pyagentd.clock import epoch_ms
 from pyagentd.errors import BadRequest, NotASession, NotFound, PyagentdError
 from pyagentd.events import Event
+from pyagentd.features.contexts import Contexts
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.settings import SendOptions
-from pyagentd.runtime.status import Outcome
+from pyagentd.runtime.bus import ConversationCleared, ConversationRestored, RunEnded, RunStarted
+from pyagentd.runtime.feature import Feature
 from pyagentd.store import paths
 from pyagentd.store.db import agents
 from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:
-    from pyagentd.runtime.host import Host
+    from pyagentd.runtime.kernel import Kernel
 
 log = logging.getLogger(__name__)
 
@@ -94,14 +95,20 @@ CHECK_S = 30.0
 LEAST_S = 0.1
 
 
-class Idling:
-    """The idle timers of one host's named agents; a listener of the host."""
+class Idling(Feature):
+    """The idle timers of one daemon's named agents."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
         self._last: dict[str, tuple[BranchRef, datetime]] = {}  # of conversations that go on: when it was last heard
         self._begun = asyncio.Event()  # a conversation; its timer may be shorter than what is slept
         self._task: asyncio.Task[None] | None = None
+        if kernel.find(Contexts) is None:  # there is nothing to put conversations behind with
+            return
+        kernel.bus.on(ConversationCleared, lambda cleared: self.cleared(cleared.branch))
+        kernel.bus.on(ConversationRestored, lambda restored: self._touch(restored.branch, Happening.RESTORE))
+        kernel.bus.on(RunStarted, lambda started: self._touch(started.branch, Happening.MESSAGE))
+        kernel.bus.on(RunEnded, lambda ended: self._touch(ended.branch, Happening.MESSAGE))
 
     @property
     def pending(self) -> int:
@@ -109,21 +116,6 @@ class Idling:
         return len(self._last)
 
     # -- what happens to agents --------------------------------------------------------------------------------
-
-    def run_started(self, branch: LiveBranch) -> None:
-        """Note that somebody, or something, speaks to an agent."""
-        self._touch(branch, Happening.MESSAGE)
-
-    def run_ended(self, branch: LiveBranch, outcome: Outcome, options: SendOptions) -> None:
-        """Note that an agent has answered."""
-        self._touch(branch, Happening.MESSAGE)
-
-    def branch_written(self, ref: BranchRef) -> None:
-        """Do nothing."""
-
-    def restored(self, branch: LiveBranch) -> None:
-        """Note that a saved conversation goes on."""
-        self._touch(branch, Happening.RESTORE)
 
     def cleared(self, branch: LiveBranch, happening: Happening = Happening.CLEAR) -> None:
         """Note that a conversation was put behind."""
@@ -146,11 +138,14 @@ class Idling:
 
     # -- time --------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Begin to look at the clock."""
+    async def start(self) -> None:
+        """Put behind what went on when the last daemon ended, and begin to look at the clock."""
+        if self.kernel.find(Contexts) is None:
+            return
+        await self.load()
         self._task = asyncio.create_task(self._watch(), name="idling")
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
         """Stop looking at the clock."""
         if self._task is not None:
             self._task.cancel()
@@ -162,9 +157,9 @@ class Idling:
         """Save and put behind what nobody has gone on with for long enough."""
         if not self._last:
             return
-        idle_s, now = await asyncio.to_thread(self._idle_s), self._host.clock.now()
+        idle_s, now = await asyncio.to_thread(self._idle_s), self.kernel.clock.now()
         for key, (ref, last) in list(self._last.items()):
-            live = self._host.opened(key)
+            live = self.kernel.opened(key)
             if live is not None and live.run is not None:
                 self._last[key] = ref, now
             elif idle_s and now - last >= timedelta(seconds=idle_s):
@@ -173,7 +168,7 @@ class Idling:
     async def load(self) -> None:
         """Begin with all agents idle: what went on when the last daemon ended is put behind, saved if it was not."""
         try:
-            rows = await asyncio.to_thread(agents.known, self._host.state)
+            rows = await asyncio.to_thread(agents.known, self.kernel.state)
         except PyagentdError as error:  # as before there is any session
             log.info("no agent is known: %s", error)
             return
@@ -181,23 +176,23 @@ class Idling:
             if row.status != "active":
                 continue
             try:
-                async with self._host.using(paths.ref_of(Path(row.dir))) as branch:
+                async with self.kernel.using(paths.ref_of(Path(row.dir))) as branch:
                     if _goes_on(branch):
                         self._touch(branch, Happening.MESSAGE)
-                    elif await self._host.contexts.put_behind(branch, "shutdown"):
+                    elif await self.kernel.feature(Contexts).put_behind(branch, "shutdown"):
                         self.cleared(branch, Happening.SHUTDOWN)
                     else:
                         self._note(branch.ref, Happening.SHUTDOWN)
             except PyagentdError as error:  # whoever opens it is told
                 log.warning("agent %s: %s", row.name, error)
 
-    async def save_all(self) -> None:
+    async def close(self) -> None:
         """Save every conversation that goes on, when the daemon ends; the next one puts them behind."""
         for ref, _ in list(self._last.values()):
             try:
-                async with self._host.using(ref) as branch:
+                async with self.kernel.using(ref) as branch:
                     if not _goes_on(branch):
-                        await self._host.contexts.keep(branch, "shutdown")
+                        await self.kernel.feature(Contexts).keep(branch, "shutdown")
             except PyagentdError as error:
                 log.warning("%s could not be saved: %s", ref.name, error)
         self._last.clear()
@@ -223,15 +218,15 @@ class Idling:
             return CHECK_S
 
     def _idle_s(self) -> float:
-        given = self._host.state.get(IDLE_SETTING, IDLE_S)
+        given = self.kernel.state.get(IDLE_SETTING, IDLE_S)
         return float(given) if isinstance(given, int | float) and given >= 0 else IDLE_S
 
     async def _fire(self, ref: BranchRef, now: datetime, idle_s: float) -> None:
         try:
-            async with self._host.using(ref) as branch:
+            async with self.kernel.using(ref) as branch:
                 if _goes_on(branch):
                     self._last[ref.key] = ref, now
-                elif await self._host.contexts.idle_out(branch, seconds=idle_s):
+                elif await self.kernel.feature(Contexts).idle_out(branch, seconds=idle_s):
                     self.cleared(branch, Happening.IDLE_TIMEOUT)
         except (BadRequest, NotASession, NotFound):  # nothing goes on there any more
             self._last.pop(ref.key, None)
@@ -245,20 +240,20 @@ class Idling:
             return
         self._tell()
         is_new = branch.key not in self._last
-        self._last[branch.key] = branch.ref, self._host.clock.now()
+        self._last[branch.key] = branch.ref, self.kernel.clock.now()
         if is_new:
             self._begun.set()
             self._note(branch.ref, happening)
 
     def _note(self, ref: BranchRef, happening: Happening) -> None:
         """Have the table of agents say in which state one is."""
-        now_ms, name = epoch_ms(self._host.clock.now()), self._name(ref)
+        now_ms, name = epoch_ms(self.kernel.clock.now()), self._name(ref)
 
         def note() -> None:
-            row = agents.find(self._host.state, name)
+            row = agents.find(self.kernel.state, name)
             life = None if row is None else after(Life(row.status), happening)
             if row is not None and life is not None and life != row.status:
-                agents.set_status(self._host.state, name, life.value, now_ms=now_ms)
+                agents.set_status(self.kernel.state, name, life.value, now_ms=now_ms)
 
         async def errand() -> None:
             try:
@@ -267,14 +262,14 @@ class Idling:
                 log.warning("agent %s: %s", name, error)
             self._tell()
 
-        self._host.own(errand())
+        self.kernel.own(errand())
 
     def _tell(self) -> None:
-        self._host.publish(Event("agents", "", 0))
+        self.kernel.publish(Event("agents", "", 0))
 
     def _name(self, ref: BranchRef) -> str:
         """Return the name of the agent whose branch ``ref`` is, "" of other sessions."""
-        owner = self._host.contexts.archive.owner(ref)
+        owner = self.kernel.feature(Contexts).archive.owner(ref)
         return owner.name if owner.is_named else ""
 
 

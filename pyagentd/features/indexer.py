@@ -1,8 +1,8 @@
 """Who keeps the index up to date: one thread that reads what changed, and waits for nobody.
 
-Branches are marked when the host wrote them, and all are looked at (by their files' stamps) soon after the start and
-before a search, because other programs and machines write sessions too. Nothing that goes wrong here reaches a run:
-it is logged, and told to whoever searches.
+Branches are marked when the daemon wrote them, and all are looked at (by their files' stamps) soon after the start
+and before a search, because other programs and machines write sessions too. Nothing that goes wrong here reaches a
+run: it is logged, and told to whoever searches.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ from pyagentd.store.registry import Registry
 from pyagentd.store.unfinished import is_finished
 
 if TYPE_CHECKING:
-    from pyagentd.runtime.branch import LiveBranch
-    from pyagentd.runtime.settings import SendOptions
-    from pyagentd.runtime.status import Outcome
+    pass
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +62,7 @@ class _Job:
 
 
 class Indexer:
-    """The index of one sessions root, and its thread; a listener of the host.
+    """The index of one sessions root, and its thread; .
 
     Args:
         state: The database; the indexer closes it.
@@ -106,10 +104,7 @@ class Indexer:
             self._thread.join()
         self._state.close()
 
-    # -- from the host -----------------------------------------------------------------------------------------
-
-    def run_ended(self, branch: LiveBranch, outcome: Outcome, options: SendOptions) -> None:
-        """Do nothing: ``branch_written`` follows."""
+    # -- from the runtime -----------------------------------------------------------------------------------------
 
     def branch_written(self, ref: BranchRef) -> None:
         """Have a branch looked at soon."""

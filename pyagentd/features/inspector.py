@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pyagentd.features.usage import FactsOf
+from pyagentd.runtime.usage import FactsOf
 from pyagentd.store.conversation import Conversation, usage_of
 from pyagentd.store.db.audit import Entry
 from pyagentd.store.journal import Served, served_by

@@ -15,7 +15,7 @@ from pyagentd.events import Event
 from pyagentd.features.compaction import ORIGIN, Compactor, is_summarised
 from pyagentd.runtime.document_sync import Roles, Version
 from pyagentd.runtime.run import Run, Signal, Step, new_run_id
-from pyagentd.runtime.run_setup import Equipping
+from pyagentd.runtime.run_setup import RunBuilder
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store.conversation import Conversation
@@ -25,7 +25,7 @@ from pyagentd.store.document.text import Document
 
 if TYPE_CHECKING:
     from pyagentd.runtime.branch import LiveBranch
-    from pyagentd.runtime.host import Host
+    from pyagentd.runtime.kernel import Kernel
 
 _BEHIND = 200  # characters by which the place is found again
 
@@ -44,7 +44,7 @@ class CompactionRun(Run):
         return None
 
 
-async def compact(host: Host, branch: LiveBranch, options: SendOptions, instructions: str = "") -> str:
+async def compact(kernel: Kernel, branch: LiveBranch, options: SendOptions, instructions: str = "") -> str:
     """Begin to compact a branch; return the id of the run that does it.
 
     Raises:
@@ -58,10 +58,10 @@ async def compact(host: Host, branch: LiveBranch, options: SendOptions, instruct
         await branch.keeper.settle()
         await branch.look_once()
         run_id, found = new_run_id(), await asyncio.to_thread(_read, branch, branch.conversation.snapshot())
-        settings = await Equipping(host, branch, run_id, options).settings(found.settings)
-        if host.closing:
+        settings = await RunBuilder(kernel, branch, run_id, options).settings(found.settings)
+        if kernel.closing:
             raise Busy("The daemon is stopping", mend="Try it again in a moment")
-        compactor = Compactor(host, branch, run_id, settings)
+        compactor = Compactor(kernel, branch, run_id, settings)
         run = CompactionRun(
             lambda: compactor.summarise(found.view, None, auto=False, instructions=instructions),
             run_id=run_id,
@@ -74,7 +74,7 @@ async def compact(host: Host, branch: LiveBranch, options: SendOptions, instruct
         )
         # No await from here on: what is started is supervised.
         _start(branch, found, run_id, options)
-        host.supervisor.set_off(branch, run, options)
+        kernel.supervisor.set_off(branch, run, options)
         started = {"id": run_id, "phase": "started", "kind": ORIGIN}
         branch.publish(Event("run", branch.key, branch.recorder.last_seq, (started,)))
         return run_id

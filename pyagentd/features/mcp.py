@@ -21,15 +21,17 @@ from pyagentd.config.tables import ServerSettings
 from pyagentd.errors import BadRequest, ConfigError, PyagentdError, StoreError, ToolError
 from pyagentd.events import Event
 from pyagentd.features.hooks import with_text
-from pyagentd.features.project_config import ProjectServers, project_servers
 from pyagentd.features.slash_commands import Answer, Argument, Call, Command
 from pyagentd.log import conceal
 from pyagentd.policy.action import Action, is_ours
 from pyagentd.policy.presets import Preset, WantedServers
 from pyagentd.policy.profiles import resolved, verdict
 from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.bus import BranchesRemoved
+from pyagentd.runtime.feature import Feature
+from pyagentd.runtime.project_config import ProjectServers, project_servers
 from pyagentd.runtime.queue import is_persons
-from pyagentd.runtime.run import CORE, Offer
+from pyagentd.runtime.run import CORE, Offer, RunSettings
 from pyagentd.runtime.settings import Configured, SendOptions, variable_of
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store import paths
@@ -54,7 +56,8 @@ from pyagentd.tools.mcp.toolspecs import wanted as let_through
 from pyagentd.tools.spec import ToolSpec
 
 if TYPE_CHECKING:
-    from pyagentd.runtime.host import Host
+    from pyagentd.runtime.kernel import Kernel
+    from pyagentd.runtime.run_setup import RunBuilder
 
 log = logging.getLogger(__name__)
 
@@ -206,7 +209,7 @@ class Server:
         return self.settings.name
 
 
-class Servers:
+class Servers(Feature):
     """The servers of one daemon.
 
     Attributes:
@@ -214,25 +217,75 @@ class Servers:
         lent: Those of other editors.
     """
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
         self.pool = Pool(self._changed, self._learned)
         self.lent = Lent()
-        self._remembered = Remembered(host.state)
+        self._remembered = Remembered(kernel.state)
         self._users: dict[Launch, dict[str, None]] = {}  # keys of the branches that have it, the last one last
         self._said: set[tuple[str, str]] = set()
         self._told: dict[tuple[str, str], float] = {}  # by branch and server: when it was told of a change
         self._now = time.monotonic
+        kernel.bus.on(BranchesRemoved, lambda removed: self.lent.forget(removed.directory))
 
     async def close(self) -> None:
         """End all of them."""
         await self.pool.close()
 
+    def settings_for(self, run: RunBuilder, settings: RunSettings) -> RunSettings:
+        """Have the tools of servers join those that a run offers."""
+        presets, family = run.presets, (run.branch.ref, *run.ancestors)
+
+        async def wanted() -> Sequence[Server]:
+            if any(presets.of_branch(each).read_only for each in family):
+                return ()  # nothing of them may be called, so nothing is started
+            return await self.of(run.branch.ref, run.preset, run.root, run.options)
+
+        joining = Joining(
+            servers=self, key=run.branch.ref.key, wanted=wanted, offer=run.offer, permitted=permits(presets, family)
+        )
+        return replace(settings, ready=joining)
+
+    async def before_prompt(self, branch: LiveBranch, prompt: Prompt, options: SendOptions, run_id: str) -> Prompt:
+        """Return a prompt with what it mentions of servers, for the model to see."""
+        is_typed = is_persons(prompt.metadata) and prompt.metadata.get("origin") != SERVERS
+        if prompt.message_id or branch.ref.is_agent or not is_typed or not _MENTION.search(prompt.text):
+            return prompt
+        servers = by_name(await self.of_branch(branch, options))
+        found = mentioned(prompt.text, list(servers))
+        if not found:
+            return prompt
+        directory = paths.files_dir(branch.ref.branch_dir)
+        reading = [asyncio.ensure_future(_read(servers[name], uri, directory)) for name, uri in found]
+        _, late = await asyncio.wait(reading, timeout=_WAIT_S)
+        for task in late:
+            task.cancel()
+        parts = [
+            _part(name, uri, None if task in late else task) for (name, uri), task in zip(found, reading, strict=True)
+        ]
+        for _, problem in parts:
+            if problem:
+                self.notice(branch.key, problem)
+        text = str(prompt.metadata.get("model_text") or prompt.text)
+        whole = "\n\n".join([text, *(part for part, _ in parts)])
+        view = with_text(prompt.view, text, whole)
+        if view is None:
+            return prompt
+        return replace(prompt, view=view, metadata={**prompt.metadata, "model_text": whole})
+
+    async def commands(self, ref: BranchRef | None) -> Sequence[Command]:
+        """Return the prompts of the servers of a session as slash commands, those that are known."""
+        branch = None if ref is None else self.kernel.opened(ref.key)
+        if branch is None:
+            return ()
+        servers = await self.of_branch(branch, SendOptions())
+        return [_command(server, prompt) for server in servers for prompt in server.connection.prompts]
+
     async def known(self, root: Path) -> tuple[dict[str, ServerSettings], list[str]]:
         """Return the configured servers of a workspace by name, and why others of it are not among them."""
-        own = {each.name: each for each in self._host.config.mcp}
+        own = {each.name: each for each in self.kernel.config.mcp}
         project = await asyncio.to_thread(project_servers, root)
-        of_user = list(self._host.config.mcp_problems)
+        of_user = list(self.kernel.config.mcp_problems)
         if project is None:
             return own, of_user
         problems = of_user + [f"MCP servers of the project that cannot be used: {project.error}"] * bool(
@@ -253,12 +306,12 @@ class Servers:
 
     def trusts(self, project: ProjectServers) -> bool:
         """Return whether the user agreed to exactly this."""
-        return project.hash in self._host.presets.trust
+        return project.hash in self.kernel.presets.trust
 
     async def of(self, ref: BranchRef, preset: Preset, root: Path, options: SendOptions) -> list[Server]:
         """Return the servers that hold for a branch, and tell what is wrong with others; nothing is started."""
         wanted = preset.mcp if preset.mcp is not None else _AGENTS if ref.is_agent else _SESSIONS
-        if ref.is_agent and wanted.own and not self._host.origins.is_own(ref):
+        if ref.is_agent and wanted.own and not self.kernel.origins.is_own(ref):
             wanted = replace(wanted, own=())  # who trusted its session was shown the session's preset.md and no other
         if wanted == _AGENTS and not self.lent.has(ref.key):
             return []
@@ -295,7 +348,7 @@ class Servers:
     async def of_branch(self, branch: LiveBranch, options: SendOptions) -> list[Server]:
         """Return the servers of an open branch as its next run would have them; none where they cannot be told."""
         try:
-            preset = self._host.presets.of_branch(branch.ref)
+            preset = self.kernel.presets.of_branch(branch.ref)
         except PyagentdError:
             return []
         root = Path(branch.conversation.session.get("workspace_root") or Path.home())
@@ -305,17 +358,17 @@ class Servers:
         """Have servers say what they offer that have not yet; nobody waits for it."""
         for server in servers:
             wanted = server.connection.catalog is None and server.connection.state in ("stopped", "failed")
-            if wanted and not self._host.closing:
-                self._host.own(_offers(server))
+            if wanted and not self.kernel.closing:
+                self.kernel.own(_offers(server))
 
     def server(self, settings: ServerSettings, root: Path, options: SendOptions) -> Server:
         """Return one server as it is in a workspace; raises ``ConfigError``."""
         around = Surrounding(
             root=root,
-            apart=self._host.config.runtime_dir / "mcp",
+            apart=self.kernel.config.runtime_dir / "mcp",
             variable=lambda name: variable_of(name, options),
             path=options.env.get("PATH", ""),
-            keys=frozenset(each.key_env for each in self._host.config.backends.values() if each.key_env),
+            keys=frozenset(each.key_env for each in self.kernel.config.backends.values() if each.key_env),
         )
         connection = self.pool.get(launch(settings, around))
         self._remembered.recall(connection, settings)
@@ -330,18 +383,18 @@ class Servers:
 
     def notice(self, key: str, text: str) -> None:
         """Tell whoever watches a branch."""
-        self._host.publish(Event("notice", key, 0, ({"text": text},)))
+        self.kernel.publish(Event("notice", key, 0, ({"text": text},)))
 
     def _learned(self, connection: Connection) -> None:
-        if not self._host.closing:
-            self._host.own(asyncio.to_thread(self._remembered.keep, connection))
+        if not self.kernel.closing:
+            self.kernel.own(asyncio.to_thread(self._remembered.keep, connection))
 
     def _changed(self, connection: Connection, new: Sequence[str], gone: Sequence[str]) -> None:
         """Tell the sessions that have a server that it offers something else."""
         parts = [f"new: {_some(new)}" if new else "", f"gone: {_some(gone)}" if gone else ""]
         told = "; ".join(filter(None, parts)) or "other descriptions"
         for key in self._users.get(connection.launch, ()):
-            if self._host.opened(key) is not None and self._may_tell(key, connection.name):
+            if self.kernel.opened(key) is not None and self._may_tell(key, connection.name):
                 self.notice(
                     key, f"The MCP server {connection.name} offers other tools from the next message on ({told})"
                 )
@@ -392,42 +445,6 @@ def permits(presets: Configured, family: Sequence[BranchRef]) -> Permits:
         return all(verdict(profile, action) != "deny" for profile in profiles)
 
     return permitted
-
-
-def joining(
-    servers: Servers,
-    presets: Configured,
-    family: Sequence[BranchRef],
-    preset: Preset,
-    root: Path,
-    options: SendOptions,
-    offer: Offer,
-) -> Joining:
-    """Return who has the tools of servers join those that a run offers.
-
-    Args:
-        servers: Those of the daemon.
-        presets: Who knows the rules.
-        family: The run's branch and those above it.
-        preset: The run's.
-        root: Its workspace.
-        options: Its client's.
-        offer: Where the tools go.
-    """
-    ref = family[0]
-
-    async def wanted() -> Sequence[Server]:
-        if any(presets.of_branch(each).read_only for each in family):
-            return ()  # nothing of them may be called, so nothing is started
-        return await servers.of(ref, preset, root, options)
-
-    return Joining(
-        servers=servers,
-        key=ref.key,
-        wanted=wanted,
-        offer=offer,
-        permitted=permits(presets, family),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -525,34 +542,6 @@ def mentioned(text: str, known: Sequence[str]) -> list[tuple[str, str]]:
     return list(dict.fromkeys((name, uri) for name, uri in found if name in known and ":" in uri))[:MOST]
 
 
-async def included(host: Host, branch: LiveBranch, prompt: Prompt, options: SendOptions) -> Prompt:
-    """Return a prompt with what it mentions, for the model to see."""
-    is_typed = is_persons(prompt.metadata) and prompt.metadata.get("origin") != SERVERS
-    if prompt.message_id or branch.ref.is_agent or not is_typed or not _MENTION.search(prompt.text):
-        return prompt
-    servers = by_name(await host.servers.of_branch(branch, options))
-    found = mentioned(prompt.text, list(servers))
-    if not found:
-        return prompt
-    directory = paths.files_dir(branch.ref.branch_dir)
-    reading = [asyncio.ensure_future(_read(servers[name], uri, directory)) for name, uri in found]
-    _, late = await asyncio.wait(reading, timeout=_WAIT_S)
-    for task in late:
-        task.cancel()
-    parts = [
-        _part(name, uri, None if task in late else task) for (name, uri), task in zip(found, reading, strict=True)
-    ]
-    for _, problem in parts:
-        if problem:
-            host.servers.notice(branch.key, problem)
-    text = str(prompt.metadata.get("model_text") or prompt.text)
-    whole = "\n\n".join([text, *(part for part, _ in parts)])
-    view = with_text(prompt.view, text, whole)
-    if view is None:
-        return prompt
-    return replace(prompt, view=view, metadata={**prompt.metadata, "model_text": whole})
-
-
 def _part(name: str, uri: str, task: asyncio.Task[str] | None) -> tuple[str, str]:
     """Return what the model sees of a mention, and what the user is told where it could not be read."""
     try:
@@ -582,21 +571,6 @@ async def _read(server: Server, uri: str, directory: Path) -> str:
 
 _NO_NAME = re.compile(r"[^\w.-]")
 _SUMMARY = 200  # characters
-
-
-class Prompts:
-    """The prompts of all servers; a ``commands.Source``."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
-    async def commands(self, ref: BranchRef | None) -> Sequence[Command]:
-        """Return the prompts of the servers of a session, those that are known."""
-        branch = None if ref is None else self._host.opened(ref.key)
-        if branch is None:
-            return ()
-        servers = await self._host.servers.of_branch(branch, SendOptions())
-        return [_command(server, prompt) for server in servers for prompt in server.connection.prompts]
 
 
 def _command(server: Server, prompt: ServerPrompt) -> Command:

@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyagentd.errors import PyagentdError, StoreError
 from pyagentd.events import Event
 from pyagentd.features.spawning import children
-from pyagentd.features.usage import FactsOf, Meter, Spent, session_usage
 from pyagentd.llm.catalog import facts
 from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.bus import BranchOpened
+from pyagentd.runtime.feature import Feature
 from pyagentd.runtime.settings import SendOptions, provider_of
 from pyagentd.runtime.turn_agent import answers_next
+from pyagentd.runtime.usage import FactsOf, Meter, Spent, session_usage
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.journal import Served, read_rows
 from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:
-    from pyagentd.runtime.host import Host
+    from pyagentd.runtime.kernel import Kernel
 
 
 class Below(NamedTuple):
@@ -32,42 +34,53 @@ class Below(NamedTuple):
     spent: Spent
 
 
-def facts_of(host: Host) -> FactsOf:
+def facts_of(kernel: Kernel) -> FactsOf:
     """Return what tells of a model what is known of it."""
-    return lambda served: facts(served.model, host.config, backend=served.provider)
+    return lambda served: facts(served.model, kernel.config, backend=served.provider)
 
 
-def meter_of(host: Host, branch: LiveBranch) -> Meter:
+class Meters(Feature):
+    """Counts what every open branch holds and costs."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        kernel.bus.on(BranchOpened, self._count)
+
+    def _count(self, opened: BranchOpened) -> None:
+        opened.branch.meter = meter_of(self.kernel, opened.branch)
+
+
+def meter_of(kernel: Kernel, branch: LiveBranch) -> Meter:
     """Return the meter of a branch that was opened; it tells whoever watches it or a branch above."""
 
     def changed() -> None:
         branch.publish(Event("context", branch.key, 0, (meter.told(),)))
         for ref in paths.ancestors_of(branch.ref):
-            above = host.opened(ref.key)
+            above = kernel.opened(ref.key)
             if above is not None and above.meter is not None:
                 above.meter.note(branch.key, meter.own)
 
     def served() -> Served:
         try:
-            preset = answers_next(host, branch, SendOptions())
-            return Served(provider_of(preset, host.config, SendOptions()), preset.model)
+            preset = answers_next(kernel, branch, SendOptions())
+            return Served(provider_of(preset, kernel.config, SendOptions()), preset.model)
         except PyagentdError:
             return Served("", "")
 
-    meter = Meter(branch.conversation, facts_of(host), served=served, changed=changed)
+    meter = Meter(branch.conversation, facts_of(kernel), served=served, changed=changed)
     return meter
 
 
-async def look_below(host: Host, branch: LiveBranch) -> list[Below]:
+async def look_below(kernel: Kernel, branch: LiveBranch) -> list[Below]:
     """Return every agent below a branch, those above first, and have its meter know what they cost.
 
     A log that cannot be read counts nothing.
     """
-    opened = {live.key: live for live in host.all_opened}
-    found = await asyncio.to_thread(lambda: list(_below(branch.ref, set(opened), facts_of(host))))
+    opened = {live.key: live for live in kernel.all_opened}
+    found = await asyncio.to_thread(lambda: list(_below(branch.ref, set(opened), facts_of(kernel))))
     below = []
     for each in found:
-        live = host.opened(each.ref.key)
+        live = kernel.opened(each.ref.key)
         if live is not None and live.meter is not None:
             each = each._replace(spent=live.meter.own, described=_described(live.conversation))
         below.append(each)
@@ -77,10 +90,10 @@ async def look_below(host: Host, branch: LiveBranch) -> list[Below]:
     return below
 
 
-async def tell_below(host: Host, branch: LiveBranch) -> None:
+async def tell_below(kernel: Kernel, branch: LiveBranch) -> None:
     """Look at the agents below a branch that was opened, and tell its clients what they cost before."""
-    async with host.using(branch.ref) as live:
-        if await look_below(host, live) and live.meter is not None:
+    async with kernel.using(branch.ref) as live:
+        if await look_below(kernel, live) and live.meter is not None:
             live.meter.tell()
 
 

@@ -11,11 +11,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.errors import PyagentdError, ToolError
+from pyagentd.features.agents import AgentSpawner
 from pyagentd.features.spawning import MAX_DEPTH, Assignment, Spawner, described, result_of
 from pyagentd.policy.presets import Preset
+from pyagentd.runtime.feature import Feature
+from pyagentd.runtime.run import RunSettings
 from pyagentd.runtime.status import Outcome
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
@@ -24,6 +28,8 @@ from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
 if TYPE_CHECKING:
     from pyagentd.mission.budget import Budget
     from pyagentd.mission.signature import Signature
+    from pyagentd.runtime.kernel import Kernel
+    from pyagentd.runtime.run_setup import RunBuilder
 
 
 # A mission's value as people and other models read it, and read back.
@@ -127,6 +133,40 @@ class Lending:
                 f"You can give: {', '.join(able) or 'none'}"
             )
         return tuple(dict.fromkeys(wanted))
+
+
+class Missions(Feature):
+    """Runs that answer with a value of a type, and the tool that starts them."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self._kindred = Kindred()
+        if (agents := kernel.find(AgentSpawner)) is not None:
+            agents.outputs[NAME] = as_value
+
+    def tools_for(self, run: RunBuilder) -> Sequence[ToolSpec]:
+        """Return the tool, where there are agents."""
+        agents, ref = self.kernel.find(AgentSpawner), run.branch.ref
+        if agents is None:
+            return ()
+        lending = Lending(
+            preset=run.preset,
+            tools=tuple(run.permitted(run.preset.tools)),
+            above=lambda: self._kindred.above(ref),
+        )
+        spawner = agents.spawner(run.branch, run.options, run.run_id)
+        return (mission_tool(spawner, depth=len(run.ancestors), lending=lending),)
+
+    def settings_for(self, run: RunBuilder, settings: RunSettings) -> RunSettings:
+        """Have the run of a preset that promises a signature be a mission."""
+        if not run.preset.signature:
+            return settings
+        from pyagentd.features.missions import MissionRun, mission_of  # the language is loaded with the first one
+
+        given = run.message.get("mission") or {}
+        mission = mission_of(run.run_id, run.preset, run.branch.conversation, given)
+        make = partial(MissionRun, mission=mission, ref=run.branch.ref, kindred=self._kindred)
+        return replace(settings, make=make)
 
 
 def mission_tool(spawner: Spawner, *, depth: int, lending: Lending) -> ToolSpec:

@@ -13,16 +13,21 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
-from pyagentd.clock import Clock, iso8601
+from pyagentd.clock import iso8601
 from pyagentd.config import BackendSettings, Config
 from pyagentd.errors import BadRequest, NoKey, PyagentdError, ToolError, did_you_mean
 from pyagentd.llm import catalog
 from pyagentd.llm.factory import list_models
+from pyagentd.runtime.feature import Feature
 from pyagentd.runtime.settings import SendOptions, key_of, server_of
 from pyagentd.store import modellists
 from pyagentd.store.modellists import ModelList
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.kernel import Kernel
 
 log = logging.getLogger(__name__)
 
@@ -138,17 +143,13 @@ class Checked:
     note: str = ""
 
 
-class Models:
-    """The models of one daemon's providers.
+class Models(Feature):
+    """The models of one daemon's providers."""
 
-    Args:
-        config: Which providers there are.
-        clock: How old a list is.
-    """
-
-    def __init__(self, config: Config, clock: Clock) -> None:
-        self._config = config
-        self._clock = clock
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self._config = kernel.config
+        self._clock = kernel.clock
         self._lists: dict[str, ModelList] | None = None
         self._troubles: dict[str, tuple[datetime, str]] = {}  # by provider: when and why it could not be asked
         self._refused: dict[tuple[str, str], tuple[datetime, str]] = {}  # by provider and key (hashed), likewise
@@ -192,7 +193,7 @@ class Models:
         if self._soon is None or self._soon.done():
             self._soon = asyncio.create_task(look(), name="models")
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
         """Ask nobody any more."""
         if self._soon is not None:
             self._soon.cancel()

@@ -23,13 +23,16 @@ from typing import TYPE_CHECKING, Any, Literal, assert_never
 from pyagentd import installation, regularfile
 from pyagentd.clock import epoch_ms, iso8601
 from pyagentd.errors import BadRequest, Busy, Conflict, NotFound, PresetError, PyagentdError, StoreError
-from pyagentd.features import instructions
-from pyagentd.features.agent_overlay import profile_of
 from pyagentd.features.context_archive import left
-from pyagentd.features.idling import IDLE_S, IDLE_SETTING
-from pyagentd.features.schedules import local_user
+from pyagentd.features.contexts import Contexts
+from pyagentd.features.idling import IDLE_S, IDLE_SETTING, Idling
+from pyagentd.features.schedules import Schedules, local_user
+from pyagentd.features.tasks import Tasks
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.policy.profiles import BUILTIN
+from pyagentd.runtime import system_prompt as instructions
+from pyagentd.runtime.agent_overlay import profile_of
+from pyagentd.runtime.feature import Feature
 from pyagentd.store import atomic, contexts, metadata, named_agents, paths, trash
 from pyagentd.store.db import agents, schedules
 from pyagentd.store.db.agents import AgentRow, ContextRow
@@ -43,7 +46,7 @@ from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:
     from pyagentd.runtime.branch import LiveBranch
-    from pyagentd.runtime.host import Host
+    from pyagentd.runtime.kernel import Kernel
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +152,7 @@ class Wanted:
     permissions: Permissions | None = None
 
 
-async def create(host: Host, wanted: Wanted) -> BranchRef:
+async def create(kernel: Kernel, wanted: Wanted) -> BranchRef:
     """Make an agent and return its branch, registered and idle.
 
     Raises:
@@ -160,16 +163,16 @@ async def create(host: Host, wanted: Wanted) -> BranchRef:
     """
     name = named_agents.checked(wanted.name)
     async with naming:
-        await asyncio.to_thread(atomic.make_dirs, host.config.sessions_dir)  # where the table of agents is
-        known, before = await _free(host, name)
-        given = await _overrides(host, wanted, adopted=known)
-        _, text = host.presets.template(DEFAULT_PRESET)
-        template = host.config.agent_template or named_agents.shipped_template()
+        await asyncio.to_thread(atomic.make_dirs, kernel.config.sessions_dir)  # where the table of agents is
+        known, before = await _free(kernel, name)
+        given = await _overrides(kernel, wanted, adopted=known)
+        _, text = kernel.presets.template(DEFAULT_PRESET)
+        template = kernel.config.agent_template or named_agents.shipped_template()
         if not named_agents.agent_file(template).is_file():
             raise NotFound(f"{template} has no agent.json", mend="Correct [agents] template in the configuration")
         material = Material(template=template, values=given, preset_name=DEFAULT_PRESET, preset_text=text)
-        now = host.clock.now()
-        place = host.config.agents_dir.resolve() / name
+        now = kernel.clock.now()
+        place = kernel.config.agents_dir.resolve() / name
         row = AgentRow(
             name=name,
             dir=str(place),
@@ -180,37 +183,39 @@ async def create(host: Host, wanted: Wanted) -> BranchRef:
             changed_at=epoch_ms(now),
             intent="adopt" if known else "create",
         )
-        await asyncio.to_thread(agents.register, host.state, row)
+        await asyncio.to_thread(agents.register, kernel.state, row)
         make = named_agents.adopt if known else named_agents.make
         git = partial(init_repository, name=name)
         ref: BranchRef | None = None
         try:
-            ref = await asyncio.to_thread(make, host.config.agents_dir, name, material, prepare=git, clock=host.clock)
-            done = row_of(host, named_agents.read(place), ref, status="idle", intent=row.intent)
-            await asyncio.to_thread(agents.put, host.state, done)
+            ref = await asyncio.to_thread(
+                make, kernel.config.agents_dir, name, material, prepare=git, clock=kernel.clock
+            )
+            done = row_of(kernel, named_agents.read(place), ref, status="idle", intent=row.intent)
+            await asyncio.to_thread(agents.put, kernel.state, done)
         except BaseException:
             if ref is not None and not known:  # what is there is what was made just now
                 await asyncio.to_thread(atomic.discard, place)
-            await asyncio.to_thread(_take_back, host, name, before)
+            await asyncio.to_thread(_take_back, kernel, name, before)
             raise
-        await complete(host, ref)
+        await complete(kernel, ref)
         return ref
 
 
-async def complete(host: Host, ref: BranchRef) -> None:
+async def complete(kernel: Kernel, ref: BranchRef) -> None:
     """Let people talk with an agent that was made or taken up, and note that it is complete."""
-    host.departed.discard(ref.session_dir)
-    host.origins.made(ref)
-    async with host.using(ref) as branch:
+    kernel.departed.discard(ref.session_dir)
+    kernel.origins.made(ref)
+    async with kernel.using(ref) as branch:
         branch.record_session(workspace_root=named_agents.workspace_dir(ref.session_dir), agent=DEFAULT_PRESET)
-    await asyncio.to_thread(agents.intend, host.state, ref.session_dir.name, None)
+    await asyncio.to_thread(agents.intend, kernel.state, ref.session_dir.name, None)
 
 
 def row_of(
-    host: Host, file: AgentFile, ref: BranchRef, *, status: agents.Status, intent: str | None = None
+    kernel: Kernel, file: AgentFile, ref: BranchRef, *, status: agents.Status, intent: str | None = None
 ) -> AgentRow:
     """Return what the table of agents is to say of an agent with this ``file``."""
-    now = host.clock.now()
+    now = kernel.clock.now()
     return AgentRow(
         name=ref.session_dir.name,
         dir=str(ref.session_dir),
@@ -225,7 +230,7 @@ def row_of(
     )
 
 
-def checked_permissions(host: Host, value: Permissions) -> Permissions:
+def checked_permissions(kernel: Kernel, value: Permissions) -> Permissions:
     """Return permissions that a file may have: the name of a profile that there is, or one written out.
 
     A text that begins with a brace is the JSON of one. Raises ``PresetError``.
@@ -237,14 +242,14 @@ def checked_permissions(host: Host, value: Permissions) -> Permissions:
             raise PresetError(
                 f"The permissions are no JSON: {error.msg}", mend='{"allow": […], "ask": […]}'
             ) from error
-    known = {**BUILTIN, **host.presets.profiles}
+    known = {**BUILTIN, **kernel.presets.profiles}
     if isinstance(value, str) and value.strip() not in known:
         raise PresetError(
             f"There is no profile {value.strip()[:80]!r}",
             mend=f'Known: {", ".join(sorted(known))}; or write one out: {{"allow": […], "ask": […]}}',
         )
     try:
-        profile_of(value, host.presets.profiles, source="permissions")
+        profile_of(value, kernel.presets.profiles, source="permissions")
     except BadRequest as error:
         raise PresetError(error.message, mend=error.mend) from error
     return value
@@ -257,97 +262,97 @@ def checked_prompt(text: str) -> str:
     return text
 
 
-def checked_model(host: Host, model: str) -> str:
+def checked_model(kernel: Kernel, model: str) -> str:
     """Return ``[BACKEND/]MODEL``; raises ``BadRequest`` when it is no name, ``ConfigError`` for another backend."""
     text = model.strip()
     if not text or any(char.isspace() or not char.isprintable() for char in text):
         raise BadRequest(f"{model[:80]!r} is no model", mend="Give its name, or BACKEND/NAME")
     if backend := text.rpartition("/")[0]:
-        host.config.backend(backend)
+        kernel.config.backend(backend)
     return text
 
 
-def welcome(host: Host, ref: BranchRef) -> str:
+def welcome(kernel: Kernel, ref: BranchRef) -> str:
     """Return the introduction of a named agent: what it is told to be, and what it may do."""
-    file = host.named.file(ref)
+    file = kernel.named.file(ref)
     prompt = " ".join((file.system_prompt or "").split())
     prompt = prompt if len(prompt) <= _SHOWN else prompt[: _SHOWN - 1] + "…"
     profile = file.permissions or DEFAULT_PERMISSIONS
     shown = profile if isinstance(profile, str) else "custom"
     said = f"Its system prompt: {prompt}" if prompt else "It has the system prompt of its preset."
-    model = host.presets.of_branch(ref).model or "the default of its backend"
+    model = kernel.presets.of_branch(ref).model or "the default of its backend"
     head = f"This is the agent {file.name}, model: {model}"
     return f"{head}, permissions: {shown}. {said} Say what it is to do; /help lists commands."
 
 
-def welcomes(host: Host, branch: LiveBranch) -> list[str]:
+def welcomes(kernel: Kernel, branch: LiveBranch) -> list[str]:
     """Return what whoever opens a branch is told.
 
     Of a named agent with whom nobody has talked yet, the welcome; of a conversation that was put behind since nobody
     went on, where it is.
     """
-    if host.named.is_named(branch.ref) and all(map(is_command, branch.conversation.messages.values())):
-        return [welcome(host, branch.ref)]
+    if kernel.named.is_named(branch.ref) and all(map(is_command, branch.conversation.messages.values())):
+        return [welcome(kernel, branch.ref)]
     return left(branch.conversation)
 
 
-async def _free(host: Host, name: str) -> tuple[bool, AgentRow | None]:
+async def _free(kernel: Kernel, name: str) -> tuple[bool, AgentRow | None]:
     """See that a name is free.
 
     Returns:
         Whether its directory is to be taken up again, and the row of the agent that was destroyed.
     """
-    place = host.config.agents_dir.resolve() / name
-    row = await asyncio.to_thread(agents.find, host.state, name)
+    place = kernel.config.agents_dir.resolve() / name
+    row = await asyncio.to_thread(agents.find, kernel.state, name)
     exists = place.exists() or place.is_symlink()
-    await asyncio.to_thread(require_other_letters, host, name)
+    await asyncio.to_thread(require_other_letters, kernel, name)
     if row is not None and row.status != "destroyed":
         if exists:
             raise Conflict(
                 f"There is an agent called {name!r} already", mend="Take another name, or destroy it first"
             )
-        await asyncio.to_thread(agents.forget, host.state, name)  # its directory was removed by hand
+        await asyncio.to_thread(agents.forget, kernel.state, name)  # its directory was removed by hand
         row = None
     if exists and row is not None and row.intent == "remove":
         raise Conflict(f"{place} was to be removed and is still there", mend="Remove it, or restart the daemon")
     if exists and not (place.is_dir() and not place.is_symlink() and named_agents.agent_file(place).is_file()):
         raise Conflict(f"{place} exists already and is no agent", mend="Take another name, or move that away")
-    if not exists and (host.config.sessions_dir / name / paths.BRANCHES_DIR).is_dir():
+    if not exists and (kernel.config.sessions_dir / name / paths.BRANCHES_DIR).is_dir():
         raise Conflict(f"A session has the id {name!r} already", mend="Take another name")
     return exists, row
 
 
-def require_other_letters(host: Host, name: str, *, besides: str = "") -> None:
+def require_other_letters(kernel: Kernel, name: str, *, besides: str = "") -> None:
     """See that no agent but ``besides`` has this name in other case: they could not be told apart; blocks.
 
     Raises:
         Conflict: One has.
     """
-    for row in agents.known(host.state):
+    for row in agents.known(kernel.state):
         if row.name not in (name, besides) and row.name.casefold() == name.casefold():
             raise Conflict(f"There is an agent called {row.name!r}, which differs in case alone", mend=_OTHER)
 
 
-def _take_back(host: Host, name: str, before: AgentRow | None) -> None:
+def _take_back(kernel: Kernel, name: str, before: AgentRow | None) -> None:
     """Have the table of agents say of a name what it said ``before``; records of it stay as they are."""
-    agents.forget(host.state, name) if before is None else agents.put(host.state, before)
+    agents.forget(kernel.state, name) if before is None else agents.put(kernel.state, before)
 
 
-async def _overrides(host: Host, wanted: Wanted, *, adopted: bool) -> dict[str, Any]:
+async def _overrides(kernel: Kernel, wanted: Wanted, *, adopted: bool) -> dict[str, Any]:
     """Return the keys of ``agent.json`` that are set; of one that is taken up only what was said."""
     values: dict[str, Any] = {}
     model, permissions = wanted.model, wanted.permissions
     if not adopted:
-        model = model or await asyncio.to_thread(host.state.get, MODEL_SETTING)
+        model = model or await asyncio.to_thread(kernel.state.get, MODEL_SETTING)
         permissions = (
-            permissions or await asyncio.to_thread(host.state.get, PERMISSIONS_SETTING) or DEFAULT_PERMISSIONS
+            permissions or await asyncio.to_thread(kernel.state.get, PERMISSIONS_SETTING) or DEFAULT_PERMISSIONS
         )
     if wanted.system_prompt is not None:
         values["system_prompt"] = checked_prompt(wanted.system_prompt)
     if model:
-        values["model"] = checked_model(host, model)
+        values["model"] = checked_model(kernel, model)
     if permissions:
-        values["permissions"] = checked_permissions(host, permissions)
+        values["permissions"] = checked_permissions(kernel, permissions)
     return values
 
 
@@ -355,15 +360,15 @@ def _written(permissions: Permissions) -> str:
     return permissions if isinstance(permissions, str) else json.dumps(permissions)
 
 
-def agent_dir(host: Host, name: str) -> Path:
+def agent_dir(kernel: Kernel, name: str) -> Path:
     """Return the directory of the agent ``name``.
 
     Raises:
         BadRequest: No agent may be called that.
         NotFound: There is none.
     """
-    place = host.config.agents_dir.resolve() / named_agents.checked(name)
-    row = agents.find(host.state, name)
+    place = kernel.config.agents_dir.resolve() / named_agents.checked(name)
+    row = agents.find(kernel.state, name)
     if (row is not None and row.status == "destroyed") or not named_agents.agent_file(place).is_file():
         if row is not None and row.status == "destroyed":
             raise NotFound(f"The agent {name} was destroyed", mend=f"`pyagentd agent init {name}` makes it anew")
@@ -383,18 +388,18 @@ _OF_THE_MODEL = {"backend", "model"}  # keys of a preset that are one in the fil
 _LONGEST = 500  # characters of an old or new value in the audit
 
 
-async def shown(host: Host, name: str) -> dict[str, Any]:
+async def shown(kernel: Kernel, name: str) -> dict[str, Any]:
     """Return what the ``agent.json`` of an agent says, without what it never decides; raises as ``agent_dir``."""
-    directory = await asyncio.to_thread(agent_dir, host, name)
+    directory = await asyncio.to_thread(agent_dir, kernel, name)
     file = await asyncio.to_thread(named_agents.read, directory)
     return {key: file.values.get(key) for key in SHOWN}
 
 
-async def change(host: Host, name: str, key: str, value: Any, *, user: str) -> AgentFile:
+async def change(kernel: Kernel, name: str, key: str, value: Any, *, user: str) -> AgentFile:
     """Set one key of an agent; return what its file said before.
 
     Args:
-        host: Where it lives.
+        kernel: Where it lives.
         name: The agent's.
         key: One of ``SETTABLE``.
         value: Its new value; None, or a text that is empty, for the default of the agent's preset (not of a prompt).
@@ -405,23 +410,23 @@ async def change(host: Host, name: str, key: str, value: Any, *, user: str) -> A
     """
     if key not in SETTABLE:
         raise BadRequest(f"{key[:40]!r} is no key of an agent", mend=f"Known: {', '.join((*SETTABLE, 'name'))}")
-    directory = await asyncio.to_thread(agent_dir, host, name)
-    wanted = _checked(host, key, value)
+    directory = await asyncio.to_thread(agent_dir, kernel, name)
+    wanted = _checked(kernel, key, value)
     before = await asyncio.to_thread(named_agents.change, directory, {key: wanted})
     ref = paths.ref_of(directory)
-    row = await asyncio.to_thread(agents.find, host.state, name)
+    row = await asyncio.to_thread(agents.find, kernel.state, name)
     status = row.status if row is not None else "idle"
     after = await asyncio.to_thread(named_agents.read, directory)
-    await asyncio.to_thread(agents.put, host.state, row_of(host, after, ref, status=status))
-    note(host, name, f"config:{key}", old=before.values.get(key), new=wanted, user=user)
+    await asyncio.to_thread(agents.put, kernel.state, row_of(kernel, after, ref, status=status))
+    note(kernel, name, f"config:{key}", old=before.values.get(key), new=wanted, user=user)
     return before
 
 
-async def keep(host: Host, ref: BranchRef, values: Mapping[str, Any], *, user: str) -> Mapping[str, Any]:
+async def keep(kernel: Kernel, ref: BranchRef, values: Mapping[str, Any], *, user: str) -> Mapping[str, Any]:
     """Write what ``agent.json`` owns of settings that a person put into the document of a named agent.
 
     Args:
-        host: Where it lives.
+        kernel: Where it lives.
         ref: A branch of it; of another session nothing is written.
         values: By the names of a preset.
         user: Whose they are, for the audit.
@@ -432,21 +437,21 @@ async def keep(host: Host, ref: BranchRef, values: Mapping[str, Any], *, user: s
     Raises:
         NotFound, PresetError, StoreError: As ``change``; nothing was written.
     """
-    if not host.named.is_named(ref) or not values.keys() & _OF_THE_MODEL:
+    if not kernel.named.is_named(ref) or not values.keys() & _OF_THE_MODEL:
         return values
-    provider = values.get("backend") or (host.named.file(ref).model or "").rpartition("/")[0]
-    name = values.get("model") or host.presets.of_branch(ref).model
-    await change(host, ref.session_dir.name, "model", f"{provider}/{name}" if provider else name, user=user)
+    provider = values.get("backend") or (kernel.named.file(ref).model or "").rpartition("/")[0]
+    name = values.get("model") or kernel.presets.of_branch(ref).model
+    await change(kernel, ref.session_dir.name, "model", f"{provider}/{name}" if provider else name, user=user)
     return {key: value for key, value in values.items() if key not in _OF_THE_MODEL}
 
 
-def note(host: Host, name: str, action: str, *, old: Any, new: Any, user: str) -> None:
+def note(kernel: Kernel, name: str, action: str, *, old: Any, new: Any, user: str) -> None:
     """Audit what a person changed of an agent: nobody was asked, since the one who may allow it did it."""
-    host.ledger.note(
+    kernel.ledger.note(
         Entry(
-            at_ms=epoch_ms(host.clock.now()),
+            at_ms=epoch_ms(kernel.clock.now()),
             session=name,
-            branch_dir=str(host.config.agents_dir.resolve() / name),
+            branch_dir=str(kernel.config.agents_dir.resolve() / name),
             agent=None,
             run_id="",
             tool="agent",
@@ -460,14 +465,14 @@ def note(host: Host, name: str, action: str, *, old: Any, new: Any, user: str) -
     )
 
 
-def _checked(host: Host, key: str, value: Any) -> Any:
+def _checked(kernel: Kernel, key: str, value: Any) -> Any:
     if key == "system_prompt":
         return checked_prompt(str(value or ""))
     if value is None or value == "":
         return None if key == "model" else DEFAULT_PERMISSIONS
     if key == "model":
-        return checked_model(host, str(value))
-    return checked_permissions(host, value)
+        return checked_model(kernel, str(value))
+    return checked_permissions(kernel, value)
 
 
 def _short(value: Any) -> Any:
@@ -511,11 +516,11 @@ class Destroyed:
         return f"Destroyed the agent {self.name}. {where}."
 
 
-async def destroy(host: Host, name: str, *, keep_files: bool, user: str) -> Destroyed:
+async def destroy(kernel: Kernel, name: str, *, keep_files: bool, user: str) -> Destroyed:
     """End an agent with all it does, and remove its directory or leave it.
 
     Args:
-        host: Where it lives.
+        kernel: Where it lives.
         name: Of the agent.
         keep_files: Leave its directory as it is, to be taken up again by another creation.
         user: Who wants that, for the audit.
@@ -525,38 +530,42 @@ async def destroy(host: Host, name: str, *, keep_files: bool, user: str) -> Dest
         Busy: It is being destroyed already, or the daemon stops.
         StoreError: The disk refused; the agent is there, although what it was doing has ended.
     """
-    return await asyncio.shield(host.own(_destroy(host, name, keep_files, user)))
+    return await asyncio.shield(kernel.own(_destroy(kernel, name, keep_files, user)))
 
 
-async def _destroy(host: Host, name: str, keep_files: bool, user: str) -> Destroyed:
-    place = await asyncio.to_thread(agent_dir, host, name)
-    if host.closing:
+async def _destroy(kernel: Kernel, name: str, keep_files: bool, user: str) -> Destroyed:
+    place = await asyncio.to_thread(agent_dir, kernel, name)
+    if kernel.closing:
         raise Busy("The daemon is stopping", mend="Try again in a moment")
     timelines = metadata.branches(place)
     gone = tuple(each for timeline in timelines for each in metadata.with_agents(timeline))
     saved: list[ContextRow] = []
+    archive, tasks = kernel.find(Contexts), kernel.find(Tasks)
     async with AsyncExitStack() as held:
-        branches = [await held.enter_async_context(host.using(timeline)) for timeline in timelines]
-        async with host.removing(place, stop=host.abort):
+        branches = [await held.enter_async_context(kernel.using(timeline)) for timeline in timelines]
+        async with kernel.removing(place, stop=kernel.abort):
             for branch in branches:
-                if (kept := await host.contexts.keep(branch, "destroy")) is not None:
+                if archive is not None and (kept := await archive.keep(branch, "destroy")) is not None:
                     saved.append(kept)
-            await host.tasks.end_within(place)
+            if tasks is not None:
+                await tasks.end_within(place)
             await held.aclose()
             async with naming:
-                row = await _row(host, name, place)
-                now_ms, intent = epoch_ms(host.clock.now()), "leave" if keep_files else "remove"
+                row = await _row(kernel, name, place)
+                now_ms, intent = epoch_ms(kernel.clock.now()), "leave" if keep_files else "remove"
                 noted = f"{intent} {await asyncio.to_thread(identity, place)}"
-                await asyncio.to_thread(agents.set_status, host.state, name, "destroyed", now_ms=now_ms, intent=noted)
-                files = await destroying_complete(host, row, intent, user=user)
+                await asyncio.to_thread(
+                    agents.set_status, kernel.state, name, "destroyed", now_ms=now_ms, intent=noted
+                )
+                files = await destroying_complete(kernel, row, intent, user=user)
     return Destroyed(name=name, directory=place, files=files, saved=tuple(saved), gone=gone)
 
 
-async def destroying_complete(host: Host, row: AgentRow, intent: str, *, user: str) -> Files:
+async def destroying_complete(kernel: Kernel, row: AgentRow, intent: str, *, user: str) -> Files:
     """Do what is left of the end of an agent whose row says that it is gone.
 
     Args:
-        host: Where it lived.
+        kernel: Where it lived.
         row: Of it as it was.
         intent: ``remove`` its files, or ``leave`` them.
         user: Who wanted that.
@@ -565,21 +574,23 @@ async def destroying_complete(host: Host, row: AgentRow, intent: str, *, user: s
         StoreError: The disk refused; its row is what it was.
     """
     place = Path(row.dir)
-    host.departed.add(place)
+    kernel.departed.add(place)
     files: Files = "kept"
     if intent == "remove":
         try:
             files = await asyncio.to_thread(_removed, place)
         except StoreError:
-            await asyncio.to_thread(agents.put, host.state, row)
+            await asyncio.to_thread(agents.put, kernel.state, row)
             if row.status != "destroyed":
-                host.departed.discard(place)
+                kernel.departed.discard(place)
             raise
-    host.idling.forget(place)
-    await host.schedules.forget(place)
-    note(host, row.name, "destroy", old=None, new={"files": files}, user=user)
-    await asyncio.to_thread(host.ledger.flush)  # a daemon that is killed from here on has it audited
-    await asyncio.to_thread(agents.intend, host.state, row.name, None)
+    if (idling := kernel.find(Idling)) is not None:
+        idling.forget(place)
+    if (planned := kernel.find(Schedules)) is not None:
+        await planned.forget(place)
+    note(kernel, row.name, "destroy", old=None, new={"files": files}, user=user)
+    await asyncio.to_thread(kernel.ledger.flush)  # a daemon that is killed from here on has it audited
+    await asyncio.to_thread(agents.intend, kernel.state, row.name, None)
     return files
 
 
@@ -603,12 +614,12 @@ def _removed(place: Path) -> Files:
     return "trashed" if has_trash else "deleted"
 
 
-async def _row(host: Host, name: str, place: Path) -> AgentRow:
+async def _row(kernel: Kernel, name: str, place: Path) -> AgentRow:
     """Return the row of an agent; one whose directory is older than the database gets it."""
-    row = await asyncio.to_thread(agents.find, host.state, name)
+    row = await asyncio.to_thread(agents.find, kernel.state, name)
     if row is None:
-        row = row_of(host, named_agents.read(place), paths.ref_of(place), status="idle")
-        await asyncio.to_thread(agents.put, host.state, row)
+        row = row_of(kernel, named_agents.read(place), paths.ref_of(place), status="idle")
+        await asyncio.to_thread(agents.put, kernel.state, row)
     return row
 
 
@@ -620,7 +631,7 @@ RENAME, RENAMED = "rename", "renamed"
 """Intents, followed by a name: that an agent is to get, and that it had."""
 
 
-async def rename(host: Host, name: str, new_name: str, *, user: str) -> BranchRef:
+async def rename(kernel: Kernel, name: str, new_name: str, *, user: str) -> BranchRef:
     """Call the agent ``name`` ``new_name`` and return its active branch.
 
     Raises:
@@ -630,40 +641,41 @@ async def rename(host: Host, name: str, new_name: str, *, user: str) -> BranchRe
         StoreError: The disk refused; it has its old name.
     """
     named_agents.checked(new_name)
-    old = await asyncio.to_thread(agent_dir, host, name)
+    old = await asyncio.to_thread(agent_dir, kernel, name)
     new = old.parent / new_name
     if name == new_name:
         return paths.ref_of(old)
-    await asyncio.to_thread(_require_rest, host.state, name, old)
-    async with naming, host.removing(old, to=new):
-        await asyncio.to_thread(require_other_letters, host, new_name, besides=name)
-        await asyncio.to_thread(_require_free, host, new)
-        await asyncio.to_thread(_move, host, old, new)
-    return await follow(host, old, new, user=user)
+    await asyncio.to_thread(_require_rest, kernel.state, name, old)
+    async with naming, kernel.removing(old, to=new):
+        await asyncio.to_thread(require_other_letters, kernel, new_name, besides=name)
+        await asyncio.to_thread(_require_free, kernel, new)
+        await asyncio.to_thread(_move, kernel, old, new)
+    return await follow(kernel, old, new, user=user)
 
 
-async def follow(host: Host, old: Path, new: Path, *, user: str) -> BranchRef:
+async def follow(kernel: Kernel, old: Path, new: Path, *, user: str) -> BranchRef:
     """Have what knows an agent by its directory follow, when that has moved; return its active branch."""
     ref = paths.ref_of(new)
-    host.departed.discard(new)
-    host.origins.made(ref)
+    kernel.departed.discard(new)
+    kernel.origins.made(ref)
     for timeline in metadata.branches(new):
         for each in metadata.with_agents(timeline):
-            async with host.using(each) as branch:
+            async with kernel.using(each) as branch:
                 root = str(branch.conversation.session.get("workspace_root") or named_agents.workspace_dir(new))
                 branch.record_session(workspace_root=Path(_moved(root, old, new)))
-                await instructions.renew(host, branch)
-    host.idling.moved(old, new)
-    note(host, new.name, "config:name", old=old.name, new=new.name, user=user)
-    await asyncio.to_thread(host.ledger.flush)  # a daemon that is killed from here on has it audited
-    await asyncio.to_thread(agents.intend, host.state, new.name, None)
+                await instructions.renew(kernel, branch)
+    if (idling := kernel.find(Idling)) is not None:
+        idling.moved(old, new)
+    note(kernel, new.name, "config:name", old=old.name, new=new.name, user=user)
+    await asyncio.to_thread(kernel.ledger.flush)  # a daemon that is killed from here on has it audited
+    await asyncio.to_thread(agents.intend, kernel.state, new.name, None)
     return ref
 
 
-def _require_free(host: Host, new: Path) -> None:
-    row = agents.find(host.state, new.name)
+def _require_free(kernel: Kernel, new: Path) -> None:
+    row = agents.find(kernel.state, new.name)
     taken = new.exists() or new.is_symlink() or (row is not None and row.status != "destroyed")
-    if taken or (host.config.sessions_dir / new.name / paths.BRANCHES_DIR).is_dir():
+    if taken or (kernel.config.sessions_dir / new.name / paths.BRANCHES_DIR).is_dir():
         raise Conflict(f"Something is called {new.name!r} already", mend="Take another name")
 
 
@@ -683,29 +695,29 @@ def _require_rest(state: State, name: str, directory: Path) -> None:
         )
 
 
-def _move(host: Host, old: Path, new: Path) -> None:
+def _move(kernel: Kernel, old: Path, new: Path) -> None:
     """Move everything; blocks."""
-    agents.intend(host.state, old.name, f"{RENAME} {new.name}")
+    agents.intend(kernel.state, old.name, f"{RENAME} {new.name}")
     try:
         atomic.move(old, new)
         try:
-            adapt(host, old, new)
+            adapt(kernel, old, new)
         except BaseException:
             _rewrite(new, old=new, new=old)
             atomic.move(new, old)
             raise
     except BaseException:
-        agents.intend(host.state, old.name, None)
+        agents.intend(kernel.state, old.name, None)
         raise
 
 
-def adapt(host: Host, old: Path, new: Path) -> None:
+def adapt(kernel: Kernel, old: Path, new: Path) -> None:
     """Have the files of an agent whose directory has moved, and the database, say so; blocks."""
-    row = agents.find(host.state, old.name)
+    row = agents.find(kernel.state, old.name)
     _rewrite(new, old=old, new=new)
     status = row.status if row is not None else "idle"
-    made = row_of(host, named_agents.read(new), paths.ref_of(new), status=status, intent=f"{RENAMED} {old.name}")
-    agents.rename(host.state, old.name, made, old_dir=str(old))
+    made = row_of(kernel, named_agents.read(new), paths.ref_of(new), status=status, intent=f"{RENAMED} {old.name}")
+    agents.rename(kernel.state, old.name, made, old_dir=str(old))
 
 
 def _rewrite(place: Path, *, old: Path, new: Path) -> None:
@@ -737,57 +749,65 @@ _DRAFT = re.compile(r"\.([A-Za-z0-9_-]{1,64})\.[0-9a-f]{16}")  # of a directory 
 _ABANDONED_S = 3600.0  # another daemon, with its own sessions, may be making one there
 
 
-async def recover(host: Host) -> None:
+class NamedAgents(Feature):
+    """Sees to the named agents with which an earlier daemon had begun something."""
+
+    async def start(self) -> None:
+        """Finish or undo it."""
+        await recover(self.kernel)
+
+
+async def recover(kernel: Kernel) -> None:
     """See to every agent with which something was begun, and learn which are gone."""
     try:
-        rows = await asyncio.to_thread(agents.known, host.state, destroyed=True)
+        rows = await asyncio.to_thread(agents.known, kernel.state, destroyed=True)
     except PyagentdError as error:  # as before there is any session
         log.info("no agent is known: %s", error)
         return
-    host.departed |= {Path(row.dir) for row in rows if row.status == "destroyed"}
+    kernel.departed |= {Path(row.dir) for row in rows if row.status == "destroyed"}
     begun = set()
     for row in rows:
         if intent := row.intent or ("create" if row.status == "created" else ""):
             begun.add(row.name)
             try:
-                await _settle(host, row, *intent.split())
+                await _settle(kernel, row, *intent.split())
             except PyagentdError as error:
                 log.error("agent %s: %s", row.name, error)
-    await asyncio.to_thread(_discard_drafts, host.config.agents_dir.resolve(), begun)
+    await asyncio.to_thread(_discard_drafts, kernel.config.agents_dir.resolve(), begun)
 
 
-async def _settle(host: Host, row: AgentRow, intent: str, name: str = "") -> None:
+async def _settle(kernel: Kernel, row: AgentRow, intent: str, name: str = "") -> None:
     """See to an agent with an intent and its word: the other name, or which directory is to go."""
     place = Path(row.dir)
     log.info("agent %s: a daemon ended at %r", row.name, row.intent)
     match intent:
         case "create" | "adopt" if row.status != "created":
-            await complete(host, paths.ref_of(place))
+            await complete(kernel, paths.ref_of(place))
         case "create" if not named_agents.agent_file(place).is_file():
-            await asyncio.to_thread(agents.forget, host.state, row.name)
+            await asyncio.to_thread(agents.forget, kernel.state, row.name)
         case "create":  # it was complete when it got its name
             ref = paths.ref_of(place)
-            made = row_of(host, host.named.file(ref), ref, status="idle", intent=intent)
-            await asyncio.to_thread(agents.put, host.state, made)
-            await complete(host, ref)
+            made = row_of(kernel, kernel.named.file(ref), ref, status="idle", intent=intent)
+            await asyncio.to_thread(agents.put, kernel.state, made)
+            await complete(kernel, ref)
         case "adopt":  # what was merged into it, if anything, is merged again by who takes it up
-            now_ms = epoch_ms(host.clock.now())
-            await asyncio.to_thread(agents.set_status, host.state, row.name, "destroyed", now_ms=now_ms)
-            host.departed.add(place)
+            now_ms = epoch_ms(kernel.clock.now())
+            await asyncio.to_thread(agents.set_status, kernel.state, row.name, "destroyed", now_ms=now_ms)
+            kernel.departed.add(place)
         case "remove" if await asyncio.to_thread(identity, place) not in ("", name):
             log.warning("agent %s: %s was put there since it was removed, and stays", row.name, place)
-            await destroying_complete(host, row, "leave", user=local_user())
+            await destroying_complete(kernel, row, "leave", user=local_user())
         case "remove" | "leave":
-            await destroying_complete(host, row, intent, user=local_user())
+            await destroying_complete(kernel, row, intent, user=local_user())
         case _ if intent == RENAME:
             new = place.with_name(name)
             if not await asyncio.to_thread(_has_moved, place, new):
-                await asyncio.to_thread(agents.intend, host.state, row.name, None)
+                await asyncio.to_thread(agents.intend, kernel.state, row.name, None)
                 return
-            await asyncio.to_thread(adapt, host, place, new)
-            await follow(host, place, new, user=local_user())
+            await asyncio.to_thread(adapt, kernel, place, new)
+            await follow(kernel, place, new, user=local_user())
         case _ if intent == RENAMED:
-            await follow(host, place.with_name(name), place, user=local_user())
+            await follow(kernel, place.with_name(name), place, user=local_user())
 
 
 def _has_moved(old: Path, new: Path) -> bool:
@@ -915,17 +935,18 @@ class Losses:
             yield f"{_many(self.schedules, 'scheduled turn')}, cancelled"
 
 
-async def of(host: Host, name: str) -> Losses:
+async def of(kernel: Kernel, name: str) -> Losses:
     """Return what would be lost with the agent ``name``; raises as ``creating.agent_dir``."""
-    place = await asyncio.to_thread(agent_dir, host, name)
+    place = await asyncio.to_thread(agent_dir, kernel, name)
     messages = 0
     for timeline in metadata.branches(place):
-        async with host.using(timeline) as branch:  # what waits for a human from before goes on, and asks
+        async with kernel.using(timeline) as branch:  # what waits for a human from before goes on, and asks
             messages += await asyncio.to_thread(contexts.count, branch.conversation.snapshot())
-    live = {branch.key: branch for branch in host.inside(place)}
-    asks = len(host.asks.within(str(place)))
-    tasks = tuple(task for task in await host.tasks.of(name) if task.status == "running")
-    key = Projection(host.state, host.config.sessions_dir).key(place)
+    live = {branch.key: branch for branch in kernel.inside(place)}
+    asks = len(kernel.asks.within(str(place)))
+    began = [] if (running := kernel.find(Tasks)) is None else await running.of(name)
+    tasks = tuple(task for task in began if task.status == "running")
+    key = Projection(kernel.state, kernel.config.sessions_dir).key(place)
 
     def counted() -> Losses:
         files, size, more = _counted(place)
@@ -942,7 +963,7 @@ async def of(host: Host, name: str) -> Losses:
             tasks=tasks,
             asks=asks,
             runs=sum(branch.run is not None for branch in live.values()),
-            schedules=sum(_within(Path(key), each.branch_dir) for each in schedules.find(host.state)),
+            schedules=sum(_within(Path(key), each.branch_dir) for each in schedules.find(kernel.state)),
         )
 
     return await asyncio.to_thread(counted)
@@ -992,15 +1013,15 @@ _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|)")
 _LONGEST_S = 365 * 24 * 3600
 
 
-def read(host: Host) -> dict[str, Any]:
+def read(kernel: Kernel) -> dict[str, Any]:
     """Return every key with what holds now; blocks."""
-    if not host.config.sessions_dir.is_dir():
+    if not kernel.config.sessions_dir.is_dir():
         return dict(DEFAULTS)
-    found = {key: host.state.get(key) for key in DEFAULTS}
+    found = {key: kernel.state.get(key) for key in DEFAULTS}
     return {key: DEFAULTS[key] if value is None else value for key, value in found.items()}
 
 
-def checked(host: Host, key: str, value: Any) -> Any:
+def checked(kernel: Kernel, key: str, value: Any) -> Any:
     """Return ``value`` as it is kept under ``key``.
 
     Raises:
@@ -1012,14 +1033,14 @@ def checked(host: Host, key: str, value: Any) -> Any:
     if key == PERMISSIONS_SETTING:
         if not isinstance(value, str | Mapping):
             raise BadRequest("The permissions are no profile", mend="Give its name, or its JSON")
-        return checked_permissions(host, value)
-    return checked_model(host, str(value)) if key == MODEL_SETTING else _seconds(value)
+        return checked_permissions(kernel, value)
+    return checked_model(kernel, str(value)) if key == MODEL_SETTING else _seconds(value)
 
 
-def put(host: Host, key: str, value: Any) -> None:
+def put(kernel: Kernel, key: str, value: Any) -> None:
     """Keep a setting, None for its default; blocks. Raises as ``State.put``."""
-    atomic.make_dirs(host.config.sessions_dir)
-    host.state.put(key, value)
+    atomic.make_dirs(kernel.config.sessions_dir)
+    kernel.state.put(key, value)
 
 
 def _seconds(value: Any) -> int:

@@ -11,49 +11,47 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.events import Event, Sink
-from pyagentd.features.usage import Spent
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.settings import SendOptions
-from pyagentd.runtime.status import Outcome, Session
+from pyagentd.runtime.bus import BranchChanged, BranchWritten, ClientGone, RunEnded
+from pyagentd.runtime.feature import Feature
+from pyagentd.runtime.status import Session
+from pyagentd.runtime.usage import Spent
 from pyagentd.store.db.listing import Listed, alone
 from pyagentd.store.paths import BranchRef, described
 
 if TYPE_CHECKING:
-    from pyagentd.runtime.host import Host
+    from pyagentd.runtime.kernel import Kernel
 
 PAUSE_S = 0.15
 
 _RUN = ("phase", "tools", "started_at", "message", "attempt", "max_attempts", "retry_at")
 
 
-class Overview:
-    """Tells watchers which sessions changed; a listener of the host.
+class Overview(Feature):
+    """Tells watchers which sessions changed; .
 
     Attributes:
         watchers: The clients that are told.
     """
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
         self.watchers: set[Sink] = set()
-        self._host = host
+        kernel.bus.on(BranchChanged, lambda changed: self._note(changed.branch.key, changed.branch))
+        kernel.bus.on(RunEnded, lambda ended: self._note(ended.branch.key, ended.branch))
+        kernel.bus.on(BranchWritten, self._written)
+        kernel.bus.on(ClientGone, lambda gone: self.watchers.discard(gone.client))
         self._changed: dict[str, LiveBranch | BranchRef] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def noticed(self, branch: LiveBranch) -> None:
-        """Note that an open branch does something else, cost more or has another title."""
-        self._note(branch.key, branch)
-
-    def run_ended(self, branch: LiveBranch, outcome: Outcome, options: SendOptions) -> None:
-        """Note that a run ended."""
-        self.noticed(branch)
-
-    def branch_written(self, ref: BranchRef) -> None:
+    def _written(self, written: BranchWritten) -> None:
         """Note that files of a branch changed, or are gone."""
-        live = self._host.opened(ref.key)
+        ref = written.ref
+        live = self.kernel.opened(ref.key)
         if live is not None or not isinstance(self._changed.get(ref.key), LiveBranch):
             self._note(ref.key, live or ref)
 
-    def close(self) -> None:
+    async def stop(self) -> None:
         """Tell nothing more."""
         self.watchers.clear()
         self._changed.clear()
@@ -74,15 +72,15 @@ class Overview:
         rows = {branch.key: self.row(branch) for branch in live}
         self._push([row for row in rows.values() if row], [key for key, row in rows.items() if not row])
         if closed:
-            self._host.own(self._tell_closed(closed))
+            self.kernel.own(self._tell_closed(closed))
 
     async def _tell_closed(self, refs: Iterable[BranchRef]) -> None:
         found = await asyncio.to_thread(lambda: {ref.key: alone(ref) for ref in refs})
-        states = {key: {"state": self._host.state_of(key)} for key in found}
+        states = {key: {"state": self.kernel.state_of(key)} for key in found}
         rows = [listed_row(each) | doing(states[key]) for key, each in found.items() if each is not None]
         # What was opened meanwhile tells itself.
         self._push(
-            [row for row in rows if self._host.opened(row["branch"]) is None],
+            [row for row in rows if self.kernel.opened(row["branch"]) is None],
             [key for key, each in found.items() if each is None],
         )
 
@@ -93,7 +91,7 @@ class Overview:
 
     def running(self) -> list[dict[str, Any]]:
         """Return the rows of what runs."""
-        return list(filter(None, map(self.row, self._host.runs)))
+        return list(filter(None, map(self.row, self.kernel.runs)))
 
     def row(self, branch: LiveBranch) -> dict[str, Any]:
         """Return what is told of an open branch, as in a ``sessions`` event; nothing when its files are gone."""
@@ -108,8 +106,8 @@ class Overview:
             **spent_row(branch.meter.own if branch.meter is not None else Spent()),
             **doing(
                 branch.status
-                if self._host.opened(branch.key) is branch
-                else {"state": self._host.state_of(branch.key)}
+                if self.kernel.opened(branch.key) is branch
+                else {"state": self.kernel.state_of(branch.key)}
             ),
         }
 

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyagentd import jsontext
 from pyagentd.errors import BadRequest, ToolError
 from pyagentd.runtime.approvals import Authority
+from pyagentd.runtime.feature import Feature
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.run_setup import RunBuilder
 
 NAME = "question"
 
@@ -69,6 +73,14 @@ _SCHEMA: Mapping[str, Any] = {
     "required": ["questions"],
     "additionalProperties": False,
 }
+
+
+class Question(Feature):
+    """Lets models ask."""
+
+    def tools_for(self, run: RunBuilder) -> Sequence[ToolSpec]:
+        """Return the tool, for a run whose human may be asked."""
+        return (question(run.authority),)
 
 
 def question(authority: Authority) -> ToolSpec:

@@ -13,7 +13,7 @@ import getpass
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
@@ -25,9 +25,10 @@ from pyagentd.clock import epoch_ms, new_id
 from pyagentd.errors import BadRequest, Busy, NotASession, NotFound, PyagentdError, RateLimited, ToolError
 from pyagentd.policy.profiles import compile_action
 from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.bus import RunEnded
+from pyagentd.runtime.feature import Feature
 from pyagentd.runtime.queue import Submission, Submitted
 from pyagentd.runtime.settings import SendOptions
-from pyagentd.runtime.status import Outcome
 from pyagentd.store import paths
 from pyagentd.store.db import schedules
 from pyagentd.store.db.audit import Entry
@@ -38,7 +39,8 @@ from pyagentd.store.paths import BranchRef
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
 
 if TYPE_CHECKING:
-    from pyagentd.runtime.host import Host
+    from pyagentd.runtime.kernel import Kernel
+    from pyagentd.runtime.run_setup import RunBuilder
 
 log = logging.getLogger(__name__)
 
@@ -309,12 +311,13 @@ class Delivered:
     ended: str = ""
 
 
-class Triggers:
-    """All deliveries to the sessions of one host; a listener of the host."""
+class Triggers(Feature):
+    """All deliveries to the sessions of one daemon."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._names = Projection(host.state, host.config.sessions_dir)
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        kernel.bus.on(RunEnded, self._run_ended)
+        self._names = Projection(kernel.state, kernel.config.sessions_dir)
         self._busy: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by the branch's key
         self._known: dict[str, SendOptions] = {}  # what people's last runs had, by the root's key
 
@@ -323,7 +326,7 @@ class Triggers:
 
         Raises:
             RateLimited: It is one too many.
-            PyagentdError: The message cannot be taken, as in ``Host.submit``.
+            PyagentdError: The message cannot be taken, as in ``Kernel.submit``.
         """
         lock = self._busy.setdefault(branch.key, asyncio.Lock())
         async with lock:
@@ -333,13 +336,13 @@ class Triggers:
                 ended = str(runs[-1].data.get("reason") or "") if runs and runs[-1].is_finished else ""
                 return Delivered(message_id=known, submitted=None, ended=ended)
             await self._check_limits(branch, trigger)
-            now_ms = epoch_ms(self._host.clock.now())
+            now_ms = epoch_ms(self.kernel.clock.now())
             given = Submission(
                 text=trigger.text,
                 options=replace(self._completed(branch.ref, trigger.options), interactive=False),
                 metadata={"trigger": trigger.told(now_ms)},
             )
-            submitted = await self._host.submit(branch, given)
+            submitted = await self.kernel.submit(branch, given)
             self._audit(branch, trigger, "allow", trigger.source, run_id=submitted.run_id or "")
             delivery = Delivery(
                 source=trigger.source,
@@ -348,16 +351,14 @@ class Triggers:
                 at_ms=now_ms,
                 message_id=submitted.message_id,
             )
-            await asyncio.to_thread(schedules.note_delivery, self._host.state, delivery)
+            await asyncio.to_thread(schedules.note_delivery, self.kernel.state, delivery)
             return Delivered(message_id=submitted.message_id, submitted=submitted)
 
-    def run_ended(self, branch: LiveBranch, outcome: Outcome, options: SendOptions) -> None:
+    def _run_ended(self, ended: RunEnded) -> None:
         """Remember environment and key of a person's run, for turns of the same session that no person begins."""
+        branch, options = ended.branch, ended.options
         if options.interactive and (options.env or options.api_key):
             self._known[paths.root_of(branch.ref).key] = SendOptions(env=dict(options.env), api_key=options.api_key)
-
-    def branch_written(self, ref: BranchRef) -> None:
-        """Do nothing."""
 
     def options_for(self, ref: BranchRef) -> SendOptions:
         """Return environment and key of the last person who talked there, for what no person begins."""
@@ -372,15 +373,15 @@ class Triggers:
                 return message.id
         return await asyncio.to_thread(
             schedules.delivered,
-            self._host.state,
+            self.kernel.state,
             branch_dir=self._names.key(branch.ref.branch_dir),
             source=trigger.source,
             delivery_id=trigger.delivery_id,
         )
 
     async def _check_limits(self, branch: LiveBranch, trigger: Trigger) -> None:
-        now_ms = epoch_ms(self._host.clock.now())
-        state, branch_dir = self._host.state, self._names.key(branch.ref.branch_dir)
+        now_ms = epoch_ms(self.kernel.clock.now())
+        state, branch_dir = self.kernel.state, self._names.key(branch.ref.branch_dir)
 
         def count() -> tuple[int, int]:
             within = schedules.deliveries_since(
@@ -389,7 +390,7 @@ class Triggers:
             return within, schedules.deliveries_since(state, now_ms - _DAY_MS)
 
         minute, day = await asyncio.to_thread(count)
-        most = self._host.config.triggers
+        most = self.kernel.config.triggers
         if trigger.source in OUTSIDE and minute >= most.per_minute:
             raise self._refused(branch, trigger, f"{most.per_minute} deliveries of one source a minute are the most")
         if day >= most.per_day:
@@ -420,9 +421,9 @@ class Triggers:
         run_id: str = "",
     ) -> None:
         ref = branch.ref
-        self._host.ledger.note(
+        self.kernel.ledger.note(
             Entry(
-                at_ms=epoch_ms(self._host.clock.now()),
+                at_ms=epoch_ms(self.kernel.clock.now()),
                 session=paths.root_of(ref).session_id,
                 branch_dir=self._names.key(ref.branch_dir),
                 agent=ref.session_id if ref.is_agent else None,
@@ -456,17 +457,13 @@ AGAIN = timedelta(minutes=5)  # until what could not be delivered is tried again
 GIVE_UP = timedelta(days=1)
 
 
-class Schedules:
-    """All schedules of one host.
+class Schedules(Feature):
+    """All schedules of one daemon."""
 
-    Attributes:
-        pending: How many there are; the daemon stays up while there are any.
-    """
-
-    def __init__(self, host: Host) -> None:
-        self.pending = 0
-        self._host = host
-        self._names = Projection(host.state, host.config.sessions_dir)
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self._pending = 0
+        self._names = Projection(kernel.state, kernel.config.sessions_dir)
         self._changed = asyncio.Event()
         self._firing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -502,7 +499,7 @@ class Schedules:
         """
         if not text.strip():
             raise BadRequest("The message of a schedule is empty")
-        now = self._host.clock.now()
+        now = self.kernel.clock.now()
         mine = await self.of(ref)
         if len(mine) >= MOST:
             raise BadRequest(f"{ref.name} has {MOST} schedules, which is the most", mend="Cancel one first")
@@ -523,7 +520,7 @@ class Schedules:
             next_at=epoch_ms(min(first, expires or first)),
             expires_at=None if expires is None else epoch_ms(expires),
         )
-        await asyncio.to_thread(schedules.put, self._host.state, schedule)
+        await asyncio.to_thread(schedules.put, self.kernel.state, schedule)
         await self._count()
         self._changed.set()
         return schedule
@@ -531,7 +528,7 @@ class Schedules:
     async def of(self, ref: BranchRef | None = None) -> list[Schedule]:
         """Return the schedules of a branch, or all, the next one first."""
         branch_dir = None if ref is None else self._names.key(ref.branch_dir)
-        return await asyncio.to_thread(schedules.find, self._host.state, branch_dir=branch_dir)
+        return await asyncio.to_thread(schedules.find, self.kernel.state, branch_dir=branch_dir)
 
     async def get(self, id: str, ref: BranchRef | None = None) -> Schedule:
         """Return the schedule with this id.
@@ -539,7 +536,7 @@ class Schedules:
         Raises:
             NotFound: There is none, or it is of another branch than ``ref``.
         """
-        found = await asyncio.to_thread(schedules.get, self._host.state, id)
+        found = await asyncio.to_thread(schedules.get, self.kernel.state, id)
         if found is None or (ref is not None and found.branch_dir != self._names.key(ref.branch_dir)):
             raise NotFound(f"There is no schedule {id}", mend="`pyagentd schedule list` shows those there are")
         return found
@@ -552,7 +549,7 @@ class Schedules:
 
     async def forget(self, directory: Path) -> None:
         """Forget the schedules of what is deleted: a session, a branch or an agent with all below it."""
-        await asyncio.to_thread(schedules.remove_within, self._host.state, self._names.key(directory))
+        await asyncio.to_thread(schedules.remove_within, self.kernel.state, self._names.key(directory))
         await self._count()
 
     async def run(self, id: str) -> Delivered:
@@ -563,8 +560,8 @@ class Schedules:
             PyagentdError: It cannot be delivered.
         """
         schedule = await self.get(id)
-        now = self._host.clock.now()
-        async with self._host.using(self._ref(schedule)) as branch:
+        now = self.kernel.clock.now()
+        async with self.kernel.using(self._ref(schedule)) as branch:
             delivered = await self._deliver(branch, schedule, f"now-{epoch_ms(now)}", {})
         await self._update(replace(schedule, fired=schedule.fired + 1, last_at=epoch_ms(now), last_error=""))
         return delivered
@@ -573,13 +570,23 @@ class Schedules:
         """Return where the branch of a schedule is."""
         return self._names.directory(schedule.branch_dir)
 
+    @property
+    def pending(self) -> int:
+        """How many there are; the daemon stays up while there are any."""
+        return self._pending
+
+    def tools_for(self, run: RunBuilder) -> Sequence[ToolSpec]:
+        """Return the tools by which an agent has itself woken."""
+        sleeper = Sleeper(ref=run.branch.ref, calendar=self, env=run.options.env, now=self.kernel.clock.now)
+        return tuple(wakeup_tools(sleeper).values())
+
     # -- time --------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Begin to look at the clock; what was due meanwhile is delivered."""
         self._task = asyncio.create_task(self._watch(), name="schedules")
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
         """Stop looking at the clock."""
         if self._task is not None:
             self._task.cancel()
@@ -589,8 +596,8 @@ class Schedules:
     async def tick(self) -> None:
         """Deliver what is due."""
         async with self._firing:
-            now = self._host.clock.now()
-            for schedule in await asyncio.to_thread(schedules.find, self._host.state, due_ms=epoch_ms(now)):
+            now = self.kernel.clock.now()
+            for schedule in await asyncio.to_thread(schedules.find, self.kernel.state, due_ms=epoch_ms(now)):
                 try:
                     await self._fire(schedule, now)
                 except Busy:  # the daemon stops: the next one delivers it
@@ -616,7 +623,7 @@ class Schedules:
         schedules = await self.of()
         if not schedules:
             return CHECK_S
-        return min(CHECK_S, max(0.05, schedules[0].next_at / 1000 - self._host.clock.now().timestamp()))
+        return min(CHECK_S, max(0.05, schedules[0].next_at / 1000 - self.kernel.clock.now().timestamp()))
 
     async def _fire(self, schedule: Schedule, now: datetime) -> None:
         when = When(kind=schedule.kind, value=schedule.value, zone=schedule.zone)
@@ -626,7 +633,7 @@ class Schedules:
         facts = {**({"missed": missed} if missed else {}), **({"expired": True} if last else {})}
         gone = when.kind == "at" or last or after is None
         try:
-            async with self._host.using(self._ref(schedule)) as branch:
+            async with self.kernel.using(self._ref(schedule)) as branch:
                 if not _still_queued(branch, schedule.id):
                     await self._deliver(branch, schedule, str(schedule.next_at), facts)
                     schedule = replace(schedule, fired=schedule.fired + 1, last_at=epoch_ms(now), last_error="")
@@ -634,7 +641,7 @@ class Schedules:
             log.info("schedule %s: its session is gone", schedule.id)
             gone = True
         except Busy:
-            if self._host.closing:
+            if self.kernel.closing:
                 raise
             after, gone = now + timedelta(seconds=CHECK_S), False
         except PyagentdError as error:
@@ -663,21 +670,21 @@ class Schedules:
             ),
             facts={**facts, **({"reason": schedule.reason} if schedule.reason else {})},
         )
-        return await self._host.triggers.deliver(branch, trigger)
+        return await self.kernel.feature(Triggers).deliver(branch, trigger)
 
     def _ref(self, schedule: Schedule) -> BranchRef:
         return paths.ref_of(self.directory(schedule))
 
     async def _update(self, schedule: Schedule) -> None:
         """Keep what firing changed, of a schedule that was not cancelled meanwhile."""
-        await asyncio.to_thread(schedules.update, self._host.state, schedule)
+        await asyncio.to_thread(schedules.update, self.kernel.state, schedule)
 
     async def _remove(self, schedule: Schedule) -> None:
-        await asyncio.to_thread(schedules.remove, self._host.state, [schedule.id])
+        await asyncio.to_thread(schedules.remove, self.kernel.state, [schedule.id])
         await self._count()
 
     async def _count(self) -> None:
-        self.pending = len(await self.of())
+        self._pending = len(await self.of())
 
 
 def _moment(at_ms: int | None) -> Any:
@@ -737,7 +744,7 @@ _CANCEL_SCHEMA = {
 
 
 class Calendar(Protocol):
-    """What the tools need of the host's schedules."""
+    """What the tools need of the daemon's schedules."""
 
     async def add(
         self,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyagentd.clock import Clock
 from pyagentd.errors import PyagentdError, ToolError, UserError
@@ -27,10 +27,15 @@ from pyagentd.policy.patterns import exactly, normalised, validate_pattern
 from pyagentd.policy.presets import Preset
 from pyagentd.policy.widening import ROAM_KEYS, Right, Widening
 from pyagentd.runtime.approvals import Authority
+from pyagentd.runtime.feature import Feature
 from pyagentd.store import metadata, paths, presetfile
 from pyagentd.store.paths import BranchRef
+from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.invoke import Denied
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.run_setup import RunBuilder
 
 # What a model asks to be added to the scope, read: from a tool's name and its words to a ``Widening``.
 #
@@ -185,6 +190,22 @@ class Place:
     tools: Mapping[str, ToolSpec]  # by name, all that there are
     clock: Clock
     keeping: Callable[[], AbstractContextManager[None]] = nullcontext  # around a change of ``preset.md``
+
+
+class ScopeExpansion(Feature):
+    """Lets models ask for more scope."""
+
+    def tools_for(self, run: RunBuilder) -> Sequence[ToolSpec]:
+        """Return the tool, which adds to the preset of the run's branch."""
+        kernel, ref = self.kernel, run.branch.ref
+        place = Place(
+            ref=ref,
+            preset=lambda: kernel.presets.of_branch(ref),
+            tools=builtin_tools(),
+            clock=kernel.clock,
+            keeping=lambda: kernel.origins.keeping(ref),
+        )
+        return (scope_expansion(place, run.authority),)
 
 
 def scope_expansion(place: Place, authority: Authority) -> ToolSpec:

@@ -11,18 +11,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyagentd.errors import PyagentdError, ToolError
-from pyagentd.features import agent_overlay
-from pyagentd.features.agent_overlay import profile_of
+from pyagentd.features import models
+from pyagentd.features.models import Models
 from pyagentd.policy.guard import Confirm
 from pyagentd.policy.profiles import Profile, resolved
+from pyagentd.runtime import agent_overlay
+from pyagentd.runtime.agent_overlay import profile_of
+from pyagentd.runtime.feature import Feature
+from pyagentd.runtime.settings import provider_of as configured_provider
 from pyagentd.store import named_agents
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.run_setup import RunBuilder
 from pyagentd.tools.write import unified
 
 ACTS_AS = "self_edit"
@@ -34,6 +41,32 @@ _LONGEST_PROMPT = 100_000  # characters
 _AUDITED = 500  # characters of an old or new value
 _TOLD = 4_000  # characters of a value, to the model
 _NEXT = "It holds from your next step on."
+
+
+class SelfEditing(Feature):
+    """Gives named agents the tools by which they change themselves."""
+
+    def tools_for(self, run: RunBuilder) -> Sequence[ToolSpec]:
+        """Return the tools for the run of a named agent; others have none."""
+        kernel, ref, options = self.kernel, run.branch.ref, run.options
+        if not kernel.named.is_named(ref):
+            return ()
+        listed = kernel.find(Models)
+        if listed is not None:
+            listed.look_soon(options)  # by the time it is wanted, there is a list
+
+        def model(name: str) -> str:
+            if listed is None:
+                return name
+            backend = configured_provider(kernel.presets.of_branch(ref), kernel.config, options)
+            return models.written(name, listed.known(options), backend=backend)
+
+        me = Self(directory=ref.session_dir, profiles=kernel.presets.profiles, model=model)
+        return tuple(selfedit_tools(me).values())
+
+    def granted(self, run: RunBuilder, permitted: Sequence[str]) -> Sequence[str]:
+        """Return those that its profile permits: a named agent has them whatever its preset names."""
+        return run.permitted(NAMES) if self.kernel.named.is_named(run.branch.ref) else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

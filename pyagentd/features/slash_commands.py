@@ -13,13 +13,15 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from pyagentd.errors import BadRequest, PyagentdError, UserError, did_you_mean
 from pyagentd.events import Event
 from pyagentd.features.history import History
 from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.bus import BranchWritten
 from pyagentd.runtime.document_sync import Version
+from pyagentd.runtime.feature import Feature
 from pyagentd.runtime.queue import Submission, Submitted
 from pyagentd.runtime.run import new_run_id
 from pyagentd.runtime.settings import SendOptions
@@ -32,7 +34,7 @@ from pyagentd.store.journal import message_row, part_row
 from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:
-    from pyagentd.runtime.host import Host
+    from pyagentd.runtime.kernel import Kernel
 
 log = logging.getLogger(__name__)
 
@@ -147,6 +149,7 @@ class Command:
         return " ".join([f"/{self.name}", *(argument.hint for argument in self.arguments)])
 
 
+@runtime_checkable
 class Source(Protocol):
     """Who offers commands."""
 
@@ -155,20 +158,22 @@ class Source(Protocol):
         ...
 
 
-class Commands:
-    """All commands there are, from all sources.
+class Commands(Feature):
+    """All commands there are.
 
     Attributes:
-        sources: Who offers them, the first one first.
+        builtin: Who offers those of the daemon; features offer others.
     """
 
-    def __init__(self) -> None:
-        self.sources: list[Source] = []
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.builtin: Source | None = None
 
     async def of(self, ref: BranchRef | None) -> dict[str, Command]:
         """Return the commands of a conversation by name."""
         found: dict[str, Command] = {}
-        for source in self.sources:
+        features = [each for each in self.kernel.features if isinstance(each, Source)]
+        for source in (*filter(None, (self.builtin,)), *features):
             for command in await source.commands(ref):
                 found.setdefault(command.name, command)
         return found
@@ -328,20 +333,27 @@ class Answered:
     began: str = ""
 
 
-async def answered(host: Host, branch: LiveBranch, given: Submission, client: Any) -> Answered | None:
+async def answered(kernel: Kernel, branch: LiveBranch, given: Submission, client: Any) -> Answered | None:
     """Do what a submission says if it is a command; None when it is a message for the model.
 
     Raises:
         PyagentdError: What stands before the end of the document cannot be read; a message would fail too.
         NoHuman: The command changes something, and nobody says that a human typed it.
     """
-    if given.command == "never" or not given.is_persons or _came(branch, given) or not await _may_be(branch, given):
+    commands = kernel.find(Commands)
+    if (
+        commands is None
+        or given.command == "never"
+        or not given.is_persons
+        or _came(branch, given)
+        or not await _may_be(branch, given)
+    ):
         return None
     prompt = await _prompt(branch, given)
     if prompt.message_id:  # it was sent to a model before
         return None
     text = prompt.text.strip()
-    known = await host.commands.of(branch.ref)
+    known = await commands.of(branch.ref)
     name, code = text.split()[0].removeprefix("/"), ""
     try:
         if (found := typed(text, known)) is None:
@@ -361,7 +373,7 @@ async def answered(host: Host, branch: LiveBranch, given: Submission, client: An
         answer, code = Answer(text=str(error), data={"error": error.message, "mend": error.mend}), error.code
     made = Answered(name=name, text=answer.text, data=answer.data, code=code)
     if answer.text:
-        made = await _recorded(host, branch, prompt, made, given, goes_on=bool(answer.prompt))
+        made = await _recorded(kernel, branch, prompt, made, given, goes_on=bool(answer.prompt))
     if answer.then is not None:
         try:
             made = replace(made, began=await answer.then() or "")
@@ -370,7 +382,7 @@ async def answered(host: Host, branch: LiveBranch, given: Submission, client: An
             made = replace(made, text=str(error), code=error.code)
     if answer.prompt:
         origin = {"origin": answer.prompt_origin} if answer.prompt_origin else {}
-        sent = await host.submit(branch, Submission(text=answer.prompt, options=given.options, metadata=origin))
+        sent = await kernel.submit(branch, Submission(text=answer.prompt, options=given.options, metadata=origin))
         made = replace(made, submitted=sent)
     return replace(made, seq=branch.recorder.last_seq)
 
@@ -413,16 +425,16 @@ def _bare(text: str) -> Prompt:
 
 
 async def _recorded(
-    host: Host, branch: LiveBranch, prompt: Prompt, made: Answered, given: Submission, *, goes_on: bool
+    kernel: Kernel, branch: LiveBranch, prompt: Prompt, made: Answered, given: Submission, *, goes_on: bool
 ) -> Answered:
     """Put a command and its answer into the conversation, if that can be done now; ``goes_on``: a message follows."""
     async with branch.starting:
-        if not _may_stand(host, branch, prompt):
+        if not _may_stand(kernel, branch, prompt):
             return made
         await branch.keeper.settle()
         await branch.look_once()
         again = await _as_it_is(branch, prompt, given)
-        if not _may_stand(host, branch, prompt):
+        if not _may_stand(kernel, branch, prompt):
             return made
         # No await from here on: either all of it is there or the next daemon ends it.
         run_id, now_ms = new_run_id(), branch.recorder.now_ms()
@@ -438,20 +450,19 @@ async def _recorded(
         branch.note_complete()
         _tell_run(branch, run_id, branch.tell_end(run_id), "finished")
         if branch.keeper.editor is None:
-            await History(host).give_roles_held(branch, hidden.COMMAND)
+            await History(kernel).give_roles_held(branch, hidden.COMMAND)
     if branch.keeper.editor is not None:  # it saves first
-        giving = _give_roles(host, branch)
-        await giving if goes_on else host.own(giving)  # what follows stands below roles that the editor knows
-    for listener in host.listeners:
-        listener.branch_written(branch.ref)
+        giving = _give_roles(kernel, branch)
+        await giving if goes_on else kernel.own(giving)  # what follows stands below roles that the editor knows
+    kernel.bus.tell(BranchWritten(branch.ref))
     message_id = str(branch.conversation.runs[run_id].data["message_id"])
     return replace(made, is_recorded=True, run_id=run_id, message_id=message_id)
 
 
-def _may_stand(host: Host, branch: LiveBranch, prompt: Prompt) -> bool:
+def _may_stand(kernel: Kernel, branch: LiveBranch, prompt: Prompt) -> bool:
     """Return whether something can be put into a branch now, below the prompt; it may be gone since."""
-    is_free = branch.run is None and not branch.queue.waiting and not branch.refusal and not host.closing
-    return is_free and prompt.version.marker is not None and host.opened(branch.key) is branch
+    is_free = branch.run is None and not branch.queue.waiting and not branch.refusal and not kernel.closing
+    return is_free and prompt.version.marker is not None and kernel.opened(branch.key) is branch
 
 
 async def _as_it_is(branch: LiveBranch, prompt: Prompt, given: Submission) -> Prompt:
@@ -496,10 +507,10 @@ def _tell_run(branch: LiveBranch, run_id: str, seq: int, phase: Literal["started
     branch.publish(Event("run", branch.key, seq, ({"id": run_id, "phase": phase, **end},)))
 
 
-async def _give_roles(host: Host, branch: LiveBranch) -> None:
+async def _give_roles(kernel: Kernel, branch: LiveBranch) -> None:
     try:
-        async with host.using(branch.ref) as live, live.starting:
+        async with kernel.using(branch.ref) as live, live.starting:
             if live.run is None:
-                await History(host).give_roles_held(live, hidden.COMMAND)
+                await History(kernel).give_roles_held(live, hidden.COMMAND)
     except PyagentdError as error:  # the next turn, or whoever opens it, sees to it
         log.info("%s: the roles of a command: %s", branch.ref.name, error)

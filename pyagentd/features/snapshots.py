@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakValueDictionary
 
 from pyagentd import regularfile
-from pyagentd.clock import Clock, epoch_ms
+from pyagentd.clock import epoch_ms
 from pyagentd.config import Config
 from pyagentd.errors import NotFound, PresetError, PyagentdError, StoreError, ToolError
 from pyagentd.events import Event
@@ -30,7 +30,8 @@ from pyagentd.policy.action import Action
 from pyagentd.policy.guard import CREDENTIALS, SESSION_RECORDS
 from pyagentd.policy.patterns import first_match_folded
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.settings import protected_paths
+from pyagentd.runtime.feature import Feature
+from pyagentd.runtime.settings import SendOptions, protected_paths
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store import atomic, paths
 from pyagentd.store.conversation import Conversation
@@ -44,7 +45,8 @@ from pyagentd.tools.spec import Kept
 from pyagentd.tools.write import unified
 
 if TYPE_CHECKING:
-    from pyagentd.runtime.host import Host
+    from pyagentd.runtime.kernel import Kernel
+    from pyagentd.runtime.run_setup import RunBuilder
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +132,7 @@ class RunKeeper:
             self._say(f"The files could not be kept, so this cannot be undone: {error}")
             return None
         except asyncio.CancelledError:
-            self.snapshots.own(self._forget(change.id, beginning))  # an abort need not wait for it
+            self.snapshots.kernel.own(self._forget(change.id, beginning))  # an abort need not wait for it
             raise
 
     async def _forget(self, change_id: str, beginning: asyncio.Future[_Call | None]) -> None:
@@ -182,7 +184,7 @@ class RunKeeper:
         if changed:
             facts = {"paths": changed[:_TOLD_PATHS], "call_id": call_id, "more": len(changed) > _TOLD_PATHS}
             for key in dict.fromkeys((self.branch.key, self.top.key)):
-                self.snapshots.publish(Event("files", key, 0, (facts,)))
+                self.snapshots.kernel.publish(Event("files", key, 0, (facts,)))
 
     def _say(self, text: str) -> None:
         """Tell the user, once for a session."""
@@ -190,13 +192,13 @@ class RunKeeper:
         if self.branch.conversation.session.get("metadata_json", {}).get(_SAID) != text:
             self.branch.note_metadata(**{_SAID: text})
             for key in dict.fromkeys((self.branch.key, self.top.key)):
-                self.snapshots.publish(Event("notice", key, 0, ({"text": text},)))
+                self.snapshots.kernel.publish(Event("notice", key, 0, ({"text": text},)))
 
     def _denies(self) -> tuple[str, ...]:
         return self.snapshots.denies(self.top)
 
     def _now(self) -> int:
-        return epoch_ms(self.snapshots.clock.now())
+        return epoch_ms(self.snapshots.kernel.clock.now())
 
 
 def _files(action: Action) -> tuple[str, ...]:
@@ -331,8 +333,8 @@ _GONE_MS = 86_400_000  # a session's changes are kept so long after it is gone: 
 class Upkeep:
     """The upkeep of one daemon's snapshots."""
 
-    def __init__(self, host: Host, snapshots: Snapshots) -> None:
-        self._host = host
+    def __init__(self, kernel: Kernel, snapshots: Snapshots) -> None:
+        self._kernel = kernel
         self._snapshots = snapshots
 
     async def prune(self) -> Pruned:
@@ -343,7 +345,7 @@ class Upkeep:
         """
         async with self._snapshots.alone():
             self._snapshots.workspaces.forget()
-            now = epoch_ms(self._host.clock.now())
+            now = epoch_ms(self._kernel.clock.now())
             return await asyncio.to_thread(
                 prune,
                 self._snapshots.records,
@@ -357,8 +359,8 @@ class Upkeep:
         try:
             async with self._snapshots.using():
                 await asyncio.to_thread(self.close_unfinished)
-            marker = self._host.config.sessions_dir / DIRECTORY / "pruned"
-            now = epoch_ms(self._host.clock.now())
+            marker = self._kernel.config.sessions_dir / DIRECTORY / "pruned"
+            now = epoch_ms(self._kernel.clock.now())
             if await asyncio.to_thread(_is_due, marker, now):
                 log.info("snapshots: %s", asdict(await self.prune()))
         except (PyagentdError, OSError) as error:
@@ -374,7 +376,7 @@ class Upkeep:
                 top = paths.ref_of(Path(key))
                 root = Path(begun.root) if begun.root else None
                 after = self._snapshots.tree_of(files, root, self._snapshots.denies(top))
-                ended = epoch_ms(self._host.clock.now())
+                ended = epoch_ms(self._kernel.clock.now())
                 if after == begun.before:
                     self._snapshots.records.forget(begun.id)
                 else:
@@ -386,7 +388,7 @@ class Upkeep:
 
     def _runs(self, change: Change) -> bool:
         """Return whether a call is one of this daemon's."""
-        live = self._host.opened(change.branch)
+        live = self._kernel.opened(change.branch)
         return live is not None and live.run is not None and live.run.id == change.run
 
 
@@ -522,7 +524,28 @@ def secrecy(denies: tuple[str, ...]) -> Callable[[str], bool]:
     return lambda path: first_match_folded(patterns, path) is not None
 
 
-class Snapshots:
+Conflicts = Literal["keep", "copy", "overwrite"]
+
+CHANGED_SINCE = "it was changed since by somebody else"
+NOT_KEPT = "its content was not kept: it is too large, may hold secrets, or could not be read"
+PROTECTED = "no tool may write there"
+
+
+@dataclass(slots=True)
+class Restored:
+    """What restoring did."""
+
+    id: str = ""  # undoes it; "" when nothing was to do
+    restored: list[str] = field(default_factory=list)
+    kept: list[dict[str, str]] = field(default_factory=list)  # {path, reason}
+    copies: list[str] = field(default_factory=list)
+
+    def told(self) -> dict[str, Any]:
+        """Return it for clients."""
+        return {"id": self.id, "restored": self.restored, "kept": self.kept, "copies": self.copies}
+
+
+class Snapshots(Feature):
     """The snapshots of one daemon.
 
     Attributes:
@@ -533,50 +556,43 @@ class Snapshots:
         upkeep: Who prunes them.
     """
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        directory = host.config.sessions_dir / DIRECTORY
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self._forbidden = (*CREDENTIALS, *SESSION_RECORDS, *protected_paths(kernel.config))
+        directory = kernel.config.sessions_dir / DIRECTORY
         self.objects = Objects(directory)
         self.records = Records(directory)
-        self.workspaces = Workspaces(host.config, self.objects, Stats(directory))
+        self.workspaces = Workspaces(kernel.config, self.objects, Stats(directory))
         self.recent = Recent()
-        self.upkeep = Upkeep(host, self)
+        self.upkeep = Upkeep(kernel, self)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._users = 0
         self._free = asyncio.Condition()
         self._pruning = False
         self._begun = False
 
-    @property
-    def clock(self) -> Clock:
-        """The host's clock."""
-        return self._host.clock
-
-    def publish(self, event: Event) -> None:
-        """Tell whoever watches the event's branch."""
-        self._host.publish(event)
-
-    def own(self, errand: Coroutine[Any, Any, None]) -> None:
-        """Have the daemon not stop before ``errand`` is done."""
-        self._host.own(errand)
-
     # -- runs ----------------------------------------------------------------------------------------------------
+
+    def context_for(self, run: RunBuilder) -> Mapping[str, Any]:
+        """Return who keeps the files that calls of a run change."""
+        commands = "Bash" in run.presets.of_branch(run.branch.ref).tools
+        return {"keeping": self.of_run(run.branch, run.run_id, run.root, commands=commands)}
+
+    async def before_prompt(self, branch: LiveBranch, prompt: Prompt, options: SendOptions, run_id: str) -> Prompt:
+        """Return ``prompt`` with the id of the last change before it, for the message's metadata."""
+        head = "" if prompt.message_id else self.head(branch.ref)
+        return replace(prompt, metadata={**prompt.metadata, "snapshot_id": head}) if head else prompt
 
     def of_run(self, branch: LiveBranch, run_id: str, root: Path, *, commands: bool = False) -> RunKeeper:
         """Return who keeps files for a run in the workspace ``root``; with ``commands`` it is looked at now."""
         if not self._begun:
             self._begun = True
-            self._host.own(self.upkeep.recover())
+            self.kernel.own(self.upkeep.recover())
         top, root = paths.root_of(branch.ref), root.resolve()
         keeper = RunKeeper(snapshots=self, branch=branch, top=top, run_id=run_id, root=root)
         if commands and not self.workspaces.is_known(root, self.denies(top)):
-            self._host.own(keeper.warm())
+            self.kernel.own(keeper.warm())
         return keeper
-
-    def marked(self, ref: BranchRef, prompt: Prompt) -> Prompt:
-        """Return ``prompt`` with the id of the last change before it, for the message's metadata."""
-        head = "" if prompt.message_id else self.head(ref)
-        return replace(prompt, metadata={**prompt.metadata, "snapshot_id": head}) if head else prompt
 
     def head(self, ref: BranchRef) -> str:
         """Return the id of the last change of a tree of agents: the ``snapshot_id`` of a message of the user's."""
@@ -595,7 +611,7 @@ class Snapshots:
             parent = paths.parent_of(ref)
             if parent is None:
                 break
-            live = self._host.opened(parent.key)
+            live = self.kernel.opened(parent.key)
             ref, session = (
                 parent,
                 live.conversation.session if live is not None else dict(spawning.session_row(parent)),
@@ -605,7 +621,7 @@ class Snapshots:
     def denies(self, ref: BranchRef) -> tuple[str, ...]:
         """Return what a session denies its tools: it is not kept."""
         try:
-            return self._host.presets.of_branch(ref).paths.deny
+            return self.kernel.presets.of_branch(ref).paths.deny
         except (PresetError, StoreError):
             return ()
 
@@ -669,48 +685,19 @@ class Snapshots:
         if message_id is None:
             below = ref.key if ref.is_agent else ""
             return [change for change in known if not below or change.branch.startswith(below)]
-        async with self._host.using(ref) as branch:
+        async with self.kernel.using(ref) as branch:
             return since(known, turns_from(branch.conversation, message_id))
 
     async def last_turn(self, ref: BranchRef) -> str:
         """Return the last message of the user's, "" when there is none."""
-        async with self._host.using(ref) as branch:
+        async with self.kernel.using(ref) as branch:
             return last_turn(branch.conversation)
 
-
-# Putting files back as they were before changes of agents: shown first, each file in one step, and itself undoable.
-#
-# What somebody else changed since stays as it is unless the user says otherwise. Files are opened by walking
-# directory descriptors, so that a link that an agent left in the place of a directory leads nowhere; nothing is
-# written to what no tool may touch.
-
-Conflicts = Literal["keep", "copy", "overwrite"]
-
-CHANGED_SINCE = "it was changed since by somebody else"
-NOT_KEPT = "its content was not kept: it is too large, may hold secrets, or could not be read"
-PROTECTED = "no tool may write there"
-
-
-@dataclass(slots=True)
-class Restored:
-    """What restoring did."""
-
-    id: str = ""  # undoes it; "" when nothing was to do
-    restored: list[str] = field(default_factory=list)
-    kept: list[dict[str, str]] = field(default_factory=list)  # {path, reason}
-    copies: list[str] = field(default_factory=list)
-
-    def told(self) -> dict[str, Any]:
-        """Return it for clients."""
-        return {"id": self.id, "restored": self.restored, "kept": self.kept, "copies": self.copies}
-
-
-class Restoring(Snapshots):
-    """The snapshots of one daemon, and how files come back from them."""
-
-    def __init__(self, host: Host) -> None:
-        super().__init__(host)
-        self._forbidden = (*CREDENTIALS, *SESSION_RECORDS, *protected_paths(host.config))
+    # -- files as they were before -----------------------------------------------------------------------------
+    #
+    # Shown first, each put back in one step, and itself undoable. What somebody else changed since stays as it is
+    # unless the user says otherwise. Files are opened by walking directory descriptors, so that a link that an agent
+    # left in the place of a directory leads nowhere; nothing is written to what no tool may touch.
 
     async def preview(
         self, ref: BranchRef, message_id: str | None, only: Collection[str] | None = None
@@ -766,7 +753,7 @@ class Restoring(Snapshots):
                 done = await asyncio.to_thread(self._perform, ref, (turn, own), proposals, conflicts)
         for key in dict.fromkeys((ref.key, paths.root_of(ref).key)):
             if done.restored:
-                self.publish(Event("files", key, 0, ({"paths": done.restored, "call_id": "", "more": False},)))
+                self.kernel.publish(Event("files", key, 0, ({"paths": done.restored, "call_id": "", "more": False},)))
         return done.told()
 
     # -- what would become of files ------------------------------------------------------------------------------
@@ -830,7 +817,7 @@ class Restoring(Snapshots):
                 wanted.append(each)
         if not wanted:
             return done
-        now = epoch_ms(self.clock.now())
+        now = epoch_ms(self.kernel.clock.now())
         files = [each.path for each in wanted]
         before = self._kept(files)
         change = Change(

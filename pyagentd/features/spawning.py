@@ -95,7 +95,7 @@ def validate(wanted: Assignment, known: Collection[str]) -> None:
 
 
 class Spawner(Protocol):
-    """What the tool needs from the host."""
+    """What the tool needs from the kernel."""
 
     def templates(self) -> Mapping[str, Preset]:
         """Return the presets an agent may have (mode ``subagent`` or ``all``), by name."""

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.events import Event
 from pyagentd.features import todo
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.bus import RunEnded
+from pyagentd.runtime.feature import Feature
 from pyagentd.store.conversation import Conversation
-from pyagentd.tools.summary import summary
 
 if TYPE_CHECKING:
-    from pyagentd.runtime.branch import LiveBranch
-    from pyagentd.runtime.settings import SendOptions
-    from pyagentd.runtime.status import Outcome
-    from pyagentd.store.paths import BranchRef
+    from pyagentd.runtime.kernel import Kernel
 
 
 # Options that an answer's prose offers, so that a client can show them as buttons.
@@ -220,69 +218,14 @@ def tell_anew(branch: LiveBranch) -> None:
         branch.publish(Event("chips", branch.key, 0, (standing(branch.conversation).told(),)))
 
 
-class Suggesting:
-    """A listener of the host."""
+class Suggestions(Feature):
+    """Tells whoever watches a branch what its user may pick, once an answer is there."""
 
-    def run_ended(self, branch: LiveBranch, outcome: Outcome, options: SendOptions) -> None:
-        """Tell whoever watches a branch what its user may pick."""
-        if outcome.reason != "done" or not branch.sinks:
-            return
-        found = standing(branch.conversation)
-        if found.options:
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        kernel.bus.on(RunEnded, self._offer)
+
+    def _offer(self, ended: RunEnded) -> None:
+        branch = ended.branch
+        if ended.outcome.reason == "done" and branch.sinks and (found := standing(branch.conversation)).options:
             branch.publish(Event("chips", branch.key, 0, (found.told(),)))
-
-    def branch_written(self, ref: BranchRef) -> None:
-        """Do nothing: only answers matter here."""
-
-
-# How calls of tools came out: the document does not say so, and whoever shows it wants to.
-#
-# A call failed when the model got its result as an error: it could not be made, was denied, or was cut off. What a
-# tool itself says of its success, such as the exit code of a command, is in its result. Clients are told by
-# ``failed`` and ``tool`` events, each before the text of the call, and when they attach.
-
-FAILED_MOST = 1000  # calls that are told when a client attaches, the latest
-
-
-def of_part(row: Mapping[str, Any]) -> str | None:
-    """Return the id of the call in a ``part`` row if it has failed."""
-    data = row.get("data_json", {})
-    return str(data["toolCallId"]) if data.get("state") == "output-error" else None
-
-
-def told(row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what a ``tool`` event says of a call in a ``part`` row; None when it has no result yet, or is none."""
-    data = row.get("data_json", {})
-    if data.get("state") not in ("output-available", "output-error"):
-        return None
-    metadata, name = data.get("metadata") or {}, str(data["type"]).removeprefix("tool-")
-    said = metadata.get("summary") or summary(name, data.get("input") or {}, error=str(data.get("errorText") or ""))
-    return {
-        "id": str(data["toolCallId"]),
-        "name": name,
-        "summary": str(said),
-        "state": "failed" if data["state"] == "output-error" else "done",
-        "denied": str(metadata.get("denied") or ""),
-    }
-
-
-def summaries(conversation: Conversation) -> list[tuple[str, str]]:
-    """Return ids and summaries of the calls in the conversation that have their result, the latest first."""
-    found = (
-        (call["id"], call["summary"])
-        for message in reversed(conversation.messages.values())
-        for part in reversed(message.parts)
-        if part.is_tool and (call := told(part.row)) is not None
-    )
-    return list(islice(found, FAILED_MOST))
-
-
-def current(conversation: Conversation) -> list[str]:
-    """Return the ids of the calls in the conversation that have failed, the latest first."""
-    found = (
-        call
-        for message in reversed(conversation.messages.values())
-        for part in reversed(message.parts)
-        if part.is_tool and (call := of_part(part.row)) is not None
-    )
-    return list(islice(found, FAILED_MOST))

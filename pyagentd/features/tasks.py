@@ -26,7 +26,7 @@ from pyagentd import regularfile
 from pyagentd.clock import iso8601
 from pyagentd.errors import Busy, NotFound, PyagentdError, StoreError, ToolError
 from pyagentd.events import Event
-from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.feature import Feature
 from pyagentd.runtime.queue import Submission
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.store import named_agents, paths
@@ -39,7 +39,8 @@ from pyagentd.tools.sandbox.enclosure import Enclosure
 from pyagentd.tools.spec import Args, BackgroundCommand, Output, Target, ToolContext, ToolSpec
 
 if TYPE_CHECKING:
-    from pyagentd.runtime.host import Host
+    from pyagentd.runtime.kernel import Kernel
+    from pyagentd.runtime.run_setup import RunBuilder
 
 log = logging.getLogger(__name__)
 
@@ -373,12 +374,12 @@ class _Running:
     killed: bool = False  # somebody wants its end
 
 
-class Tasks:
-    """All tasks of one host."""
+class Tasks(Feature):
+    """All tasks of one daemon."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._names = Projection(host.state, host.config.sessions_dir)
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self._names = Projection(kernel.state, kernel.config.sessions_dir)
         self._running: dict[Key, _Running] = {}
 
     @property
@@ -386,9 +387,17 @@ class Tasks:
         """How many run; the daemon stays up while any does."""
         return len(self._running)
 
-    def of_run(self, branch: LiveBranch, options: SendOptions) -> RunTasks:
-        """Return what the tools of a run need."""
-        return RunTasks(self, branch.ref, options)
+    def tools_for(self, run: RunBuilder) -> Sequence[ToolSpec]:
+        """Return the tools that look at tasks and end them."""
+        return tuple(task_tools(RunTasks(self, run.branch.ref, run.options)).values())
+
+    def granted(self, run: RunBuilder, permitted: Sequence[str]) -> Sequence[str]:
+        """Who may run commands looks at and ends what they begin."""
+        return NAMES if "Bash" in permitted else ()
+
+    def context_for(self, run: RunBuilder) -> Mapping[str, Any]:
+        """Return who runs commands in the background."""
+        return {"tasks": RunTasks(self, run.branch.ref, run.options)}
 
     # -- what clients and tools do -----------------------------------------------------------------------------
 
@@ -403,18 +412,18 @@ class Tasks:
         try:
             return await asyncio.shield(beginning)
         except asyncio.CancelledError:
-            self._host.own(self._take_back(beginning))
+            self.kernel.own(self._take_back(beginning))
             raise
 
     async def of(self, agent_name: str | None = None) -> list[Task]:
         """Return the tasks of an agent (or of the session with this id), or all, in the order they began."""
-        return await asyncio.to_thread(tasks.find, self._host.state, agent_name=agent_name)
+        return await asyncio.to_thread(tasks.find, self.kernel.state, agent_name=agent_name)
 
     async def get(self, agent_name: str, id: str) -> Task:
         """Return one task; raises ``NotFound``."""
         if (running := self._running.get((agent_name, id))) is not None:
             return running.task
-        found = await asyncio.to_thread(tasks.get, self._host.state, agent_name, id)
+        found = await asyncio.to_thread(tasks.get, self.kernel.state, agent_name, id)
         if found is None:
             raise NotFound(f"{agent_name} has no task {id}", mend="`pyagentd tasks` lists those there are")
         return found
@@ -463,10 +472,10 @@ class Tasks:
 
     # -- the daemon's beginning and end -------------------------------------------------------------------------
 
-    async def recover(self) -> None:
+    async def start(self) -> None:
         """Take over what an earlier daemon left running, and tell the end of what ended meanwhile."""
         try:
-            left = await asyncio.to_thread(tasks.find, self._host.state, status="running")
+            left = await asyncio.to_thread(tasks.find, self.kernel.state, status="running")
         except StoreError as error:
             log.warning("tasks: %s", error)
             return
@@ -474,7 +483,7 @@ class Tasks:
             if (task.agent_name, task.id) not in self._running:
                 self._watch(_Running(task))
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
         """Watch no more; what runs goes on, and the next daemon finds it."""
         watching = [each.watching for each in self._running.values() if each.watching is not None]
         for each in watching:
@@ -491,7 +500,7 @@ class Tasks:
 
     async def _begin(self, ref: BranchRef, command: BackgroundCommand, options: SendOptions) -> Task:
         try:
-            if self._host.closing:
+            if self.kernel.closing:
                 raise Busy("The daemon is stopping", mend="Try again in a moment")
             directory = paths.files_dir(ref.branch_dir)
             started = await asyncio.to_thread(
@@ -509,7 +518,7 @@ class Tasks:
             agent_name=paths.root_of(ref).session_id,
             command=command.command,
             cwd=str(command.cwd),
-            started_at=iso8601(self._host.clock.now()),
+            started_at=iso8601(self.kernel.clock.now()),
             pid=started.process.pid,
             pid_started=started.pid_started,
             output_path=str(started.output),
@@ -517,7 +526,7 @@ class Tasks:
             tool_call_id=command.call_id or None,
         )
         try:
-            task = await asyncio.to_thread(tasks.put, self._host.state, task, most=MOST)
+            task = await asyncio.to_thread(tasks.put, self.kernel.state, task, most=MOST)
             started.begin()
             await asyncio.to_thread(self._write_agent_file, task)
         except BaseException:
@@ -548,14 +557,14 @@ class Tasks:
 
     async def _ended(self, running: _Running, ending: Ending) -> None:
         """Tell the end of a task, then record it."""
-        at = datetime.fromtimestamp(ending.ended_at, UTC) if ending.ended_at else self._host.clock.now()
+        at = datetime.fromtimestamp(ending.ended_at, UTC) if ending.ended_at else self.kernel.clock.now()
         status = "killed" if running.killed and ending.status == "lost" else ending.status
         task = replace(running.task, status=status, exit_code=ending.exit_code, ended_at=iso8601(at))
         if task.wake and task.status != "killed":  # who killed it knows
             try:
                 await self._tell(task, running.options)
             except Busy:
-                if self._host.closing:  # the next daemon does
+                if self.kernel.closing:  # the next daemon does
                     return
                 raise
             except PyagentdError as error:
@@ -570,18 +579,18 @@ class Tasks:
         self._publish(task)
 
     def _record(self, task: Task) -> None:
-        tasks.end(self._host.state, task)
-        tasks.remove_ended(self._host.state, task.agent_name, keep=KEPT)
+        tasks.end(self.kernel.state, task)
+        tasks.remove_ended(self.kernel.state, task.agent_name, keep=KEPT)
         self._write_agent_file(task)
 
     def _write_agent_file(self, task: Task) -> None:
         """Write what runs and what ended lately to the agent's ``agent.json``, if it has one; never read again."""
         try:
             ref = paths.root_of(paths.ref_of(self.directory(task)))
-            directory = named_agents.named_dir(self._host.config.agents_dir.resolve(), ref)
+            directory = named_agents.named_dir(self.kernel.config.agents_dir.resolve(), ref)
             if directory is None:
                 return
-            found = tasks.find(self._host.state, agent_name=task.agent_name)
+            found = tasks.find(self.kernel.state, agent_name=task.agent_name)
             ended = [each for each in found if each.status != "running"][-RECENT:]
             shown = [each for each in found if each.status == "running" or each in ended]
             named_agents.change(directory, {"running_tasks": list(map(recorded, shown))})
@@ -591,7 +600,7 @@ class Tasks:
     async def _tell(self, task: Task, options: SendOptions) -> None:
         """Submit the message that wakes the agent, unless the log has it."""
         ref = paths.ref_of(self.directory(task))
-        async with self._host.using(ref) as branch:
+        async with self.kernel.using(ref) as branch:
             known = (*branch.conversation.messages.values(), *branch.conversation.queued.values())
             if any((message.metadata.get("task") or {}).get("output") == task.output_path for message in known):
                 return
@@ -601,11 +610,11 @@ class Tasks:
                 options=options,
                 metadata={"origin": "agent", "task": {"id": task.id, "output": task.output_path}},
             )
-            await self._host.submit(branch, given)
+            await self.kernel.submit(branch, given)
 
     def _tick(self, running: _Running) -> None:
         """Show the end of what a task printed, to who watches its branch, or all tasks."""
-        if self._host.opened(str(self.directory(running.task))) is None and not self._host.overseers:
+        if self.kernel.opened(str(self.directory(running.task))) is None and not self.kernel.overseers:
             return
         text, _ = tail(Path(running.task.output_path), _SHOWN_BYTES)
         if text != running.shown:
@@ -614,7 +623,7 @@ class Tasks:
 
     def _publish(self, task: Task, output: str | None = None) -> None:
         told: dict[str, Any] = {**recorded(task), "agent": task.agent_name, "output": output}
-        self._host.publish(Event("task", str(self.directory(task)), 0, (told,)))
+        self.kernel.publish(Event("task", str(self.directory(task)), 0, (told,)))
 
 
 class RunTasks:

@@ -17,9 +17,10 @@ from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, 
 from pyagentd.llm.prompts import sanitised, title_request
 from pyagentd.messages import Text
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.host import Host
+from pyagentd.runtime.bus import BranchWritten, RunEnded
+from pyagentd.runtime.feature import Feature
+from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.settings import SendOptions, backend_for, extra_model, provider_of
-from pyagentd.runtime.status import Outcome
 from pyagentd.runtime.turn_agent import answers_next
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
@@ -29,24 +30,26 @@ log = logging.getLogger(__name__)
 TIMEOUT_S = 20.0
 
 
-class Titles:
-    """A listener of the host that names sessions.
+class Titles(Feature):
+    """Told of runs that names sessions.
 
     Args:
-        host: Whose sessions.
+        kernel: Whose sessions.
         timeout_s: How long a model may take.
     """
 
-    def __init__(self, host: Host, *, timeout_s: float = TIMEOUT_S) -> None:
-        self._host = host
+    def __init__(self, kernel: Kernel, *, timeout_s: float = TIMEOUT_S) -> None:
+        super().__init__(kernel)
+        if kernel.config.titles:
+            kernel.bus.on(RunEnded, self._run_ended)
         self._timeout_s = timeout_s
         self._asked: set[Path] = set()  # directories of sessions; one that failed is not tried again
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    def run_ended(self, branch: LiveBranch, outcome: Outcome, options: SendOptions) -> None:
+    def _run_ended(self, ended: RunEnded) -> None:
         """Ask for a title if the branch's session has none."""
-        ref = branch.ref
+        branch, outcome, options, ref = ended.branch, ended.outcome, ended.options, ended.branch.ref
         if self._closed or outcome.reason != "done" or ref.is_agent:
             return
         if ref.session_dir in self._asked or _title(branch):
@@ -56,10 +59,7 @@ class Titles:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def branch_written(self, ref: BranchRef) -> None:
-        """Do nothing: only finished turns matter here."""
-
-    def close(self) -> None:
+    async def stop(self) -> None:
         """Give up what is still asked for, and ask for nothing more; returns at once."""
         self._closed = True
         for task in self._tasks:
@@ -77,9 +77,9 @@ class Titles:
             log.debug("no title for %s", ref.session_id, exc_info=True)
 
     async def _ask(self, ref: BranchRef, prompt: str, answer: str, options: SendOptions) -> str:
-        config = self._host.config
-        async with self._host.using(ref) as branch:
-            preset = answers_next(self._host, branch, options)
+        config = self.kernel.config
+        async with self.kernel.using(ref) as branch:
+            preset = answers_next(self.kernel, branch, options)
         backend, model = backend_for(preset, config, options)
         chosen = extra_model(config.titles_model, provider_of(preset, config, options), model, config)
         return await _said(backend, title_request(chosen, prompt, answer))
@@ -87,14 +87,13 @@ class Titles:
     async def _note(self, ref: BranchRef, title: str) -> None:
         """Record the title in every branch that has none yet."""
         for sibling in _branches(ref):
-            async with self._host.using(sibling) as branch:
+            async with self.kernel.using(sibling) as branch:
                 if _title(branch):
                     return  # the user was faster
                 branch.note_session(title=title)
                 facts = {"title": title, "archived_at": branch.conversation.session.get("archived_at")}
                 branch.publish(Event("session", branch.key, 0, (facts,)))
-            for listener in self._host.listeners:
-                listener.branch_written(sibling)
+            self.kernel.bus.tell(BranchWritten(sibling))
 
 
 async def _said(backend: Backend, request: ModelRequest) -> str:

@@ -7,13 +7,22 @@ each agent has its own. Clients are told by ``todo`` events and when they attach
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pyagentd.errors import ToolError
+from pyagentd.events import Event
 from pyagentd.policy.action import canonical_tool
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.bus import BranchOpened
+from pyagentd.runtime.feature import Feature
 from pyagentd.store.conversation import Conversation
+from pyagentd.store.journal import Row
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.kernel import Kernel
+    from pyagentd.runtime.run_setup import RunBuilder
 
 NAME = "TodoWrite"
 
@@ -71,6 +80,28 @@ TODO_WRITE = ToolSpec(
     run=_run,
     describe=lambda args, ctx: Target(detail=f"{len(args['todos'])} steps"),
 )
+
+
+class Todo(Feature):
+    """The lists of all branches."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        kernel.bus.on(BranchOpened, lambda opened: opened.branch.observers.append(_telling(opened.branch)))
+
+    def tools_for(self, run: RunBuilder) -> Sequence[ToolSpec]:
+        """Return the tool by which a model writes its list."""
+        return (TODO_WRITE,)
+
+
+def _telling(branch: LiveBranch) -> Callable[[Row], None]:
+    """Return what tells a branch's clients of the list that a row makes."""
+
+    def tell(row: Row) -> None:
+        if row.type == "part" and (items := of_part(row.data)) is not None:
+            branch.publish(Event("todo", branch.key, 0, ({"items": items},)))
+
+    return tell
 
 
 def told(todos: Sequence[Mapping[str, Any]]) -> list[Item]:

@@ -14,7 +14,6 @@ from pyagentd.clock import new_id
 from pyagentd.errors import StoreError
 from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.hints import Hints
 from pyagentd.runtime.open_branches import OpenBranches
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.store.paths import BranchRef
@@ -36,9 +35,6 @@ class Questions:
 
     Args:
         branches: Where runs go on; its board has the open questions.
-
-    Attributes:
-        hints: Who remembers where questions are open, if anybody does.
     """
 
     def __init__(self, branches: OpenBranches) -> None:
@@ -47,7 +43,6 @@ class Questions:
         self._trees = branches.trees
         self._left: dict[str, Left] = {}  # by run
         self._answered: dict[str, list[str]] = {}  # by run: ids of questions whose answer something is to come of
-        self.hints: Hints | None = None
 
     async def ask(
         self, branch: LiveBranch, run_id: str, ancestors: Sequence[BranchRef], fields: Mapping[str, Any]
@@ -66,8 +61,8 @@ class Questions:
         row = _row(branch, run_id, fields, known)
         seq = branch.recorder.record("ask", row)
         await branch.recorder.commit()
-        if self.hints is not None:
-            self.hints.note(branch.ref, "ask", row["id"])
+        if self._branches.hints is not None:
+            self._branches.hints.note(branch.ref, "ask", row["id"])
         ask = self._board.post(
             seq=seq,
             run_id=run_id,
@@ -126,8 +121,8 @@ class Questions:
     def forget(self, branch: LiveBranch, run_id: str) -> None:
         """Let no later daemon look for what comes of the answers to the questions of a run."""
         for ask_id in self._answered.pop(run_id, ()):
-            if self.hints is not None:
-                self.hints.forget(branch.ref, "ask", ask_id)
+            if self._branches.hints is not None:
+                self._branches.hints.forget(branch.ref, "ask", ask_id)
 
     def _record(self, branch: LiveBranch, row: Mapping[str, Any], answer: Answer) -> None:
         """Record how a question was settled."""
@@ -142,8 +137,8 @@ class Questions:
         branch.recorder.record("ask", {**row, **decided})
         if answer.decision != "abort":
             self._answered.setdefault(row["run_id"], []).append(row["id"])
-        elif self.hints is not None:
-            self.hints.forget(branch.ref, "ask", row["id"])
+        elif self._branches.hints is not None:
+            self._branches.hints.forget(branch.ref, "ask", row["id"])
 
     @contextlib.contextmanager
     def _unhurried(self, branch: LiveBranch, ancestors: Sequence[BranchRef]) -> Iterator[None]:

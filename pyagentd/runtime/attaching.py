@@ -49,7 +49,7 @@ class Attaching:
     Args:
         branch: What it attaches to.
         sink: Where its events go.
-        sha256: Of the text it has, or None.
+        sha256: Of the text it has; None of a client that has none and only hears what comes from now on.
         seq: The last event that a client which is attached already saw, or None.
     """
 
@@ -57,7 +57,7 @@ class Attaching:
         self._branch = branch
         self._keeper = branch.keeper
         self._sink = sink
-        self._sha256 = sha256 or ""
+        self._sha256 = sha256
         self._seq = seq
         self._trouble = ""
 
@@ -70,7 +70,10 @@ class Attaching:
         """
         branch, sink = self._branch, self._sink
         reading, lacking = await branch.while_attaching(sink, self._look())
-        standing = self._standing(reading, lacking)
+        without_text = self._sha256 is None and self._seq is None
+        standing = self._standing(reading, lacking, reading.sha256 if without_text else self._sha256 or "")
+        if standing is None and without_text:
+            standing = _Standing(marker=None, inserts=())
         if standing is None:
             return None
         # No await from here on: the answer and the events after it are in one order.
@@ -117,8 +120,8 @@ class Attaching:
         unknown = not self._keeper.complete and self._keeper.version(reading.sha256) is None
         return reading, await self._keeper.survey() if unknown else None
 
-    def _standing(self, reading: Reading, lacking: Lacking | None) -> _Standing | None:
-        keeper, sha256 = self._keeper, self._sha256
+    def _standing(self, reading: Reading, lacking: Lacking | None, sha256: str) -> _Standing | None:
+        keeper = self._keeper
         if self._seq is not None and self._sink in self._branch.sinks and keeper.knows_since(self._seq):
             # It fell behind; its own marker goes on.
             fallen = Version(sha256=sha256, seq=self._seq, marker=None)

@@ -18,11 +18,10 @@ from typing import Any, TypeVar
 from pyagentd.clock import Clock
 from pyagentd.errors import Busy, NotFound, StoreError
 from pyagentd.events import Event, Kind, Sink
-from pyagentd.features import suggestions, todo
-from pyagentd.features.usage import Meter
 from pyagentd.policy.presets import Preset
 from pyagentd.pulse import Pulse
 from pyagentd.runtime import document_sync, turns
+from pyagentd.runtime.call_outcomes import failed_call, told
 from pyagentd.runtime.document_sync import Keeper, Lease, Override, Reader, Roles, Version, Written, find_override
 from pyagentd.runtime.opening import LastRun, Opened, open_branch, open_ends
 from pyagentd.runtime.queue import Waitlist
@@ -31,6 +30,7 @@ from pyagentd.runtime.run import Run
 from pyagentd.runtime.status import Outcome, SessionStatus
 from pyagentd.runtime.turn_agent import TurnPresets, shown
 from pyagentd.runtime.turns import Beginning, Prompt
+from pyagentd.runtime.usage import Meter
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation, Message
 from pyagentd.store.document.reconcile import Continued
@@ -285,7 +285,8 @@ class LiveBranch(Audience, SessionRow):
         paused: Whether they wait for somebody to go on after an error.
         announce: Tells of the turn that is being recorded, before its run's first words.
         last_run: The run that goes on, as it was found when the branch was opened.
-        meter: What its context holds and cost, once it is open.
+        meter: What its context holds and cost; None before somebody counts.
+        observers: Are given each row that is recorded, when it has been shown.
         turn: What holds for the run in flight, or held for the last one.
         notes: What was found when it was opened, one line each, for people.
     """
@@ -297,6 +298,7 @@ class LiveBranch(Audience, SessionRow):
         self.starting = asyncio.Lock()
         self.turn: TurnPresets | None = None
         self.meter: Meter | None = None
+        self.observers: list[Callable[[Row], None]] = []
         self.users = 0
         self.file = paths.session_file(ref.branch_dir)
         self.notes = (*opened.notes, *opened.lasting)
@@ -548,15 +550,15 @@ class LiveBranch(Audience, SessionRow):
         if row.type == "run" and self.announce is not None:
             announce, self.announce = self.announce, None
             announce()
-        if row.type == "part" and (call := suggestions.of_part(row.data)) is not None:
+        if row.type == "part" and (call := failed_call(row.data)) is not None:
             self.publish(Event("failed", self.key, 0, ({"id": call},)))
-        if row.type == "part" and (outcome := suggestions.told(row.data)) is not None:
+        if row.type == "part" and (outcome := told(row.data)) is not None:
             self.publish(Event("tool", self.key, 0, (outcome,)))
         for insert in inserts:
             self.keeper.add(insert)
             self.publish(Event("insert", self.key, insert.seq, (insert.text, insert.role)))
-        if row.type == "part" and (items := todo.of_part(row.data)) is not None:
-            self.publish(Event("todo", self.key, 0, ({"items": items},)))
+        for observe in self.observers:
+            observe(row)
 
     def _persisted(self, written: Written) -> None:
         writer, sha256 = written.writer, written.version.sha256

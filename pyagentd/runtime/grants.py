@@ -33,7 +33,7 @@ from pyagentd.store.db.state import Damaged, State
 from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:
-    from pyagentd.runtime.host import Host
+    from pyagentd.runtime.kernel import Kernel
 
 log = logging.getLogger(__name__)
 
@@ -60,15 +60,15 @@ class Grant:
 
 
 class Grants:
-    """All grants of a host.
+    """All grants of a kernel.
 
     Args:
-        host: Opens the branches whose rows have the grants of sessions.
+        kernel: Opens the branches whose rows have the grants of sessions.
         state: Has those of projects.
     """
 
-    def __init__(self, host: Host, state: State) -> None:
-        self._host = host
+    def __init__(self, kernel: Kernel, state: State) -> None:
+        self._kernel = kernel
         self._state = state
         self._sessions: dict[str, tuple[object, tuple[Grant, ...]]] = {}  # as recorded and compiled, by root's key
         self._projects: dict[str, tuple[Grant, ...]] = {}  # by workspace root
@@ -82,7 +82,7 @@ class Grants:
         """
         if root.key not in self._sessions:
             with contextlib.suppress(StoreError):
-                async with self._host.using(root):
+                async with self._kernel.using(root):
                     self._of_session(root)
         if str(workspace) not in self._projects:
             try:
@@ -107,7 +107,7 @@ class Grants:
             BadRequest: One is no regular expression.
             StoreError: The disk refused; nothing is remembered.
         """
-        at = epoch_ms(self._host.clock.now())
+        at = epoch_ms(self._kernel.clock.now())
         new = [
             Grant(kind=kind, action=action, at=at, ask=ask, by=by, pattern=compile_action(action))
             for action in actions
@@ -141,18 +141,18 @@ class Grants:
     def _of_session(self, root: BranchRef) -> tuple[Grant, ...]:
         """Return the grants of the session, from its row where the branch is open."""
         recorded, grants = self._sessions.get(root.key, (_UNREAD, ()))
-        live = self._host.opened(root.key)
+        live = self._kernel.opened(root.key)
         if live is not None and (now := live.conversation.session.get("permissions_json")) is not recorded:
             grants = _compiled("session", now)
             self._sessions[root.key] = (now, grants)
-        if grants and self._host.origins.foreign(root):  # whose word those in its log are, nobody knows
+        if grants and self._kernel.origins.foreign(root):  # whose word those in its log are, nobody knows
             return tuple(grant for grant in grants if (root.key, grant.action) in self._given)
         return grants
 
     async def _keep(self, kind: Kind, root: BranchRef, workspace: Path, grants: Sequence[Grant]) -> None:
         facts = [grant.facts() for grant in grants]
         if kind == "session":
-            async with self._host.using(root) as live:
+            async with self._kernel.using(root) as live:
                 live.require_writable()
                 live.note_session(permissions_json=facts)
                 await live.recorder.commit()

@@ -16,14 +16,15 @@ from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from pyagentd.clock import Clock
-from pyagentd.errors import Busy, NotFound, PyagentdError, StoreError
+from pyagentd.errors import Busy, NotASession, NotFound, PyagentdError, StoreError
 from pyagentd.events import Event, Sink
 from pyagentd.pulse import Pulse
 from pyagentd.runtime.approvals import AskBoard
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.hints import PendingHints
+from pyagentd.runtime.bus import BranchWritten, Bus
+from pyagentd.runtime.hints import Hints, PendingHints
 from pyagentd.runtime.opening import refusal_of
-from pyagentd.runtime.settings import Late, SendOptions
+from pyagentd.runtime.settings import Late
 from pyagentd.runtime.status import Outcome, Session, SessionStatus
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
@@ -42,10 +43,10 @@ ASKED_AGAIN_S = 10.0  # to wait for questions of an earlier daemon before saying
 
 
 class Owner(Protocol):
-    """What the host does for it."""
+    """What the daemon does for it."""
 
     def own(self, errand: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run an errand that the host waits for before it ends."""
+        """Run an errand that the daemon waits for before it ends."""
         ...
 
     async def hold(self, ref: BranchRef) -> None:
@@ -57,7 +58,7 @@ class Trees:
     """The trees of sessions this daemon has looked at.
 
     Args:
-        owner: The host.
+        owner: The kernel.
         knows: Returns whether this daemon asked a question with this id: a copied session must not go on with it.
     """
 
@@ -182,23 +183,12 @@ _ASKED = ("ask", "answered")
 _OVERSEEN = ("agents", "task")  # kinds of events that are about more than one conversation
 
 
-class Listener(Protocol):
-    """Who wants to know what happened; neither method blocks or raises."""
-
-    def run_ended(self, branch: LiveBranch, outcome: Outcome, options: SendOptions) -> None:
-        """Note that a run ended and all of it is recorded; ``branch`` is open now, maybe not for long."""
-        ...
-
-    def branch_written(self, ref: BranchRef) -> None:
-        """Note that files of a branch may have changed: after a run, and when the branch is closed."""
-        ...
-
-
 class OpenBranches:
     """Opens and closes branches.
 
     Attributes:
-        listeners: Told of what happened.
+        bus: Tells what happened.
+        hints: Remembers for the next daemon where something waits, if anybody does.
         asks: Questions to humans that are open.
         trees: What earlier daemons left waiting.
         departed: Directories of agents that were destroyed; nobody opens what is in them.
@@ -211,7 +201,8 @@ class OpenBranches:
         self.pulse = pulse
         self.asks = AskBoard(self.publish)
         self.trees = Trees(self, self.asks.knows)
-        self.listeners: list[Listener] = []
+        self.bus = Bus()
+        self.hints: Hints | None = None
         self.departed: set[Path] = set()
         self.overseers: set[Sink] = set()
         self.humans: set[Sink] = set()
@@ -400,6 +391,17 @@ class OpenBranches:
             if branch is None or sink not in branch.sinks:
                 sink.push(event)
 
+    def watching(self, branch: LiveBranch) -> list[Sink]:
+        """Return the clients that watch a branch or the session of an agent."""
+        found = list(branch.sinks)
+        if branch.ref.is_agent:
+            try:
+                top = self.opened(paths.root_of(branch.ref).key)
+            except NotASession:
+                top = None
+            found += list(top.sinks) if top is not None else []
+        return found
+
     @property
     def all_opened(self) -> list[LiveBranch]:
         """The branches that are open."""
@@ -420,8 +422,7 @@ class OpenBranches:
                 self._failed[branch.key] = branch.state
             with contextlib.suppress(StoreError):
                 branch.close_now()
-            for listener in self.listeners:
-                listener.branch_written(branch.ref)
+            self.bus.tell(BranchWritten(branch.ref))
 
     def drop(self, branch: LiveBranch, outcome: Outcome) -> None:
         """Let a branch go whose log cannot say how its run ended; it gets its end when it is opened anew."""

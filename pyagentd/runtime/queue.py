@@ -1,4 +1,4 @@
-"""What clients, triggers and agents hand in: every turn of the user's comes through one door, ``Host.submit``."""
+"""What clients, triggers and agents hand in: every turn of the user's comes through one door, ``Kernel.submit``."""
 
 from __future__ import annotations
 

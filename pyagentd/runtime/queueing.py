@@ -19,7 +19,7 @@ from pyagentd.events import Event
 from pyagentd.policy.profiles import compile_action
 from pyagentd.runtime import turn_agent
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.hints import Hints
+from pyagentd.runtime.bus import QueueStopped
 from pyagentd.runtime.queue import Submission, Submitted, is_persons
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.store import paths
@@ -28,7 +28,7 @@ from pyagentd.store.document.render import writable
 from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:
-    from pyagentd.runtime.host import Host
+    from pyagentd.runtime.kernel import Kernel
 
 log = logging.getLogger(__name__)
 
@@ -36,15 +36,10 @@ _AGAIN_S = 2.0  # an editor that had not saved may have by then
 
 
 class Queueing:
-    """The queues of all branches.
+    """The queues of all branches."""
 
-    Attributes:
-        hints: Told of every message that waits, if anybody remembers that for the next daemon.
-    """
-
-    def __init__(self, host: Host) -> None:
-        self.hints: Hints | None = None
-        self._host = host
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
         self._options: dict[str, SendOptions] = {}  # of messages that wait, by id
         self._clients: dict[str, SendOptions] = {}  # of the person who sent last, by the branch's key
         self._drains: set[str] = set()  # keys of branches of which the next message is about to fire
@@ -59,7 +54,7 @@ class Queueing:
         """
         if given.id is None:
             return None
-        for other in self._host.all_opened:
+        for other in self._kernel.all_opened:
             if other is not branch and _known(other, given.id):
                 raise Conflict(f"The id {given.id} is of a message in {other.ref.session_id}", mend="Make another")
         runs = branch.conversation.runs.values()
@@ -92,7 +87,7 @@ class Queueing:
         """Remember the environment and the key of a person, for messages of nobody's and of a daemon's before."""
         if given.is_persons and (given.options.env or given.options.api_key):
             self._clients[branch.key] = given.options
-            if (late := self._host.trees.known_late(paths.root_of(branch.ref).key)) is not None:
+            if (late := self._kernel.trees.known_late(paths.root_of(branch.ref).key)) is not None:
                 late.take(given.options)
 
     async def add(self, branch: LiveBranch, given: Submission) -> Submitted:
@@ -106,12 +101,12 @@ class Queueing:
         else:
             text = writable(given.text.strip())
         turn_agent.require(
-            self._host.presets, branch.ref, branch.conversation, str(given.metadata.get("agent") or "")
+            self._kernel.presets, branch.ref, branch.conversation, str(given.metadata.get("agent") or "")
         )
         message_id = branch.queue.add(text, given)
         self._options[message_id] = given.options
-        if self.hints is not None:
-            self.hints.note(branch.ref, "queue", message_id)
+        if self._kernel.hints is not None:
+            self._kernel.hints.note(branch.ref, "queue", message_id)
         self._tell(branch)
         await branch.recorder.commit()
         if branch.run is None:
@@ -185,10 +180,10 @@ class Queueing:
 
     def drain(self, branch: LiveBranch) -> None:
         """Have the next message fire as soon as nothing else runs."""
-        if branch.key in self._drains or self._host.closing or not branch.queue.waiting or branch.paused:
+        if branch.key in self._drains or self._kernel.closing or not branch.queue.waiting or branch.paused:
             return
         self._drains.add(branch.key)
-        self._host.own(self._drain(branch.ref))
+        self._kernel.own(self._drain(branch.ref))
 
     async def steering(self, branch: LiveBranch, run_id: str) -> Sequence[str]:
         """Record the messages that steer a run as the user's next words in it, and return their texts."""
@@ -215,7 +210,10 @@ class Queueing:
     async def _seen(self, branch: LiveBranch, message: Message, run_id: str) -> str | None:
         """Return what the model sees of a message that steers; None when a hook did not let it pass."""
         try:
-            return await self._host.hooks.steered(branch, message.text, self._wishes(branch, message), run_id)
+            text = message.text
+            for each in self._kernel.features:
+                text = await each.before_steering(branch, text, self._wishes(branch, message), run_id)
+            return text
         except Blocked as error:
             self._block(branch, message, error)
             return None
@@ -229,10 +227,10 @@ class Queueing:
 
     async def _drain(self, ref: BranchRef) -> None:
         try:
-            async with self._host.using(ref) as branch, branch.starting:
+            async with self._kernel.using(ref) as branch, branch.starting:
                 self._drains.discard(ref.key)
                 waiting = branch.queue.waiting
-                if waiting and branch.run is None and not branch.paused and not self._host.closing:
+                if waiting and branch.run is None and not branch.paused and not self._kernel.closing:
                     await self._fire(branch, waiting[0])
         except PyagentdError as error:  # it cannot be opened: whoever opens it is told
             log.warning("%s: the queue waits: %s", ref.name, error)
@@ -243,7 +241,7 @@ class Queueing:
         """Begin the turn of a queued message; what prevents it leaves the message where it is."""
         options = self._wishes(branch, message)
         try:
-            await self._host.fire(branch, message, options)
+            await self._kernel.fire(branch, message, options)
         except Busy as error:
             log.info("%s: %s", branch.ref.name, error)
             asyncio.get_running_loop().call_later(_AGAIN_S, lambda: self.drain(branch))
@@ -255,7 +253,7 @@ class Queueing:
             log.warning("%s: the message %s cannot be answered: %s", branch.ref.name, message.id, error)
             branch.paused = True
             branch.state.failed(message=str(error), code=error.code)
-            self._host.agents.background.moved(branch.key)
+            self._kernel.bus.tell(QueueStopped(branch))
         else:
             run = branch.run.id if branch.run is not None else None
             self._gone(branch, message.id, "fired", run=run)
@@ -269,7 +267,7 @@ class Queueing:
 
     def _recalled(self, branch: LiveBranch, message: Message, given: SendOptions) -> SendOptions:
         """Return what is recorded of the wishes of a client that was gone with an earlier daemon."""
-        late = self._host.trees.late(paths.root_of(branch.ref).key)
+        late = self._kernel.trees.late(paths.root_of(branch.ref).key)
         late.take(given)
         grants = tuple(map(compile_action, message.metadata.get("allow", ())))
         interactive = bool(message.metadata.get("interactive"))
@@ -278,8 +276,8 @@ class Queueing:
     def _gone(self, branch: LiveBranch, message_id: str, why: str, *, run: str | None = None) -> None:
         """Note that a message does not wait any more."""
         self._options.pop(message_id, None)
-        if self.hints is not None:
-            self.hints.forget(branch.ref, "queue", message_id)
+        if self._kernel.hints is not None:
+            self._kernel.hints.forget(branch.ref, "queue", message_id)
         self._tell(branch, {"id": message_id, "why": why, "run": run})
 
     def _tell(self, branch: LiveBranch, gone: Mapping[str, Any] | None = None) -> None:

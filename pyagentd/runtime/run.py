@@ -61,7 +61,7 @@ from pyagentd.tools.spec import Args, Hooking, Output, Target, ToolContext, Tool
 from pyagentd.tools.summary import summary
 
 if TYPE_CHECKING:
-    from pyagentd.features.missions import Assignment
+    pass
 
 log = logging.getLogger(__name__)
 
@@ -936,7 +936,7 @@ class RunSettings:
     tool_results: bool = True  # whether the document shows calls and their results
     result: Literal["all", "last"] = "all"  # what of a finished run is its text, see ``Answer``
     fit: Fit | None = None  # called at every step boundary
-    mission: Assignment | None = None  # what it is to fulfil; None: it chats
+    make: Callable[..., Run] | None = None  # makes a run that is more than a conversation; called as ``Run``
     agent: str = ""  # who answers, where that is not the agent that the session was opened with
     ready: Callable[[], Awaitable[None]] = _at_once  # waits for what the first request needs: servers of tools
     fresh: Fresh | None = None  # called before every request; None: what holds first holds to the end

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import weakref
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,40 +16,24 @@ from typing import TYPE_CHECKING, Any
 
 from pyagentd import installation, regularfile
 from pyagentd.config import Config
-from pyagentd.config.tables import WebSettings
 from pyagentd.errors import BadRequest
 from pyagentd.events import Event
-from pyagentd.features import instructions, models
-from pyagentd.features.agent_overlay import docs_section
-from pyagentd.features.compaction import compacted_view, fitting
-from pyagentd.features.emacs import action_name, run_buffers, run_tools
-from pyagentd.features.hooks import Moment
-from pyagentd.features.instructions import Surroundings, index, skills_of, surroundings, system_prompt
-from pyagentd.features.mcp import joining
-from pyagentd.features.mission_tool import Lending, mission_tool
-from pyagentd.features.project_config import guarded
-from pyagentd.features.questions import question
-from pyagentd.features.schedules import Sleeper, wakeup_tools
-from pyagentd.features.scope_expansion import Place, scope_expansion
-from pyagentd.features.self_edit import NAMES as SELFEDIT_TOOLS
-from pyagentd.features.self_edit import Self, selfedit_tools
-from pyagentd.features.spawning import Spawner, persistent_agent, task
-from pyagentd.features.tasks import NAMES as TASK_TOOLS
-from pyagentd.features.tasks import task_tools
-from pyagentd.features.todo import TODO_WRITE
 from pyagentd.llm.backend import Backend, ModelRequest, StreamItem
 from pyagentd.llm.catalog import facts
 from pyagentd.llm.tracing import TracingBackend
-from pyagentd.messages import Media, Message, Part, Text
+from pyagentd.messages import Media, Message, Part, Text, ToolCall
 from pyagentd.policy.patterns import under
 from pyagentd.policy.presets import Preset
 from pyagentd.policy.profiles import compile_action
+from pyagentd.runtime import system_prompt as instructions
 from pyagentd.runtime import turns
+from pyagentd.runtime.agent_overlay import docs_section
 from pyagentd.runtime.approvals import Authority
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import Override, effective, overridden, printed, settings_of
 from pyagentd.runtime.grants import RunWitness, local_user
 from pyagentd.runtime.opening import DeferredBackend, Resumed
+from pyagentd.runtime.project_config import guarded
 from pyagentd.runtime.run import Offer, RunSettings, found_before, limits_of
 from pyagentd.runtime.settings import (
     DEFAULT_MAX_TOKENS,
@@ -58,12 +42,12 @@ from pyagentd.runtime.settings import (
     SendOptions,
     answering,
     backend_for,
-    configured_provider,
     permitted_tools,
     policy_context,
     provider_of,
     variable_of,
 )
+from pyagentd.runtime.system_prompt import Surroundings, index, skills_of, surroundings, system_prompt
 from pyagentd.runtime.turn_agent import Named, TurnPresets, named, turn_presets
 from pyagentd.store import named_agents, paths
 from pyagentd.store.attachments import Linked, linked, type_of
@@ -76,147 +60,23 @@ from pyagentd.store.trace import TraceWriter
 from pyagentd.store.unfinished import standing as standing_of
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.sandbox.scope import ShellScope
-from pyagentd.tools.spec import ToolContext, ToolSpec
+from pyagentd.tools.spec import Output, ToolContext, ToolSpec
 from pyagentd.tools.web import key_variable, web_fetch, web_search
 
 if TYPE_CHECKING:
-    from pyagentd.features.missions import Assignment
-    from pyagentd.runtime.host import Host
+    from pyagentd.runtime.kernel import Kernel
 
 
-# The tools that need more than a place: the loop, a human, the log, the network. Which of them a run can be given.
-#
-# ``tools.builtin`` has those that work on files and commands alone.
+# The tools that need more than a place and belong to no feature: the network, and the package's own.
 
 NAMES = ("PersistentAgent", "task", "mission", "question", "TodoWrite", "WebFetch", "WebSearch", "tool_search")
-"""Their names."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
-    """What a run's tools may need.
-
-    Attributes:
-        spawner: Makes agents.
-        depth: How many agents the run's branch is below its root.
-        authority: Who asks humans.
-        web: What may be reached on the web, and how.
-        variable: Returns the value of a variable of the client's environment, else of ours; "" without any.
-        conversation: What was said and done so far.
-        lending: What a mission may be given.
-    """
-
-    spawner: Spawner
-    depth: int
-    authority: Authority
-    web: WebSettings
-    variable: Callable[[str], str]
-    conversation: Conversation
-    lending: Lending
-
-
-def tools_around(wanted: Collection[str], around: Around) -> dict[str, ToolSpec]:
-    """Return those of ``wanted`` that are made here, by name; others are not made: some take a look around."""
-    makers: dict[str, Callable[[], ToolSpec]] = {
-        "PersistentAgent": lambda: persistent_agent(around.spawner, depth=around.depth),
-        "task": lambda: task(around.spawner, depth=around.depth),
-        "mission": lambda: mission_tool(around.spawner, depth=around.depth, lending=around.lending),
-        "question": lambda: question(around.authority),
-        "TodoWrite": lambda: TODO_WRITE,
-        "WebFetch": lambda: web_fetch(allow_private=around.web.allow_private),
-        "WebSearch": lambda: web_search(
-            around.web,
-            key=lambda: around.variable(key_variable(around.web)),
-            used=lambda: _calls(around.conversation, "WebSearch"),
-        ),
-    }
-    return {name: make() for name, make in makers.items() if name in wanted}
+"""Names of the tools that need the loop, a human, the log or the network; ``tools.builtin`` has the others."""
 
 
 def _calls(conversation: Conversation, tool: str) -> int:
     """Return how many calls of a tool a session has made that have their result."""
     parts = (part for part in conversation.parts.values() if part.type == f"tool-{tool}")
     return sum(part.result is not None for part in parts)
-
-
-# Which tools the model of a run is offered: the package's, and what session, agent and Emacs add, as permitted.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tooling:
-    """The tools of one run.
-
-    Attributes:
-        host: Who starts it.
-        branch: Where it runs.
-        run_id: Its id.
-        options: What its client wants.
-        presets: Who answers there, and in the branches above.
-        ancestors: Those, the nearest one first.
-    """
-
-    host: Host
-    branch: LiveBranch
-    run_id: str
-    options: SendOptions
-    presets: TurnPresets
-    ancestors: tuple[BranchRef, ...]
-
-    def of(self, preset: Preset, authority: Authority, skill: ToolSpec | None) -> dict[str, ToolSpec]:
-        """Return the tools that the model is offered, by name; ``skill`` is the one that reads skills."""
-        host, ref, ancestors = self.host, self.branch.ref, self.ancestors
-        spawner = host.agents.spawner(self.branch, self.options, self.run_id)
-        around = Around(
-            spawner=spawner,
-            depth=len(ancestors),
-            authority=authority,
-            web=host.config.web,
-            variable=lambda name: variable_of(name, self.options),
-            conversation=self.branch.conversation,
-            lending=Lending(
-                preset=preset,
-                tools=tuple(permitted_tools(self.presets, ref, ancestors, preset.tools)),
-                above=lambda: host.kindred.above(ref),
-            ),
-        )
-        known: dict[str, ToolSpec] = builtin_tools() | tools_around(preset.tools, around)
-        place = Place(
-            ref=ref,
-            preset=lambda: host.presets.of_branch(ref),
-            tools=builtin_tools(),
-            clock=host.clock,
-            keeping=lambda: host.origins.keeping(ref),
-        )
-        known["request_scope_expansion"] = scope_expansion(place, authority)
-        sleeper = Sleeper(ref=ref, calendar=host.schedules, env=self.options.env, now=host.clock.now)
-        known |= wakeup_tools(sleeper)
-        known |= task_tools(host.tasks.of_run(self.branch, self.options))
-        if skill is not None:
-            known[skill.name] = skill
-        wanted = (*preset.tools, *map(action_name, preset.emacs_tools))
-        if host.named.is_named(ref):
-            known |= selfedit_tools(self._self())
-            wanted = (*wanted, *(name for name in SELFEDIT_TOOLS if name not in wanted))
-        permitted = permitted_tools(self.presets, ref, ancestors, wanted)
-        if "Bash" in permitted:  # what it begins, they look at and end
-            permitted += [name for name in TASK_TOOLS if name not in permitted]
-        tools = {name: known[name] for name in permitted if name in known}
-
-        def of_emacs(names: list[str]) -> list[str]:
-            return permitted_tools(self.presets, ref, ancestors, names)
-
-        return tools | run_tools(host, self.branch, wanted, known, of_emacs)
-
-    def _self(self) -> Self:
-        """Return the named agent whose run it is, for the tools by which it changes itself."""
-        host, ref, options = self.host, self.branch.ref, self.options
-
-        def model(name: str) -> str:
-            backend = configured_provider(host.presets.of_branch(ref), host.config, options)
-            return models.written(name, host.models.known(options), backend=backend)
-
-        host.models.look_soon(options)  # by the time it is wanted, there is a list
-        return Self(directory=ref.session_dir, profiles=host.presets.profiles, model=model)
 
 
 # A backend that shows the model what the user's messages link of the branch's ``files/``.
@@ -353,50 +213,86 @@ def _resolved(*places: Path) -> tuple[str, ...]:
 
 
 class Renewal:
-    """What a named agent's run asks before every request: see ``Equipping.renewed``.
+    """What a named agent's run asks before every request: see ``RunBuilder.renewed``.
 
     Attributes:
         preset: As it was when it was last asked.
     """
 
-    def __init__(self, equipping: Equipping, turn: Named, preset: Preset, place: Surroundings, skills: str) -> None:
-        self._equipping = equipping
-        self.turn, self.preset, self.place, self.skills = turn, preset, place, skills
+    def __init__(self, builder: RunBuilder, turn: Named, preset: Preset, skills: str) -> None:
+        self._builder = builder
+        self.turn, self.preset, self.skills = turn, preset, skills
 
     async def __call__(self, now: RunSettings) -> RunSettings:
         """Return the settings that hold from now on."""
-        return await self._equipping.renewed(now, self)
+        return await self._builder.renewed(now, self)
 
 
-class Equipping:
+class RunBuilder:
     """One run that is about to begin or to go on.
 
     Args:
-        host: Who starts it.
+        kernel: Who starts it.
         branch: Where it runs.
         run_id: Its id.
         options: What its client wants.
         message: Metadata of the message it answers (``agent``, ``model``, ``trigger``, …).
+
+    Attributes:
+        ancestors: The branches above, the nearest one first.
+        top: The branch at the root of the tree.
+        presets: Who answers there, and in the branches above.
+        preset: Who answers the run.
+        place: Where it works, as its system prompt tells.
+        authority: Who decides what it may do.
+        offer: The tools that the model is told about.
     """
+
+    presets: TurnPresets
+    preset: Preset
+    place: Surroundings
+    authority: Authority
+    offer: Offer
 
     def __init__(
         self,
-        host: Host,
+        kernel: Kernel,
         branch: LiveBranch,
         run_id: str,
         options: SendOptions,
         *,
         message: Mapping[str, Any] | None = None,
     ) -> None:
-        self._host = host
-        self._branch = branch
-        self._run_id = run_id
-        self._options = options
-        self._message = message or {}
-        self._presets: TurnPresets
+        self.kernel = kernel
+        self.branch = branch
+        self.run_id = run_id
+        self.options = options
+        self.message = message or {}
+        self.ancestors = paths.ancestors_of(branch.ref)
+        self.top = self.ancestors[-1] if self.ancestors else branch.ref
         self._override: Override = {}
-        self._ancestors = paths.ancestors_of(branch.ref)
-        self._top = self._ancestors[-1] if self._ancestors else branch.ref
+
+    @property
+    def root(self) -> Path:
+        """The workspace."""
+        return self.place.root
+
+    def permitted(self, names: Iterable[str]) -> list[str]:
+        """Return those tools that no profile, own or above, denies altogether."""
+        return permitted_tools(self.presets, self.branch.ref, self.ancestors, names)
+
+    def witness(self) -> RunWitness:
+        """Return who notes the run's decisions for the audit."""
+        kernel, ref = self.kernel, self.branch.ref
+        return RunWitness(
+            ledger=kernel.ledger,
+            clock=kernel.clock,
+            session=self.top.session_id,
+            branch_dir=Projection(kernel.state, kernel.config.sessions_dir).key(ref.branch_dir),
+            agent=ref.session_id if ref.is_agent else None,
+            run_id=self.run_id,
+            user=None if self.message.get("trigger") else local_user(),
+        )
 
     async def settings(self, seen: Settings, *, model: str | None = None) -> RunSettings:
         """Return what holds for the run.
@@ -408,204 +304,195 @@ class Equipping:
         Raises:
             PyagentdError: Something of it is no good.
         """
-        host, branch = self._host, self._branch
-        turn, place = named(branch.conversation, self._message), await surroundings(host, branch)
-        root = place.root
-        self._presets = turn_presets(host.presets, branch.ref, self._ancestors, branch.conversation, turn.agent)
-        skill = await self._skill(place)
-        branch.turn = self._presets
-        preset = turn.answered_by(self._preset(seen))
+        kernel, branch, ref = self.kernel, self.branch, self.branch.ref
+        turn, self.place = named(branch.conversation, self.message), await surroundings(kernel, branch)
+        self.presets = turn_presets(kernel.presets, ref, self.ancestors, branch.conversation, turn.agent)
+        skill = await self._skill(self.place)
+        branch.turn = self.presets
+        self.preset = preset = turn.answered_by(self._preset(seen))
         resumed = model is not None
         backend, model = self._backend(preset, model)
         if not resumed:
-            moment = self._moment(root)
-            model = await host.hooks.model_resolve(moment, model, preset=preset.name, backend=preset.backend)
-        await host.grants.load(self._top, root)
-        authority = self._authority(root)
-        tooling = Tooling(
-            host=host,
-            branch=branch,
-            run_id=self._run_id,
-            options=self._options,
-            presets=self._presets,
-            ancestors=self._ancestors,
-        )
-        tools = tooling.of(preset, authority, skill)
-        told = index(place.skills) if skill in tools.values() else ""
-        known = facts(model, host.config)
+            model = await self._model(model, preset)
+        await kernel.grants.load(self.top, self.root)
+        self.authority = self._authority()
+        tools = self._tools(skill)
+        skills = index(self.place.skills) if skill in tools.values() else ""
+        known = facts(model, kernel.config)
         window = known.context_window if known.window_known else None
-        offer, family = Offer(tools, found_before(branch.conversation), window=window), (branch.ref, *self._ancestors)
+        self.offer = Offer(tools, found_before(branch.conversation), window=window)
         settings = RunSettings(
             backend=self._traced(backend),
             model=model,
-            provider=provider_of(preset, host.config, self._options),
-            system=await self._system(preset, place, told, model),
+            provider=provider_of(preset, kernel.config, self.options),
+            system=await self._system(preset, skills, model),
             tools=tools,
-            offer=offer,
-            ready=joining(host.servers, self._presets, family, preset, root, self._options, offer),
-            context=self._tool_context(root, authority),
-            authority=authority,
+            offer=self.offer,
+            context=self._tool_context(),
+            authority=self.authority,
             temperature=preset.temperature,
             **self._longest(preset, model),
             result=preset.result,
             limits=limits_of(preset),
-            tool_results=preset.include_tool_results or branch.ref.is_agent,  # a parent reads them
+            tool_results=preset.include_tool_results or ref.is_agent,  # a parent reads them
             agent=turn.agent,
-            mission=self._mission(preset),
         )
-        if host.named.is_named(branch.ref):
-            settings = replace(settings, fresh=Renewal(self, turn, preset, place, told))
-        return fitting(host, branch, self._run_id, settings)
+        if kernel.named.is_named(ref):
+            settings = replace(settings, fresh=Renewal(self, turn, preset, skills))
+        for each in kernel.features:
+            settings = each.settings_for(self, settings)
+        return self._fitted(settings)
 
-    async def _system(self, preset: Preset, place: Surroundings, skills: str, model: str) -> str:
+    def _tools(self, skill: ToolSpec | None) -> dict[str, ToolSpec]:
+        """Return the tools that the model is offered, by name; ``skill`` is the one that reads skills."""
+        features, preset = self.kernel.features, self.preset
+        known = builtin_tools() | {
+            "WebFetch": web_fetch(allow_private=self.kernel.config.web.allow_private),
+            "WebSearch": web_search(
+                self.kernel.config.web,
+                key=lambda: variable_of(key_variable(self.kernel.config.web), self.options),
+                used=lambda: _calls(self.branch.conversation, "WebSearch"),
+            ),
+        }
+        known |= {spec.name: spec for each in features for spec in each.tools_for(self)}
+        if skill is not None:
+            known[skill.name] = skill
+        wanted = [*preset.tools, *(f"emacs:{tool}" for tool in preset.emacs_tools)]
+        permitted = self.permitted(wanted)
+        for each in features:
+            granted = [name for name in each.granted(self, permitted) if name not in permitted]
+            permitted += granted
+            wanted += granted
+        tools = {name: known[name] for name in permitted if name in known}
+        for each in features:
+            tools |= each.further_tools(self, wanted, known, self.permitted)
+        return tools
+
+    def _fitted(self, settings: RunSettings) -> RunSettings:
+        fits = (each.fit_for(self, settings) for each in self.kernel.features)
+        return replace(settings, fit=next((fit for fit in fits if fit is not None), None))
+
+    async def _model(self, model: str, preset: Preset) -> str:
+        for each in self.kernel.features:
+            model = await each.model_for(self, model, preset)
+        return model
+
+    async def _system(self, preset: Preset, skills: str, model: str) -> str:
         """Return the system prompt; of a named agent its documents follow its own words."""
-        ref, body = self._branch.ref, preset.body
-        if self._host.named.is_named(ref):
+        ref, body = self.branch.ref, preset.body
+        if self.kernel.named.is_named(ref):
             docs = await asyncio.to_thread(docs_section, ref.session_dir)
             body = "\n\n".join(part for part in (body, docs) if part)
         return system_prompt(
             body,
-            place.environment,
-            instructions=place.instructions,
+            self.place.environment,
+            instructions=self.place.instructions,
             skills=skills,
             model=model,
             called_by_agent=ref.is_agent and preset.caller == "agent",
         )
 
     def _traced(self, backend: Backend) -> Backend:
-        directory = self._branch.ref.branch_dir
-        trace = TraceWriter(directory, self._run_id)
-        return TracingBackend(AttachedBackend(backend, directory), trace, self._host.clock)
+        directory = self.branch.ref.branch_dir
+        trace = TraceWriter(directory, self.run_id)
+        return TracingBackend(AttachedBackend(backend, directory), trace, self.kernel.clock)
 
     async def renewed(self, now: RunSettings, renewal: Renewal) -> RunSettings:
         """Return the settings of a named agent's run as its configuration is now; see ``runsettings.Fresh``.
 
         What the user set in the document, or named in a message, holds as before.
         """
-        host, branch = self._host, self._branch
+        kernel = self.kernel
         own = overridden(self._answering(), self._override)
         preset = renewal.turn.answered_by(own)
         changes: dict[str, Any] = {}
         if (preset.backend, preset.model) != (renewal.preset.backend, renewal.preset.model):
-            backend, model = backend_for(preset, host.config, self._options)
-            moment = self._moment(renewal.place.root)
-            model = await host.hooks.model_resolve(moment, model, preset=preset.name, backend=preset.backend)
-            provider = provider_of(preset, host.config, self._options)
+            backend, model = backend_for(preset, kernel.config, self.options)
+            model = await self._model(model, preset)
+            provider = provider_of(preset, kernel.config, self.options)
             changes = {"backend": self._traced(backend), "model": model, "provider": provider}
             changes |= self._longest(preset, model)
         renewal.preset = preset
-        system = await self._system(preset, renewal.place, renewal.skills, changes.get("model", now.model))
+        system = await self._system(preset, renewal.skills, changes.get("model", now.model))
         if not changes and system == now.system:
             return now
-        return fitting(host, branch, self._run_id, replace(now, system=system, **changes))
+        return self._fitted(replace(now, system=system, **changes))
 
     def _preset(self, seen: Settings) -> Preset:
         """Return the preset of the run; what the document sets holds for every agent, but whose tools are its own."""
-        own = self._host.presets.of_branch(self._branch.ref)
-        override = self._branch.override(own, seen)
-        self._branch.write_settings(given=printed(settings_of(own)), effective=effective(own, override), seen=seen)
-        if self._presets.name:
+        own = self.kernel.presets.of_branch(self.branch.ref)
+        override = self.branch.override(own, seen)
+        self.branch.write_settings(given=printed(settings_of(own)), effective=effective(own, override), seen=seen)
+        if self.presets.name:
             override = {name: value for name, value in override.items() if name != "tools"}
         self._override = override
         return overridden(self._answering(), override)
 
     def _answering(self) -> Preset:
-        return answering(self._presets.of_branch(self._branch.ref), self._host.config, self._options)
+        return answering(self.presets.of_branch(self.branch.ref), self.kernel.config, self.options)
 
     def _longest(self, preset: Preset, model: str) -> dict[str, Any]:
         """Return the most tokens for an answer and for thinking, which share the model's limit."""
         answer, thinking = preset.max_tokens or DEFAULT_MAX_TOKENS, THINKING_TOKENS.get(preset.thinking, 0)
-        whole = facts(model, self._host.config).longest(answer + thinking)
+        whole = facts(model, self.kernel.config).longest(answer + thinking)
         thinking = min(thinking, max(whole - answer, whole // 2))
         return {"max_tokens": whole - thinking, "thinking_budget": thinking or None}
 
-    def _mission(self, preset: Preset) -> Assignment | None:
-        """Return what the run is to fulfil, if it is a mission."""
-        if not preset.signature:
-            return None
-        from pyagentd.features.missions import mission_of  # the language is loaded when the first one comes
-
-        return mission_of(self._run_id, preset, self._branch.conversation, self._message.get("mission") or {})
-
     async def _skill(self, place: Surroundings) -> ToolSpec | None:
         """Return the tool that reads the session's skills, and have what lies beside them be readable."""
-        ref = self._branch.ref
-        if not place.skills or instructions.NAME not in self._presets.of_branch(ref).tools:
+        ref = self.branch.ref
+        if not place.skills or instructions.NAME not in self.presets.of_branch(ref).tools:
             return None
-        found = (await asyncio.to_thread(skills_of, self._host.config, place.root)).found
+        found = (await asyncio.to_thread(skills_of, self.kernel.config, place.root)).found
         known = {name: skill for name, skill in found.items() if name in place.skills}
         beside = tuple(under(str(skill.file.parent)) for skill in known.values())
-        self._presets = self._presets.reading(ref, beside)
-        return instructions.skill_tool(self._branch, place.skills, lambda: known)
+        self.presets = self.presets.reading(ref, beside)
+        return instructions.skill_tool(self.branch, place.skills, lambda: known)
 
     def _backend(self, preset: Preset, model: str | None) -> tuple[Backend, str]:
         if model is None:
-            return backend_for(preset, self._host.config, self._options)
-        return DeferredBackend(lambda: backend_for(preset, self._host.config, self._options)), model
+            return backend_for(preset, self.kernel.config, self.options)
+        return DeferredBackend(lambda: backend_for(preset, self.kernel.config, self.options)), model
 
-    def _commands(self) -> bool:
-        """Return whether the run may run commands."""
-        return "Bash" in self._presets.of_branch(self._branch.ref).tools
-
-    def _moment(self, root: Path) -> Moment:
-        return Moment(
-            branch=self._branch, root=root, run_id=self._run_id, options=self._options, witness=self._witness()
-        )
-
-    def _authority(self, root: Path) -> Authority:
-        """Return who decides what the run may do in the workspace ``root``."""
-        host, branch = self._host, self._branch
+    def _authority(self) -> Authority:
+        """Return who decides what the run may do."""
+        kernel, branch, root = self.kernel, self.branch, self.root
         return Authority(
             context=policy_context(
-                self._presets,
+                self.presets,
                 branch.ref,
-                self._ancestors,
-                self._options,
-                host.config,
-                remembered=lambda: host.grants.patterns(self._top, root),
+                self.ancestors,
+                self.options,
+                kernel.config,
+                remembered=lambda: kernel.grants.patterns(self.top, root),
             ),
-            ask_human=lambda fields: host.questions.ask(branch, self._run_id, self._ancestors, fields),
+            ask_human=lambda fields: kernel.questions.ask(branch, self.run_id, self.ancestors, fields),
             stop=branch.stop,
-            witness=self._witness(),
-            leaving=lambda: host.closing,
+            witness=self.witness(),
+            leaving=lambda: kernel.closing,
             unasked=self._tell_unasked,
         )
 
     def _tell_unasked(self, tool: str, action: str) -> None:
         """Tell whoever watches, here or above, that something was denied because nobody could be asked."""
-        ref = self._branch.ref
+        ref = self.branch.ref
         agent = ref.session_id if ref.is_agent else None
-        for watched in (ref, *self._ancestors):
+        for watched in (ref, *self.ancestors):
             told = {"asker": ref.key, "agent": agent, "tool": tool, "action": action}
-            self._host.publish(Event("denied", watched.key, 0, (told,)))
+            self.kernel.publish(Event("denied", watched.key, 0, (told,)))
 
-    def _witness(self) -> RunWitness:
-        """Return who notes the run's decisions for the audit."""
-        host, ref = self._host, self._branch.ref
-        return RunWitness(
-            ledger=host.ledger,
-            clock=host.clock,
-            session=self._top.session_id,
-            branch_dir=Projection(host.state, host.config.sessions_dir).key(ref.branch_dir),
-            agent=ref.session_id if ref.is_agent else None,
-            run_id=self._run_id,
-            user=None if self._message.get("trigger") else local_user(),
-        )
-
-    def _tool_context(self, root: Path, authority: Authority) -> ToolContext:
-        host, branch = self._host, self._branch
+    def _tool_context(self) -> ToolContext:
+        kernel, branch = self.kernel, self.branch
+        given = {name: value for each in kernel.features for name, value in each.context_for(self).items()}
         return ToolContext(
-            root=root,
+            root=self.root,
             branch_dir=branch.ref.branch_dir,
             spool_dir=paths.files_dir(branch.ref.branch_dir),
-            readable=authority.readable,
-            env=self._options.env,
-            scope=guarded(shell_scope(self._presets, branch.ref, self._ancestors, host.config), root),
+            readable=self.authority.readable,
+            env=self.options.env,
+            scope=guarded(shell_scope(self.presets, branch.ref, self.ancestors, kernel.config), self.root),
             notify=lambda text: branch.publish(Event("notice", branch.key, 0, ({"text": text},))),
-            keeping=host.snapshots.of_run(branch, self._run_id, root, commands=self._commands()),
-            hooks=host.hooks.of_run(self._moment(root)),
-            tasks=host.tasks.of_run(branch, self._options),
-            buffers=run_buffers(host, branch),
+            **given,
         )
 
 
@@ -626,7 +513,7 @@ class Continuation:
     asks: tuple[Mapping[str, Any], ...]  # rows of all questions that it asked
 
 
-async def continuation(host: Host, branch: LiveBranch, run_id: str) -> Continuation | None:
+async def continuation(kernel: Kernel, branch: LiveBranch, run_id: str) -> Continuation | None:
     """Return what the last run of a branch goes on with; None when nothing of it may be, or can be, taken up.
 
     Raises:
@@ -634,26 +521,36 @@ async def continuation(host: Host, branch: LiveBranch, run_id: str) -> Continuat
     """
     last, standing = branch.last_run, standing_of(branch.conversation)
     branch.last_run = None
-    if host.closing or branch.refusal or last is None or standing is None:
+    if kernel.closing or branch.refusal or last is None or standing is None:
         return None
-    if host.origins.foreign(branch.ref):  # a log can say that a human allowed what no human saw
+    if kernel.origins.foreign(branch.ref):  # a log can say that a human allowed what no human saw
         raise BadRequest("A run of a session that is not from this machine does not go on", mend="Send it again")
     data = branch.conversation.runs[run_id].data
-    late = host.trees.late(paths.root_of(branch.ref).key)
+    late = kernel.trees.late(paths.root_of(branch.ref).key)
     grants = tuple(map(compile_action, data.get("allow", ())))
     options = SendOptions(interactive=data["interactive"], env=late.env, late=late, grants=grants)
     asks = tuple(ask for ask in branch.conversation.asks.values() if ask.get("run_id") == run_id)
     view, seen = await asyncio.to_thread(turns.of_run, branch.file, branch.conversation.snapshot(), last)
+    view = _joined(view, standing.done)
+    for each in kernel.features:
+        view = each.resumed_view(view, branch.conversation, run_id)
     model = served_by(standing.message.row).model
+
+    async def rejoin(call: ToolCall) -> Output | None:
+        for each in kernel.features:
+            if (found := await each.rejoin(branch, options, run_id, call)) is not None:
+                return found
+        return None
+
     asked = branch.conversation.messages[data["message_id"]].row["metadata_json"]
     return Continuation(
         options=options,
-        view=compacted_view(_joined(view, standing.done), branch.conversation, run_id),
-        settings=await Equipping(host, branch, run_id, options, message=asked).settings(seen, model=model),
+        view=view,
+        settings=await RunBuilder(kernel, branch, run_id, options, message=asked).settings(seen, model=model),
         resumed=Resumed(
             standing=standing,
             begun=frozenset(branch.conversation.begun),
-            rejoin=host.agents.spawner(branch, options, run_id).rejoin,
+            rejoin=rejoin,
         ),
         asks=asks,
     )

@@ -11,26 +11,25 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyagentd.errors import Busy, Conflict, PyagentdError
-from pyagentd.features.mcp import included
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.opening import CLEARS, is_emptied
 from pyagentd.runtime.queue import Submission, Submitted
 from pyagentd.runtime.run import new_run_id
-from pyagentd.runtime.run_setup import Equipping
+from pyagentd.runtime.run_setup import RunBuilder
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store import paths
 from pyagentd.store.conversation import Message
 
 if TYPE_CHECKING:
-    from pyagentd.runtime.host import Host
+    from pyagentd.runtime.kernel import Kernel
 
 
 class Submitting:
-    """Takes messages in for a host."""
+    """Takes messages in for a kernel."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
 
     async def submit(self, branch: LiveBranch, given: Submission) -> Submitted:
         """Start a run for a message, or queue it behind the run in flight: the one door of all turns.
@@ -48,14 +47,14 @@ class Submitting:
     async def submit_held(self, branch: LiveBranch, given: Submission) -> Submitted:
         """Do as ``submit`` for a caller that holds ``branch.starting``."""
         given.check()
-        if (known := self._host.queue.receipt(branch, given)) is not None:
+        if (known := self._kernel.queue.receipt(branch, given)) is not None:
             return known
         branch.require_writable()
-        if self._host.closing:
+        if self._kernel.closing:
             raise Busy("The daemon is stopping", mend="Send it again in a moment")
-        self._host.queue.came(branch, given)
-        if self._host.queue.must_wait(branch, given):
-            return await self._host.queue.add(branch, given)
+        self._kernel.queue.came(branch, given)
+        if self._kernel.queue.must_wait(branch, given):
+            return await self._kernel.queue.add(branch, given)
         if await _goes_on_with(branch, given):
             return await self._add_and_go_on(branch, given)
         try:
@@ -63,7 +62,7 @@ class Submitting:
         except PyagentdError:
             if given.is_persons:  # who can mend it
                 raise
-            return await self._host.queue.add(branch, given)
+            return await self._kernel.queue.add(branch, given)
         message_id = str(branch.conversation.runs[run_id].data["message_id"])
         return Submitted(message_id=message_id, run_id=run_id, queued=False, seq=branch.recorder.last_seq)
 
@@ -73,10 +72,10 @@ class Submitting:
         Raises:
             PyagentdError: There is no text, or the disk refused.
         """
-        submitted = await self._host.queue.add(branch, given)
+        submitted = await self._kernel.queue.add(branch, given)
         branch.paused = False
         branch.state.cleared()
-        self._host.queue.drain(branch)
+        self._kernel.queue.drain(branch)
         return submitted
 
     async def _prompt_of(self, branch: LiveBranch, given: Submission) -> Prompt:
@@ -118,15 +117,15 @@ class Submitting:
                 mend=f"Undo that, or delete the file and open the session anew. {CLEARS}",
             )
         run_id = new_run_id()
-        prompt = await self._host.hooks.message_user(branch, await read(), options, run_id)
-        prompt = await included(self._host, branch, prompt, options)
-        prompt = self._host.snapshots.marked(branch.ref, prompt)
+        prompt = await read()
+        for each in self._kernel.features:
+            prompt = await each.before_prompt(branch, prompt, options, run_id)
         root = branch.conversation.session.get("workspace_root")
-        await asyncio.to_thread(self._host.presets.warm, branch.ref, root)
-        equipping = Equipping(self._host, branch, run_id, options, message=prompt.metadata)
-        settings = await equipping.settings(prompt.settings)
+        await asyncio.to_thread(self._kernel.presets.warm, branch.ref, root)
+        builder = RunBuilder(self._kernel, branch, run_id, options, message=prompt.metadata)
+        settings = await builder.settings(prompt.settings)
         # No await from here on: what is started is supervised.
-        self._host.begin(branch, prompt, run_id, settings, options)
+        self._kernel.begin(branch, prompt, run_id, settings, options)
         return run_id
 
 

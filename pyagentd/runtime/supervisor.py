@@ -13,6 +13,7 @@ from pyagentd.errors import PyagentdError, StoreError
 from pyagentd.events import Event
 from pyagentd.runtime.approvals import AskBoard
 from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.bus import BranchWritten, RunEnded
 from pyagentd.runtime.run import Run, State
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.status import BY_PARENT, Outcome, told_of
@@ -20,16 +21,16 @@ from pyagentd.store import paths
 from pyagentd.store.unfinished import answered
 
 if TYPE_CHECKING:
-    from pyagentd.runtime.host import Host
+    from pyagentd.runtime.kernel import Kernel
 
 log = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """Who sees to it that the runs of one host end."""
+    """Who sees to it that the runs of one daemon end."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
 
     def set_off(self, branch: LiveBranch, run: Run, options: SendOptions) -> None:
         """Let a run that is in the log begin."""
@@ -50,8 +51,8 @@ class Supervisor:
             await self._leave(branch, run)
             raise
         with _whatever_happens(run):
-            self._host.asks.abort_run(run.id)
-            self._host.questions.forget(branch, run.id)
+            self._kernel.asks.abort_run(run.id)
+            self._kernel.questions.forget(branch, run.id)
             await self._end_below(branch, run)
         trouble = ""
         try:
@@ -71,40 +72,38 @@ class Supervisor:
             else:
                 branch.state.ended()
         with _whatever_happens(run):
-            self._host.queue.run_ended(branch, "error" if trouble else outcome.reason)
-        for listener in self._host.listeners:
-            with _whatever_happens(run):
-                listener.run_ended(branch, outcome, options)
-                listener.branch_written(branch.ref)
+            self._kernel.queue.run_ended(branch, "error" if trouble else outcome.reason)
+        self._kernel.bus.tell(RunEnded(branch, outcome, options))
+        self._kernel.bus.tell(BranchWritten(branch.ref))
         if branch.ref.is_agent and not branch.settled:
-            self._host.note_unfinished(branch.ref)
+            self._kernel.note_unfinished(branch.ref)
         if branch.has_open_run:
-            self._host.drop(branch, outcome)
+            self._kernel.drop(branch, outcome)
         elif branch.idle:
-            await self._host.close_if_idle(branch)
+            await self._kernel.close_if_idle(branch)
         return outcome
 
     async def _leave(self, branch: LiveBranch, run: Run) -> None:
         """Leave a suspended run in the log as it is."""
-        self._host.asks.leave_run(run.id)
+        self._kernel.asks.leave_run(run.id)
         await self._secure(branch)
         branch.run = branch.task = None
 
     async def _end_below(self, branch: LiveBranch, run: Run) -> None:
         """End the agents that an earlier daemon left waiting for a run that is over: it may not have met them yet."""
-        self._host.trees.ended(run.id)
+        self._kernel.trees.ended(run.id)
         met = [
             agent.ref
-            for agent in self._host.inside(paths.agents_dir(branch.ref.branch_dir))
+            for agent in self._kernel.inside(paths.agents_dir(branch.ref.branch_dir))
             if self._awaited(agent, run)
         ]
-        for ref in (*self._host.trees.below(branch.ref), *met):
+        for ref in (*self._kernel.trees.below(branch.ref), *met):
             with contextlib.suppress(PyagentdError):  # whoever opens it is told
-                async with self._host.using(ref) as agent:
-                    await self._host.abort(agent, why=BY_PARENT)
+                async with self._kernel.using(ref) as agent:
+                    await self._kernel.abort(agent, why=BY_PARENT)
 
     def _awaited(self, agent: LiveBranch, run: Run) -> bool:
-        session, goes_on = agent.conversation.session, agent.run is not None or self._host.is_resuming(agent)
+        session, goes_on = agent.conversation.session, agent.run is not None or self._kernel.is_resuming(agent)
         return goes_on and session.get("parent_run_id") == run.id and not session.get("background")
 
     async def _secure(self, branch: LiveBranch) -> str:
@@ -120,14 +119,15 @@ class Supervisor:
     def observe(self, branch: LiveBranch, run: Run, status: Mapping[str, Any]) -> None:
         """Tell what a run does to all who watch its branch or wait for it."""
         if run.state is not State.TOOL:
-            self._host.questions.close_left(branch, run.id)
+            self._kernel.questions.close_left(branch, run.id)
         match dict(status):
             case {"state": "retrying", "attempt": attempt, "max_attempts": most, "delay_s": delay_s, "message": text}:
                 retry_at = branch.recorder.now_ms() + round(1000 * delay_s)
                 branch.state.retrying(attempt=attempt, max_attempts=most, retry_at=retry_at, message=text)
             case {"state": "busy", "phase": phase, **details}:
                 branch.state.moved(phase, **details)
-        self._host.agents.progress(branch, status)
+        for each in self._kernel.features:
+            each.run_moved(branch, status)
 
 
 def _log_failure(what: str, failure: Exception) -> None:

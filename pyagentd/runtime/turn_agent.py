@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.errors import BadRequest, PresetError, PyagentdError
-from pyagentd.features.presets import Presets, ProjectPresets
 from pyagentd.policy.presets import Commands, Preset, parse_message_settings
 from pyagentd.policy.profiles import PLAN
 from pyagentd.runtime.document_sync import overridden
+from pyagentd.runtime.presets import Presets, ProjectPresets
 from pyagentd.runtime.settings import SendOptions, answering
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation
@@ -27,7 +27,7 @@ from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:
     from pyagentd.runtime.branch import LiveBranch
-    from pyagentd.runtime.host import Host
+    from pyagentd.runtime.kernel import Kernel
 
 TAKEN_OVER = ("environment", "instructions", "skills")
 """What an agent takes over from the session that spawns it, by its name in the session's metadata."""
@@ -291,10 +291,10 @@ def now_held(presets: Presets, branch: LiveBranch) -> TurnPresets:
     return turn_presets(presets, branch.ref, ancestors, conversation, named(conversation).agent)
 
 
-def answers_next(host: Host, branch: LiveBranch, options: SendOptions) -> Preset:
+def answers_next(kernel: Kernel, branch: LiveBranch, options: SendOptions) -> Preset:
     """Return the preset whose backend and model answer the next message of a client; raises as ``turn_presets``."""
-    own, config = host.presets.of_branch(branch.ref), host.config
-    preset = answering(now_held(host.presets, branch).of_branch(branch.ref), config, options)
+    own, config = kernel.presets.of_branch(branch.ref), kernel.config
+    preset = answering(now_held(kernel.presets, branch).of_branch(branch.ref), config, options)
     changed = {name: value for name, value in branch.override(own).items() if name in ("backend", "model")}
     return answering(named(branch.conversation).answered_by(overridden(preset, changed)), config, options)
 

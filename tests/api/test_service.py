@@ -32,7 +32,8 @@ ERRORS: list[tuple[str, dict[str, Any], type[PyagentdError], str]] = [
     ("resolve", {"name": "nobody"}, NotFound, "nobody"),
     ("resolve", {"name": "/tmp"}, NotASession, "no session"),
     ("show", {"branch": "nobody"}, NotFound, "nobody"),
-    ("attach", {"branch": "/nowhere"}, NotASession, "no session"),
+    ("attach", {"branch": "/nowhere", "mode": "view"}, NotASession, "no session"),
+    ("attach", {"branch": "{branch}"}, BadRequest, "sha256 is missing"),
     ("attach", {"branch": "{branch}", "mode": "own"}, BadRequest, "no mode"),
     ("saved", {"branch": "{branch}", "sha256": "", "seq": 1}, NotFound, "not attached"),
     ("lease", {"branch": "{branch}"}, NotFound, "not attached"),
@@ -61,7 +62,7 @@ async def test_a_wrong_call_says_what_is_wrong_and_leaves_nothing_open(
     with pytest.raises(error, match=said) as raised:
         await getattr(world.service(), name)(Watcher(), **filled)
     assert str(raised.value)
-    assert world.host.opened(branch) is None
+    assert world.kernel.opened(branch) is None
 
 
 def test_every_public_method_is_an_operation_under_its_name_on_the_wire() -> None:
@@ -136,7 +137,7 @@ async def test_a_conversation_by_operations(world: World) -> None:
     assert (await service.answer(client, ask=ask["id"], decision="allow"))["accepted"]
     await client.finished(branch)
     await service.detach(client, branch=branch)
-    assert world.host.opened(branch) is None
+    assert world.kernel.opened(branch) is None
     session = await service.resolve(client, name=branch)
     shown = json.loads((await service.show(client, branch=session["session_id"]))["json"])
     assert shown["messages"][-1]["parts"][-1]["data_json"]["text"] == "Done"
@@ -152,7 +153,7 @@ async def test_the_lease_is_for_those_who_are_attached(world: World, monkeypatch
     with pytest.raises(NotFound):
         await service.lease(Watcher(), branch=branch, take=True)
     assert (await service.lease(viewer, branch=branch, take=True))["editor"]
-    world.host.forget(viewer)
+    world.kernel.forget(viewer)
     assert (await service.lease(editor, branch=branch))["editor"]
 
 
@@ -172,4 +173,4 @@ async def test_a_preset_that_cannot_be_read_is_said_on_attach(world: World) -> N
         file.write("---\ntools: [\n---\n")
     with pytest.raises(PresetError, match=r"preset\.md"):
         await service.attach(Watcher(), branch=branch, sha256=body_sha256(""))
-    assert world.host.opened(branch) is None
+    assert world.kernel.opened(branch) is None

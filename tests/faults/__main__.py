@@ -72,7 +72,7 @@ async def _try_share(options: argparse.Namespace) -> collections.Counter[str]:
             beyond = beyond + 1 if tried and not hit else 0
             if beyond == _BEYOND:
                 break
-        await world.host.shutdown()
+        await world.kernel.shutdown()
         await close_backends()
     return ends
 

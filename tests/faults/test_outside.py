@@ -33,7 +33,7 @@ async def test_a_session_that_is_checked_out_anew_while_somebody_watches_goes_on
     await turn.say("One?")
     then = copied(turn.ref.branch_dir)
     watcher = Watcher()
-    async with world.host.using(turn.ref) as branch:
+    async with world.kernel.using(turn.ref) as branch:
         await attached(branch, watcher)
     await turn.say("Two?")
     put_back(turn.ref.branch_dir, then)
@@ -52,9 +52,9 @@ async def test_a_log_that_is_replaced_during_a_run_ends_it_and_what_was_shown_is
     await turn.say("One?")
     then = copied(turn.ref.branch_dir)["messages.jsonl"]
     watcher = Watcher()
-    async with world.host.using(turn.ref) as branch:
+    async with world.kernel.using(turn.ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Two?", options=world.options)
+        await world.kernel.prompt(branch, text="Two?", options=world.options)
         await watcher.until(lambda: "word1" in watcher.text(turn.ref.key))
         put_back(turn.ref.branch_dir, {"messages.jsonl": then})
         end = await watcher.finished(branch)
@@ -72,7 +72,7 @@ async def test_a_file_that_is_removed_while_the_session_is_open_comes_back(world
     turn = Turn(world)
     await turn.begin()
     watcher = Watcher()
-    async with world.host.using(turn.ref) as branch:
+    async with world.kernel.using(turn.ref) as branch:
         await attached(branch, watcher)
     await turn.say("One?")
     (turn.ref.branch_dir / name).unlink()
@@ -88,7 +88,7 @@ async def test_a_session_that_is_moved_while_it_is_open_is_found_at_its_new_plac
     await turn.begin()
     await turn.say("One?")
     watcher = Watcher()
-    async with world.host.using(turn.ref) as branch:
+    async with world.kernel.using(turn.ref) as branch:
         await attached(branch, watcher)
     moved = turn.ref.session_dir.with_name("elsewhere-20260101000000")
     shutil.move(turn.ref.session_dir, moved)

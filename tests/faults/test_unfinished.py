@@ -42,9 +42,9 @@ async def test_opening_a_branch_finishes_the_agents_below_it_at_any_depth(world:
     agent = left_in_the_middle(parent, preset)
     nested = left_in_the_middle(agent, preset)
     assert [ref.key for ref in unfinished_agents(parent.branch_dir)] == [agent.key, nested.key]
-    async with world.host.using(parent):
+    async with world.kernel.using(parent):
         pass
-    await world.host.shutdown()
+    await world.kernel.shutdown()
     for ref in (agent, nested):
         assert assert_closed(ref)["reason"] == "restart"
         assert body(ref).startswith("Look.\n\nI see a ")

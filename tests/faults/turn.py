@@ -63,18 +63,18 @@ class Turn:
 
     async def begin(self) -> None:
         """Give the session its workspace."""
-        async with self.world.host.using(self.ref) as branch:
+        async with self.world.kernel.using(self.ref) as branch:
             branch.record_session(workspace_root=self.world.project)
 
     async def say(self, prompt: str) -> tuple[str, str]:
         """Send ``prompt``, answer what is asked, and return reason and message of the run's one end."""
-        host = self.world.host
-        watcher = Approver(host.asks)
+        kernel = self.world.kernel
+        watcher = Approver(kernel.asks)
         try:
-            async with host.using(self.ref) as branch:
+            async with kernel.using(self.ref) as branch:
                 try:
                     await attached(branch, watcher)
-                    await host.prompt(branch, text=prompt, options=self.world.options)
+                    await kernel.prompt(branch, text=prompt, options=self.world.options)
                     await watcher.until(lambda: _ends(watcher, self.ref))
                 finally:
                     branch.detach(watcher)
@@ -94,14 +94,14 @@ class Turn:
         return Ended(reason=reason, message=message, shown=self.shown[-1], calls=disk.calls, hit=disk.hit)
 
     def restart(self) -> None:
-        """Go on with a new host, as after a restart of the daemon."""
+        """Go on with a new kernel, as after a restart of the daemon."""
         self.world.start()
 
     async def _calm(self) -> None:
         """Wait until nothing of the run is going on any more."""
-        host = self.world.host
-        while host.runs:
-            await asyncio.wait([branch.task for branch in host.runs if branch.task is not None])
+        kernel = self.world.kernel
+        while kernel.runs:
+            await asyncio.wait([branch.task for branch in kernel.runs if branch.task is not None])
         await asyncio.sleep(0)
 
     # -- what must hold ----------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ async def trouble(world: World, **fault: Any) -> tuple[Ended, list[str]]:
     ended = await turn.say_with(EVERYTHING, **fault)
     found: list[str] = []
     if ended.reason in ("error", "refused") and ended.hit:
-        found += _unsaid(ended, str(world.host.config.sessions_dir), os.strerror(fault["error"]))
+        found += _unsaid(ended, str(world.kernel.config.sessions_dir), os.strerror(fault["error"]))
     if not journal.read_bytes().startswith(written):
         found.append("rows that were written before are not there any more")
     for name, content in untouched.items():
@@ -149,7 +149,7 @@ async def trouble(world: World, **fault: Any) -> tuple[Ended, list[str]]:
             reason, message = "refused", str(failure)
         if reason != "done":
             found.append(f"{prompt} {reason}: {message}")
-        await turn.world.host.shutdown()
+        await turn.world.kernel.shutdown()
         age_everything(turn.ref.session_dir)
         turn.restart()
     return ended, found + turn.problems()

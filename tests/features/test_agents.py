@@ -1,4 +1,4 @@
-"""Agents: sessions of their own under the parent's branch (SPEC 000), run by the real host."""
+"""Agents: sessions of their own under the parent's branch (SPEC 000), run by the real kernel."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pyagentd.clock import stamp
+from pyagentd.features.agents import AgentSpawner
 from pyagentd.features.spawning import MAX_DEPTH, outcome_of, result_of
 from pyagentd.runtime.approvals import Answer
 from pyagentd.store import metadata, paths, presetfile
@@ -42,9 +43,9 @@ async def converse(
 ) -> Watcher:
     """Run a prompt to its end; return what the parent's client saw."""
     watcher, options = Watcher(), replace(world.granted(*grants), interactive=interactive)
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text=prompt, options=options)
+        await world.kernel.prompt(branch, text=prompt, options=options)
         await watcher.until(lambda: any(e.args[0]["phase"] == "finished" for e in watcher.of("run", ref.key)))
         branch.detach(watcher)
     return watcher
@@ -226,7 +227,7 @@ async def test_the_parent_is_told_how_the_agent_moves_and_once_that_it_ended(hel
         ("finished", 3),
     ]
     assert [state for state, _ in told].count("finished") == 1
-    assert helper.host.agents.running(ref.key) == []
+    assert helper.kernel.feature(AgentSpawner).running(ref.key) == []
 
 
 @pytest.mark.spec("000", "Network/API error cleanup")
@@ -245,14 +246,14 @@ async def test_an_agent_whose_model_refuses_is_an_error_for_the_parent(helper: W
 async def test_an_agent_that_the_user_stops_is_an_error_and_the_parent_goes_on(helper: World) -> None:
     helper.server.say(answer(spawn()), answer(text("Hello", chunks=2), hang_after=4), "It was stopped")
     ref, watcher = helper.session(), Watcher()
-    async with helper.host.using(ref) as branch:
+    async with helper.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await helper.host.prompt(branch, text="Delegate.", options=helper.granted(*GRANT))
+        await helper.kernel.prompt(branch, text="Delegate.", options=helper.granted(*GRANT))
         await watcher.until(lambda: watcher.of("agent"))
         await asyncio.to_thread(helper.server.wait_until, lambda: len(helper.server.requests) == 2)
-        agent = helper.host.opened(watcher.of("agent")[0].args[0]["branch_dir"])
+        agent = helper.kernel.opened(watcher.of("agent")[0].args[0]["branch_dir"])
         assert agent is not None
-        assert await helper.host.abort(agent)
+        assert await helper.kernel.abort(agent)
         await watcher.finished(branch)
     assert "Error: User aborted agent" in results(helper.server.last)[0]
     assert assert_closed(ref)["reason"] == "done"
@@ -269,16 +270,16 @@ async def test_stopping_the_parent_stops_its_agents_and_all_below(helper: World,
     }[where]
     helper.server.say(answer(spawn(), spawn()), said, said)
     ref, watcher = helper.session(), Watcher()
-    async with helper.host.using(ref) as branch:
+    async with helper.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await helper.host.prompt(branch, text="Delegate.", options=helper.granted(*GRANT))
+        await helper.kernel.prompt(branch, text="Delegate.", options=helper.granted(*GRANT))
         await watcher.until(lambda: len({e.args[0]["id"] for e in watcher.of("agent")}) == 2)
         if where == "asking":
             await watcher.until(lambda: len(watcher.of("ask", ref.key)) == 2)
-            assert len(helper.host.asks.open_for(ref.key)) == 2, "shown at the root of the tree"
+            assert len(helper.kernel.asks.open_for(ref.key)) == 2, "shown at the root of the tree"
         elif where == "streaming":
             await asyncio.to_thread(helper.server.wait_until, lambda: len(helper.server.requests) == 3)
-        assert await helper.host.abort(branch)
+        assert await helper.kernel.abort(branch)
         ended = [event.args[0]["id"] for event in watcher.of("agent") if event.args[0]["state"] == "finished"]
         assert len(ended) == len(set(ended)) == 2
         await watcher.finished(branch)
@@ -290,20 +291,20 @@ async def test_stopping_the_parent_stops_its_agents_and_all_below(helper: World,
     for conversation in (Conversation(rows(each)) for each in agents_of(ref)):
         outcome = outcome_of(conversation, conversation.last_run, "all")
         assert outcome is None or result_of(outcome).text == "Error: aborted by parent"
-    assert not helper.host.asks.all() and not helper.host.runs
+    assert not helper.kernel.asks.all() and not helper.kernel.runs
 
 
 async def test_a_question_of_an_agent_is_answered_at_the_root(helper: World) -> None:
     helper.preset("helper", tools="Bash")
     helper.server.say(answer(spawn()), answer(tool_use("Bash", command="echo hi")), "It says hi", "Done")
     ref, watcher = helper.session(), Watcher()
-    async with helper.host.using(ref) as branch:
+    async with helper.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await helper.host.prompt(branch, text="Delegate.", options=helper.granted(*GRANT))
+        await helper.kernel.prompt(branch, text="Delegate.", options=helper.granted(*GRANT))
         await watcher.until(lambda: watcher.of("ask", ref.key))
         ask = watcher.of("ask", ref.key)[0].args[0]
         assert ask["agent"].startswith("helper-")
-        helper.host.asks.answer(ask["id"], Answer(decision="allow"))
+        helper.kernel.asks.answer(ask["id"], Answer(decision="allow"))
         await watcher.finished(branch)
     assert "hi" in results(helper.server.requests[2])[0]
     (recorded,) = last_of(rows(agents_of(ref)[0]), "ask").values()

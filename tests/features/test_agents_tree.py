@@ -64,10 +64,10 @@ async def test_one_that_works_and_one_that_asks_are_shown_so_and_can_be_stopped_
 
     helper.server.rule = reply
     ref, watcher, service = helper.session(), Watcher(), helper.service()
-    async with helper.host.using(ref) as branch:
+    async with helper.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await helper.host.prompt(branch, text="Delegate.", options=helper.granted(*GRANT))
-        await watcher.until(lambda: helper.host.asks.all())
+        await helper.kernel.prompt(branch, text="Delegate.", options=helper.granted(*GRANT))
+        await watcher.until(lambda: helper.kernel.asks.all())
         await asyncio.to_thread(helper.server.wait_until, lambda: len(helper.server.requests) == 3)
         found = {agent["description"]: agent for agent in await tree(helper, ref.key)}
         assert {what: agent["state"] for what, agent in found.items()} == {"work": "running", "ask": "waiting"}
@@ -81,7 +81,7 @@ async def test_one_that_works_and_one_that_asks_are_shown_so_and_can_be_stopped_
         branch.detach(watcher)
     assert all("User aborted agent" in result for result in results(helper.server.last))
     assert {agent["state"] for agent in await tree(helper, ref.key)} == {"aborted"}
-    assert not helper.host.asks.all()
+    assert not helper.kernel.asks.all()
 
 
 async def test_a_tree_too_large_for_a_frame_comes_by_path(helper: World) -> None:
@@ -118,7 +118,7 @@ async def test_many_agents_at_once_give_each_result_to_its_call_once(helper: Wor
     assert set(calls.values()) == {1}
     for agent in agents_of(ref):
         assert assert_closed(agent)["reason"] == "done"
-    assert not helper.host.runs
+    assert not helper.kernel.runs
 
 
 def test_two_hundred_agents_of_one_second_have_two_hundred_directories(tmp_path: Any) -> None:

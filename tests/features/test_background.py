@@ -49,9 +49,9 @@ def ends(watcher: Watcher, ref: BranchRef) -> int:
 async def run(world: World, ref: BranchRef, *, runs: int, prompt: str = "Delegate.") -> Watcher:
     """Send a prompt and wait until the branch had so many runs."""
     watcher = Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text=prompt, options=world.granted(*GRANT))
+        await world.kernel.prompt(branch, text=prompt, options=world.granted(*GRANT))
         await watcher.until(lambda: ends(watcher, ref) >= runs)
         branch.detach(watcher)
     return watcher
@@ -80,13 +80,13 @@ async def test_results_wait_while_the_parent_is_busy_and_come_as_one_message(hel
     spawns = answer(spawn(background=True), spawn(background=True))
     by_model(helper, agent="found it", main=[spawns, answer(tool_use("Bash", command="true")), "I was busy"])
     ref, watcher = helper.session(), Watcher()
-    async with helper.host.using(ref) as branch:
+    async with helper.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await helper.host.prompt(branch, text="Delegate.", options=helper.granted(*GRANT))
+        await helper.kernel.prompt(branch, text="Delegate.", options=helper.granted(*GRANT))
         await watcher.until(lambda: [e.args[0]["state"] for e in watcher.of("agent")].count("finished") == 2)
-        await watcher.until(lambda: helper.host.asks.all())
+        await watcher.until(lambda: helper.kernel.asks.all())
         assert all("queued_at" in message["metadata_json"] for message in completions(ref))
-        helper.host.asks.answer(str(helper.host.asks.all()[0]["id"]), Answer(decision="deny"))
+        helper.kernel.asks.answer(str(helper.kernel.asks.all()[0]["id"]), Answer(decision="deny"))
         await watcher.until(lambda: ends(watcher, ref) >= 2)
         branch.detach(watcher)
     (message,) = completions(ref)
@@ -100,14 +100,14 @@ async def test_stopping_the_parent_stops_them_and_nothing_is_told(helper: World,
     hangs = answer(text("Hello", chunks=2), hang_after=4)
     by_model(helper, agent=hangs, main=[answer(spawn(background=True)), hangs if when == "busy" else "I go on"])
     ref, watcher = helper.session(), Watcher()
-    async with helper.host.using(ref) as branch:
+    async with helper.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await helper.host.prompt(branch, text="Delegate.", options=helper.granted(*GRANT))
+        await helper.kernel.prompt(branch, text="Delegate.", options=helper.granted(*GRANT))
         await asyncio.to_thread(helper.server.wait_until, lambda: len(helper.server.requests) == 3)
         if when == "idle":
             await watcher.until(lambda: ends(watcher, ref))
-        assert await helper.host.abort(branch)
-        assert not helper.host.runs
+        assert await helper.kernel.abort(branch)
+        assert not helper.kernel.runs
         branch.detach(watcher)
     (agent,) = agents_of(ref)
     assert assert_closed(agent)["reason"] == "aborted"
@@ -118,12 +118,12 @@ async def test_stopping_the_parent_stops_them_and_nothing_is_told(helper: World,
 async def test_one_that_the_user_stops_is_told_as_aborted(helper: World) -> None:
     by_model(helper, agent=answer(hang_after=1), main=[answer(spawn(background=True)), "I go on", "A pity"])
     ref, watcher = helper.session(), Watcher()
-    async with helper.host.using(ref) as branch:
+    async with helper.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await helper.host.prompt(branch, text="Delegate.", options=helper.granted(*GRANT))
+        await helper.kernel.prompt(branch, text="Delegate.", options=helper.granted(*GRANT))
         await watcher.until(lambda: ends(watcher, ref))
-        agent = helper.host.opened(agents_of(ref)[0].key)
-        assert agent is not None and await helper.host.abort(agent)
+        agent = helper.kernel.opened(agents_of(ref)[0].key)
+        assert agent is not None and await helper.kernel.abort(agent)
         await watcher.until(lambda: ends(watcher, ref) == 2)
         branch.detach(watcher)
     assert "was aborted:\\n\\nError: User aborted agent" in json.dumps(helper.server.last.messages[-1])
@@ -134,7 +134,7 @@ async def test_after_a_restart_the_parent_hears_that_it_was_aborted(helper: Worl
     by_model(helper, agent=answer(hang_after=1), main=[answer(spawn(background=True)), "I go on", "Hm", "A pity"])
     ref = helper.session()
     await run(helper, ref, runs=1)
-    await helper.host.shutdown()
+    await helper.kernel.shutdown()
     assert debts(ref) == ["running"] and completions(ref) == []
     helper.start()
     await run(helper, ref, runs=2, prompt="And?")  # nobody gave the new daemon a key before

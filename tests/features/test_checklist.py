@@ -28,14 +28,14 @@ class Talk:
 
     async def say(self, said: str, *replies: Any) -> None:
         self.world.server.say(*replies)
-        async with self.world.host.using(self.ref) as branch:
+        async with self.world.kernel.using(self.ref) as branch:
             await attached(branch, self.client)
             await self.service.prompt(self.client, branch=self.ref.key, text=said, env=self.env)
             await self.client.finished(branch)
             branch.detach(self.client)
 
     async def quiet(self) -> None:
-        while tasks := [branch.task for branch in self.world.host.runs if branch.task is not None]:
+        while tasks := [branch.task for branch in self.world.kernel.runs if branch.task is not None]:
             await asyncio.wait(tasks)
 
     def messages(self) -> list[dict[str, Any]]:
@@ -53,9 +53,9 @@ async def talk(world: World) -> Talk:
 @pytest.mark.spec("B.10", "tables inspectable")
 async def test_the_three_tables_can_be_asked_with_sql(talk: Talk) -> None:
     await talk.say("Hi.", "Hello.")
-    host = talk.world.host
-    await asyncio.to_thread(Projection(host.state, host.config.sessions_dir).update, talk.ref)
-    with host.state.reading() as db:
+    kernel = talk.world.kernel
+    await asyncio.to_thread(Projection(kernel.state, kernel.config.sessions_dir).update, talk.ref)
+    with kernel.state.reading() as db:
         (session,) = db.execute("SELECT session_id FROM chat_sessions").fetchall()
         roles = db.execute("SELECT role FROM chat_messages ORDER BY created_at, id").fetchall()
         texts = db.execute("SELECT json_extract(data_json, '$.text') FROM chat_parts WHERE type = 'text'").fetchall()
@@ -99,7 +99,7 @@ async def test_the_system_prompt_of_any_answer_can_be_had_again(talk: Talk) -> N
 @pytest.mark.spec("B.10", "aborted run truthful")
 async def test_an_aborted_run_is_kept_as_far_as_it_came(talk: Talk) -> None:
     talk.world.server.say(answer(text("word " * 200, chunks=200), pause_s=0.01))
-    async with talk.world.host.using(talk.ref) as branch:
+    async with talk.world.kernel.using(talk.ref) as branch:
         await attached(branch, talk.client)
         await talk.service.prompt(talk.client, branch=talk.ref.key, text="Talk.", env=talk.env)
         await talk.client.until(lambda: "word" in talk.client.text(talk.ref.key))
@@ -115,11 +115,11 @@ async def test_an_aborted_run_is_kept_as_far_as_it_came(talk: Talk) -> None:
 @pytest.mark.spec("B.10", "reload does not cancel")
 async def test_a_client_that_goes_away_and_comes_back_cancels_nothing(talk: Talk) -> None:
     talk.world.server.say(answer(text("word " * 30, chunks=30), pause_s=0.005))
-    async with talk.world.host.using(talk.ref) as branch:
+    async with talk.world.kernel.using(talk.ref) as branch:
         await attached(branch, talk.client)
         await talk.service.prompt(talk.client, branch=talk.ref.key, text="Talk.", env=talk.env)
         await talk.client.until(lambda: "word" in talk.client.text(talk.ref.key))
-    talk.world.host.forget(talk.client)
+    talk.world.kernel.forget(talk.client)
     await talk.quiet()
     assert assert_closed(talk.ref)["reason"] == "done"
     again = await talk.service.replay(Watcher(), branch=talk.ref.key, after=0)
@@ -148,7 +148,7 @@ async def test_a_fork_can_be_found_from_its_parent(talk: Talk) -> None:
     made = await talk.service.fork(talk.client, branch=talk.ref.key, title="Another way")
     found = (await talk.service.forks(talk.client, branch=talk.ref.key))["forks"]
     assert [each["session_id"] for each in found] == [made["session_id"]]
-    assert ref_of(talk.world.host.config.sessions_dir / made["session_id"]).session_id == made["session_id"]
+    assert ref_of(talk.world.kernel.config.sessions_dir / made["session_id"]).session_id == made["session_id"]
 
 
 @pytest.mark.spec("B.10", "watchdog reachable")
@@ -169,7 +169,7 @@ async def test_the_status_can_be_asked_at_any_time(talk: Talk) -> None:
     asked = talk.service.get_status
     assert (await asked(talk.client, branch=talk.ref.key))["state"] == "idle"
     talk.world.server.say(answer(text("word " * 30, chunks=30), pause_s=0.01))
-    async with talk.world.host.using(talk.ref):
+    async with talk.world.kernel.using(talk.ref):
         await talk.service.prompt(talk.client, branch=talk.ref.key, text="Talk.", env=talk.env)
         status = await asked(talk.client, branch=talk.ref.key)
         assert status["state"] == "busy" and status["started_at"]

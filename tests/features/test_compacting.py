@@ -60,12 +60,12 @@ async def talk(
 ) -> dict[str, Any]:
     """Send prompts one after the other, each with what the model's server says; return the last end."""
     end: dict[str, Any] = {}
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         watcher = Watcher()
         await attached(branch, watcher)
         for prompt, script in turns:
             world.server.say(*script)
-            await world.host.prompt(branch, text=prompt, options=world.options)
+            await world.kernel.prompt(branch, text=prompt, options=world.options)
             if seen is not None:
                 await watcher.until(lambda: any(e.args[0]["phase"] == "finished" for e in watcher.of("run")))
                 seen += [{"kind": e.kind, **e.args[0]} for e in watcher.of("status") + watcher.of("notice")]
@@ -198,11 +198,11 @@ async def test_tokens_that_a_server_does_not_report_are_estimated(small: World, 
     ref, seen = small.session(), list[dict[str, Any]]()
     tale = answer("blah " * 800, usage=usage)
     small.server.rule = lambda request: answer(SUMMARY) if is_summary(request) else tale
-    async with small.host.using(ref) as branch:
+    async with small.kernel.using(ref) as branch:
         watcher = Watcher()
         await attached(branch, watcher)
         for number in range(6):
-            await small.host.prompt(branch, text=f"Turn {number}", options=small.options)
+            await small.kernel.prompt(branch, text=f"Turn {number}", options=small.options)
             await watcher.until(lambda: watcher.of("run") and watcher.of("run")[-1].args[0]["phase"] == "finished")
             seen += [event.args[0] for event in watcher.of("context")]
             await watcher.finished(branch)
@@ -258,11 +258,11 @@ async def test_old_tool_outputs_go_before_anything_is_summarised(small: World) -
 
 async def compacted(world: World, ref: BranchRef, *script: Any) -> dict[str, Any]:
     """Compact as a user does; return the end that was told."""
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         watcher = Watcher()
         await attached(branch, watcher)
         world.server.say(*script)
-        await compact(world.host, branch, world.options)
+        await compact(world.kernel, branch, world.options)
         end = await watcher.finished(branch)
         branch.detach(watcher)
     return end
@@ -293,11 +293,11 @@ async def test_rewinding_past_a_compaction_gives_the_whole_history_back(small: W
     await compacted(small, ref, SUMMARY)
     await talk(small, ref, ("Three", ["Third"]))
     first = next(row.data["message_id"] for row in rows(ref) if row.data.get("data_json", {}).get("text") == "Two")
-    async with small.host.using(ref) as branch:
-        await History(small.host).rewind(branch, first)
+    async with small.kernel.using(ref) as branch:
+        await History(small.kernel).rewind(branch, first)
     assert next_view(ref) == before[:3]
-    async with small.host.using(ref) as branch:
-        await History(small.host).unrewind(branch)
+    async with small.kernel.using(ref) as branch:
+        await History(small.kernel).unrewind(branch)
     assert next_view(ref)[0].parts[0].text.startswith("<conversation_summary>")
 
 
@@ -306,14 +306,14 @@ async def test_by_hand_works_after_an_error_and_not_while_a_run_goes_on(small: W
     await talk(small, ref, ("One", ["First"]), ("Two", [refusal(400, "invalid_request_error", "no")]))
     assert (await compacted(small, ref, SUMMARY))["reason"] == "done"
     assert "``` error" in body(ref) and body(ref).count("``` compaction") == 1
-    async with small.host.using(ref) as branch:
+    async with small.kernel.using(ref) as branch:
         watcher = Watcher()
         await attached(branch, watcher)
         small.server.say(answer("Slow", hang_after=2))
-        await small.host.prompt(branch, text="Three", options=small.options)
+        await small.kernel.prompt(branch, text="Three", options=small.options)
         with pytest.raises(Busy):
-            await compact(small.host, branch, small.options)
-        await small.host.abort(branch)
+            await compact(small.kernel, branch, small.options)
+        await small.kernel.abort(branch)
         branch.detach(watcher)
 
 
@@ -321,14 +321,14 @@ async def test_an_aborted_compaction_costs_nothing(small: World) -> None:
     ref = small.session()
     await talk(small, ref, ("One", ["First"]))
     text = body(ref)
-    async with small.host.using(ref) as branch:
+    async with small.kernel.using(ref) as branch:
         watcher = Watcher()
         await attached(branch, watcher)
         small.server.say(answer(SUMMARY, hang_after=2))
-        await compact(small.host, branch, small.options)
+        await compact(small.kernel, branch, small.options)
         await watcher.phase(branch, "COMPACT")
         assert branch.status["state"] == "busy"
-        await small.host.abort(branch)
+        await small.kernel.abort(branch)
         assert (await watcher.finished(branch))["reason"] == "aborted"
         branch.detach(watcher)
     assert (markers(ref), body(ref)) == ([], text)
@@ -347,14 +347,14 @@ async def test_a_summary_that_fails_by_hand_is_an_error_and_leaves_the_text_alon
 
 async def test_nothing_is_compacted_where_nothing_was_said(small: World) -> None:
     ref = small.session()
-    async with small.host.using(ref) as branch:
+    async with small.kernel.using(ref) as branch:
         with pytest.raises(BadRequest, match="nothing to compact"):
-            await compact(small.host, branch, small.options)
+            await compact(small.kernel, branch, small.options)
     await talk(small, ref, ("One", ["First"]))
     await compacted(small, ref, SUMMARY)
-    async with small.host.using(ref) as branch:
+    async with small.kernel.using(ref) as branch:
         with pytest.raises(BadRequest, match="nothing to compact"):
-            await compact(small.host, branch, small.options)
+            await compact(small.kernel, branch, small.options)
 
 
 async def test_what_is_too_long_for_one_request_is_summarised_in_pieces(small: World) -> None:
@@ -396,13 +396,13 @@ async def test_a_run_that_compacted_goes_on_after_a_restart_with_what_it_saw(sma
 async def test_aborting_a_run_while_it_compacts_keeps_the_message(small: World) -> None:
     ref = small.session()
     await talk(small, ref, *THREE)
-    async with small.host.using(ref) as branch:
+    async with small.kernel.using(ref) as branch:
         watcher = Watcher()
         await attached(branch, watcher)
         small.server.say(answer(SUMMARY, hang_after=2))
-        await small.host.prompt(branch, text="Four", options=small.options)
+        await small.kernel.prompt(branch, text="Four", options=small.options)
         await watcher.phase(branch, "COMPACT")
-        await small.host.abort(branch)
+        await small.kernel.abort(branch)
         assert (await watcher.finished(branch))["reason"] == "aborted"
         branch.detach(watcher)
     assert markers(ref) == [] and "### Four" in body(ref)
@@ -411,11 +411,11 @@ async def test_aborting_a_run_while_it_compacts_keeps_the_message(small: World) 
 async def test_a_daemon_that_ends_while_it_compacts_leaves_everything_as_it_was(small: World) -> None:
     ref = small.session()
     await talk(small, ref, ("One", ["First"]))
-    async with small.host.using(ref) as branch:
+    async with small.kernel.using(ref) as branch:
         watcher = Watcher()
         await attached(branch, watcher)
         small.server.say(answer(SUMMARY, hang_after=2))
-        await compact(small.host, branch, small.options)
+        await compact(small.kernel, branch, small.options)
         await watcher.phase(branch, "COMPACT")
         text = body(ref)
         branch.detach(watcher)
@@ -429,14 +429,14 @@ async def test_a_daemon_that_ends_while_it_compacts_leaves_everything_as_it_was(
 async def test_a_queued_message_is_answered_after_the_compaction(small: World) -> None:
     ref = small.session()
     await talk(small, ref, ("One", ["First"]))
-    async with small.host.using(ref) as branch:
+    async with small.kernel.using(ref) as branch:
         watcher = Watcher()
         await attached(branch, watcher)
         small.server.say(answer(SUMMARY, pause_s=0.01), "Second")
-        await compact(small.host, branch, small.options)
-        given = await small.host.submit(branch, Submission(text="Two", options=small.options))
+        await compact(small.kernel, branch, small.options)
+        given = await small.kernel.submit(branch, Submission(text="Two", options=small.options))
         assert given.queued
-        await watcher.until(lambda: not small.host.runs and not branch.queue.waiting)
+        await watcher.until(lambda: not small.kernel.runs and not branch.queue.waiting)
         branch.detach(watcher)
     assert "conversation_summary" in sent(small)[-1][0]["content"][0]["text"]
     assert body(ref).index("``` compaction") < body(ref).index("### Two") < body(ref).index("Second")
@@ -445,13 +445,13 @@ async def test_a_queued_message_is_answered_after_the_compaction(small: World) -
 async def test_a_prompt_that_got_no_answer_is_summarised_too_and_stands_above_the_block(small: World) -> None:
     ref = small.session()
     await talk(small, ref, ("One", ["First"]))
-    async with small.host.using(ref) as branch:
+    async with small.kernel.using(ref) as branch:
         watcher = Watcher()
         await attached(branch, watcher)
         small.server.say(silent())
-        await small.host.prompt(branch, text="Two", options=small.options)
+        await small.kernel.prompt(branch, text="Two", options=small.options)
         await watcher.phase(branch, "WAIT")
-        await small.host.abort(branch)
+        await small.kernel.abort(branch)
         await watcher.finished(branch)
         branch.detach(watcher)
     await compacted(small, ref, SUMMARY)

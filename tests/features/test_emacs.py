@@ -13,7 +13,7 @@ import pytest
 from pyagentd.errors import BadRequest
 from pyagentd.events import Event
 from pyagentd.features import emacs as asking
-from pyagentd.features.emacs import OfferedTool, chosen, offered_tool
+from pyagentd.features.emacs import EmacsClients, OfferedTool, chosen, offered_tool
 from pyagentd.runtime.branch import LiveBranch
 from tests.runtime.world import Watcher, World, attached
 from tests.server import answer, text, tool_use
@@ -39,14 +39,14 @@ class Emacs(Watcher):
             self.asked.append((told["what"], json.loads(text)))
             said = self.answers(*self.asked[-1])
             if said is not None:
-                self.world.host.own(self._answer(told["id"], json.dumps(said)))
+                self.world.kernel.own(self._answer(told["id"], json.dumps(said)))
         super().push(event)
 
     async def _answer(self, id: str, text: str) -> None:
         if len(text) < 1000:
             await self.service.emacs_answer(self, id=id, answer=text)
         else:
-            file = self.world.host.config.runtime_dir / f"emacs-{id}.json"
+            file = self.world.kernel.config.runtime_dir / f"emacs-{id}.json"
             file.write_text(text)
             await self.service.emacs_answer(self, id=id, path=str(file))
 
@@ -91,7 +91,7 @@ class Desk:
     async def turn(self, tool: str, *, allow: str = "tool:.*", **args: Any) -> str:
         """Have the model make one call, and return what it is told of it."""
         self.world.server.say(answer(tool_use(tool, **args)), "Done.")
-        await self.world.host.prompt(self.branch, text="Go.", options=self.world.granted(allow))
+        await self.world.kernel.prompt(self.branch, text="Go.", options=self.world.granted(allow))
         await self.emacs.finished(self.branch)
         (result,) = self.world.server.last.messages[-1]["content"]
         content = result["content"]
@@ -100,7 +100,7 @@ class Desk:
     async def offered(self, tool: str) -> bool:
         """Return whether the model is told of a tool."""
         self.world.server.say(answer(text("Done.")))
-        await self.world.host.prompt(self.branch, text="Go.", options=self.world.options)
+        await self.world.kernel.prompt(self.branch, text="Go.", options=self.world.options)
         await self.emacs.finished(self.branch)
         return tool in [each["name"] for each in self.world.server.last.body["tools"]]
 
@@ -109,7 +109,7 @@ class Desk:
 async def desk(world: World) -> AsyncIterator[Desk]:
     world.preset("main", tools=TOOLS)
     world.options = replace(world.options, interactive=False)
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         branch.record_session(workspace_root=world.project)
         made = Desk(world, branch)
         await attached(branch, made.emacs)
@@ -197,7 +197,7 @@ async def test_an_emacs_that_goes_during_a_change_is_not_asked_twice(desk: Desk,
     def goes(edits: list[Any]) -> None:
         if saved:
             desk.apply(edits)
-        desk.world.host.emacs.forget(desk.emacs)
+        desk.world.kernel.feature(EmacsClients).forget(desk.emacs)
 
     desk.change = goes
     told = await desk.turn("Edit", file_path="notes.txt", old_string="two", new_string="2")
@@ -223,7 +223,7 @@ async def test_unsaved_text_in_two_emacsen_is_nobodys_to_change(desk: Desk) -> N
     other = Emacs(desk.world, desk.answer)
     await other.offer()
     assert "2 Emacsen have unsaved" in await desk.turn("Write", file_path="notes.txt", content="x")
-    desk.world.host.emacs.forget(other)
+    desk.world.kernel.feature(EmacsClients).forget(other)
     assert "saved" in await desk.turn("Write", file_path="notes.txt", content="x")
 
 
@@ -331,18 +331,18 @@ async def test_a_command_in_emacs_is_decided_about_as_a_command(desk: Desk) -> N
 
 async def test_an_emacs_that_goes_while_a_tool_runs_has_not_answered(desk: Desk) -> None:
     await desk.emacs.offer(SHOUT)
-    desk.tool = lambda facts: desk.world.host.emacs.forget(desk.emacs)
+    desk.tool = lambda facts: desk.world.kernel.feature(EmacsClients).forget(desk.emacs)
     assert "has no result: the user's Emacs has gone" in await desk.turn("shout", what="x")
-    assert not desk.world.host.emacs.tools([desk.emacs])
+    assert not desk.world.kernel.feature(EmacsClients).tools([desk.emacs])
 
 
 async def test_an_abort_reaches_the_tool(desk: Desk) -> None:
     await desk.emacs.offer(SHOUT)
     desk.tool = lambda facts: None
     desk.world.server.say(answer(tool_use("shout", what="x")), "Done.")
-    await desk.world.host.prompt(desk.branch, text="Go.", options=desk.world.granted("tool:.*"))
+    await desk.world.kernel.prompt(desk.branch, text="Go.", options=desk.world.granted("tool:.*"))
     await desk.emacs.until(lambda: desk.emacs.asked)
-    await desk.world.host.abort(desk.branch)
+    await desk.world.kernel.abort(desk.branch)
     assert [what for what, _ in desk.emacs.asked] == ["call", "stop"]
 
 
@@ -363,7 +363,7 @@ async def test_the_model_is_told_of_the_same_tools_when_emacs_has_gone_and_that_
     await desk.emacs.offer(SHOUT)
     assert await desk.offered("shout")
     definitions = desk.world.server.last.body["tools"]
-    desk.world.host.emacs.forget(desk.emacs)
+    desk.world.kernel.feature(EmacsClients).forget(desk.emacs)
     assert await desk.offered("shout")
     assert desk.world.server.last.body["tools"] == definitions
     assert "No Emacs that shows this session has the tool shout any more" in await desk.turn("shout", what="hey")

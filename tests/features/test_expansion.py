@@ -307,7 +307,7 @@ async def test_a_question_about_scope_survives_the_daemon(world: World, service:
         ref = talk.branch.ref
         await talk.say(answer(request("Read", str(outside))), answer(read(outside)), "Done")
         before = await talk.ask()
-        await world.host.shutdown()
+        await world.kernel.shutdown()
     world.start()
     service = world.service()
     async with talking(world, service, ref) as talk:

@@ -29,7 +29,7 @@ class Chat:
 
     def __init__(self, world: World, branch: LiveBranch) -> None:
         self.world, self.branch = world, branch
-        self.history = History(world.host)
+        self.history = History(world.kernel)
         self.options = world.options
 
     async def say(self, said: str, reply: str = "") -> str:
@@ -37,7 +37,7 @@ class Chat:
         self.world.server.say(answer(thinking("hm"), text(reply or f"Answer to {said}")))
         watcher = Watcher()
         await attached(self.branch, watcher)
-        await self.world.host.prompt(self.branch, text=said, options=self.options)
+        await self.world.kernel.prompt(self.branch, text=said, options=self.options)
         await watcher.finished(self.branch)
         self.branch.detach(watcher)
         return hidden.prompts(self.branch.conversation)[-1].id
@@ -84,7 +84,7 @@ def _blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.spec("B.10", "rewind+edit+resend keeps history")
 async def test_a_rewind_hides_what_came_after_and_keeps_all_text(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         chat = Chat(world, branch)
         first = await chat.say("one")
         second = await chat.say("two")
@@ -103,15 +103,15 @@ async def test_a_rewind_hides_what_came_after_and_keeps_all_text(world: World) -
 
 async def test_a_rewind_is_reversed_also_after_a_restart_of_the_daemon(world: World) -> None:
     ref = world.session()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         chat = Chat(world, branch)
         first = await chat.say("one")
         await chat.say("two")
         spans = document.read(branch.file).spans
         await chat.history.rewind(branch, first)
-    await world.host.shutdown()
+    await world.kernel.shutdown()
     world.start()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         chat = Chat(world, branch)
         changed = await chat.history.unrewind(branch)
         assert len(changed.shown) == 3
@@ -123,7 +123,7 @@ async def test_a_rewind_is_reversed_also_after_a_restart_of_the_daemon(world: Wo
 
 
 async def test_a_rewind_is_not_reversed_over_what_was_sent_since(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         chat = Chat(world, branch)
         first = await chat.say("one")
         await chat.say("two")
@@ -140,7 +140,7 @@ async def test_a_rewind_is_not_reversed_over_what_was_sent_since(world: World) -
 async def test_files_that_hidden_turns_changed_are_restored_on_request(world: World) -> None:
     file = world.project / "notes.txt"
     file.write_text("before")
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         branch.record_session(workspace_root=world.project)
         chat = Chat(world, branch)
         world.server.say(answer(tool_use("Write", file_path=str(file), content="after")))
@@ -155,7 +155,7 @@ async def test_files_that_hidden_turns_changed_are_restored_on_request(world: Wo
 
 
 async def test_what_the_user_removed_does_not_come_back_with_a_rewind(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         chat = Chat(world, branch)
         first = await chat.say("one")
         await chat.say("two")
@@ -172,10 +172,10 @@ async def test_what_the_user_removed_does_not_come_back_with_a_rewind(world: Wor
 
 async def test_nothing_is_taken_back_while_a_run_is_in_flight(world: World) -> None:
     world.server.say(answer(text("Hello world", chunks=11), hang_after=8))
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         watcher, chat = Watcher(), Chat(world, branch)
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Hi", options=world.options)
+        await world.kernel.prompt(branch, text="Hi", options=world.options)
         await watcher.until(lambda: "He" in watcher.text(branch.key))
         prompt = hidden.prompts(branch.conversation)[0].id
         for wanted in (
@@ -184,15 +184,15 @@ async def test_nothing_is_taken_back_while_a_run_is_in_flight(world: World) -> N
             chat.history.choose(branch, prompt, 1),
             chat.history.regenerate(branch, None, world.options),
             chat.history.edit(branch, prompt, "Ho", world.options),
-            fork_of(world.host, branch, prompt),
+            fork_of(world.kernel, branch, prompt),
         ):
             with pytest.raises(Busy):
                 await wanted
-        await world.host.abort(branch)
+        await world.kernel.abort(branch)
 
 
 async def test_a_message_that_is_no_prompt_is_told_with_those_there_are(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         chat = Chat(world, branch)
         first = await chat.say("one")
         reply = hidden.continuation(branch.conversation, first)[0].id
@@ -202,7 +202,7 @@ async def test_a_message_that_is_no_prompt_is_told_with_those_there_are(world: W
 
 
 async def test_asking_again_makes_variants_that_can_be_cycled(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         chat = Chat(world, branch)
         first = await chat.say("one", "red")
         await chat.regenerate("blue")
@@ -224,7 +224,7 @@ async def test_asking_again_makes_variants_that_can_be_cycled(world: World) -> N
 
 
 async def test_a_variant_is_hidden_with_what_is_said_of_its_end_and_leaves_no_heading(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         chat = Chat(world, branch)
         await chat.say("one", "red")
         world.server.say(answer(text("blue and more", chunks=3), hang_after=4))
@@ -232,7 +232,7 @@ async def test_a_variant_is_hidden_with_what_is_said_of_its_end_and_leaves_no_he
         await attached(branch, watcher)
         await chat.history.regenerate(branch, None, world.options)
         await watcher.phase(branch, "TYPE")
-        await world.host.abort(branch)
+        await world.kernel.abort(branch)
         branch.detach(watcher)
         await chat.regenerate("green")
         assert "Stopped" in body(branch.ref) and shown_text(branch) == "### one\n\ngreen\n\n### "
@@ -250,7 +250,7 @@ def shown_text(branch: LiveBranch) -> str:
 
 
 async def test_a_draft_stays_below_the_answer_that_was_asked_for_again(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         chat = Chat(world, branch)
         await chat.say("one", "red")
         doc = document.read(branch.file)
@@ -261,7 +261,7 @@ async def test_a_draft_stays_below_the_answer_that_was_asked_for_again(world: Wo
 
 
 async def test_later_turns_follow_the_variant_they_were_made_with(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         chat = Chat(world, branch)
         first = await chat.say("one", "red")
         await chat.say("two", "more red")
@@ -279,7 +279,7 @@ async def test_later_turns_follow_the_variant_they_were_made_with(world: World) 
 
 @pytest.mark.spec("B.10", "rewind+edit+resend keeps history")
 async def test_an_edited_prompt_is_sent_instead_and_the_first_one_is_kept(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         chat = Chat(world, branch)
         await chat.say("one")
         second = await chat.say("two")
@@ -295,7 +295,7 @@ async def test_an_edited_prompt_is_sent_instead_and_the_first_one_is_kept(world:
 
 
 async def test_the_first_prompt_can_be_edited(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         chat = Chat(world, branch)
         first = await chat.say("one")
         await chat.edit(first, "uno", "Sí")
@@ -305,7 +305,7 @@ async def test_the_first_prompt_can_be_edited(world: World) -> None:
 
 
 async def test_what_cannot_be_asked_again_leaves_everything_as_it_was(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         chat = Chat(world, branch)
         first = await chat.say("one")
         spans = document.read(branch.file).spans
@@ -321,11 +321,11 @@ async def test_what_cannot_be_asked_again_leaves_everything_as_it_was(world: Wor
 
 
 async def test_nothing_is_asked_again_before_what_waits_is_answered(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         chat = Chat(world, branch)
         first = await chat.say("one")
         branch.paused = True
-        await world.host.queue.add(branch, Submission(text="two", options=world.options))
+        await world.kernel.queue.add(branch, Submission(text="two", options=world.options))
         branch.paused = False  # it is about to fire
         spans = document.read(branch.file).spans
         for wanted in (
@@ -340,7 +340,7 @@ async def test_nothing_is_asked_again_before_what_waits_is_answered(world: World
 
 
 async def test_an_answer_comes_back_when_the_one_instead_of_it_failed(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         chat = Chat(world, branch)
         first = await chat.say("one", "red")
         watcher = Watcher()
@@ -357,7 +357,7 @@ async def test_an_answer_comes_back_when_the_one_instead_of_it_failed(world: Wor
 
 
 async def test_an_editor_gets_roles_and_the_place_of_the_next_answer(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         chat, editor = Chat(world, branch), Watcher()
         await chat.say("one", "red")
         await attached(branch, editor, mode="edit")
@@ -377,7 +377,7 @@ async def test_an_editor_gets_roles_and_the_place_of_the_next_answer(world: Worl
 
 async def test_a_fork_has_the_messages_and_not_what_was_done(world: World) -> None:
     (world.project / "a.txt").write_text("hello")
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         branch.record_session(workspace_root=world.project, agent="main")
         branch.note_session(title="A talk", permissions_json=[{"pattern": "tool:.*"}])
         chat = Chat(world, branch)
@@ -387,7 +387,7 @@ async def test_a_fork_has_the_messages_and_not_what_was_done(world: World) -> No
         await chat.say("three")
         await chat.history.rewind(branch, second)
         reply = hidden.continuation(branch.conversation, first)[0].id
-        made = await fork_of(world.host, branch, reply)
+        made = await fork_of(world.kernel, branch, reply)
         parent_rows = last_of(rows(branch.ref), "message")
     session = next(row.data for row in rows(made) if row.type == "session")
     assert (session["parent_id"], session["parent_message_id"]) == (branch.ref.session_id, reply)
@@ -398,7 +398,7 @@ async def test_a_fork_has_the_messages_and_not_what_was_done(world: World) -> No
     assert {row.type for row in rows(made)} == {"session", "message", "part"}
     assert (made.branch_dir / "preset.md").read_bytes() == paths.preset_file(branch.ref.branch_dir).read_bytes()
     assert [each["session_id"] for each in forks_of(branch.ref, [branch.ref, made])] == [made.session_id]
-    async with world.host.using(made) as fork:
+    async with world.kernel.using(made) as fork:
         there = Chat(world, fork)
         before = [json.dumps(m["content"]) for m in world.server.requests[-1].messages[:3]]
         await there.say("four")
@@ -413,25 +413,25 @@ def _plain(sent: list[str]) -> list[str]:
 
 async def test_a_session_whose_run_failed_can_be_forked(world: World) -> None:
     world.server.say(refusal(400, "invalid_request_error", "Too long"))
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         watcher = Watcher()
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Hi", options=world.options)
+        await world.kernel.prompt(branch, text="Hi", options=world.options)
         assert (await watcher.finished(branch))["reason"] == "error"
         branch.detach(watcher)
-        made = await fork_of(world.host, branch, None, title="Another try")
+        made = await fork_of(world.kernel, branch, None, title="Another try")
     assert body(made) == "### Hi"
     assert next(row.data for row in rows(made))["title"] == "Another try"
 
 
 async def test_hidden_messages_cannot_be_forked_at(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         chat = Chat(world, branch)
         first = await chat.say("one")
         second = await chat.say("two")
         await chat.history.rewind(branch, first)
         with pytest.raises(NotFound, match="only what is shown"):
-            await fork_of(world.host, branch, second)
+            await fork_of(world.kernel, branch, second)
 
 
 @pytest.mark.spec("B.10", "fork queryable from the parent")
@@ -439,7 +439,7 @@ async def test_forks_are_found_from_their_parent(world: World) -> None:
     ref: BranchRef = world.session()
     service = world.service()
     client = Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         message = await Chat(world, branch).say("one")
     made = await service.fork(client, branch=ref.key, message=message)
     found = await service.forks(client, branch=ref.key)
@@ -447,14 +447,14 @@ async def test_forks_are_found_from_their_parent(world: World) -> None:
 
 
 async def test_a_branch_gets_hidden_turns_as_hidden_ones(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         chat = Chat(world, branch)
         first = await chat.say("one", "red")
         await chat.regenerate("blue")
         second = await chat.say("two")
-        made = branching.create_branch(branch.ref, message_id=second, clock=world.host.clock)
+        made = branching.create_branch(branch.ref, message_id=second, clock=world.kernel.clock)
     assert "red" in body(made)
-    async with world.host.using(made) as copy:
+    async with world.kernel.using(made) as copy:
         there = Chat(world, copy)
         assert there.shown() == ["one", "blue", "two"]
         assert [len(group.messages) for group in hidden.groups(copy.conversation)] == [1]
@@ -464,7 +464,7 @@ async def test_a_branch_gets_hidden_turns_as_hidden_ones(world: World) -> None:
 
 async def test_an_answer_that_was_asked_for_again_goes_on_where_it_was_when_the_daemon_dies(world: World) -> None:
     ref = world.session()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         chat, watcher = Chat(world, branch), Watcher()
         await chat.say("one", "The first answer, which is not short.")
         await attached(branch, watcher)
@@ -473,20 +473,20 @@ async def test_an_answer_that_was_asked_for_again_goes_on_where_it_was_when_the_
         await watcher.until(lambda: "second answer" in watcher.text(branch.key))
         branch.recorder.flush()
         log, doc = paths.journal_file(ref.branch_dir).read_bytes(), branch.file.read_bytes()
-        await world.host.abort(branch)
+        await world.kernel.abort(branch)
         branch.detach(watcher)
-    await world.host.shutdown()
+    await world.kernel.shutdown()
     paths.journal_file(ref.branch_dir).write_bytes(log)
     branch.file.write_bytes(doc)
     world.start()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         whole = body(ref)
         assert whole.index("The first answer") < whole.index("The second answer")
         assert Chat(world, branch).shown()[0] == "one" and "first" not in "".join(Chat(world, branch).shown())
 
 
 async def test_what_cannot_be_written_cannot_be_taken_back(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         chat = Chat(world, branch)
         first = await chat.say("one")
         branch.refusal = "the file system is read-only"

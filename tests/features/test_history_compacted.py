@@ -34,10 +34,10 @@ def heads(view: tuple[Any, ...]) -> list[str]:
 async def test_rewinding_to_a_summarised_prompt_takes_the_boundary_away(small: World, compacted: BranchRef) -> None:
     with_summary = next_view(compacted)
     assert heads(with_summary)[0] == "<conversation_summary>\n#"
-    async with small.host.using(compacted) as branch:
+    async with small.kernel.using(compacted) as branch:
         listed = prompts(branch.conversation)
         assert [each["text"] for each in listed] == ["One", "Two", "Three", "Four"], "summarised ones too"
-        history = History(small.host)
+        history = History(small.kernel)
         await history.rewind(branch, listed[1]["message_id"])
         assert heads(next_view(compacted)) == ["One", "blah blah blah blah blah", "Two"]
         assert len(markers(compacted)) == 1, "nothing is deleted"
@@ -52,9 +52,9 @@ async def test_rewinding_to_a_summarised_prompt_takes_the_boundary_away(small: W
 
 
 async def test_an_answer_given_behind_a_compaction_has_variants_too(small: World, compacted: BranchRef) -> None:
-    async with small.host.using(compacted) as branch:
+    async with small.kernel.using(compacted) as branch:
         four = prompts(branch.conversation)[3]["message_id"]
-        history = History(small.host)
+        history = History(small.kernel)
         await history.rewind(branch, four)
         assert heads(next_view(compacted))[-1] == "Four"
         await history.unrewind(branch)
@@ -62,12 +62,12 @@ async def test_an_answer_given_behind_a_compaction_has_variants_too(small: World
 
 
 async def test_a_fork_keeps_the_summary_and_where_the_tail_begins(small: World, compacted: BranchRef) -> None:
-    async with small.host.using(compacted) as branch:
-        made = await fork_of(small.host, branch, None)
+    async with small.kernel.using(compacted) as branch:
+        made = await fork_of(small.kernel, branch, None)
     assert heads(next_view(made)) == heads(next_view(compacted))
     (marker,), (old,) = markers(made), markers(compacted)
     assert marker["tail_start_id"] != old["tail_start_id"] and marker["summary"] == SUMMARY
-    async with small.host.using(made) as fork:
+    async with small.kernel.using(made) as fork:
         assert marker["tail_start_id"] in fork.conversation.messages
         assert align(read(fork.file), fork.conversation).edits == ()
 
@@ -75,11 +75,11 @@ async def test_a_fork_keeps_the_summary_and_where_the_tail_begins(small: World, 
 async def test_a_prompt_that_is_asked_again_and_compacted_again_goes_on_from_the_new_summary(
     small: World, compacted: BranchRef
 ) -> None:
-    async with small.host.using(compacted) as branch:
+    async with small.kernel.using(compacted) as branch:
         watcher = Watcher()
         await attached(branch, watcher)
         small.server.say(f"{SUMMARY} Again.", "Once more")
-        await History(small.host).regenerate(branch, None, small.options)
+        await History(small.kernel).regenerate(branch, None, small.options)
         await watcher.finished(branch)
         branch.detach(watcher)
     assert len(markers(compacted)) == 2

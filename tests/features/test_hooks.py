@@ -15,9 +15,9 @@ import pytest
 from pyagentd.config import load_config
 from pyagentd.errors import BadRequest, Blocked, ConfigError
 from pyagentd.features.hooks import HookClients
-from pyagentd.features.project_config import project_hooks
 from pyagentd.runtime.approvals import Answer as Decided
 from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.project_config import project_hooks
 from pyagentd.runtime.queue import Submission
 from tests.runtime.delegation import agents_of, spawn
 from tests.runtime.world import Watcher, World, attached, body, rows
@@ -65,7 +65,7 @@ class Talk:
     async def turn(self, *said: Any, text: str = "Go.") -> str:
         """Have the model say ``said`` to a message, and return the last result it got, or all of the last message."""
         self.world.server.say(*said)
-        await self.world.host.prompt(self.branch, text=text, options=self.world.granted("tool:.*"))
+        await self.world.kernel.prompt(self.branch, text=text, options=self.world.granted("tool:.*"))
         await self.watcher.finished(self.branch)
         content = self.world.server.last.messages[-1]["content"]
         return content if isinstance(content, str) else json.dumps(content)
@@ -75,7 +75,7 @@ class Talk:
 async def talking(world: World) -> AsyncIterator[Talk]:
     world.preset("main", tools=TOOLS)
     ref = world.session()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         talk = Talk(world, branch)
         branch.record_session(workspace_root=world.project)
         await attached(branch, talk.watcher)
@@ -138,7 +138,7 @@ async def test_a_human_is_asked_about_what_a_hook_made_of_a_call(world: World) -
     configure(world, "tool.before", script(world.home, "change", code))
     async with talking(world) as talk:
         world.server.say(write("x"), "Done.")
-        await world.host.prompt(talk.branch, text="Go.", options=world.options)
+        await world.kernel.prompt(talk.branch, text="Go.", options=world.options)
         await talk.watcher.until(lambda: talk.watcher.of("ask"))
         ask = talk.watcher.of("ask")[0].args[0]
         assert "changed" in ask["preview"] and json.loads(ask["input"])["content"] == "changed"
@@ -182,11 +182,11 @@ async def test_an_abort_ends_a_hook_and_all_it_started(world: World) -> None:
     configure(world, "tool.before", script(world.home, "slow", f"{code}; p.wait()"), timeout=100)
     async with talking(world) as talk:
         world.server.say(write("x"), "Done.")
-        await world.host.prompt(talk.branch, text="Go.", options=world.granted("tool:.*"))
+        await world.kernel.prompt(talk.branch, text="Go.", options=world.granted("tool:.*"))
         async with asyncio.timeout(30):
             while not (mark.exists() and mark.read_text()):  # noqa: ASYNC110 - a process of another program
                 await asyncio.sleep(0.02)
-        await world.host.abort(talk.branch)
+        await world.kernel.abort(talk.branch)
         pid = int(mark.read_text())
         assert not _is_alive(pid)
         assert not (world.project / "a.txt").exists()
@@ -203,7 +203,7 @@ async def test_a_hook_may_block_a_message(world: World) -> None:
     configure(world, "message.user", script(world.home, "deny", DENIES))
     async with talking(world) as talk:
         with pytest.raises(Blocked, match="not on a Sunday"):
-            await world.host.prompt(talk.branch, text="Go.", options=world.options)
+            await world.kernel.prompt(talk.branch, text="Go.", options=world.options)
         assert not [row for row in rows(talk.branch.ref) if row.type == "message"]
         assert world.server.requests == []
 
@@ -238,12 +238,12 @@ print(json.dumps({"text": facts["text"].upper()}))"""
     configure(world, "message.user", script(world.home, "look", code))
     async with talking(world) as talk:
         world.server.say(answer(tool_use("Bash", command="true")), "Done.", "Then.")
-        await world.host.prompt(talk.branch, text="go", options=world.options)
+        await world.kernel.prompt(talk.branch, text="go", options=world.options)
         await talk.watcher.until(lambda: talk.watcher.of("ask"))
         for said, steer in (("left", True), ("a secret", True), ("also secret", False), ("after", False)):
             given = Submission(text=said, options=world.options, steer=steer)
-            assert (await world.host.submit(talk.branch, given)).queued
-        world.host.asks.answer(str(world.host.asks.all()[0]["id"]), Decided(decision="allow"))
+            assert (await world.kernel.submit(talk.branch, given)).queued
+        world.kernel.asks.answer(str(world.kernel.asks.all()[0]["id"]), Decided(decision="allow"))
         await talk.watcher.until(lambda: len(world.server.requests) == 3 and talk.branch.run is None)
         sent = json.dumps(world.server.last.messages)
         assert all(word in sent for word in ("GO", "LEFT", "AFTER")) and "secret" not in sent.lower()
@@ -265,7 +265,7 @@ async def test_a_hook_is_told_that_a_run_has_finished(world: World) -> None:
     configure(world, "run.finished", script(world.home, "end", f"open({str(mark)!r}, 'w').write(json.dumps(facts))"))
     async with talking(world) as talk:
         await talk.turn("Hello")
-        await world.host.shutdown()
+        await world.kernel.shutdown()
         facts = json.loads(mark.read_text())
         assert (facts["reason"], facts["text"]) == ("done", "Hello")
 
@@ -381,7 +381,7 @@ async def test_an_emacs_that_dies_or_sleeps_does_not_stop_a_run(
         assert (world.project / "a.txt").read_text() == "x" and any("did not answer" in n for n in talk.notices)
         monkeypatch.setattr("pyagentd.features.hooks.TIMEOUT_S", 60)
         emacs.functions["tool.before"] = lambda facts: (
-            asyncio.get_running_loop().call_soon(world.host.forget, emacs) and None
+            asyncio.get_running_loop().call_soon(world.kernel.forget, emacs) and None
         )  # type: ignore[func-returns-value]
         await talk.turn(write("y"), "Done.")
         assert (world.project / "a.txt").read_text() == "y"

@@ -17,6 +17,7 @@ from pyagentd.api import sessions as listing
 from pyagentd.errors import BadRequest, NotFound, StoreError
 from pyagentd.features import indexer as module
 from pyagentd.features.indexer import Indexer
+from pyagentd.runtime.bus import BranchWritten
 from pyagentd.store import paths
 from pyagentd.store.db.state import State
 from pyagentd.store.document import text as document
@@ -29,16 +30,15 @@ from tests.store.shelf import Shelf
 @contextmanager
 def indexed(world: World, *, database: str = ".") -> Iterator[Service]:
     """A service with an index, as the daemon has it; ``database``: its directory, below the root."""
-    root = world.host.config.sessions_dir
+    root = world.kernel.config.sessions_dir
     root.mkdir(parents=True, exist_ok=True)
     registry = Registry(root)
     indexer = Indexer(State(root / database), registry)
-    world.host.listeners.append(indexer)
+    world.kernel.bus.on(BranchWritten, lambda written: indexer.branch_written(written.ref))
     indexer.start()
     try:
-        yield Service(world.host, registry, indexer, stop=lambda: None, clients=lambda: 1)
+        yield Service(world.kernel, registry, indexer, stop=lambda: None, clients=lambda: 1)
     finally:
-        world.host.listeners.remove(indexer)
         indexer.close()
 
 
@@ -83,7 +83,7 @@ async def test_what_another_program_writes_or_deletes_is_noticed_without_being_t
     monkeypatch.setattr(module, "FRESH_FACTOR", 0)
     with indexed(world) as service:
         assert await found(service, "zeppelin") == []
-        shelf = Shelf(world.host.config.sessions_dir)
+        shelf = Shelf(world.kernel.config.sessions_dir)
         ref = shelf.new("pulled", ("which airship", "the zeppelin"))
         (hit,) = await found(service, "zeppelin")
         assert hit["branch"] == ref.key
@@ -92,7 +92,7 @@ async def test_what_another_program_writes_or_deletes_is_noticed_without_being_t
 
 
 async def test_a_search_can_be_limited_to_a_session_or_a_branch(world: World) -> None:
-    shelf = Shelf(world.host.config.sessions_dir)
+    shelf = Shelf(world.kernel.config.sessions_dir)
     one, two = shelf.new("one", ("q", "zeppelin one")), shelf.new("two", ("q", "zeppelin two"))
     other = shelf.branch(one, "20260205123100-try")
     shelf.talk(other).say("again", "zeppelin three")
@@ -114,7 +114,7 @@ async def test_a_search_can_be_limited_to_a_session_or_a_branch(world: World) ->
 
 async def test_a_search_does_not_wait_long_for_the_first_look_at_everything(world: World, monkeypatch) -> None:
     monkeypatch.setattr(module, "PATIENCE_S", 0.01)
-    shelf = Shelf(world.host.config.sessions_dir)
+    shelf = Shelf(world.kernel.config.sessions_dir)
     ref = shelf.new("one", ("q", "zeppelin"))
     shelf.close()
     with indexed(world) as service:
@@ -127,7 +127,7 @@ async def test_a_search_does_not_wait_long_for_the_first_look_at_everything(worl
 
 
 async def test_the_index_is_built_anew_with_progress(world: World) -> None:
-    shelf = Shelf(world.host.config.sessions_dir)
+    shelf = Shelf(world.kernel.config.sessions_dir)
     for name in ("one", "two", "three"):
         shelf.new(name, ("q", f"zeppelin {name}"))
     with indexed(world) as service:
@@ -143,7 +143,7 @@ async def test_the_index_is_built_anew_with_progress(world: World) -> None:
 async def test_a_database_that_is_destroyed_while_it_is_used_comes_back(world: World, monkeypatch) -> None:
     monkeypatch.setattr(module, "FRESH_S", 0)
     monkeypatch.setattr(module, "FRESH_FACTOR", 0)
-    shelf = Shelf(world.host.config.sessions_dir)
+    shelf = Shelf(world.kernel.config.sessions_dir)
     for number in range(20):
         shelf.new(f"s{number}", ("q", "the zeppelin " + "and more " * 300))
     shelf.close()
@@ -174,7 +174,7 @@ async def test_without_a_database_everything_but_search_works(world: World) -> N
 
 
 async def test_one_branch_that_cannot_be_indexed_hides_no_other(world: World, caplog) -> None:
-    shelf = Shelf(world.host.config.sessions_dir)
+    shelf = Shelf(world.kernel.config.sessions_dir)
     bad, good = shelf.new("bad", ("q", "zeppelin")), shelf.new("good", ("q", "zeppelin"))
     shelf.close()
     with paths.journal_file(bad.branch_dir).open("a") as journal:
@@ -194,7 +194,7 @@ async def test_sessions_elsewhere_are_remembered(world: World, tmp_path: Path) -
 
 
 async def test_the_list_has_titles_archives_and_who_belongs_to_whom(world: World) -> None:
-    shelf = Shelf(world.host.config.sessions_dir)
+    shelf = Shelf(world.kernel.config.sessions_dir)
     ref = shelf.new("one", ("q", "a"), title="A title")
     other = shelf.branch(ref, "20260205123100-try")
     (ref.session_dir / "current").unlink()
@@ -224,7 +224,7 @@ async def test_the_list_has_titles_archives_and_who_belongs_to_whom(world: World
 @pytest.mark.parametrize("form", ["sexp", "json"])
 async def test_a_long_list_goes_by_file(world: World, monkeypatch, form: str) -> None:
     monkeypatch.setattr(listing, "INLINE_SESSIONS", 1)
-    shelf = Shelf(world.host.config.sessions_dir)
+    shelf = Shelf(world.kernel.config.sessions_dir)
     shelf.new("one", title="Ein Titel – ä")
     shelf.new("two")
     shelf.close()

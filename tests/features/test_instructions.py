@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.features.instructions import (
+from pyagentd.runtime.system_prompt import (
     LONGEST,
     content,
     find_instructions,
@@ -228,8 +228,8 @@ async def test_what_a_session_is_told_stays_until_it_is_compacted(world: World) 
     await say(world, ref, "After a restart.")
     assert system(world) == first and world.server.last.body["tools"] == tools
     assert_prefix(world.server.requests)
-    async with world.host.using(ref) as branch:
-        await renew(world.host, branch)
+    async with world.kernel.using(ref) as branch:
+        await renew(world.kernel, branch)
     await say(world, ref, "After a compaction.")
     assert "Use spaces." in system(world) and "- another" in system(world)
     digests = [row["metadata_json"].get("system_prompt_digest") for row in last_of(rows(ref), "message").values()]
@@ -260,7 +260,7 @@ async def test_a_preset_without_the_skill_tool_is_told_of_no_skills(world: World
 async def test_a_log_that_names_a_skill_gives_no_right_to_read(world: World) -> None:
     ref = await session_in(world)
     secret = put(world.home / "elsewhere/SKILL.md", "---\nname: evil\ndescription: x\n---\nsecret")
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         branch.record_session(
             workspace_root=world.project,
             metadata={"skills": {"evil": str(secret)}, "instructions": "", "environment": ""},
@@ -292,7 +292,7 @@ async def test_tools_org_has_every_call_also_what_the_end_of_a_daemon_cut_off(wo
     world.server.say(call("Read", file_path=str(world.project / "a.txt")), "one", "two")
     ref = await session_in(world)
     await say(world, ref, "Look.")
-    await world.host.shutdown()
+    await world.kernel.shutdown()
     (done,) = [row.data for row in rows(ref) if row.data.get("tool_state") == "output-available"]
     data = {**done["data_json"], "toolCallId": "cut", "state": "input-available"}
     del data["output"]

@@ -1,4 +1,4 @@
-"""Branches and the life of sessions as clients see them: a host, open branches, runs in flight."""
+"""Branches and the life of sessions as clients see them: a kernel, open branches, runs in flight."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ async def told(world: World, *prompts: str, name: str = "test") -> BranchRef:
 async def ask(world: World, ref: BranchRef, said: str) -> None:
     watcher = Watcher()
     world.server.say("Yes.")
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text=said, options=world.options)
+        await world.kernel.prompt(branch, text=said, options=world.options)
         await watcher.finished(branch)
         branch.detach(watcher)
 
@@ -66,13 +66,13 @@ async def answering(
     """Have a run wait for a permission while the block goes on; then it gets it, and ends."""
     watcher = Watcher()
     world.server.say(answer("Let me see.", tool_use("Bash", command="true")), "Done.")
-    async with world.host.using(ref) as live:
+    async with world.kernel.using(ref) as live:
         await attached(live, watcher)
         await start(live)
         await watcher.until(lambda: watcher.of("ask"))
         yield live
-        (asked,) = world.host.asks.all()
-        world.host.asks.answer(asked["id"], Answer(decision="allow"))
+        (asked,) = world.kernel.asks.all()
+        world.kernel.asks.answer(asked["id"], Answer(decision="allow"))
         await watcher.finished(live)
         live.detach(watcher)
 
@@ -128,11 +128,11 @@ class TestBranches:
         made = await branch(service, ref)
         before = body(made)
         watcher = Watcher()
-        async with world.host.using(made) as live:
+        async with world.kernel.using(made) as live:
             given = await attached(live, watcher, "edit")
             assert given["inserts"] == [] and body(made) == before
             world.server.say("No.")
-            await world.host.send(live, sha256=body_sha256(before), end=len(before), options=world.options)
+            await world.kernel.send(live, sha256=body_sha256(before), end=len(before), options=world.options)
             await watcher.finished(live)
             live.detach(watcher)
         asked = world.server.requests[-1].body["messages"]
@@ -192,7 +192,7 @@ class TestBranches:
         self, world: World, service: Service, where: str
     ) -> None:
         ref = await told(world, "One?")
-        async with answering(world, ref, lambda live: world.host.prompt(live, text="Two?", options=world.options)):
+        async with answering(world, ref, lambda live: world.kernel.prompt(live, text="Two?", options=world.options)):
             points = (await service.branch_points(Watcher(), branch=ref.key))["points"]
             index = 1 if where == "its own prompt" else 0
             made = await branch(service, ref, at=points[index]["message_id"])
@@ -209,7 +209,7 @@ class TestBranches:
         paths.session_file(ref.branch_dir).write_text(text)
         sha256 = body_sha256(typed)
         async with answering(
-            world, ref, lambda live: world.host.send(live, sha256=sha256, end=end, options=world.options)
+            world, ref, lambda live: world.kernel.send(live, sha256=sha256, end=end, options=world.options)
         ):
             with pytest.raises(Busy):
                 await branch(service, ref)
@@ -222,10 +222,10 @@ class TestBranches:
         monkeypatch.setattr(keeper_module, "SAVED_WITHIN_S", 0.01)
         ref = await told(world, "One?")
         editor = Watcher()
-        async with world.host.using(ref) as live:
+        async with world.kernel.using(ref) as live:
             await attached(live, editor, "edit")
             world.server.say("Two.")
-            await world.host.prompt(live, text="Two?", options=world.options)
+            await world.kernel.prompt(live, text="Two?", options=world.options)
             await editor.finished(live)
             made = await branch(service, ref, position=1)
             assert body(made) == "### One?"
@@ -287,7 +287,7 @@ class TestDuplicate:
 
     async def test_a_session_that_answers_is_not_copied(self, world: World, service: Service) -> None:
         ref = await told(world)
-        async with answering(world, ref, lambda live: world.host.prompt(live, text="One?", options=world.options)):
+        async with answering(world, ref, lambda live: world.kernel.prompt(live, text="One?", options=world.options)):
             for operation in (service.duplicate, service.delete):
                 with pytest.raises(Busy):
                     await operation(Watcher(), branch=ref.key)
@@ -317,7 +317,7 @@ class TestDelete:
         await service.delete(watcher, branch=ref.key, what="session")
         assert [event.branch for event in watcher.of("deleted")] == [ref.key, child.key]
         assert watcher.of("deleted")[0] == Event("deleted", ref.key, 0)
-        assert world.host.opened(ref.key) is None and world.host.opened(child.key) is None
+        assert world.kernel.opened(ref.key) is None and world.kernel.opened(child.key) is None
         await service.detach(watcher, branch=ref.key)
         with pytest.raises(PyagentdError):
             await service.attach(watcher, branch=ref.key, sha256="")
@@ -445,4 +445,4 @@ def held(below: Path) -> list[Path]:
 async def test_sessions_that_were_used_leave_no_file_open(world: World) -> None:
     for number in range(2):
         await told(world, "Hi", "Again", name=f"s{number}")
-    await until(lambda: not held(world.host.config.sessions_dir))  # a branch that nobody uses is closed soon
+    await until(lambda: not held(world.kernel.config.sessions_dir))  # a branch that nobody uses is closed soon

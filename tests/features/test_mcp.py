@@ -14,6 +14,7 @@ import pytest
 
 from pyagentd.errors import ToolError
 from pyagentd.events import Event
+from pyagentd.features.mcp import Servers
 from pyagentd.tools.mcp.connection import BACKOFF_S
 from tests.mcp.servers import plain, table
 from tests.runtime.test_approvals import Talk, results, talking
@@ -207,7 +208,7 @@ async def test_a_server_that_greets_its_user_is_understood(world: World) -> None
 
 async def test_a_server_that_dies_is_told_and_started_again(world: World) -> None:
     async with having(world, table("notes", plain())) as talk:
-        (server,) = world.host.servers.pool.all()[:1] or [None]
+        (server,) = world.kernel.feature(Servers).pool.all()[:1] or [None]
         assert server is None, "nothing is started before a run wants it"
         await talk.say(
             call("notes_count"),
@@ -225,7 +226,7 @@ async def test_a_server_that_keeps_dying_is_left_alone_for_longer_and_longer(wor
     async with having(world, table("notes", plain())) as talk:
         await talk.say("Hello.")
         await talk.watcher.finished(talk.branch)
-        (server,) = world.host.servers.pool.all()
+        (server,) = world.kernel.feature(Servers).pool.all()
         time, waits = 0.0, []
         server.now = lambda: time
         for _ in BACKOFF_S + BACKOFF_S[-1:]:
@@ -264,9 +265,9 @@ async def test_an_abort_is_told_to_the_server(world: World, tmp_path: Path) -> N
         async with asyncio.timeout(30):
             while not (seen.exists() and '"hang"' in seen.read_text()):  # noqa: ASYNC110 - a file of another program
                 await asyncio.sleep(0.02)
-        await world.host.abort(talk.branch)
+        await world.kernel.abort(talk.branch)
         await talk.watcher.finished(talk.branch)
-        (server,) = world.host.servers.pool.all()
+        (server,) = world.kernel.feature(Servers).pool.all()
         assert (await server.call("echo", {"text": "still there"})).pieces[0].text == "still there"
         assert '"notifications/cancelled"' in seen.read_text()
 
@@ -317,7 +318,7 @@ async def test_a_session_is_told_once_a_minute_that_a_server_changed(world: Worl
     async with having(world, table("notes", plain())) as talk:
         await talk.say("Done.")
         await talk.watcher.finished(talk.branch)
-        servers, clock = world.host.servers, [0.0]
+        servers, clock = world.kernel.feature(Servers), [0.0]
         servers._now = lambda: clock[0]
         (connection,) = servers.pool.all()
         for at in (0.0, 1.0, 59.0, 60.0, 61.0):
@@ -344,10 +345,10 @@ async def test_two_sessions_share_a_server_and_it_ends_with_the_daemon(world: Wo
         pids = set()
         for each in (talk, other):
             await each.watcher.finished(each.branch)
-        (server,) = world.host.servers.pool.all()
+        (server,) = world.kernel.feature(Servers).pool.all()
         pid = int((await server.call("who", {})).pieces[0].text.split()[-1])
         pids.add(pid)
-        await world.host.servers.close()
+        await world.kernel.feature(Servers).close()
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
 
@@ -356,7 +357,7 @@ async def test_a_question_that_waits_outlives_the_daemon(world: World) -> None:
     async with having(world, table("notes", plain())) as talk:
         await talk.say(call("notes_echo", text="late"), "Done.")
         ask, ref = await talk.ask(), talk.branch.ref
-    await world.host.shutdown()
+    await world.kernel.shutdown()
     world.start()
     async with talking(world, world.service(), ref) as talk:
         await talk.service.answer(talk.watcher, ask=ask["id"], decision="allow", env=world.options.env)
@@ -391,4 +392,4 @@ async def test_an_agent_has_the_servers_that_its_preset_names(world: World, mcp:
         request = world.server.requests[1]
         assert ("notes_echo" in [tool["name"] for tool in request.body["tools"]]) == has
         assert "Says memo" not in str(request.body), "a model mentions nothing"
-        await world.host.abort(talk.branch)
+        await world.kernel.abort(talk.branch)

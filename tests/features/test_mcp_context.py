@@ -11,8 +11,9 @@ import pytest
 from pyagentd.config.tables import read_server
 from pyagentd.errors import BadRequest
 from pyagentd.features import mcp as mentions
-from pyagentd.features.hooks import with_text
-from pyagentd.features.mcp import Lent, mentioned
+from pyagentd.features.hooks import Hooks, with_text
+from pyagentd.features.mcp import Lent, Servers, mentioned
+from pyagentd.features.slash_commands import Commands
 from pyagentd.policy.presets import read_wanted
 from pyagentd.store import paths
 from tests.features.test_mcp import having, notices, offered
@@ -62,7 +63,7 @@ async def test_the_model_reads_what_a_message_mentions_and_the_document_stays(wo
 async def test_what_no_person_said_mentions_nothing(world: World) -> None:
     async with having(world, table("notes", plain())) as talk:
         world.server.say("Done.")
-        await world.host.prompt(
+        await world.kernel.prompt(
             talk.branch,
             text="See @notes:memo://notes/1",
             options=world.options,
@@ -75,12 +76,12 @@ async def test_what_no_person_said_mentions_nothing(world: World) -> None:
 async def test_a_prompt_of_a_server_is_a_command(world: World) -> None:
     async with having(world, table("notes", plain())) as talk:
         service: Any = talk.service
-        assert "notes:review" not in await world.host.commands.of(talk.branch.ref)
-        (server,) = world.host.servers.pool.all()
+        assert "notes:review" not in await world.kernel.feature(Commands).of(talk.branch.ref)
+        (server,) = world.kernel.feature(Servers).pool.all()
         assert server.state == "stopped", "nothing is started only to be asked"
         await service.mcp_test(talk.watcher, name="notes")
         await server.offers()
-        command = (await world.host.commands.of(talk.branch.ref))["notes:review"]
+        command = (await world.kernel.feature(Commands).of(talk.branch.ref))["notes:review"]
         assert (command.synopsis, command.origin) == ("/notes:review <file>…", "notes")
         world.server.say("Looks good.")
         told = await service.prompt(
@@ -119,7 +120,7 @@ async def test_what_a_hook_adds_mentions_nothing_and_stays(world: World) -> None
             view = with_text(prompt.view, prompt.text, text)
             return replace(prompt, view=view, metadata={**prompt.metadata, "model_text": text})
 
-        world.host.hooks.message_user = adding  # type: ignore[method-assign]
+        world.kernel.feature(Hooks).before_prompt = adding  # type: ignore[method-assign]
         await talk.say("Done.", text="See @notes:memo://person")
         await talk.watcher.finished(talk.branch)
         said = seen(world)
@@ -129,7 +130,7 @@ async def test_what_a_hook_adds_mentions_nothing_and_stays(world: World) -> None
 async def test_what_can_be_mentioned_is_listed_for_completion(world: World) -> None:
     async with having(world, table("notes", plain())) as talk, talking(world, talk.service) as other:
         assert await talk.service.mcp_resources(talk.watcher, branch=other.branch.key) == {"resources": []}
-        (server,) = world.host.servers.pool.all()
+        (server,) = world.kernel.feature(Servers).pool.all()
         await server.offers()
         told = (await talk.service.mcp_resources(talk.watcher, branch=other.branch.key))["resources"]
         assert told[0]["mention"] == "@notes:memo://notes/1" and told[1]["template"]
@@ -140,12 +141,12 @@ async def test_what_a_server_last_said_is_known_to_the_next_daemon(world: World)
         await talk.say("Done.")
         await talk.watcher.finished(talk.branch)
         ref = talk.branch.ref
-    await world.host.shutdown()
+    await world.kernel.shutdown()
     world.start()
     async with talking(world, world.service(), ref) as talk:
-        command = (await world.host.commands.of(ref))["notes:review"]
+        command = (await world.kernel.feature(Commands).of(ref))["notes:review"]
         assert command.synopsis == "/notes:review <file>…"
-        assert [server.state for server in world.host.servers.pool.all()] == ["stopped"]
+        assert [server.state for server in world.kernel.feature(Servers).pool.all()] == ["stopped"]
 
 
 async def test_what_a_client_lends_is_offered_beside_what_is_configured(world: World) -> None:
@@ -174,8 +175,8 @@ async def lend(talk: Any, *servers: dict[str, Any]) -> None:
 async def test_a_preset_that_names_servers_has_only_those_of_the_lent(world: World) -> None:
     async with having(world, table("mine", plain())) as talk:
         await lend(talk, {"name": "other", "command": ["x"]}, {"name": "more", "command": ["x"]})
-        ref, servers = talk.branch.ref, world.host.servers
-        preset = world.host.presets.of_branch(ref)
+        ref, servers = talk.branch.ref, world.kernel.feature(Servers)
+        preset = world.kernel.presets.of_branch(ref)
         for value, names in [
             (None, ["mine", "other", "more"]),
             ("all", ["mine", "other", "more"]),
@@ -191,11 +192,11 @@ async def test_a_preset_that_names_servers_has_only_those_of_the_lent(world: Wor
 
 async def test_what_is_lent_means_what_it_says_and_goes_with_its_branch(world: World) -> None:
     async with having(world) as talk:
-        key, servers = talk.branch.key, world.host.servers
+        key, servers = talk.branch.key, world.kernel.feature(Servers)
         await lend(talk, {"name": "more", "command": [*plain(), "${NOBODY_HAS_THIS}"]})
         (server,) = await servers.of_branch(talk.branch, world.options)
         assert server.connection.launch.command[-1] == "${NOBODY_HAS_THIS}"
-        async with world.host.removing(talk.branch.ref.session_dir):
+        async with world.kernel.removing(talk.branch.ref.session_dir):
             assert servers.lent.has(key)
         assert not servers.lent.has(key)
 

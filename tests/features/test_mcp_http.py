@@ -12,6 +12,7 @@ from threading import Thread
 
 import pytest
 
+from pyagentd.features.mcp import Servers
 from pyagentd.tools.mcp.connection import Connection, Launch
 from tests.features.test_mcp import call, having, notices, offered
 from tests.mcp.servers import HERE, table
@@ -51,7 +52,7 @@ async def test_a_server_on_the_web_is_used_with_a_token_and_tells_of_changes(
         assert await talk.end() == "grown"
         told = [results(request)[0] for request in world.server.requests[1:4]]
         assert '"total": 3' in told[0] and "Error executing tool ask" in told[1] and "must be an integer" in told[2]
-        (server,) = world.host.servers.pool.all()
+        (server,) = world.kernel.feature(Servers).pool.all()
         assert server.catalog is not None and server.catalog.protocol >= "2026"
         await talk.watcher.until(lambda: "new: grown" in notices(talk))
         await talk.say("Done.")

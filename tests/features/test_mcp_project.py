@@ -16,8 +16,9 @@ from pyagentd.cli.tools import _show
 from pyagentd.config import load_config
 from pyagentd.config.tables import ServerSettings, read_server
 from pyagentd.errors import BadRequest, ConfigError, NotFound
-from pyagentd.features.project_config import project_servers
+from pyagentd.features.mcp import Servers
 from pyagentd.policy.presets import WantedServers
+from pyagentd.runtime.project_config import project_servers
 from pyagentd.store import paths
 from tests.features.test_mcp import having, notices, offered
 from tests.mcp.servers import plain, table
@@ -50,7 +51,7 @@ async def test_a_projects_servers_are_started_once_they_are_trusted_as_they_are(
     async with having(world) as talk:
         assert await turn(talk, world) == ["Read"]
         assert ".mcp.json names MCP servers that you have not said you trust" in notices(talk)
-        assert not world.host.servers.pool.all()
+        assert not world.kernel.feature(Servers).pool.all()
         await trust(talk, world)
         assert "notes_echo" in await turn(talk, world)
         write(world, notes={**SERVER, "env": {"A": "1"}})
@@ -114,7 +115,7 @@ async def test_a_projects_tool_takes_the_place_of_none_of_the_users_and_of_none_
         await talk.watcher.finished(talk.branch)
         found = [name for name in offered(world) if name.startswith("notes_more_echo")]
         assert len(found) == 2 and "notes_more_echo" not in found and "self_edit_permissions" not in names
-        servers = await world.host.servers.of_branch(talk.branch, world.options)
+        servers = await world.kernel.feature(Servers).of_branch(talk.branch, world.options)
         assert [each.name for each in servers] == ["notes", "notes_more", "self"]
 
 
@@ -149,8 +150,8 @@ async def test_our_own_file_names_servers_too(world: World) -> None:
 
 async def test_a_session_from_elsewhere_starts_no_server(world: World) -> None:
     async with having(world, table("notes", plain())) as talk:
-        world.host.origins.foreign = lambda ref: True  # type: ignore[method-assign]
-        assert await turn(talk, world) == ["Read"] and not world.host.servers.pool.all()
+        world.kernel.origins.foreign = lambda ref: True  # type: ignore[method-assign]
+        assert await turn(talk, world) == ["Read"] and not world.kernel.feature(Servers).pool.all()
 
 
 async def test_a_server_is_tried(world: World) -> None:
@@ -222,7 +223,7 @@ def test_the_configuration_has_its_servers_with_their_lines(tmp_path: Path) -> N
 
 async def test_an_agent_in_a_session_from_elsewhere_has_no_server_of_its_own(world: World) -> None:
     async with having(world) as talk:
-        preset = world.host.presets.of_branch(talk.branch.ref)
+        preset = world.kernel.presets.of_branch(talk.branch.ref)
         own = WantedServers(own=(ServerSettings(name="own", command=("x",)),))
         place = talk.branch.ref.branch_dir / "agents" / "helper-20260304050607-look"
         place.mkdir(parents=True)
@@ -231,11 +232,11 @@ async def test_an_agent_in_a_session_from_elsewhere_has_no_server_of_its_own(wor
         wanted = replace(preset, mcp=own)
 
         async def names() -> list[str]:
-            found = await world.host.servers.of(agent, wanted, world.project, world.options)
+            found = await world.kernel.feature(Servers).of(agent, wanted, world.project, world.options)
             return [server.name for server in found]
 
         assert agent.is_agent and await names() == ["own"]
-        world.host.origins.is_own = lambda ref: False  # type: ignore[method-assign]
+        world.kernel.origins.is_own = lambda ref: False  # type: ignore[method-assign]
         assert await names() == [], "who trusted the session has not seen this"
 
 

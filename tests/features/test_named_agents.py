@@ -56,7 +56,7 @@ async def test_a_name_is_made_of_letters_digits_hyphens_and_underscores(
 ) -> None:
     with pytest.raises(BadRequest, match="no name of an agent"):
         await made(service, name)
-    assert not world.host.config.agents_dir.exists()
+    assert not world.kernel.config.agents_dir.exists()
 
 
 async def test_a_name_that_is_taken_is_taken(world: World, service: Service) -> None:
@@ -66,7 +66,7 @@ async def test_a_name_that_is_taken_is_taken(world: World, service: Service) -> 
     (Path(told["dir"]).parent / "other").mkdir()
     with pytest.raises(Conflict, match="no agent"):
         await made(service, "other")
-    assert [row.name for row in agents.known(world.host.state)] == ["my-agent"]
+    assert [row.name for row in agents.known(world.kernel.state)] == ["my-agent"]
 
 
 @pytest.mark.spec("003", "Creation flow 2: the template is copied")
@@ -93,8 +93,8 @@ async def test_the_workspace_is_a_repository_with_a_commit(service: Service) -> 
 
 @pytest.mark.spec("003", "Creation flow 4: overrides are merged into agent.json")
 async def test_what_is_given_is_merged_into_the_file(world: World, service: Service) -> None:
-    world.host.config.sessions_dir.mkdir()
-    world.host.state.put(creating.MODEL_SETTING, "model-of-all")
+    world.kernel.config.sessions_dir.mkdir()
+    world.kernel.state.put(creating.MODEL_SETTING, "model-of-all")
     plain, given = (
         await made(service, "plain"),
         {"system_prompt": "You count.", "model": "m-1", "permissions": "locked"},
@@ -124,8 +124,8 @@ async def test_what_is_no_good_makes_no_agent(
 ) -> None:
     with pytest.raises(error):
         await made(service, **given)
-    assert agents.known(world.host.state) == []
-    assert not world.host.config.agents_dir.exists()
+    assert agents.known(world.kernel.state) == []
+    assert not world.kernel.config.agents_dir.exists()
 
 
 async def test_of_an_agent_that_could_not_be_made_nothing_is_left(
@@ -137,8 +137,8 @@ async def test_of_an_agent_that_could_not_be_made_nothing_is_left(
     monkeypatch.setattr(creating, "init_repository", refuses)
     with pytest.raises(StoreError, match="no git"):
         await made(service)
-    assert list(world.host.config.agents_dir.iterdir()) == []
-    assert agents.find(world.host.state, "my-agent") is None
+    assert list(world.kernel.config.agents_dir.iterdir()) == []
+    assert agents.find(world.kernel.state, "my-agent") is None
 
 
 @pytest.mark.spec("003", "Creation flow 5: the agent is registered")
@@ -149,7 +149,7 @@ async def test_it_is_registered_and_idle(world: World, service: Service, monkeyp
     monkeypatch.setattr(agents, "register", lambda state, row: (seen.append(row.status), register(state, row)))
     told = await made(service, model="m-1")
     assert seen == ["created"]
-    row = agents.find(world.host.state, "my-agent")
+    row = agents.find(world.kernel.state, "my-agent")
     assert row is not None
     assert (row.dir, row.session_id, row.model, row.permissions) == (told["dir"], "my-agent", "m-1", "standard")
     assert (row.status, row.created_at) == ("idle", "2026-03-04T05:06:07Z")
@@ -170,10 +170,10 @@ async def test_its_directory_is_a_session_that_answers(world: World, service: Se
     ref = paths.ref_of(Path(told["dir"]))
     assert (ref.session_id, ref.branch_name) == ("my-agent", "main")
     watcher = Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         world.server.say(answer("Hello from here"))
-        await world.host.prompt(branch, text="Hello", options=world.options)
+        await world.kernel.prompt(branch, text="Hello", options=world.options)
         await watcher.finished(branch)
         assert branch.conversation.session["workspace_root"] == f"{told['dir']}/workspace"
     assert "Hello from here" in body(ref)
@@ -201,7 +201,7 @@ async def test_the_directory_of_a_destroyed_agent_is_taken_up_again(world: World
     (directory / "workspace/work.txt").write_text("work")
     (directory / "docs/README.md").write_text("mine")
     head = git(directory / "workspace", "rev-parse", "HEAD")
-    agents.set_status(world.host.state, "my-agent", "destroyed", now_ms=1)
+    agents.set_status(world.kernel.state, "my-agent", "destroyed", now_ms=1)
     with pytest.raises(NotFound):
         await service.agent_config(Watcher(), name="my-agent")
     await made(service, model="m-2")
@@ -224,8 +224,8 @@ async def test_a_change_is_written_to_the_file_alone_and_audited(world: World, s
     assert changed["config"]["system_prompt"] == values(told)["system_prompt"] == "You sing."
     assert values(told)["kept"] == [1] and list(values(told))[:-1] == list(named_agents.KEYS)
     assert paths.preset_file(Path(told["branch_dir"])).read_bytes() == preset
-    world.host.ledger.flush()
-    (_, entry), *_ = audit.latest(world.host.state, session="my-agent", limit=1)
+    world.kernel.ledger.flush()
+    (_, entry), *_ = audit.latest(world.kernel.state, session="my-agent", limit=1)
     assert (entry.action, entry.decision) == ("agent:config:system_prompt", "allow")
     assert json.loads(entry.detail or "")["new"] == "You sing." and entry.user
 
@@ -237,10 +237,10 @@ async def test_a_file_that_cannot_be_read_stops_the_agent_and_says_where(world: 
     for wrong, said in (("{\n oops", "agent.json:2"), ("[]", "no JSON object"), (other, "permissions")):
         file.write_text(wrong)
         with pytest.raises(PresetError, match=said):
-            world.host.presets.of_branch(ref)
+            world.kernel.presets.of_branch(ref)
     file.unlink()
     with pytest.raises(PresetError, match="missing"):
-        world.host.presets.of_branch(ref)
+        world.kernel.presets.of_branch(ref)
     (listed,) = (await service.agent_list(Watcher()))["agents"]
     assert listed["branch"] == told["branch"] and "agent.json" in listed["error"]
 
@@ -256,9 +256,9 @@ async def test_what_the_file_says_counts_from_the_next_request_on(world: World, 
         return answer(tool_use("Read", file_path="a.txt"))
 
     world.server.say(changing)
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Hello", options=world.options)
+        await world.kernel.prompt(branch, text="Hello", options=world.options)
         await watcher.finished(branch)
     first, second = (request.body for request in world.server.requests)
     assert "You count." in str(first["system"]) and "sheep" not in str(first["system"])
@@ -270,9 +270,9 @@ async def test_its_permissions_are_its_profile(world: World, service: Service) -
     told = await made(service, permissions="locked")
     ref, watcher = paths.ref_of(Path(told["dir"])), Watcher()
     world.server.say(answer("Nothing to do"))
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Hello", options=world.options)
+        await world.kernel.prompt(branch, text="Hello", options=world.options)
         await watcher.finished(branch)
     names = {tool["name"] for tool in world.server.last.body["tools"]}
     assert "Read" in names and not names & {"Write", "Edit", "Bash"}
@@ -281,11 +281,11 @@ async def test_its_permissions_are_its_profile(world: World, service: Service) -
 async def test_only_its_workspace_is_its_own(world: World, service: Service) -> None:
     told = await made(service)
     ref, directory = paths.ref_of(Path(told["dir"])), Path(told["dir"])
-    protected = protected_paths(world.host.config)
+    protected = protected_paths(world.kernel.config)
     for name in ("agent.json", "docs/README.md", "sessions/a.json", "branches/main/preset.md"):
         assert first_match(protected, str(directory / name)), name
     assert first_match(protected, str(directory / "workspace/agent.json")) is None
-    scope = shell_scope(world.host.presets, ref, (), world.host.config)()
+    scope = shell_scope(world.kernel.presets, ref, (), world.kernel.config)()
     assert f"{directory}/workspace/**" in scope.write
     assert str(directory / "agent.json") in scope.protected and str(directory) not in scope.protected
 
@@ -296,10 +296,10 @@ async def test_only_its_workspace_is_its_own(world: World, service: Service) -> 
 async def test_another_name_takes_everything_along(world: World, service: Service) -> None:
     told = await made(service)
     old = Path(told["dir"])
-    async with world.host.using(paths.ref_of(old)) as branch:
+    async with world.kernel.using(paths.ref_of(old)) as branch:
         watcher = Watcher()
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Hello", options=world.options)
+        await world.kernel.prompt(branch, text="Hello", options=world.options)
         await watcher.finished(branch)
     renamed = await service.agent_config(Watcher(), name="my-agent", key="name", value="other")
     new = old.with_name("other")
@@ -310,9 +310,9 @@ async def test_another_name_takes_everything_along(world: World, service: Servic
     assert metadata.read_session_metadata(ref.branch_dir)["session_id"] == "other"  # type: ignore[index]
     assert str(old) not in presetfile.read(paths.preset_file(ref.branch_dir)).text
     assert "Hello" in body(ref)
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         assert branch.conversation.session["workspace_root"] == str(new / "workspace")
-    assert [row.name for row in agents.known(world.host.state)] == ["other"]
+    assert [row.name for row in agents.known(world.kernel.state)] == ["other"]
     with pytest.raises(NotFound):
         await service.agent_config(Watcher(), name="my-agent")
     await made(service)

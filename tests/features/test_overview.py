@@ -9,6 +9,7 @@ import pytest
 
 from pyagentd.api import Service
 from pyagentd.features.indexer import Indexer
+from pyagentd.runtime.bus import BranchChanged, BranchWritten
 from pyagentd.store.registry import Registry
 from tests.features.test_agents import GRANT, converse, spawn
 from tests.features.test_usage import CONFIG, USAGE
@@ -53,11 +54,11 @@ async def test_what_runs_is_listed_with_its_agents_and_what_they_do(priced: Worl
     priced.server.say(answer("I delegate.", spawn(), usage=USAGE), silent())
     ref, service, watcher = priced.session(), priced.service(), Watcher()
     await service.running(watcher, watch=True)
-    async with priced.host.using(ref) as live:
-        await priced.host.prompt(live, text="Go.", options=priced.granted(*GRANT))
+    async with priced.kernel.using(ref) as live:
+        await priced.kernel.prompt(live, text="Go.", options=priced.granted(*GRANT))
         await watcher.until(lambda: any(row["agent"] and row["phase"] for row in told(watcher)))
         found = (await service.running(Watcher()))["running"]
-        await priced.host.abort(live)
+        await priced.kernel.abort(live)
     await watcher.until(lambda: {row["branch"]: row["state"] for row in told(watcher)}[ref.key] == "idle")
     own = {row["branch"]: row for row in found}
     assert own[ref.key]["state"] == "busy" and own[ref.key]["tools"]
@@ -76,7 +77,7 @@ async def test_sessions_that_come_are_renamed_and_go_are_told(priced: World) -> 
     await service.rename(Watcher(), branch=key, title="Called so")
     await watcher.until(lambda: rows(watcher, key)[-1]["title"] == "Called so")
     assert rows(watcher, key)[-1]["state"] == "idle"
-    priced.host.forget(watcher)
+    priced.kernel.forget(watcher)
     heard = len(watcher.events)
     await service.archive(Watcher(), branch=key)
     await service.running(again := Watcher(), watch=True)
@@ -91,9 +92,9 @@ async def test_the_list_has_what_each_branch_cost_of_its_own(priced: World) -> N
     priced.server.say(answer("I ask.", spawn(), usage=USAGE), *(answer(text, usage=USAGE) for text in ("A.", "B.")))
     ref = priced.session()
     await converse(priced, ref)
-    registry = Registry(priced.host.config.sessions_dir)
-    index = Indexer(priced.host.state, registry)
-    service = Service(priced.host, registry, index, stop=lambda: None, clients=lambda: 1)
+    registry = Registry(priced.kernel.config.sessions_dir)
+    index = Indexer(priced.kernel.state, registry)
+    service = Service(priced.kernel, registry, index, stop=lambda: None, clients=lambda: 1)
     index.start()
     try:
         assert await index.fresh()
@@ -116,11 +117,11 @@ async def test_a_session_that_is_deleted_is_gone(priced: World, monkeypatch: pyt
 async def test_what_is_deleted_right_after_it_did_something_is_gone(priced: World) -> None:
     ref, watcher, service = priced.session(), Watcher(), priced.service()
     await service.sessions(watcher, watch=True)
-    async with priced.host.using(ref) as live:
-        priced.host.overview.noticed(live)
-        async with priced.host.removing(ref.session_dir):
+    async with priced.kernel.using(ref) as live:
+        priced.kernel.bus.tell(BranchChanged(live))
+        async with priced.kernel.removing(ref.session_dir):
             shutil.rmtree(ref.session_dir)
-        priced.host.overview.branch_written(ref)
+        priced.kernel.bus.tell(BranchWritten(ref))
     await watcher.until(lambda: gone(watcher))
     assert gone(watcher) == [ref.key] and not any(row == {} for row in told(watcher))
 
@@ -128,11 +129,11 @@ async def test_what_is_deleted_right_after_it_did_something_is_gone(priced: Worl
 async def test_a_run_whose_files_are_gone_is_not_listed(priced: World) -> None:
     priced.server.say(silent())
     ref, service = priced.session(), priced.service()
-    async with priced.host.using(ref) as live:
-        await priced.host.prompt(live, text="Go.", options=priced.options)
+    async with priced.kernel.using(ref) as live:
+        await priced.kernel.prompt(live, text="Go.", options=priced.options)
         assert [row["branch"] for row in (await service.running(Watcher()))["running"]] == [ref.key]
         kept = ref.session_dir.rename(ref.session_dir.with_name("elsewhere"))
         found = (await service.running(Watcher()))["running"]
         kept.rename(ref.session_dir)
-        await priced.host.abort(live)
+        await priced.kernel.abort(live)
     assert found == []

@@ -9,9 +9,9 @@ import pytest
 
 from pyagentd.config import load_config
 from pyagentd.errors import BadRequest, PresetError
-from pyagentd.features.presets import Presets, configured_profiles
 from pyagentd.policy.profiles import make_profile
 from pyagentd.runtime.grants import Trust, preset_hash
+from pyagentd.runtime.presets import Presets, configured_profiles
 from pyagentd.store.db.state import State
 from pyagentd.store.document.text import body_sha256
 from tests.api.test_service import Watcher, env
@@ -112,9 +112,9 @@ async def test_what_a_presets_servers_run_of_the_project_is_trusted_with_it(worl
     (found,) = (await service.presets(client, root=root))["untrusted"]
     assert found["text"].endswith(f"--- {script}\nharmless()")
     await service.trust_presets(client, root=root, hashes=[found["hash"]])
-    assert "served" in world.host.presets.for_project(world.project).usable
+    assert "served" in world.kernel.presets.for_project(world.project).usable
     script.write_text("other()")
-    assert "served" not in world.host.presets.for_project(world.project).usable
+    assert "served" not in world.kernel.presets.for_project(world.project).usable
 
 
 def test_what_is_used_is_what_was_looked_at(tmp_path: Path, shipped: Path, project: Path) -> None:

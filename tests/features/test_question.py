@@ -96,7 +96,7 @@ async def test_the_first_answer_wins_and_what_is_no_answer_leaves_it_open(world:
         ):
             with pytest.raises(BadRequest):
                 await service.answer(talk.watcher, ask=shown["id"], **wrong)
-        assert world.host.asks.has(shown["id"])
+        assert world.kernel.asks.has(shown["id"])
         await talk.answer("answer", answers='["SQLite"]')
         with pytest.raises(NotFound, match="answered already by a test: answer"):
             await service.answer(talk.watcher, ask=shown["id"], decision="answer", answers='[["Postgres"]]')
@@ -107,8 +107,8 @@ async def test_an_abort_closes_it(world: World, service: Service) -> None:
     async with talking(world, service) as talk:
         await talk.say(answer(ask(DATABASE)))
         await talk.ask()
-        assert await world.host.abort(talk.branch)
-        assert not world.host.asks.all()
+        assert await world.kernel.abort(talk.branch)
+        assert not world.kernel.asks.all()
         assert assert_closed(talk.branch.ref)["reason"] == "aborted"
 
 
@@ -134,12 +134,12 @@ async def test_it_is_still_open_after_a_restart_and_its_answer_lets_the_run_go_o
     world.server.say(answer("Let me see.", ask(DATABASE, CHECKS)), "Good.")
     ref = world.session()
     await begin(world, ref, "Hi", asks=1)
-    (before,) = world.host.asks.all()
+    (before,) = world.kernel.asks.all()
     ref = await restart(world, ref, how)
     (again,) = await awake(world, ref, 1)
     assert again == {**before, "branch": ref.key} and again["questions"][1]["question"] == CHECKS["question"]
     said = Answer(decision="answer", answers=(("Postgres",), ()))
-    assert await world.host.questions.answer(again["id"], said, world.options)
+    assert await world.kernel.questions.answer(again["id"], said, world.options)
     await ended(world)
     assert assert_closed(ref)["reason"] == "done"
     assert json.loads(results(world.server.last)[-1]) == {"answers": [["Postgres"], []]}
@@ -151,14 +151,16 @@ async def test_an_answer_that_the_old_daemon_recorded_is_not_asked_for_again(wor
     world.server.say(answer(ask(DATABASE), ask(CHECKS)), "Good.")
     ref = world.session()
     await begin(world, ref, "Hi", asks=1)
-    (first,) = world.host.asks.all()
-    await world.host.questions.answer(first["id"], Answer(decision="answer", answers=(("Postgres",),)), world.options)
-    await until(lambda: [row["id"] for row in world.host.asks.all() if row["id"] != first["id"]])
+    (first,) = world.kernel.asks.all()
+    await world.kernel.questions.answer(
+        first["id"], Answer(decision="answer", answers=(("Postgres",),)), world.options
+    )
+    await until(lambda: [row["id"] for row in world.kernel.asks.all() if row["id"] != first["id"]])
     ref = await restart(world, ref, "killed")
     (second,) = await awake(world, ref, 1)
     assert second["detail"] == CHECKS["question"]
     said = Answer(decision="answer", answers=(("Types", "Style"),))
-    await world.host.questions.answer(second["id"], said, world.options)
+    await world.kernel.questions.answer(second["id"], said, world.options)
     await ended(world)
     assert [json.loads(each) for each in results(world.server.last)] == [
         {"answers": [["Postgres"]]},

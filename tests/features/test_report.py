@@ -10,9 +10,9 @@ import pytest
 
 from pyagentd.api import Service
 from pyagentd.features.indexer import Indexer
-from pyagentd.features.usage import Spent, days_ago, priced, report, session_of
 from pyagentd.llm.catalog import ModelFacts, Prices, facts, shipped
 from pyagentd.messages import Usage
+from pyagentd.runtime.usage import Spent, days_ago, priced, report, session_of
 from pyagentd.store.db.requests import LENGTHS, Counted
 from pyagentd.store.db.state import State
 from pyagentd.store.journal import Served
@@ -100,7 +100,7 @@ def test_many_short_prompts_are_no_long_one() -> None:
 
 
 def test_every_length_from_which_on_a_shipped_model_costs_more_is_told_apart(world: World) -> None:
-    prices = [facts(model, world.host.config).prices for model in shipped()]
+    prices = [facts(model, world.kernel.config).prices for model in shipped()]
     assert {each.long_above for each in prices if each and each.long_above} <= set(LENGTHS)
 
 
@@ -108,9 +108,9 @@ def test_every_length_from_which_on_a_shipped_model_costs_more_is_told_apart(wor
 async def service(world: World) -> Service:
     (world.home / "config.toml").write_text(CONFIG, encoding="utf-8")
     world.start()
-    registry = Registry(world.host.config.sessions_dir)
-    indexer = Indexer(world.host.state, registry)
-    return Service(world.host, registry, indexer, stop=lambda: None, clients=lambda: 1)
+    registry = Registry(world.kernel.config.sessions_dir)
+    indexer = Indexer(world.kernel.state, registry)
+    return Service(world.kernel, registry, indexer, stop=lambda: None, clients=lambda: 1)
 
 
 async def test_the_report_has_what_runs_and_their_agents_have_cost(world: World, service: Service) -> None:

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyagentd.errors import NotFound
+from pyagentd.features.snapshots import Snapshots
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.store.snapshots import objects as tree
 from pyagentd.store.snapshots import scan
@@ -55,24 +56,24 @@ class Talk:
     async def turn(self, *calls: Any, text: str = "Go.") -> str:
         """Have the model make ``calls``, and return the id of the message it answers."""
         self.world.server.say(*(answer(call) for call in calls), "Done.")
-        await self.world.host.prompt(self.branch, text=text, options=self.world.granted("tool:.*"))
+        await self.world.kernel.prompt(self.branch, text=text, options=self.world.granted("tool:.*"))
         await self.watcher.finished(self.branch)
         users = [each for each in self.branch.conversation.messages.values() if each.role == "user"]
         return users[-1].id
 
     async def preview(self, message: str | None = None) -> dict[str, str]:
-        found = await self.world.host.snapshots.preview(self.branch.ref, message)
+        found = await self.world.kernel.feature(Snapshots).preview(self.branch.ref, message)
         return {str(Path(row["path"]).relative_to(self.world.project)): row["change"] for row in found}
 
     async def restore(self, message: str | None, **options: Any) -> dict[str, Any]:
-        return await self.world.host.snapshots.restore(self.branch.ref, message, **options)
+        return await self.world.kernel.feature(Snapshots).restore(self.branch.ref, message, **options)
 
 
 @asynccontextmanager
 async def talking(world: World) -> Any:
     world.preset("main", tools=TOOLS)
     ref = world.session()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         talk = Talk(world, branch)
         branch.record_session(workspace_root=world.project)
         await attached(branch, talk.watcher)
@@ -105,7 +106,7 @@ async def test_files_go_back_to_before_a_turn_and_forward_again(world: World) ->
         assert shown(world.project) == {"b'a.txt'": (stat.S_IFREG, 0o644, b"one\n")}
         assert not (await talk.restore(None))["id"], "nothing is left to do"
         for each in (again, done):
-            await world.host.snapshots.undo(talk.branch.ref, each["id"])
+            await world.kernel.feature(Snapshots).undo(talk.branch.ref, each["id"])
         assert shown(world.project) == after
 
 
@@ -113,7 +114,7 @@ async def test_a_preview_shows_the_difference(world: World) -> None:
     (world.project / "a.txt").write_text("one\n")
     async with talking(world) as talk:
         turn = await talk.turn(write("a.txt", "two\n"))
-        (row,) = await world.host.snapshots.preview(talk.branch.ref, turn)
+        (row,) = await world.kernel.feature(Snapshots).preview(talk.branch.ref, turn)
         assert row["diff"].splitlines()[2:] == ["@@ -1 +1 @@", "-two", "+one"]
 
 
@@ -123,7 +124,7 @@ async def test_what_somebody_else_changed_since_is_kept_and_both_versions_are_th
     async with talking(world) as talk:
         turn = await talk.turn(write("a.txt", "two\n"))
         file.write_text("mine\n")
-        (row,) = await world.host.snapshots.preview(talk.branch.ref, turn)
+        (row,) = await world.kernel.feature(Snapshots).preview(talk.branch.ref, turn)
         assert row["change"] == "conflict" and "-mine" in row["diff"] and "+one" in row["diff"]
         done = await talk.restore(turn)
         assert file.read_text() == "mine\n" and not done["restored"] and len(done["kept"]) == 1
@@ -157,7 +158,7 @@ async def test_a_directory_that_became_a_link_comes_back_with_its_files(world: W
         assert [(world.project / "tt" / name).read_text() for name in ("x", "deep/y")] == ["mine\n", "y\n"]
         assert await talk.preview(second) == {}
         assert [(elsewhere / name).read_text() for name in ("x", "deep/y")] == ["theirs\n"] * 2
-        await world.host.snapshots.undo(talk.branch.ref, done["id"])
+        await world.kernel.feature(Snapshots).undo(talk.branch.ref, done["id"])
         assert shown(world.project) == after
 
 
@@ -182,7 +183,7 @@ async def test_a_change_between_two_of_the_agents_is_not_lost_silently(world: Wo
         turn = await talk.turn(write("a.txt", "two\n"))
         file.write_text("mine\n")
         await talk.turn(write("a.txt", "three\n"))
-        (row,) = await world.host.snapshots.preview(talk.branch.ref, turn)
+        (row,) = await world.kernel.feature(Snapshots).preview(talk.branch.ref, turn)
         assert (row["change"], row["reason"]) == ("conflict", BETWEEN)
 
 
@@ -194,7 +195,7 @@ async def test_calls_and_messages_name_their_snapshots(world: World) -> None:
         ]
         named = [part["metadata"].get("snapshot") for part in parts]
         assert named[0]["before"] != named[0]["after"] and named[1] is None
-        head = world.host.snapshots.head(talk.branch.ref)
+        head = world.kernel.feature(Snapshots).head(talk.branch.ref)
         second = await talk.turn(text="Again.")
         assert head.startswith("snp_")
         assert last_of(rows(talk.branch.ref), "message")[second]["metadata_json"]["snapshot_id"] == head
@@ -204,19 +205,19 @@ async def test_what_agents_change_belongs_to_the_turn_that_spawned_them(world: W
     async with talking(world) as talk:
         spawn = tool_use("PersistentAgent", preset="main", description="help", prompt="Work")
         world.server.say(answer(spawn), answer(write("by-agent.txt", "x\n")), "I wrote.", "Done.")
-        await world.host.prompt(talk.branch, text="Go.", options=world.granted("tool:.*"))
+        await world.kernel.prompt(talk.branch, text="Go.", options=world.granted("tool:.*"))
         await talk.watcher.finished(talk.branch)
         turn = next(each.id for each in talk.branch.conversation.messages.values() if each.role == "user")
         assert await talk.preview(turn) == {"by-agent.txt": "delete"}
         (agent,) = await asyncio.to_thread(lambda: list((talk.branch.ref.branch_dir / "agents").iterdir()))
         own = world.service()._ref(str(agent))
-        assert [row["change"] for row in await world.host.snapshots.preview(own, None)] == ["delete"]
+        assert [row["change"] for row in await world.kernel.feature(Snapshots).preview(own, None)] == ["delete"]
 
 
 async def test_clients_are_told_which_files_changed(world: World) -> None:
     async with talking(world) as talk:
         talk.world.server.say(answer(bash("echo x > a; echo y > b")), "Done.")
-        await world.host.prompt(talk.branch, text="Go.", options=world.granted("tool:.*"))
+        await world.kernel.prompt(talk.branch, text="Go.", options=world.granted("tool:.*"))
         await talk.watcher.until(lambda: talk.watcher.of("files"))
         (told,) = talk.watcher.of("files")
         assert told.args[0]["paths"] == [str(world.project / name) for name in "ab"]
@@ -259,7 +260,7 @@ async def test_secrets_ignored_files_and_repositories_stay_out(world: World) -> 
         assert await talk.preview(turn) == {".env": "unkept", "z": "delete"}
         done = await talk.restore(turn)
         assert (project / ".env").read_text().endswith("x\n") and [row["path"] for row in done["kept"]]
-    store = world.host.config.sessions_dir / DIRECTORY
+    store = world.kernel.config.sessions_dir / DIRECTORY
     objects = Objects(store)
     contents = [objects.get("blob", name) or b"" for name, _ in objects.names()]
     assert not any(b"top-secret-value" in content for content in contents)
@@ -270,7 +271,7 @@ async def test_secrets_ignored_files_and_repositories_stay_out(world: World) -> 
 async def test_the_store_is_no_session_and_no_tool_may_look_into_it(world: World) -> None:
     async with talking(world) as talk:
         await talk.turn(write("a.txt", "a\n"))
-        store = world.host.config.sessions_dir / DIRECTORY
+        store = world.kernel.config.sessions_dir / DIRECTORY
         assert store.is_dir()
         service = world.service()
         await asyncio.to_thread(service._registry.scan)
@@ -283,7 +284,7 @@ async def test_a_daemon_that_is_killed_leaves_whole_objects_and_a_doubt(world: W
     (world.project / "a.txt").write_text("one\n")
     async with talking(world) as talk:
         turn = await talk.turn(bash("true"))
-        snapshots = world.host.snapshots
+        snapshots = world.kernel.feature(Snapshots)
         keeper = snapshots.of_run(talk.branch, next(iter(talk.branch.conversation.runs)), world.project)
         root = world.project.resolve()
         before = snapshots.tree_of((), root, ())
@@ -309,7 +310,7 @@ async def test_what_a_killed_daemon_left_beside_a_file_is_removed(world: World) 
     others = [world.project / "sub" / name for name in (".0123456789abcdef.tmp", beneath.draft_name(), ".x.tmp")]
     async with talking(world) as talk:
         turn = await talk.turn(write("sub/a.txt", "a\n"), write("sub/b.txt", "b\n"))
-        snapshots = world.host.snapshots
+        snapshots = world.kernel.feature(Snapshots)
         change = Change(id="snp_x", turns=(turn,), branch="", before=tree.EMPTY, after="", began=1, ended=0)
         for path in (draft, *others):
             path.write_text("half")
@@ -508,7 +509,7 @@ def perform(root: Path, steps: list[Any]) -> None:
     max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 def test_restoring_brings_the_original_tree_back(tmp_path_factory: Any, before: Any, turns: Any) -> None:
-    from pyagentd.features.snapshots import Restored, Restoring, creations, removals, remove
+    from pyagentd.features.snapshots import Restored, Snapshots, creations, removals, remove
 
     home = tmp_path_factory.mktemp("tree")
     root = home / "work"
@@ -521,7 +522,7 @@ def test_restoring_brings_the_original_tree_back(tmp_path_factory: Any, before: 
     def kept() -> str:
         return tree.assemble(objects, [(str(root), found.snapshot())])
 
-    restoring = Restoring.__new__(Restoring)
+    restoring = Snapshots.__new__(Snapshots)
     restoring.objects, restoring._forbidden = objects, ()
     states, changes = [kept()], []
     for number, steps in enumerate(turns):

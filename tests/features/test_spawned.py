@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import BadRequest, PresetError
+from pyagentd.features.agents import AgentSpawner
 from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.run import Answer as Recorded
 from pyagentd.store import paths
@@ -46,20 +47,20 @@ async def test_an_agent_is_confirmed_first_and_nobody_waits_for_it_but_its_paren
     helper.preset("helper", tools="Bash")
     helper.server.say(answer(spawn()), answer(tool_use("Bash", command="true")))
     ref, other, watcher = helper.session(), helper.session("other"), Watcher()
-    async with helper.host.using(ref) as branch:
+    async with helper.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await helper.host.prompt(branch, text="Delegate.", options=helper.options)
+        await helper.kernel.prompt(branch, text="Delegate.", options=helper.options)
         await watcher.until(lambda: watcher.of("ask", ref.key))
         (asked,) = watcher.of("ask", ref.key)
         assert asked.args[0]["tool"] == "PersistentAgent"
         assert agents_of(ref) == []
-        helper.host.asks.answer(asked.args[0]["id"], Answer(decision="allow"))
+        helper.kernel.asks.answer(asked.args[0]["id"], Answer(decision="allow"))
         await watcher.until(lambda: len(watcher.of("ask", ref.key)) == 2)  # now the agent asks: it waits
         helper.server.say("Meanwhile")
         await converse(helper, other, "And you?")
         assert body(other).count("Meanwhile") == 1 and branch.run is not None
         helper.server.say("found", "Done")
-        helper.host.asks.answer(watcher.of("ask", ref.key)[1].args[0]["id"], Answer(decision="deny"))
+        helper.kernel.asks.answer(watcher.of("ask", ref.key)[1].args[0]["id"], Answer(decision="deny"))
         await watcher.finished(branch)
     assert "found" in body(ref)
 
@@ -133,7 +134,7 @@ async def test_an_agent_is_found_by_its_id(helper: World) -> None:
     ref = helper.session()
     await converse(helper, ref)
     agent = agent_of(ref)
-    found = Registry(helper.host.config.sessions_dir).resolve(agent.session_id)
+    found = Registry(helper.kernel.config.sessions_dir).resolve(agent.session_id)
     assert found == agent
     assert (found.branch_name, found.branch_dir, found.session_dir) == ("main", agent.branch_dir, agent.branch_dir)
 
@@ -254,9 +255,9 @@ async def test_an_agent_without_a_preset_does_not_fall_back_to_another(helper: W
     agent = agent_of(ref)
     file = paths.preset_file(agent.branch_dir)
     file.unlink() if fault == "missing" else file.write_text("---\ntools: [\n---\n")
-    async with helper.host.using(agent) as branch:
+    async with helper.kernel.using(agent) as branch:
         with pytest.raises(PresetError, match=f"Failed to load preset from {agent.branch_dir}"):
-            await helper.host.prompt(branch, text="Again.", options=helper.options)
+            await helper.kernel.prompt(branch, text="Again.", options=helper.options)
     assert len(helper.server.requests) == 3
 
 
@@ -316,7 +317,7 @@ async def test_the_overlay_goes_before_the_parent_has_the_result_which_a_preset_
     ref = helper.session()
 
     def look(request: Request) -> Any:
-        shown.append(helper.host.agents.running(ref.key))
+        shown.append(helper.kernel.feature(AgentSpawner).running(ref.key))
         return answer("Done")
 
     read = tool_use("Read", file_path=str(helper.project / "a"))
@@ -357,20 +358,20 @@ class stopped_in_the_middle:
 
     async def __aenter__(self) -> BranchRef:
         self.watcher = watcher = Watcher()
-        self.using = self.world.host.using(self.ref)
+        self.using = self.world.kernel.using(self.ref)
         self.branch = await self.using.__aenter__()
         await attached(self.branch, watcher)
         options = self.world.granted("tool:PersistentAgent:.*")
-        await self.world.host.prompt(self.branch, text="Delegate.", options=options)
+        await self.world.kernel.prompt(self.branch, text="Delegate.", options=options)
         await watcher.until(lambda: watcher.of("agent"))
-        agent = self.world.host.opened(watcher.of("agent")[0].args[0]["branch_dir"])
+        agent = self.world.kernel.opened(watcher.of("agent")[0].args[0]["branch_dir"])
         assert agent is not None
         await attached(agent, watcher)
         await watcher.until(lambda: "I look." in body(agent.ref))
         return agent.ref
 
     async def __aexit__(self, *exc: object) -> None:
-        await self.world.host.abort(self.branch)
+        await self.world.kernel.abort(self.branch)
         await self.using.__aexit__(None, None, None)
 
 
@@ -408,7 +409,7 @@ async def test_an_agent_that_is_prompted_after_a_restart_knows_its_calls_and_res
     delegate(helper, answer(tool_use("Read", id="toolu_kept", file_path=str(helper.project / "a"))), "It is so.")
     ref = helper.session()
     await converse(helper, ref)
-    await helper.host.shutdown()
+    await helper.kernel.shutdown()
     helper.start()
     helper.server.say("again")
     await converse(helper, agent_of(ref), "Again.")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import BadRequest, NotASession, NotFound, PresetError, PyagentdError
+from pyagentd.features.agents import AgentSpawner
 from pyagentd.features.spawning import MAX_DEPTH
 from pyagentd.store import paths, presetfile
 from pyagentd.store.paths import BranchRef
@@ -46,7 +47,7 @@ async def test_an_agent_of_a_client_runs_under_a_session_that_has_no_run(helper:
 async def test_the_session_shows_its_progress(helper: World) -> None:
     helper.server.say(answer(tool_use("Read", file_path=str(helper.project / "a"))), "found")
     ref, watcher = helper.session(), Watcher()
-    async with helper.host.using(ref) as branch:
+    async with helper.kernel.using(ref) as branch:
         await attached(branch, watcher)
         await result(helper, await spawned(helper, ref))
         await watcher.until(lambda: any(event.args[0]["state"] == "finished" for event in watcher.of("agent")))
@@ -89,7 +90,7 @@ async def test_what_cannot_be_spawned_is_said_and_leaves_nothing(
     ref = helper.session()
     with pytest.raises(error, match=said):
         await spawned(helper, ref, **more)
-    assert agents_of(ref) == [] and not helper.host.agents.running(ref.key)
+    assert agents_of(ref) == [] and not helper.kernel.feature(AgentSpawner).running(ref.key)
 
 
 async def test_only_a_session_may_spawn_and_only_so_deep(helper: World) -> None:
@@ -112,7 +113,7 @@ async def test_a_result_is_told_again_after_a_restart_and_an_agent_without_a_run
     agent = await spawned(helper, ref)
     told = await result(helper, agent)
     assert not told["ok"] and told["text"].startswith("Error: API failure\n(:error (:code ")
-    await helper.host.shutdown()
+    await helper.kernel.shutdown()
     helper.start()
     assert await result(helper, agent) == told
     with pytest.raises(NotFound, match="has not run"):
@@ -127,4 +128,4 @@ async def test_an_agent_of_a_client_can_be_stopped(helper: World) -> None:
     await asyncio.to_thread(helper.server.wait_until, lambda: len(helper.server.requests) == 1)
     assert (await helper.service().abort(Watcher(), branch=agent))["aborted"]
     assert await waiting == {"ok": False, "text": "Error: User aborted agent"}
-    assert helper.host.agents.running(ref.key) == []
+    assert helper.kernel.feature(AgentSpawner).running(ref.key) == []

@@ -24,14 +24,12 @@ from tests.server import Request, answer, refusal, text
 async def titles(world: World) -> AsyncIterator[Titles]:
     made = named(world)
     yield made
-    made.close()
+    await made.stop()
 
 
 def named(world: World, **options: Any) -> Titles:
-    """Have the world's host name its sessions."""
-    made = Titles(world.host, **options)
-    world.host.listeners.append(made)
-    return made
+    """Have the world's kernel name its sessions."""
+    return Titles(world.kernel, **options)
 
 
 def asks_for_title(request: Request) -> bool:
@@ -49,10 +47,10 @@ def titled(world: World, title: Any) -> None:
 
 
 async def send(world: World, ref: BranchRef, watcher: Watcher, prompt: str = "Hi") -> None:
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         if watcher not in branch.sinks:
             await attached(branch, watcher)
-        await world.host.prompt(branch, text=prompt, options=world.options)
+        await world.kernel.prompt(branch, text=prompt, options=world.options)
         await branch_finished(watcher)
 
 
@@ -120,9 +118,9 @@ async def test_a_slow_title_delays_nothing(world: World, titles: Titles) -> None
     await send(world, ref, watcher)
     await send(world, ref, watcher, "And again")  # while the title is still asked for
     assert len(titles._tasks) == 1
-    titles.close()
+    await titles.stop()
     async with asyncio.timeout(5):
-        await world.host.shutdown()
+        await world.kernel.shutdown()
         await settled(titles)
     assert recorded_title(ref.branch_dir) == ""
 
@@ -142,7 +140,7 @@ async def test_a_title_of_the_users_wins(world: World, titles: Titles) -> None:
     loop, ref, watcher = asyncio.get_running_loop(), world.session(), Watcher()
 
     async def rename() -> None:
-        async with world.host.using(ref) as branch:
+        async with world.kernel.using(ref) as branch:
             branch.note_session(title="Mine")
         renamed.set()
 
@@ -161,7 +159,7 @@ async def test_a_title_of_the_users_wins(world: World, titles: Titles) -> None:
 
 async def test_a_session_that_has_a_title_is_left_alone(world: World, titles: Titles) -> None:
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         branch.note_session(title="Mine")
     await send(world, ref, watcher)
     await settled(titles)
@@ -190,7 +188,7 @@ async def test_the_model_for_titles_can_be_configured(world: World, titles: Titl
     config = world.home / "config.toml"
     config.write_text('[titles]\nmodel = "small"\n')
     configured = load_config({"PYAGENTD_CONFIG": str(config)})
-    world.host.config = replace(world.host.config, titles_model=configured.titles_model)
+    world.kernel.config = replace(world.kernel.config, titles_model=configured.titles_model)
     titled(world, "Short")
     await send(world, world.session(), Watcher())
     await settled(titles)

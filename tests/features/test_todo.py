@@ -50,11 +50,11 @@ async def test_it_is_there_after_a_restart_and_when_somebody_attaches(world: Wor
         await talk.say(write(step("a"), step("b")), "Done.")
         await talk.end()
         ref = talk.branch.ref
-    await world.host.shutdown()
+    await world.kernel.shutdown()
     world.start()
     attached = await world.service().attach(Watcher(), branch=ref.key, sha256=None, seq=None, mode="view")
     if attached.get("reread"):
-        async with world.host.using(ref) as branch:
+        async with world.kernel.using(ref) as branch:
             assert todo.current(branch.conversation) == [told("a"), told("b")]
     else:
         assert attached["todo"] == [told("a"), told("b")]

@@ -17,11 +17,11 @@ from tests.server.http import Request
 
 
 async def talk(world: World, ref: BranchRef, *said: str) -> None:
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         for text in said:
             watcher = Watcher()
             await attached(branch, watcher)
-            await world.host.prompt(branch, text=text, options=world.options)
+            await world.kernel.prompt(branch, text=text, options=world.options)
             await watcher.finished(branch)
             branch.detach(watcher)
 
@@ -91,10 +91,10 @@ async def test_the_requests_of_agents_are_kept_with_them(world: World) -> None:
 
     world.server.rule = rule
     ref = world.session()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         watcher = Watcher()
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Go.", options=world.granted("tool:PersistentAgent:.*"))
+        await world.kernel.prompt(branch, text="Go.", options=world.granted("tool:PersistentAgent:.*"))
         await watcher.finished(branch)
     (agent,) = (ref.branch_dir / "agents").iterdir()
     steps = [*traced.read_trace(ref.branch_dir), *traced.read_trace(agent)]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import BadRequest, NotFound, RateLimited, StoreError
-from pyagentd.features.schedules import Trigger, When, after, cron, every
+from pyagentd.features.schedules import Schedules, Trigger, Triggers, When, after, cron, every
 from pyagentd.store.db import audit
 from pyagentd.store.paths import BranchRef
 from tests.runtime.world import Watcher, World, assert_closed, attached, rows
@@ -37,7 +37,7 @@ class ManualClock:
 @pytest.fixture
 def clock(world: World) -> ManualClock:
     made = ManualClock()
-    world.host.clock = made
+    world.kernel.clock = made
     return made
 
 
@@ -55,19 +55,19 @@ def said(ref: BranchRef) -> list[dict[str, Any]]:
 
 async def quiet(world: World) -> None:
     """Return when no run is in flight and nothing is about to begin one."""
-    while tasks := [branch.task for branch in world.host.runs if branch.task] or list(world.host._errands):
+    while tasks := [branch.task for branch in world.kernel.runs if branch.task] or list(world.kernel._errands):
         await asyncio.wait(tasks)
 
 
 async def pass_time(world: World, clock: ManualClock, *, until: Callable[[], bool], **step: float) -> None:
     while not until():
         clock.forward(**step)
-        await world.host.schedules.tick()
+        await world.kernel.feature(Schedules).tick()
         await quiet(world)
 
 
 async def tick(world: World) -> None:
-    await world.host.schedules.tick()
+    await world.kernel.feature(Schedules).tick()
     await quiet(world)
 
 
@@ -76,8 +76,8 @@ def delivery(id: str, text: str = "Look.", **more: Any) -> Trigger:
 
 
 async def deliver(world: World, ref: BranchRef, trigger: Trigger) -> Any:
-    async with world.host.using(ref) as branch:
-        given = await world.host.triggers.deliver(branch, replace(trigger, options=world.options))
+    async with world.kernel.using(ref) as branch:
+        given = await world.kernel.feature(Triggers).deliver(branch, replace(trigger, options=world.options))
     await quiet(world)
     return given
 
@@ -88,7 +88,7 @@ async def deliver(world: World, ref: BranchRef, trigger: Trigger) -> Any:
 @pytest.mark.spec("B.7", "persist as user with trigger; persist auth_subject")
 async def test_a_fixed_time_fires_once_and_is_gone(world: World, clock: ManualClock) -> None:
     ref = world.session()
-    schedule = await world.host.schedules.add(
+    schedule = await world.kernel.feature(Schedules).add(
         ref,
         after(timedelta(minutes=10), now=START),
         "Is it done?",
@@ -96,7 +96,7 @@ async def test_a_fixed_time_fires_once_and_is_gone(world: World, clock: ManualCl
         options={"env": dict(world.options.env)},
     )
     await tick(world)
-    assert said(ref) == [] and world.host.schedules.pending == 1
+    assert said(ref) == [] and world.kernel.feature(Schedules).pending == 1
     clock.forward(minutes=10)
     await tick(world)
     assert said(ref) == [
@@ -110,7 +110,7 @@ async def test_a_fixed_time_fires_once_and_is_gone(world: World, clock: ManualCl
         }
     ]
     assert assert_closed(ref)["interactive"] is False
-    assert world.host.schedules.pending == 0
+    assert world.kernel.feature(Schedules).pending == 0
     clock.forward(days=1)
     await tick(world)
     assert len(said(ref)) == 1
@@ -120,9 +120,9 @@ async def test_an_interval_fires_for_a_week_once_more_at_its_end_and_is_gone(
     world: World, clock: ManualClock
 ) -> None:
     ref = world.session()
-    world.host.triggers._known[ref.key] = world.options
-    await world.host.schedules.add(ref, every(timedelta(days=2)), "Again.", auth_subject="user:me")
-    await pass_time(world, clock, until=lambda: world.host.schedules.pending == 0, hours=12)
+    world.kernel.feature(Triggers)._known[ref.key] = world.options
+    await world.kernel.feature(Schedules).add(ref, every(timedelta(days=2)), "Again.", auth_subject="user:me")
+    await pass_time(world, clock, until=lambda: world.kernel.feature(Schedules).pending == 0, hours=12)
     assert clock.now() - START == timedelta(days=7)
     assert [bool(each.get("expired")) for each in said(ref)] == [False, False, False, True]
 
@@ -130,16 +130,16 @@ async def test_an_interval_fires_for_a_week_once_more_at_its_end_and_is_gone(
 async def test_what_was_missed_while_no_daemon_ran_comes_once(world: World, clock: ManualClock) -> None:
     ref = world.session()
     when = cron("0 * * * *", now=START, zone="UTC")
-    await world.host.schedules.add(
+    await world.kernel.feature(Schedules).add(
         ref, when, "Hourly.", auth_subject="user:me", options={"env": dict(world.options.env)}
     )
-    await world.host.shutdown()
+    await world.kernel.shutdown()
     clock.forward(hours=5)
     restarted(world, clock)
     await tick(world)
     await tick(world)
     assert [each["missed"] for each in said(ref)] == [4]
-    (left,) = await world.host.schedules.of(ref)
+    (left,) = await world.kernel.feature(Schedules).of(ref)
     assert datetime.fromtimestamp(left.next_at / 1000, UTC) == datetime(2026, 3, 4, 11, tzinfo=UTC)
 
 
@@ -147,7 +147,7 @@ async def test_a_delivery_that_was_made_before_the_daemon_was_killed_is_not_made
     world: World, clock: ManualClock
 ) -> None:
     ref = world.session()
-    schedules = world.host.schedules
+    schedules = world.kernel.feature(Schedules)
     schedule = await schedules.add(
         ref,
         after(timedelta(minutes=1), now=START),
@@ -166,7 +166,7 @@ async def test_a_delivery_that_was_made_before_the_daemon_was_killed_is_not_made
         await schedules.tick()
     schedules._remove, schedules._update = remove, update  # type: ignore[method-assign]
     await quiet(world)
-    with world.host.state.writing() as db:
+    with world.kernel.state.writing() as db:
         db.execute("DELETE FROM deliveries")  # the log alone knows
     await tick(world)
     assert len(said(ref)) == 1
@@ -181,7 +181,7 @@ async def test_a_turn_that_no_one_began_asks_nobody(world: World, clock: ManualC
     await deliver(world, ref, delivery("1"))
     results = [part for part in rows(ref) if part.type == "part" and part.data["type"] == "tool-Bash"]
     assert results[-1].data["data_json"]["state"] == "output-error"
-    assert not world.host.asks.all()
+    assert not world.kernel.asks.all()
 
 
 async def test_what_a_schedule_allows_its_runs_may_do(world: World, clock: ManualClock) -> None:
@@ -189,7 +189,7 @@ async def test_what_a_schedule_allows_its_runs_may_do(world: World, clock: Manua
     ref = world.session(preset="careful")
     world.server.say(answer(tool_use("Bash", id="toolu_1", command="echo hi")), "Done.")
     options = {"env": dict(world.options.env), "allow": ["tool:Bash:echo .*"]}
-    await world.host.schedules.add(
+    await world.kernel.feature(Schedules).add(
         ref, after(timedelta(minutes=1), now=START), "Say hi.", auth_subject="user:me", options=options
     )
     clock.forward(minutes=1)
@@ -202,7 +202,7 @@ async def test_what_cannot_be_delivered_is_tried_again_and_says_why(
     world: World, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ref = world.session()
-    schedules = world.host.schedules
+    schedules = world.kernel.feature(Schedules)
     options = {"env": dict(world.options.env)}
     await schedules.add(ref, after(timedelta(minutes=1), now=START), "Go.", auth_subject="user:me", options=options)
 
@@ -211,7 +211,7 @@ async def test_what_cannot_be_delivered_is_tried_again_and_says_why(
 
     clock.forward(minutes=1)
     with monkeypatch.context() as patched:
-        patched.setattr(world.host, "submit", refuse)
+        patched.setattr(world.kernel, "submit", refuse)
         await tick(world)
     (schedule,) = await schedules.of(ref)
     assert schedule.last_error == "The disk is full"
@@ -226,14 +226,16 @@ async def test_deleting_a_session_deletes_its_schedules(
     monkeypatch.setattr("pyagentd.api.sessions.move_to_trash", lambda directory: None)
     ref, other = world.session(), world.session("other")
     for each in (ref, other):
-        await world.host.schedules.add(each, every(timedelta(hours=1)), "Go.", auth_subject="user:me")
+        await world.kernel.feature(Schedules).add(each, every(timedelta(hours=1)), "Go.", auth_subject="user:me")
     await world.service().delete(Watcher(), branch=ref.key)
-    assert [world.host.schedules.directory(left) for left in await world.host.schedules.of()] == [other.branch_dir]
+    assert [
+        world.kernel.feature(Schedules).directory(left) for left in await world.kernel.feature(Schedules).of()
+    ] == [other.branch_dir]
 
 
 async def test_a_schedule_runs_now_without_losing_its_turn(world: World, clock: ManualClock) -> None:
     ref = world.session()
-    schedules = world.host.schedules
+    schedules = world.kernel.feature(Schedules)
     made = await schedules.add(
         ref, every(timedelta(hours=1)), "Go.", auth_subject="user:me", options={"env": dict(world.options.env)}
     )
@@ -262,13 +264,13 @@ async def test_a_person_lists_and_cancels_over_the_wire(world: World, clock: Man
 
 async def test_the_watch_wakes_for_what_is_added_and_ends_with_the_host(world: World) -> None:
     ref = world.session()
-    world.host.schedules.start()
+    await world.kernel.feature(Schedules).start()
     watcher = Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        now = world.host.clock.now()
+        now = world.kernel.clock.now()
         due = When(kind="at", value=(now - timedelta(seconds=1)).isoformat())
-        await world.host.schedules.add(
+        await world.kernel.feature(Schedules).add(
             ref, due, "Now.", auth_subject="user:me", options={"env": dict(world.options.env)}
         )
         await watcher.finished(branch)
@@ -284,7 +286,7 @@ async def test_the_same_delivery_twice_is_one_message(world: World, clock: Manua
     first = await deliver(world, ref, delivery("d-1"))
     again = await deliver(world, ref, delivery("d-1"))
     assert again.submitted is None and again.message_id == first.message_id
-    await world.host.shutdown()
+    await world.kernel.shutdown()
     restarted(world, clock)
     assert (await deliver(world, ref, delivery("d-1"))).submitted is None
     assert (await deliver(world, ref, delivery("d-2"))).submitted is not None
@@ -296,11 +298,11 @@ async def test_a_delivery_that_the_daemons_end_cut_off_says_so_when_it_comes_aga
 ) -> None:
     ref = world.session()
     world.server.say(answer(hang_after=1))
-    async with world.host.using(ref) as branch:
-        await world.host.triggers.deliver(branch, delivery("d-1", options=world.options))
-        again = await world.host.triggers.deliver(branch, delivery("d-1"))
+    async with world.kernel.using(ref) as branch:
+        await world.kernel.feature(Triggers).deliver(branch, delivery("d-1", options=world.options))
+        again = await world.kernel.feature(Triggers).deliver(branch, delivery("d-1"))
         assert again.submitted is None and again.ended == ""
-        await world.host.shutdown()
+        await world.kernel.shutdown()
     restarted(world, clock)
     again = await deliver(world, ref, delivery("d-1"))
     assert again.submitted is None and again.ended == "restart"
@@ -351,8 +353,8 @@ async def test_every_delivery_is_in_the_audit_the_dropped_ones_too(world: World,
     ref = world.session()
     await deliver(world, ref, delivery("d-1"))
     await deliver(world, ref, delivery("d-1"))
-    await asyncio.to_thread(world.host.ledger.flush)
-    entries = [entry for _, entry in audit.latest(world.host.state, limit=10)]
+    await asyncio.to_thread(world.kernel.ledger.flush)
+    entries = [entry for _, entry in audit.latest(world.kernel.state, limit=10)]
     assert [(entry.action, entry.decision, entry.rule, entry.by) for entry in entries] == [
         ("trigger:api:d-1", "deny", "duplicate", "user:me"),
         ("trigger:api:d-1", "allow", "api", "user:me"),
@@ -362,16 +364,16 @@ async def test_every_delivery_is_in_the_audit_the_dropped_ones_too(world: World,
 async def test_a_key_goes_only_where_the_person_sent_it(world: World, clock: ManualClock) -> None:
     ref = world.session()
     options = replace(world.options, env={"ANTHROPIC_BASE_URL": world.server.url}, api_key="hers")
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         watcher = Watcher()
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Hi.", options=options)
+        await world.kernel.prompt(branch, text="Hi.", options=options)
         await watcher.finished(branch)
-    async with world.host.using(ref) as branch:
-        await world.host.triggers.deliver(branch, delivery("1"))
+    async with world.kernel.using(ref) as branch:
+        await world.kernel.feature(Triggers).deliver(branch, delivery("1"))
         await quiet(world)
         assert world.server.last.headers["x-api-key"] == "hers"
-        elsewhere = world.host.triggers._completed(
+        elsewhere = world.kernel.feature(Triggers)._completed(
             ref, replace(options, api_key=None, env={"ANTHROPIC_BASE_URL": "http://elsewhere"})
         )
         assert elsewhere.api_key is None
@@ -382,12 +384,12 @@ async def test_after_an_error_a_trigger_waits_in_the_queue_until_a_person_sends_
     world: World, clock: ManualClock
 ) -> None:
     ref = world.session()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         world.server.say(refusal(401, "authentication_error", "no"), "Fine.", "Looked.")
         await deliver(world, ref, delivery("1"))
         assert branch.status["state"] == "error"
         assert (await deliver(world, ref, delivery("2"))).submitted.queued
-        await world.host.prompt(branch, text="And now?", options=world.options)
+        await world.kernel.prompt(branch, text="And now?", options=world.options)
         await quiet(world)
     assert assert_closed(ref)["reason"] == "done"
     asked = [request.messages[-1]["content"][-1]["text"] for request in world.server.requests]
@@ -401,15 +403,17 @@ async def test_a_trigger_queues_behind_the_run_in_flight_and_a_schedule_only_onc
     ref = world.session()
     world.server.say(silent())
     options = {"env": dict(world.options.env)}
-    await world.host.schedules.add(ref, every(timedelta(minutes=1)), "Tick.", auth_subject="user:me", options=options)
-    async with world.host.using(ref) as branch:
-        await world.host.prompt(branch, text="Think.", options=world.options)
+    await world.kernel.feature(Schedules).add(
+        ref, every(timedelta(minutes=1)), "Tick.", auth_subject="user:me", options=options
+    )
+    async with world.kernel.using(ref) as branch:
+        await world.kernel.prompt(branch, text="Think.", options=world.options)
         for _ in range(3):
             clock.forward(minutes=1)
-            await world.host.schedules.tick()
-        first = await world.host.triggers.deliver(branch, delivery("1", options=world.options))
+            await world.kernel.feature(Schedules).tick()
+        first = await world.kernel.feature(Triggers).deliver(branch, delivery("1", options=world.options))
         assert first.submitted is not None and first.submitted.queued
-        await world.host.abort(branch)
+        await world.kernel.abort(branch)
         await quiet(world)
     assert [each["text"] for each in said(ref)] == ["Think.", "Tick.", "Look."]
 
@@ -431,9 +435,9 @@ async def woken(world: World, kind: str, value: Any, **options: Any) -> tuple[Br
     world.preset("sleeper", tools="request_wakeup, cancel_wakeup")
     ref = world.session(preset="sleeper")
     world.server.say(asks_to_be_woken(kind, value), "I wait.")
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         given = world.granted("tool:request_wakeup:.*") if not options else replace(world.options, **options)
-        await world.host.prompt(branch, text="Build it.", options=given)
+        await world.kernel.prompt(branch, text="Build it.", options=given)
         await quiet(world)
     (result,) = results(ref, "request_wakeup")
     return ref, result
@@ -461,24 +465,24 @@ async def test_an_agent_is_woken_within_a_week_or_not_at_all(
 ) -> None:
     ref, result = await woken(world, kind, value)
     assert result["state"] == "output-error"
-    assert not await world.host.schedules.of(ref)
+    assert not await world.kernel.feature(Schedules).of(ref)
 
 
 async def test_a_wake_up_is_confirmed_and_denied_where_nobody_is_there(world: World, clock: ManualClock) -> None:
     ref, result = await woken(world, "delay_ms", 1000, interactive=False)
     assert result["state"] == "output-error"
-    assert not await world.host.schedules.of(ref)
+    assert not await world.kernel.feature(Schedules).of(ref)
 
 
 async def test_an_agent_cancels_its_own_wake_ups_and_no_other_schedule(world: World, clock: ManualClock) -> None:
     ref, result = await woken(world, "cron", "*/5 * * * *")
     own = json.loads(result["output"])["schedule_id"]
-    users = await world.host.schedules.add(ref, every(timedelta(hours=1)), "Go.", auth_subject="user:me")
+    users = await world.kernel.feature(Schedules).add(ref, every(timedelta(hours=1)), "Go.", auth_subject="user:me")
     calls = [tool_use("cancel_wakeup", id=f"toolu_{id}", schedule_id=id) for id in (own, users.id, "sch_none")]
     world.server.say(answer(*calls), "So it is.")
-    async with world.host.using(ref) as branch:
-        await world.host.prompt(branch, text="Stop that.", options=world.options)
+    async with world.kernel.using(ref) as branch:
+        await world.kernel.prompt(branch, text="Stop that.", options=world.options)
         await quiet(world)
     states = [data["state"] for data in results(ref, "cancel_wakeup")]
     assert states == ["output-available", "output-error", "output-error"]
-    assert [left.id for left in await world.host.schedules.of(ref)] == [users.id]
+    assert [left.id for left in await world.kernel.feature(Schedules).of(ref)] == [users.id]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pyagentd.features.usage import InContext, context_used, session_usage, used
 from pyagentd.llm.catalog import ModelFacts, Prices
 from pyagentd.messages import Usage
+from pyagentd.runtime.usage import InContext, context_used, session_usage, used
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation, compaction_data
 from pyagentd.store.document import text as document
@@ -170,9 +170,9 @@ async def test_every_step_is_told_and_counted_in_five_buckets(priced: World) -> 
     priced.server.say(look, answer("Done.", usage={**USAGE, "input_tokens": 4, "cache_read_input_tokens": 20}))
     ref = priced.session()
     watcher = Watcher()
-    async with priced.host.using(ref) as live:
+    async with priced.kernel.using(ref) as live:
         await attached(live, watcher)
-        await priced.host.prompt(live, text="Look.", options=priced.options)
+        await priced.kernel.prompt(live, text="Look.", options=priced.options)
         await watcher.until(lambda: watcher.of("run", ref.key) and len(watcher.of("run", ref.key)) > 1)
         first, second = contexts(watcher, ref)
         assert (first["used"], second["used"]) == (16, 27)
@@ -200,7 +200,7 @@ async def test_agents_below_are_counted_apart_and_together_live_and_after_a_rest
         answer("I delegate.", spawn(), usage=USAGE), answer("It is alpha.", usage=USAGE), answer("So.", usage=USAGE)
     )
     ref = priced.session()
-    async with priced.host.using(ref) as live:
+    async with priced.kernel.using(ref) as live:
         watcher = await converse(priced, ref)
         await watcher.until(lambda: contexts(watcher, ref) and contexts(watcher, ref)[-1]["agents"])
         last = contexts(watcher, ref)[-1]
@@ -215,7 +215,7 @@ async def test_agents_below_are_counted_apart_and_together_live_and_after_a_rest
     assert (told["own"]["total"], told["agents_total"]["total"], told["together"]["total"]) == (32, 16, 48)
     assert told["together"]["unpriced"] == ["model-helper"]
     priced.start()
-    async with priced.host.using(ref) as live:
+    async with priced.kernel.using(ref) as live:
         watcher = Watcher()
         sha256 = document.body_sha256(document.read(paths.session_file(ref.branch_dir)).body)
         await priced.service().attach(watcher, branch=ref.key, sha256=sha256)

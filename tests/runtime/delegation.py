@@ -38,9 +38,9 @@ async def converse(
 ) -> Watcher:
     """Run a prompt to its end; return what a client that watched saw."""
     watcher, options = Watcher(), replace(world.granted(*grants), interactive=human)
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text=prompt, options=options)
+        await world.kernel.prompt(branch, text=prompt, options=options)
         await watcher.until(lambda: ends(watcher, ref))
         branch.detach(watcher)
     return watcher

@@ -15,12 +15,12 @@ from tests.server import ModelServer
 
 @pytest.fixture
 async def world(tmp_path: Path, model_server: ModelServer) -> AsyncIterator[World]:
-    """A host that at the end has nothing left: no run, no question, no branch, no task."""
+    """A kernel that at the end has nothing left: no run, no question, no branch, no task."""
     made = World(tmp_path, model_server)
     yield made
-    for host in made.hosts:
-        await host.shutdown()
-        assert not host.runs and not host.asks.all()
+    for kernel in made.kernels:
+        await kernel.shutdown()
+        assert not kernel.runs and not kernel.asks.all()
     await close_backends()
     for _ in range(3):  # what was cancelled has its last word
         await asyncio.sleep(0)

@@ -13,8 +13,8 @@ import pytest
 
 from pyagentd.api import Service
 from pyagentd.errors import BadRequest, NotFound
-from pyagentd.features import suggestions
 from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.call_outcomes import failed_calls
 from pyagentd.store import branching
 from pyagentd.store.paths import BranchRef
 from tests.runtime.world import Watcher, World, attached, last_of, rows
@@ -56,7 +56,7 @@ class Talk:
 
     async def say(self, *answers: Any, text: str = "Go.", **options: Any) -> None:
         self.world.server.say(*answers)
-        await self.world.host.prompt(self.branch, text=text, options=replace(self.world.options, **options))
+        await self.world.kernel.prompt(self.branch, text=text, options=replace(self.world.options, **options))
 
     async def asks(self, number: int = 1) -> list[dict[str, Any]]:
         await self.watcher.until(lambda: len(self.watcher.of("ask", self.branch.key)) >= number)
@@ -83,7 +83,7 @@ class Talk:
 
 @asynccontextmanager
 async def talking(world: World, service: Service, ref: BranchRef | None = None) -> AsyncIterator[Talk]:
-    async with world.host.using(ref or await session(world, service)) as branch:
+    async with world.kernel.using(ref or await session(world, service)) as branch:
         talk = Talk(world, service, branch)
         await attached(branch, talk.watcher)
         yield talk
@@ -121,7 +121,7 @@ async def test_clients_are_told_which_calls_failed_before_their_text_and_when_th
         call = told.args[0]["id"]
         shown = [event for event in other.of("insert") if event.args[1] == ("tool", call)]
         assert other.events.index(told) < other.events.index(shown[0])
-        assert suggestions.current(talk.branch.conversation) == [call]
+        assert failed_calls(talk.branch.conversation) == [call]
 
 
 async def test_an_ask_says_everything_that_an_answer_needs(world: World, service: Service) -> None:
@@ -200,14 +200,14 @@ async def test_a_grant_of_the_session_outlives_the_daemon_and_is_not_copied(worl
         await talk.say(bash("make -v"), "Done")
         await talk.answer("session")
         await talk.end()
-    await world.host.shutdown()
+    await world.kernel.shutdown()
     world.start()
     service = world.service()
     async with talking(world, service, ref) as talk:
         await talk.say(bash("make -v"), "Done")
         await talk.end()
         assert (await talk.decisions())[-1] == ("allow", "grant tool:Bash:make -v", None)
-    made = branching.create_branch(ref, name="b", clock=world.host.clock)
+    made = branching.create_branch(ref, name="b", clock=world.kernel.clock)
     copied = (await service.duplicate(Watcher(), branch=ref.key))["branch"]
     for place in (made.key, copied):
         assert (await service.grants(Watcher(), branch=place))["grants"] == []
@@ -218,7 +218,7 @@ async def test_always_holds_for_the_project_for_good(world: World, service: Serv
         await talk.say(bash("make -v"), "Done")
         await talk.answer("always")
         await talk.end()
-    await world.host.shutdown()
+    await world.kernel.shutdown()
     world.start()
     service = world.service()
     async with talking(world, service) as talk:
@@ -431,7 +431,7 @@ async def test_what_the_guard_would_say(
     world: World, service: Service, kind: str, resource: str, decision: str, said: str
 ) -> None:
     ref = await session(world, service)
-    await world.host.grants.remember("project", ref, world.project, ["tool:Bash:make"], ask="", by="")
+    await world.kernel.grants.remember("project", ref, world.project, ["tool:Bash:make"], ask="", by="")
     told = await service.scope_check(Watcher(), branch=ref.key, kind=kind, resource=resource)
     assert told["decision"] == decision and said in told["reason"]
 

@@ -51,11 +51,11 @@ def file_of(ref: BranchRef) -> Path:
 
 async def talk(world: World, ref: BranchRef, *said: str) -> None:
     """Send prompts and wait for their answers."""
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         for text in said:
             watcher = Watcher()
             await attached(branch, watcher)
-            await world.host.prompt(branch, text=text, options=world.options)
+            await world.kernel.prompt(branch, text=text, options=world.options)
             await watcher.finished(branch)
             branch.detach(watcher)
 
@@ -82,7 +82,7 @@ async def test_lost_roles_are_given_to_the_editor_who_writes_them(world: World) 
     ref = await conversation(world)
     whole = document.read(file_of(ref))
     without_block(ref)
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         given = await attach(branch)
         spans = [
             (beg - 1, end - 1, str(role[1] if isinstance(role, tuple) else role)) for beg, end, role in given["roles"]
@@ -97,7 +97,7 @@ async def test_lost_roles_are_written_by_the_daemon_when_nobody_edits(world: Wor
     ref = await conversation(world)
     whole = file_of(ref).read_bytes()
     without_block(ref)
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         given = await attach(branch, mode="view")
         assert given["roles"]
         await branch.keeper.flush()
@@ -139,7 +139,7 @@ async def test_a_document_as_we_wrote_it_is_not_compared(world: World, monkeypat
         return reconcile.placed(doc, record)
 
     monkeypatch.setattr(document_sync, "placed", placed)
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         watcher = Watcher()
         await attach(branch, watcher)
         assert len(compared) == 1, "once after it was opened"
@@ -184,7 +184,7 @@ async def test_a_large_document_is_compared_without_holding_up_the_loop(world: W
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     ticking = asyncio.create_task(tick())
     began = time.monotonic()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         given = await attaching.attach(branch, Watcher(), sha256=sha256, seq=None, mode="view")
     took = time.monotonic() - began
     going = False
@@ -223,8 +223,8 @@ async def test_the_log_of_another_branch_is_hidden_and_kept(world: World) -> Non
     await talk(world, other, "Another question altogether.")
     log = other.branch_dir / "messages.jsonl"
     (ref.branch_dir / "messages.jsonl").write_bytes(log.read_bytes())
-    host = world.start()
-    async with host.using(ref) as branch:
+    kernel = world.start()
+    async with kernel.using(ref) as branch:
         given = await attach(branch)
         assert any("lacked" in note for note in given["notes"])
     assert any("Something else entirely" in str(row.data) for row in rows(ref)), "nothing is removed"
@@ -311,7 +311,7 @@ async def test_a_branch_that_cannot_be_written_can_be_read(world: World) -> None
             assert not given["editor"] and given["read_only"] and "Read-only file system" in given["read_only"]
             assert str(ref.branch_dir) in given["read_only"] and "\n" not in given["read_only"]
             with pytest.raises(StoreError, match="Read-only file system"):
-                await world.host.prompt(branch, text="Hi", options=world.options)
+                await world.kernel.prompt(branch, text="Hi", options=world.options)
         shown = await world.service().show(Watcher(), branch=ref.key)
         assert "It says alpha." in str(shown)
 
@@ -327,13 +327,13 @@ async def test_a_session_without_a_log_on_a_medium_that_cannot_be_written_can_be
 
 async def test_when_the_disk_works_again_the_next_who_comes_writes(world: World) -> None:
     ref = await conversation(world)
-    host, watcher = world.start(), Watcher()
+    kernel, watcher = world.start(), Watcher()
     with read_only(ref):
-        async with host.using(ref) as branch:
+        async with kernel.using(ref) as branch:
             assert (await attach(branch, watcher))["read_only"]
-        async with host.using(ref) as branch:
+        async with kernel.using(ref) as branch:
             assert not watcher.of("resync"), "nothing changed"
-    async with host.using(ref) as branch:
+    async with kernel.using(ref) as branch:
         assert watcher.of("resync"), "whoever watches attaches anew"
         given = await attach(branch, watcher)
         assert given["editor"] and given["read_only"] is None
@@ -366,16 +366,16 @@ async def test_a_document_that_cannot_be_completed_is_shown_and_completed_later(
     log = (ref.branch_dir / "messages.jsonl").read_text().splitlines(keepends=True)
     (ref.branch_dir / "messages.jsonl").write_text("".join(line for line in log if '"kept"' not in line))
     file_of(ref).write_text(whole[: whole.index("Welcome.")])
-    host = world.start()
+    kernel = world.start()
     with no_more_than(file_of(ref).stat().st_size):
-        async with host.using(ref) as branch:
+        async with kernel.using(ref) as branch:
             watcher = Watcher()
             given = await attach(branch, watcher, mode="view")
             assert given["inserts"] and given["read_only"] is None
             assert any("session.md" in note for note in given["notes"])
             branch.detach(watcher)
     assert body(ref) != whole
-    async with host.using(ref) as branch:
+    async with kernel.using(ref) as branch:
         await attach(branch, mode="view")
     assert body(ref) == whole
 
@@ -396,10 +396,10 @@ async def test_who_reads_a_file_that_was_edited_while_its_editor_had_not_saved_i
 ) -> None:
     ref = await conversation(world)
     world.server.say("Never saved.")
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         editor, reader = Watcher(), Watcher()
         await attach(branch, editor)
-        await world.host.prompt(branch, text="Hello?", options=world.options)
+        await world.kernel.prompt(branch, text="Hello?", options=world.options)
         await editor.finished(branch)
         file_of(ref).write_text("### What does it say?\n\nEdited elsewhere.\n\n### ")
         for client, mode in ((reader, "view"), (editor, "edit")):
@@ -418,10 +418,10 @@ async def test_what_arrives_while_is_looked_what_a_file_lacks_is_told_too(
 ) -> None:
     ref = await conversation(world)
     world.server.say("Never saved.")
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         editor = Watcher()
         await attach(branch, editor)
-        await world.host.prompt(branch, text="Hello?", options=world.options)
+        await world.kernel.prompt(branch, text="Hello?", options=world.options)
         await editor.finished(branch)
         file_of(ref).write_text("### Edited elsewhere.\n\n### ")
         loop, keeper, survey = asyncio.get_running_loop(), branch.keeper, Writing.survey
@@ -456,7 +456,7 @@ async def send(world: World, branch: LiveBranch, end: int | None = None) -> None
     watcher = Watcher()
     await attached(branch, watcher)
     text = body(branch.ref)
-    await world.host.send(
+    await world.kernel.send(
         branch, sha256=body_sha256(text), end=len(text) if end is None else end, options=world.options
     )
     await watcher.finished(branch)
@@ -471,7 +471,7 @@ async def test_the_same_prompt_again_is_the_same_message(world: World) -> None:
     world.server.say("One.", "Two.")
     ref = world.session()
     file_of(ref).write_text("### Say a number.")
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await send(world, branch)
         await send(world, branch, end=len("### Say a number."))
     assert body(ref) == "### Say a number.\n\nTwo.\n\n### \n\nOne.\n\n### "
@@ -486,7 +486,7 @@ async def test_a_prompt_that_was_edited_is_another_message(world: World) -> None
     world.server.say("One.", "Two.")
     ref = world.session()
     file_of(ref).write_text("### Say a number.")
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await send(world, branch)
         file_of(ref).write_text("### Say another number.")
         await send(world, branch)
@@ -497,13 +497,13 @@ async def test_a_prompt_that_was_edited_is_another_message(world: World) -> None
 async def test_the_editor_is_told_of_roles_that_are_recovered_when_it_sends(world: World) -> None:
     ref = await conversation(world)
     editor = Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attach(branch, editor)
         without_block(ref)
         file_of(ref).write_text(body(ref) + "Really?")
         world.server.say("Yes.")
         text = body(ref)
-        await world.host.send(branch, sha256=body_sha256(text), end=len(text), options=world.options)
+        await world.kernel.send(branch, sha256=body_sha256(text), end=len(text), options=world.options)
         await editor.until(lambda: branch.run is None)
         (event,) = editor.of("roles")
         assert event.args[0]["sha256"] == body_sha256(text) and len(event.args[0]["spans"]) > 5
@@ -517,7 +517,7 @@ async def test_a_lost_log_is_made_anew_before_a_message_from_a_terminal_is_answe
     async with world.start().using(ref) as branch:
         watcher = Watcher()
         branch.sinks[watcher] = None
-        await world.host.prompt(branch, text="Really?", options=world.options)
+        await world.kernel.prompt(branch, text="Really?", options=world.options)
         await watcher.finished(branch)
         branch.detach(watcher)
     texts = [row.data["data_json"].get("text") for row in rows(ref) if row.type == "part"]
@@ -530,7 +530,7 @@ async def test_an_emptied_document_is_made_anew_and_not_taken_for_a_deletion(wor
     ref = await conversation(world)
     before = body(ref)
     assert before.strip()
-    await world.host.shutdown()
+    await world.kernel.shutdown()
     file_of(ref).write_text(content)
     async with world.start().using(ref) as branch:
         answered = await attach(branch, Watcher(), mode="view")
@@ -542,10 +542,10 @@ async def test_an_emptied_document_is_made_anew_and_not_taken_for_a_deletion(wor
 
 async def test_a_document_that_is_emptied_while_it_is_open_refuses_a_prompt(world: World) -> None:
     ref = await conversation(world)
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         file_of(ref).write_text("")
         with pytest.raises(Conflict, match="is empty, but its log has a conversation"):
-            await world.host.prompt(branch, text="Go on", options=world.options)
+            await world.kernel.prompt(branch, text="Go on", options=world.options)
         assert not [row for row in rows(ref) if row.type == "edit"]
 
 
@@ -559,7 +559,7 @@ async def test_a_session_whose_commands_cannot_be_confined_says_so_for_its_heade
 
     # By default it is what a question before a command says: nothing where there is bubblewrap or Landlock.
     ref = world.session("usual")
-    assert await told(ref) == watch.unconfined(shell_scope(world.host.presets, ref, (), world.host.config)())
+    assert await told(ref) == watch.unconfined(shell_scope(world.kernel.presets, ref, (), world.kernel.config)())
     file.write_text(file.read_text().replace('allow: ["*"]', 'allow: ["*"]\n  confine: false'))
     said = await told(world.session("loose"))
     assert "not confined" in said and "by its preset" in said

@@ -31,13 +31,13 @@ async def prompt(world: World, branch: LiveBranch, said: str = "Hi") -> None:
     """Run a prompt to its end."""
     watcher = Watcher()
     await attached(branch, watcher)
-    await world.host.prompt(branch, text=said, options=world.options)
+    await world.kernel.prompt(branch, text=said, options=world.options)
     await watcher.finished(branch)
     branch.detach(watcher)
 
 
 async def test_a_new_session_is_attached_without_anything_to_insert(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         editor, viewer = Watcher(), Watcher()
         first = await attach(branch, editor, body_sha256(""))
         second = await attach(branch, viewer, body_sha256(""))
@@ -52,13 +52,13 @@ async def test_a_new_session_is_attached_without_anything_to_insert(world: World
 
 
 async def test_who_only_views_does_not_become_the_editor(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         given = await attach(branch, Watcher(), body_sha256(""), mode="view")
         assert given is not None and not given["editor"] and branch.keeper.editor is None
 
 
 async def test_a_text_nobody_knows_is_to_be_read_again(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         stranger = Watcher()
         assert await attach(branch, stranger, body_sha256("something else")) is None
         assert stranger not in branch.sinks and branch.keeper.editor is None
@@ -68,9 +68,9 @@ async def test_a_text_nobody_knows_is_to_be_read_again(world: World) -> None:
 async def test_who_attaches_while_the_model_speaks_gets_the_rest_live(world: World, mode: Any) -> None:
     world.server.say(answer(text("Hello world", chunks=11), hang_after=8))
     ref, watcher, late = world.session(), Watcher(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Hi", options=world.options)
+        await world.kernel.prompt(branch, text="Hi", options=world.options)
         await watcher.until(lambda: "He" in watcher.text(branch.key))
         given = None
         while given is None:  # the daemon wrote in between
@@ -80,7 +80,7 @@ async def test_who_attaches_while_the_model_speaks_gets_the_rest_live(world: Wor
         marker = given["marker"] - 1
         for _, inserted, _ in given["inserts"]:
             mine, marker = mine[:marker] + inserted + mine[marker:], marker + len(inserted)
-        await world.host.abort(branch)
+        await world.kernel.abort(branch)
         mine = mine[:marker] + late.text(branch.key) + mine[marker:]
         for client in (late, watcher):
             branch.detach(client)
@@ -91,9 +91,9 @@ async def test_who_attaches_while_the_model_speaks_gets_the_rest_live(world: Wor
 async def test_who_was_told_to_resync_gets_what_came_after_the_last_event_it_saw(world: World) -> None:
     world.server.say("Hello")
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher, mode="edit")
-        await world.host.prompt(branch, text="Hi", options=world.options)
+        await world.kernel.prompt(branch, text="Hi", options=world.options)
         await watcher.until(lambda: watcher.text(branch.key).endswith("### "))
         seen = next(event for event in watcher.of("insert") if event.args[0] == "\n\n")
         given = await attach(branch, watcher, "", seq=seen.seq)
@@ -104,18 +104,18 @@ async def test_who_was_told_to_resync_gets_what_came_after_the_last_event_it_saw
 
 async def test_who_leaves_while_attaching_watches_nothing_and_holds_nothing(world: World) -> None:
     ref = world.session()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         world.server.say("Hello")
         await prompt(world, branch)
         branch.keeper.inserts.append(branch.keeper.inserts[-1]._replace(text="", seq=99))  # the daemon must write
         leaving = Watcher()
         attaching = asyncio.create_task(attach(branch, leaving, body_sha256(body(ref))))
         await asyncio.sleep(0)
-        world.host.forget(leaving)
+        world.kernel.forget(leaving)
         with pytest.raises(NotFound):
             await attaching
         assert leaving not in branch.sinks and branch.keeper.editor is None
-    assert world.host.opened(ref.key) is None
+    assert world.kernel.opened(ref.key) is None
 
 
 # -- the document and the log ----------------------------------------------------------------------------------
@@ -130,12 +130,12 @@ async def restarted(world: World, ref: BranchRef) -> str:
 async def test_an_answer_that_the_user_deleted_stays_deleted_after_a_restart(world: World) -> None:
     world.server.say("Hello")
     ref = world.session()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await prompt(world, branch)
     (ref.branch_dir / "session.md").write_text("### Hi\n\n### ")
     assert await restarted(world, ref) == "### Hi\n\n### "
     world.server.say("Again")
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await prompt(world, branch, "More")
     assert body(ref) == "### Hi\n\n### More\n\nAgain\n\n### "
     assert "Hello" not in str(world.server.last.messages)
@@ -147,7 +147,7 @@ async def test_a_log_that_lost_the_end_of_a_run_adds_nothing_to_a_document_that_
 ) -> None:
     world.server.say("Hello, this is quite a long answer.")
     ref = world.session()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await prompt(world, branch)
     log = ref.branch_dir / "messages.jsonl"
     lines = log.read_bytes().splitlines(keepends=True)
@@ -159,7 +159,7 @@ async def test_a_log_that_lost_the_end_of_a_run_adds_nothing_to_a_document_that_
     assert await restarted(world, ref) == before
     assert_closed(ref)
     world.server.say("Again")
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await prompt(world, branch, "More")
     assert body(ref) == f"{before}More\n\nAgain\n\n### "
     assert "quite a long answer" in str(world.server.last.messages)
@@ -168,7 +168,7 @@ async def test_a_log_that_lost_the_end_of_a_run_adds_nothing_to_a_document_that_
 async def test_a_document_that_is_gone_is_made_anew_from_the_log(world: World) -> None:
     world.server.say(answer("Let me see.", tool_use("Glob", pattern="*")), "Nothing there.", "Again")
     ref = world.session()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await prompt(world, branch, "What is there?")
         await prompt(world, branch, "And now?")
     before = document.read(ref.branch_dir / "session.md")
@@ -179,7 +179,7 @@ async def test_a_document_that_is_gone_is_made_anew_from_the_log(world: World) -
         assert body(ref) == before.body
         assert document.read(ref.branch_dir / "session.md").spans == before.spans
     world.server.say("Fine")
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await prompt(world, branch, "More")
     assert body(ref) == f"{before.body}More\n\nFine\n\n### "
 
@@ -187,17 +187,17 @@ async def test_a_document_that_is_gone_is_made_anew_from_the_log(world: World) -
 async def test_text_of_a_run_whose_roles_were_shifted_before_a_restart_is_there_once(world: World) -> None:
     world.server.say("Hello", answer("I use Bash for this.", tool_use("Bash", command="sleep 100")))
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await prompt(world, branch, "The first question")
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Sleep", options=world.granted("tool:Bash:.*"))
+        await world.kernel.prompt(branch, text="Sleep", options=world.granted("tool:Bash:.*"))
         await watcher.phase(branch, "TOOL")
         await branch.keeper.flush()
         file = ref.branch_dir / "session.md"
         shifted = file.read_text().replace("The first question", "The very first question")
         copy = ref.branch_dir.parent / "copy"  # what is on disk is what a killed daemon leaves
         await asyncio.to_thread(shutil.copytree, ref.branch_dir, copy)
-        await world.host.abort(branch)
+        await world.kernel.abort(branch)
     left = replace(ref, branch_name="copy", branch_dir=copy)
     (copy / "session.md").write_text(shifted)
     text = await restarted(world, left)
@@ -213,18 +213,18 @@ async def test_what_an_editor_had_not_saved_is_put_there_when_the_branch_is_open
     world.server.say("Hello")
     ref, editor = world.session(), Watcher()
     shown = "### Hi\n\nHello\n\n### "
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, editor, mode="edit")
         (ref.branch_dir / "session.md").write_text("### Hi")
         branch.saved(editor, Version(sha256=body_sha256("### Hi"), seq=0, marker=None))
-        await world.host.send(branch, sha256=body_sha256("### Hi"), end=6, options=world.options)
+        await world.kernel.send(branch, sha256=body_sha256("### Hi"), end=6, options=world.options)
         await editor.until(lambda: branch.run is None)
         assert "### Hi" + editor.text(ref.key) == shown
         if saved:
             (ref.branch_dir / "session.md").write_text(shown)
             branch.saved(editor, Version(sha256=body_sha256(shown), seq=branch.recorder.last_seq, marker=None))
         branch.abandon()  # the daemon is killed
-        world.host._branches.clear()
+        world.kernel._branches.clear()
     assert [row.data["state"] for row in rows(ref) if row.type == "run"][-1] == ("kept" if saved else "told")
     if saved:
         (ref.branch_dir / "session.md").write_text("### Hi\n\nHello, edited\n\n### ")
@@ -235,12 +235,12 @@ async def test_what_an_editor_had_not_saved_is_put_there_when_the_branch_is_open
 async def test_a_prompt_sent_from_a_document_must_be_in_the_file(world: World) -> None:
     ref = world.session()
     file = ref.branch_dir / "session.md"
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         with pytest.raises(BadRequest, match="changed since it was saved"):
-            await world.host.send(branch, sha256=body_sha256("### Hi"), end=6, options=world.options)
+            await world.kernel.send(branch, sha256=body_sha256("### Hi"), end=6, options=world.options)
         file.write_text("### ")
         with pytest.raises(BadRequest, match="no prompt"):
-            await world.host.send(branch, sha256=body_sha256("### "), end=4, options=world.options)
+            await world.kernel.send(branch, sha256=body_sha256("### "), end=4, options=world.options)
     assert [row for row in rows(ref) if row.type == "run"] == []
 
 
@@ -249,10 +249,10 @@ async def test_text_below_the_prompt_is_a_draft_and_stays_below(world: World) ->
     ref, watcher = world.session(), Watcher()
     file = ref.branch_dir / "session.md"
     file.write_text("### Hi\n\na draft")
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         sha256 = body_sha256(document.read(file).body)
-        await world.host.send(branch, sha256=sha256, end=6, options=world.options)
+        await world.kernel.send(branch, sha256=sha256, end=6, options=world.options)
         await watcher.finished(branch)
     assert body(ref) == "### Hi\n\nHello\n\n### \n\na draft"
     assert "draft" not in str(world.server.last.messages)
@@ -262,6 +262,6 @@ async def test_a_session_that_was_made_without_us_can_be_prompted(world: World) 
     world.server.say("Hello")
     ref = world.session()
     assert not (ref.branch_dir / "messages.jsonl").exists()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await prompt(world, branch)
     assert body(ref) == "### Hi\n\nHello\n\n### "

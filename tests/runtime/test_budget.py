@@ -111,13 +111,13 @@ async def test_time_in_which_a_human_is_asked_does_not_count_for_anybody_who_wai
     world.preset("main", model="model-main\ntime-budget: 1000")
     world.server.say(answer(spawn()), answer(tool_use("Bash", command="true")), "found", "So")
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Delegate.", options=world.granted("tool:PersistentAgent:.*"))
-        await watcher.until(lambda: world.host.asks.all())
-        runs = [live.run for live in world.host.runs if live.run]
+        await world.kernel.prompt(branch, text="Delegate.", options=world.granted("tool:PersistentAgent:.*"))
+        await watcher.until(lambda: world.kernel.asks.all())
+        runs = [live.run for live in world.kernel.runs if live.run]
         assert [run.stopwatch.is_running for run in runs] == [False, False]
-        world.host.asks.answer(str(world.host.asks.all()[0]["id"]), Answer(decision="allow"))
+        world.kernel.asks.answer(str(world.kernel.asks.all()[0]["id"]), Answer(decision="allow"))
         await watcher.finished(branch)
 
 

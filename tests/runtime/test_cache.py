@@ -41,23 +41,23 @@ async def turn(world: World, ref: BranchRef, prompt: str = "Go on.", reason: str
 async def from_document(world: World, ref: BranchRef, typed: str) -> None:
     """Type below the conversation and send the document, as Emacs does."""
     file = paths.session_file(ref.branch_dir)
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await branch.keeper.flush()
     whole = file.read_text(encoding="utf-8")
     old = document.read(file).body
     file.write_text(whole.replace(old, old + typed, 1), encoding="utf-8")
     now = document.read(file).body
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         given = document.body_sha256(now)
-        await world.host.send(branch, sha256=given, end=len(now), options=world.granted(".*"))
+        await world.kernel.send(branch, sha256=given, end=len(now), options=world.granted(".*"))
         assert branch.task is not None
         await branch.task
 
 
 @asynccontextmanager
 async def running(world: World, ref: BranchRef, prompt: str = "Go on.") -> AsyncIterator[LiveBranch]:
-    async with world.host.using(ref) as branch:
-        await world.host.prompt(branch, text=prompt, options=world.granted(".*"))
+    async with world.kernel.using(ref) as branch:
+        await world.kernel.prompt(branch, text=prompt, options=world.granted(".*"))
         yield branch
         if branch.task is not None:
             await branch.task
@@ -81,7 +81,7 @@ async def test_across_steps_with_parallel_tools_turns_and_a_restart_of_the_daemo
     ref = world.session()
     await turn(world, ref, "  Look \n\n at it.\n")
     await turn(world, ref, "And?\n\n\n- this\n- that  \n")
-    await world.host.shutdown()
+    await world.kernel.shutdown()
     world.start()
     await turn(world, ref)
     assert len(world.server.requests) == 6
@@ -188,10 +188,10 @@ async def test_after_an_abort_between_calls(world: World) -> None:
     ref = world.session()
     calls = [tool_use("Bash", command="echo one"), tool_use("Bash", command="sleep 60"), look(world)]
     world.server.say(answer(thinking("Hm.", signature="s"), "I begin.", *calls), "Second.", "Third.")
-    async with world.host.using(ref) as branch:
-        await world.host.prompt(branch, text="Go.", options=world.granted(".*"))
+    async with world.kernel.using(ref) as branch:
+        await world.kernel.prompt(branch, text="Go.", options=world.granted(".*"))
         await until(lambda: branch.status.get("phase") == "TOOL")
-        await world.host.abort(branch)
+        await world.kernel.abort(branch)
     await turn(world, ref)
     world.start()
     await turn(world, ref)
@@ -204,7 +204,7 @@ async def test_after_steering(world: World) -> None:
     async with running(world, ref) as branch:
         await until(lambda: branch.status.get("phase") == "TOOL")
         options = world.granted(".*")
-        await world.host.submit(branch, Submission(text="  Rather this.\n", options=options, steer=True))
+        await world.kernel.submit(branch, Submission(text="  Rather this.\n", options=options, steer=True))
     await turn(world, ref)
     world.start()
     world.server.say("Later.")
@@ -221,7 +221,7 @@ async def test_with_messages_that_were_queued(world: World) -> None:
     async with running(world, ref) as branch:
         await until(lambda: branch.status.get("phase") == "TOOL")
         for words in ("Two", "Three"):
-            await world.host.submit(branch, Submission(text=words, options=world.granted(".*")))
+            await world.kernel.submit(branch, Submission(text=words, options=world.granted(".*")))
         while branch.task is not None:
             await asyncio.wait([branch.task])
             await asyncio.sleep(0)
@@ -267,9 +267,9 @@ async def test_of_a_parent_whose_agents_work_in_the_background(world: World) -> 
     await turn(world, ref, "Delegate.")
     # Each of the two ends wakes the parent, or one for both.
     await until(lambda: str(requests_of(world, "model-main")[-1].messages).count("It is alpha.") == 2)
-    await until(lambda: not world.host.runs)
+    await until(lambda: not world.kernel.runs)
     await turn(world, ref)
-    await world.host.shutdown()
+    await world.kernel.shutdown()
     world.start()
     await turn(world, ref)
     assert_prefix(requests_of(world, "model-main"))
@@ -289,7 +289,7 @@ async def test_of_a_run_that_waited_while_the_daemon_was_gone(world: World, how:
     world.server.say("Allowed.", "And on.")
     (open_ask,) = await awake(world, ref, 1)
     await say(world, open_ask, "allow")
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await until(lambda: branch.task is None)
     await turn(world, ref)
     assert_prefix(world.server.requests)
@@ -312,7 +312,7 @@ async def test_saving_the_document_as_it_is_changes_nothing(world: World) -> Non
     file = paths.session_file(ref.branch_dir)
     file.write_bytes(file.read_bytes())
     world.start()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await branch.look_once()
         await branch.reader.look(compare=True)
     await turn(world, ref)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from pyagentd import installation
 from pyagentd.config import load_config
-from pyagentd.features.presets import Presets
 from pyagentd.policy.presets import Commands, Paths, Preset
+from pyagentd.runtime.presets import Presets
 from pyagentd.runtime.run_setup import shell_scope
 from pyagentd.store.paths import BranchRef, agent_ref
 

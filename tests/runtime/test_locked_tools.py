@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from pyagentd.api import Service
-from pyagentd.features.instructions import NAME as SKILL
 from pyagentd.policy.action import canonical_tool
 from pyagentd.policy.profiles import BUILTIN, offered
 from pyagentd.runtime import run, run_setup
+from pyagentd.runtime.system_prompt import NAME as SKILL
 from pyagentd.tools.builtin import builtin_tools
 from tests.runtime.test_approvals import results, talking
 from tests.runtime.world import World

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyagentd.runtime.run import CORE, NAME, Offer, best
-from pyagentd.runtime.run_setup import Tooling
+from pyagentd.runtime.run_setup import RunBuilder
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.spec import ToolSpec
 from tests.runtime.test_approvals import results, talking
@@ -85,10 +85,10 @@ def test_of_more_the_usual_ones_and_a_search_are_offered() -> None:
 async def test_what_is_found_is_offered_from_the_next_request_on_and_in_later_turns(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tools = Tooling.of
+    tools = RunBuilder._tools
     schema = {"type": "object", "properties": {}, "description": ". " * 5000}
     large = {name: replace(spec, input_schema=schema) for name, spec in MANY.items()}
-    monkeypatch.setattr(Tooling, "of", lambda self, *given: tools(self, *given) | large)
+    monkeypatch.setattr(RunBuilder, "_tools", lambda self, *given: tools(self, *given) | large)
 
     def offered(number: int) -> list[str]:
         return [tool["name"] for tool in world.server.requests[number].body["tools"]]

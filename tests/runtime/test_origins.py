@@ -31,7 +31,7 @@ Run everything.
 @pytest.fixture
 def evil(world: World) -> BranchRef:
     """A session in a checkout."""
-    world.host.config.sessions_dir.mkdir()
+    world.kernel.config.sessions_dir.mkdir()
     place = world.project / "evil"
     made = sessions.create_session(
         place.parent, "evil", preset_name="main", preset_text=EVIL, clock=FixedClock(), session_dir=place
@@ -42,9 +42,9 @@ def evil(world: World) -> BranchRef:
 
 def allows(world: World, ref: BranchRef) -> tuple[str | None, bool, bool]:
     """Return the profile that counts for a branch, and whether its commands are confined and without network."""
-    host, above = world.host, paths.ancestors_of(ref)
-    context = policy_context(host.presets, ref, above, world.options, host.config)()
-    scope = shell_scope(host.presets, ref, above, host.config)()
+    kernel, above = world.kernel, paths.ancestors_of(ref)
+    context = policy_context(kernel.presets, ref, above, world.options, kernel.config)()
+    scope = shell_scope(kernel.presets, ref, above, kernel.config)()
     return context.profile.name if context.profile else None, scope.confine, not scope.network
 
 
@@ -54,7 +54,7 @@ HARMLESS, FREE = (None, True, True), ("open", False, False)
 async def test_what_a_foreign_session_says_counts_once_it_is_trusted(world: World, evil: BranchRef) -> None:
     service, client = world.service(), Watcher()
     assert allows(world, evil) == HARMLESS
-    async with world.host.using(evil):  # opening makes nobody trust it
+    async with world.kernel.using(evil):  # opening makes nobody trust it
         pass
     told = await service.trust_session(client, branch=evil.key)
     assert (told["foreign"], told["profile"], allows(world, evil)) == (True, "open", HARMLESS)
@@ -62,14 +62,14 @@ async def test_what_a_foreign_session_says_counts_once_it_is_trusted(world: Worl
         await service.trust_session(client, branch=evil.key, sha256="0" * 64)
     assert not (await service.trust_session(client, branch=evil.key, sha256=told["sha256"]))["foreign"]
     assert allows(world, evil) == FREE
-    fresh = Origins(world.host.config.sessions_dir, world.host.state)  # as after a restart
+    fresh = Origins(world.kernel.config.sessions_dir, world.kernel.state)  # as after a restart
     assert not fresh.foreign(evil)
 
 
 async def test_a_preset_that_changes_is_foreign_again_unless_its_user_changed_it(
     world: World, evil: BranchRef
 ) -> None:
-    file, origins = paths.preset_file(evil.branch_dir), world.host.origins
+    file, origins = paths.preset_file(evil.branch_dir), world.kernel.origins
     origins.trust(evil, file.read_bytes())
     with origins.keeping(evil):
         file.write_text(EVIL.replace("helpful", "mine"))
@@ -88,20 +88,20 @@ async def test_agents_of_a_foreign_session_are_foreign(world: World, evil: Branc
         (place / name).write_text(EVIL)
     agent = paths.ref_of(place)
     assert allows(world, agent) == HARMLESS
-    world.host.origins.trust(agent, paths.preset_file(evil.branch_dir).read_bytes())
+    world.kernel.origins.trust(agent, paths.preset_file(evil.branch_dir).read_bytes())
     assert allows(world, agent) == FREE
 
 
 async def test_grants_in_the_log_of_a_foreign_session_do_not_count(world: World, evil: BranchRef) -> None:
-    host, mine = world.host, "tool:Bash:ls"
-    async with host.using(evil) as live:
+    kernel, mine = world.kernel, "tool:Bash:ls"
+    async with kernel.using(evil) as live:
         live.record_session(workspace_root=world.project, agent="main")
         live.note_session(permissions_json=[{"action": "tool:.*", "at": 1, "ask": "a", "by": "me"}])
         await live.recorder.commit()
-        await host.grants.load(evil, world.project)
-        assert host.grants.patterns(evil, world.project) == ()
-        await host.grants.remember("session", evil, world.project, [mine], ask="b", by="me")
-        assert [grant.action for grant in host.grants.listed(evil, world.project)] == [mine]
+        await kernel.grants.load(evil, world.project)
+        assert kernel.grants.patterns(evil, world.project) == ()
+        await kernel.grants.remember("session", evil, world.project, [mine], ask="b", by="me")
+        assert [grant.action for grant in kernel.grants.listed(evil, world.project)] == [mine]
 
 
 async def test_sessions_below_the_root_and_those_made_elsewhere_are_the_users_own(world: World) -> None:
@@ -112,7 +112,7 @@ async def test_sessions_below_the_root_and_those_made_elsewhere_are_the_users_ow
     )
     for ref in (below, paths.ref_of(Path(made["branch_dir"]))):
         paths.preset_file(ref.branch_dir).write_text(EVIL)
-        assert allows(world, ref) == FREE and not world.host.origins.notes(ref)
+        assert allows(world, ref) == FREE and not world.kernel.origins.notes(ref)
 
 
 async def test_a_foreign_session_is_not_copied_to_where_it_would_be_the_users_own(

@@ -108,7 +108,7 @@ async def test_a_model_set_in_the_document_is_used_and_stays_there(world: World)
     given = await attached(world.service(), ref, client)
     assert given["overridden"] == ["model", "temperature"] and given["model"] == "model-other"
     assert given["settings"]["model"] == "model-other" and given["own_settings"]["model"] == "model-main"
-    world.host.forget(client)
+    world.kernel.forget(client)
     preset = ref.branch_dir / "preset.md"
     preset.write_text(preset.read_text().replace("model-main", "model-newer"))
     world.start()
@@ -171,7 +171,7 @@ async def test_what_the_user_set_can_be_dropped(world: World) -> None:
     told = await service.drop_settings(editor, branch=ref.key)
     assert told["dropped"] == ["model"] and told["settings"]["model"] == "model-main"
     assert document.read(file_of(ref)).settings.model == "model-other", "the editor writes"
-    world.host.forget(editor)
+    world.kernel.forget(editor)
     assert (await service.drop_settings(Watcher(), branch=ref.key))["dropped"] == ["model"]
     assert document.read(file_of(ref)).settings.model == "model-main"
     await talk(world, ref, "And now?")
@@ -199,7 +199,7 @@ async def test_settings_of_a_message_hold_for_its_turn_only(world: World) -> Non
     usual = sent(world)
     assert usual["temperature"] == 0.5 and usual["thinking"] is None and "Bash" in usual["tools"]
     client = Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         odd = (":system", "Be odd.", ":model", "model-other", ":temperature", 0, ":max-tokens", 700, ":tools", "Read")
         for settings in (plist(*odd), plist(":thinking", "high"), ()):
             await service.attach(client, branch=ref.key, sha256=body_sha256(body(ref)), mode="view")
@@ -236,7 +236,7 @@ async def test_a_setting_of_a_message_that_makes_no_sense_is_named_before_anythi
     ref, service = world.session(), world.service()
     with pytest.raises(BadRequest, match=named):
         await service.prompt(Watcher(), branch=ref.key, text="Hi", settings=plist(*settings))
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         assert not branch.conversation.messages and not branch.conversation.runs
 
 
@@ -313,7 +313,7 @@ async def test_the_system_prompt_of_a_named_agent_is_written_where_it_says_what_
 async def test_the_tools_that_a_session_can_have_are_told(world: World) -> None:
     ref, service = world.session(), world.service()
     set_variables(ref, tools=("Read", "our_own"))
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await branch.look_once()
         told = await service.tools_available(Watcher(), branch=ref.key)
     assert {"Bash", "Read", "WebSearch", "TodoWrite", "our_own"} <= set(told["tools"])

@@ -52,23 +52,23 @@ def ends(watcher: Watcher) -> list[str]:
 
 async def asking(world: World, branch: LiveBranch, watcher: Watcher) -> Submitted:
     """Start a run that waits for a human."""
-    sent = await world.host.submit(branch, message("One", world))
-    await watcher.until(lambda: world.host.asks.all())
+    sent = await world.kernel.submit(branch, message("One", world))
+    await watcher.until(lambda: world.kernel.asks.all())
     return sent
 
 
 def allow(world: World) -> None:
-    world.host.asks.answer(str(world.host.asks.all()[0]["id"]), Answer(decision="allow"))
+    world.kernel.asks.answer(str(world.kernel.asks.all()[0]["id"]), Answer(decision="allow"))
 
 
 async def test_queued_messages_fire_one_after_the_other_each_a_turn_of_its_own(world: World) -> None:
     world.server.say(LOOK, "First.", "Second.", "Third.")
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         assert not (await asking(world, branch, watcher)).queued
-        two = await world.host.submit(branch, message("Two", world))
-        three = await world.host.submit(branch, message("Three", world))
+        two = await world.kernel.submit(branch, message("Two", world))
+        three = await world.kernel.submit(branch, message("Three", world))
         assert two.queued and two.run_id is None and "queued_at" in metadata_of(ref, two.message_id)
         assert [item["text"] for item in branch.queue.told()] == ["Two", "Three"]
         assert branch.status["state"] == "waiting" and branch.status["queued"] == 2
@@ -95,19 +95,19 @@ def canonical(world: World, ref: BranchRef) -> list[dict[str, Any]]:
 async def test_a_message_taken_back_does_not_fire_and_leaves_a_hidden_tombstone(world: World) -> None:
     world.server.say(LOOK, "First.", "Third.")
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         await asking(world, branch, watcher)
-        two = await world.host.submit(branch, message("Two", world))
-        three = await world.host.submit(branch, message("Three", world))
-        assert await world.host.queue.cancel(branch, two.message_id) == "Two"
-        await world.host.queue.edit(branch, three.message_id, "Three, edited")
+        two = await world.kernel.submit(branch, message("Two", world))
+        three = await world.kernel.submit(branch, message("Three", world))
+        assert await world.kernel.queue.cancel(branch, two.message_id) == "Two"
+        await world.kernel.queue.edit(branch, three.message_id, "Three, edited")
         with pytest.raises(NotFound, match="taken back"):
-            await world.host.queue.cancel(branch, two.message_id)
+            await world.kernel.queue.cancel(branch, two.message_id)
         allow(world)
         await watcher.until(lambda: ends(watcher) == ["done"] * 2)
         with pytest.raises(NotFound, match="sent already"):
-            await world.host.queue.edit(branch, three.message_id, "Too late")
+            await world.kernel.queue.edit(branch, three.message_id, "Too late")
     left = metadata_of(ref, two.message_id)
     assert left["queue_canceled_at"] and left["hidden_at"] and "queued_at" not in left
     assert prompts(world)[-1] == "Three, edited" and "Two" not in body(ref)
@@ -118,26 +118,26 @@ async def test_a_message_taken_back_does_not_fire_and_leaves_a_hidden_tombstone(
 async def test_a_message_with_an_id_of_its_clients_is_one_message_however_often_it_is_sent(world: World) -> None:
     world.server.say(LOOK, "First.", "Second.")
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        first = await world.host.submit(branch, message("One", world, id="msg_one"))
-        assert first == replace(await world.host.submit(branch, message("One", world, id="msg_one")), seq=first.seq)
+        first = await world.kernel.submit(branch, message("One", world, id="msg_one"))
+        assert first == replace(await world.kernel.submit(branch, message("One", world, id="msg_one")), seq=first.seq)
         two, three = message("Two", world, id="msg_two"), message("Three", world, id="msg_three")
-        await world.host.submit(branch, two)
-        await world.host.submit(branch, three)
-        assert (await world.host.submit(branch, two)).queued
+        await world.kernel.submit(branch, two)
+        await world.kernel.submit(branch, three)
+        assert (await world.kernel.submit(branch, two)).queued
         for other in (message("Another", world, id="msg_two"), message("Two", world, id="msg_one")):
             with pytest.raises(Conflict, match="another message"):
-                await world.host.submit(branch, other)
+                await world.kernel.submit(branch, other)
         with pytest.raises(BadRequest, match="no id"):
-            await world.host.submit(branch, message("Two", world, id="../two"))
-        await world.host.queue.cancel(branch, "msg_three")
-        taken_back = await world.host.submit(branch, three)
+            await world.kernel.submit(branch, message("Two", world, id="../two"))
+        await world.kernel.queue.cancel(branch, "msg_three")
+        taken_back = await world.kernel.submit(branch, three)
         assert not taken_back.queued and taken_back.ended == "canceled" and len(branch.queue.told()) == 1
-        await watcher.until(lambda: world.host.asks.all())
+        await watcher.until(lambda: world.kernel.asks.all())
         allow(world)
         await watcher.until(lambda: ends(watcher) == ["done"] * 2)
-        again = await world.host.submit(branch, two)
+        again = await world.kernel.submit(branch, two)
         assert again.run_id and not again.queued and not branch.queue.told()
         assert first.ended == "" and again.ended == "done"
     assert body(ref).count("Two") == 1
@@ -146,12 +146,12 @@ async def test_a_message_with_an_id_of_its_clients_is_one_message_however_often_
 async def test_stopping_a_run_ends_its_turn_and_not_the_queue(world: World) -> None:
     world.server.say(answer(text("Hello", chunks=2), hang_after=4), "Second.")
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.submit(branch, message("One", world))
-        await world.host.submit(branch, message("Two", world))
+        await world.kernel.submit(branch, message("One", world))
+        await world.kernel.submit(branch, message("Two", world))
         await watcher.phase(branch, "TYPE")
-        await world.host.abort(branch)
+        await world.kernel.abort(branch)
         await watcher.until(lambda: ends(watcher) == ["aborted", "done"])
     assert body(ref).endswith("### Two\n\nSecond.\n\n### ")
 
@@ -159,17 +159,17 @@ async def test_stopping_a_run_ends_its_turn_and_not_the_queue(world: World) -> N
 async def test_a_user_who_stops_a_run_can_leave_the_queue_paused_and_the_text_says_stopped(world: World) -> None:
     world.server.say(answer(text("Hello", chunks=2), hang_after=4), "Second.")
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.submit(branch, message("One", world))
-        await world.host.submit(branch, message("Two", world))
+        await world.kernel.submit(branch, message("One", world))
+        await world.kernel.submit(branch, message("Two", world))
         await watcher.phase(branch, "TYPE")
-        world.host.queue.pause(branch)
-        await world.host.abort(branch)
+        world.kernel.queue.pause(branch)
+        await world.kernel.abort(branch)
         assert branch.status["paused"] and branch.status["queued"] == 1 and branch.run is None
         assert branch.conversation.last_run is not None
         assert branch.conversation.last_run.data["paused"], "the next daemon knows it too"
-        assert await world.host.queue.resume(branch, world.options)
+        assert await world.kernel.queue.resume(branch, world.options)
         await watcher.until(lambda: ends(watcher) == ["aborted", "done"])
         assert "paused" not in branch.status
     stopped, _, after = body(ref).partition("``` error\nStopped\n```\n\n### Two")
@@ -181,21 +181,21 @@ async def test_a_user_who_stops_a_run_can_leave_the_queue_paused_and_the_text_sa
 async def test_an_error_pauses_the_queue_until_somebody_goes_on(world: World, how: str) -> None:
     world.server.say(refusal(400, "invalid_request_error", "No."), "New.", "Second.")
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await asyncio.gather(*(world.host.submit(branch, message(said, world)) for said in ("One", "Two")))
+        await asyncio.gather(*(world.kernel.submit(branch, message(said, world)) for said in ("One", "Two")))
         await watcher.until(lambda: branch.status["state"] == "error")
         assert branch.status["code"] == "provider-error" and branch.status["message"] and branch.status["queued"] == 1
         trigger = {"trigger": {"source": "api"}}
-        kept = await world.host.submit(branch, message("Not yet", world, metadata=trigger))
+        kept = await world.kernel.submit(branch, message("Not yet", world, metadata=trigger))
         assert kept.queued and branch.run is None, "only a person goes on after an error"
-        await world.host.queue.cancel(branch, kept.message_id)
+        await world.kernel.queue.cancel(branch, kept.message_id)
         if how == "resuming":
-            assert await world.host.queue.resume(branch, world.options)
+            assert await world.kernel.queue.resume(branch, world.options)
             await watcher.until(lambda: ends(watcher) == ["error", "done"])
             assert prompts(world)[1:] == ["Two"]
             return
-        assert not (await world.host.submit(branch, message("New", world))).queued
+        assert not (await world.kernel.submit(branch, message("New", world))).queued
         await watcher.until(lambda: ends(watcher) == ["error", "done", "done"])
     assert prompts(world)[1:] == ["New", "Two"]
     assert "paused" not in branch.status and branch.status["state"] == "idle"
@@ -206,7 +206,7 @@ async def test_an_error_pauses_the_queue_until_somebody_goes_on(world: World, ho
 async def test_what_is_sent_after_an_error_leaves_text_that_waits_where_it_is(world: World, where: str) -> None:
     world.server.say(LOOK, refusal(400, "invalid_request_error", "No."), "An answer.", "Another.")
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         await asking(world, branch, watcher)
         await branch.keeper.flush()
@@ -217,7 +217,7 @@ async def test_what_is_sent_after_an_error_leaves_text_that_waits_where_it_is(wo
         if where == "the document":
             await type_and_queue(world, branch, "Three")  # below it: it goes on with what waits, in that order
         else:
-            assert not (await world.host.submit(branch, message("New", world))).queued
+            assert not (await world.kernel.submit(branch, message("New", world))).queued
         await watcher.until(lambda: ends(watcher) == ["error", "done", "done"])
     first, second = ("Two", "Three") if where == "the document" else ("New", "Two")
     assert prompts(world)[2:] == [first, second]
@@ -231,23 +231,23 @@ async def test_what_is_sent_after_an_error_leaves_text_that_waits_where_it_is(wo
 async def test_the_queue_survives_a_restart_and_drains_when_the_branch_is_opened(world: World) -> None:
     world.server.say(answer(text("Hello", chunks=2), hang_after=4), "Second.", "Third.")
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         for said in ("One", "Two", "Three"):
-            await world.host.submit(branch, message(said, world))
+            await world.kernel.submit(branch, message(said, world))
         await watcher.phase(branch, "TYPE")
-        await world.host.shutdown()
+        await world.kernel.shutdown()
     watcher.events.clear()
     assert [each["message"]["metadata_json"].get("queued_at") is None for each in canonical(world, ref)][-2:] == [
         False,
         False,
     ]
     world.start()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         await watcher.until(lambda: branch.status["state"] == "error")  # nobody gave this daemon a key
         assert branch.status["code"] == "no-key" and branch.status["queued"] == 2
-        assert await world.host.queue.resume(branch, world.options)
+        assert await world.kernel.queue.resume(branch, world.options)
         await watcher.until(lambda: ends(watcher) == ["done", "done"])
     assert prompts(world)[1:] == ["Two", "Three"]
     assert_closed(ref)
@@ -256,13 +256,13 @@ async def test_the_queue_survives_a_restart_and_drains_when_the_branch_is_opened
 async def test_text_queued_in_the_document_stays_where_it_was_typed(world: World) -> None:
     world.server.say(LOOK, "First.", "Second.", "Third.")
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         await asking(world, branch, watcher)
         await branch.keeper.flush()
         for said in ("Two", "Three"):
             await type_and_queue(world, branch, said)
-        client = await world.host.submit(branch, message("From afar", world))
+        client = await world.kernel.submit(branch, message("From afar", world))
         file = ref.branch_dir / "session.md"
         doc = document.read(file)
         file.write_text(document.format_file(replace(doc, body=doc.body + "A draft")))
@@ -295,7 +295,7 @@ async def type_and_queue(world: World, branch: LiveBranch, said: str) -> None:
     typed = doc.body + said
     file.write_text(document.format_file(replace(doc, body=typed + "\n\n### ")))
     sha256 = body_sha256(document.read(file).body)
-    sent = await world.host.submit(branch, message(None, world, sha256=sha256, end=len(typed)))
+    sent = await world.kernel.submit(branch, message(None, world, sha256=sha256, end=len(typed)))
     assert sent.queued and branch.queue.get(sent.message_id).text == said
 
 
@@ -311,15 +311,15 @@ async def test_what_is_queued_before_the_first_word_of_an_answer_is_only_what_wa
         sha256 = body_sha256(document.read(file).body)
         return Version(sha256=sha256, seq=branch.recorder.last_seq, marker=len("### One"))
 
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         assert (await attached(branch, watcher, "edit"))["editor"]
         first = typed("### One")
-        await world.host.submit(branch, message(None, world, sha256=first.sha256, end=len("### One")))
+        await world.kernel.submit(branch, message(None, world, sha256=first.sha256, end=len("### One")))
         await watcher.until(lambda: branch.status["state"] == "retrying")
         typing = "### One\n\n\nTwo, typed below"
         saved = typed(typing)
         branch.saved(watcher, saved)
-        sent = await world.host.submit(branch, message(None, world, sha256=saved.sha256, end=len(typing)))
+        sent = await world.kernel.submit(branch, message(None, world, sha256=saved.sha256, end=len(typing)))
         assert sent.queued and branch.queue.get(sent.message_id).text == "Two, typed below"
         branch.detach(watcher)
         await attached(branch, watcher)
@@ -334,14 +334,14 @@ async def test_what_is_queued_before_the_first_word_of_an_answer_is_only_what_wa
 async def test_a_message_steers_the_run_in_flight_at_its_next_step(world: World) -> None:
     world.server.say(LOOK, answer(text("As you say."), tool_use("Bash", command="true")), "Done.", "Later.")
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         sent = await asking(world, branch, watcher)
-        later = await world.host.submit(branch, message("Later", world))
-        steer = await world.host.submit(branch, message("Left, please", world, steer=True))
+        later = await world.kernel.submit(branch, message("Later", world))
+        steer = await world.kernel.submit(branch, message("Left, please", world, steer=True))
         assert steer.queued
         allow(world)
-        await watcher.until(lambda: len(world.host.asks.all()) == 1 and "As you say." in watcher.text(branch.key))
+        await watcher.until(lambda: len(world.kernel.asks.all()) == 1 and "As you say." in watcher.text(branch.key))
         assert metadata_of(ref, steer.message_id)["steered"] == sent.run_id
         allow(world)
         await watcher.until(lambda: ends(watcher) == ["done"] * 2)
@@ -363,11 +363,11 @@ async def test_a_message_steers_the_run_in_flight_at_its_next_step(world: World)
 async def test_a_steering_message_that_comes_too_late_is_the_next_of_the_queue(world: World) -> None:
     world.server.say(LOOK, "Second.")
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         await asking(world, branch, watcher)
-        await world.host.submit(branch, message("Left", world, steer=True))
-        await world.host.abort(branch)
+        await world.kernel.submit(branch, message("Left", world, steer=True))
+        await world.kernel.abort(branch)
         await watcher.until(lambda: ends(watcher) == ["aborted", "done"])
     assert prompts(world)[-1] == "Left"
 
@@ -376,9 +376,9 @@ async def test_every_move_is_an_event_and_retries_tell_attempt_and_time(world: W
     overloaded = refusal(529, "overloaded_error", "Overloaded", headers={"retry-after": "100"})
     world.server.say(overloaded, LOOK, "Done.")
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        sent = await world.host.submit(branch, message("One", world))
+        sent = await world.kernel.submit(branch, message("One", world))
         await watcher.until(lambda: branch.status["state"] == "retrying")
         status = branch.status
         assert (status["attempt"], status["max_attempts"], status["run"]) == (1, 5, sent.run_id)
@@ -386,7 +386,7 @@ async def test_every_move_is_an_event_and_retries_tell_attempt_and_time(world: W
         assert status["message_id"] == sent.message_id
         assert branch.run is not None
         branch.run.retry_now()
-        await watcher.until(lambda: world.host.asks.all())
+        await watcher.until(lambda: world.kernel.asks.all())
         allow(world)
         await watcher.until(lambda: ends(watcher) == ["done"])
     told = [event.args[0]["state"] for event in watcher.of("status")]
@@ -403,11 +403,11 @@ async def test_every_move_is_an_event_and_retries_tell_attempt_and_time(world: W
 async def test_a_wait_before_another_try_ends_with_an_abort(world: World) -> None:
     world.server.say(refusal(429, "rate_limit_error", "Slow down", headers={"retry-after": "100"}))
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.submit(branch, message("One", world))
+        await world.kernel.submit(branch, message("One", world))
         await watcher.until(lambda: branch.status["state"] == "retrying")
-        assert await world.host.abort(branch)
+        assert await world.kernel.abort(branch)
         assert branch.status["state"] == "idle"
     assert assert_closed(ref)["reason"] == "aborted"
 
@@ -416,9 +416,9 @@ async def test_a_wait_before_another_try_ends_with_an_abort(world: World) -> Non
 async def test_arguments_that_are_no_json_are_an_error_for_the_model_and_the_run_goes_on(world: World) -> None:
     world.server.say(answer(tool_use("Read", json_text='{"file_path": "a')), "I see.")
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.submit(branch, message("One", world))
+        await world.kernel.submit(branch, message("One", world))
         await watcher.until(lambda: ends(watcher) == ["done"])
     (result,) = world.server.last.messages[-1]["content"]
     told = str(result["content"])
@@ -431,13 +431,13 @@ async def test_an_approval_waits_like_any_message_and_names_its_agent_when_its_t
     world.preset("build", model="model-build")
     world.server.say(LOOK, "First.", "Building.")
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         await asking(world, branch, watcher)
         approval = message("Approved, continue.", world, metadata={"agent": "build"})
-        sent = await world.host.submit(branch, approval)
+        sent = await world.kernel.submit(branch, approval)
         with pytest.raises(BadRequest):
-            await world.host.submit(branch, message("Hm", world, metadata={"agent": "nobody"}))
+            await world.kernel.submit(branch, message("Hm", world, metadata={"agent": "nobody"}))
         assert sent.queued and branch.queue.told()[0]["agent"] == "build"
         allow(world)
         await watcher.until(lambda: ends(watcher) == ["done"] * 2)
@@ -450,10 +450,10 @@ async def test_an_approval_waits_like_any_message_and_names_its_agent_when_its_t
 async def test_a_client_that_leaves_and_comes_back_misses_nothing_and_stops_nothing(world: World) -> None:
     world.server.say(LOOK, "First.", "Second.")
     ref, watcher, later = world.session(), Watcher(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         await asking(world, branch, watcher)
-        await world.host.submit(branch, message("Two", world))
+        await world.kernel.submit(branch, message("Two", world))
         branch.detach(watcher)
         allow(world)
         async with asyncio.timeout(60):

@@ -63,13 +63,13 @@ async def joined(branch: LiveBranch, sink: Watcher) -> dict[str, Any]:
 
 
 async def say(world: World, ref: BranchRef, watcher: Watcher, *prompts: str) -> None:
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         for prompt in prompts:
             before = len(watcher.of("run"))
-            await world.host.prompt(branch, text=prompt, options=world.options)
+            await world.kernel.prompt(branch, text=prompt, options=world.options)
             while len(watcher.of("run")) < before + 2 or branch.run is not None:
-                for ask in world.host.asks.all():
-                    world.host.asks.answer(str(ask["id"]), Answer(decision="allow"))
+                for ask in world.kernel.asks.all():
+                    world.kernel.asks.answer(str(ask["id"]), Answer(decision="allow"))
                 await asyncio.sleep(0.01)
 
 
@@ -88,7 +88,7 @@ async def conversation(world: World, watcher: Watcher) -> BranchRef:
         answer(text("Welcome.", chunks=2)),
     )
     ref = world.session()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         await say(world, ref, watcher, "What does it say?", "And that?", "Thanks.")
     return ref
@@ -120,9 +120,9 @@ async def test_whoever_reconnects_after_any_event_loses_and_doubles_nothing(worl
 async def test_a_client_that_comes_mid_answer_hears_all_of_it_and_nothing_twice(world: World) -> None:
     ref, first = world.session(), Watcher()
     world.server.say(answer(text("word " * 200, chunks=100), pause_s=0.002))
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, first)
-        await world.host.prompt(branch, text="Talk.", options=world.options)
+        await world.kernel.prompt(branch, text="Talk.", options=world.options)
         heard = []
         for words in (10, 40, 80):
             await first.until(lambda words=words: first.text(ref.key).count("word") >= words)
@@ -153,13 +153,13 @@ async def test_without_a_beginning_it_is_the_run_in_flight(world: World) -> None
     assert page["events"] == [], "nothing runs"
     live.events.clear()
     world.server.say(answer(text("word " * 50, chunks=50), pause_s=0.01))
-    async with world.host.using(ref) as branch:
-        await world.host.prompt(branch, text="Talk.", options=world.options)
+    async with world.kernel.using(ref) as branch:
+        await world.kernel.prompt(branch, text="Talk.", options=world.options)
         await live.until(lambda: "word" in live.text(ref.key))
         page = await world.service().replay(Watcher(), branch=ref.key)
         assert [event[0] for event in page["events"][:2]] == ["prompt", "insert"]
         assert page["events"][0][2] == "Talk."
-        await world.host.abort(branch)
+        await world.kernel.abort(branch)
 
 
 async def test_an_earlier_daemons_end_is_told_though_nobody_was_there(world: World) -> None:
@@ -169,6 +169,6 @@ async def test_an_earlier_daemons_end_is_told_though_nobody_was_there(world: Wor
     lines = log.read_text().splitlines(keepends=True)
     end = max(n for n, line in enumerate(lines) if '"state":"finished"' in line.replace(" ", ""))
     log.write_text("".join(lines[: end + 1]))  # killed before it could tell
-    await world.host.shutdown()
+    await world.kernel.shutdown()
     world.start()
     assert told(await replayed(world, ref)) == told(live.events)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import NotFound
+from pyagentd.features.agents import AgentSpawner
 from pyagentd.features.spawning import outcome_of
 from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.opening import RESTARTED
@@ -41,9 +42,9 @@ def helper(world: World) -> World:
 
 async def begin(world: World, ref: BranchRef, text: str, *grants: str, asks: int) -> None:
     """Start a run, and return when so many questions are open."""
-    async with world.host.using(ref) as branch:
-        await world.host.prompt(branch, text=text, options=world.granted(*GRANTS, *grants))
-    await until(lambda: len(world.host.asks.all()) == asks)
+    async with world.kernel.using(ref) as branch:
+        await world.kernel.prompt(branch, text=text, options=world.granted(*GRANTS, *grants))
+    await until(lambda: len(world.kernel.asks.all()) == asks)
 
 
 async def until(condition: Callable[[], Any]) -> None:
@@ -53,35 +54,35 @@ async def until(condition: Callable[[], Any]) -> None:
 
 
 async def restart(world: World, ref: BranchRef, how: str) -> BranchRef:
-    """End the host and start another; return where the session is then."""
+    """End the kernel and start another; return where the session is then."""
     if how == "stopped":
-        await world.host.shutdown()
+        await world.kernel.shutdown()
         world.start()
         return ref
     # What is on disk is what a killed daemon leaves; the old one goes on with its own files, and is stopped.
     copy = ref.session_dir.with_name("copy-20260304050607")
     await asyncio.to_thread(shutil.copytree, ref.session_dir, copy, symlinks=True)
-    async with world.host.using(ref) as branch:
-        await world.host.abort(branch)
+    async with world.kernel.using(ref) as branch:
+        await world.kernel.abort(branch)
     world.start()
     return paths.ref_of(copy / "branches" / "main")
 
 
 async def awake(world: World, ref: BranchRef, asks: int) -> list[dict[str, Any]]:
-    """Have the new host look at the session; return the questions that are open, by detail."""
-    await world.host.trees.wake(ref)
-    await world.host.trees.awake()
-    found = sorted(map(dict, world.host.asks.all()), key=lambda row: row["detail"])
+    """Have the new kernel look at the session; return the questions that are open, by detail."""
+    await world.kernel.trees.wake(ref)
+    await world.kernel.trees.awake()
+    found = sorted(map(dict, world.kernel.asks.all()), key=lambda row: row["detail"])
     assert len(found) == asks
     return found
 
 
 async def say(world: World, ask: dict[str, Any], decision: Any = "allow", **more: Any) -> None:
-    assert await world.host.questions.answer(ask["id"], Answer(decision=decision, **more), world.options)
+    assert await world.kernel.questions.answer(ask["id"], Answer(decision=decision, **more), world.options)
 
 
 async def ended(world: World) -> None:
-    await until(lambda: not world.host.runs)
+    await until(lambda: not world.kernel.runs)
 
 
 def agents_of(ref: BranchRef) -> list[BranchRef]:
@@ -112,11 +113,11 @@ async def test_a_question_is_asked_again_and_its_answer_lets_the_same_run_go_on(
     world.server.say(answer("Let me see.", tool_use("Bash", command="echo hi")), "It says hi.")
     ref = world.session()
     await begin(world, ref, "Hi", asks=1)
-    (before,) = world.host.asks.all()
+    (before,) = world.kernel.asks.all()
     ref = await restart(world, ref, how)
     (ask,) = await awake(world, ref, 1)
     assert ask == {**before, "branch": ref.key}
-    assert world.host.opened(ref.key) is not None
+    assert world.kernel.opened(ref.key) is not None
     await say(world, ask)
     await ended(world)
     assert assert_closed(ref)["id"] == before["run_id"] and assert_closed(ref)["reason"] == "done"
@@ -142,12 +143,17 @@ async def test_three_levels_go_on_and_their_results_arrive_once(helper: World, h
     three, two = await awake(helper, ref, 2)
     assert [three["detail"], two["detail"]] == ["echo three", "echo two"]
     watcher = Watcher()
-    async with helper.host.using(ref) as branch:
+    async with helper.kernel.using(ref) as branch:
         await attached(branch, watcher)
-    assert [ask["id"] for ask in helper.host.asks.open_for(ref.key)] == [ask["id"] for ask in helper.host.asks.all()]
-    assert {child["description"] for child in helper.host.agents.running(ref.key)} == {"second", "middle"}
+    assert [ask["id"] for ask in helper.kernel.asks.open_for(ref.key)] == [
+        ask["id"] for ask in helper.kernel.asks.all()
+    ]
+    assert {child["description"] for child in helper.kernel.feature(AgentSpawner).running(ref.key)} == {
+        "second",
+        "middle",
+    }
     await say(helper, three)
-    await until(lambda: len(helper.host.runs) == 2)
+    await until(lambda: len(helper.kernel.runs) == 2)
     ref = await restart(helper, ref, "stopped")
     (two,) = await awake(helper, ref, 1)
     await say(helper, two)
@@ -157,7 +163,7 @@ async def test_three_levels_go_on_and_their_results_arrive_once(helper: World, h
         assert assert_closed(each)["reason"] == "done"
     log = [row for row in rows(ref) if row.type == "part" and row.data.get("tool_state") == "output-available"]
     assert len({row.data["tool_call_id"] for row in log}) == len(log) == 2
-    assert not helper.host.asks.all() and not helper.host.agents.running(ref.key)
+    assert not helper.kernel.asks.all() and not helper.kernel.feature(AgentSpawner).running(ref.key)
 
 
 @pytest.mark.parametrize("how", WAYS)
@@ -203,13 +209,13 @@ async def test_abort_at_the_root_ends_everything(helper: World, how: str) -> Non
     await begin(helper, ref, "Root", asks=2)
     ref = await restart(helper, ref, how)
     two, _ = await awake(helper, ref, 2)
-    async with helper.host.using(ref) as branch:
-        assert await helper.host.abort(branch)
+    async with helper.kernel.using(ref) as branch:
+        assert await helper.kernel.abort(branch)
     await ended(helper)
-    assert not helper.host.asks.all() and not helper.host.agents.running(ref.key)
+    assert not helper.kernel.asks.all() and not helper.kernel.feature(AgentSpawner).running(ref.key)
     assert all(assert_closed(each)["reason"] == "aborted" for each in whole_tree(ref))
     with pytest.raises(NotFound, match="was stopped"):
-        await helper.host.questions.answer(two["id"], Answer(decision="allow"), helper.options)
+        await helper.kernel.questions.answer(two["id"], Answer(decision="allow"), helper.options)
 
 
 async def test_abort_before_the_agents_were_opened_ends_them_too(helper: World) -> None:
@@ -217,10 +223,10 @@ async def test_abort_before_the_agents_were_opened_ends_them_too(helper: World) 
     ref = helper.session()
     await begin(helper, ref, "Root", asks=2)
     ref = await restart(helper, ref, "killed")
-    async with helper.host.using(ref) as branch:  # resumed, and its run has not made a step
-        assert await helper.host.abort(branch)
+    async with helper.kernel.using(ref) as branch:  # resumed, and its run has not made a step
+        assert await helper.kernel.abort(branch)
     await ended(helper)
-    assert not helper.host.asks.all()
+    assert not helper.kernel.asks.all()
     assert all(assert_closed(each) for each in whole_tree(ref))
 
 
@@ -230,7 +236,7 @@ async def test_an_agent_that_is_opened_first_goes_on_and_its_parents_wait_for_it
     await begin(helper, ref, "Root", asks=2)
     ref = await restart(helper, ref, "killed")
     third = whole_tree(ref)[2]
-    async with helper.host.using(third) as agent:
+    async with helper.kernel.using(third) as agent:
         assert agent.run is not None
     three, two = await awake(helper, ref, 2)
     await say(helper, two)
@@ -246,13 +252,13 @@ async def test_an_agent_nobody_waits_for_any_more_is_ended(helper: World) -> Non
     kept = {each: (each.branch_dir / "messages.jsonl").read_bytes() for each in whole_tree(ref)[1:]}
     ref = await restart(helper, ref, "killed")
     shutil.rmtree(ref.session_dir)
-    original = helper.host.config.sessions_dir / "test-20260304050607" / "branches" / "main"
+    original = helper.kernel.config.sessions_dir / "test-20260304050607" / "branches" / "main"
     ref = paths.ref_of(original)
     for each, log in kept.items():  # the daemon was killed after the root's end was recorded
         (each.branch_dir / "messages.jsonl").write_bytes(log)
     await awake(helper, ref, 0)
-    async with helper.host.using(ref):
-        await until(lambda: not helper.host._errands)
+    async with helper.kernel.using(ref):
+        await until(lambda: not helper.kernel._errands)
     assert all(assert_closed(each) for each in whole_tree(ref))
 
 
@@ -260,13 +266,13 @@ async def test_an_answer_that_was_given_before_the_end_counts(world: World) -> N
     world.server.say(answer(tool_use("Bash", command="sleep 1000")), "Done.")
     ref = world.session()
     await begin(world, ref, "Hi", asks=1)
-    (ask,) = world.host.asks.all()
+    (ask,) = world.kernel.asks.all()
     await say(world, dict(ask))
     ref = await restart(world, ref, "killed")
-    async with world.host.using(ref):
+    async with world.kernel.using(ref):
         await awake(world, ref, 0)
         with pytest.raises(NotFound, match="answered already"):
-            await world.host.questions.answer(ask["id"], Answer(decision="deny"), world.options)
+            await world.kernel.questions.answer(ask["id"], Answer(decision="deny"), world.options)
     assert last_of(rows(ref), "ask")[ask["id"]]["decision"] == "allow"
 
 
@@ -280,12 +286,12 @@ async def test_only_a_call_that_had_begun_is_closed_when_its_approval_was_accept
     world.server.say(answer(begun, asked, read), "Done.")
     ref = world.session()
     await begin(world, ref, "Hi", asks=1)
-    await say(world, dict(world.host.asks.all()[0]))
+    await say(world, dict(world.kernel.asks.all()[0]))
     await until(marker.exists)
     ref = await restart(world, ref, how)
-    await world.host.trees.wake(ref)
-    await until(world.host.asks.all)
-    (ask,) = map(dict, world.host.asks.all())
+    await world.kernel.trees.wake(ref)
+    await until(world.kernel.asks.all)
+    (ask,) = map(dict, world.kernel.asks.all())
     assert ask["detail"] == "echo hi"
     await say(world, ask)
     await ended(world)
@@ -301,14 +307,14 @@ async def test_an_answer_that_was_recorded_counts_for_a_call_that_had_not_begun(
     world.server.say(answer(asked), "Done.")
     ref = world.session()
     await begin(world, ref, "Hi", asks=1)
-    (ask,) = map(dict, world.host.asks.all())
+    (ask,) = map(dict, world.kernel.asks.all())
     ref = await restart(world, ref, "killed")
     log = Journal.open(paths.journal_file(ref.branch_dir))
     log.append("ask", {**ask, "decision": decision, "decided_reason": "not now"})
     log.close()
-    world.host.trees.late(ref.key).env.update(world.options.env)
+    world.kernel.trees.late(ref.key).env.update(world.options.env)
     await awake(world, ref, 0)
-    async with world.host.using(ref):
+    async with world.kernel.using(ref):
         await ended(world)
     assert (world.project / "made").exists() == (decision == "allow")
     assert ("not now" in str(calls_of(ref)["call_asked"])) == (decision == "deny")
@@ -322,16 +328,16 @@ async def test_a_copy_of_a_session_whose_approved_call_runs_does_not_go_on_with_
     world.server.say(answer(first, tool_use("Bash", command=f"rm {marker}")), "Done.")
     ref = world.session()
     await begin(world, ref, "Hi", asks=1)
-    await say(world, dict(world.host.asks.all()[0]))
+    await say(world, dict(world.kernel.asks.all()[0]))
     await until(marker.exists)
     copy = ref.session_dir.with_name("copy-20260304050607")
     await asyncio.to_thread(shutil.copytree, ref.session_dir, copy, symlinks=True)
     copied = paths.ref_of(Path(copy) / "branches" / "main")
-    async with world.host.using(copied) as branch:
+    async with world.kernel.using(copied) as branch:
         assert branch.run is None
-    assert assert_closed(copied)["reason"] == "restart" and not world.host.asks.all()
-    async with world.host.using(ref) as branch:
-        await world.host.abort(branch)
+    assert assert_closed(copied)["reason"] == "restart" and not world.kernel.asks.all()
+    async with world.kernel.using(ref) as branch:
+        await world.kernel.abort(branch)
 
 
 async def test_without_a_key_the_run_ends_with_that_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,7 +347,7 @@ async def test_without_a_key_the_run_ends_with_that_error(world: World, monkeypa
     await begin(world, ref, "Hi", asks=1)
     ref = await restart(world, ref, "stopped")
     (ask,) = await awake(world, ref, 1)
-    assert await world.host.questions.answer(ask["id"], Answer(decision="allow"), SendOptions(interactive=True))
+    assert await world.kernel.questions.answer(ask["id"], Answer(decision="allow"), SendOptions(interactive=True))
     await ended(world)
     end = assert_closed(ref)
     assert end["reason"] == "error" and end["error"]["code"] == "no-key"
@@ -366,7 +372,7 @@ async def test_a_question_that_the_rules_of_now_do_not_need_is_closed(world: Wor
     preset.write_text(preset.read_text().replace("mode: all", "mode: all\nprofile: open"))
     world.options = replace(world.options)
     monkey = {"ANTHROPIC_BASE_URL": world.server.url, "ANTHROPIC_API_KEY": "test-key"}
-    world.host.trees.late(ref.key).env.update(monkey)
+    world.kernel.trees.late(ref.key).env.update(monkey)
     await awake(world, ref, 0)
     await ended(world)
     (row,) = last_of(rows(ref), "ask").values()
@@ -381,10 +387,10 @@ async def test_a_session_that_was_copied_does_not_ask_the_same_twice(world: Worl
     copy = ref.session_dir.with_name("copy-20260304050607")
     await asyncio.to_thread(shutil.copytree, ref.session_dir, copy, symlinks=True)
     copied = paths.ref_of(Path(copy) / "branches" / "main")
-    async with world.host.using(copied) as branch:
+    async with world.kernel.using(copied) as branch:
         assert branch.run is None
     assert assert_closed(copied)["reason"] == "restart"
-    assert len(world.host.asks.all()) == 1
+    assert len(world.kernel.asks.all()) == 1
 
 
 async def test_a_request_for_more_scope_is_asked_again_too(world: World) -> None:
@@ -393,7 +399,7 @@ async def test_a_request_for_more_scope_is_asked_again_too(world: World) -> None
     world.server.say(answer(tool_use("request_scope_expansion", id="call_scope", **wanted)), "Done.")
     ref = world.session()
     await begin(world, ref, "Hi", asks=1)
-    (before,) = world.host.asks.all()
+    (before,) = world.kernel.asks.all()
     ref = await restart(world, ref, "stopped")
     (ask,) = await awake(world, ref, 1)
     assert (ask["id"], ask["kind"], ask["patterns"]) == (before["id"], "scope", ["/var/log/**"])
@@ -407,15 +413,15 @@ async def test_what_a_run_was_told_meanwhile_is_still_there_when_it_goes_on(worl
     look = answer(tool_use("Bash", command="true"))
     world.server.say(answer(text("One."), tool_use("Bash", command="true")), look, "Done.")
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
-        sent = await world.host.submit(branch, Submission(text="Go", options=world.options))
-        await until(lambda: world.host.asks.all())
-        await world.host.submit(branch, Submission(text="Left", options=world.options, steer=True))
-        await say(world, dict(world.host.asks.all()[0]))
-        await until(lambda: len(world.server.requests) == 2 and world.host.asks.all())
+    async with world.kernel.using(ref) as branch:
+        sent = await world.kernel.submit(branch, Submission(text="Go", options=world.options))
+        await until(lambda: world.kernel.asks.all())
+        await world.kernel.submit(branch, Submission(text="Left", options=world.options, steer=True))
+        await say(world, dict(world.kernel.asks.all()[0]))
+        await until(lambda: len(world.server.requests) == 2 and world.kernel.asks.all())
     await restart(world, ref, "stopped")
     (ask,) = await awake(world, ref, asks=1)
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         await say(world, ask)
         await watcher.finished(branch)
@@ -436,7 +442,7 @@ async def test_a_tree_that_was_looked_at_keeps_nothing_of_who_asked(world: World
 
     async def ask(asker: _Asker) -> None:
         current.set(asker)
-        await world.host.trees.wake(world.session())
+        await world.kernel.trees.wake(world.session())
 
     asker = _Asker()
     gone = weakref.ref(asker)

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import BadRequest, Busy, ConfigError
-from pyagentd.features.instructions import workspace_root
 from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.opening import RESTARTED
+from pyagentd.runtime.system_prompt import workspace_root
 from pyagentd.store import paths
 from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.state import State
@@ -37,9 +37,9 @@ from tests.store.shelf import update
 async def run(world: World, prompt: str = "Hi", **options: Any) -> tuple[BranchRef, dict[str, Any]]:
     """Send a prompt to a new session, wait for the end, and return what was told about it."""
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text=prompt, options=replace(world.options, **options))
+        await world.kernel.prompt(branch, text=prompt, options=replace(world.options, **options))
         end = await watcher.finished(branch)
         assert branch.run is None and branch.task is None
         branch.detach(watcher)
@@ -87,7 +87,7 @@ async def test_every_run_ends_once_and_leaves_nothing_open(world: World, case: s
     assert shown in body(ref)
     assert body(ref).startswith("### Hi\n\n") and body(ref).endswith("\n\n### ")
     assert ("``` error\n" in body(ref)) == (reason == "error")
-    assert not world.host.runs and world.host.opened(ref.key) is None
+    assert not world.kernel.runs and world.kernel.opened(ref.key) is None
 
 
 @pytest.mark.parametrize(
@@ -168,28 +168,28 @@ async def test_an_abort_ends_the_run_wherever_it_is(world: World, moment: str) -
     said, grants, reached = MOMENTS[moment]
     world.server.say(said(world))
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Hi", options=world.granted(*grants))
+        await world.kernel.prompt(branch, text="Hi", options=world.granted(*grants))
         if reached is not None:
             await reached(world, branch, watcher)
-        assert await world.host.abort(branch)
+        assert await world.kernel.abort(branch)
         assert branch.status["state"] == "idle"
-        assert not await world.host.abort(branch), "there is nothing left to abort"
+        assert not await world.kernel.abort(branch), "there is nothing left to abort"
         told = await watcher.finished(branch)
     assert told["reason"] == assert_closed(ref)["reason"] == "aborted"
-    assert not world.host.asks.all()
+    assert not world.kernel.asks.all()
     assert body(ref).endswith("\n\n### ")
 
 
 async def test_aborts_at_once_are_one_and_the_end_is_told_once(world: World) -> None:
     world.server.say(answer(text("Hello", chunks=2), hang_after=4))
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Hi", options=world.options)
+        await world.kernel.prompt(branch, text="Hi", options=world.options)
         await in_type(world, branch, watcher)
-        await asyncio.gather(*[world.host.abort(branch) for _ in range(5)])
+        await asyncio.gather(*[world.kernel.abort(branch) for _ in range(5)])
         await watcher.finished(branch)
     assert assert_closed(ref)["reason"] == "aborted"
 
@@ -197,11 +197,11 @@ async def test_aborts_at_once_are_one_and_the_end_is_told_once(world: World) -> 
 async def test_an_abort_that_comes_while_the_end_is_recorded_changes_nothing(world: World) -> None:
     world.server.say("Hello")
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Hi", options=world.options)
+        await world.kernel.prompt(branch, text="Hi", options=world.options)
         await watcher.until(lambda: watcher.text(branch.key).endswith("\n\n### "))  # recorded, not yet told
-        await world.host.abort(branch)
+        await world.kernel.abort(branch)
         told = await watcher.finished(branch)
     assert told["reason"] == assert_closed(ref)["reason"] == "done"
 
@@ -209,11 +209,11 @@ async def test_an_abort_that_comes_while_the_end_is_recorded_changes_nothing(wor
 async def test_answering_a_question_by_aborting_ends_the_run(world: World) -> None:
     world.server.say(answer(tool_use("Bash", command="true")))
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Hi", options=world.options)
+        await world.kernel.prompt(branch, text="Hi", options=world.options)
         await in_ask(world, branch, watcher)
-        world.host.asks.answer(watcher.of("ask")[0].args[0]["id"], Answer(decision="abort"))
+        world.kernel.asks.answer(watcher.of("ask")[0].args[0]["id"], Answer(decision="abort"))
         await watcher.finished(branch)
     assert assert_closed(ref)["reason"] == "aborted"
     (ask,) = last_of(rows(ref), "ask").values()
@@ -226,16 +226,16 @@ async def test_two_questions_keep_the_run_waiting_until_both_are_answered(world:
         answer(*[tool_use("PersistentAgent", description=str(number), **call) for number in range(2)]), "Well"
     )
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Hi", options=world.options)
+        await world.kernel.prompt(branch, text="Hi", options=world.options)
         await watcher.until(lambda: len(watcher.of("ask")) == 2)
         first, second = (event.args[0]["id"] for event in watcher.of("ask"))
         states = [event.args[0]["state"] for event in watcher.of("status")]
-        world.host.asks.answer(first, Answer(decision="deny"))
+        world.kernel.asks.answer(first, Answer(decision="deny"))
         await watcher.until(lambda: len(watcher.of("answered")) == 1)
         assert branch.status["state"] == states[-1] == "waiting"
-        world.host.asks.answer(second, Answer(decision="deny", reason="not now"))
+        world.kernel.asks.answer(second, Answer(decision="deny", reason="not now"))
         await watcher.until(lambda: watcher.of("status")[-1].args[0]["state"] != "waiting")
         await watcher.finished(branch)
     assert "not now" in json.dumps(world.server.last.messages)
@@ -244,11 +244,11 @@ async def test_two_questions_keep_the_run_waiting_until_both_are_answered(world:
 async def test_shutdown_ends_runs_in_flight_and_starts_no_other(world: World) -> None:
     world.server.say(answer(hang_after=1))
     ref = world.session()
-    async with world.host.using(ref) as branch:
-        await world.host.prompt(branch, text="Hi", options=world.options)
-        await world.host.shutdown()
+    async with world.kernel.using(ref) as branch:
+        await world.kernel.prompt(branch, text="Hi", options=world.options)
+        await world.kernel.shutdown()
         with pytest.raises(Busy):
-            await world.host.prompt(branch, text="Hi", options=world.options)
+            await world.kernel.prompt(branch, text="Hi", options=world.options)
     assert assert_closed(ref)["reason"] == "restart"
     assert body(ref) == f"### Hi\n\n``` error\n{RESTARTED}\n```\n\n### "
 
@@ -300,19 +300,19 @@ async def test_a_full_disk_ends_the_run_and_the_log_is_mended_when_there_is_room
     stop = {"hang_after": 8} if noticed == "by the end" else {"pause_s": 0.02}
     world.server.say(answer(text("Hello world" * 10, chunks=110), **stop))
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Hi", options=world.options)
+        await world.kernel.prompt(branch, text="Hi", options=world.options)
         await watcher.until(lambda: "He" in watcher.text(branch.key))
         with full_disk(ref):
             if noticed == "by the end":
-                assert await world.host.abort(branch)
+                assert await world.kernel.abort(branch)
             told = await watcher.finished(branch)
     assert told["reason"] == "error" and "large" in told["message"]
-    assert world.host.opened(ref.key) is None, "the branch is read anew by the next who needs it"
+    assert world.kernel.opened(ref.key) is None, "the branch is read anew by the next who needs it"
     (listed,) = (await world.service().sessions(Watcher()))["sessions"]
     assert listed["state"] == "error"
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         assert branch.status["state"] == "error" and branch.status["message"] == told["message"]
     end = assert_closed(ref)
     assert end["reason"] == "error" and end["error"]["message"] == told["message"]
@@ -324,15 +324,15 @@ async def test_a_full_disk_ends_the_run_and_the_log_is_mended_when_there_is_room
 
 async def test_a_disk_that_is_full_from_the_start_starts_no_run(world: World) -> None:
     ref = world.session()
-    async with world.host.using(ref) as branch:
-        await workspace_root(world.host, branch)  # the session's own row
+    async with world.kernel.using(ref) as branch:
+        await workspace_root(world.kernel, branch)  # the session's own row
         with full_disk(ref), pytest.raises(Exception, match="too large"):
-            await world.host.prompt(branch, text="Hi", options=world.options)
+            await world.kernel.prompt(branch, text="Hi", options=world.options)
         assert branch.run is None
         world.server.say("Hello")
         watcher = Watcher()
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Hi", options=world.options)
+        await world.kernel.prompt(branch, text="Hi", options=world.options)
         await watcher.finished(branch)
     assert assert_closed(ref)["reason"] == "done"
 
@@ -340,9 +340,9 @@ async def test_a_disk_that_is_full_from_the_start_starts_no_run(world: World) ->
 async def test_a_document_that_cannot_be_written_is_said_and_completed_later(world: World) -> None:
     world.server.say("Hello")
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Hi", options=world.options)
+        await world.kernel.prompt(branch, text="Hi", options=world.options)
         await watcher.phase(branch, "WAIT")
         file = ref.branch_dir / "session.md"
         kept = file.read_bytes()
@@ -364,16 +364,16 @@ async def test_a_document_that_cannot_be_written_is_said_and_completed_later(wor
 async def test_what_a_dead_daemon_left_is_closed_as_aborted_by_restart(world: World) -> None:
     world.server.say(answer("Let me see.", tool_use("Bash", command="sleep 100")))
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Hi", options=world.granted("tool:Bash:.*"))
+        await world.kernel.prompt(branch, text="Hi", options=world.granted("tool:Bash:.*"))
         await in_tool(world, branch, watcher)
         copy = ref.branch_dir.parent / "copy"  # what is on disk is what a killed daemon leaves
         await asyncio.to_thread(lambda: os.system(f"cp -a {ref.branch_dir} {copy}"))
-        await world.host.abort(branch)
+        await world.kernel.abort(branch)
     left = replace(ref, branch_name="copy", branch_dir=copy)
     async with world.start().using(left) as branch:
-        assert branch.status["state"] == "idle" and world.host.asks.all() == []
+        assert branch.status["state"] == "idle" and world.kernel.asks.all() == []
     assert assert_closed(left)["reason"] == "restart"
     (call,) = [part for part in last_of(rows(left), "part").values() if part["type"] == "tool-Bash"]
     assert call["data_json"]["errorText"] == RESTARTED
@@ -390,9 +390,9 @@ async def test_what_a_dead_daemon_left_is_closed_as_aborted_by_restart(world: Wo
 async def test_of_two_prompts_at_once_one_runs_and_the_other_is_queued(world: World) -> None:
     world.server.say("Hello", "Hello again")
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        sends = [world.host.prompt(branch, text="Hi", options=world.options) for _ in range(2)]
+        sends = [world.kernel.prompt(branch, text="Hi", options=world.options) for _ in range(2)]
         results = await asyncio.gather(*sends)
         assert sorted(map(bool, results)) == [False, True]
         await watcher.until(lambda: len([e for e in watcher.of("run") if e.args[0]["phase"] == "finished"]) == 2)
@@ -403,10 +403,10 @@ async def test_of_two_prompts_at_once_one_runs_and_the_other_is_queued(world: Wo
 async def test_a_branch_is_not_closed_while_a_run_is_being_started(world: World) -> None:
     world.server.say("Hello")
     ref, watcher, other = world.session(), Watcher(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, other)
-        starting = asyncio.create_task(world.host.prompt(branch, text="Hi", options=world.options))
-        world.host.forget(other)  # the last who watched
+        starting = asyncio.create_task(world.kernel.prompt(branch, text="Hi", options=world.options))
+        world.kernel.forget(other)  # the last who watched
         await starting
         await attached(branch, watcher)
         await watcher.finished(branch)
@@ -422,26 +422,26 @@ async def test_nothing_is_recorded_of_a_run_that_cannot_start(
 ) -> None:
     world.preset("main", **fields)
     ref = world.session()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         with pytest.raises(error):
-            await world.host.prompt(branch, text="Hi", options=world.options)
+            await world.kernel.prompt(branch, text="Hi", options=world.options)
     assert [row for row in rows(ref) if row.type in ("run", "message")] == []
-    assert body(ref) == "" and world.host.opened(ref.key) is None
+    assert body(ref) == "" and world.kernel.opened(ref.key) is None
 
 
 async def test_an_empty_prompt_is_refused(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         with pytest.raises(BadRequest, match="empty"):
-            await world.host.prompt(branch, text=" \n", options=world.options)
+            await world.kernel.prompt(branch, text=" \n", options=world.options)
 
 
 async def test_the_same_prompt_again_is_put_at_the_end_and_not_found_in_an_old_answer(world: World) -> None:
     ref, watcher = world.session(), Watcher()
     world.server.say("Hi to you: Hi", "Hi again", "Hi for good")
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         for prompt in ("Hi", "Hi", "i"):
-            await world.host.prompt(branch, text=prompt, options=world.options)
+            await world.kernel.prompt(branch, text=prompt, options=world.options)
             await watcher.finished(branch)
     assert body(ref) == "### Hi\n\nHi to you: Hi\n\n### Hi\n\nHi again\n\n### i\n\nHi for good\n\n### "
 
@@ -523,9 +523,9 @@ async def test_whatever_is_shown_is_in_the_log_already(world: World) -> None:
             super().push(event)
 
     auditor = Auditor()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, auditor)
-        await world.host.prompt(branch, text="Hi", options=world.options)
+        await world.kernel.prompt(branch, text="Hi", options=world.options)
         await auditor.until(lambda: any(e.args[0].get("phase") == "finished" for e in auditor.of("run")))
         assert "### " + auditor.text(branch.key) == body(ref)
         branch.detach(auditor)
@@ -562,11 +562,11 @@ async def test_tool_calls_and_system_prompts_are_logged_for_people(world: World)
 async def test_a_system_prompt_is_logged_again_only_when_it_changed(world: World) -> None:
     ref, watcher = world.session(), Watcher()
     preset = ref.branch_dir / "preset.md"
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         for name in ("main", "main", "somebody else"):
             preset.write_text(preset.read_text().replace("You are main.", f"You are {name}."))
-            await world.host.prompt(branch, text="Hi", options=world.options)
+            await world.kernel.prompt(branch, text="Hi", options=world.options)
             await watcher.finished(branch)
     prompts = (ref.branch_dir / "system-prompts.org").read_text()
     assert prompts.count("* System Prompt Change: ") == 2
@@ -578,9 +578,9 @@ async def test_readable_logs_that_cannot_be_written_fail_nothing(world: World) -
     ref, watcher = world.session(), Watcher()
     for name in ("tools.org", "system-prompts.org"):
         (ref.branch_dir / name).mkdir()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Hi", options=world.options)
+        await world.kernel.prompt(branch, text="Hi", options=world.options)
         told = await watcher.finished(branch)
     assert told["reason"] == "done" and body(ref).endswith("Done\n\n### ")
 
@@ -588,11 +588,11 @@ async def test_readable_logs_that_cannot_be_written_fail_nothing(world: World) -
 async def test_a_call_that_was_aborted_is_logged_as_such(world: World) -> None:
     world.server.say(answer(tool_use("Bash", command="sleep 100")))
     ref, watcher = world.session(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Hi", options=world.granted("tool:Bash:.*"))
+        await world.kernel.prompt(branch, text="Hi", options=world.granted("tool:Bash:.*"))
         await in_tool(world, branch, watcher)
-        await world.host.abort(branch)
+        await world.kernel.abort(branch)
     assert "aborted" in (ref.branch_dir / "tools.org").read_text()
 
 
@@ -650,12 +650,12 @@ async def assert_goes_on(world: World, ref: BranchRef, tmp_path: Path) -> Reques
         strictly(line)
     assert len(rows(ref)) == len({row.seq for row in rows(ref)})
     with closing(State(tmp_path)) as state:
-        projection = Projection(state, world.host.config.sessions_dir)
-        update(projection, Registry(world.host.config.sessions_dir))
+        projection = Projection(state, world.kernel.config.sessions_dir)
+        update(projection, Registry(world.kernel.config.sessions_dir))
         with state.reading() as db:
             assert db.execute("SELECT count(*) FROM chat_parts WHERE NOT json_valid(data_json)").fetchone() == (0,)
             assert db.execute("SELECT count(*) FROM chat_parts WHERE type LIKE 'tool-%'").fetchone()[0] > 0
-    await world.host.shutdown()
+    await world.kernel.shutdown()
     watcher = Watcher()
     async with world.start().using(ref) as branch:
         answered = await attached(branch, watcher, mode="edit")
@@ -665,7 +665,7 @@ async def assert_goes_on(world: World, ref: BranchRef, tmp_path: Path) -> Reques
         branch.detach(watcher)
         await attached(branch, watcher)
         world.server.say("Still here")
-        await world.host.prompt(branch, text="Go on", options=world.options)
+        await world.kernel.prompt(branch, text="Go on", options=world.options)
         assert (await watcher.finished(branch))["reason"] == "done"
         branch.detach(watcher)
     assert "Still here" in body(ref)
@@ -747,12 +747,12 @@ async def test_a_session_whose_log_holds_what_is_no_json_opens_again(
     assert broken != lines
     log.write_text("".join(broken))
     paths.session_file(ref.branch_dir).unlink()
-    await world.host.shutdown()
+    await world.kernel.shutdown()
     watcher = Watcher()
     async with world.start().using(ref) as branch:
         await attached(branch, watcher)
         world.server.say("Still here")
-        await world.host.prompt(branch, text="Go on", options=world.options)
+        await world.kernel.prompt(branch, text="Go on", options=world.options)
         assert (await watcher.finished(branch))["reason"] == "done"
         branch.detach(watcher)
     strictly(json.dumps(world.server.requests[-1].body))

@@ -161,9 +161,9 @@ async def use(stage: Stage, path: Path) -> None:
 
 
 async def prompt(world: World, ref: BranchRef) -> None:
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         world.server.say("Answer")
-        await world.host.prompt(branch, text="Go on", options=world.options)
+        await world.kernel.prompt(branch, text="Go on", options=world.options)
         if branch.task is not None:
             await asyncio.wait([branch.task])
 
@@ -214,7 +214,7 @@ async def test_nothing_waits_for_what_is_no_file_of_ours_and_nothing_of_it_leaks
     path = PLACES[place](stage)
     before = path.read_bytes() if path.is_file() else None
     for kind in KINDS:
-        await world.host.shutdown()
+        await world.kernel.shutdown()
         if not put_in_place(path, kind, stage):
             continue
         world.start()

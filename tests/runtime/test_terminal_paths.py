@@ -15,13 +15,14 @@ import pytest
 
 from pyagentd.errors import StoreError
 from pyagentd.events import Event
+from pyagentd.features.agents import AgentSpawner
 from pyagentd.llm.retry import RetryPolicy
 from pyagentd.runtime import run_setup
 from pyagentd.runtime.approvals import Answer as Answered
 from pyagentd.runtime.branch import Audience, LiveBranch
+from pyagentd.runtime.bus import RunEnded
 from pyagentd.runtime.recorder import Recorder
 from pyagentd.runtime.run import Answer, State
-from pyagentd.runtime.status import Outcome
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.spec import ToolSpec
@@ -99,7 +100,7 @@ def stopped_at(state: State, who: str) -> Fault:
                 return
             done.append(True)
             assert isinstance(self, LiveBranch)
-            stopped = self if who == "agent" else world.host.opened(str(self.ref.branch_dir.parent.parent))
+            stopped = self if who == "agent" else world.kernel.opened(str(self.ref.branch_dir.parent.parent))
             assert stopped is not None
             stopped.stop()
 
@@ -146,14 +147,10 @@ def tool_raises(world: World, patch: pytest.MonkeyPatch) -> None:
 
 
 def listener_raises(world: World, patch: pytest.MonkeyPatch) -> None:
-    class Listener:
-        def run_ended(self, branch: LiveBranch, outcome: Outcome, options: object) -> None:
-            raise RuntimeError("no such luck")
+    def fail(ended: RunEnded) -> None:
+        raise RuntimeError("no such luck")
 
-        def branch_written(self, ref: BranchRef) -> None:
-            pass
-
-    world.host.listeners.append(Listener())
+    world.kernel.bus.on(RunEnded, fail)
 
 
 DISK, BUG = StoreError("no space left on device"), RuntimeError("no such luck")
@@ -257,7 +254,11 @@ async def test_every_end_is_one_result_and_no_overlay(
 
     assert one_result(ref, ending), "exactly one, and what it should say"
     assert_closed(ref)
-    assert world.host.agents.running(ref.key) == [] and not world.host.runs and not world.host.asks.all()
+    assert (
+        world.kernel.feature(AgentSpawner).running(ref.key) == []
+        and not world.kernel.runs
+        and not world.kernel.asks.all()
+    )
     if ending.act not in ("detach", "forget"):
         assert watcher.ever and not watcher.shown
         assert [event.args[0]["state"] for event in watcher.of("agent", ref.key)].count("finished") == 1
@@ -268,9 +269,9 @@ async def test_every_end_is_one_result_and_no_overlay(
 
 async def play(world: World, ref: BranchRef, watcher: Overlays, ending: Ending) -> None:
     """Have the parent delegate, the agent end, and wait until nothing goes on."""
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Delegate.", options=world.granted(GRANT))
+        await world.kernel.prompt(branch, text="Delegate.", options=world.granted(GRANT))
         if ending.act:
             await act(world, branch, watcher, ending)
             return
@@ -282,7 +283,7 @@ async def play(world: World, ref: BranchRef, watcher: Overlays, ending: Ending) 
 async def act(world: World, branch: LiveBranch, watcher: Overlays, ending: Ending) -> None:
     """Do what a person, or the system, does while the agent hangs."""
     await watcher.until(lambda: watcher.of("agent"))
-    agent = world.host.opened(watcher.of("agent")[0].args[0]["branch_dir"])
+    agent = world.kernel.opened(watcher.of("agent")[0].args[0]["branch_dir"])
     assert agent is not None
     await attached(agent, watcher)
     await watcher.until(lambda: agent.status["state"] == "waiting" or "Hel" in watcher.text(agent.key))
@@ -290,16 +291,16 @@ async def act(world: World, branch: LiveBranch, watcher: Overlays, ending: Endin
     assert parent is not None
     match ending.act:
         case "abort agent":
-            await world.host.abort(agent)
+            await world.kernel.abort(agent)
         case "abort parent":
-            await world.host.abort(branch)
+            await world.kernel.abort(branch)
         case "stop daemon":
-            await world.host.shutdown()
+            await world.kernel.shutdown()
         case "detach" | "forget":
             watcher.shown.clear()  # its buffer, or its Emacs, is gone
-            world.host.forget(watcher) if ending.act == "forget" else branch.detach(watcher)
-            (ask,) = world.host.asks.open_for(agent.key)
-            world.host.asks.answer(ask["id"], Answered(decision="allow"))
+            world.kernel.forget(watcher) if ending.act == "forget" else branch.detach(watcher)
+            (ask,) = world.kernel.asks.open_for(agent.key)
+            world.kernel.asks.answer(ask["id"], Answered(decision="allow"))
     outcome = await parent
     assert outcome.reason == ending.parent
 
@@ -316,12 +317,12 @@ def one_result(ref: BranchRef, ending: Ending) -> bool:
 
 async def opened_later(world: World, ref: BranchRef) -> None:
     """Whoever opens both next finds every run ended and nothing doubled."""
-    await world.host.shutdown()
-    host = world.start()
-    async with host.using(ref):
+    await world.kernel.shutdown()
+    kernel = world.start()
+    async with kernel.using(ref):
         pass
     agent = agent_of(ref)
-    async with host.using(agent):
+    async with kernel.using(agent):
         pass
     if any(row.type == "run" for row in rows(agent)):
         assert_closed(agent)

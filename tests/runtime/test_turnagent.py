@@ -10,6 +10,7 @@ import pytest
 
 from pyagentd.api.conversations import APPROVED
 from pyagentd.errors import BadRequest, PresetError
+from pyagentd.features.agents import AgentSpawner
 from pyagentd.policy.presets import Commands, Paths, Preset
 from pyagentd.runtime import turn_agent
 from pyagentd.runtime.approvals import Answer
@@ -55,11 +56,11 @@ def write(world: World, name: str, more: str, model: str, mode: str = "primary")
 async def say(world: World, ref: BranchRef, text: str, agent: str = "", **options: Any) -> None:
     """Send one message and wait for the end of its run."""
     watcher = Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         sent = {"agent": agent} if agent else {}
         wishes = replace(world.options, **options)
-        await world.host.submit(branch, Submission(text=text, options=wishes, metadata=sent))
+        await world.kernel.submit(branch, Submission(text=text, options=wishes, metadata=sent))
         told = await watcher.finished(branch)
         branch.detach(watcher)
     assert told["reason"] == "done", told
@@ -105,8 +106,8 @@ async def test_the_session_keeps_the_agent_it_was_opened_with(planning: World) -
     made = await service.create_session(client, name="x", preset="build", root=str(planning.project))
     ref = paths.ref_of(Path(made["branch_dir"]))
     await say(planning, ref, "Plan.", "plan")
-    async with planning.host.using(ref) as branch:
-        assert turn_agent.told(planning.host.presets, ref, branch.conversation) == {
+    async with planning.kernel.using(ref) as branch:
+        assert turn_agent.told(planning.kernel.presets, ref, branch.conversation) == {
             "agent": "plan",
             "opened_with": "build",
             "plan": True,
@@ -120,11 +121,11 @@ async def test_the_session_keeps_the_agent_it_was_opened_with(planning: World) -
 
 async def test_an_agent_that_is_not_there_is_an_error_that_names_those_there_are(planning: World) -> None:
     ref = planning.session()
-    async with planning.host.using(ref) as branch:
+    async with planning.kernel.using(ref) as branch:
         for name in ("nobody", "below"):
             with pytest.raises(BadRequest) as error:
                 given = Submission(text="x", options=planning.options, metadata={"agent": name})
-                await planning.host.submit(branch, given)
+                await planning.kernel.submit(branch, given)
             assert "build, main, plan, worker" in str(error.value)
         assert not branch.conversation.messages and not branch.conversation.runs
 
@@ -134,7 +135,7 @@ async def test_a_rewound_message_names_nobody_any_more(planning: World) -> None:
     ref = planning.session()
     await say(planning, ref, "Hello.")
     await say(planning, ref, "Plan.", "plan")
-    async with planning.host.using(ref) as branch:
+    async with planning.kernel.using(ref) as branch:
         plan = next(each for each in branch.conversation.messages.values() if each.row["metadata_json"].get("agent"))
         assert turn_agent.named(branch.conversation).agent == "plan"
         now = branch.recorder.now_ms()
@@ -146,7 +147,7 @@ async def test_a_rewound_message_names_nobody_any_more(planning: World) -> None:
 async def test_a_model_is_carried_forward_until_another_model_or_agent_is_named(planning: World) -> None:
     planning.server.say("one", "two", "three")
     ref = planning.session()
-    async with planning.host.using(ref):
+    async with planning.kernel.using(ref):
         pass
     watcher = Watcher()
     for metadata, expected in (
@@ -154,9 +155,9 @@ async def test_a_model_is_carried_forward_until_another_model_or_agent_is_named(
         ({}, "model-x"),
         ({"agent": "plan"}, "model-planner"),
     ):
-        async with planning.host.using(ref) as branch:
+        async with planning.kernel.using(ref) as branch:
             await attached(branch, watcher)
-            await planning.host.submit(branch, Submission(text="x", options=planning.options, metadata=metadata))
+            await planning.kernel.submit(branch, Submission(text="x", options=planning.options, metadata=metadata))
             await watcher.finished(branch)
             branch.detach(watcher)
         assert model(planning.server.last) == expected
@@ -211,12 +212,14 @@ async def test_the_agents_of_a_plan_change_nothing_either(planning: World, backg
     planning.server.rule = rule
     ref = planning.session()
     watcher = Watcher()
-    async with planning.host.using(ref) as branch:
+    async with planning.kernel.using(ref) as branch:
         await attached(branch, watcher)
         options = planning.granted(".*")
-        await planning.host.submit(branch, Submission(text="Plan.", options=options, metadata={"agent": "plan"}))
+        await planning.kernel.submit(branch, Submission(text="Plan.", options=options, metadata={"agent": "plan"}))
         await watcher.until(lambda: any(e.args[0]["phase"] == "finished" for e in watcher.of("run", ref.key)))
-        await watcher.until(lambda: not planning.host.agents.background.has(branch) and branch.run is None)
+        await watcher.until(
+            lambda: not planning.kernel.feature(AgentSpawner).background.has(branch) and branch.run is None
+        )
         branch.detach(watcher)
     assert not made.exists()
     assert any("a session above this agent is in plan mode" in each or "no tool" in each for each in shown), shown
@@ -248,7 +251,7 @@ async def test_approving_a_plan_is_a_message_of_the_users_that_build_answers(pla
     with pytest.raises(BadRequest, match="not in plan mode"):
         await service.approve(client, branch=ref.key)
     await say(planning, ref, "Plan.", "plan")
-    async with planning.host.using(ref) as branch:
+    async with planning.kernel.using(ref) as branch:
         await attached(branch, client)
         sent = await service.approve(client, branch=ref.key, env=planning.options.env, key="k")
         await client.finished(branch)
@@ -330,9 +333,9 @@ async def test_an_agent_that_is_gone_is_no_way_out_of_plan_mode(planning: World)
     ref = planning.session()
     await say(planning, ref, "Plan.", "plan")
     (planning.presets / "plan.md").unlink()
-    async with planning.host.using(ref) as branch:
+    async with planning.kernel.using(ref) as branch:
         with pytest.raises((BadRequest, PresetError), match="no agent 'plan'"):
-            await planning.host.submit(branch, Submission(text="x", options=planning.options))
+            await planning.kernel.submit(branch, Submission(text="x", options=planning.options))
 
 
 @APPROVING
@@ -341,17 +344,17 @@ async def test_an_agent_of_a_message_that_waits_answers_when_it_fires(planning: 
     planning.server.say(wait, "First.", "The plan.", "Done.")
     ref, watcher = planning.session(), Watcher()
     service = planning.service()
-    async with planning.host.using(ref) as branch:
+    async with planning.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await planning.host.submit(branch, Submission(text="One", options=planning.options))
-        await watcher.until(lambda: planning.host.asks.all())
+        await planning.kernel.submit(branch, Submission(text="One", options=planning.options))
+        await watcher.until(lambda: planning.kernel.asks.all())
         plan = Submission(text="Plan.", options=planning.options, metadata={"agent": "plan"})
-        assert (await planning.host.submit(branch, plan)).queued
+        assert (await planning.kernel.submit(branch, plan)).queued
         unknown = Submission(text="x", options=planning.options, metadata={"agent": "nobody"})
         with pytest.raises(BadRequest, match="no agent 'nobody'"):
-            await planning.host.submit(branch, unknown)
+            await planning.kernel.submit(branch, unknown)
         assert turn_agent.named(branch.conversation).agent == "", "what waits names nobody yet"
-        planning.host.asks.answer(str(planning.host.asks.all()[0]["id"]), Answer(decision="allow"))
+        planning.kernel.asks.answer(str(planning.kernel.asks.all()[0]["id"]), Answer(decision="allow"))
         await watcher.until(lambda: len([e for e in watcher.of("run") if e.args[0]["phase"] == "finished"]) == 2)
         await service.approve(watcher, branch=ref.key, env=planning.options.env, key="k")
         await watcher.until(lambda: len([e for e in watcher.of("run") if e.args[0]["phase"] == "finished"]) == 3)
@@ -370,17 +373,17 @@ async def test_a_run_that_goes_on_after_a_restart_is_still_in_plan_mode(planning
         "Done.",
     )
     ref = planning.session()
-    async with planning.host.using(ref) as branch:
+    async with planning.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await planning.host.submit(
+        await planning.kernel.submit(
             branch, Submission(text="Plan.", options=planning.options, metadata={"agent": "plan"})
         )
-        await watcher.until(lambda: planning.host.asks.all())
+        await watcher.until(lambda: planning.kernel.asks.all())
         branch.detach(watcher)
-    await planning.host.shutdown()
-    host = planning.start()
+    await planning.kernel.shutdown()
+    kernel = planning.start()
     (asked,) = await awake(planning, ref, 1)
-    async with host.using(ref) as branch:
+    async with kernel.using(ref) as branch:
         assert branch.status["agent"] == "plan"
     await answered(planning, asked)
     await ended(planning)
@@ -390,20 +393,22 @@ async def test_a_run_that_goes_on_after_a_restart_is_still_in_plan_mode(planning
 
 
 async def test_a_log_from_elsewhere_that_names_an_agent_spares_no_question(planning: World) -> None:
-    planning.host.config.sessions_dir.mkdir(exist_ok=True)
+    planning.kernel.config.sessions_dir.mkdir(exist_ok=True)
     place, text = planning.project / "evil", (planning.presets / "main.md").read_text()
     made = sessions.create_session(
         place.parent, "evil", preset_name="main", preset_text=text, clock=FixedClock(), session_dir=place
     )
-    async with planning.host.using(made) as branch:
-        assert planning.host.origins.foreign(made)
-        held = turn_agent.turn_presets(planning.host.presets, made, (), branch.conversation, "build").of_branch(made)
+    async with planning.kernel.using(made) as branch:
+        assert planning.kernel.origins.foreign(made)
+        held = turn_agent.turn_presets(planning.kernel.presets, made, (), branch.conversation, "build").of_branch(
+            made
+        )
         assert held.profile is None and held.shell.confine and not held.shell.network
-        plan = turn_agent.turn_presets(planning.host.presets, made, (), branch.conversation, "plan").of_branch(made)
+        plan = turn_agent.turn_presets(planning.kernel.presets, made, (), branch.conversation, "plan").of_branch(made)
         assert plan.read_only
     own = planning.session()
-    async with planning.host.using(own) as branch:
-        held = turn_agent.turn_presets(planning.host.presets, own, (), branch.conversation, "build").of_branch(own)
+    async with planning.kernel.using(own) as branch:
+        held = turn_agent.turn_presets(planning.kernel.presets, own, (), branch.conversation, "build").of_branch(own)
         assert held.profile is not None
 
 

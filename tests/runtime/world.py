@@ -1,10 +1,10 @@
-"""A host with everything real but the person and the model: files on disk, and a model's server on loopback."""
+"""A kernel with everything real but the person and the model: files on disk, and a model's server on loopback."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,13 +12,16 @@ from typing import Any, Literal
 
 from pyagentd.api import Service
 from pyagentd.config import load_config
+from pyagentd.daemon import FEATURES
 from pyagentd.events import Event
-from pyagentd.features.presets import Presets
+from pyagentd.features.titles import Titles
 from pyagentd.policy.profiles import compile_action
 from pyagentd.pulse import Pulse
 from pyagentd.runtime.attaching import attach
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.host import Host
+from pyagentd.runtime.feature import Feature
+from pyagentd.runtime.kernel import Kernel
+from pyagentd.runtime.presets import Presets
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.store import sessions
 from pyagentd.store.document import text as document
@@ -104,9 +107,9 @@ class Watcher:
 
 
 class World:
-    """One host, its sessions, and the model's server."""
+    """One kernel, its sessions, and the model's server."""
 
-    def __init__(self, home: Path, server: ModelServer) -> None:
+    def __init__(self, home: Path, server: ModelServer, features: Sequence[type[Feature]] | None = None) -> None:
         self.home = home
         self.server = server
         self.project = home / "project"
@@ -117,12 +120,14 @@ class World:
             interactive=True,
             env={"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "test-key"},
         )
+        # Titles: a model that is asked unawares.
+        self.features = [each for each in FEATURES if each is not Titles] if features is None else features
         self.preset("main")
-        self.hosts: list[Host] = []
-        self.host = self.start()
+        self.kernels: list[Kernel] = []
+        self.kernel = self.start()
 
-    def start(self) -> Host:
-        """Return a new host on the same files, as after a restart of the daemon."""
+    def start(self) -> Kernel:
+        """Return a new kernel on the same files, as after a restart of the daemon."""
         env = {
             "PYAGENTD_SESSIONS_DIR": str(self.home / "sessions"),
             "PYAGENTD_RUNTIME_DIR": str(self.home / "run"),
@@ -132,14 +137,16 @@ class World:
         (self.home / "run").mkdir(exist_ok=True)
         presets = Presets((self.presets,))
         pulse = Pulse(asyncio.get_running_loop())
-        self.host = Host(config=load_config(env), presets=presets, clock=FixedClock(), pulse=pulse)
-        self.hosts.append(self.host)
-        return self.host
+        self.kernel = Kernel(
+            config=load_config(env), presets=presets, clock=FixedClock(), pulse=pulse, features=self.features
+        )
+        self.kernels.append(self.kernel)
+        return self.kernel
 
     def service(self) -> Service:
-        config = self.host.config
-        registry = Registry(config.sessions_dir, agents=config.agents_dir, departed=self.host.departed)
-        return Service(self.host, registry, stop=lambda: None, clients=lambda: 1)
+        config = self.kernel.config
+        registry = Registry(config.sessions_dir, agents=config.agents_dir, departed=self.kernel.departed)
+        return Service(self.kernel, registry, stop=lambda: None, clients=lambda: 1)
 
     def preset(self, name: str, **fields: str) -> None:
         """Write a template."""
@@ -149,7 +156,7 @@ class World:
 
     def session(self, name: str = "test", preset: str = "main") -> BranchRef:
         text = (self.presets / f"{preset}.md").read_text()
-        root = self.host.config.sessions_dir
+        root = self.kernel.config.sessions_dir
         return sessions.create_session(root, name, preset_name=preset, preset_text=text, clock=FixedClock())
 
     def granted(self, *patterns: str) -> SendOptions:

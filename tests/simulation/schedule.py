@@ -175,7 +175,7 @@ class Schedule:
         if editor is None:
             editor = self._editor(branch)
             if not await editor.open():
-                self.world.host.forget(editor)
+                self.world.kernel.forget(editor)
                 return
             self.editors[branch.key] = editor
         text, id = f"Message {len(self.said)}.", f"msg_typed_{len(self.said)}"
@@ -201,7 +201,7 @@ class Schedule:
             await editor.save()
         editor.leave()
         editor.check()
-        self.world.host.forget(editor)
+        self.world.kernel.forget(editor)
 
     async def _cancel(self, branch: BranchRef) -> None:
         if waiting := await self._waiting(branch):
@@ -234,7 +234,7 @@ class Schedule:
         if self.clients:
             client = self.clients.pop(self.random.randrange(len(self.clients)))
             client.check()
-            self.world.host.forget(client)
+            self.world.kernel.forget(client)
 
     async def _approve(self, branch: BranchRef) -> None:
         await self._decide("allow")
@@ -243,7 +243,7 @@ class Schedule:
         await self._decide("deny")
 
     async def _decide(self, decision: str) -> None:
-        if asks := list(self.world.host.asks.all()):
+        if asks := list(self.world.kernel.asks.all()):
             await self._answer(str(self.random.choice(asks)["id"]), decision)
 
     async def _compact(self, branch: BranchRef) -> None:
@@ -284,7 +284,7 @@ class Schedule:
                 return
             if (await self._call("queue", branch))["paused"]:
                 await self._call("queue_resume", branch, env=_ENV)
-            for ask in list(self.world.host.asks.all()):
+            for ask in list(self.world.kernel.asks.all()):
                 await self._answer(str(ask["id"]), "allow")
             await asyncio.sleep(1.0)
         raise AssertionError(f"{branch.name} never comes to rest: {status}")

@@ -12,12 +12,14 @@ from unittest.mock import patch
 
 from pyagentd.api import Service
 from pyagentd.config import load_config
-from pyagentd.features.presets import Presets
+from pyagentd.daemon import FEATURES
+from pyagentd.features.titles import Titles
 from pyagentd.llm.backend import Backend, ModelRequest
 from pyagentd.llm.retry import with_retry
 from pyagentd.messages import Message, Part, Role
 from pyagentd.pulse import Pulse
-from pyagentd.runtime.host import Host
+from pyagentd.runtime.kernel import Kernel
+from pyagentd.runtime.presets import Presets
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry
@@ -53,7 +55,7 @@ class World:
     """What lasts longer than a daemon.
 
     Attributes:
-        host: The daemon of the present life.
+        kernel: The daemon of the present life.
         branches: The session's branch, and those forked from it.
         requests: What the model was sent.
         wrong: What was said of requests that are not what the log says.
@@ -85,7 +87,7 @@ class World:
         self.wrong: list[str] = []
         self._last: dict[str, tuple[frozenset[str], list[tuple[Role, Part]]]] = {}  # by branch: what was sent last
         self.branches: list[BranchRef] = []
-        self.host: Host
+        self.kernel: Kernel
         self.service: Service
 
     def live(self, life: Callable[[], Awaitable[str]], *, start_s: float) -> tuple[str, float]:
@@ -106,9 +108,15 @@ class World:
 
     async def _life(self, life: Callable[[], Awaitable[str]]) -> str:
         loop = asyncio.get_running_loop()
-        self.host = Host(config=self.config, presets=Presets((self.presets,)), clock=self.clock, pulse=Pulse(loop))
+        self.kernel = Kernel(
+            config=self.config,
+            presets=Presets((self.presets,)),
+            clock=self.clock,
+            pulse=Pulse(loop),
+            features=tuple(each for each in FEATURES if each is not Titles),
+        )
         registry = Registry(self.root)
-        self.service = Service(self.host, registry, stop=lambda: None, clients=lambda: 1)
+        self.service = Service(self.kernel, registry, stop=lambda: None, clients=lambda: 1)
         if not self.branches:
             made = await self.service.create_session(
                 Client(), name="simulated", preset="main", root=str(self.project)
@@ -116,7 +124,7 @@ class World:
             self.branches.append(paths.ref_of(Path(made["branch_dir"])))
         how = await life()
         if how == "stop":
-            await self.host.shutdown()
+            await self.kernel.shutdown()
             left = [task for task in asyncio.all_tasks() - {asyncio.current_task()} if not task.done()]
             assert not left, f"a daemon that stops leaves nothing: {left}"
         return how
@@ -129,8 +137,8 @@ class World:
             for task in tasks:
                 task.cancel()
             loop.run_until_complete(asyncio.wait(tasks, timeout=60))
-        self.host.ledger.close()
-        self.host.state.close()
+        self.kernel.ledger.close()
+        self.kernel.state.close()
         gc.collect()
         shutil.rmtree(self.root)
         kept.rename(self.root)

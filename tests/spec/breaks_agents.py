@@ -11,10 +11,10 @@ _OVERLAY = "elisp/pyagentd-overlay.el"
 _PLACE = "elisp/pyagentd-place.el"
 _SESSION = "elisp/pyagentd-session.el"
 _AGENTS = "pyagentd/features/agents.py"
-_HOST = "pyagentd/runtime/host.py"
+_HOST = "pyagentd/runtime/kernel.py"
 _SUPERVISING = "pyagentd/runtime/supervisor.py"
 _EQUIPPING = "pyagentd/runtime/run_setup.py"
-_PRESETS = "pyagentd/features/presets.py"
+_PRESETS = "pyagentd/runtime/presets.py"
 _RUN = "pyagentd/runtime/run.py"
 _ANSWER = "pyagentd/runtime/run.py"
 _SPAWN = "pyagentd/features/spawning.py"
@@ -109,8 +109,8 @@ BREAKS_OF_AGENTS = [
     _of(
         "Tools captured from agent buffer context",
         "pyagentd/runtime/run_setup.py",
-        "permitted = permitted_tools(self.presets, ref, ancestors, wanted)",
-        "permitted = permitted_tools(self.presets, ref, ancestors, known)",
+        "permitted = self.permitted(wanted)",
+        "permitted = self.permitted(known)",
     ),
     _of(
         "Backend, model, system message from preset YAML",
@@ -247,7 +247,7 @@ BREAKS_OF_AGENTS = [
         "            branch.finish_run(run.id, outcome)\n        except Exception",
         "            branch.finish_run(run.id, outcome)\n"
         "            __import__('pyagentd.store.metadata').store.metadata.touch_scope_plan(\n"
-        "                branch.ref.branch_dir, self._host.clock.now()\n            )\n"
+        "                branch.ref.branch_dir, self._kernel.clock.now()\n            )\n"
         "        except Exception",
     ),
     _of(
@@ -415,8 +415,8 @@ BREAKS_OF_AGENTS = [
     _of(
         "Tools captured in agent buffer context",
         "pyagentd/runtime/run_setup.py",
-        "permitted = permitted_tools(self.presets, ref, ancestors, wanted)",
-        "permitted = host.presets.of_branch((ref, *ancestors)[-1]).tools",
+        "permitted = self.permitted(wanted)",
+        "permitted = list(self.kernel.presets.of_branch(self.top).tools)",
     ),
     _of(
         "Overlay cleaned up on all paths",

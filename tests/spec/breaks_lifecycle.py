@@ -13,12 +13,12 @@ _CONTEXTS = f"{_FEATURES}/contexts.py"
 _IDLING = f"{_FEATURES}/idling.py"
 _SELFEDIT = f"{_FEATURES}/self_edit.py"
 _STATES = f"{_FEATURES}/idling.py"
-_DOCS = f"{_FEATURES}/agent_overlay.py"
-_OVERLAY = f"{_FEATURES}/agent_overlay.py"
+_DOCS = "pyagentd/runtime/agent_overlay.py"
+_OVERLAY = "pyagentd/runtime/agent_overlay.py"
 _MAKING = "pyagentd/store/named_agents.py"
 _FILES = "pyagentd/store/contexts.py"
 _AGENTS = "pyagentd/store/db/agents.py"
-_HOST = "pyagentd/runtime/host.py"
+_HOST = "pyagentd/runtime/kernel.py"
 _TASKS = "pyagentd/features/tasks.py"
 _TELLING = "pyagentd/features/tasks.py"
 
@@ -52,7 +52,7 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Creation flow 5: the agent is registered",
         _CREATING,
-        "        await asyncio.to_thread(agents.register, host.state, row)\n",
+        "        await asyncio.to_thread(agents.register, kernel.state, row)\n",
         "",
     ),
     _of(
@@ -114,8 +114,8 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Idle Timer: reset",
         _IDLING,
-        "        self._last[branch.key] = branch.ref, self._host.clock.now()\n        if is_new:",
-        "        self._last.setdefault(branch.key, (branch.ref, self._host.clock.now()))\n        if is_new:",
+        "        self._last[branch.key] = branch.ref, self.kernel.clock.now()\n        if is_new:",
+        "        self._last.setdefault(branch.key, (branch.ref, self.kernel.clock.now()))\n        if is_new:",
     ),
     _of(
         "Idle Timer 1: summary",
@@ -157,14 +157,14 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Manual Clear",
         _CONTEXTS,
-        "            changed = await self._history.clear_held(branch)\n        self._host.idling",
-        "            changed = await self._history.rewind_held(branch)\n        self._host.idling",
+        "            changed = await self._history.clear_held(branch)\n        self.kernel.bus",
+        "            changed = await self._history.rewind_held(branch)\n        self.kernel.bus",
     ),
     _of(
         "Context Restore 1: looked up by id",
         f"{_FEATURES}/context_archive.py",
-        "agents.find_context, self._host.state, id, owner.name)",
-        "agents.find_context, self._host.state, id, None)",
+        "agents.find_context, self._kernel.state, id, owner.name)",
+        "agents.find_context, self._kernel.state, id, None)",
     ),
     _of(
         "Context Restore 2: history loaded from the file",
@@ -195,7 +195,7 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Task Tracking",
         _TASKS,
-        "            task = await asyncio.to_thread(tasks.put, self._host.state, task, most=MOST)",
+        "            task = await asyncio.to_thread(tasks.put, self.kernel.state, task, most=MOST)",
         '            task = replace(task, id="task_001")',
     ),
     _of(
@@ -209,15 +209,15 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Destruction Flow 1: the active session is saved",
         _DESTROYING,
-        'host.contexts.keep(branch, "destroy")',
-        'host.contexts.keep(branch, "shutdown")',
+        'archive.keep(branch, "destroy")',
+        'archive.keep(branch, "shutdown")',
     ),
-    _of("Destruction Flow 2: its conversation is closed", _DESTROYING, "stop=host.abort", "stop=None"),
+    _of("Destruction Flow 2: its conversation is closed", _DESTROYING, "stop=kernel.abort", "stop=None"),
     _of(
         "Destruction Flow 3: status destroyed, records preserved",
         _DESTROYING,
-        'host.state, name, "destroyed", now_ms',
-        'host.state, name, "idle", now_ms',
+        'kernel.state, name, "destroyed", now_ms',
+        'kernel.state, name, "idle", now_ms',
     ),
     _of(
         "Destruction Flow 4: files are deleted",
@@ -228,7 +228,7 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Destruction Flow 5: deregistered",
         _DESTROYING,
-        "    host.departed.add(place)\n    files: Files",
+        "    kernel.departed.add(place)\n    files: Files",
         "    files: Files",
     ),
     _of("File Preservation", _DESTROYING, '"leave" if keep_files else "remove"', '"remove"'),
@@ -247,7 +247,7 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Re-creation: saved sessions are reachable",
         _CREATING,
-        "    host.departed.discard(ref.session_dir)\n",
+        "    kernel.departed.discard(ref.session_dir)\n",
         "",
     ),
     _of(
@@ -276,13 +276,13 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "State Diagram: IDLE to ACTIVE by a restore",
         _IDLING,
-        "        self._touch(branch, Happening.RESTORE)",
-        "        pass",
+        "lambda restored: self._touch(restored.branch, Happening.RESTORE)",
+        "lambda restored: None",
     ),
     _of(
         "State Diagram: ACTIVE to IDLE by /context clear",
         _CONTEXTS,
-        "        self._host.idling.cleared(branch)\n",
+        "        self.kernel.bus.tell(ConversationCleared(branch))\n",
         "",
     ),
     _of(
@@ -300,14 +300,14 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "State Diagram: IDLE to DESTROYED",
         _DESTROYING,
-        "    await host.schedules.forget(place)\n",
+        "        await planned.forget(place)\n",
         "",
     ),
     _of(
         "Persistence: Agent configuration",
         f"{_FEATURES}/named_agents.py",
-        '    note(host, name, f"config:{key}", ',
-        '    note(host, name, "config", ',
+        '    note(kernel, name, f"config:{key}", ',
+        '    note(kernel, name, "config", ',
     ),
     _of(
         "Persistence: Active conversation",
@@ -330,7 +330,7 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Persistence: Audit log",
         _DESTROYING,
-        '    note(host, row.name, "destroy",',
+        '    note(kernel, row.name, "destroy",',
         '    str((host, row.name, "destroy"),',
     ),
     _of(
@@ -354,7 +354,7 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Persistence: Server defaults",
         f"{_FEATURES}/named_agents.py",
-        "    host.state.put(key, value)",
+        "    kernel.state.put(key, value)",
         "    DEFAULTS[key] = value",
     ),
     _of(
@@ -365,11 +365,11 @@ BREAKS_OF_LIFECYCLES = [
     ),
     _of(
         "Graceful Shutdown 1: active sessions are saved",
-        _HOST,
-        "        await self.idling.save_all()\n",
-        "",
+        _IDLING,
+        '                        await self.kernel.feature(Contexts).keep(branch, "shutdown")\n',
+        "                        pass\n",
     ),
-    _of("Graceful Shutdown 2: idle timers are cancelled", _HOST, "        await self.idling.close()\n", ""),
+    _of("Graceful Shutdown 2: idle timers are cancelled", _IDLING, "            self._task.cancel()\n", ""),
     _of("Graceful Shutdown 3: connections are closed", _HOST, "            self.state.close()", "            pass"),
     _of(
         "Restart: agents are loaded idle",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pyagentd.features.usage import used
+from pyagentd.runtime.usage import used
 from pyagentd.store import paths
 from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.state import State

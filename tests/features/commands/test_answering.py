@@ -14,6 +14,7 @@ from pyagentd.api import Service
 from pyagentd.errors import BadRequest
 from pyagentd.features.slash_commands import Answer, Call, Command, NoHuman
 from pyagentd.policy.presets import DEFAULT_PRESET
+from pyagentd.runtime.feature import Feature
 from pyagentd.store import paths
 from pyagentd.store.document import text as document
 from pyagentd.store.paths import BranchRef
@@ -28,7 +29,7 @@ def env(world: World) -> dict[str, str]:
 async def said(world: World, service: Service, ref: BranchRef, text: str, **wishes: Any) -> dict[str, Any]:
     """Send text and return what became of it, when its run has ended."""
     told = await service.prompt(Watcher(), branch=ref.key, text=text, env=env(world), **wishes)
-    if (live := world.host.opened(ref.key)) is not None and live.task is not None:
+    if (live := world.kernel.opened(ref.key)) is not None and live.task is not None:
         await live.task
     return told
 
@@ -87,7 +88,7 @@ async def test_what_is_no_command_goes_to_the_model(world: World, text: str) -> 
 
 async def test_whoever_mistypes_a_command_is_told(world: World) -> None:
     ref, service, watcher = world.session(), world.service(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         await said(world, service, ref, "/staus")
     assert [event.args[0]["text"] for event in watcher.of("notice")] == [
@@ -116,7 +117,7 @@ async def test_a_rewound_turn_beside_a_command_is_folded_without_it(world: World
     await said(world, service, ref, "Second")
     await asked(world, service, ref, "/tasks")
     first = (await service.history(Watcher(), branch=ref.key))["prompts"][0]
-    async with world.host.using(ref):
+    async with world.kernel.using(ref):
         message = first["message_id"]
         hidden = await service.rewind(Watcher(), branch=ref.key, message=message)
         assert len(hidden["hidden"]) == 3  # an answer, a prompt, an answer
@@ -156,7 +157,7 @@ async def test_a_command_of_an_editor_is_read_in_its_document(world: World) -> N
     ref, service, editor = world.session(), world.service(), Watcher()
     world.server.say("Hello")
     await said(world, service, ref, "Hi")
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         sha256, end = await typed(world, ref, editor, "/context history\n")
         await attached(branch, editor, "edit")
         told = await service.send(editor, branch=ref.key, sha256=sha256, end=end, env=env(world))
@@ -177,14 +178,14 @@ async def test_a_draft_with_a_slash_in_it_goes_to_the_model(world: World) -> Non
     sha256, end = await typed(world, ref, editor, "### Look at\n/status and say what it is")
     told = await service.send(editor, branch=ref.key, sha256=sha256, end=end, env=env(world))
     assert "command" not in told
-    if (live := world.host.opened(ref.key)) is not None and live.task is not None:
+    if (live := world.kernel.opened(ref.key)) is not None and live.task is not None:
         await live.task
 
 
 async def test_while_a_run_goes_on_only_the_client_is_answered(world: World) -> None:
     ref, service, watcher = world.session(), world.service(), Watcher()
     world.server.say(answer(tool_use("Bash", command="true")), "Done")
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         await service.prompt(watcher, branch=ref.key, text="Hi", env=env(world))
         await watcher.until(lambda: watcher.of("ask"))
@@ -199,14 +200,14 @@ async def test_while_a_run_goes_on_only_the_client_is_answered(world: World) -> 
 async def test_a_command_can_send_a_message(world: World) -> None:
     ref, service = world.session(), world.service()
 
-    class Prompts:
+    class Prompts(Feature):
         async def commands(self, ref: BranchRef | None) -> Sequence[Command]:
             return [Command(name="docs:review", summary="Review", run=self.review, origin="docs")]
 
         async def review(self, call: Call) -> Answer:
             return Answer(text="The prompt review of docs", prompt="Review the documents.")
 
-    world.host.commands.sources.append(Prompts())
+    world.kernel.features.append(Prompts(world.kernel))
     assert (await service.commands(Watcher()))["commands"][-1]["name"] == "docs:review"
     world.server.say("They are fine")
     told = await said(world, service, ref, "/docs:review")

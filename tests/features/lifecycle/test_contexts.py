@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import BadRequest, Busy, NotFound
+from pyagentd.features.contexts import Contexts
 from pyagentd.store.document import hidden
 from pyagentd.store.document import text as document
 from pyagentd.store.document.text import format_file, gptel_messages
@@ -47,10 +48,10 @@ def bring(path: str, **changed: str) -> None:
 @pytest.mark.spec("003", "Manual Save: with a description")
 @pytest.mark.spec("003", "Manual Save: the context is not cleared")
 async def test_a_saved_conversation_is_whole_and_goes_on(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         chat = await talked(world, branch)
         asked = len(world.server.requests)
-        row = await world.host.contexts.save(branch, "Looked at a file", options=world.options)
+        row = await world.kernel.feature(Contexts).save(branch, "Looked at a file", options=world.options)
         assert len(world.server.requests) == asked, "nobody is asked for a description that is given"
         file = saved(row.file_path)
         assert (file["description"], file["trigger"]) == ("Looked at a file", "manual_save")
@@ -68,57 +69,60 @@ async def test_a_saved_conversation_is_whole_and_goes_on(world: World) -> None:
 
 @pytest.mark.spec("003", "Manual Save: summary without a description")
 async def test_without_a_description_a_model_is_asked(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         chat = Chat(world, branch)
         await chat.say("one")
         world.server.say(answer(text("Counted to **one**;\nmore is pending.")))
-        row = await world.host.contexts.save(branch, options=world.options)
+        row = await world.kernel.feature(Contexts).save(branch, options=world.options)
         assert row.description == "Counted to **one**; more is pending."
         assert Path(row.file_path).name == "2026-03-04_counted-to-one-more-is-pending.json"
         assert "[user]\\none" in str(world.server.requests[-1].messages)
         world.server.say(*[refusal(400, "invalid_request_error", "no")] * 3)
-        assert (await world.host.contexts.save(branch, options=world.options)).description == "one"
+        assert (await world.kernel.feature(Contexts).save(branch, options=world.options)).description == "one"
 
 
 async def test_what_the_user_changed_in_the_document_is_saved_as_it_is_now(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         await Chat(world, branch).say("one", "two three")
         doc = document.read(branch.file)
         changed = doc.body.replace("two three", "two 3333!")
         branch.file.write_text(format_file(document.Document(body=changed, spans=doc.spans)))
-        row = await world.host.contexts.save(branch, "x", options=world.options)
+        row = await world.kernel.feature(Contexts).save(branch, "x", options=world.options)
         assert saved(row.file_path)["messages"][1]["content"] == "two 3333!"
 
 
 @pytest.mark.spec("003", "Manual Clear")
 async def test_clearing_begins_anew_and_deletes_nothing(world: World) -> None:
     ref = world.session()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         chat = await talked(world, branch)
         before = body(ref)
         with pytest.raises(NotFound):
-            await world.host.contexts.restore(branch, "")
+            await world.kernel.feature(Contexts).restore(branch, "")
         watcher = Watcher()
         await attached(branch, watcher)
-        cleared = await world.host.contexts.clear(branch)
+        cleared = await world.kernel.feature(Contexts).clear(branch)
         branch.detach(watcher)
         assert cleared.messages == 4 and body(ref) == before
         assert "stays in the document" in watcher.of("notice")[-1].args[0]["text"]
         assert chat.metadata(next(iter(branch.conversation.messages)))["hidden_by"] == "context"
         for wanted in (
-            world.host.contexts.clear(branch),
-            world.host.contexts.save(branch, "x", options=world.options),
+            world.kernel.feature(Contexts).clear(branch),
+            world.kernel.feature(Contexts).save(branch, "x", options=world.options),
             chat.history.unrewind(branch),
         ):
             with pytest.raises(BadRequest):
                 await wanted
-        assert world.host.contexts and (await world.service().history(watcher, branch=ref.key))["variants"] == []
+        assert (
+            world.kernel.feature(Contexts)
+            and (await world.service().history(watcher, branch=ref.key))["variants"] == []
+        )
         await chat.say("Anew")
         assert chat.seen() == ["Anew"]
         assert [len(hidden.variants(branch.conversation, ""))] == [1]
-    await world.host.shutdown()
+    await world.kernel.shutdown()
     world.start()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         chat = Chat(world, branch)
         await chat.say("Still?")
         assert chat.seen() == ["Anew", "Answer to Anew", "Still?"]
@@ -128,12 +132,12 @@ async def test_clearing_begins_anew_and_deletes_nothing(world: World) -> None:
 @pytest.mark.spec("003", "Context Restore 3: the context is replaced")
 async def test_a_restored_conversation_is_what_the_model_sees(world: World) -> None:
     ref = world.session()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         chat = await talked(world, branch)
-        row = await world.host.contexts.save(branch, "Looked", options=world.options)
-        await world.host.contexts.clear(branch)
+        row = await world.kernel.feature(Contexts).save(branch, "Looked", options=world.options)
+        await world.kernel.feature(Contexts).clear(branch)
         await chat.say("Something else")
-        given = await world.host.contexts.restore(branch, row.id[:8])
+        given = await world.kernel.feature(Contexts).restore(branch, row.id[:8])
         assert given == row
         shown = chat.shown()
         assert shown[0] == "What is in a.txt?" and shown[-1] == "Not at all" and "Something else" not in shown
@@ -143,7 +147,7 @@ async def test_a_restored_conversation_is_what_the_model_sees(world: World) -> N
             "Go on",
         ]
         assert "alpha" in str(world.server.requests[-1].messages[2])
-        again = await world.host.contexts.save(branch, "Again", options=world.options)
+        again = await world.kernel.feature(Contexts).save(branch, "Again", options=world.options)
         assert saved(again.file_path)["messages"][:6] == saved(row.file_path)["messages"]
         await chat.regenerate("Other", None)
         assert chat.seen()[-1] == "Go on"
@@ -151,9 +155,9 @@ async def test_a_restored_conversation_is_what_the_model_sees(world: World) -> N
     assert {run["id"] for run in runs if run["state"] == "started"} == {
         run["id"] for run in runs if run["state"] == "finished"
     }
-    await world.host.shutdown()
+    await world.kernel.shutdown()
     world.start()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         chat = Chat(world, branch)
         await chat.say("And now?")
         assert chat.seen()[0] == "What is in a.txt?" and len(chat.seen()) == 8
@@ -161,12 +165,12 @@ async def test_a_restored_conversation_is_what_the_model_sees(world: World) -> N
 
 
 async def test_turns_of_a_restored_conversation_are_turns(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         chat = Chat(world, branch)
         await chat.say("one")
         await chat.say("two")
-        row = await world.host.contexts.save(branch, "x", options=world.options)
-        await world.host.contexts.restore(branch, row.id)
+        row = await world.kernel.feature(Contexts).save(branch, "x", options=world.options)
+        await world.kernel.feature(Contexts).restore(branch, row.id)
         first, second = [message.id for message in hidden.prompts(branch.conversation)]
         await chat.regenerate("Other")
         assert chat.seen() == ["one", "Answer to one", "two"]
@@ -179,13 +183,13 @@ async def test_turns_of_a_restored_conversation_are_turns(world: World) -> None:
 @pytest.mark.spec("003", "Context Restore 4: notice")
 async def test_who_watches_sees_the_restored_text_and_is_told(world: World) -> None:
     ref = world.session()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await Chat(world, branch).say("one")
-        row = await world.host.contexts.save(branch, "Counting", options=world.options)
-        await world.host.contexts.clear(branch)
+        row = await world.kernel.feature(Contexts).save(branch, "Counting", options=world.options)
+        await world.kernel.feature(Contexts).clear(branch)
         watcher, before = Watcher(), body(ref)
         await attached(branch, watcher)
-        await world.host.contexts.restore(branch, row.id)
+        await world.kernel.feature(Contexts).restore(branch, row.id)
         branch.detach(watcher)
         assert before + watcher.text(ref.key) == body(ref)
         assert watcher.of("notice")[-1].args[0]["text"] == "Context restored: Counting (2 messages)"
@@ -193,23 +197,23 @@ async def test_who_watches_sees_the_restored_text_and_is_told(world: World) -> N
 
 @pytest.mark.spec("003", "Context Restore 1: looked up by id")
 async def test_only_own_contexts_are_restored(world: World) -> None:
-    async with world.host.using(world.session("a")) as branch:
+    async with world.kernel.using(world.session("a")) as branch:
         await Chat(world, branch).say("one")
-        row = await world.host.contexts.save(branch, "x", options=world.options)
-        other = await world.host.contexts.save(branch, "x", options=world.options)
+        row = await world.kernel.feature(Contexts).save(branch, "x", options=world.options)
+        other = await world.kernel.feature(Contexts).save(branch, "x", options=world.options)
         assert Path(other.file_path).name == "2026-03-04_x-2.json"
         remove(other.file_path)
         with pytest.raises(NotFound, match="not there any more"):
-            await world.host.contexts.restore(branch, other.id)
-    async with world.host.using(world.session("b")) as branch:
+            await world.kernel.feature(Contexts).restore(branch, other.id)
+    async with world.kernel.using(world.session("b")) as branch:
         with pytest.raises(NotFound, match=row.id):
-            await world.host.contexts.restore(branch, row.id)
+            await world.kernel.feature(Contexts).restore(branch, row.id)
 
 
 @pytest.mark.spec("003", "Context History")
 async def test_history_lists_the_last_first_and_files_that_nobody_knew(world: World) -> None:
     ref, service, client = world.session(), world.service(), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await Chat(world, branch).say("one")
     made = await service.context_save(client, branch=ref.key, description="First")
     bring(made["file"], id="elsewhere", saved_at="2027-01-01T00:00:00Z")
@@ -221,18 +225,21 @@ async def test_history_lists_the_last_first_and_files_that_nobody_knew(world: Wo
 
 
 async def test_nothing_is_cleared_or_restored_while_a_run_is_in_flight(world: World) -> None:
-    async with world.host.using(world.session()) as branch:
+    async with world.kernel.using(world.session()) as branch:
         chat = Chat(world, branch)
         await chat.say("one")
-        row = await world.host.contexts.save(branch, "x", options=world.options)
+        row = await world.kernel.feature(Contexts).save(branch, "x", options=world.options)
         world.server.say(answer(text("Hello world", chunks=11), hang_after=8))
         watcher = Watcher()
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Hi", options=world.options)
+        await world.kernel.prompt(branch, text="Hi", options=world.options)
         await watcher.until(lambda: "He" in watcher.text(branch.key))
-        for wanted in (world.host.contexts.clear(branch), world.host.contexts.restore(branch, row.id)):
+        for wanted in (
+            world.kernel.feature(Contexts).clear(branch),
+            world.kernel.feature(Contexts).restore(branch, row.id),
+        ):
             with pytest.raises(Busy):
                 await wanted
-        meanwhile = await world.host.contexts.save(branch, options=world.options)
+        meanwhile = await world.kernel.feature(Contexts).save(branch, options=world.options)
         assert meanwhile.description == "one" and meanwhile.message_count >= 3
-        await world.host.abort(branch)
+        await world.kernel.abort(branch)

@@ -13,8 +13,11 @@ from send2trash import plat_other
 from pyagentd.api import Service
 from pyagentd.errors import NotFound, PyagentdError, StoreError, Unconfirmed
 from pyagentd.features import named_agents
+from pyagentd.features.contexts import Contexts
+from pyagentd.features.idling import Idling
 from pyagentd.features.named_agents import Worktree, look
-from pyagentd.features.schedules import every
+from pyagentd.features.schedules import Schedules, every
+from pyagentd.features.tasks import Tasks
 from pyagentd.store import paths
 from pyagentd.store import trash as store_trash
 from pyagentd.store.db import agents, audit, tasks
@@ -55,9 +58,9 @@ async def said(world: World, place: Path, text: str = "Hello") -> None:
     """Have one turn with an agent."""
     watcher = Watcher()
     world.server.say(answer("Hello from here"))
-    async with world.host.using(paths.ref_of(place)) as branch:
+    async with world.kernel.using(paths.ref_of(place)) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text=text, options=world.options)
+        await world.kernel.prompt(branch, text=text, options=world.options)
         await watcher.finished(branch)
         branch.detach(watcher)
 
@@ -68,7 +71,7 @@ def below(place: Path) -> dict[str, bytes]:
 
 
 def recorded(world: World) -> agents.AgentRow:
-    row = agents.find(world.host.state, NAME)
+    row = agents.find(world.kernel.state, NAME)
     assert row is not None
     return row
 
@@ -82,7 +85,7 @@ async def test_its_conversation_is_saved_and_its_files_go_to_the_trash(
     await said(world, place)
     done = await destroyed(service)
     assert (done["files"], place.exists()) == ("trashed", False)
-    (row,) = contexts.of(world.host.state, NAME)
+    (row,) = contexts.of(world.kernel.state, NAME)
     assert ([row.id], row.trigger, row.message_count) == (done["saved"], "destroy", 2)
     assert (trash / "files" / NAME / "sessions" / Path(row.file_path).name).is_file()
 
@@ -128,8 +131,8 @@ async def test_without_a_confirmation_it_says_what_is_lost_and_does_nothing(worl
 async def test_what_is_lost_is_counted(world: World, service: Service) -> None:
     place = await made(service)
     await said(world, place)
-    async with world.host.using(paths.ref_of(place)) as branch:
-        await world.host.contexts.save(branch, "x", options=world.options)
+    async with world.kernel.using(paths.ref_of(place)) as branch:
+        await world.kernel.feature(Contexts).save(branch, "x", options=world.options)
     (place / "workspace/.gitkeep").write_text("changed")
     (place / "workspace/new.txt").write_text("new")
     git(place / "workspace", "commit", "--quiet", "--all", "--message", "more")
@@ -185,16 +188,16 @@ async def test_what_it_does_is_ended_and_who_watches_is_told(world: World, servi
         answer(tool_use("Bash", command="sleep 600", run_in_background=True)),
         answer(tool_use("Bash", command="echo", description="asked about")),
     )
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Hello", options=world.granted("tool:Bash:sleep.*"))
-        await watcher.until(lambda: world.host.asks.all())
+        await world.kernel.prompt(branch, text="Hello", options=world.granted("tool:Bash:sleep.*"))
+        await watcher.until(lambda: world.kernel.asks.all())
         lost = await service.agent_losses(Watcher(), name=NAME, keep_files=True)
         assert (lost["runs"], lost["asks"], [task["command"] for task in lost["tasks"]]) == (1, 1, ["sleep 600"])
         await destroyed(service)
-    assert not world.host.asks.all() and not world.host.runs and world.host.opened(ref.key) is None
+    assert not world.kernel.asks.all() and not world.kernel.runs and world.kernel.opened(ref.key) is None
     assert watcher.of("deleted", ref.key)
-    (task,) = await world.host.tasks.of(NAME)
+    (task,) = await world.kernel.feature(Tasks).of(NAME)
     assert (task.status, recorded(world).status) == ("killed", "destroyed")
 
 
@@ -207,9 +210,9 @@ async def test_records_of_it_are_kept(world: World, service: Service) -> None:
     await destroyed(service)
     world.start()
     assert (recorded(world).status, recorded(world).intent) == ("destroyed", None)
-    assert len(contexts.of(world.host.state, NAME)) == 1
-    await asyncio.to_thread(world.hosts[0].ledger.flush)
-    actions = [entry.action for _, entry in audit.latest(world.host.state, session=NAME, limit=9)]
+    assert len(contexts.of(world.kernel.state, NAME)) == 1
+    await asyncio.to_thread(world.kernels[0].ledger.flush)
+    actions = [entry.action for _, entry in audit.latest(world.kernel.state, session=NAME, limit=9)]
     assert actions == ["agent:destroy", "agent:config:system_prompt"]
 
 
@@ -234,17 +237,17 @@ async def test_a_destroyed_agent_and_its_conversations_are_known_for_ever(world:
 async def test_nobody_reaches_it_any_more(world: World, service: Service, keep_files: bool) -> None:
     place = await made(service)
     ref = paths.ref_of(place)
-    await world.host.schedules.add(ref, every(timedelta(days=2)), "Again.", auth_subject="user:me")
+    await world.kernel.feature(Schedules).add(ref, every(timedelta(days=2)), "Again.", auth_subject="user:me")
     await destroyed(service, keep_files=keep_files)
     for _ in range(2):
-        assert (await service.agent_list(Watcher()))["agents"] == [] and world.host.idling.pending == 0
-        assert await world.host.schedules.of() == []
+        assert (await service.agent_list(Watcher()))["agents"] == [] and world.kernel.feature(Idling).pending == 0
+        assert await world.kernel.feature(Schedules).of() == []
         with pytest.raises(NotFound):
             await service.resolve(Watcher(), name=NAME)
         with pytest.raises(NotFound):
             await service.agent_config(Watcher(), name=NAME)
         with pytest.raises(PyagentdError):
-            async with world.host.using(ref):
+            async with world.kernel.using(ref):
                 pass
         await named_agents.recover(world.start())
         service = world.service()
@@ -257,7 +260,7 @@ async def test_files_that_are_kept_are_all_there(world: World, service: Service)
     await said(world, place)
     before = below(place)
     await destroyed(service, keep_files=True)
-    after, (row,) = below(place), contexts.of(world.host.state, NAME)
+    after, (row,) = below(place), contexts.of(world.kernel.state, NAME)
     new = str(Path(row.file_path).relative_to(place))
     assert after.keys() - before.keys() == {new} and new.startswith("sessions/")
     changed = {name for name in before if before[name] != after[name]}
@@ -285,12 +288,12 @@ async def test_after_another_creation_its_conversations_are_restored(world: Worl
     await said(world, place, "Remember the sheep")
     (id,) = (await destroyed(service, keep_files=True))["saved"]
     world.start()
-    await named_agents.recover(world.host)
+    await named_agents.recover(world.kernel)
     service = world.service()
     again = await made(service)
     ref = paths.ref_of(again)
     assert [row["id"] for row in (await service.context_history(Watcher(), branch=ref.key))["contexts"]] == [id]
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await service.context_clear(Watcher(), branch=ref.key)
         await service.context_restore(Watcher(), branch=ref.key, id=id)
         assert len(hidden.visible(branch.conversation)) == 2
@@ -309,7 +312,7 @@ async def test_without_files_the_name_is_free_and_all_of_it_new(world: World, se
     assert config["system_prompt"] != "You count."
     assert "Hello" not in (paths.ref_of(again).branch_dir / "session.md").read_text()
     assert (await service.context_history(Watcher(), branch=paths.ref_of(again).key))["contexts"] == []
-    (old,) = contexts.ever(world.host.state, NAME)  # a record that is kept
+    (old,) = contexts.ever(world.kernel.state, NAME)  # a record that is kept
     with pytest.raises(NotFound):
         await service.context_restore(Watcher(), branch=paths.ref_of(again).key, id=old.id)
 
@@ -329,17 +332,17 @@ async def test_a_new_agent_has_nothing_of_an_earlier_one_of_its_name(world: Worl
         assert (await service.tasks(Watcher(), branch=branch))["tasks"] == []
         assert (await service.agent_status(Watcher(), branch=branch))["saved"] is None
         assert (await service.context_history(Watcher(), agent=NAME))["contexts"] == []
-        kept = tasks.put(world.host.state, task(NAME, status="completed"), most=9)
+        kept = tasks.put(world.kernel.state, task(NAME, status="completed"), most=9)
         assert kept.id == "task_001"
         await said(world, place)
         await destroyed(service)
         assert len((await service.context_history(Watcher(), agent=NAME))["contexts"]) == number
-    assert {each.agent_name for each in tasks.find(world.host.state)} == {NAME, f"{NAME}@1"}
+    assert {each.agent_name for each in tasks.find(world.kernel.state)} == {NAME, f"{NAME}@1"}
 
 
 async def test_output_that_is_gone_is_an_error(world: World, service: Service) -> None:
     place = await made(service)
-    kept = tasks.put(world.host.state, task(NAME, status="completed"), most=9)
+    kept = tasks.put(world.kernel.state, task(NAME, status="completed"), most=9)
     with pytest.raises(NotFound, match="not there any more"):
         await service.task_output(Watcher(), branch=paths.ref_of(place).key, id=kept.id)
 
@@ -348,7 +351,7 @@ async def test_a_list_of_all_tasks_names_the_agent_of_each(world: World, service
     await made(service)
     assert (await service.tasks(Watcher()))["text"] == "No running tasks."
     for name in (NAME, "b"):
-        tasks.put(world.host.state, task(name), most=9)
+        tasks.put(world.kernel.state, task(name), most=9)
     lines = (await service.tasks(Watcher()))["text"].splitlines()
     assert [line.split()[:2] for line in lines] == [["Running", "tasks:"], ["b", "[task_001]"], [NAME, "[task_001]"]]
 

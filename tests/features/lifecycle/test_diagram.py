@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.features.idling import Happening, Life
+from pyagentd.features.contexts import Contexts
+from pyagentd.features.idling import Happening, Idling, Life
 from pyagentd.features.named_agents import destroy
 from pyagentd.store import contexts as files
 from pyagentd.store import trash
@@ -33,34 +34,36 @@ async def message(world: World, ref: BranchRef, clock: ManualClock) -> None:
 
 
 async def save(world: World, ref: BranchRef, clock: ManualClock) -> None:
-    async with world.host.using(ref) as branch:
-        await world.host.contexts.save(branch, "as it was", options=world.options)
+    async with world.kernel.using(ref) as branch:
+        await world.kernel.feature(Contexts).save(branch, "as it was", options=world.options)
 
 
 async def restore(world: World, ref: BranchRef, clock: ManualClock) -> None:
-    async with world.host.using(ref) as branch:
-        (row,) = [row for row in await world.host.contexts.archive.history(ref) if row.description == "as it was"]
-        await world.host.contexts.restore(branch, row.id)
+    async with world.kernel.using(ref) as branch:
+        (row,) = [
+            row for row in await world.kernel.feature(Contexts).archive.history(ref) if row.description == "as it was"
+        ]
+        await world.kernel.feature(Contexts).restore(branch, row.id)
 
 
 async def clear(world: World, ref: BranchRef, clock: ManualClock) -> None:
-    async with world.host.using(ref) as branch:
-        await world.host.contexts.clear(branch)
+    async with world.kernel.using(ref) as branch:
+        await world.kernel.feature(Contexts).clear(branch)
 
 
 async def idle_timeout(world: World, ref: BranchRef, clock: ManualClock) -> None:
     clock.forward(minutes=30)
-    await world.host.idling.tick()
+    await world.kernel.feature(Idling).tick()
 
 
 async def shutdown(world: World, ref: BranchRef, clock: ManualClock) -> None:
-    await world.host.shutdown()
+    await world.kernel.shutdown()
     restarted(world, clock)
-    await world.host.idling.load()
+    await world.kernel.feature(Idling).load()
 
 
 async def end(world: World, ref: BranchRef, clock: ManualClock) -> None:
-    await destroy(world.host, "bob", keep_files=True, user="me")
+    await destroy(world.kernel, "bob", keep_files=True, user="me")
 
 
 DOING: dict[Happening, Callable[[World, BranchRef, ManualClock], Awaitable[None]]] = {
@@ -101,11 +104,11 @@ async def test_every_arrow_is_gone_by_an_agent(
         await save(world, ref, clock)
     if life is L.IDLE:
         await clear(world, ref, clock)
-    before = {row.id for row in agents.of(world.host.state, "bob")}
+    before = {row.id for row in agents.of(world.kernel.state, "bob")}
     assert await status(world) == life
     await DOING[happening](world, ref, clock)
     assert await status(world) == after
-    new = [row for row in agents.of(world.host.state, "bob") if row.id not in before]
+    new = [row for row in agents.of(world.kernel.state, "bob") if row.id not in before]
     wanted = [TRIGGER[happening]] if life is L.ACTIVE and happening in TRIGGER else []
     assert [row.trigger for row in new] == wanted
     assert [await asyncio.to_thread(_trigger, row.file_path) for row in new] == wanted

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.features.idling import IDLE_SETTING
+from pyagentd.features.contexts import Contexts
+from pyagentd.features.idling import IDLE_SETTING, Idling
 from pyagentd.features.named_agents import Wanted, create, rename
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.store.db import agents
@@ -25,35 +26,35 @@ from tests.server import answer, text, tool_use
 @pytest.fixture
 def clock(world: World) -> ManualClock:
     made = ManualClock()
-    world.host.clock = made
+    world.kernel.clock = made
     return made
 
 
 async def agent(world: World) -> BranchRef:
     world.preset(DEFAULT_PRESET)
-    world.host.config.sessions_dir.mkdir(exist_ok=True)
-    ref = await create(world.host, Wanted(name="bob"))
+    world.kernel.config.sessions_dir.mkdir(exist_ok=True)
+    ref = await create(world.kernel, Wanted(name="bob"))
     assert await status(world) == "idle"
     return ref
 
 
 async def say(world: World, ref: BranchRef, said: str) -> Chat:
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         chat = Chat(world, branch)
         await chat.say(said)
         return chat
 
 
 async def status(world: World) -> str:
-    while world.host._errands:
-        await asyncio.wait(world.host._errands)
-    row = agents.find(world.host.state, "bob")
+    while world.kernel._errands:
+        await asyncio.wait(world.kernel._errands)
+    row = agents.find(world.kernel.state, "bob")
     assert row is not None
     return row.status
 
 
 async def files(world: World, ref: BranchRef) -> list[dict[str, Any]]:
-    return [saved(row.file_path) for row in await world.host.contexts.archive.history(ref)]
+    return [saved(row.file_path) for row in await world.kernel.feature(Contexts).archive.history(ref)]
 
 
 @pytest.mark.spec("003", "Idle Timer 2: saved")
@@ -61,31 +62,31 @@ async def files(world: World, ref: BranchRef) -> list[dict[str, Any]]:
 async def test_after_half_an_hour_a_conversation_is_saved_and_put_behind(world: World, clock: ManualClock) -> None:
     ref = await agent(world)
     await say(world, ref, "one")
-    assert await status(world) == "active" and world.host.idling.pending == 1
+    assert await status(world) == "active" and world.kernel.feature(Idling).pending == 1
     clock.forward(minutes=29)
-    await world.host.idling.tick()
+    await world.kernel.feature(Idling).tick()
     assert await files(world, ref) == []
     clock.forward(minutes=1)
     world.server.say(answer(text("Counted to one.")))
     before, watcher = body(ref), Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.idling.tick()
+        await world.kernel.feature(Idling).tick()
         branch.detach(watcher)
         assert hidden.visible(branch.conversation) == []
     (file,) = await files(world, ref)
     assert (file["trigger"], file["description"], file["agent_name"]) == ("idle_timeout", "Counted to one.", "bob")
-    assert [row.file_path for row in await world.host.contexts.archive.history(ref)] == [
+    assert [row.file_path for row in await world.kernel.feature(Contexts).archive.history(ref)] == [
         str(ref.session_dir / "sessions" / "2026-03-04_counted-to-one.json")
     ]
     assert watcher.of("notice")[-1].args[0]["text"] == (
         "Session saved: Counted to one. Context cleared after 30 minutes of inactivity. "
         f"Use /context restore {file['id'][:8]} to resume. In a shell: pyagentd context restore bob {file['id'][:8]}"
     )
-    assert body(ref) == before and await status(world) == "idle" and world.host.idling.pending == 0
+    assert body(ref) == before and await status(world) == "idle" and world.kernel.feature(Idling).pending == 0
     assert (await say(world, ref, "two")).seen() == ["two"]
-    async with world.host.using(ref) as branch:
-        await world.host.contexts.restore(branch, file["id"])
+    async with world.kernel.using(ref) as branch:
+        await world.kernel.feature(Contexts).restore(branch, file["id"])
     assert await status(world) == "active"
     assert (await say(world, ref, "three")).seen() == ["one", "Answer to one", "three"]
 
@@ -97,11 +98,11 @@ async def test_the_notice_says_what_a_model_made_of_the_conversation(world: Worl
     await say(world, ref, "one")
     clock.forward(minutes=30)
     world.server.say(answer(text("Counted; two is pending")))
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.idling.tick()
+        await world.kernel.feature(Idling).tick()
         branch.detach(watcher)
-    (row,) = await world.host.contexts.archive.history(ref)
+    (row,) = await world.kernel.feature(Contexts).archive.history(ref)
     assert "[assistant]\\nAnswer to one" in str(world.server.requests[-1].messages)
     assert watcher.of("notice")[-1].args[0]["text"] == (
         "Session saved: Counted; two is pending. Context cleared after 30 minutes of inactivity. "
@@ -117,13 +118,13 @@ async def test_whoever_opens_it_later_is_told_what_became_of_the_conversation(
     await say(world, ref, "one")
     clock.forward(minutes=30)
     world.server.say(answer(text("Counted")))
-    await world.host.idling.tick()
+    await world.kernel.feature(Idling).tick()
 
     async def notes() -> list[str]:
         sha256 = body_sha256(body(ref))
         return list((await service.attach(Watcher(), branch=ref.key, sha256=sha256, mode="view"))["notes"])
 
-    (row,) = await world.host.contexts.archive.history(ref)
+    (row,) = await world.kernel.feature(Contexts).archive.history(ref)
     said = "Session saved: Counted. Context cleared after 30 minutes of inactivity. "
     shell = f"In a shell: pyagentd context restore bob {row.id[:8]}"
     assert await notes() == [f"{said}Use /context restore {row.id[:8]} to resume. {shell}"]
@@ -147,26 +148,26 @@ async def test_messages_and_restored_conversations_make_an_agent_active(world: W
     ref = await agent(world)
     await say(world, ref, "one")
     assert await status(world) == "active"
-    async with world.host.using(ref) as branch:
-        row = await world.host.contexts.save(branch, "x", options=world.options)
+    async with world.kernel.using(ref) as branch:
+        row = await world.kernel.feature(Contexts).save(branch, "x", options=world.options)
         assert await status(world) == "active", "saving does not end a conversation"
-        await world.host.contexts.clear(branch)
+        await world.kernel.feature(Contexts).clear(branch)
         assert await status(world) == "idle"
-        await world.host.contexts.restore(branch, row.id)
+        await world.kernel.feature(Contexts).restore(branch, row.id)
         assert await status(world) == "active"
 
 
 @pytest.mark.spec("003", "Idle Timer: reset")
 async def test_whatever_is_said_begins_the_timer_anew(world: World, clock: ManualClock) -> None:
     ref = await agent(world)
-    world.host.state.put(IDLE_SETTING, 600)
+    world.kernel.state.put(IDLE_SETTING, 600)
     for _ in range(3):
         await say(world, ref, "Hi")
         clock.forward(minutes=9)
-        await world.host.idling.tick()
+        await world.kernel.feature(Idling).tick()
     assert await files(world, ref) == []
     clock.forward(minutes=1)
-    await world.host.idling.tick()
+    await world.kernel.feature(Idling).tick()
     (file,) = await files(world, ref)
     assert file["message_count"] == 6
 
@@ -177,12 +178,12 @@ async def test_the_end_of_the_daemon_saves_and_the_next_one_begins_idle(world: W
     ref = await agent(world)
     await say(world, ref, "one")
     asked = len(world.server.requests)
-    await world.host.shutdown()
+    await world.kernel.shutdown()
     restarted(world, clock)
     (file,) = await files(world, ref)
     assert (file["trigger"], file["description"]) == ("shutdown", "one")
     assert len(world.server.requests) == asked, "nobody waits for a model then"
-    await world.host.idling.load()
+    await world.kernel.feature(Idling).load()
     assert await status(world) == "idle" and len(await files(world, ref)) == 1
     assert (await say(world, ref, "two")).seen() == ["two"]
 
@@ -191,9 +192,9 @@ async def test_the_end_of_the_daemon_saves_and_the_next_one_begins_idle(world: W
 async def test_the_end_of_the_daemon_ends_the_timers(world: World, clock: ManualClock) -> None:
     ref = await agent(world)
     await say(world, ref, "one")
-    world.host.idling.start()
-    await world.host.shutdown()
-    assert world.host.idling.pending == 0
+    await world.kernel.feature(Idling).start()
+    await world.kernel.shutdown()
+    assert world.kernel.feature(Idling).pending == 0
     assert [task.get_name() for task in asyncio.all_tasks() if task.get_name() == "idling"] == []
 
 
@@ -201,30 +202,30 @@ async def test_the_end_of_the_daemon_ends_the_timers(world: World, clock: Manual
 async def test_the_end_of_the_daemon_closes_the_database(world: World, clock: ManualClock) -> None:
     ref = await agent(world)
     await say(world, ref, "one")
-    log = world.host.state.path.with_name(f"{world.host.state.path.name}-wal")
+    log = world.kernel.state.path.with_name(f"{world.kernel.state.path.name}-wal")
     assert log.exists()
-    await world.host.shutdown()
+    await world.kernel.shutdown()
     assert not log.exists(), "who closes it last tidies up"
 
 
 async def test_an_agent_that_waits_for_a_human_goes_on_in_the_next_daemon(world: World, clock: ManualClock) -> None:
     ref = await agent(world)
     world.server.say(answer(tool_use("Bash", command="touch x")))
-    async with world.host.using(ref) as branch:
-        await world.host.prompt(branch, text="one", options=world.options)
-    await until(lambda: world.host.asks.all())
-    await world.host.shutdown()
+    async with world.kernel.using(ref) as branch:
+        await world.kernel.prompt(branch, text="one", options=world.options)
+    await until(lambda: world.kernel.asks.all())
+    await world.kernel.shutdown()
     restarted(world, clock)
     assert await files(world, ref) == []
-    await world.host.trees.wake(ref)
-    await world.host.idling.load()
-    assert world.host.idling.pending == 1
-    await until(lambda: world.host.asks.all())
+    await world.kernel.trees.wake(ref)
+    await world.kernel.feature(Idling).load()
+    assert world.kernel.feature(Idling).pending == 1
+    await until(lambda: world.kernel.asks.all())
     clock.forward(hours=1)
-    await world.host.idling.tick()
-    async with world.host.using(ref) as branch:
+    await world.kernel.feature(Idling).tick()
+    async with world.kernel.using(ref) as branch:
         assert hidden.visible(branch.conversation) and await files(world, ref) == []
-        await world.host.abort(branch)
+        await world.kernel.abort(branch)
 
 
 @pytest.mark.spec("003", "Persistence: Active conversation")
@@ -232,10 +233,10 @@ async def test_what_a_killed_daemon_did_not_save_the_next_one_does(world: World,
     ref = await agent(world)
     await say(world, ref, "one")
     assert await status(world) == "active"
-    world.host.idling._last.clear()  # as if it had been killed
-    await world.host.shutdown()
+    world.kernel.feature(Idling)._last.clear()  # as if it had been killed
+    await world.kernel.shutdown()
     restarted(world, clock)
-    await world.host.idling.load()
+    await world.kernel.feature(Idling).load()
     (file,) = await files(world, ref)
     assert file["trigger"] == "shutdown" and await status(world) == "idle"
 
@@ -244,11 +245,11 @@ async def test_what_a_killed_daemon_did_not_save_the_next_one_does(world: World,
 async def test_clearing_ends_the_timer(world: World, clock: ManualClock) -> None:
     ref = await agent(world)
     await say(world, ref, "one")
-    async with world.host.using(ref) as branch:
-        await world.host.contexts.clear(branch)
-    assert await status(world) == "idle" and world.host.idling.pending == 0
+    async with world.kernel.using(ref) as branch:
+        await world.kernel.feature(Contexts).clear(branch)
+    assert await status(world) == "idle" and world.kernel.feature(Idling).pending == 0
     clock.forward(hours=1)
-    await world.host.idling.tick()
+    await world.kernel.feature(Idling).tick()
     assert await files(world, ref) == []
 
 
@@ -256,9 +257,9 @@ async def test_the_timer_of_an_agent_that_is_renamed_goes_on(world: World, clock
     ref = await agent(world)
     await say(world, ref, "one")
     clock.forward(minutes=29)
-    other = await rename(world.host, "bob", "eve", user="user:me")
+    other = await rename(world.kernel, "bob", "eve", user="user:me")
     clock.forward(minutes=1)
-    await world.host.idling.tick()
+    await world.kernel.feature(Idling).tick()
     assert [file["trigger"] for file in await files(world, other)] == ["idle_timeout"]
 
 
@@ -266,5 +267,5 @@ async def test_sessions_without_a_name_are_left_alone(world: World, clock: Manua
     ref = world.session()
     await say(world, ref, "one")
     clock.forward(days=1)
-    await world.host.idling.tick()
-    assert world.host.idling.pending == 0 and await files(world, ref) == []
+    await world.kernel.feature(Idling).tick()
+    assert world.kernel.feature(Idling).pending == 0 and await files(world, ref) == []

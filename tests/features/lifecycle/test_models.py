@@ -13,13 +13,13 @@ from pyagentd.features.models import Models, written
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.store import presetfile
-from tests.runtime.world import FixedClock, Watcher, World
+from tests.runtime.world import Watcher, World
 
 OFFLINE = SendOptions(interactive=True, env={"PYAGENTD_BACKEND": "offline"})
 
 
 def models(world: World) -> Models:
-    return world.host.models
+    return world.kernel.feature(Models)
 
 
 def env(world: World) -> dict[str, str]:
@@ -32,9 +32,9 @@ async def test_what_a_provider_lists_is_kept_in_the_specified_file(world: World)
     found = await models(world).look(world.options)
     assert found["anthropic"].valid and found["anthropic"].models == world.server.models
     world.start()  # another daemon
-    assert (await world.host.models.look(world.options))["anthropic"].models == world.server.models
+    assert (await world.kernel.feature(Models).look(world.options))["anthropic"].models == world.server.models
     assert world.server.listings == 1
-    file = json.loads((world.host.config.sessions_dir / "available_models.json").read_text())
+    file = json.loads((world.kernel.config.sessions_dir / "available_models.json").read_text())
     expected = {"valid": True, "models": list(world.server.models), "checked_at": "2026-03-04T05:06:07Z"}
     assert file["anthropic"] == {**expected, "server": world.server.url}
     assert "test-key" not in json.dumps(file)
@@ -46,8 +46,8 @@ async def test_a_list_is_asked_for_again_when_that_is_wanted_or_the_file_is_gone
     world.server.models = ("new",)
     assert (await models(world).look(world.options))["anthropic"].models == ("old",)
     assert (await models(world).look(world.options, refresh=True))["anthropic"].models == ("new",)
-    (world.host.config.sessions_dir / "available_models.json").write_text("{")
-    assert (await Models(world.host.config, FixedClock()).look(world.options))["anthropic"].models == ("new",)
+    (world.kernel.config.sessions_dir / "available_models.json").write_text("{")
+    assert (await Models(world.kernel).look(world.options))["anthropic"].models == ("new",)
 
 
 async def test_a_key_that_is_refused_makes_a_provider_useless(world: World) -> None:
@@ -67,8 +67,8 @@ async def test_a_key_that_is_refused_is_one_clients(world: World) -> None:
     assert not models(world).known(refused)["anthropic"].valid, "and who has the refused one still has not"
     assert world.server.listings == 2
     world.start()
-    assert world.host.models.known(refused)["anthropic"].valid, "nothing of it is kept"
-    assert "refused" not in (world.host.config.sessions_dir / "available_models.json").read_text()
+    assert world.kernel.feature(Models).known(refused)["anthropic"].valid, "nothing of it is kept"
+    assert "refused" not in (world.kernel.config.sessions_dir / "available_models.json").read_text()
 
 
 async def test_the_password_in_an_address_is_not_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ async def test_the_password_in_an_address_is_not_kept(world: World, monkeypatch:
     monkeypatch.setattr("pyagentd.features.models.list_models", listed)
     secret = replace(world.options, env={**env(world), "ANTHROPIC_BASE_URL": "https://me:hunter2@x.example:8/v1"})
     found = await models(world).look(secret)
-    file = (world.host.config.sessions_dir / "available_models.json").read_text()
+    file = (world.kernel.config.sessions_dir / "available_models.json").read_text()
     assert found["anthropic"].checked_at and "hunter2" not in file and '"https://x.example:8/v1"' in file
 
 

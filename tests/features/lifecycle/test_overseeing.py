@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pyagentd.events import Event
 from pyagentd.features import named_agents
+from pyagentd.features.overview import Overview
 from pyagentd.store import paths
 from tests.features.test_history import Chat
 from tests.runtime.world import Watcher, World
@@ -18,13 +19,13 @@ async def test_a_client_that_oversees_is_told_of_agents_it_does_not_watch(world:
     await service.agent_list(client, watch=True)
     made = await service.agent_init(other, name="my-agent")
     assert len(client.of("agents")) == 1 and not other.of("agents")
-    async with world.host.using(paths.ref_of(Path(made["dir"]))) as branch:
+    async with world.kernel.using(paths.ref_of(Path(made["dir"]))) as branch:
         await Chat(world, branch).say("one")
     await client.until(lambda: len(client.of("agents")) >= 4)  # began, is active, has answered
     assert {each.kind for each in client.events} == {"agents"}
     await service.agent_config(other, name="my-agent", key="permissions", value="locked")
     told = len(client.of("agents"))
-    world.host.forget(client)
+    world.kernel.forget(client)
     await service.agent_destroy(other, name="my-agent", confirmed=True)
     assert len(client.of("agents")) == told
 
@@ -34,11 +35,11 @@ async def test_who_watches_questions_alone_is_told_of_nothing_else(world: World)
     world.session()
     service, client = world.service(), Watcher()
     await service.asks(client, watch=True)
-    assert not world.host.overseers, "nobody has what tasks print read"
+    assert not world.kernel.overseers, "nobody has what tasks print read"
     await service.agent_init(Watcher(), name="my-agent")
     assert not client.events
-    world.host.forget(client)
-    assert not world.host.humans
+    world.kernel.forget(client)
+    assert not world.kernel.humans
 
 
 async def test_who_closes_its_lists_is_told_of_questions_alone(world: World) -> None:
@@ -48,10 +49,10 @@ async def test_who_closes_its_lists_is_told_of_questions_alone(world: World) -> 
     await service.asks(client, watch=True)
     for listed in (service.agent_list, service.tasks, service.sessions, service.running):
         await listed(client, watch=True)
-    host = world.host
-    assert host.overseers == host.overview.watchers == host.humans == {client}
+    kernel = world.kernel
+    assert kernel.overseers == kernel.feature(Overview).watchers == kernel.humans == {client}
     await service.unwatch(client)
-    assert not host.overseers and not host.overview.watchers and host.humans == {client}
-    host.publish(Event("task", "/none", 0, ({},)))
-    host.publish(Event("ask", "/none", 0, ({},)))
+    assert not kernel.overseers and not kernel.feature(Overview).watchers and kernel.humans == {client}
+    kernel.publish(Event("task", "/none", 0, ({},)))
+    kernel.publish(Event("ask", "/none", 0, ({},)))
     assert [event.kind for event in client.events] == ["ask"]

@@ -56,7 +56,7 @@ def killed(at: int) -> Iterator[_Names]:
 
 async def afterwards(world: World) -> None:
     """Have the next daemon see to what the killed one left."""
-    old = world.hosts.pop()
+    old = world.kernels.pop()
     for branch in old.all_opened:
         old.drop(branch)
     old.state.close()
@@ -65,7 +65,7 @@ async def afterwards(world: World) -> None:
 
 def assert_whole(world: World, name: str, place: Path) -> agents.AgentRow | None:
     """Assert that there is all of an agent, or nothing that anybody could take for one; return its row."""
-    row, root = agents.find(world.host.state, name), world.host.config.agents_dir
+    row, root = agents.find(world.kernel.state, name), world.kernel.config.agents_dir
     assert not [entry.name for entry in root.iterdir() if entry.name.startswith(".")]
     if row is None or row.status == "destroyed":
         assert row is None or row.intent is None
@@ -74,7 +74,7 @@ def assert_whole(world: World, name: str, place: Path) -> agents.AgentRow | None
     assert (row.status, row.intent, row.dir) == ("idle", None, str(place))
     assert named_agents.read(place).name == name
     ref = paths.ref_of(place)
-    assert not world.host.origins.foreign(ref) and world.host.presets.of_branch(ref).profile is not None
+    assert not world.kernel.origins.foreign(ref) and world.kernel.presets.of_branch(ref).profile is not None
     return row
 
 
@@ -98,7 +98,7 @@ async def test_making_one(world: World) -> None:
         with killed(at) as disk:
             await made(world.service(), name)
         await afterwards(world)
-        row = assert_whole(world, name, world.host.config.agents_dir.resolve() / name)
+        row = assert_whole(world, name, world.kernel.config.agents_dir.resolve() / name)
         ends.add(row is not None)
         if not disk.hit:
             break
@@ -116,7 +116,7 @@ async def test_taking_one_up(world: World) -> None:
         await afterwards(world)
         row = assert_whole(world, name, place)
         assert row is not None and (row.status == "destroyed" or row.model == "m-1")
-        assert row.status == "idle" or place in world.host.departed
+        assert row.status == "idle" or place in world.kernel.departed
         ends.add(row.status)
         if not disk.hit:
             break
@@ -142,7 +142,7 @@ async def test_destroying_one(world: World, keep_files: bool) -> None:
 
 @pytest.mark.parametrize("restored", ["moved back", "copied", "not at all"])
 async def test_what_was_put_back_since_it_was_removed_stays(world: World, restored: str) -> None:
-    place, state = await made(world.service(), "old"), world.host.state
+    place, state = await made(world.service(), "old"), world.kernel.state
     await world.service().agent_destroy(Watcher(), name="old", confirmed=True, keep_files=True)
     agents.intend(state, "old", f"remove {destroying.identity(place)}")
     match restored:
@@ -158,7 +158,7 @@ async def test_what_was_put_back_since_it_was_removed_stays(world: World, restor
     await afterwards(world)
     row = assert_whole(world, "old", place)
     assert row is not None and row.status == "destroyed" and place.exists() == (restored != "not at all")
-    assert place in world.host.departed
+    assert place in world.kernel.departed
     if place.exists():
         assert await made(world.service(), "old") == place
 
@@ -168,7 +168,7 @@ async def test_drafts_of_another_daemon_stay_until_nobody_can_be_making_them(
 ) -> None:
     place = await made(world.service(), "own")
     await world.service().agent_destroy(Watcher(), name="own", confirmed=True, keep_files=True)
-    agents.intend(world.host.state, "own", f"remove {destroying.identity(place)}")
+    agents.intend(world.kernel.state, "own", f"remove {destroying.identity(place)}")
     own, other = (place.with_name(f".{name}.0123456789abcdef") for name in ("own", "other"))
     for draft in (own, other):
         draft.mkdir()
@@ -190,7 +190,7 @@ async def test_giving_one_another_name(world: World) -> None:
         there = [name for name in (old, new) if assert_whole(world, name, place.with_name(name))]
         assert len(there) == 1
         ref = paths.ref_of(place.with_name(there[0]))
-        async with world.host.using(ref) as branch:
+        async with world.kernel.using(ref) as branch:
             assert branch.conversation.session["workspace_root"] == str(ref.session_dir / "workspace")
         ends.add(there[0] == new)
         if not disk.hit:

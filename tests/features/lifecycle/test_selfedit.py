@@ -21,8 +21,8 @@ from tests.server import answer, tool_use
 
 async def made(world: World, **wanted: Any) -> BranchRef:
     world.preset(DEFAULT_PRESET)
-    world.host.config.sessions_dir.mkdir(exist_ok=True)
-    return await create(world.host, Wanted(name="bob", **wanted))
+    world.kernel.config.sessions_dir.mkdir(exist_ok=True)
+    return await create(world.kernel, Wanted(name="bob", **wanted))
 
 
 def config(ref: BranchRef) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def config(ref: BranchRef) -> dict[str, Any]:
 @pytest.fixture
 async def talk(world: World) -> AsyncIterator[Talk]:
     ref = await made(world)
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         talk = Talk(world, world.service(), branch)
         await attached(branch, talk.watcher)
         yield talk
@@ -152,7 +152,7 @@ async def test_locked_agents_and_sessions_without_a_name_have_no_such_tools(worl
     ref = await made(world, permissions="locked")
     plain = world.session()
     for each in (ref, plain):
-        async with world.host.using(each) as branch:
+        async with world.kernel.using(each) as branch:
             talk = Talk(world, world.service(), branch)
             await attached(branch, talk.watcher)
             await talk.say("Hello.")

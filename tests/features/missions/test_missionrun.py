@@ -90,13 +90,13 @@ async def test_a_human_is_asked_about_what_a_program_does(world: World) -> None:
     ref = contracted(world)
     world.server.say(said('(call "Bash" {:command "echo hi"})'), said('(call "return" {:count 1 :names [ctx/last]})'))
     watcher = Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Go.", options=world.options)
+        await world.kernel.prompt(branch, text="Go.", options=world.options)
         await watcher.until(lambda: watcher.of("ask"))
         (ask,) = (event.args[0] for event in watcher.of("ask"))
         assert ask["tool"] == "Bash" and "echo hi" in ask["input"]
-        world.host.asks.answer(ask["id"], Answer(decision="allow"))
+        world.kernel.asks.answer(ask["id"], Answer(decision="allow"))
         end = await watcher.finished(branch)
     assert end["reason"] == "done"
     assert phases(ref)["end"]["value"]["names"][0].startswith("hi")
@@ -152,11 +152,11 @@ async def test_aborting_stops_a_program_that_would_run_for_ever(world: World, is
     ref = contracted(world, more=f"isolation: {isolation}")
     world.server.say(said("(loop [n 0] (recur (inc n)))"))
     watcher = Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Go.", options=world.options)
+        await world.kernel.prompt(branch, text="Go.", options=world.options)
         await watcher.phase(branch, "TOOL")
-        assert await world.host.abort(branch)
+        assert await world.kernel.abort(branch)
         assert (await watcher.finished(branch))["reason"] == "aborted"
     assert_closed(ref)
 
@@ -165,13 +165,13 @@ async def test_aborting_stops_a_command_of_a_program(world: World) -> None:
     ref = contracted(world)
     world.server.say(said('(call "Bash" {:command "sleep 600"})'))
     watcher = Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Go.", options=world.granted("tool:Bash:.*"))
+        await world.kernel.prompt(branch, text="Go.", options=world.granted("tool:Bash:.*"))
         await watcher.until(
             lambda: any("Bash sleep 600" in (e.args[0].get("tools") or []) for e in watcher.of("status"))
         )
-        assert await world.host.abort(branch)
+        assert await world.kernel.abort(branch)
         assert (await watcher.finished(branch))["reason"] == "aborted"
     assert_closed(ref)
 
@@ -239,9 +239,9 @@ async def test_firewalled_fields_are_for_programs_only(world: World) -> None:
 
 async def test_a_broken_signature_is_told_before_anything_is_recorded(world: World) -> None:
     ref = contracted(world, "{count :in")
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         with pytest.raises(Exception, match=r"signature.*counter|signature.*main") as caught:
-            await world.host.prompt(branch, text="Go.", options=world.options)
+            await world.kernel.prompt(branch, text="Go.", options=world.options)
     assert "line 1" in str(caught.value)
     assert not [row for row in rows(ref) if row.type == "run"]
 
@@ -250,17 +250,17 @@ async def test_a_broken_signature_is_told_before_anything_is_recorded(world: Wor
 def test_a_signature_without_quotes_is_told_to_have_some(world: World, written: str) -> None:
     world.preset("counter", model=f"m\nsignature: {written}")
     with pytest.raises(PresetError, match="put it in quotes"):
-        world.host.presets.template("counter")
+        world.kernel.presets.template("counter")
 
 
 async def test_headless_missions_are_denied_what_would_be_asked(world: World) -> None:
     ref = contracted(world)
     world.server.say(said('(call "Bash" {:command "echo hi"})'), said(RETURN))
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         options = replace(world.options, interactive=False)
         watcher = Watcher()
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Go.", options=options)
+        await world.kernel.prompt(branch, text="Go.", options=options)
         await watcher.finished(branch)
     assert "approv" in world.server.last.messages[-1]["content"][-1]["text"]
 

@@ -78,7 +78,7 @@ async def test_a_mission_has_the_tools_and_rights_that_its_caller_lends(world: W
     world.server.say(answer(delegated(tools=["Write"])), said(ONE), answer(delegated()), said(ONE), "ok")
     await converse(world, ref, grants=GRANTS)
     first, second = agents_of(ref)
-    lent, whole = (world.host.presets.of_branch(each) for each in (first, second))
+    lent, whole = (world.kernel.presets.of_branch(each) for each in (first, second))
     assert lent.tools == ("Write",) and lent.paths.write == (f"{world.project}/**",) and not lent.shell.allow
     assert whole.tools == ("Read", "Write", "Glob", "Bash", "PersistentAgent", "mission")
     assert whole.shell.allow == ("*",)

@@ -82,11 +82,11 @@ async def cut_off(world: World) -> BranchRef:
     ref = contracted(world, tools="Read, Bash")
     world.server.say(said("(do (memory/put :seen 41) {:found [1 2]})"), said('(call "Bash" {:command "sleep 600"})'))
     watcher = Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Go.", options=world.granted("tool:Bash:.*"))
+        await world.kernel.prompt(branch, text="Go.", options=world.granted("tool:Bash:.*"))
         await watcher.until(lambda: _sleeps(watcher))
-        await world.host.abort(branch)
+        await world.kernel.abort(branch)
         assert unfinished(branch.conversation)
     return ref
 
@@ -107,10 +107,10 @@ async def test_a_mission_that_was_stopped_goes_on_behind_its_last_program(world:
     ref = await cut_off(world)
     world.server.say(said('(call "return" {:count (+ 1 memory/seen) :names (mapv str ctx/found)})'))
     watcher = Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         given = RESUME[way](unfinished(branch.conversation))
-        await world.host.submit(branch, Submission(options=world.options, **given))
+        await world.kernel.submit(branch, Submission(options=world.options, **given))
         assert (await watcher.finished(branch))["reason"] == "done"
         assert not unfinished(branch.conversation)
     assert phases(ref)["end"]["value"] == {"count": 42, "names": ["1", "2"]}
@@ -139,12 +139,12 @@ async def test_what_a_killed_daemon_ran_is_closed_and_can_go_on(world: World) ->
     ref = contracted(world, tools="Read, Bash")
     world.server.say(said("(do (memory/put :seen 1) nil)"), said('(call "Bash" {:command "sleep 600"})'))
     watcher = Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.host.prompt(branch, text="Go.", options=world.granted("tool:Bash:.*"))
+        await world.kernel.prompt(branch, text="Go.", options=world.granted("tool:Bash:.*"))
         await watcher.until(lambda: _sleeps(watcher))
     ref = await restart(world, ref, "killed")
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         assert unfinished(branch.conversation)
     assert RESTARTED in body(ref)
     world.server.say(said('(call "return" {:count memory/seen :names []})'))
@@ -155,15 +155,15 @@ async def test_what_a_killed_daemon_ran_is_closed_and_can_go_on(world: World) ->
 async def goes_on(world: World, ref: BranchRef, *, until: Callable[[Watcher], bool] | None = None) -> None:
     """Have a mission go on; to its end, or until it is stopped."""
     watcher = Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         asked = Submission(
             options=world.granted("tool:Bash:.*"), **RESUME["asked to"](unfinished(branch.conversation))
         )
-        await world.host.submit(branch, asked)
+        await world.kernel.submit(branch, asked)
         if until is not None:
             await watcher.until(lambda: until(watcher))
-            await world.host.abort(branch)
+            await world.kernel.abort(branch)
         await watcher.finished(branch)
 
 
@@ -177,7 +177,7 @@ async def test_a_mission_that_is_stopped_again_before_a_turn_stands_where_it_sto
     world.server.say(said('(call "return" {:count memory/seen :names []})'))
     await goes_on(world, ref)
     assert phases(ref)["end"]["value"]["count"] == 41
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         numbers = [[turn["number"] for turn in each["turns"]] for each in missions(branch.conversation, ref)]
     assert numbers == [[1, 2], [2], [2], [2]], "the turn that was cut off is made again"
 
@@ -186,10 +186,10 @@ async def test_a_mission_whose_first_request_failed_begins_anew_with_its_data(wo
     ref = contracted(world, tools="Read, Bash")
     world.server.say(refusal(400, "invalid_request_error", "no such model"))
     watcher = Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         given = {"mission": {"context": {"rows": [1, 2, 3]}, "template": True}}
-        await world.host.submit(branch, Submission(text="Count {{rows}}.", options=world.options, metadata=given))
+        await world.kernel.submit(branch, Submission(text="Count {{rows}}.", options=world.options, metadata=given))
         assert (await watcher.finished(branch))["reason"] == "error"
     world.server.say(said('(call "return" {:count (count ctx/rows) :names []})'))
     await goes_on(world, ref)

@@ -25,10 +25,10 @@ def told(request: Request) -> str:
 async def submitted(world: World, ref: BranchRef, text: str, **given: Any) -> list[dict[str, Any]]:
     """Send a mission as the command line does, wait for its end, and return the report."""
     watcher = Watcher()
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         metadata = {"mission": {"template": True, **given}}
-        await world.host.submit(branch, Submission(text=text, options=world.options, metadata=metadata))
+        await world.kernel.submit(branch, Submission(text=text, options=world.options, metadata=metadata))
         end = await watcher.finished(branch)
         return missions(branch.conversation, ref) or [{"fail": end}]
 
@@ -74,5 +74,5 @@ async def test_people_see_the_task_and_not_its_template(world: World) -> None:
     (report,) = await submitted(world, ref, "Greet {{who}}, {{_key}}.", context={"who": "Ann", "_key": "s3cret"})
     assert report["prompt"] == "Greet Ann, [Hidden] [Firewalled]."
     await converse(world, ref, "What does {{x}} mean?")
-    async with world.host.using(ref) as branch:
+    async with world.kernel.using(ref) as branch:
         assert missions(branch.conversation, ref)[-1]["prompt"] == "What does {{x}} mean?"

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from pyagentd.features.named_agents import Wanted, create
-from pyagentd.features.tasks import is_runner, listing, recorded, standing, started_of, tail
+from pyagentd.features.tasks import Tasks, is_runner, listing, recorded, standing, started_of, tail
 from pyagentd.policy.presets import DEFAULT_PRESET
-from pyagentd.runtime.host import Host
+from pyagentd.runtime.kernel import Kernel
 from pyagentd.store import named_agents
 from pyagentd.store.db import tasks as table
 from pyagentd.store.db.tasks import Task
@@ -35,20 +35,20 @@ async def run(world: World, ref: BranchRef, *said: Any) -> list[str]:
     """Have the model say ``said``, in this turn and later ones; return what its calls returned."""
     left = [answer(each) for each in said]
     world.server.rule = lambda request: left.pop(0)
-    async with world.host.using(ref) as branch:
-        await world.host.prompt(branch, text="Go.", options=world.granted(*GRANT))
+    async with world.kernel.using(ref) as branch:
+        await world.kernel.prompt(branch, text="Go.", options=world.granted(*GRANT))
         assert branch.task is not None
         await asyncio.wait([branch.task])
     parts = [row["data_json"] for row in last_of(rows(ref), "part").values()]
     return [json.dumps(part) for part in parts if part["type"].startswith("tool-")]
 
 
-async def over(host: Host, name: str) -> list[Task]:
+async def over(kernel: Kernel, name: str) -> list[Task]:
     """Wait until nothing runs and return the tasks of a session."""
     async with asyncio.timeout(60):
-        while host.tasks.pending:  # noqa: ASYNC110
+        while kernel.feature(Tasks).pending:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-    return await host.tasks.of(name)
+    return await kernel.feature(Tasks).of(name)
 
 
 def started(task: Task) -> bool:
@@ -70,11 +70,11 @@ def pipe(world: World) -> Path:
 async def test_a_task_goes_on_when_its_turn_is_over_and_its_end_is_recorded(world: World) -> None:
     ref, fifo = world.session(), pipe(world)
     await run(world, ref, bash(f"cat {fifo} {fifo}-missing"), "Started.")
-    (task,) = await world.host.tasks.of(ref.session_id)
+    (task,) = await world.kernel.feature(Tasks).of(ref.session_id)
     assert (task.id, task.status, task.agent_name) == ("task_001", "running", ref.session_id)
     assert is_runner(task.pid, task.pid_started, Path(task.output_path))
     fifo.write_text("built\n")
-    (task,) = await over(world.host, ref.session_id)
+    (task,) = await over(world.kernel, ref.session_id)
     assert (task.status, task.exit_code) == ("failed", 1)
     assert tail(Path(task.output_path), 1000)[0].startswith("built\n")
     assert woken(ref) == []
@@ -83,9 +83,9 @@ async def test_a_task_goes_on_when_its_turn_is_over_and_its_end_is_recorded(worl
 @pytest.mark.spec("003", "Task Tracking: completed or failed with its exit code")
 async def test_the_file_of_a_named_agent_says_how_each_ended(world: World) -> None:
     world.preset(DEFAULT_PRESET)
-    ref = await create(world.host, Wanted(name="bob", permissions="open"))
+    ref = await create(world.kernel, Wanted(name="bob", permissions="open"))
     await run(world, ref, bash("true"), bash("exit 3"), "Started.")
-    await over(world.host, "bob")
+    await over(world.kernel, "bob")
     ended = named_agents.read(ref.session_dir).values["running_tasks"]
     assert [(each["command"], each["status"], each["exit_code"]) for each in ended] == [
         ("true", "completed", 0),
@@ -97,8 +97,8 @@ async def test_its_end_begins_a_turn_when_it_was_asked_for(world: World) -> None
     ref, fifo = world.session(), pipe(world)
     await run(world, ref, bash(f"cat {fifo}", wake=True), "Started.", "I see.")
     fifo.write_text("all done\n")
-    await over(world.host, ref.session_id)
-    async with world.host.using(ref) as branch:
+    await over(world.kernel, ref.session_id)
+    async with world.kernel.using(ref) as branch:
         if branch.task is not None:
             await asyncio.wait([branch.task])
     assert len(woken(ref)) == 1
@@ -109,12 +109,12 @@ async def test_its_end_begins_a_turn_when_it_was_asked_for(world: World) -> None
 async def test_another_daemon_takes_it_over_and_tells_its_end(world: World) -> None:
     ref, fifo = world.session(), pipe(world)
     await run(world, ref, bash(f"cat {fifo}", wake=True), "Started.", "I see.")
-    await world.host.shutdown()
-    host = world.start()
-    await host.tasks.recover()
-    assert host.tasks.pending == 1
+    await world.kernel.shutdown()
+    kernel = world.start()
+    await kernel.feature(Tasks).start()
+    assert kernel.feature(Tasks).pending == 1
     fifo.write_text("all done\n")
-    (task,) = await over(host, ref.session_id)
+    (task,) = await over(kernel, ref.session_id)
     assert (task.status, task.exit_code) == ("completed", 0)
     assert len(woken(ref)) == 1
 
@@ -122,15 +122,15 @@ async def test_another_daemon_takes_it_over_and_tells_its_end(world: World) -> N
 async def test_what_ended_while_no_daemon_ran_is_known_and_what_left_nothing_is_lost(world: World) -> None:
     ref, fifo = world.session(), pipe(world)
     await run(world, ref, bash(f"cat {fifo}"), bash("sleep 600"), "Started.")
-    ends, dies = await world.host.tasks.of(ref.session_id)
-    await world.host.shutdown()
+    ends, dies = await world.kernel.feature(Tasks).of(ref.session_id)
+    await world.kernel.shutdown()
     fifo.write_text("all done\n")
     os.killpg(dies.pid, signal.SIGKILL)
     async with asyncio.timeout(60):
         while any(map(started, (ends, dies))):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-    await world.start().tasks.recover()
-    ends, dies = await over(world.host, ref.session_id)
+    await world.start().feature(Tasks).start()
+    ends, dies = await over(world.kernel, ref.session_id)
     assert (ends.status, ends.exit_code) == ("completed", 0)
     assert (dies.status, dies.exit_code) == ("lost", None)
 
@@ -138,23 +138,23 @@ async def test_what_ended_while_no_daemon_ran_is_known_and_what_left_nothing_is_
 async def test_one_is_killed_with_all_it_started(world: World) -> None:
     ref = world.session()
     await run(world, ref, bash("sleep 600 | cat"), "Started.", "Not told.")
-    (task,) = await world.host.tasks.of(ref.session_id)
-    task = await world.host.tasks.kill(task)
+    (task,) = await world.kernel.feature(Tasks).of(ref.session_id)
+    task = await world.kernel.feature(Tasks).kill(task)
     assert task.status == "killed"
     assert not is_runner(task.pid, task.pid_started, Path(task.output_path))
-    assert await world.host.tasks.kill(task) == task
+    assert await world.kernel.feature(Tasks).kill(task) == task
 
 
 async def test_a_process_with_the_same_id_is_not_taken_for_it(world: World) -> None:
     ref = world.session()
     await run(world, ref, bash("sleep 600"), "Started.")
-    (task,) = await world.host.tasks.of(ref.session_id)
+    (task,) = await world.kernel.feature(Tasks).of(ref.session_id)
     output = Path(task.output_path)
     assert is_runner(task.pid, task.pid_started, output)
     assert not is_runner(task.pid, task.pid_started + 1, output)
     assert not is_runner(task.pid, task.pid_started, output.with_name("task-other.txt"))
     assert not is_runner(os.getpid(), started_of(os.getpid()), output)
-    await world.host.tasks.kill(task)
+    await world.kernel.feature(Tasks).kill(task)
 
 
 async def test_the_model_looks_at_it_and_ends_it(world: World) -> None:
@@ -169,8 +169,8 @@ async def test_the_model_looks_at_it_and_ends_it(world: World) -> None:
 async def test_it_ends_with_its_session(world: World) -> None:
     ref = world.session()
     await run(world, ref, bash("sleep 600"), "Started.")
-    await world.host.tasks.end_within(ref.session_dir)
-    (task,) = await world.host.tasks.of(ref.session_id)
+    await world.kernel.feature(Tasks).end_within(ref.session_dir)
+    (task,) = await world.kernel.feature(Tasks).of(ref.session_id)
     assert task.status == "killed"
 
 
@@ -180,7 +180,7 @@ def test_ids_are_counted_for_each_agent_and_only_so_many_run(world: World) -> No
         started_at="2026-02-12T10:00:00Z", pid=1, pid_started=1, output_path="/x",
     )  # fmt: skip
     world.session()  # there is a place for the table
-    state = world.host.state
+    state = world.kernel.state
     assert [table.put(state, task, most=2).id for _ in range(2)] == ["task_001", "task_002"]
     assert table.put(state, replace(task, agent_name="b"), most=2).id == "task_001"
     with pytest.raises(table.TooMany):

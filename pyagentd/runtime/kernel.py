@@ -1,48 +1,32 @@
-"""All runs in flight, on branches that are open: who starts them, who ends them, who is told.
+"""The runtime of one daemon: its facts, its runs, and the features that it asks.
 
-The host turns prompts into runs; that each of them ends is seen to in ``supervising``. Sub-agents are
-runs like any other; ``agents.py`` starts them here.
+Runs are begun here and nowhere else; that each of them ends is seen to in ``supervisor``. The kernel knows no
+feature: what ``daemon.FEATURES`` lists is asked through ``feature.Feature``, and told by the bus.
 """
-
-from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pyagentd.clock import Clock
 from pyagentd.config import Config
-from pyagentd.errors import Busy, PyagentdError, StoreError
+from pyagentd.errors import Busy, NotInstalled, PyagentdError, StoreError
 from pyagentd.events import Event, Sink
-from pyagentd.features.agent_overlay import Overlay
-from pyagentd.features.agents import AgentSpawner
-from pyagentd.features.contexts import Contexts
-from pyagentd.features.emacs import EmacsClients
-from pyagentd.features.hooks import Hooks
-from pyagentd.features.idling import Idling
-from pyagentd.features.mcp import Prompts, Servers
-from pyagentd.features.meters import meter_of
-from pyagentd.features.mission_tool import Kindred
-from pyagentd.features.models import Models
-from pyagentd.features.overview import Overview
-from pyagentd.features.presets import Presets
-from pyagentd.features.schedules import Schedules, Triggers
-from pyagentd.features.slash_commands import Commands
-from pyagentd.features.snapshots import Restoring
-from pyagentd.features.suggestions import Suggesting
-from pyagentd.features.tasks import Tasks
 from pyagentd.messages import Message
 from pyagentd.pulse import Pulse
 from pyagentd.runtime import supervisor
+from pyagentd.runtime.agent_overlay import Overlay
 from pyagentd.runtime.asking import Questions
 from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.bus import BranchChanged, BranchesRemoved, BranchOpened, ClientGone, RunStarted
+from pyagentd.runtime.feature import Feature
 from pyagentd.runtime.grants import Grants, Ledger, Origins
 from pyagentd.runtime.open_branches import OpenBranches
 from pyagentd.runtime.opening import Resumed
+from pyagentd.runtime.presets import Presets
 from pyagentd.runtime.queue import Submission, Submitted
 from pyagentd.runtime.queueing import Queueing
 from pyagentd.runtime.run import Run, RunSettings
@@ -59,37 +43,35 @@ from pyagentd.store.unfinished import Suspended
 
 log = logging.getLogger(__name__)
 
+F = TypeVar("F", bound=Feature)
 
-class Host(OpenBranches):
-    """What lives in the daemon.
+
+class Kernel(OpenBranches):
+    """What every feature stands on.
 
     Attributes:
+        config: What the user configured.
+        presets: Who answers, and with which rights.
         state: The database.
         origins: Which sessions are from elsewhere and not trusted.
         named: What the configuration files of named agents say.
         ledger: The audit.
         grants: What humans allowed for more than once.
         questions: Asks humans on behalf of runs.
-        agents: The agents that runs wait for.
-        snapshots: What agents did to files.
-        hooks: Who is asked before and told after.
-        emacs: Which clients offer buffers and tools.
-        servers: Programs that offer tools.
-        triggers: Takes turns that no human began.
-        schedules: Which of them come by the clock.
         queue: The messages that wait for their turn.
         supervisor: Sees to it that runs end.
-        kindred: Which missions run.
-        contexts: Conversations that are saved, cleared and restored.
-        idling: Puts those behind with which nobody goes on.
-        tasks: Commands in the background.
-        commands: What is typed behind a slash, and answered by the daemon.
-        models: Which models can be had.
-        overview: Tells those who watch all sessions.
+        features: What ``daemon.FEATURES`` lists, in that order.
     """
 
     def __init__(
-        self, *, config: Config, presets: Presets, clock: Clock, pulse: Pulse, state: State | None = None
+        self,
+        *,
+        config: Config,
+        presets: Presets,
+        clock: Clock,
+        pulse: Pulse,
+        state: State | None = None,
+        features: Sequence[type[Feature]] = (),
     ) -> None:
         super().__init__(clock=clock, pulse=pulse)
         self.config = config
@@ -101,26 +83,39 @@ class Host(OpenBranches):
         self.ledger = Ledger(self.state)
         self.grants = Grants(self, self.state)
         self.questions = Questions(self)
-        self.agents = AgentSpawner(self)
-        self.snapshots = Restoring(self)
-        self.hooks = Hooks(self)
-        self.emacs = EmacsClients(config.runtime_dir)
-        self.servers = Servers(self)
         self.queue = Queueing(self)
-        self.tasks = Tasks(self)
-        self.commands = Commands()
-        self.commands.sources.append(Prompts(self))
-        self.models = Models(config, clock)
         self._submitting = Submitting(self)
-        self.triggers, self.schedules = Triggers(self), Schedules(self)
-        self.listeners += (self.agents.background, self.triggers, self.hooks, Suggesting())
         self.supervisor = Supervisor(self)
-        self.kindred = Kindred()
-        self.contexts = Contexts(self)
-        self.idling = Idling(self)
-        self.overview = Overview(self)
-        self.listeners += (self.idling, self.overview)
         self._closing = False
+        self.features: list[Feature] = []
+        for kind in features:
+            self.features.append(kind(self))
+
+    # -- features ------------------------------------------------------------------------------------------------
+
+    def find(self, kind: type[F]) -> F | None:
+        """Return the feature of this class; None in a daemon without it."""
+        return next((each for each in self.features if isinstance(each, kind)), None)
+
+    def feature(self, kind: type[F]) -> F:
+        """Return the feature of this class.
+
+        Raises:
+            NotInstalled: The daemon has none.
+        """
+        if (found := self.find(kind)) is None:
+            raise NotInstalled(f"This daemon runs without {kind.__name__}")
+        return found
+
+    async def start(self) -> None:
+        """Have every feature begin to work."""
+        for each in self.features:
+            await each.start()
+
+    @property
+    def pending(self) -> int:
+        """For how much the daemon stays up though nobody is connected."""
+        return len(self.runs) + sum(each.pending for each in self.features)
 
     @property
     def closing(self) -> bool:
@@ -130,9 +125,7 @@ class Host(OpenBranches):
     def forget(self, sink: Sink) -> None:
         """Let a client go from every branch it watched."""
         super().forget(sink)
-        self.hooks.forget(sink)
-        self.emacs.forget(sink)
-        self.overview.watchers.discard(sink)
+        self.bus.tell(ClientGone(sink))
 
     async def branch_opening(self, ref: BranchRef) -> None:
         """Read the preset of a branch that is about to be opened, which may take a while."""
@@ -140,15 +133,14 @@ class Host(OpenBranches):
 
     def branch_opened(self, branch: LiveBranch) -> None:
         """See what was owed to a branch when its daemon ended."""
-        branch.meter = meter_of(self, branch)
-        branch.noticed = lambda: self.overview.noticed(branch)
+        branch.noticed = lambda: self.bus.tell(BranchChanged(branch))
         branch.conversation.as_sent = not self.origins.foreign(branch.ref)
-        self.agents.background.recover(branch)
+        self.bus.tell(BranchOpened(branch))
         self.queue.recover(branch)
 
     def branches_gone(self, directory: Path) -> None:
-        """Forget what editors lent to branches that are not there any more."""
-        self.servers.lent.forget(directory)
+        """Tell that branches are not there any more."""
+        self.bus.tell(BranchesRemoved(directory))
 
     async def submit(self, branch: LiveBranch, given: Submission) -> Submitted:
         """Start a run for a message, or queue it behind the run in flight; see ``Submitting.submit``."""
@@ -184,7 +176,8 @@ class Host(OpenBranches):
         if task is not None:
             branch.stop(why)
             await asyncio.wait([task])
-        return await self.agents.background.abort(branch) or task is not None
+        stopped = [await each.aborted(branch) for each in self.features]
+        return any(stopped) or task is not None
 
     async def shutdown(self) -> None:
         """Stop every run, start no other, and close every branch.
@@ -192,12 +185,8 @@ class Host(OpenBranches):
         Runs that only wait for a human, or for agents that do, are left to the next daemon; others are aborted.
         """
         self._closing = True
-        await self.schedules.close()
-        await self.idling.close()
-        await self.tasks.close()
-        await self.models.close()
-        self.agents.background.close()
-        self.overview.close()
+        for each in self.features:
+            await each.stop()
         while runs := self.runs:
             left = supervisor.waiting(runs, self.asks, self.opened)
             for branch in runs:
@@ -207,8 +196,8 @@ class Host(OpenBranches):
                 if branch.run is not None:
                     branch.run.cut_off()
             await asyncio.wait([branch.task for branch in runs if branch.task is not None])
-        await self.servers.close()
-        await self.idling.save_all()
+        for each in self.features:
+            await each.close()
         while self._errands:
             await asyncio.wait(self._errands)
         for branch in self.all_opened:
@@ -244,8 +233,7 @@ class Host(OpenBranches):
         message_id = branch.conversation.runs[run_id].data["message_id"]
         started = {"id": run_id, "phase": "started", "message_id": message_id}
         branch.publish(Event("run", branch.key, seq, (started,)))
-        self.agents.background.run_started(branch)
-        self.idling.run_started(branch)
+        self.bus.tell(RunStarted(branch))
         if self._unfinished:
             self.own(self._finish_agents())
 
@@ -275,11 +263,7 @@ class Host(OpenBranches):
         settings: RunSettings,
         resumed: Resumed | None = None,
     ) -> Run:
-        make: Callable[..., Run] = Run
-        if (mission := settings.mission) is not None:
-            from pyagentd.features.missions import MissionRun  # loaded when the first mission comes
-
-            make = partial(MissionRun, mission=mission, ref=branch.ref, kindred=self.kindred)
+        make = settings.make or Run
         return make(
             run_id=run_id,
             session_id=branch.ref.session_id,

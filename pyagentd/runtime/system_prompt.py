@@ -404,7 +404,7 @@ def _one(description: str) -> str:
 
 
 class Home(Protocol):
-    """What of the host is needed here."""
+    """What of the daemon is needed here."""
 
     config: Config
 

@@ -19,11 +19,11 @@ from pyagentd import regularfile
 from pyagentd.config import Config
 from pyagentd.config.tables import ServerSettings
 from pyagentd.errors import PresetError, PyagentdError, StoreError
-from pyagentd.features.agent_overlay import Overlay
-from pyagentd.features.project_config import server_scripts
 from pyagentd.policy.presets import Preset, WantedServers, parse_preset
 from pyagentd.policy.profiles import Profile, make_profile
+from pyagentd.runtime.agent_overlay import Overlay
 from pyagentd.runtime.grants import Origins, Trust, preset_hash
+from pyagentd.runtime.project_config import server_scripts
 from pyagentd.store import paths, presetfile
 from pyagentd.store.paths import BranchRef
 

@@ -1,0 +1,116 @@
+"""What a feature is: the moments of daemon, session and run at which the runtime asks or tells it.
+
+``pyagentd.daemon.FEATURES`` lists the features, and they are asked in that order. Each is a class in ``features/``;
+a daemon without it starts and answers, and lacks only what it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyagentd.messages import Message, ToolCall
+from pyagentd.policy.presets import Preset
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.run import Fit, RunSettings
+from pyagentd.runtime.settings import SendOptions
+from pyagentd.runtime.turns import Prompt
+from pyagentd.store.conversation import Conversation
+from pyagentd.tools.spec import Output, ToolSpec
+
+if TYPE_CHECKING:  # the kernel holds the features
+    from pyagentd.runtime.kernel import Kernel
+    from pyagentd.runtime.run_setup import RunBuilder
+
+Permitted = Callable[[list[str]], Collection[str]]
+"""Returns those of some tools' names that no profile denies altogether."""
+
+
+class Feature:
+    """A feature of one daemon; each method may be left as it is.
+
+    Attributes:
+        kernel: The daemon's runtime.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+
+    # -- the daemon ----------------------------------------------------------------------------------------------
+
+    @property
+    def pending(self) -> int:
+        """How much of it the daemon stays up for, though no client is connected and nothing runs."""
+        return 0
+
+    async def start(self) -> None:
+        """Begin to work, before clients are served: take over what an earlier daemon left."""
+
+    async def stop(self) -> None:
+        """Begin nothing more: the daemon stops, and its runs are about to end."""
+
+    async def close(self) -> None:
+        """Let go of everything; the runs have ended."""
+
+    # -- the tools of a run (a provider of tools implements these) -------------------------------------------------
+
+    def tools_for(self, run: RunBuilder) -> Sequence[ToolSpec]:
+        """Return the tools that it has for a run; which of them are offered, preset and rights decide."""
+        return ()
+
+    def granted(self, run: RunBuilder, permitted: Sequence[str]) -> Sequence[str]:
+        """Return names of its tools that a run has though its preset does not name them; see ``permitted``."""
+        return ()
+
+    def further_tools(
+        self, run: RunBuilder, wanted: Sequence[str], taken: Collection[str], permitted: Permitted
+    ) -> Mapping[str, ToolSpec]:
+        """Return tools of others, by the name that the model is told; ``taken`` are names that mean other tools."""
+        return {}
+
+    def context_for(self, run: RunBuilder) -> Mapping[str, Any]:
+        """Return what calls of a run need of it: fields of ``ToolContext``."""
+        return {}
+
+    # -- a run ---------------------------------------------------------------------------------------------------
+
+    async def before_prompt(self, branch: LiveBranch, prompt: Prompt, options: SendOptions, run_id: str) -> Prompt:
+        """Return a prompt as it is recorded and as the model sees it.
+
+        Raises:
+            PyagentdError: It must not be sent.
+        """
+        return prompt
+
+    async def before_steering(self, branch: LiveBranch, text: str, options: SendOptions, run_id: str) -> str:
+        """Return what the model sees of a message that steers a run; raises as ``before_prompt``."""
+        return text
+
+    async def model_for(self, run: RunBuilder, model: str, preset: Preset) -> str:
+        """Return the model that a run asks."""
+        return model
+
+    def settings_for(self, run: RunBuilder, settings: RunSettings) -> RunSettings:
+        """Return the settings of a run, complete but for what features add."""
+        return settings
+
+    def fit_for(self, run: RunBuilder, settings: RunSettings) -> Fit | None:
+        """Return who keeps a run within the window of its model."""
+        return None
+
+    def run_moved(self, branch: LiveBranch, status: Mapping[str, Any]) -> None:
+        """Note that a run moved."""
+
+    async def aborted(self, branch: LiveBranch) -> bool:
+        """Stop what a branch has going on beside its run; return whether there was anything."""
+        return False
+
+    # -- a run that an earlier daemon began --------------------------------------------------------------------------
+
+    def resumed_view(self, view: tuple[Message, ...], conversation: Conversation, run_id: str) -> tuple[Message, ...]:
+        """Return what a run saw that goes on."""
+        return view
+
+    async def rejoin(self, branch: LiveBranch, options: SendOptions, run_id: str, call: ToolCall) -> Output | None:
+        """Return the result of a call that was made before the daemon ended; None of a call that it does not know."""
+        return None
