@@ -1,8 +1,8 @@
-"""Budgets: what a tree of missions may still spend, and which mission of the tree is running here.
+"""Budgets: what a tree of missions may still spend, and which mission is running in the current context.
 
-One ``Budget`` is shared by reference through the whole tree, so that turns of children count. A ``Scope`` is one
-mission of it; the innermost one of this thread of work is ``current()``, a context variable, so that a tool written
-as plain Python which calls ``delegate`` spends from the same budget without knowing it.
+All missions of a tree share one ``Budget``, so turns of children count. A ``Scope`` is one running mission. The
+innermost one is ``current()``, a context variable: a tool in plain Python that calls ``delegate`` thereby spends from
+the budget of the mission that called the tool.
 """
 
 import threading
@@ -34,11 +34,11 @@ class Budget:
 
     @property
     def left(self) -> int:
-        """Turns still to take."""
+        """Turns that remain."""
         return max(0, self.turns - self._used)
 
     def take_turn(self) -> bool:
-        """Take one turn; return whether there was one."""
+        """Take one turn; return False when none remained."""
         with self._lock:
             if self._used >= self.turns:
                 return False
@@ -52,18 +52,18 @@ class Scope:
 
     Attributes:
         budget: Shared by the tree.
-        depth: 0 for a mission that nothing delegated.
+        depth: 0 for a mission without a parent.
         deadline: When it has to be over, in seconds of ``monotonic``; never later than its parent's.
         max_cost_usd: The most that it and its children may cost, or None.
         span_id: The span of the tool call that a child runs in.
-        llm: The callback it uses: the ``caller`` of a tool that brings none of its own.
+        llm: Its callback, which a tool with ``llm="caller"`` uses too.
         models: The registry it looks names up in.
-        signature_validation: Its mode.
-        firewall: Between its values and its model.
+        signature_validation: How strictly values are checked.
+        firewall: Hides private values from its model.
         telemetry: Its listener, which its children use too.
         parent: The mission whose tool started it, or None.
         cancelled: Whether it was cancelled.
-        awaited: Waits for a coroutine on the event loop of the tree's caller; None without one.
+        wait_for: Waits for a coroutine on the event loop of the tree's caller; None without one.
     """
 
     budget: Budget
@@ -78,9 +78,9 @@ class Scope:
     telemetry: Listener | None = None
     parent: "Scope | None" = None
     cancelled: Callable[[], bool] = lambda: False
-    awaited: Callable[[Awaitable[Any], float], Any] | None = None
+    wait_for: Callable[[Awaitable[Any], float], Any] | None = None
     _spent: Usage = field(default_factory=Usage)
-    _ended: list[Step] = field(default_factory=list)
+    _children: list[Step] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -96,42 +96,42 @@ class Scope:
             self.parent.spend(usage)
 
     def resume(self, usage: Usage) -> None:
-        """Begin with what was spent before a checkpoint."""
+        """Start from the usage of a checkpoint."""
         self._spent = usage
 
-    def overspent(self) -> "Scope | None":
-        """Return the mission, this one or a parent, that has cost more than it may."""
+    def over_cost_limit(self) -> "Scope | None":
+        """Return the mission, this one or an ancestor, that has exceeded its cost limit, or None."""
         if self.max_cost_usd is not None and self._spent.cost_usd > self.max_cost_usd:
             return self
-        return self.parent.overspent() if self.parent else None
+        return self.parent.over_cost_limit() if self.parent else None
 
     def limits_cost(self) -> bool:
-        """Return whether this mission or a parent has a cost limit."""
+        """Return whether this mission or an ancestor has a cost limit."""
         return self.max_cost_usd is not None or (self.parent is not None and self.parent.limits_cost())
 
-    def ended(self, step: Step) -> None:
-        """Keep the step of a child that ended."""
+    def add_child(self, step: Step) -> None:
+        """Record the step of a child that has ended."""
         with self._lock:
-            self._ended.append(step)
+            self._children.append(step)
 
-    def take_ended(self) -> tuple[Step, ...]:
-        """Return the steps of the children that ended since the last call."""
+    def take_children(self) -> tuple[Step, ...]:
+        """Return the steps of the children that have ended since the last call."""
         with self._lock:
-            ended, self._ended = tuple(self._ended), []
-        return ended
+            children, self._children = tuple(self._children), []
+        return children
 
 
 _current: ContextVar[Scope | None] = ContextVar("mission", default=None)
 
 
 def current() -> Scope | None:
-    """Return the mission that this code is a tool of, or None."""
+    """Return the mission whose tool is running in the current context, or None."""
     return _current.get()
 
 
 @contextmanager
 def entered(scope: Scope) -> Iterator[Scope]:
-    """Make ``scope`` the current one inside."""
+    """Make ``scope`` the current mission inside the ``with``."""
     token = _current.set(scope)
     try:
         yield scope

@@ -1,8 +1,8 @@
-"""Checkpoints: a mission between two turns, on disk or as a value (``State``).
+"""Checkpoints: the state of a mission after a turn, as a value (``State``) or a file.
 
-One file for each turn, ``checkpoint-<turn>.json``, written atomically and readable by its owner only. Values are in
-the language's encoding. Model, tools and keys are not in it; whoever resumes passes them again. Functions in a
-program's memory cannot be written and are named in ``omitted``.
+One file per turn, ``checkpoint-<turn>.json``, written atomically and readable by its owner only. Values are in the
+language's JSON encoding. Model, tools and API keys are not stored; the caller passes them again to resume. Functions
+in a program's memory cannot be stored; their names are listed in ``omitted``.
 """
 
 import json
@@ -32,7 +32,7 @@ class CheckpointError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Everything that a mission needs to go on after a turn.
+    """Everything that a mission needs to continue after a turn.
 
     Attributes:
         prompt: The prompt as given, before its placeholders were filled.
@@ -41,8 +41,8 @@ class State:
         memory: The programs' memory, values of the language.
         context: The values of ``ctx/``, values of the language.
         messages: The conversation, each ``{"role", "content"}``.
-        usage: What the turns so far have spent, by name.
-        budget: What the tree has spent: ``turns_used``, ``cost_usd``, ``elapsed_ms``.
+        usage: The mission's usage so far, fields of ``step.Usage`` by name.
+        budget: What the whole tree has spent: ``turns_used``, ``cost_usd``, ``elapsed_ms``.
         trace: The turns, as plain JSON.
         consecutive_failures: How many turns in a row have failed.
         omitted: Names in memory and context whose values could not be written.

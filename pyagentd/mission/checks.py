@@ -1,6 +1,6 @@
-"""The checks before a mission starts. Nothing here calls a model or a tool.
+"""The checks before a mission starts. No model and no tool is called.
 
-``prepare`` returns the mission, ready to run, or raises every reason why it cannot start, the most important first.
+``prepare`` returns the mission ready to run, or raises all the reasons why it cannot start, the most important first.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -50,17 +50,17 @@ class ChainedFailure(UserError):
         self.fail = fail
 
 
-def chained(context: Any, signature: str | Signature | None = None) -> StartContext:
-    """Return the context that ``context`` stands for, and its signature.
+def start_context(context: Any, signature: str | Signature | None = None) -> StartContext:
+    """Return the values and types of the context that a mission starts with.
 
     Args:
-        context: A map, a ``Step`` (its value and its signature count), a dataclass or a model, or None for nothing.
-            A step's value that is no map stands under ``value``.
-        signature: The types of the context; it wins over a step's.
+        context: A map; a ``Step``, whose value and signature are used (a value that is not a map becomes ``value``);
+            a dataclass instance; a pydantic model; or None for an empty context.
+        signature: The types of the context; overrides the signature of a step.
 
     Raises:
         ChainedFailure: The step failed.
-        UserError: The context has no names.
+        UserError: The context is none of these.
     """
     if isinstance(context, Step):
         return _of_step(context, signature)
@@ -80,14 +80,14 @@ def chained(context: Any, signature: str | Signature | None = None) -> StartCont
 
 def _of_step(step: Step, signature: str | Signature | None) -> StartContext:
     if not step.ok:
-        raise ChainedFailure(failure_of(step))
+        raise ChainedFailure(chained_failure(step))
     value = step.value if step.lisp_value is None else step.lisp_value
     if not isinstance(value, Mapping):
         return StartContext(context={"value": value}, signature=signature)
     return StartContext(context=value, signature=signature or step.signature)
 
 
-def failure_of(step: Step) -> Fail:
+def chained_failure(step: Step) -> Fail:
     """Return the failure of a mission whose context is the failed ``step``."""
     fail = step.fail or Fail(reason="unknown", message="The mission failed")
     original = {"reason": fail.reason, "message": fail.message, "op": fail.op, "details": dict(fail.details)}
@@ -167,7 +167,7 @@ def problems(
     signature_validation: str = "enabled",
     **options: Any,
 ) -> tuple[Fail, ...]:
-    """Return why ``delegate`` with the same arguments would fail before its first turn; ``llm`` may be left out."""
+    """Return why ``delegate`` with these arguments would fail before its first turn; ``llm`` may be omitted."""
     try:
         prepare(
             prompt,
@@ -207,7 +207,7 @@ def prepare(
     found = _Findings(options)
     found.fails += [Fail(reason="validation_error", message=each) for each in options.mistakes()]
     contract = found.signature(signature, "signature")
-    start = found.chained(context, context_signature)
+    start = found.start_context(context, context_signature)
     declared = found.signature(start.signature, "context_signature")
     own = found.tools(tools, catalog=False)
     catalog = found.tools(tool_catalog, catalog=True)
@@ -218,7 +218,7 @@ def prepare(
     text = found.text(prompt, data, firewall)
     kept = found.plain_values(memory or {}, "memory")
     firewall.learn(kept)
-    found.strictly(own, data, contract, declared)
+    found.check_strict(own, data, contract, declared)
     if found.fails:
         raise CannotStart(tuple(found.fails))
     return ReadyMission(
@@ -258,7 +258,7 @@ def _types(contract: Signature | None, declared: Signature | None) -> Signature 
 
 @dataclass(slots=True)
 class _Findings:
-    """The findings so far; a check that fails returns something harmless, so that the others can go on."""
+    """The problems found so far; a failed check returns a harmless default, so that the other checks still run."""
 
     options: Options
     fails: list[Fail] = field(default_factory=list)
@@ -281,9 +281,9 @@ class _Findings:
             self.fails.append(Fail(reason="validation_error", message=f"The {name} cannot be read: {error}"))
             return None
 
-    def chained(self, context: Any, signature: Any) -> StartContext:
+    def start_context(self, context: Any, signature: Any) -> StartContext:
         try:
-            return chained(context, signature)
+            return start_context(context, signature)
         except ChainedFailure as error:
             self.fails.append(error.fail)
         except UserError as error:
@@ -337,7 +337,7 @@ class _Findings:
             details = {"problems": [{"path": each.path, "message": each.message} for each in wrong]}
             self.fails.append(Fail(reason="validation_error", message=message, details=details))
 
-    def strictly(
+    def check_strict(
         self, own: Mapping[str, Tool], data: Mapping[str, Any], contract: Signature | None, declared: Signature | None
     ) -> None:
         """Check what only ``signature_validation="strict"`` requires."""

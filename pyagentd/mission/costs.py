@@ -1,7 +1,7 @@
-"""What requests of missions cost, in US dollars.
+"""The cost of model requests, in US dollars.
 
-Prices come from ``llm.catalog``: the shipped table, and over it the user's ``config.toml``. A price that is stated
-nowhere is unknown, not zero: a mission with ``max_cost_usd`` does not run on guesses.
+Prices come from ``llm.catalog``: the user's ``config.toml``, then the shipped table. A model without a price has an
+unknown cost, not a cost of zero; a mission with ``max_cost_usd`` then fails.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,9 +18,9 @@ def cost_of(model: str, tokens: Usage | Mapping[str, int], config: Config | None
     """Return what a request cost, or None when the model's price is not known.
 
     Args:
-        model: As the provider calls it.
-        tokens: What the request used: a ``Usage``, or "input" and "output".
-        config: The configuration; None is the user's, read once.
+        model: The provider's name of the model.
+        tokens: A ``Usage``, or a map with "input" and "output".
+        config: The configuration; None reads the user's, once per process.
     """
     prices = catalog.facts(model, config or _config()).prices
     return None if prices is None else prices.of(_usage(tokens))

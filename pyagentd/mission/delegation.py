@@ -1,7 +1,7 @@
-"""``delegate``: have a model fulfil a mission. Also its dry run, and running its programs again without a model.
+"""``delegate``: run a mission. Also its dry run, and running its programs again without a model.
 
-``delegate`` is synchronous and needs nothing but a callback; ``adelegate`` runs it in a thread and awaits coroutines
-on the caller's loop. Called inside a tool of a mission, either becomes a child of that mission and spends its budget.
+``delegate`` is synchronous; ``adelegate`` runs it in a thread and awaits coroutines on the caller's event loop.
+Called inside a tool of a mission, either runs a child of that mission, within its budget.
 """
 
 import inspect
@@ -63,28 +63,26 @@ class Arguments:
 
 
 def run(args: Arguments, runtime: Runtime) -> Step:
-    """Run the mission and return its end; inside a tool of another mission it is a child of that one."""
+    """Run the mission and return its step; inside a tool of another mission it becomes a child of that mission."""
     parent = current()
-    if (
-        parent
-    ):  # a child is cancelled with its parent, and uses the parent's listener and event loop unless it has own
+    if parent:  # a child ends when its parent is cancelled; without a listener or event loop it uses its parent's
         cancelled, parent_cancelled = runtime.cancelled, parent.cancelled
         runtime = replace(
             runtime,
             cancelled=lambda: cancelled() or parent_cancelled(),
             listener=runtime.listener or parent.telemetry,
-            awaited=runtime.awaited if runtime.awaited is not run_here else parent.awaited or run_here,
+            wait_for=runtime.wait_for if runtime.wait_for is not run_here else parent.wait_for or run_here,
         )
     span, parent_span = new_span(), parent.span_id if parent else None
     about = {"prompt": args.prompt, "depth": parent.depth + 1 if parent else 0}
-    runtime.tell("mission_start", span, parent_span, metadata=about)
+    runtime.emit("mission_start", span, parent_span, metadata=about)
     started = runtime.monotonic()
     step = _step(args, runtime, parent, span)
     step = replace(step, usage=replace(step.usage, duration_ms=round((runtime.monotonic() - started) * 1000)))
     if parent:
-        parent.ended(step)
+        parent.add_child(step)
     outcome = {"ok": step.ok, "reason": step.fail.reason if step.fail else None, "step": step}
-    runtime.tell("mission_stop", span, parent_span, trace.usage_to_json(step.usage), {**about, **outcome})
+    runtime.emit("mission_stop", span, parent_span, trace.usage_to_json(step.usage), {**about, **outcome})
     return step
 
 
@@ -138,7 +136,7 @@ def _scope(
         telemetry=runtime.listener,
         parent=parent,
         cancelled=runtime.cancelled,
-        awaited=runtime.awaited,
+        wait_for=runtime.wait_for,
     )
     if resumed:
         scope.resume(trace.usage_from_json(resumed.usage))
@@ -205,8 +203,8 @@ class _MissionRun:
         for finished in done:
             for call in finished.tool_calls:
                 mission.firewall.learn(call.lisp_result)
-        mission.firewall.guard(dict(resumed.context))
-        mission.firewall.guard(dict(resumed.memory))
+        mission.firewall.learn_from_program(dict(resumed.context))
+        mission.firewall.learn_from_program(dict(resumed.memory))
         return Progress(
             turn=resumed.turn,
             context=resumed.context,
@@ -218,7 +216,7 @@ class _MissionRun:
         )
 
     def _save(self, progress: Progress, started: float) -> None:
-        """Write the checkpoint of a turn; the mission goes on where that fails."""
+        """Write the checkpoint of a turn; a failure is logged and the mission continues."""
         args, spent = self.args, self.scope.spent
         if args.checkpoint_dir is None and args.on_checkpoint is None:
             return
@@ -293,34 +291,34 @@ def delegate(
         context: What programs find in ``ctx/``; a ``Step`` passes on its value and signature.
         context_signature: The types of the context.
         memory: What programs find in ``memory/``.
-        max_turns: Answers of the model before the mission has failed.
-        timeout_ms: The time limit of one program.
-        mission_timeout_ms: The time limit of the whole mission; None for no limit of its own.
-        prompt_limit: How much of a large value the model is shown.
+        max_turns: The number of answers of the model after which the mission has failed.
+        timeout_ms: The time limit of one program, in milliseconds.
+        mission_timeout_ms: The time limit of the mission, in milliseconds; None for no limit of its own.
+        prompt_limit: How much of a large value is shown to the model.
         llm_retry: When a failing callback is called again.
         signature_validation: ``enabled``; ``warn_only``; ``disabled``; ``strict``, which also refuses undeclared
             fields, tools without a signature and a context without its fields.
-        max_cost_usd: The most that the mission and its children may cost, in US dollars.
-        max_consecutive_failures: Failed turns in a row before it gives up.
-        checkpoint_dir: Where a file is written after every turn.
-        resume_from: A checkpoint to go on from: a state, a file, or a name in ``checkpoint_dir``.
-        on_checkpoint: Gets the state after every turn.
-        memory_bytes: The most that programs may keep in ``memory/``.
-        isolation: ``process`` runs programs in a process of their own.
+        max_cost_usd: The cost limit of the mission with its children, in US dollars.
+        max_consecutive_failures: The number of failed turns in a row after which the mission fails.
+        checkpoint_dir: The directory in which a checkpoint is written after each turn.
+        resume_from: A checkpoint to continue from: a state, a file, or a name in ``checkpoint_dir``.
+        on_checkpoint: Called with the state after each turn.
+        memory_bytes: The size limit of ``memory/``.
+        isolation: With ``process``, each program runs in a child process.
         tool_time_counts: Whether the time inside tools counts against ``timeout_ms``.
-        system_prompt: Instead of the generated one; a function of it; or a mapping with ``prefix``, ``suffix``,
+        system_prompt: Replaces the generated one; or a function of it; or a mapping with ``prefix``, ``suffix``,
             ``language_spec``, ``output_format``.
-        llm_opts: Passed on to the callback.
-        models: The registry that names are looked up in, before the process-wide one.
-        budget: The turns of a whole tree of missions; by default the parent mission's, or 20 turns.
-        telemetry: A listener that gets every event; by default the parent mission's.
-        cancelled: Called now and then; the mission ends when it returns true.
-        monotonic: Seconds, for deadlines.
-        epoch: Seconds since the epoch, for facts.
+        llm_opts: Passed to the callback in each request.
+        models: The registry of models, searched before the process-wide one.
+        budget: The turns of a whole tree of missions; by default the parent's, or 20 turns.
+        telemetry: Called with each event; by default the parent's listener.
+        cancelled: Called regularly; the mission ends when it returns true.
+        monotonic: Returns monotonic seconds, for deadlines.
+        epoch: Returns seconds since the epoch, for timestamps.
         sleep: Waits between retries.
 
     Returns:
-        The step; it never raises for what the mission, its model or its tools do.
+        The step. Errors of the model, the tools or the programs are in it and never raised.
     """
     return _run({**locals()}, Runtime())
 
@@ -340,7 +338,7 @@ def _as(sync: Callable[_P, Step]) -> Callable[[Callable[..., Any]], Callable[_P,
 
 @_as(delegate)
 async def adelegate(*args: Any, **named: Any) -> Step:
-    """Do what ``delegate`` does, without blocking the event loop; parameters and result are the same.
+    """Run a mission without blocking the event loop; parameters and result are those of ``delegate``.
 
     Programs run in a thread. Coroutine functions as callback or tools are awaited here, on the caller's loop, where
     the listeners are called too. Cancelling it stops the program at its next check.
@@ -353,21 +351,20 @@ async def adelegate(*args: Any, **named: Any) -> Step:
             given[listener] = bridge.on_loop(given[listener])
     if given["sleep"] is time.sleep:
         given["sleep"] = bridge.sleep
-    runtime = Runtime(awaited=bridge.awaited, cancelled=bridge.cancelled)
+    runtime = Runtime(wait_for=bridge.wait_for, cancelled=bridge.cancelled)
     return await bridge.run(lambda: _run(given, runtime))
 
 
 def _run(given: Mapping[str, Any], runtime: Runtime) -> Step:
     """Run what the arguments of ``delegate`` say."""
-    asked = given["cancelled"]
-    ends = runtime.cancelled
+    given_cancelled, bridge_cancelled = given["cancelled"], runtime.cancelled
     runtime = replace(
         runtime,
         monotonic=given["monotonic"],
         epoch=given["epoch"],
         sleep=given["sleep"],
         listener=given["telemetry"],
-        cancelled=ends if asked is None else lambda: ends() or asked(),
+        cancelled=bridge_cancelled if given_cancelled is None else lambda: bridge_cancelled() or given_cancelled(),
     )
     named = {each.name: given[each.name] for each in fields(Arguments) if each.name in given}
     return run(Arguments(**named, options=options_of(**{**given, "llm_opts": given["llm_opts"] or {}})), runtime)
@@ -381,7 +378,7 @@ class Validation:
     """Why ``delegate`` would refuse a mission.
 
     Attributes:
-        problems: Each as the failure it would be; empty when the mission can run.
+        problems: The failures that it would end with; empty when the mission can run.
     """
 
     problems: tuple[Fail, ...] = ()
@@ -415,10 +412,10 @@ def validate(prompt: str, **options: Any) -> Validation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """The programs of a finished mission; calling it runs them.
+    """The programs of a finished mission; calling it runs them again without a model.
 
     Attributes:
-        programs: The source of each turn that had a program and did not fail.
+        programs: The sources of the turns that had a program and did not fail.
         signature: What they return, or None.
     """
 
@@ -427,8 +424,8 @@ class Compiled:
 
     def __call__(self, context: Any = None, **options: Any) -> Step:
         """Run them over ``context``; ``options`` are those of ``delegate``, ``tools`` above all."""
-        asked = {"signature": self.signature, "max_turns": len(self.programs), **options}
-        return delegate("(run again)", llm=self._llm(), context=context, **asked)
+        arguments = {"signature": self.signature, "max_turns": len(self.programs), **options}
+        return delegate("(run again)", llm=self._llm(), context=context, **arguments)
 
     def _llm(self) -> Callable[[Request], str]:
         left = iter(self.programs)

@@ -1,7 +1,7 @@
-"""Tool discovery, for missions over more tools than a prompt should hold.
+"""Tool discovery, for missions with more tools than fit well into a prompt.
 
-A first mission searches the registry by words and chooses tools; the mission itself gets only those. Both spend one
-budget. The first one starts with the tools that the prompt's own words find.
+A first mission chooses tools from the registry, which it can search by words; the mission itself gets only those.
+Both use one budget. The first mission's prompt lists the tools that match the words of the task.
 """
 
 import math
@@ -19,19 +19,19 @@ from pyagentd.mission.tools import Tool, normalize
 
 # Ranking tools by a text: BM25 over names, parameters and descriptions.
 #
-# A name says more than a description and counts three times. Words are compared without case and endings of plurals;
+# Words of a name count three times as much as those of a description. Words are compared in lower case and singular;
 # ``get_expenses``, ``getExpenses`` and ``get-expenses`` are the same two words.
 
 _WORD = re.compile(r"[^\W\d_]+|\d+")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _COMMON = frozenset(_WORD.findall("a an and any by for from get in into is it its of on or that the this to with"))
 _NAME_WEIGHT = 3
-_SATURATION = 1.2  # BM25's k1: how soon saying a word again adds nothing
+_SATURATION = 1.2  # BM25's k1: how soon repetitions of a word stop counting
 _LENGTH = 0.75  # BM25's b: how much a long description is discounted
 
 
 def ranked(query: str, tools: Mapping[str, Tool], limit: int = 10) -> list[Tool]:
-    """Return the tools that share a word with ``query``, the best first; equals in alphabetical order."""
+    """Return the tools that share a word with ``query``, the best first; ties in alphabetical order."""
     documents = {name: _document(tool) for name, tool in tools.items()}
     scores = _scores(set(words(query)), documents)
     best = sorted((name for name, score in scores.items() if score > 0), key=lambda name: (-scores[name], name))
@@ -78,7 +78,7 @@ def _stem(word: str) -> str:
 
 
 LIMIT = 10
-_FOUND = 8  # tools that one search shows
+_FOUND = 8  # results of one search, by default
 
 _PROMPT = """Choose the tools that are needed for the task below; do not carry it out.
 
@@ -90,11 +90,11 @@ find_tools looks for others by words. Return the names of the tools that are nee
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discovery:
-    """The tools that a first mission chose.
+    """The tools that the first mission chose.
 
     Attributes:
         tools: The chosen tools, by name.
-        step: The step of the mission that chose.
+        step: The step of that mission.
     """
 
     tools: Mapping[str, Tool] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class Discovery:
 
 
 def find_tools(registry: Mapping[str, Tool]) -> Tool:
-    """Return the tool that finds tools of ``registry`` by words."""
+    """Return a tool that searches ``registry`` by words."""
 
     def find_tools(query: str, limit: int = _FOUND) -> list[dict[str, str]]:
         """Find tools by words of their names, parameters and descriptions; the best first."""
@@ -121,11 +121,11 @@ def discover(prompt: str, *, registry: Mapping[str, Any], llm: Any, limit: int =
         prompt: The task, its placeholders filled or not.
         registry: All tools, as ``delegate`` takes them.
         llm: The model that chooses.
-        limit: How many at most.
+        limit: The largest number to choose.
         options: Further options of ``delegate`` for the first mission.
 
     Raises:
-        ToolsError: Something in the registry is no tool.
+        ToolsError: Something in the registry is not a tool.
     """
     known = normalize(registry)
     first = ranked(prompt, known, limit)
@@ -161,9 +161,9 @@ def delegate_discovering(
         prompt: The mission.
         registry: All tools.
         llm: The model that chooses the tools and then works.
-        limit: How many tools the mission gets at most.
-        discovery_options: Options of ``delegate`` for the first mission; another ``llm`` for instance.
-        options: Options of the mission; its ``tools`` come on top of the chosen ones.
+        limit: The largest number of tools to choose.
+        discovery_options: Options of ``delegate`` for the first mission, such as another ``llm``.
+        options: Options of the mission; its ``tools`` are added to the chosen ones.
     """
     if current() is None and "budget" not in options:
         options["budget"] = Budget()
@@ -178,5 +178,5 @@ def delegate_discovering(
 
 
 def _escaped(text: str) -> str:
-    """Return a prompt with its braces broken up: the task's placeholders belong to the mission itself."""
+    """Return a prompt without ``{{``: the task's placeholders must not be filled in the first mission."""
     return text.replace("{{", "{ {").replace("}}", "} }")

@@ -1,10 +1,10 @@
-"""The firewall between a mission's values and its model: the one place that turns values into text for a model.
+"""The firewall: turns a mission's values into text for its model, without private values.
 
-Data inventory, feedback, template values and error texts are made here. A key whose name begins with ``_`` is
-firewalled at any depth: programs use its value, no text shows it.
+All text with values passes through it: data inventory, feedback, values in templates, error messages. A key whose
+name begins with ``_`` is firewalled at any depth: programs can use its value, no text contains it.
 
-Names alone are not enough: a program that evaluates ``ctx/_token``, or divides by it, brings the value into a result
-or an error message under no name at all. So secrets are also recognised by value (``Secrets``).
+Names are not enough: a program that evaluates ``ctx/_token``, or divides by it, puts the value into a result or an
+error message without its name. So secrets are also recognised by value (``Secrets``).
 """
 
 import math
@@ -17,11 +17,11 @@ from pyagentd.lisp.values import Keyword, LispSet, from_key
 from pyagentd.mission.options import PromptLimit
 from pyagentd.mission.signature import Problem
 
-# Secrets: data under a name that begins with ``_``, unless the same value stands under a public name, then or before.
+# Secrets: values under a name that begins with ``_``, unless the same value was seen under a public name by then.
 #
-# What was secret first stays secret, also when a tool that a program gave it to returns it. Strings and numbers under
-# ``SHORTEST`` characters are too common to be looked for inside other text: they are recognised as a whole value or
-# name only, and the very shortest not at all. Collections are recognised by identity.
+# A value that is a secret stays one, even if a tool later returns it under a public name. Strings and numbers shorter
+# than ``SHORTEST`` characters are too common to be searched for inside other text: they are recognised only as a
+# whole value or name, and the shortest not at all. Collections are recognised by identity.
 
 SHORTEST: Final = 6
 _WHOLE_TEXT: Final = 2  # characters of the shortest string that is recognised as a value of its own
@@ -29,12 +29,12 @@ _WHOLE_NUMBER: Final = 4  # digits of numbers: counts and sums that a program ma
 HIDDEN = "[Hidden] [Firewalled]"
 
 _A_NAME = re.compile(r'"?([^\s{}\[\]:"]+)"?')
-_PREFIX = 24  # of a longer secret this much is recognised: messages cut values
+_PREFIX = 24  # characters by which a longer secret is recognised, since messages shorten values
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 LINE_ENDS: Final = {code: f"\\u{code:04x}" for code in (0x0B, 0x0C, 0x85, 0x2028, 0x2029)}
-"""Unusual characters that end a line, and how each is written in a string."""
+"""Unusual characters that end a line, and the escape sequence for each."""
 _ESCAPES |= LINE_ENDS
-_HOLDS: frozenset[type] = frozenset({dict, list, tuple, set, frozenset, LispSet})
+_CONTAINERS: frozenset[type] = frozenset({dict, list, tuple, set, frozenset, LispSet})
 
 
 def is_firewalled(key: object) -> bool:
@@ -53,39 +53,39 @@ class Secrets:
 
     def __init__(self) -> None:
         self._texts: set[str] = set()
-        # The collections themselves are kept, so that no other can get the id of one.
+        # The collections are kept, so that their ids are not reused.
         self._collections: dict[int, Any] = {}
         self._seen: list[Any] = []
-        self._searched = 0  # how many of them were searched for public values
+        self._searched = 0  # how many of ``_seen`` were searched for public values
         self._open_texts: set[str] = set()
         self._open_collections: set[int] = set()
         self._index: dict[str, list[str]] = {}
 
     def learn(self, value: Any) -> None:
-        """Learn the secrets in data from outside; what has a public name in it is public."""
+        """Collect the secrets in data from outside; a value with a public name in such data is public."""
         self._seen.append(value)
         self._learn(value)
 
-    def guard(self, value: Any) -> None:
-        """Learn the secrets in data that a program made; a public name in it may be that of a renamed secret."""
+    def learn_from_program(self, value: Any) -> None:
+        """Collect the secrets in a program's result; its public names are ignored: programs can rename a secret."""
         self._learn(value)
 
-    def adopt(self, below: "Secrets") -> None:
-        """Take over the secrets of a child, whose error messages may quote them."""
-        self._add(below._texts - self._texts)
+    def adopt(self, child: "Secrets") -> None:
+        """Add the secrets of a child mission, whose error messages may contain them."""
+        self._add(child._texts - self._texts)
 
     def is_secret(self, value: Any) -> bool:
-        """Return whether ``value`` is a secret: a collection, or as a whole a string, number or name."""
+        """Return whether ``value`` as a whole is a secret."""
         if type(value) in (list, dict):
             return id(value) in self._collections
         return bool(self._texts) and _secret_text(value.name if type(value) is Keyword else value) in self._texts
 
-    def without_names(self, text: str) -> str:
-        """Return the text of a type without the names in it that are secrets."""
+    def redacted_names(self, text: str) -> str:
+        """Return the text of a type with the field names that are secrets hidden."""
         return _A_NAME.sub(lambda name: HIDDEN if name[1] in self._texts else name[0], text) if self._texts else text
 
-    def blanked(self, text: str) -> str:
-        """Return ``text`` with every secret in it hidden."""
+    def redacted(self, text: str) -> str:
+        """Return ``text`` with each secret in it replaced by ``HIDDEN``."""
         if not self._index or len(text) < SHORTEST:
             return text
         parts: list[str] = []
@@ -117,7 +117,7 @@ class Secrets:
             self._add(texts - self._open_texts)
 
     def _collect_public(self) -> None:
-        """Collect what is public in the data that was not searched yet."""
+        """Collect the public values of the data that was not searched yet."""
         for value in self._seen[self._searched :]:
             for each in _public_parts(value):
                 if type(each) in (list, dict):
@@ -136,7 +136,7 @@ class Secrets:
 
 
 def _longest(text: str, at: int, possible: list[str]) -> int:
-    """Return where the longest of the secrets that begin at ``at`` ends, or 0 when none is there."""
+    """Return the end of the longest secret that begins at ``at``, or 0 without one."""
     return max(_end(text, at, secret) for secret in possible)
 
 
@@ -158,24 +158,24 @@ def _is_number(secret: str) -> bool:
 
 
 def _private_parts(value: Any) -> Iterator[Any]:
-    """Yield everything below a firewalled key."""
+    """Yield all values and keys below firewalled keys."""
     stack = [value]
     while stack:
         each = stack.pop()
         if type(each) is dict:
             for key, item in each.items():
-                name = key.name if type(key) is Keyword else key  # as is_firewalled, which is too slow for this
+                name = key.name if type(key) is Keyword else key  # is_firewalled written out, for speed
                 if type(name) is str and name[:1] == "_":
                     yield from _all_parts(item)
-                elif type(item) in _HOLDS:
+                elif type(item) in _CONTAINERS:
                     stack.append(item)
             stack += [from_key(key) for key in each if type(key) in (tuple, LispSet)]
-        elif type(each) in _HOLDS:
-            stack += [item for item in each if type(item) in _HOLDS]
+        elif type(each) in _CONTAINERS:
+            stack += [item for item in each if type(item) in _CONTAINERS]
 
 
 def _public_parts(value: Any) -> Iterator[Any]:
-    """Yield everything that is not below a firewalled key."""
+    """Yield all values and keys that are not below a firewalled key."""
     stack = [value]
     while stack:
         each = stack.pop()
@@ -183,7 +183,7 @@ def _public_parts(value: Any) -> Iterator[Any]:
         if type(each) is dict:
             stack += [item for key, item in each.items() if not is_firewalled(key)]
             stack += [key.name if type(key) is Keyword else key for key in map(from_key, each)]
-        elif type(each) in _HOLDS:
+        elif type(each) in _CONTAINERS:
             stack += each
 
 
@@ -195,14 +195,14 @@ def _all_parts(value: Any) -> Iterator[Any]:
             yield each
         if type(each) is dict:
             stack += each.values()
-            # Short names of fields are those of half of the world's data.
+            # Short field names are too common to be secrets.
             stack += [key for key in map(from_key, each) if len(_secret_text(key)) >= SHORTEST]
-        elif type(each) in _HOLDS:
+        elif type(each) in _CONTAINERS:
             stack += each
 
 
 def _secret_text(value: Any) -> str:
-    """Return the text by which a value is recognised, or "" if it is too common."""
+    """Return the text by which a value is recognised as a secret, or "" if it is too common to be one."""
     if type(value) is str:
         return value if len(value) >= _WHOLE_TEXT else ""
     if type(value) is int:
@@ -215,17 +215,17 @@ def _secret_text(value: Any) -> str:
 _ENTRIES = 30
 _DEPTH = 12
 _NOTES = 4
-_MARGIN = 2_000  # characters beyond what is shown of a string in which a secret at its end is looked for
+_MARGIN = 2_000  # characters after the shown part of a string that are searched too, for a secret cut by its end
 _PLAIN = re.compile(r"""[^\s()\[\]{}"`;,\\]{1,201}""")
 _NAME = 200  # characters of a keyword or key in running text
 _TYPE = 2_000  # characters of an inferred type
 _LONGEST = 2_000  # characters of a message
 _PROBLEMS = 10
-_TOTAL = 12  # times the limit of one string: the most one value takes in all
+_TOTAL = 12  # times the limit of one string: the limit of a whole value
 
 
 def model_text(value: Any, limits: PromptLimit | None = None) -> str:
-    """Return ``value`` in Clojure syntax, firewalled keys hidden, cut to ``limits`` with a note for every cut."""
+    """Return ``value`` in Clojure syntax, without private values, shortened to ``limits`` with notes."""
     return Firewall(limits).text(value)
 
 
@@ -259,33 +259,33 @@ class Firewall:
         self._secrets = Secrets()
 
     def learn(self, value: Any) -> None:
-        """Learn the secrets in data from outside: context and results of tools."""
+        """Collect the secrets in data from outside: the context and results of tools."""
         self._secrets.learn(value)
 
-    def guard(self, value: Any) -> None:
-        """Learn the secrets in data that a program made."""
-        self._secrets.guard(value)
+    def learn_from_program(self, value: Any) -> None:
+        """Collect the secrets in a program's result."""
+        self._secrets.learn_from_program(value)
 
-    def adopt(self, below: "Firewall") -> None:
-        """Take over the secrets of a child, whose error messages may quote them."""
-        self._secrets.adopt(below._secrets)
+    def adopt(self, child: "Firewall") -> None:
+        """Add the secrets of a child mission, whose error messages may contain them."""
+        self._secrets.adopt(child._secrets)
 
-    def hides(self, value: Any) -> bool:
-        """Return whether ``value`` is a secret: it has a firewalled name and no public one."""
+    def is_secret(self, value: Any) -> bool:
+        """Return whether ``value`` as a whole is a secret."""
         return self._secrets.is_secret(value)
 
     def text(self, value: Any) -> str:
-        """Return ``value`` in Clojure syntax on one line, and a line for every note about a cut."""
-        text, notes = self.shown(value)
+        """Return ``value`` in Clojure syntax on one line, followed by a line for each note about a cut."""
+        text, notes = self.render(value)
         return "\n".join([text, *notes])
 
-    def shown(self, value: Any, name: str = "") -> tuple[str, tuple[str, ...]]:
-        """Return the text, and notes about cuts in whole sentences that call the value ``name``."""
+    def render(self, value: Any, name: str = "") -> tuple[str, tuple[str, ...]]:
+        """Return the text of ``value``, and notes about cuts: sentences that call the value ``name``."""
         writer = _Writer(self.limits, self)
         return writer.write(value, name), writer.notes()
 
     def template(self, path: str | Iterable[str], value: Any) -> str:
-        """Return the text for ``{{path}}`` in a prompt; strings are not cut, since the author put them there."""
+        """Return the text for ``{{path}}`` in a prompt; strings are not shortened."""
         parts = path.split(".") if isinstance(path, str) else path
         if any(is_firewalled(part) for part in parts):
             return HIDDEN
@@ -293,43 +293,42 @@ class Firewall:
             case None:
                 return ""
             case str():
-                return self.words(value)
+                return self.redact(value)
             case Keyword():
-                return self.words(value.name)
+                return self.redact(value.name)
         return self.text(value)
 
-    def words(self, text: str) -> str:
-        """Return ``text``, an error message or a string of a value, with every secret in it hidden."""
-        return self._secrets.blanked(well_formed(text))
+    def redact(self, text: str) -> str:
+        """Return ``text`` with each secret in it replaced by ``HIDDEN``."""
+        return self._secrets.redacted(well_formed(text))
 
     def problem_lines(self, problems: Sequence[Problem]) -> list[str]:
         """Return a line for each of the first problems."""
-        told = (one_line(f"{problem.path or 'value'}: {problem.message}") for problem in problems[:_PROBLEMS])
-        lines = [self.words(f"- {each}") for each in told]
+        texts = (one_line(f"{problem.path or 'value'}: {problem.message}") for problem in problems[:_PROBLEMS])
+        lines = [self.redact(f"- {each}") for each in texts]
         if len(problems) > _PROBLEMS:
             lines.append(f"- and {len(problems) - _PROBLEMS} more.")
         return lines
 
-    def type_words(self, text: str) -> str:
+    def redact_type(self, text: str) -> str:
         """Return the text of an inferred type, whose field names are keys of the data, with secrets hidden."""
-        return self._secrets.without_names(self.words(text if len(text) <= _TYPE else f"{text[:_TYPE]}…")).translate(
-            LINE_ENDS
-        )
+        short = text if len(text) <= _TYPE else f"{text[:_TYPE]}…"
+        return self._secrets.redacted_names(self.redact(short)).translate(LINE_ENDS)
 
 
 def well_formed(text: str) -> str:
-    """Return ``text`` without lone surrogates, which cannot be encoded: they come from JSON that was cut."""
+    """Return ``text`` without lone surrogates, which cannot be encoded; truncated JSON contains them."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def one_line(text: str) -> str:
-    """Return foreign words on one line, so that they cannot imitate lines of ours."""
+    """Return foreign text on one line, so that it cannot imitate lines of the feedback."""
     short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
     return " ".join(short.split())
 
 
 def name_text(name: str) -> str:
-    """Return a name for running text; an odd one, which may be anybody's words, is quoted and on one line."""
+    """Return a name for use inside a sentence; one with unusual characters is quoted and on one line."""
     name = well_formed(name if len(name) <= _NAME else f"{name[:_NAME]}…")
     if _PLAIN.fullmatch(name):
         return name
@@ -339,7 +338,7 @@ def name_text(name: str) -> str:
 
 @dataclass(slots=True)
 class _Writer:
-    """Writes one value within the limits and notes every cut."""
+    """Writes one value within the limits and notes each cut."""
 
     limits: PromptLimit
     firewall: Firewall
@@ -351,16 +350,16 @@ class _Writer:
         self.room = max(self.limits.string, 200) * _TOTAL
 
     def notes(self) -> tuple[str, ...]:
-        told = [f"Note: {what}." for what in list(self.cuts.values())[:_NOTES]]
+        notes = [f"Note: {what}." for what in list(self.cuts.values())[:_NOTES]]
         if len(self.cuts) > _NOTES:
-            told.append(f"Note: {len(self.cuts) - _NOTES} more places are shown in part.")
-        return tuple(told)
+            notes.append(f"Note: {len(self.cuts) - _NOTES} more places are shown in part.")
+        return tuple(notes)
 
     def write(self, value: Any, path: str) -> str:
         if self.room <= 0:
             self.cuts.setdefault("", "the value is too large to be shown in full")
             return "..."
-        if self.firewall.hides(value):
+        if self.firewall.is_secret(value):
             return HIDDEN
         match value:
             case str():
@@ -372,13 +371,13 @@ class _Writer:
             case LispSet() | set() | frozenset():
                 return self._sequence(sorted(value, key=str), path, "#{", "}")
             case _:
-                text = self.firewall.words(_atom(value))
+                text = self.firewall.redact(_atom(value))
         self.room -= len(text)
         return text
 
     def _string(self, value: str, path: str) -> str:
         most = self.limits.string
-        shown = self.firewall.words(value[: most + _MARGIN])
+        shown = self.firewall.redact(value[: most + _MARGIN])
         whole = shown.encode("utf-8", "replace")
         if len(value) <= most + _MARGIN and len(whole) <= most:
             return f'"{escaped(shown)}"'
@@ -413,13 +412,13 @@ class _Writer:
 
     def _entry(self, key: Any, item: Any, path: str) -> str:
         name = self.write(key, path)
-        own = HIDDEN if self.firewall.hides(key) else name_text(_name(key))
+        own = HIDDEN if self.firewall.is_secret(key) else name_text(_name(key))
         below = f"{path}.{own}" if path else own
         return f"{name} {HIDDEN if is_firewalled(key) else self.write(item, below)}"
 
     def _cut(self, path: str, what: str) -> None:
         place = f"`{path[:80]}`" if path else "the value"
-        self.cuts.setdefault(path, f"{self.firewall.words(place)} {what}; programs see all of it")
+        self.cuts.setdefault(path, f"{self.firewall.redact(place)} {what}; programs see all of it")
 
 
 def _atom(value: Any) -> str:

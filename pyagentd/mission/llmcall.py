@@ -1,4 +1,4 @@
-"""One request to the model: the call of the LLM callback, its retries, its telemetry, its cost."""
+"""A request to the model: calling the LLM callback, with retries, telemetry and cost."""
 
 import asyncio
 import inspect
@@ -15,8 +15,8 @@ from pyagentd.mission.runtime import Runtime, call_foreign, error_text
 from pyagentd.mission.step import Usage
 from pyagentd.mission.telemetry import new_span
 
-# Retries. Only failures of the callback are retried: it raised, or returned something that is no answer. Mistakes of
-# the model (syntax, types, tools) are reported to the model and cost a turn, never an attempt.
+# Retries. Only failures of the callback are retried: it raised, or returned something that is not an answer. Mistakes
+# in the model's program (syntax, types, tools) are reported to the model; they cost a turn, not an attempt.
 
 _T = TypeVar("_T")
 
@@ -25,7 +25,7 @@ LONGEST_WAIT_S = 60.0
 
 
 class AttemptsFailed(Exception):
-    """No attempt succeeded, or the last failure is not one to retry; that failure is the cause."""
+    """Every attempt failed, or the last failure must not be retried; it is the ``__cause__``."""
 
     def __init__(self, reason: str, message: str, attempts: int) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class AttemptsFailed(Exception):
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the name by which ``retryable_errors`` knows a callback's failure."""
+    """Return the name of a callback's failure in ``retryable_errors``: such as ``rate_limit``."""
     match error:
         case LLMError(reason=reason):
             return reason
@@ -62,7 +62,7 @@ def _of_status(status: int) -> str:
 
 
 def delay_ms(retry: Retry, failures: int) -> int:
-    """Return how long to wait after that many failures in a row, in milliseconds."""
+    """Return the milliseconds to wait after ``failures`` failures in a row."""
     match retry.backoff:
         case "exponential":
             return retry.base_ms << (failures - 1)
@@ -71,12 +71,12 @@ def delay_ms(retry: Retry, failures: int) -> int:
 
 
 def _retry_after(error: BaseException) -> float:
-    """Return the seconds that a server asked to wait (retry-after)."""
+    """Return the seconds of the server's retry-after, at most ``LONGEST_WAIT_S``; 0 without one."""
     after = getattr(error, "retry_after", None) or getattr(error.__cause__, "retry_after", None)
     return min(float(after), LONGEST_WAIT_S) if isinstance(after, int | float) else 0.0
 
 
-def attempted(
+def with_retries(
     call: Callable[[], _T],
     retry: Retry,
     *,
@@ -84,17 +84,17 @@ def attempted(
     seconds_left: Callable[[], float],
     failed: Callable[[Exception, int], None] = lambda error, attempt: None,
 ) -> _T:
-    """Return the result of ``call``, tried again as ``retry`` allows.
+    """Return the result of ``call``, retried as ``retry`` allows.
 
     Args:
         call: One attempt; any ``Exception`` is a failure.
-        retry: How often, and how long to wait.
+        retry: How many attempts, and the waits between them.
         sleep: Waits that many seconds.
-        seconds_left: How long the mission may still last; a longer wait is not begun.
-        failed: Called with every failure and the number of its attempt.
+        seconds_left: Returns how long the mission may still last; instead of a longer wait it gives up.
+        failed: Called with each failure and the number of its attempt, from 1.
 
     Raises:
-        AttemptsFailed: The last failure is its cause.
+        AttemptsFailed: No attempt succeeded.
     """
     attempt = 0
     while True:
@@ -119,12 +119,12 @@ class ModelAnswer:
     Attributes:
         text: Its text.
         usage: Tokens and cost as the callback reported them.
-        tells_cost: Whether the callback reported a cost.
+        reports_cost: Whether the callback reported a cost.
     """
 
     text: str
     usage: Usage
-    tells_cost: bool = False
+    reports_cost: bool = False
 
 
 def ask(llm: LLM, request: Request, retry: Retry, *, scope: Scope, span: str, runtime: Runtime) -> ModelAnswer:
@@ -133,19 +133,19 @@ def ask(llm: LLM, request: Request, retry: Retry, *, scope: Scope, span: str, ru
     Args:
         llm: The callback.
         request: The request.
-        retry: How often it may fail.
-        scope: The mission that pays.
+        retry: How many attempts.
+        scope: The mission that the usage is counted for.
         span: The span of the turn.
-        runtime: Clock, waiting, telemetry, cancelling.
+        runtime: Clock, sleeping, telemetry, cancellation.
 
     Raises:
-        AttemptsFailed: No attempt gave an answer.
+        AttemptsFailed: No attempt succeeded.
     """
 
     def attempt() -> ModelAnswer:
         return _attempt(llm, request, scope=scope, span=span, runtime=runtime)
 
-    return attempted(
+    return with_retries(
         attempt,
         retry,
         sleep=runtime.sleep,
@@ -155,44 +155,44 @@ def ask(llm: LLM, request: Request, retry: Retry, *, scope: Scope, span: str, ru
 
 def _attempt(llm: LLM, request: Request, *, scope: Scope, span: str, runtime: Runtime) -> ModelAnswer:
     own, started = new_span(), runtime.monotonic()
-    runtime.tell("llm_start", own, span, metadata={"turn": request["turn"], "messages": len(request["messages"])})
+    runtime.emit("llm_start", own, span, metadata={"turn": request["turn"], "messages": len(request["messages"])})
     scope.spend(Usage(llm_requests=1))
     try:
-        given = call_foreign(llm, request)
-        if inspect.isawaitable(given):
-            given = call_foreign(runtime.awaited, given, scope.deadline - runtime.monotonic())
-        answered = _parse_answer(given)
+        reply = call_foreign(llm, request)
+        if inspect.isawaitable(reply):
+            reply = call_foreign(runtime.wait_for, reply, scope.deadline - runtime.monotonic())
+        answer = _parse_answer(reply)
     except Exception as error:
         took = _ms(runtime.monotonic() - started)
         about = {"turn": request["turn"], "reason": reason_of(error), "message": error_text(error)}
-        runtime.tell("llm_exception", own, span, {"duration_ms": took}, about)
+        runtime.emit("llm_exception", own, span, {"duration_ms": took}, about)
         raise
-    scope.spend(answered.usage)
-    answered = replace(answered, text=well_formed(answered.text))
+    scope.spend(answer.usage)
+    answer = replace(answer, text=well_formed(answer.text))
     numbers = {
         "duration_ms": _ms(runtime.monotonic() - started),
-        "input_tokens": answered.usage.input_tokens,
-        "output_tokens": answered.usage.output_tokens,
-        "cost_usd": answered.usage.cost_usd,
+        "input_tokens": answer.usage.input_tokens,
+        "output_tokens": answer.usage.output_tokens,
+        "cost_usd": answer.usage.cost_usd,
     }
-    runtime.tell("llm_stop", own, span, numbers, {"turn": request["turn"], "content": answered.text})
-    return answered
+    runtime.emit("llm_stop", own, span, numbers, {"turn": request["turn"], "content": answer.text})
+    return answer
 
 
-def _parse_answer(given: Any) -> ModelAnswer:
-    match given:
+def _parse_answer(reply: Any) -> ModelAnswer:
+    match reply:
         case str():
-            return ModelAnswer(text=given, usage=Usage())
-        case Mapping() if isinstance(given.get("content"), str):
-            tokens = given.get("tokens") or {}
-            cost = _number(given.get("cost_usd"))
+            return ModelAnswer(text=reply, usage=Usage())
+        case Mapping() if isinstance(reply.get("content"), str):
+            tokens = reply.get("tokens") or {}
+            cost = _number(reply.get("cost_usd"))
             counted = Usage(
                 input_tokens=int(_count(tokens, "input") or 0),
                 output_tokens=int(_count(tokens, "output") or 0),
                 cost_usd=cost or 0.0,
             )
-            return ModelAnswer(text=given["content"], usage=counted, tells_cost=cost is not None)
-    raise LLMError("invalid_answer", f'An LLM callback gives text or {{"content": text}}, got {type(given).__name__}')
+            return ModelAnswer(text=reply["content"], usage=counted, reports_cost=cost is not None)
+    raise LLMError("invalid_answer", f'An LLM callback gives text or {{"content": text}}, got {type(reply).__name__}')
 
 
 def _count(tokens: Any, name: str) -> float | None:
@@ -201,10 +201,10 @@ def _count(tokens: Any, name: str) -> float | None:
     return _number(tokens) if name == "output" else None
 
 
-def _number(given: Any) -> float | None:
-    """Return ``given`` as a finite number from 0, or None; odd token counts must not lose an answer."""
+def _number(reply: Any) -> float | None:
+    """Return ``reply`` as a finite number from 0, or None; an invalid token count must not make an answer fail."""
     try:
-        number = float(given)
+        number = float(reply)
     except (TypeError, ValueError, OverflowError):
         return None
     return number if 0 <= number < math.inf else None

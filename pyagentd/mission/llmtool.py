@@ -1,10 +1,10 @@
-"""Missions as tools of other missions and as plain Python functions: ``LLMTool``, ``as_tool``.
+"""Missions as tools of other missions and as Python functions: ``LLMTool``, ``as_tool``.
 
-Without ``tools`` such a tool is a *judgment tool*: one question, one typed answer. With ``tools`` it is an *agent
-tool*: a mission of several turns. Either runs as a child of the mission that calls it, under the same budget of
-turns, money, time and depth, and with the caller's model unless it names another. Its value comes back whole,
-firewalled fields included: a program may use what no model may read. A failure raises ``SubAgentError`` with the
-step, which becomes a ``tool_error`` in the mission that called.
+Without ``tools`` it is a *judgment tool*: one question, one typed answer. With ``tools`` it is an *agent tool*: a
+mission of several turns. Either runs as a child of the mission that calls it, within the same budget of turns, money,
+time and depth, and with the caller's model unless it names another. It returns the complete value, including
+firewalled fields, which programs may use. A failure raises ``SubAgentError`` with the step; in the calling mission
+that is a ``tool_error``.
 """
 
 import inspect
@@ -30,14 +30,14 @@ JUDGMENT_TURNS = 3  # the answer, and two more if it does not fit its signature
 _OWN = frozenset({"prompt", "signature", "llm", "description", "tools"})
 
 
-SubAgentError = MissionFailed  # where a mission is a function, this is its error
+SubAgentError = MissionFailed  # the name of the error where a mission is called as a function
 
 
 class ToolsError(UserError):
-    """Something that is registered as a tool is none.
+    """Something that is registered as a tool is not one.
 
     Attributes:
-        reason: As it stands in ``step.fail.reason``: "reserved_tool_name" or "validation_error".
+        reason: ``step.fail.reason`` of the mission: "reserved_tool_name" or "validation_error".
     """
 
     code = "tools-error"
@@ -51,15 +51,15 @@ class ToolsError(UserError):
 class LLMTool:
     """A mission as a tool.
 
-    Calling one runs it: ``tool({"text": "…"})`` or ``tool(text="…")`` returns the value, and raises
+    Calling it runs the mission: ``tool({"text": "…"})`` or ``tool(text="…")`` returns the value, and raises
     ``SubAgentError`` when the mission fails.
 
     Attributes:
-        prompt: A template; each placeholder's root is a parameter of the signature.
+        prompt: A template; the first name of each placeholder is a parameter of the signature.
         signature: Parameters and result, ``(text :string) -> {urgent :bool}``.
-        llm: A callback, the name of a model in the registry, or "caller" for the model of whoever calls the tool.
-        description: What the calling model reads beside the signature.
-        tools: What the mission may call; any of them makes this an agent tool.
+        llm: A callback, the name of a model in the registry, or "caller" for the model of the calling mission.
+        description: Shown to the calling model with the signature.
+        tools: The tools of the mission; with any, this is an agent tool.
         options: Further options of ``delegate`` for the mission, such as ``max_turns``.
 
     Raises:
@@ -88,7 +88,7 @@ class LLMTool:
         for name in self.options:
             if name not in OPTIONS:
                 raise ToolsError(
-                    f'"{name}" is not an option of a tool with a prompt', mend=_near(name, OPTIONS | _OWN)
+                    f'"{name}" is not an option of a tool with a prompt', mend=_known_names(name, OPTIONS | _OWN)
                 )
 
     @property
@@ -102,7 +102,7 @@ class LLMTool:
             raise ToolsError(f"The signature of a tool cannot be read: {error}") from error
 
     @property
-    def judges(self) -> bool:
+    def is_judgment(self) -> bool:
         """Whether it is a judgment tool."""
         return not self.tools
 
@@ -116,18 +116,18 @@ class LLMTool:
 
     def run(self, args: Mapping[str, Any]) -> Step:
         """Run the mission with these arguments and return its step."""
-        around = current()
-        options = {"models": around.models if around else {}, **self.options}
+        parent = current()
+        options = {"models": parent.models if parent else {}, **self.options}
         try:
-            llm = registry.resolve(self.llm, options["models"], around.llm if around else None)
+            llm = registry.resolve(self.llm, options["models"], parent.llm if parent else None)
         except registry.ModelNotFound as error:
             return failed(error.reason, str(error))
         except UserError as error:
             return failed("validation_error", str(error))
         context = {**(options.pop("context", None) or {}), **args}
-        if self.judges:
-            options = {"max_turns": JUDGMENT_TURNS, "system_prompt": instructions(self.contract)} | options
-            llm = judging(llm, self.contract)
+        if self.is_judgment:
+            options = {"max_turns": JUDGMENT_TURNS, "system_prompt": judgment_prompt(self.contract)} | options
+            llm = judgment_llm(llm, self.contract)
         # `delegate` needs this module, so it comes through the lazy names of the package.
         return missions.delegate(
             self.prompt, llm=llm, signature=self.contract, tools=self.tools or {}, context=context, **options
@@ -152,7 +152,7 @@ def as_tool(config: Mapping[str, Any] | None = None, /, **named: Any) -> LLMTool
 
     Args:
         config: The same as the named arguments, as a dict.
-        named: ``prompt`` and ``signature``; ``llm`` unless it is only called by missions, whose model it takes then;
+        named: ``prompt`` and ``signature``; ``llm``, needed unless only missions call it, whose model is then used;
             ``tools`` for a mission of several turns; ``description``; further options of ``delegate``.
 
     Raises:
@@ -175,20 +175,20 @@ def _braced(names: Iterable[str]) -> str:
     return ", ".join("{{" + name + "}}" for name in names)
 
 
-def _near(name: str, known: frozenset[str]) -> str:
+def _known_names(name: str, known: frozenset[str]) -> str:
     return did_you_mean(name, known) or f"Known: {', '.join(sorted(known))}"
 
 
-# Judgment tools: a mission without tools whose model is asked for data instead of a program.
+# Judgment tools: the model is asked for data instead of a program.
 #
-# It answers with JSON or with a value of the language; either becomes the program ``(call "return" …)``, so checking,
-# feedback, budget and trace are those of any mission. A program is accepted too.
+# It answers with JSON or a value of the language, which is turned into the program ``(call "return" …)``; so checks,
+# feedback, budget and trace are those of every mission. A program is accepted too.
 
 _FENCE = re.compile(r"```[ \t]*(?:json5?|edn|text)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z_][\w\-?!]*")
 
 
-def instructions(signature: Signature) -> str:
+def judgment_prompt(signature: Signature) -> str:
     """Return the system prompt of a judgment."""
     return (
         "You answer one question with typed data. Reply with one JSON value and nothing else: no prose, no code.\n\n"
@@ -199,33 +199,35 @@ def instructions(signature: Signature) -> str:
     )
 
 
-def judging(llm: Callable[..., Any], signature: Signature) -> Callable[[Request], Any]:
-    """Return ``llm`` with every answer turned into a program that returns it; the model sees its own words only."""
-    said: dict[str, str] = {}  # the model's words by the program made of them
+def judgment_llm(llm: Callable[..., Any], signature: Signature) -> Callable[[Request], Any]:
+    """Return ``llm`` with each answer turned into a program that returns it; the model does not see the programs."""
+    originals: dict[str, str] = {}  # the model's answers by the programs made from them
 
     def translated(answer: Any) -> Any:
         text = answer.get("content") if isinstance(answer, Mapping) else answer
         if not isinstance(text, str):
             return answer
         program = program_of(text)
-        said[program] = text
+        originals[program] = text
         return {**answer, "content": program} if isinstance(answer, Mapping) else program
 
     async def later(answer: Awaitable[Any]) -> Any:
         return translated(await answer)
 
-    def asked(request: Request) -> Any:
-        messages = [_message_for_judge(each, said, first=not index) for index, each in enumerate(request["messages"])]
+    def ask(request: Request) -> Any:
+        messages = [
+            _message_for_judge(each, originals, first=not index) for index, each in enumerate(request["messages"])
+        ]
         answer = llm({**request, "messages": messages})
         return later(answer) if inspect.isawaitable(answer) else translated(answer)
 
-    return asked
+    return ask
 
 
-def _message_for_judge(message: Message, said: Mapping[str, str], *, first: bool) -> Message:
-    """Return a message as the model reads it: its own words, and of feedback what is about data."""
+def _message_for_judge(message: Message, originals: Mapping[str, str], *, first: bool) -> Message:
+    """Return a message as the model reads it: its own answers, and feedback without the lines about programs."""
     if message["role"] == "assistant":
-        return {"role": "assistant", "content": said.get(message["content"], message["content"])}
+        return {"role": "assistant", "content": originals.get(message["content"], message["content"])}
     if first:
         return message
     lines = [line for line in message["content"].splitlines() if not _ABOUT_PROGRAMS.fullmatch(line)]
@@ -241,7 +243,7 @@ _AGAIN = "\n\nReply with the whole corrected JSON value and nothing else."
 
 
 def program_of(text: str) -> str:
-    """Return the program that returns the data in ``text``; prose becomes a string."""
+    """Return a program that returns the data in ``text``; prose is returned as a string."""
     for candidate in (text, *_FENCE.findall(text)):
         try:
             return _return_program(serialization.readable(_with_keywords(jsontext.parse(candidate))))
@@ -270,7 +272,7 @@ def _return_program(expression: str) -> str:
 
 
 def _with_keywords(value: Any) -> Any:
-    """Return JSON as a value of the language: keys become keywords where they can."""
+    """Return JSON as a value of the language; keys that can be keywords become keywords."""
     if isinstance(value, dict):
         return {Keyword(key) if _NAME.fullmatch(key) else key: _with_keywords(item) for key, item in value.items()}
     return [_with_keywords(item) for item in value] if isinstance(value, list) else value

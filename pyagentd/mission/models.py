@@ -1,8 +1,8 @@
 """``Model``: a provider's model as an LLM callback, which returns text with usage and cost.
 
-A callback sends one request per call; the mission retries (``llm_retry``). Errors of the provider become ``LLMError``
-with a reason that ``retryable_errors`` can name. Keys come from the environment when a
-request is sent and are kept nowhere. No SDK is loaded before the first request.
+A callback sends one request per call; retries are the mission's (``llm_retry``). Errors of the provider become
+``LLMError`` with a reason for ``retryable_errors``. API keys are read from the environment for each request and not
+kept. No SDK is loaded before the first request.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ class Model:
     """A model as the callback of a mission: ``delegate("…", llm=Model("claude-haiku-4-5"))``.
 
     Attributes:
-        model: As the provider calls it.
+        model: The provider's name of the model.
         backend: A name of the configuration: "anthropic", "offline", or a table ``[backend.NAME]``.
-        max_tokens: The longest answer; the mission's ``llm_opts`` wins, as for ``temperature``.
+        max_tokens: Limit of one answer; the mission's ``llm_opts`` override it and ``temperature``.
         temperature: None leaves it to the provider.
-        timeout_s: The longest silence within an answer.
+        timeout_s: Seconds without data after which a request fails.
         config: The configuration; None reads the user's.
     """
 
@@ -57,7 +57,7 @@ class Model:
         return asyncio.run_coroutine_threadsafe(self.ask(request), _loop()).result()
 
     async def ask(self, request: Request) -> Answer:
-        """Send the request on the running loop, which keeps the connection: see ``factory.close_backends``."""
+        """Send the request on the running event loop; the connection stays open until ``factory.close_backends``."""
         config = self.config or load_config()
         known = config.backend(self.backend)
         settings = BackendSettings(
@@ -88,7 +88,7 @@ async def ask(
 
     Args:
         backend: Whose connections belong to the running loop.
-        model: As the provider calls it.
+        model: The provider's name of the model.
         request: What the mission asks.
         options: ``max_tokens`` and ``temperature``; others are not known here and left out.
         config: For prices the user states.
@@ -115,7 +115,7 @@ async def ask(
 
 
 def answer(text: str, model: str, usage: Usage, config: Config | None = None) -> Answer:
-    """Return the answer of a callback: the text, its tokens, and its cost where the price is known."""
+    """Return the answer of a callback: text, tokens, and the cost if the price is known."""
     made: Answer = {
         "content": text,
         "tokens": {
@@ -129,7 +129,7 @@ def answer(text: str, model: str, usage: Usage, config: Config | None = None) ->
 
 
 def error_class(error: ProviderError) -> str:
-    """Return the name by which ``retryable_errors`` knows a provider's error."""
+    """Return the name of a provider's error in ``retryable_errors``."""
     text = error.message.lower()
     if isinstance(error, TransientProviderError):
         if " 429 " in text or "rate limit" in text:
@@ -152,7 +152,7 @@ def _request(model: str, request: Request, options: Mapping[str, Any]) -> ModelR
 
 @cache
 def _loop() -> asyncio.AbstractEventLoop:
-    """Return the loop, in a thread of its own, that connections of synchronous callers live on."""
+    """Return the event loop for requests of synchronous callers; it runs in a thread of its own."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="mission-models", daemon=True).start()
     atexit.register(_close, loop)
@@ -161,6 +161,6 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 def _close(loop: asyncio.AbstractEventLoop) -> None:
     closing = asyncio.run_coroutine_threadsafe(close_backends(), loop)
-    with suppress(Exception):  # the process ends, with these connections or without
+    with suppress(Exception):  # the process ends anyway
         closing.result(_CLOSING_S)
     loop.call_soon_threadsafe(loop.stop)

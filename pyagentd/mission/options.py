@@ -1,4 +1,4 @@
-"""The options of ``delegate`` with their defaults, and the contract of LLM callbacks."""
+"""The options of ``delegate`` with their defaults, and the types of an LLM callback: request, answer, error."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -62,7 +62,7 @@ class LLMError(Exception):
         reason: The name that ``retryable_errors`` can list: ``rate_limit``, ``timeout``, ``server_error``,
             ``client_error``, ``config_error``, or any other.
         message: What happened.
-        final: Whether another attempt is useless, whatever ``retryable_errors`` says.
+        final: Whether not to retry, whatever ``retryable_errors`` says.
     """
 
     def __init__(self, reason: str, message: str = "", *, final: bool = False) -> None:
@@ -73,11 +73,11 @@ class LLMError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptLimit:
-    """How much of a large value a model is shown.
+    """How much of a large value is shown to a model.
 
     Attributes:
-        list: Items from the start of a list.
-        string: UTF-8 bytes from the start of a string.
+        list: Items shown from the start of a list.
+        string: UTF-8 bytes shown from the start of a string.
     """
 
     list: int = 5
@@ -89,10 +89,10 @@ class Retry:
     """When to call a failing LLM again.
 
     Attributes:
-        max_attempts: All attempts of one turn, the first included.
+        max_attempts: Attempts in one turn, including the first.
         backoff: ``exponential`` waits base, 2·base, 4·base…; ``linear`` base, 2·base, 3·base…
-        retryable_errors: Names of errors worth another attempt; None means every error.
-        base_ms: The first wait.
+        retryable_errors: Names of the errors that are retried; None for all.
+        base_ms: The first wait, in milliseconds.
     """
 
     max_attempts: int = 3
@@ -106,15 +106,15 @@ class Options:
     """How a mission runs.
 
     Attributes:
-        max_turns: Answers of the model before it counts as failed.
-        timeout_ms: The time limit of one program.
-        mission_timeout_ms: The time limit of the mission; None means no limit of its own.
-        prompt_limit: How much of a large value the model is shown.
+        max_turns: The number of answers of the model after which the mission has failed.
+        timeout_ms: The time limit of one program, in milliseconds.
+        mission_timeout_ms: The time limit of the mission, in milliseconds; None for no limit of its own.
+        prompt_limit: How much of a large value is shown to the model.
         llm_retry: When a failing LLM is called again.
         signature_validation: How strictly inputs, outputs and tools are checked.
-        max_cost_usd: The most that the mission and its children may cost, in US dollars.
-        max_consecutive_failures: Failed turns in a row before it gives up.
-        memory_bytes: The most that programs may keep in ``memory/``.
+        max_cost_usd: The cost limit of the mission with its children, in US dollars.
+        max_consecutive_failures: The number of failed turns in a row after which the mission fails.
+        memory_bytes: The size limit of ``memory/``.
         isolation: Whether programs run in a process of their own.
         tool_time_counts: Whether the time inside tools counts against ``timeout_ms``.
         llm_opts: Passed on to the callback.
@@ -137,7 +137,7 @@ class Options:
     system_prompt: str | Callable[[str], str] | Mapping[str, str] | None = None
 
     def mistakes(self) -> Iterator[str]:
-        """Yield what is wrong with the options, a sentence each."""
+        """Yield a sentence for each invalid option."""
         for name, least in (("max_turns", 1), ("timeout_ms", 1), ("memory_bytes", 0)):
             yield from _not_a_number(name, getattr(self, name), least)
         for name in ("mission_timeout_ms", "max_consecutive_failures"):
@@ -166,12 +166,12 @@ def options_of(**named: Any) -> Options:
 
 
 def prompt_limit(given: PromptLimit | Mapping[str, int] | None) -> PromptLimit:
-    """Return the limit that ``given`` states: a ``PromptLimit``, ``{"list": 5, "string": 1000}``, or None."""
+    """Return the limit that ``given`` specifies: a ``PromptLimit``, ``{"list": 5, "string": 1000}``, or None."""
     return given if isinstance(given, PromptLimit) else PromptLimit(**dict(given or {}))
 
 
 def retry(given: Retry | Mapping[str, Any] | None) -> Retry:
-    """Return the retry that ``given`` states: a ``Retry``, ``{"max_attempts": 3, …}``, or None."""
+    """Return the retry that ``given`` specifies: a ``Retry``, ``{"max_attempts": 3, …}``, or None."""
     if isinstance(given, Retry):
         return given
     named = dict(given or {})

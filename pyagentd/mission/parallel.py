@@ -1,8 +1,8 @@
 """Missions in parallel: ``gather`` and ``gather_sync``.
 
-Each has its own memory and context; the steps come in the order of the missions, failures included. Inside a
-mission's tool they spend that mission's budget. ``gather_sync`` runs them in the caller's executor or in threads of
-its own; a process pool works when prompt and options can be pickled.
+Each mission has its own memory and context; the steps are returned in the order of the missions, failed ones
+included. Inside a mission's tool they use that mission's budget. ``gather_sync`` runs them in the caller's executor
+or in its own threads; with a process pool, prompt and options must be picklable.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ MAX_CONCURRENCY = 8
 
 @dataclass(frozen=True, slots=True)
 class Mission:
-    """A mission that is not running yet: the arguments of ``delegate``.
+    """A mission to run later: the arguments of ``delegate``.
 
     Attributes:
         prompt: The prompt.
@@ -58,18 +58,18 @@ async def gather(
 
     Args:
         missions: The missions.
-        max_concurrency: How many run at once, at most.
-        common: Options for every mission; its own take precedence.
+        max_concurrency: The largest number that run at once.
+        common: Options for all missions; a mission's own take precedence.
 
     Cancelling it cancels the missions.
     """
-    room = asyncio.Semaphore(_checked(max_concurrency))
+    slots = asyncio.Semaphore(_checked(max_concurrency))
 
     async def run(each: Mission) -> Step:
-        async with room:
+        async with slots:
             try:
                 return await each.arun()
-            except Exception as error:  # one broken mission must not lose the results of the others
+            except Exception as error:  # an exception must not lose the results of the other missions
                 return _broken(error)
 
     return list(await asyncio.gather(*(run(each) for each in _all(missions, common))))
@@ -86,9 +86,9 @@ def gather_sync(
 
     Args:
         missions: The missions.
-        max_concurrency: How many are submitted at once, at most.
-        executor: Where they run; None makes a thread pool for this call.
-        common: Options for every mission; its own take precedence.
+        max_concurrency: The largest number that are submitted at once.
+        executor: Runs them; None creates a thread pool for this call.
+        common: Options for all missions; a mission's own take precedence.
     """
     todo = _all(missions, common)
     limit = _checked(max_concurrency)
@@ -118,7 +118,7 @@ def _window(executor: Executor, todo: list[Mission], limit: int) -> list[Step]:
 
 
 def _call_for(executor: Executor, each: Mission) -> Callable[[], Step]:
-    if isinstance(executor, ThreadPoolExecutor):  # its threads spend the budget of the mission that called, if any
+    if isinstance(executor, ThreadPoolExecutor):  # so that its threads see the calling mission's budget
         return partial(copy_context().run, each.run)
     return each.run
 
@@ -128,7 +128,7 @@ def _step(done: Future[Step]) -> Step:
         return done.result()
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # what cannot be pickled, a pool that broke, a bug in a callback
+    except BaseException as error:  # not picklable, a broken pool, a bug in a callback
         return _broken(error)
 
 

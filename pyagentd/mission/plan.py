@@ -1,8 +1,8 @@
-"""Plans: steps that a mission wrote (``make_plan``) and ``run_plan`` carries out.
+"""Plans: ``make_plan`` has a mission write the steps of a plan, ``run_plan`` runs them.
 
-A plan is a value; its steps hold their status and result, so a saved plan goes on where it stopped. A step calls a
-tool, delegates a prompt, or runs a program. It sees the results of the steps it needs: in arguments and prompts as
-``{{id.field}}``, in programs as ``ctx/id``.
+A plan is a value; its steps contain their status and result, so a saved plan continues where it stopped. A step calls
+a tool, delegates a prompt, or runs a program. It can use the results of the steps it needs: in arguments and prompts
+as ``{{id.field}}``, in programs as ``ctx/id``.
 """
 
 import inspect
@@ -40,7 +40,7 @@ _KINDS = ("tool", "prompt", "program")
 
 
 class PlanError(UserError):
-    """A plan cannot be carried out, or a file holds none; the message names every problem.
+    """A plan cannot be run, or a file does not contain one; the message lists every problem.
 
     Attributes:
         problems: One sentence each.
@@ -58,19 +58,19 @@ class PlanStep:
     """One step of a plan, with its status and result.
 
     Attributes:
-        id: The name by which other steps refer to its result.
-        tool: The tool it calls; a step has one of ``tool``, ``prompt`` and ``program``.
+        id: The name that other steps use for its result.
+        tool: The tool it calls. A step has exactly one of ``tool``, ``prompt`` and ``program``.
         args: The tool's arguments; strings may refer to results.
         prompt: The prompt it delegates, a template over the results.
-        signature: The type of the prompt's result.
+        signature: The type of the result of the prompt.
         tools: The tools that the prompt's mission or the program may call, by name.
         program: The program it runs.
-        needs: Steps that come first; steps it refers to need not be listed.
+        needs: Steps that must be done first; those it refers to need not be listed.
         description: For people.
-        status: "running" in a file means that the process ended meanwhile.
-        result: Its result, plain Python.
-        failure: Why it failed: reason and message.
-        duration_ms: How long it took.
+        status: In a file, "running" means that the process ended during the step.
+        result: Its result as plain Python.
+        failure: ``{"reason", "message"}`` and, of a tool, ``"op"``; None unless it failed.
+        duration_ms: Wall time.
     """
 
     id: str
@@ -88,8 +88,8 @@ class PlanStep:
     duration_ms: int = 0
 
     @property
-    def before(self) -> tuple[str, ...]:
-        """The steps that come first: those in ``needs`` and those it refers to, each once."""
+    def predecessors(self) -> tuple[str, ...]:
+        """The ids of the steps that must be done first: those in ``needs`` and those it refers to."""
         referred = [
             name.split(".")[0] for text in _texts((self.args, self.prompt)) for name in REFERENCE.findall(text)
         ]
@@ -98,11 +98,11 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Steps towards a goal; frozen: carrying a plan out makes new plans.
+    """Steps towards a goal; immutable: ``run_plan`` returns a new plan.
 
     Attributes:
-        steps: The steps as written.
-        goal: What the plan is for.
+        steps: The steps, in the order they were written.
+        goal: A description of the goal, or "".
     """
 
     steps: tuple[PlanStep, ...]
@@ -124,15 +124,15 @@ class Plan:
         return {step.id: step.result for step in self.steps if step.status == "done"}
 
     def ready(self) -> tuple[PlanStep, ...]:
-        """Return the pending steps whose predecessors are done."""
+        """Return the pending steps whose predecessors are all done."""
         done = {step.id for step in self.steps if step.status == "done"}
-        return tuple(step for step in self.steps if step.status == "pending" and done.issuperset(step.before))
+        return tuple(step for step in self.steps if step.status == "pending" and done.issuperset(step.predecessors))
 
     def updated(self, step: PlanStep) -> "Plan":
-        """Return the plan with ``step`` in place of the one with its id."""
+        """Return the plan with ``step`` replacing the step of the same id."""
         return replace(self, steps=tuple(step if each.id == step.id else each for each in self.steps))
 
-    def again(self) -> "Plan":
+    def reset_failed(self) -> "Plan":
         """Return the plan with failed and interrupted steps pending again."""
         kept = ("pending", "done")
         reset = (
@@ -143,15 +143,15 @@ class Plan:
 
     @classmethod
     def of(cls, source: Any, goal: str = "") -> "Plan":
-        """Return the plan in the value of a planning mission, or in data of the same shape.
+        """Return the plan described by the value of a planning mission, or by data of the same shape.
 
         Args:
             source: A ``Step``, ``{"steps": […]}``, or the list of steps.
-            goal: What the plan is for.
+            goal: A description of the goal, or "".
 
         Raises:
             MissionFailed: The step failed.
-            PlanError: It is no plan; names every problem.
+            PlanError: It is not a plan; lists every problem.
         """
         data = values.to_python(source.unwrap() if isinstance(source, Step) else source)
         listed = data.get("steps") if isinstance(data, Mapping) else data
@@ -168,7 +168,7 @@ class Plan:
         return {"version": VERSION, "goal": self.goal, "steps": [_json(step) for step in self.steps]}
 
     def save(self, path: str | Path) -> Path:
-        """Write the plan, status and results included, atomically.
+        """Write the plan with status and results, atomically.
 
         Raises:
             StoreError: The file cannot be written.
@@ -183,7 +183,7 @@ class Plan:
         """Return the plan in a file.
 
         Raises:
-            PlanError: The file cannot be read, or holds no plan of this version.
+            PlanError: The file cannot be read, or is not a plan of this version.
         """
         try:
             data = json.loads(Path(path).expanduser().read_text("utf-8"))
@@ -198,7 +198,7 @@ class Plan:
 
 
 def problems(plan: Plan) -> list[str]:
-    """Return why a plan cannot be carried out with any tools."""
+    """Return the problems of a plan that do not depend on the tools, a sentence each."""
     ids = [step.id for step in plan.steps]
     found = [f'Two steps are called "{name}"' for name in dict.fromkeys(ids) if ids.count(name) > 1]
     for step in plan.steps:
@@ -207,7 +207,8 @@ def problems(plan: Plan) -> list[str]:
             found.append(f'Step "{step.id}": an id is letters, digits, - and _, and begins with a letter')
         if len(given) != 1:
             found.append(f'Step "{step.id}" has {" and ".join(given) or "nothing to do"}: give one of {_LISTED}')
-        found += [f'Step "{step.id}" needs "{name}", which is not a step' for name in step.before if name not in ids]
+        missing = [name for name in step.predecessors if name not in ids]
+        found += [f'Step "{step.id}" needs "{name}", which is not a step' for name in missing]
     return found or _circles(plan)
 
 
@@ -215,7 +216,7 @@ _LISTED = ", ".join(_KINDS)
 
 
 def _circles(plan: Plan) -> list[str]:
-    left = {step.id: set(step.before) for step in plan.steps}
+    left = {step.id: set(step.predecessors) for step in plan.steps}
     while ready := [name for name, needs in left.items() if not needs & left.keys()]:
         for name in ready:
             del left[name]
@@ -280,10 +281,10 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(each)
 
 
-# Carrying out a plan, step by step, with its state on disk after each.
+# Running a plan, step by step; the plan can be saved after each.
 #
-# A failed step stops the plan; the same call on the returned plan, or on the file, goes on from there. A step that
-# was running when the process ended is done again, so tools of plans should bear being called twice.
+# A failed step stops the plan; the same call on the returned plan, or on the file, continues from there. A step that
+# was running when the process ended is run again, so tools of plans should be idempotent.
 
 
 def run_plan(
@@ -295,25 +296,25 @@ def run_plan(
     clock: Callable[[], float] = time.monotonic,
     **options: Any,
 ) -> Plan:
-    """Carry out the steps of ``plan`` that are left and return it with the results.
+    """Run the remaining steps of ``plan`` and return it with the results.
 
     Args:
-        plan: The plan; failed steps are tried again.
+        plan: The plan; failed steps are run again.
         tools: The tools that its steps may call.
-        save_to: A file to which the plan is written before and after every step.
-        on_step: Called with every step that begins or ends.
-        clock: Seconds, for durations.
+        save_to: A file to which the plan is written before and after each step.
+        on_step: Called with each step when it starts and when it ends.
+        clock: Returns seconds, for durations.
         options: Of ``delegate``, for the steps that are prompts: ``llm`` above all.
 
     Raises:
-        PlanError: A step needs a tool that does not exist; nothing was done.
-        ToolsError: One of ``tools`` is no tool.
+        PlanError: A step names a tool that does not exist; nothing was run.
+        ToolsError: One of ``tools`` is not a tool.
         StoreError: The plan cannot be saved.
     """
     known = normalize(tools or {})
     if missing := missing_tools(plan, known):
         raise PlanError(missing)
-    plan = plan.again()
+    plan = plan.reset_failed()
 
     def note(step: PlanStep) -> Plan:
         noted = plan.updated(step)
@@ -325,14 +326,14 @@ def run_plan(
     while (ready := plan.ready()) and plan.failed is None:
         step = replace(ready[0], status="running")
         plan = note(step)
-        began = clock()
-        ended = _ended(step, plan, known, options)
-        plan = note(replace(ended, duration_ms=round((clock() - began) * 1000)))
+        started = clock()
+        ended = _run_step(step, plan, known, options)
+        plan = note(replace(ended, duration_ms=round((clock() - started) * 1000)))
     return plan
 
 
 def missing_tools(plan: Plan, known: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for every tool that a step names and that is not ``known``."""
+    """Return a sentence for each tool that a step names and that is not in ``known``."""
     found = []
     for step in plan.steps:
         for name in (*((step.tool,) if step.tool else ()), *step.tools):
@@ -342,15 +343,15 @@ def missing_tools(plan: Plan, known: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _ended(step: PlanStep, plan: Plan, tools: Mapping[str, Tool], options: Mapping[str, Any]) -> PlanStep:
-    results = {name: plan.results[name] for name in step.before}
+def _run_step(step: PlanStep, plan: Plan, tools: Mapping[str, Tool], options: Mapping[str, Any]) -> PlanStep:
+    results = {name: plan.results[name] for name in step.predecessors}
     try:
         result = values.to_python(values.from_python(_result(step, results, tools, options)))
     except MissionFailed as error:
         return _failed(step, error.fail)
     except LispError as error:
         return _failed(step, Fail(reason=error.reason, message=str(error), op=step.tool))
-    except Exception as error:  # a tool is anybody's code
+    except Exception as error:  # tools are foreign code
         return _failed(
             step, Fail(reason="tool_error", message=error_text(error) or type(error).__name__, op=step.tool)
         )
@@ -365,7 +366,7 @@ def _failed(step: PlanStep, fail: Fail) -> PlanStep:
 def _result(step: PlanStep, results: Mapping[str, Any], tools: Mapping[str, Tool], options: Mapping[str, Any]) -> Any:
     offered = {name: tools[name] for name in step.tools}
     if step.tool is not None:
-        return call_tool(tools[step.tool], filled(step.args, results))
+        return call_tool(tools[step.tool], fill(step.args, results))
     if step.prompt is not None:
         own = {"signature": step.signature} if step.signature else {}
         more = {**options, **own}
@@ -411,7 +412,7 @@ def _caller(tools: Mapping[str, Tool]) -> Callable[[str, dict[Any, Any]], Any]:
     return call
 
 
-def filled(value: Any, results: Mapping[str, Any]) -> Any:
+def fill(value: Any, results: Mapping[str, Any]) -> Any:
     """Return ``value`` with every ``{{id.field}}`` replaced: alone by the value itself, within text by its text.
 
     Raises:
@@ -419,18 +420,18 @@ def filled(value: Any, results: Mapping[str, Any]) -> Any:
     """
     if isinstance(value, str):
         if whole := REFERENCE.fullmatch(value):
-            return _at(whole[1], results)
-        return REFERENCE.sub(lambda found: _text(_at(found[1], results)), value)
+            return _look_up(whole[1], results)
+        return REFERENCE.sub(lambda found: _text(_look_up(found[1], results)), value)
     if isinstance(value, Mapping):
-        return {key: filled(each, results) for key, each in value.items()}
-    return [filled(each, results) for each in value] if isinstance(value, list | tuple) else value
+        return {key: fill(each, results) for key, each in value.items()}
+    return [fill(each, results) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) if value is not None else ""
 
 
-def _at(path: str, results: Mapping[str, Any]) -> Any:
+def _look_up(path: str, results: Mapping[str, Any]) -> Any:
     found: Any = results
     for name in path.split("."):
         if isinstance(found, Mapping) and name in found:
@@ -442,10 +443,10 @@ def _at(path: str, results: Mapping[str, Any]) -> Any:
     return found
 
 
-# Missions that make plans instead of acting.
+# Missions that write plans.
 #
-# The model sees the tools with their types and cannot call them. It can call ``create_plan``, which checks a plan and
-# returns it, so that the model hears of mistakes while it can correct them.
+# The model is shown the tools with their types and cannot call them. It can call ``create_plan``, which checks a plan
+# and returns it, so that the model can correct mistakes.
 
 _PROMPT = """{prompt}
 
@@ -477,17 +478,17 @@ def create_plan(catalog: Mapping[str, Any]) -> Tool:
 
 
 def make_plan(prompt: str, *, tool_catalog: Mapping[str, Any], llm: Any, **options: Any) -> Step:
-    """Have a plan made and return the step whose value it is; ``Plan.of(step)`` reads it.
+    """Have a model write a plan and return the mission's step; ``Plan.of(step)`` is the plan.
 
     Args:
         prompt: The task.
         tool_catalog: The tools that the plan's steps may call.
-        llm: The model that makes the plan.
+        llm: The model that writes the plan.
         options: Further options of ``delegate``.
     """
     tools = {**options.pop("tools", {}), "create_plan": create_plan(tool_catalog)}
-    asked = {"signature": SIGNATURE, **options}
-    step = delegate(_PROMPT.format(prompt=prompt), llm=llm, tools=tools, tool_catalog=tool_catalog, **asked)
+    arguments = {"signature": SIGNATURE, **options}
+    step = delegate(_PROMPT.format(prompt=prompt), llm=llm, tools=tools, tool_catalog=tool_catalog, **arguments)
     if not step.ok:
         return step
     try:
@@ -498,5 +499,5 @@ def make_plan(prompt: str, *, tool_catalog: Mapping[str, Any], llm: Any, **optio
 
 
 def _stated(plan: Plan) -> dict[str, Any]:
-    """Return a plan without status and results, as it was written."""
-    return {"steps": plan.again().to_json()["steps"]}
+    """Return a plan as JSON without status and results."""
+    return {"steps": plan.reset_failed().to_json()["steps"]}

@@ -1,6 +1,6 @@
-"""The texts for a mission's model: the system prompt, the inventory of its data, the feedback after a turn.
+"""The texts for a mission's model: the system prompt, the data inventory in it, the feedback after a turn.
 
-The system prompt is made once from a ``Brief`` and stays the same for all turns, so that providers can cache it.
+The system prompt is made once, from a ``Brief``, and is the same in all turns, so that providers can cache it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from pyagentd.mission.signature.rendering import example, type_text
 from pyagentd.mission.signature.types import ANY, NIL, choice, maybe
 from pyagentd.mission.tools import Tool
 
-_LONGEST_TWICE = 2_000  # characters of a mission that stands in the system prompt as well as in the first message
+_LONGEST_TWICE = 2_000  # characters; a longer prompt is in the first message only, not in the system prompt too
 
 _ROLE = """\
 You fulfil one mission by writing programs in PTC-Lisp, a small Clojure. Each program you answer with is run in a
@@ -52,17 +52,17 @@ One fenced block, and briefly what it is for if that helps you:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brief:
-    """What the system prompt is made from.
+    """The data of the system prompt.
 
     Attributes:
-        mission: The task, placeholders filled in.
+        mission: The prompt with its placeholders filled in.
         context: The values of ``ctx/``.
         memory: The values of ``memory/``.
         declared: The types of the context, or None.
-        returns: The type of the result, or None for anything.
+        returns: The type of the result, or None for any.
         tools: The tools that programs can call.
-        catalog: The tools that are only shown.
-        options: Limits and the custom parts of the prompt.
+        catalog: The tools that are shown and cannot be called.
+        options: Limits and custom parts of the prompt.
         single_shot: Whether there is one turn and no tools, so that the program's value is the result.
     """
 
@@ -78,7 +78,7 @@ class Brief:
 
 
 def system_prompt(brief: Brief, firewall: Firewall) -> str:
-    """Return the system prompt: generated, or as the option ``system_prompt`` says."""
+    """Return the system prompt: generated, or as the option ``system_prompt`` specifies."""
     custom = brief.options.system_prompt
     match custom:
         case str():
@@ -109,7 +109,7 @@ def _generate(brief: Brief, firewall: Firewall, custom: Mapping[str, str]) -> st
 
 @cache
 def language_reference() -> str:
-    """Return the description of the language for a model that knows Clojure."""
+    """Return the description of the language, written for a model that knows Clojure."""
     return files("pyagentd.mission").joinpath("language.md").read_text("utf-8").strip()
 
 
@@ -198,14 +198,14 @@ def _size(size: int) -> str:
 
 # The inventory of a mission's data: name, type and a sample of each value.
 #
-# Types are those of the signature where there is one, and inferred from the value otherwise; an inferred type looks
-# at the first items of a list only, so that it costs the same for any amount of data.
+# A type is that of the signature, or else inferred from the value. Only the first items of a list are examined, so
+# that the cost does not grow with the data.
 
-_LOOKED_AT = 50
+_EXAMINED = 50
 _FIELDS = 30
 _DEPTH = 5
 _INVENTORY_LONGEST = 60_000  # characters of all entries, about
-_NO_FIELDS = Map(())  # an empty map among others
+_NO_FIELDS = Map(())  # the type of an empty map when it is joined with others
 
 
 def inventory(
@@ -214,12 +214,12 @@ def inventory(
     firewall: Firewall,
     memory: Mapping[Any, Any] | None = None,
 ) -> str:
-    """Return an entry for every value in ``ctx/`` and ``memory/``, with a sample where it may be shown.
+    """Return an entry for each value in ``ctx/`` and ``memory/``, with a sample unless it is private.
 
     Args:
         context: The context as programs see it.
-        declared: A signature whose parameters, or fields of the result, are the types of the context.
-        firewall: Makes the samples.
+        declared: A signature whose parameters, and fields of its result, are the types of the context.
+        firewall: Writes the samples.
         memory: The memory at the start.
     """
     types = declared_types(declared)
@@ -238,7 +238,7 @@ def inventory(
 
 
 def declared_types(signature: Signature | None) -> dict[str, Type]:
-    """Return the types a signature states by name, as parameters or as the fields of its map."""
+    """Return the types of a signature's parameters and of the fields of its result, by name."""
     if signature is None:
         return {}
     returned = signature.returns.fields if isinstance(signature.returns, Map) else ()
@@ -246,7 +246,7 @@ def declared_types(signature: Signature | None) -> dict[str, Type]:
 
 
 def type_of(value: Any, depth: int = 0) -> Type:
-    """Return the narrowest type that fits ``value``, of lists their first items."""
+    """Return the narrowest type that fits ``value``, with lists judged by their first items."""
     match value:
         case None:
             return NIL
@@ -270,7 +270,7 @@ def type_of(value: Any, depth: int = 0) -> Type:
 def _of_items(items: Iterable[Any], depth: int) -> Type:
     if depth >= _DEPTH:
         return ANY
-    return join_types([type_of(item, depth + 1) for item in islice(items, _LOOKED_AT)])
+    return join_types([type_of(item, depth + 1) for item in islice(items, _EXAMINED)])
 
 
 def _of_map(value: dict[Any, Any], depth: int) -> Type:
@@ -284,7 +284,7 @@ def _of_map(value: dict[Any, Any], depth: int) -> Type:
 
 
 def join_types(types: list[Type]) -> Type:
-    """Return one type that fits all of ``types``: maps field by field, int and float as float."""
+    """Return one type that fits all of ``types``; maps are joined field by field, int and float become float."""
     if not types:
         return ANY
     bare = [each.inner if isinstance(each, Maybe) else each for each in types if each != NIL]
@@ -319,7 +319,7 @@ def _join_maps(maps: list[Map]) -> Map:
 
 
 def _join_field(name: str, fields: list[Field], maps: int) -> Field:
-    """Return a field of several maps; the shorthand has one mark for both nil and absent."""
+    """Return one field for several maps; ``?`` means both nil and absent."""
     type_ = join_types([field.type for field in fields])
     everywhere = len(fields) == maps and not any(field.optional for field in fields)
     if everywhere and not type_.is_optional:
@@ -328,12 +328,12 @@ def _join_field(name: str, fields: list[Field], maps: int) -> Field:
 
 
 def _inventory_entry(place: str, name: str, value: Any, types: Mapping[str, Type], firewall: Firewall) -> str:
-    # An inferred type has keys of the data in it, so it passes the firewall too.
-    type_ = type_text(types[name]) if name in types else firewall.type_words(type_text(type_of(value)))
+    # An inferred type contains keys of the data, so it passes the firewall.
+    type_ = type_text(types[name]) if name in types else firewall.redact_type(type_text(type_of(value)))
     head = f"- `{place}/{name_text(name)}` {type_}{_count(value)}"
     if is_firewalled(name):
         return f"{head} {HIDDEN}"
-    text, notes = firewall.shown(value, f"{place}/{name_text(name)}")
+    text, notes = firewall.render(value, f"{place}/{name_text(name)}")
     lines = [f"{head}", f"  {text}", *(f"  {note}" for note in notes)]
     return "\n".join(lines) if notes or isinstance(value, list | dict) or len(text) > 60 else f"{head} = {text}"
 
@@ -352,10 +352,8 @@ def _name(key: Any) -> str:
     return key.name if isinstance(key, Keyword) else str(key)
 
 
-# Feedback after a turn.
-#
-# Whole sentences: what happened, what is there now, what to do next. Values pass the firewall; messages of errors do
-# too, since an error names the value it is about.
+# Feedback after a turn: what happened, which values exist now, what to do next. Values and error messages pass the
+# firewall, since an error message can contain a value.
 
 _WARNINGS = 5
 
@@ -364,13 +362,13 @@ def value_feedback(value: Any, names: Sequence[str], firewall: Firewall, warning
     """Return the feedback on a program that did not end the mission.
 
     Args:
-        value: What it evaluated to.
-        names: Its names in ``ctx/``.
-        firewall: Makes the text of values.
-        warnings: What was converted or left out.
+        value: The value of the program.
+        names: The names in ``ctx/`` under which it is kept.
+        firewall: Writes values.
+        warnings: Sentences about values that were converted or left out.
     """
-    text, notes = firewall.shown(value)
-    type_ = firewall.type_words(f" {type_text(type_of(value))}") if isinstance(value, dict | list) and value else ""
+    text, notes = firewall.render(value)
+    type_ = firewall.redact_type(f" {type_text(type_of(value))}") if isinstance(value, dict | list) and value else ""
     lines = [f"Result{type_}:", text, *notes, _where_kept(names, firewall), *_warning_lines(warnings, firewall)]
     return "\n".join(line for line in lines if line)
 
@@ -387,22 +385,26 @@ def error_feedback(
     Args:
         error: The error.
         firewall: Hides private values.
-        warnings: What was converted or left out.
-        called: The tools that it had called, in order.
+        warnings: Sentences about values that were converted or left out.
+        called: The tools that were called before it, in order.
     """
     place = f", line {error.line}, column {error.column}" if error.line is not None else ""
-    lines = [f"Error ({error.reason}{place}): {_sentence(_error_words(error))}", error.caret(), _sentence(error.hint)]
+    lines = [
+        f"Error ({error.reason}{place}): {_sentence(_error_message(error))}",
+        error.caret(),
+        _sentence(error.hint),
+    ]
     if error.undone:
         lines.append("What the program put into memory is undone.")
     if called:
         lines.append(f"It had called {', '.join(dict.fromkeys(called))} before; that stays done.")
-    said = "\n".join(line for line in lines if line)
-    return "\n".join([firewall.words(said), *_warning_lines(warnings, firewall)])
+    text = "\n".join(line for line in lines if line)
+    return "\n".join([firewall.redact(text), *_warning_lines(warnings, firewall)])
 
 
 def mismatch_feedback(value: Any, problems: Sequence[Problem], signature: Signature, firewall: Firewall) -> str:
     """Return the feedback on a returned value that does not fit the signature."""
-    text, notes = firewall.shown(value)
+    text, notes = firewall.render(value)
     return "\n".join(
         [
             "Error (validation_error): The returned value does not fit the expected output.",
@@ -427,14 +429,14 @@ def function_feedback(firewall: Firewall, warnings: Iterable[str] = ()) -> str:
 
 
 def mistyped_feedback(mistyped: Sequence[str], firewall: Firewall) -> str:
-    """Return the feedback on a return by a program that read undefined names of the context."""
-    said = "\n".join(f"- {firewall.words(each)}" for each in mistyped)
-    return f'The value was not returned yet:\n{said}\nCorrect the program, or call "return" again if nil is meant.'
+    """Return the feedback on a return by a program that read names missing in the context."""
+    lines = "\n".join(f"- {firewall.redact(each)}" for each in mistyped)
+    return f'The value was not returned yet:\n{lines}\nCorrect the program, or call "return" again if nil is meant.'
 
 
-def no_program_feedback(said: str) -> str:
+def no_program_feedback(answer: str) -> str:
     """Return the feedback on an answer without a program."""
-    cause = "Your answer was empty." if not said.strip() else "There was no program in your answer, so nothing ran."
+    cause = "Your answer was empty." if not answer.strip() else "There was no program in your answer, so nothing ran."
     return (
         f"{cause} Go on with your next step as one program in a fenced block:\n\n"
         '```clojure\n(call "return" …)\n```\n\n'
@@ -443,7 +445,13 @@ def no_program_feedback(said: str) -> str:
 
 
 def turns_left(turn: int, of: int, budget_left: int) -> str:
-    """Return the line about the turns that are left."""
+    """Return the line about the remaining turns; "" when none remains.
+
+    Args:
+        turn: The turn that has ended, from 1.
+        of: The mission's ``max_turns``.
+        budget_left: Turns left in the budget of the tree.
+    """
     left = min(of - turn, budget_left)
     if left <= 0:
         return ""
@@ -455,19 +463,19 @@ def turns_left(turn: int, of: int, budget_left: int) -> str:
 def _where_kept(names: Sequence[str], firewall: Firewall) -> str:
     if not names:
         return "Nothing of it is kept."
-    shown = ", ".join(f"ctx/{HIDDEN if firewall.hides(name) else firewall.words(name)}" for name in names[:12])
+    shown = ", ".join(f"ctx/{HIDDEN if firewall.is_secret(name) else firewall.redact(name)}" for name in names[:12])
     more = f" and {len(names) - 12} more" if len(names) > 12 else ""
     return f"From now on it is in {shown}{more}."
 
 
 def _warning_lines(warnings: Iterable[str], firewall: Firewall) -> list[str]:
-    told = list(dict.fromkeys(warnings))
-    lines = [f"Note: {firewall.words(_sentence(one_line(warning)))}" for warning in told[:_WARNINGS]]
-    return [*lines, f"Note: {len(told) - _WARNINGS} more of that kind."] if len(told) > _WARNINGS else lines
+    distinct = list(dict.fromkeys(warnings))
+    lines = [f"Note: {firewall.redact(_sentence(one_line(warning)))}" for warning in distinct[:_WARNINGS]]
+    return [*lines, f"Note: {len(distinct) - _WARNINGS} more of that kind."] if len(distinct) > _WARNINGS else lines
 
 
-def _error_words(error: LispError) -> str:
-    # Lists of problems keep their lines; the words of tools and programs become one line.
+def _error_message(error: LispError) -> str:
+    # A list of problems keeps its lines; the text of tools and programs becomes one line.
     return error.message if error.reason == "validation_error" else one_line(error.message)
 
 

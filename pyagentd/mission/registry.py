@@ -1,8 +1,7 @@
-"""The registry of models: which LLM callback a name stands for. Also ``Scripted``, the model for tests.
+"""The registry of models: maps names to LLM callbacks. Also ``Scripted``, a model for tests.
 
-A registry maps names to callbacks, to names of models, or to arguments of ``Model`` as a dict. A mission's registry
-is its ``models=``, over the process-wide one that ``configure`` sets. No key is known here; ``models`` talks to the
-providers.
+The values of a registry are callbacks, names of models, or arguments of ``Model`` as a dict. A mission looks a name
+up in its ``models=``, then in the process-wide registry that ``configure`` sets.
 """
 
 import copy
@@ -19,7 +18,7 @@ _configured: Mapping[str, Any] = MappingProxyType({})
 
 
 class ModelNotFound(NotFound):
-    """No registry has a model of that name; becomes ``fail.reason`` "model_not_found"."""
+    """No registry has a model of that name; ``fail.reason`` is then "model_not_found"."""
 
     code = "model-not-found"
     reason = "model_not_found"
@@ -41,7 +40,7 @@ def resolve(llm: Any, models: Mapping[str, Any] | None = None, caller: LLM | Non
 
     Args:
         llm: A callback, a name, arguments of ``Model`` as a dict, or "caller".
-        models: The mission's registry; it comes before the process-wide one.
+        models: The mission's registry, searched before the process-wide one.
         caller: The callback of the parent mission, for "caller".
 
     Raises:
@@ -72,14 +71,14 @@ _GIVE = "Give llm a callback, or register the name with models= or configure()"
 
 def _callback(llm: Any, known: Mapping[str, Any], seen: tuple[str, ...]) -> LLM:
     if callable(llm):
-        return llm  # type: ignore[no-any-return]  # its parameters are the caller's word
+        return llm  # type: ignore[no-any-return]  # its parameters cannot be checked
     if isinstance(llm, Mapping):
         return _model(llm)
     if not isinstance(llm, str):
         raise UserError(f"llm is {type(llm).__name__}, neither a callback nor the name of a model", mend=_GIVE)
     if llm in known and llm not in seen:
         return _callback(known[llm], known, (*seen, llm))
-    if seen and llm not in known:  # a registry's entry that is a string is what the provider calls the model
+    if seen and llm not in known:  # a string in a registry is the provider's name of the model
         return _model({"model": llm})
     raise ModelNotFound(_unknown(llm, known, seen), mend=_GIVE)
 
@@ -102,22 +101,22 @@ def _unknown(name: str, known: Mapping[str, Any], seen: tuple[str, ...]) -> str:
     return f'No model is registered as "{name}"; {names}'
 
 
-Scene = str | dict[str, Any] | BaseException | Callable[[Request], Any]
+ScriptedAnswer = str | dict[str, Any] | BaseException | Callable[[Request], Any]
 
 
 class Scripted:
-    """An LLM callback with prepared answers, for tests; it keeps the requests.
+    """An LLM callback with prepared answers, for tests; it records the requests.
 
     Args:
-        answers: For each request: text, a program, a dict with ``content``, an exception to raise, or a function of
-            the request that returns any of these. Text that begins with ``(`` is a program already.
-        repeat: Whether the last answer is given again and again.
+        answers: One per request: text, which may be a bare program; a dict with ``content``; an exception to raise;
+            or a function of the request that returns any of these.
+        repeat: Whether the last answer is repeated for all further requests.
 
     Attributes:
         requests: Copies of the requests so far.
     """
 
-    def __init__(self, answers: Iterable[Scene] | str, *, repeat: bool = False) -> None:
+    def __init__(self, answers: Iterable[ScriptedAnswer] | str, *, repeat: bool = False) -> None:
         self._answers = [answers] if isinstance(answers, str) else list(answers)
         self._repeat = repeat
         self.requests: list[Request] = []
@@ -126,7 +125,7 @@ class Scripted:
         """Return the next answer.
 
         Raises:
-            LLMError: There is none left.
+            LLMError: No answer is left.
         """
         self.requests.append(copy.deepcopy(request))
         at = len(self.requests) - 1

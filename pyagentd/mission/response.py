@@ -1,8 +1,8 @@
-"""Find the program in a model's answer.
+"""Finding the program in a model's answer.
 
-Pure text work: nothing here knows the language beyond strings, comments and brackets. What models are
-told to write is accepted, and what they write besides: other spellings of the tag, no tag, CRLF, typographic quotes,
-a fence that never closes, a fence inside a string, prose behind a bare expression.
+Of the language only strings, comments and brackets are recognised. Besides the format that the system prompt asks
+for, common deviations are accepted: other tags or none, CRLF, typographic quotes, a fence that is not closed, a fence
+inside a string, prose after a bare expression.
 """
 
 import re
@@ -21,7 +21,7 @@ class Response:
     """The parts of an answer.
 
     Attributes:
-        program: The program, or None when there is none in the answer.
+        program: The program, or None.
         reasoning: The text around it.
         blocks: The number of code blocks that make up the program; 0 for a bare expression.
     """
@@ -35,14 +35,14 @@ def parse(text: str) -> Response:
     """Return the parts of an answer."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     thought = _THOUGHT.match(text)
-    said = text[thought.end() :] if thought else text
+    rest = text[thought.end() :] if thought else text
     before = thought.group() if thought else ""
-    blocks, around = _blocks(said)
+    blocks, around = _blocks(rest)
     if blocks:
         programs = [plain(block) for block in blocks]
         program = programs[0] if len(programs) == 1 else "(do\n{}\n)".format("\n".join(programs))
         return Response(program=program, reasoning=(before + around).strip(), blocks=len(blocks))
-    bare = plain(said)
+    bare = plain(rest)
     if _without_comments(bare).startswith("(") and bare.startswith(("(", ";")):
         end = _end_of_forms(bare)
         return Response(program=bare[:end].strip(), reasoning=(before + bare[end:]).strip())
@@ -50,7 +50,7 @@ def parse(text: str) -> Response:
 
 
 def plain(code: str) -> str:
-    """Return ``code`` with typographic quotes and odd spaces outside of strings made plain."""
+    """Return ``code`` with typographic quotes and unusual spaces outside strings replaced by ASCII."""
     odd = any(char in code for char in (*_QUOTES, *_INVISIBLE))
     return ("".join(_plain(code)) if odd else code).strip()
 
@@ -58,7 +58,7 @@ def plain(code: str) -> str:
 def _blocks(text: str) -> tuple[list[str], str]:
     """Return the bodies of the blocks that are programs, and the text without them.
 
-    Tagged blocks win: where there are some, an untagged one is an example or an output.
+    Where there are tagged blocks, an untagged one is taken for an example or output.
     """
     found: list[tuple[bool, int, int, str]] = []
     at = 0
@@ -87,13 +87,13 @@ def _body(text: str, opening: re.Match[str]) -> tuple[str, int]:
             break
         if kind == "string" and end.start() < stop:
             end = closing.search(text, stop)
-    # A fence inside a string is the string's, unless that string never ends.
+    # A fence inside a string is part of the string, unless the string is not closed.
     end = end or first
     return (text[start : end.start()], end.end()) if end else (text[start:], len(text))
 
 
 def _end_of_forms(text: str) -> int:
-    """Return where the expressions at the start of ``text`` end and prose begins; all of it if one never closes."""
+    """Return where the expressions at the start of ``text`` end; its length if one is not closed."""
     depth = end = 0
     for kind, _, stop in _tokens(text, 0):
         if kind == "open":
@@ -124,7 +124,7 @@ def _without_comments(code: str) -> str:
 
 
 def _plain(code: str) -> Iterator[str]:
-    """Yield the code; a typographic quote that begins or ends a string becomes a plain one, others are text."""
+    """Yield the code; typographic quotes that begin or end a string become ASCII, others are left."""
     ends = ""
     escaped = comment = False
     for char in code:

@@ -1,7 +1,7 @@
-"""What a mission needs of its process: clock, waiting, telemetry, cancelling, the caller's event loop, foreign code.
+"""The services that a mission uses: clock, sleeping, telemetry, cancellation, the caller's event loop; foreign code.
 
-All of it comes through ``Runtime``, so a test can give a clock that stands still, and coroutines of a caller with an
-event loop are awaited on that loop.
+All of them are fields of ``Runtime``, so a test can pass a clock that stands still, and coroutines of a caller with
+an event loop are awaited on that loop.
 """
 
 import asyncio
@@ -13,19 +13,19 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from pyagentd.mission.telemetry import Event, Listener, tell
+from pyagentd.mission.telemetry import Event, Listener, emit
 
 # Calling foreign code: tools and LLM callbacks.
 #
 # ``SystemExit`` (``sys.exit`` in a function made for a command line) and a ``CancelledError`` that nobody asked for
-# become ordinary exceptions here; otherwise they would end the event loop of the whole daemon. The user's interrupt
-# passes.
+# become ordinary exceptions here; otherwise they would end the event loop of the whole daemon. ``KeyboardInterrupt``
+# is let through.
 
 _EXITED: Final = "it tried to end the process (sys.exit)"
 
 
 class ForeignExit(Exception):
-    """Foreign code tried to end the process or said that it was cancelled; the original exception is the cause."""
+    """Foreign code raised ``SystemExit`` or ``CancelledError``; the original exception is the cause."""
 
 
 def call_foreign(function: Callable[..., Any], *args: Any) -> Any:
@@ -55,18 +55,18 @@ async def await_foreign(awaitable: Awaitable[Any]) -> Any:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the message of an exception, or "" when it has none or its ``__str__`` fails."""
+    """Return the message of an exception, or "" when it has none or its ``__str__`` raises."""
     try:
         return str(error).strip()
-    except Exception:  # its class is anybody's code
+    except Exception:  # its class may be defined by anybody
         return ""
 
 
 # Between a mission's thread and the event loop of its caller.
 #
-# A mission is synchronous. ``adelegate`` gives it a thread of its own, never one of a pool: a mission below it needs
-# another while this one waits, and a full pool would wait for itself. Coroutines and listeners run on the loop, and
-# the thread waits for them, so that what a listener writes down is written before the mission goes on.
+# A mission is synchronous. ``adelegate`` runs it in a new thread, not one of a pool: a child mission needs another
+# thread while its parent waits, and a full pool would deadlock. Coroutines and listeners run on the loop, and the
+# thread waits for them, so that what a listener records is recorded before the mission continues.
 
 _T = TypeVar("_T")
 
@@ -81,7 +81,7 @@ class Bridge:
         self._lock = threading.Lock()
 
     async def run(self, work: Callable[[], _T]) -> _T:
-        """Run ``work`` in a thread and return what it returns; cancelling this ends the thread first."""
+        """Run ``work`` in a thread and return its result; cancelling waits until the thread has ended."""
         done: Future[_T] = Future()
         context = copy_context()
         thread = threading.Thread(target=lambda: context.run(_resolve, done, work), name="mission", daemon=True)
@@ -107,7 +107,7 @@ class Bridge:
         """Wait, in the mission's thread, until the time is over or the caller cancels."""
         self._cancel.wait(seconds)
 
-    def awaited(self, awaitable: Awaitable[Any], seconds: float) -> Any:
+    def wait_for(self, awaitable: Awaitable[Any], seconds: float) -> Any:
         """Wait, in the mission's thread, for the result of ``awaitable`` on the loop.
 
         Raises:
@@ -128,7 +128,7 @@ class Bridge:
     def _result(self, future: Future[Any], *, ends: bool = False) -> Any:
         with self._lock:
             self._waiting.add(future)
-            if ends and self._cancel.is_set():  # the end came between the start of the coroutine and here
+            if ends and self._cancel.is_set():  # cancelled between the start of the coroutine and here
                 future.cancel()
         try:
             return future.result()
@@ -173,7 +173,7 @@ async def _within(awaitable: Awaitable[Any], seconds: float) -> Any:
 def _resolve(done: Future[_T], work: Callable[[], _T]) -> None:
     try:
         result = work()
-    except BaseException as error:  # whoever waits for the thread gets it
+    except BaseException as error:  # raised again in the thread that waits for the result
         done.set_exception(error)
     else:
         done.set_result(result)
@@ -181,13 +181,13 @@ def _resolve(done: Future[_T], work: Callable[[], _T]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """What a mission needs of its process.
+    """The services that a mission uses.
 
     Attributes:
         monotonic: Seconds, for durations and deadlines.
         epoch: Seconds since the epoch, for facts.
         sleep: Waits that many seconds.
-        awaited: Waits for an awaitable, that many seconds at most.
+        wait_for: Waits for an awaitable, that many seconds at most.
         listener: Gets every event, or None.
         cancelled: Whether the mission was cancelled.
     """
@@ -195,7 +195,7 @@ class Runtime:
     monotonic: Callable[[], float] = time.monotonic
     epoch: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
-    awaited: Callable[[Awaitable[Any], float], Any] = run_here
+    wait_for: Callable[[Awaitable[Any], float], Any] = run_here
     listener: Listener | None = None
     cancelled: Callable[[], bool] = lambda: False
 
@@ -203,7 +203,7 @@ class Runtime:
         """Return milliseconds since the epoch."""
         return int(self.epoch() * 1000)
 
-    def tell(
+    def emit(
         self,
         name: str,
         span: str,
@@ -220,4 +220,4 @@ class Runtime:
             measurements=measurements or {},
             metadata=metadata or {},
         )
-        tell(self.listener, event)
+        emit(self.listener, event)

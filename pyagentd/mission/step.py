@@ -1,7 +1,7 @@
-"""The result of a mission, a ``Step``, with its trace: turns, tool calls, usage, failure; and all of it as JSON.
+"""The result of a mission (``Step``) with its trace of turns and tool calls, its usage and failure; and as JSON.
 
-``delegate`` always returns a ``Step``, whether the mission succeeded or not. Everything is frozen: a step can be
-kept, chained, and read from several threads.
+``delegate`` always returns a ``Step``, whether the mission succeeded or not. All of it is immutable: a step can be
+stored, used as the context of another mission, and read from several threads.
 """
 
 from collections.abc import Mapping
@@ -13,15 +13,15 @@ from pyagentd.lisp import values
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What was spent; of a mission it includes its children.
+    """What was spent, including children of the mission.
 
     Attributes:
         duration_ms: Wall time.
-        turns: Programs asked for, those of children too.
-        llm_requests: Calls of the LLM callback, retries too.
-        input_tokens: As the callback reported; 0 when it reports none.
-        output_tokens: As the callback reported.
-        cost_usd: As the callback reported or as its prices say.
+        turns: Turns taken.
+        llm_requests: Calls of the LLM callback, including retries.
+        input_tokens: As the callback reported, or 0.
+        output_tokens: As the callback reported, or 0.
+        cost_usd: As the callback reported, or 0.
         memory_bytes: Size of the mission's memory map at its end.
     """
 
@@ -35,11 +35,11 @@ class Usage:
 
     @property
     def total_tokens(self) -> int:
-        """Input and output."""
+        """Input and output tokens together."""
         return self.input_tokens + self.output_tokens
 
     def plus(self, other: "Usage") -> "Usage":
-        """Return both together; durations and memory stay those of ``self``."""
+        """Return the sum; duration and memory are those of ``self``."""
         return Usage(
             duration_ms=self.duration_ms,
             turns=self.turns + other.turns,
@@ -51,7 +51,7 @@ class Usage:
         )
 
     def minus(self, before: "Usage") -> "Usage":
-        """Return what was spent since ``before``; durations and memory stay those of ``self``."""
+        """Return what was spent since ``before``; duration and memory are those of ``self``."""
         return Usage(
             duration_ms=self.duration_ms,
             turns=self.turns - before.turns,
@@ -68,10 +68,10 @@ class Fail:
     """Why a mission failed.
 
     Attributes:
-        reason: A name such as ``validation_error``, or what the program gave ``(call "fail" {:reason …})``.
+        reason: A name such as ``validation_error``, or the reason in ``(call "fail" {:reason …})``.
         message: One sentence for people.
         op: The operation or tool that failed, if known.
-        details: More, as plain Python; ``original_failure`` of a chained failure stands here.
+        details: Further data as plain Python, such as ``original_failure`` of a chained failure.
     """
 
     reason: str
@@ -86,12 +86,12 @@ class ToolCall:
 
     Attributes:
         name: The tool.
-        args: The arguments that the tool got, converted.
+        args: The converted arguments that the tool was called with.
         lisp_result: Its result as programs see it, or None.
         error: Why it failed, or None.
         started_at: Milliseconds since the epoch.
         duration_ms: Wall time.
-        children: The missions that ran inside this call.
+        children: The steps of the missions that ran inside this call.
     """
 
     name: str
@@ -104,7 +104,7 @@ class ToolCall:
 
     @property
     def result(self) -> Any:
-        """The result as plain Python, made anew each time."""
+        """The result as plain Python, converted on each access."""
         return values.to_python(self.lisp_result)
 
 
@@ -114,15 +114,15 @@ class Turn:
 
     Attributes:
         number: From 1.
-        program: The source that ran; None when the answer had none.
-        lisp_value: What it evaluated to, as a value of the language.
-        error: Why there is no value, or why it was refused; or None.
+        program: The source; None when the answer had none.
+        lisp_value: The program's value, as a value of the language.
+        error: Why there is no value, or why it was refused; None for a successful turn.
         tool_calls: In the order they were made.
-        feedback: What the model read next; "" for the last turn.
-        usage: Of this turn, nested missions included.
+        feedback: The next message to the model; "" for the last turn.
+        usage: Of this turn, including child missions.
         started_at: Milliseconds since the epoch.
-        duration_ms: Wall time, with the model's.
-        reasoning: The model's words around its program.
+        duration_ms: Wall time, including the model's.
+        reasoning: The text around the program in the answer.
     """
 
     number: int
@@ -138,25 +138,25 @@ class Turn:
 
     @property
     def value(self) -> Any:
-        """What it evaluated to, as plain Python, made anew each time."""
+        """The program's value as plain Python, converted on each access."""
         return values.to_python(self.lisp_value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The end of a mission.
+    """The result of a mission.
 
     Attributes:
-        ok: Whether it was fulfilled.
-        value: What it returned, as plain Python; None on failure.
-        lisp_value: The same with keywords and sets, as the program gave it.
-        fail: Why not; None when ``ok``.
+        ok: Whether it succeeded.
+        value: The returned value as plain Python; None on failure.
+        lisp_value: The same as a value of the language, with keywords and sets.
+        fail: Why it failed; None when ``ok``.
         memory: The program's memory at the end, as plain Python.
         signature: The signature in its canonical spelling, or None.
-        trace: Every turn.
-        usage: What was spent, children included.
+        trace: All turns.
+        usage: What was spent, including children.
         lisp_context: The values of ``ctx/`` at the end, as programs see them.
-        warnings: Mismatches under ``signature_validation="warn_only"``, and converted inputs.
+        warnings: Sentences about converted inputs, and about mismatches under ``signature_validation="warn_only"``.
     """
 
     ok: bool
@@ -172,14 +172,14 @@ class Step:
 
     @property
     def context(self) -> dict[str, Any]:
-        """The values of ``ctx/`` at the end as plain Python, made anew each time."""
+        """The values of ``ctx/`` at the end as plain Python, converted on each access."""
         return dict(values.to_python(dict(self.lisp_context)))
 
     def unwrap(self) -> Any:
         """Return the value.
 
         Raises:
-            MissionFailed: The step is a failure.
+            MissionFailed: The mission failed.
         """
         if not self.ok:
             raise MissionFailed(self)
@@ -187,7 +187,7 @@ class Step:
 
 
 class MissionFailed(Exception):
-    """A mission failed where a value was needed; ``step`` is its step."""
+    """A mission failed where its value was needed; ``step`` is its step, ``fail`` the failure."""
 
     def __init__(self, step: Step) -> None:
         fail = step.fail or Fail(reason="unknown", message="The mission failed")
@@ -201,11 +201,11 @@ def failed(reason: str, message: str, *, op: str | None = None, details: Mapping
     return Step(ok=False, fail=Fail(reason=reason, message=message, op=op, details=details or {}))
 
 
-# Steps and turns as plain JSON and back, for checkpoints, files and people.
+# Steps and turns as plain JSON and back.
 
 
 def step_to_json(step: Step) -> dict[str, Any]:
-    """Return a step as plain JSON; values that JSON does not have become text."""
+    """Return a step as plain JSON; values that JSON cannot represent become strings."""
     return {
         "ok": step.ok,
         "value": plain(step.value),
@@ -261,7 +261,7 @@ def usage_from_json(data: Mapping[str, Any]) -> Usage:
 
 
 def plain(value: Any) -> Any:
-    """Return ``value`` as plain JSON; what JSON does not have becomes text."""
+    """Return ``value`` as plain JSON; values that JSON cannot represent become strings."""
     match value:
         case None | bool() | int() | float() | str():
             return value

@@ -1,7 +1,7 @@
 """Telemetry: the events of a mission while it runs.
 
-An event is sent when it happens, a turn's stop when that turn stops. Spans nest: mission, turn, llm or tool;
-the mission below a tool call has the tool's span as its parent. A listener that raises is logged and no more.
+Each event is sent when it happens. Spans nest: mission, turn, LLM request or tool call; a child mission's parent span
+is that of the tool call it runs in. An exception of a listener is logged and has no other effect.
 """
 
 import logging
@@ -50,8 +50,8 @@ def new_span() -> str:
     return uuid.uuid4().hex[:16]
 
 
-def tell(listener: Listener | None, event: Event) -> None:
-    """Give ``event`` to the listener; its failure is logged and changes nothing."""
+def emit(listener: Listener | None, event: Event) -> None:
+    """Call the listener with ``event``; an exception is logged and has no other effect."""
     if listener is None:
         return
     try:

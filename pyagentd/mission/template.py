@@ -1,8 +1,8 @@
 """Templates: prompts with placeholders, a subset of Mustache.
 
-Values become text only through a callback, which gets the path by which each was reached, so the firewall hides
-private values in one place. A placeholder without a value is an error; a section over a missing name is left out, as
-for nil, false and the empty list.
+Values are turned into text by a callback, which also gets the path of the value, so that the firewall can hide
+private ones. A placeholder without a value is an error. A section is left out when its name is missing or its value
+is nil, false or an empty list.
 """
 
 import re
@@ -19,11 +19,11 @@ from pyagentd.mission.signature.types import Field, List, Map, Maybe, Primitive,
 # Parsing: text, variables and sections, each with its place.
 #
 # Syntax: ``{{name}}``, ``{{a.b}}``, ``{{.}}``, ``{{#list}}…{{/list}}``, ``{{^list}}…{{/list}}``, ``{{! note}}``;
-# ``{{{name}}}`` and ``{{&name}}`` are ``{{name}}``, for nothing is escaped. ``\{{`` are the braces themselves. A line
-# that holds only a section's tag or a comment leaves no empty line behind.
+# ``{{{name}}}`` and ``{{&name}}`` mean ``{{name}}``, since values are not escaped. ``\{{`` is two literal braces. A
+# line with only a section's tag or a comment is removed.
 
 MAX_DEPTH = 20
-"""Sections inside sections."""
+"""The deepest nesting of sections."""
 
 _TAG = re.compile(
     r"(?P<escaped>\\\{\{)|\{\{(?:\{(?P<triple>[^{}]*)\}|(?P<plain>![^}]*(?:\}(?!\})[^}]*)*|[^{}]*))\}\}|\{\{"
@@ -35,7 +35,7 @@ _BLANK_AFTER = re.compile(r"[ \t]*(?:\r?\n|\Z)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """A value's place. ``name`` has the segments of a dotted name; () is ``{{.}}``."""
+    """A placeholder. ``name`` has the segments of a dotted name; () is ``{{.}}``."""
 
     name: tuple[str, ...]
     line: int
@@ -44,7 +44,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """Text that is repeated for each item of a value or depends on it; ``inverted`` (``{{^x}}``): on its absence."""
+    """Text that is repeated for each item of a list, or shown if it is true; ``inverted`` (``{{^x}}``): if not."""
 
     name: tuple[str, ...]
     inverted: bool
@@ -57,7 +57,7 @@ Node: TypeAlias = str | Variable | Section
 
 
 def dotted(name: tuple[str, ...]) -> str:
-    """Return a name as the template writes it."""
+    """Return a name as it is written in a template."""
     return ".".join(name) or "."
 
 
@@ -66,14 +66,14 @@ def parse(text: str) -> tuple[Node, ...]:
     """Return the nodes of a template.
 
     Raises:
-        TemplateError: A tag is malformed, or a section's beginning and end do not pair.
+        TemplateError: A tag is malformed, or the beginning and end of a section do not match.
     """
     return _Parser(text).nodes()
 
 
 @dataclass(slots=True)
 class _Open:
-    """A section that is not closed yet."""
+    """A section that has not been closed yet."""
 
     section: Section | None
     children: list[Node] = field(default_factory=list)
@@ -104,7 +104,7 @@ class _Parser:
         return tuple(self._open[0].children)
 
     def _extent(self, found: re.Match[str]) -> tuple[int, int]:
-        """Return where the text before the tag ends and where that behind it begins."""
+        """Return the end of the text before a tag and the start of the text after it."""
         begin, end = found.span()
         if (found["plain"] or "").strip()[:1] not in ("#", "^", "/", "!"):
             return begin, end
@@ -172,22 +172,22 @@ class _Parser:
 # Expanding, and checking placeholders by types.
 
 TextOf: TypeAlias = Callable[[tuple[str, ...], Any], str]
-"""Turns the value found at a path (names only, from the outermost) into text."""
+"""Called with the path of a value (names from the outermost) and the value; returns its text."""
 
 MAX_PARTS = 200_000
-"""Pieces of text and values in one expansion; nested lists multiply."""
+"""The largest number of texts and values in one expansion; nested lists multiply."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """A value whose fields are names, and the path by which it was reached."""
+    """A value whose fields can be named, and its path."""
 
     value: Any
     path: tuple[str, ...]
 
 
 def placeholders(text: str) -> tuple[str, ...]:
-    """Return the dotted names that ``text`` takes from its context, each once, in order of appearance.
+    """Return the dotted names that ``text`` uses, each once, in order of appearance.
 
     Names inside a section may be fields of its items and are left out; ``unknown`` checks them by types.
 
@@ -199,7 +199,7 @@ def placeholders(text: str) -> tuple[str, ...]:
 
 
 def unknown(text: str, params: Iterable[Field]) -> tuple[str, ...]:
-    """Return the names in ``text`` for which none of ``params`` can have a value.
+    """Return the names in ``text`` that none of ``params`` can provide.
 
     Raises:
         TemplateError: The template is malformed.
@@ -208,7 +208,7 @@ def unknown(text: str, params: Iterable[Field]) -> tuple[str, ...]:
 
 
 def expand(text: str, context: Mapping[Any, Any], text_of: TextOf) -> str:
-    """Return ``text`` with values of ``context`` in place of its placeholders; nil is the empty text.
+    """Return ``text`` with its placeholders replaced by values of ``context``; nil becomes "".
 
     Args:
         text: The template.
@@ -216,7 +216,7 @@ def expand(text: str, context: Mapping[Any, Any], text_of: TextOf) -> str:
         text_of: The function that turns a value into text.
 
     Raises:
-        TemplateError: The template is malformed, or names have no value: all of them are listed.
+        TemplateError: The template is malformed, or names have no value; all of them are listed.
     """
     run = _Expansion(text_of)
     run.nodes(parse(text), (_Frame(context, ()),))
@@ -271,7 +271,7 @@ class _Expansion:
 
 
 def _find(name: tuple[str, ...], frames: tuple[_Frame, ...]) -> _Frame | None:
-    """Return the value of ``name``: its first segment in the innermost frame that has it, the others inside that."""
+    """Return the value of ``name``: the first segment in the innermost frame that has it, the others in that."""
     if not name:
         return frames[-1]
     for frame in reversed(frames):
@@ -303,7 +303,7 @@ def _unknown(nodes: Sequence[Node], frames: list[Type | None]) -> Iterator[str]:
 
 
 def _type(name: tuple[str, ...], frames: list[Type | None]) -> tuple[bool, Type | None]:
-    """Return whether ``name`` may have a value, and its type; None stands for a type that says nothing of fields."""
+    """Return whether ``name`` may have a value, and its type; None is a type without known fields."""
     if not name:
         return True, frames[-1]
     for frame in reversed(frames):
@@ -329,7 +329,7 @@ def _field_type(of: Type | None, name: str) -> tuple[bool, Type | None]:
 
 
 def _plain(of: Type | None) -> Type | None:
-    """Return ``of`` without its ``?``; None where it says nothing of fields, as ``:map`` and ``:any``."""
+    """Return ``of`` without its ``?``; None for a type without known fields, such as ``:map`` and ``:any``."""
     match of:
         case Maybe(inner):
             return _plain(inner)

@@ -1,8 +1,9 @@
-"""The tools of missions: what is accepted as a tool, checking a call, making and recording it.
+"""The tools of missions: registering them, and checking, making and recording calls.
 
-Accepted are Python functions (hints and docstring say signature and description), ``(function, signature)``,
-``(function, signature, options)``, ``Tool``, ``LLMTool`` and what ``as_tool`` returns, and dicts with a ``prompt``.
-A tool gets plain Python values under string keys. Whatever it returns is turned into values of the language.
+A tool is given as a Python function (type hints and docstring are its signature and description), ``(function,
+signature)``, ``(function, signature, options)``, a ``Tool``, an ``LLMTool`` or the result of ``as_tool``, or a dict
+with a ``prompt``. It is called with plain Python values under string keys; its result is converted to values of the
+language.
 """
 
 import functools
@@ -32,15 +33,15 @@ from pyagentd.mission.telemetry import new_span
 
 # Calling a Python function with arguments under string keys.
 #
-# A function gets each argument under its parameter's name, built into the dataclass, model, enum or date of its type
-# hint. A function whose only parameter is called ``args``, or is not in its signature, gets the whole dict.
+# Each argument is passed to the parameter of its name, converted to the dataclass, model, enum or date of the type
+# hint. A function whose only parameter is called ``args``, or is not in its signature, is passed the whole dict.
 
 
 def call_function(function: Callable[..., Any], args: Mapping[str, Any], signature: Signature | None = None) -> Any:
-    """Call ``function`` with ``args``; where it returns a ``Step``, that step's value is the result.
+    """Call ``function`` with ``args``; if it returns a ``Step``, the result is the value of that step.
 
     Raises:
-        TypeError: The function needs a parameter that is not given.
+        TypeError: A required argument is missing.
         MissionFailed: The step failed.
     """
     result = function.run(args) if isinstance(function, LLMTool) else _call_python(function, args, signature)
@@ -61,14 +62,14 @@ def _step_value(result: Any) -> Any:
 def _call_python(function: Callable[..., Any], args: Mapping[str, Any], signature: Signature | None) -> Any:
     parameters = _parameters(function)
     if parameters is None:
-        return function(*_in_order(args, signature)) if signature is not None else function(dict(args))
-    if takes_everything(function) or _sole_other(parameters, signature):
+        return function(*_positional(args, signature)) if signature is not None else function(dict(args))
+    if takes_everything(function) or _takes_unnamed_dict(parameters, signature):
         return function(dict(args))
     return _call_by_name(function, parameters, args)
 
 
 def takes_everything(function: Callable[..., Any]) -> bool:
-    """Return whether the only parameter of ``function`` is ``args``, so that it gets the whole dict."""
+    """Return whether the only parameter of ``function`` is ``args``, which is passed the whole dict."""
     parameters = _parameters(function)
     return parameters is not None and [*parameters] == ["args"] and not _is_variadic(parameters["args"])
 
@@ -87,7 +88,7 @@ def docstring_summary(function: Callable[..., Any]) -> str:
     """Return the first paragraph of a function's docstring on one line, or ""."""
     if isinstance(function, type) or inspect.isroutine(function):
         text = inspect.getdoc(function)
-    else:  # an object that can be called has its class's docstring at best
+    else:  # a callable object: the docstring of its class
         text = inspect.getdoc(function.__call__) if type(function).__call__.__doc__ else inspect.getdoc(function)  # type: ignore[operator]
     return " ".join((text or "").split("\n\n")[0].split())
 
@@ -108,7 +109,7 @@ def _call_by_name(
             continue
         value = left.pop(name)
         if value is None and parameter.default is not inspect.Parameter.empty:
-            continue  # nil means: take the default
+            continue  # nil stands for the default
         value = constructed(hints.get(name, Any), value)
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
             positional.append(value)
@@ -119,8 +120,8 @@ def _call_by_name(
     return function(*positional, **named)
 
 
-def _sole_other(parameters: Mapping[str, inspect.Parameter], signature: Signature | None) -> bool:
-    """Return whether the only parameter is none of the signature's, so that it takes the dict itself."""
+def _takes_unnamed_dict(parameters: Mapping[str, inspect.Parameter], signature: Signature | None) -> bool:
+    """Return whether the only parameter is not in the signature, so that it is passed the whole dict."""
     if signature is None or len(parameters) != 1:
         return False
     (parameter,) = parameters.values()
@@ -129,7 +130,7 @@ def _sole_other(parameters: Mapping[str, inspect.Parameter], signature: Signatur
     return parameter.name not in {each.name.replace("-", "_") for each in signature.params}
 
 
-def _in_order(args: Mapping[str, Any], signature: Signature) -> list[Any]:
+def _positional(args: Mapping[str, Any], signature: Signature) -> list[Any]:
     return [args[each.name] for each in signature.params if each.name in args]
 
 
@@ -139,7 +140,7 @@ def _is_variadic(parameter: inspect.Parameter) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Facts:
-    """The parameters of a function (None for some built-in ones) and its type hints."""
+    """The parameters of a function (None if it cannot be inspected) and its type hints."""
 
     parameters: Mapping[str, inspect.Parameter] | None
     hints: Mapping[str, Any]
@@ -153,14 +154,14 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
 
 
 def _facts(function: Callable[..., Any]) -> _Facts:
-    """Return parameters and hints of ``function``, looked up once for as long as it lives."""
+    """Return parameters and hints of ``function``, cached for its lifetime."""
     try:
         if (known := _facts_cache.get(function)) is not None:
             return known
     except TypeError:  # not hashable
         return _Facts(parameters=_signature_parameters(function), hints=_hints(function))
     known = _Facts(parameters=_signature_parameters(function), hints=_hints(function))
-    with suppress(TypeError):  # no weak reference to it can be made
+    with suppress(TypeError):  # it cannot be weakly referenced
         _facts_cache[function] = known
     return known
 
@@ -180,7 +181,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         target = target.__dict__.get("__init__", target)
     try:
         return typing.get_type_hints(target)
-    except (NameError, TypeError, AttributeError):  # a hint names what is not there at run time
+    except (NameError, TypeError, AttributeError):  # a hint names something that does not exist at run time
         return {}
 
 
@@ -194,9 +195,9 @@ class PreparedCall:
     """The checked and converted arguments of a call.
 
     Attributes:
-        args: Plain Python values by parameter.
-        warnings: What was converted or left out, in whole sentences.
-        problems: Why the call cannot be made; empty if it can.
+        args: Plain Python values by parameter name.
+        warnings: Sentences about values that were converted or left out.
+        problems: Why the call cannot be made; empty when it can.
     """
 
     args: dict[str, Any] = field(default_factory=dict)
@@ -206,14 +207,14 @@ class PreparedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """One tool under its name.
+    """A tool with its name.
 
     Attributes:
-        function: The function; None for a tool that is only shown (``tool_catalog``).
-        signature: Its parameters and result; None when nothing is known of them.
-        description: What the model reads beside the signature.
-        validation: How strictly calls are checked; None is the mission's mode.
-        specified: Whether there is a stated signature, or type hints for all parameters and the result.
+        function: The function; None for a tool that is shown and cannot be called (``tool_catalog``).
+        signature: Its parameters and result; None when unknown.
+        description: Shown to the model with the signature.
+        validation: How strictly calls are checked; None for the mission's mode.
+        specified: Whether it has an explicit signature, or type hints for all parameters and the result.
     """
 
     name: str
@@ -224,21 +225,21 @@ class Tool:
     specified: bool = True
 
     def schema(self) -> str:
-        """Return name and signature as models read them: ``search(query :string, limit :int) -> [{id :int}]``."""
+        """Return name and signature as shown to models: ``search(query :string, limit :int) -> [{id :int}]``."""
         if self.signature is None:
             return f"{self.name}(...) -> :any"
         return f"{self.name}{self.signature.render()}"
 
     def mode(self, mission: str) -> ValidationMode:
-        """Return how strictly its calls are checked in a mission with the mode ``mission``."""
+        """Return how strictly its calls are checked in a mission whose mode is ``mission``."""
         return self.validation or cast(ValidationMode, mission)
 
     def prepare(self, args: Mapping[Any, Any] | None, mission: str = "enabled") -> PreparedCall:
-        """Return the arguments of a call as the function gets them, converted where nothing is lost.
+        """Return the arguments of a call for the function, converted where nothing is lost.
 
         Args:
-            args: As the program gave them; None stands for no arguments.
-            mission: The mission's ``signature_validation``; the tool's own wins.
+            args: The program's arguments; None for none.
+            mission: The mission's ``signature_validation``; the tool's own mode overrides it.
         """
         mode = self.mode(mission)
         given = values.to_python({} if args is None else args)
@@ -249,16 +250,16 @@ class Tool:
         return _prepare_args(self.signature, args or {}, mode)
 
     def check(self, value: Any, mission: str = "enabled") -> tuple[Problem, ...]:
-        """Return why a result does not fit the signature; empty where results are not checked."""
+        """Return why a result does not fit the signature; empty when it fits or is not checked."""
         mode = self.mode(mission)
         if self.signature is None or mode == "disabled":
             return ()
         return tuple(self.signature.validate(value, strict=mode == "strict"))
 
     def call(self, args: Mapping[str, Any]) -> Any:
-        """Call the function with prepared arguments; of an async function an awaitable is returned.
+        """Call the function with prepared arguments; an async function returns an awaitable.
 
-        Where it returns a ``Step``, that step's value is the result.
+        If it returns a ``Step``, the result is the value of that step.
 
         Raises:
             MissionFailed: It returned a step that failed.
@@ -269,14 +270,14 @@ class Tool:
 
 
 def normalize(tools: Mapping[str, Any] | Sequence[Any] | None, *, catalog: bool = False) -> dict[str, Tool]:
-    """Return every tool by its name.
+    """Return the tools by name.
 
     Args:
-        tools: By name, or a sequence of functions and ``Tool`` that bring their own.
-        catalog: Whether they are only shown, so that a signature is enough.
+        tools: By name; or a sequence of functions and ``Tool``, which have names of their own.
+        catalog: Whether they are only shown, in which case a signature is enough.
 
     Raises:
-        ToolsError: A name is reserved, or something is no tool; the message names it.
+        ToolsError: A name is reserved, or something is not a tool; the message names it.
     """
     named = tools if isinstance(tools, Mapping) else {_own_name(each): each for each in tools or ()}
     for name in named:
@@ -371,7 +372,7 @@ def _own_name(given: Any) -> str:
 
 
 def _prepare_args(signature: Signature, args: Mapping[Any, Any], mode: str) -> PreparedCall:
-    """Return the arguments converted to the signature's types, undeclared ones left out."""
+    """Return the arguments converted to the signature's types, without undeclared ones."""
     named = _args_by_name(signature, args)
     params = [each.name for each in signature.params]
     extra = [key for key in named if key not in params]
@@ -393,7 +394,7 @@ def _prepare_args(signature: Signature, args: Mapping[Any, Any], mode: str) -> P
 
 
 def _args_by_name(signature: Signature, args: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the arguments by name as the signature spells it: ``user-id`` becomes ``user_id``."""
+    """Return the arguments under the names of the signature: ``user-id`` becomes ``user_id``."""
     spelled = {each.name.replace("_", "-"): each.name for each in signature.params}
     own = {each.name for each in signature.params}
     named: dict[str, Any] = {}
@@ -403,10 +404,10 @@ def _args_by_name(signature: Signature, args: Mapping[Any, Any]) -> dict[str, An
     return named
 
 
-# A program's calls of its mission's tools.
+# Calls of tools by a program.
 #
-# Whatever a tool raises becomes a sentence for the model. Every call is recorded with arguments and result, and sent
-# to the telemetry listener when it starts and when it stops.
+# An exception of a tool becomes a sentence for the model. Each call is recorded with arguments and result, and
+# reported to the telemetry listener when it starts and when it stops.
 
 _LONGEST = 1000
 
@@ -417,12 +418,12 @@ class Toolbox:
 
     Attributes:
         tools: The tools that may be called.
-        catalog: The tools that are only shown.
-        validation: The mission's mode.
-        firewall: Learns the private values in results.
-        scope: The mission, the parent of missions that its tools start.
-        span: The span of the turn.
-        runtime: Clock, telemetry, waiting for coroutines.
+        catalog: The tools that are shown and cannot be called.
+        validation: The mission's ``signature_validation``.
+        firewall: Collects the private values in results.
+        scope: The mission; the parent of missions that the tools start.
+        span: The telemetry span of the turn.
+        runtime: Clock, telemetry, awaiting coroutines.
         calls: The calls so far.
         warnings: Conversions, and mismatches under ``warn_only``.
     """
@@ -442,7 +443,7 @@ class Toolbox:
 
         Raises:
             LispError: ``tool_not_found``, ``validation_error`` or ``tool_error``; ``eval_error`` for arguments that
-                are no data.
+                are not data.
         """
         tool = self.tools.get(name)
         if tool is None:
@@ -462,7 +463,7 @@ class Toolbox:
     def _call_recorded(self, tool: Tool, args: Mapping[str, Any]) -> Any:
         span, started = new_span(), self.runtime.now_ms()
         about = {"tool": tool.name, "args": args}
-        self.runtime.tell("tool_start", span, self.span, metadata=about)
+        self.runtime.emit("tool_start", span, self.span, metadata=about)
         self.scope.span_id = span
         result, error = None, None
         try:
@@ -479,12 +480,12 @@ class Toolbox:
                 error=error,
                 started_at=started,
                 duration_ms=self.runtime.now_ms() - started,
-                children=self.scope.take_ended(),
+                children=self.scope.take_children(),
             )
             self.calls.append(call)
             ending = "tool_stop" if error is None else "tool_exception"
             numbers = {"duration_ms": call.duration_ms}
-            self.runtime.tell(ending, span, self.span, numbers, {**about, "error": error, "call": call})
+            self.runtime.emit(ending, span, self.span, numbers, {**about, "error": error, "call": call})
 
     def _result(self, tool: Tool, args: Mapping[str, Any]) -> Any:
         result = self._make_call(tool, args)
@@ -496,13 +497,13 @@ class Toolbox:
             self.warnings += [f"Tool {tool.name}: {each}" for each in found]
             return result
         lines = "\n".join(self.firewall.problem_lines(found))
-        raise LispError("validation_error", f'What "{tool.name}" gave does not fit its signature:\n{lines}')
+        raise LispError("validation_error", f'The result of "{tool.name}" does not fit its signature:\n{lines}')
 
     def _make_call(self, tool: Tool, args: Mapping[str, Any]) -> Any:
         try:
             result = call_foreign(tool.call, args)
             if inspect.isawaitable(result):
-                result = call_foreign(self.runtime.awaited, result, self.scope.deadline - self.runtime.monotonic())
+                result = call_foreign(self.runtime.wait_for, result, self.scope.deadline - self.runtime.monotonic())
             return values.from_python(result)
         except LispError:
             raise
@@ -511,13 +512,13 @@ class Toolbox:
         except PyagentdError as error:
             raise LispError("tool_error", _failure(tool, error.message), hint=error.mend) from error
         except Exception as error:
-            raise LispError("tool_error", _failure(tool, _error_words(error))) from error
+            raise LispError("tool_error", _failure(tool, _error_message(error))) from error
 
     def _not_found(self, name: str) -> LispError:
         if name in self.catalog:
             return LispError(
                 "tool_not_found",
-                f'The tool "{name}" is there for planning only and cannot be called',
+                f'The tool "{name}" is for planning only and cannot be called',
                 hint=self._available(),
             )
         meant = did_you_mean(name, self.tools)
@@ -528,17 +529,17 @@ class Toolbox:
         return f"Tools you can call: {names}." if names else "This mission has no tools besides return and fail."
 
 
-def _failure(tool: Tool, said: str) -> str:
-    return f'The tool "{tool.name}" failed: {said[:_LONGEST]}'
+def _failure(tool: Tool, message: str) -> str:
+    return f'The tool "{tool.name}" failed: {message[:_LONGEST]}'
 
 
-def _error_words(error: Exception) -> str:
-    """Return the message of an exception in words that need no Python."""
+def _error_message(error: Exception) -> str:
+    """Return the message of an exception without Python notation."""
     if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str | int):
         return f"there is no {error.args[0]}"
-    return error_text(error) or f"{_words(type(error).__name__)}, without a message"
+    return error_text(error) or f"{_spaced(type(error).__name__)}, without a message"
 
 
-def _words(name: str) -> str:
+def _spaced(name: str) -> str:
     """Return ``TimeoutError`` as "timeout error"."""
     return "".join(f" {char.lower()}" if char.isupper() else char for char in name).strip()

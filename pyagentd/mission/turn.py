@@ -1,6 +1,6 @@
-"""The turns of a mission: ask the model, find its program, run it, make the feedback; until the mission ends.
+"""The turns of a mission: ask the model, run the program in its answer, send feedback; until the mission ends.
 
-A mistake of the model is reported back to it and costs one turn, nothing else.
+A mistake in a program is reported to the model and costs one turn.
 """
 
 import re
@@ -30,12 +30,12 @@ class Progress:
     """A mission between two turns.
 
     Attributes:
-        turn: The last finished one.
-        context: What stands in ``ctx/``, by name.
-        memory: What stands in ``memory/``, by name.
+        turn: The number of the last finished turn.
+        context: The values of ``ctx/``, by name.
+        memory: The values of ``memory/``, by name.
         messages: The conversation.
         trace: The turns.
-        failures: How many turns in a row have failed.
+        failures: Failed turns in a row.
         warnings: Conversions, and mismatches under ``warn_only``.
     """
 
@@ -56,7 +56,7 @@ class End:
     fail: Fail | None = None
 
 
-# The outcome of a program: where its value goes, and what its failure means.
+# The outcome of a program: where its value is kept, and what its failure means.
 
 _NAME = re.compile(r"[A-Za-z0-9_*+!?<>=-]+")
 
@@ -66,7 +66,7 @@ class Outcome:
     """The outcome of a program.
 
     Attributes:
-        value: What it evaluated to or returned.
+        value: Its value, or what it returned.
         error: Why the turn failed, or None.
         feedback: What the model reads next, without the line about the turns left.
         context: The context after it.
@@ -83,10 +83,10 @@ class Outcome:
 
 
 def merge_result(context: Mapping[str, Any], value: Any) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """Return the context after a program evaluated to ``value``, and the names under which ``value`` stands in it.
+    """Return the context with a program's ``value`` added, and the names under which it was added.
 
-    The entries of a map become names of the context. A map with keys that cannot be written after ``ctx/``, such as
-    groups by city or by e-mail, also stands as a whole under ``last``, as everything else does.
+    The entries of a map become names of the context. Any other value is added as ``last``; so is a map with keys that
+    cannot be written after ``ctx/``, such as groups by city or by e-mail.
     """
     if is_function(value):
         return context, ()
@@ -98,7 +98,7 @@ def merge_result(context: Mapping[str, Any], value: Any) -> tuple[Mapping[str, A
 
 
 def replaced_warnings(context: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    """Return a warning for every name of the context that a program's result has replaced."""
+    """Return a warning for each name of the context that a program's result has replaced."""
     return [
         f"ctx/{name} now holds the result of this program; its earlier value is gone"
         for name in names
@@ -112,16 +112,16 @@ def is_function(value: Any) -> bool:
 
 
 def fail_of(value: Any) -> Fail:
-    """Return the failure that ``(call "fail" value)`` means; a bare value is its message."""
+    """Return the failure that ``(call "fail" value)`` means; a value that is not a map becomes its message."""
     plain = values.to_python(value)
     if not isinstance(plain, dict):
         message = plain if isinstance(plain, str) else "The program gave up" if plain is None else str(plain)
         return Fail(reason="failed", message=message)
-    reason, said, op, details = plain.get("reason"), plain.get("message"), plain.get("op"), plain.get("details")
+    reason, text, op, details = plain.get("reason"), plain.get("message"), plain.get("op"), plain.get("details")
     rest = {key: item for key, item in plain.items() if key not in ("reason", "message", "op", "details")}
     return Fail(
         reason=str(reason or "failed").removeprefix(":"),
-        message=str(said) if said else "The program gave no message",
+        message=str(text) if text else "The program gave no message",
         op=None if op is None else str(op),
         details={
             **rest,
@@ -130,7 +130,7 @@ def fail_of(value: Any) -> Fail:
     )
 
 
-# Hints about mistakes in programs that need to know the mission: its tools, its data, earlier programs.
+# Hints about mistakes in programs that depend on the mission: its tools, its data, earlier programs.
 
 _UNDEFINED: Final = re.compile(r"undefined variable: (\S+)")
 _DEFINES: Final = re.compile(r"\(def(?:n-?|once)?\s+([^\s()\[\]{}\"]+)")
@@ -140,7 +140,7 @@ _NEAR: Final = 0.8
 
 
 def with_hint(error: LispError, tools: Mapping[str, Tool], before: Iterable[str | None]) -> LispError:
-    """Return the error of a program with a hint what to write instead of an undefined name.
+    """Return ``error`` with a hint about what to write instead of an undefined name, if there is one.
 
     Args:
         error: Any error of a program.
@@ -170,7 +170,7 @@ def _hint_for(name: str, tools: Mapping[str, Tool], before: Iterable[str | None]
 
 
 def mistyped_names(program: str, context: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for every name of the context that a program reads and probably mistyped."""
+    """Return a sentence for each name that a program reads from the context and has probably mistyped."""
     found = []
     for name in dict.fromkeys(_READS.findall(program)):
         if name in context:
@@ -187,11 +187,11 @@ def print_warnings(program: str, value: Any) -> list[str]:
     return ["What is printed is not shown; you read what a program evaluates to, so end it with what you want to see"]
 
 
-# Limits: the mission's own, those of its parents, and cancelling.
+# Limits: the mission's own, those of its parents, and cancellation.
 
 
 def stop_before_turn(progress: Progress, options: Options, scope: Scope, runtime: Runtime) -> Fail | None:
-    """Return why the mission may not take another turn, or take one from the budget and return None."""
+    """Take a turn from the budget and return None, or return why the mission may not take another one."""
     limit = options.max_consecutive_failures
     if limit is not None and progress.failures >= limit:
         return _stop("max_consecutive_failures_exceeded", f"{_counted(limit, 'turn')} in a row failed", progress)
@@ -208,12 +208,12 @@ def stop_before_turn(progress: Progress, options: Options, scope: Scope, runtime
 
 
 def limit_reached(scope: Scope, runtime: Runtime) -> Fail | None:
-    """Return why the mission has to end, even within a turn, or None."""
+    """Return why the mission must end now, even within a turn, or None."""
     if runtime.cancelled():
         return Fail(reason="cancelled", message="The mission was cancelled")
     if runtime.monotonic() >= scope.deadline:
-        return Fail(reason="mission_timeout", message="The mission took longer than it may")
-    if over := scope.overspent():
+        return Fail(reason="mission_timeout", message="The mission exceeded its time limit")
+    if over := scope.over_cost_limit():
         message = f"The mission cost ${over.spent.cost_usd:.4f}, and ${over.max_cost_usd:g} is the most"
         return Fail(reason="max_cost_exceeded", message=message)
     return None
@@ -239,9 +239,9 @@ class TurnContext:
     Attributes:
         mission: The mission.
         system: Its system prompt.
-        scope: What it may spend.
-        span: Its span in telemetry.
-        runtime: Clock, waiting, telemetry, cancelling.
+        scope: Its budget and limits.
+        span: Its telemetry span.
+        runtime: Clock, sleeping, telemetry, cancellation.
     """
 
     mission: ReadyMission
@@ -277,22 +277,22 @@ class _TurnRun:
         )
         self.started_at = ctx.runtime.now_ms()
         self.started = ctx.runtime.monotonic()
-        self.spent = ctx.scope.spent.minus(Usage(turns=1))  # this one was taken before it began
+        self.spent = ctx.scope.spent.minus(Usage(turns=1))  # the turn was taken from the budget before it started
 
     def take(self) -> tuple[Progress, End | None]:
-        self.ctx.runtime.tell("turn_start", self.span, self.ctx.span, metadata={"turn": self.number})
+        self.ctx.runtime.emit("turn_start", self.span, self.ctx.span, metadata={"turn": self.number})
         try:
-            answered = self._ask()
+            reply = self._ask()
         except AttemptsFailed as error:
             message = f"The model did not answer after {_counted(error.attempts, 'attempt')}: {error}"
             details = {"reason": error.reason, "attempts": error.attempts}
             late = limit_reached(self.ctx.scope, self.ctx.runtime)
             fail = late or Fail(reason="llm_error", message=message, details=details)
             return self._finish("", response.Response(program=None), self._no_value(fail, ending=True))
-        said = response.parse(answered.text)
-        if refused := self._refusal(answered.tells_cost):
-            return self._finish(answered.text, said, self._no_value(refused, ending=True))
-        return self._finish(answered.text, said, self._outcome(said, answered.text))
+        answer = response.parse(reply.text)
+        if refused := self._refusal(reply.reports_cost):
+            return self._finish(reply.text, answer, self._no_value(refused, ending=True))
+        return self._finish(reply.text, answer, self._outcome(answer, reply.text))
 
     def _ask(self) -> ModelAnswer:
         mission = self.ctx.mission
@@ -307,26 +307,26 @@ class _TurnRun:
         retry = mission.options.llm_retry
         return ask(mission.llm, request, retry, scope=self.ctx.scope, span=self.span, runtime=self.ctx.runtime)
 
-    def _refusal(self, tells_cost: bool) -> Fail | None:
-        """Return why the model's answer is not run, or None."""
-        if self.ctx.scope.limits_cost() and not tells_cost:
+    def _refusal(self, reports_cost: bool) -> Fail | None:
+        """Return why the program in the model's answer is not run, or None."""
+        if self.ctx.scope.limits_cost() and not reports_cost:
             message = 'max_cost_usd needs an LLM that says what an answer costs: {"content": …, "cost_usd": …}'
             return Fail(reason="validation_error", message=message)
         return limit_reached(self.ctx.scope, self.ctx.runtime)
 
-    def _outcome(self, said: response.Response, text: str) -> Outcome:
-        if said.program is None:
+    def _outcome(self, answer: response.Response, text: str) -> Outcome:
+        if answer.program is None:
             fail = Fail(reason="no_program", message="The answer had no program")
             return replace(self._no_value(fail), feedback=prompt.no_program_feedback(text))
-        about = {"turn": self.number, "program": said.program, "reasoning": said.reasoning}
-        self.ctx.runtime.tell("program_start", self.span, self.ctx.span, metadata=about)
+        about = {"turn": self.number, "program": answer.program, "reasoning": answer.reasoning}
+        self.ctx.runtime.emit("program_start", self.span, self.ctx.span, metadata=about)
         try:
-            result = self._run(said.program)
+            result = self._run(answer.program)
         except LispError as error:
             earlier = [turn.program for turn in self.before.trace]
             tools = {**self.ctx.mission.catalog, **self.ctx.mission.tools}
             return self._error_outcome(with_hint(error, tools, earlier))
-        return self._value_outcome(result, said.program)
+        return self._value_outcome(result, answer.program)
 
     def _run(self, program: str) -> lisp.Result:
         ctx, options = self.ctx, self.ctx.mission.options
@@ -345,8 +345,8 @@ class _TurnRun:
             isolation=options.isolation,
         )
         try:
-            check_extent(result.value, limits)  # it is validated, shown and stored as if nothing in it were shared
-            if not is_function(result.value):  # of which nothing is kept
+            check_extent(result.value, limits)  # shared parts count as often as they will be written
+            if not is_function(result.value):  # a function is not kept
                 check_data(result.value)
         except LispError as error:
             error.undone = result.put
@@ -358,17 +358,17 @@ class _TurnRun:
         fail = Fail(reason=error.reason, message=error.message, details=details)
         if self.ctx.mission.single_shot:
             return self._no_value(fail, ending=True)
-        told = prompt.error_feedback(
+        feedback = prompt.error_feedback(
             error,
             self.ctx.mission.firewall,
             self.toolbox.warnings,
             called=[call.name for call in self.toolbox.calls if call.error is None],
         )
-        return replace(self._no_value(fail), feedback=told)
+        return replace(self._no_value(fail), feedback=feedback)
 
     def _value_outcome(self, result: lisp.Result, program: str) -> Outcome:
         outcome = Outcome(value=result.value, context=self.before.context, memory=result.memory)
-        self.ctx.mission.firewall.guard(result.value)
+        self.ctx.mission.firewall.learn_from_program(result.value)
         mistyped = mistyped_names(program, self.before.context)
         self.toolbox.warnings += mistyped
         match result.signal:
@@ -386,14 +386,16 @@ class _TurnRun:
         context, names = merge_result(self.before.context, result.value)
         self.toolbox.warnings += print_warnings(program, result.value)
         given = replaced_warnings(self.ctx.mission.context, names)
-        told = prompt.value_feedback(result.value, names, self.ctx.mission.firewall, [*given, *self.toolbox.warnings])
-        return replace(outcome, context=context, feedback=told)
+        feedback = prompt.value_feedback(
+            result.value, names, self.ctx.mission.firewall, [*given, *self.toolbox.warnings]
+        )
+        return replace(outcome, context=context, feedback=feedback)
 
     def _may_ask_again(self, mistyped: list[str]) -> bool:
-        """Return whether the model may be asked once about a doubtful return: if that costs nothing but a turn."""
-        told = any(mistyped[0] in turn.feedback for turn in self.before.trace)
+        """Return whether to ask the model, once, about a doubtful return: only if that costs no more than a turn."""
+        already_asked = any(mistyped[0] in turn.feedback for turn in self.before.trace)
         last = self.number >= self.ctx.mission.options.max_turns or not self.ctx.scope.budget.left
-        return not (told or last or self.toolbox.calls or self.ctx.mission.single_shot)
+        return not (already_asked or last or self.toolbox.calls or self.ctx.mission.single_shot)
 
     def _return_outcome(self, outcome: Outcome) -> Outcome:
         mission = self.ctx.mission
@@ -406,19 +408,19 @@ class _TurnRun:
         problems = mission.signature.validate(outcome.value, strict=mode == "strict")
         if not problems:
             return done
-        said = "The returned value does not fit the signature: " + "; ".join(map(str, problems))
+        message = "The returned value does not fit the signature: " + "; ".join(map(str, problems))
         if mode == "warn_only":
-            self.toolbox.warnings.append(said)
+            self.toolbox.warnings.append(message)
             return done
         details = {"problems": [{"path": each.path, "message": each.message} for each in problems]}
-        fail = Fail(reason="validation_error", message=said, details=details)
+        fail = Fail(reason="validation_error", message=message, details=details)
         if mission.single_shot:
             return replace(outcome, error=fail, end=End(fail=fail))
-        told = prompt.mismatch_feedback(outcome.value, problems, mission.signature, mission.firewall)
-        return replace(outcome, error=fail, feedback=told)
+        feedback = prompt.mismatch_feedback(outcome.value, problems, mission.signature, mission.firewall)
+        return replace(outcome, error=fail, feedback=feedback)
 
     def _function_outcome(self, outcome: Outcome) -> Outcome:
-        """Return the outcome of a turn whose program returned a function; what it put into memory stays."""
+        """Return the outcome of a program that returned a function; changes of the memory are kept."""
         fail = Fail(reason="validation_error", message="The returned value is a function, which is not data")
         refused = replace(outcome, value=None, error=fail)
         if self.ctx.mission.single_shot:
@@ -430,30 +432,30 @@ class _TurnRun:
         end = End(fail=fail) if ending else None
         return Outcome(error=fail, context=self.before.context, memory=self.before.memory, end=end)
 
-    def _finish(self, text: str, said: response.Response, outcome: Outcome) -> tuple[Progress, End | None]:
+    def _finish(self, text: str, answer: response.Response, outcome: Outcome) -> tuple[Progress, End | None]:
         ctx = self.ctx
-        told = "" if outcome.end else self._with_turns_left(outcome.feedback)
+        feedback = "" if outcome.end else self._with_turns_left(outcome.feedback)
         usage = ctx.scope.spent.minus(self.spent)
         took = round((ctx.runtime.monotonic() - self.started) * 1000)
         error = outcome.error or (outcome.end.fail if outcome.end else None)
         turn = Turn(
             number=self.number,
-            program=said.program,
+            program=answer.program,
             lisp_value=outcome.value,
             error=error,
             tool_calls=tuple(self.toolbox.calls),
-            feedback=told,
+            feedback=feedback,
             usage=replace(usage, duration_ms=took),
             started_at=self.started_at,
             duration_ms=took,
-            reasoning=said.reasoning,
+            reasoning=answer.reasoning,
         )
-        self._tell(turn)
+        self._emit_stop(turn)
         messages: tuple[Message, ...] = self.before.messages
-        if text or told:
+        if text or feedback:
             messages += ({"role": "assistant", "content": text if text.strip() else "(nothing)"},)
-        if told:
-            messages += ({"role": "user", "content": told},)
+        if feedback:
+            messages += ({"role": "user", "content": feedback},)
         after = Progress(
             turn=self.number,
             context=outcome.context,
@@ -465,11 +467,11 @@ class _TurnRun:
         )
         return after, outcome.end
 
-    def _with_turns_left(self, told: str) -> str:
+    def _with_turns_left(self, feedback: str) -> str:
         left = prompt.turns_left(self.number, self.ctx.mission.options.max_turns, self.ctx.scope.budget.left)
-        return f"{told}\n\n{left}" if left else told
+        return f"{feedback}\n\n{left}" if left else feedback
 
-    def _tell(self, turn: Turn) -> None:
+    def _emit_stop(self, turn: Turn) -> None:
         numbers = {
             "duration_ms": turn.duration_ms,
             "input_tokens": turn.usage.input_tokens,
@@ -486,7 +488,7 @@ class _TurnRun:
             "message": turn.error.message if turn.error else None,
             "tool_calls": turn.tool_calls,
         }
-        self.ctx.runtime.tell("turn_stop", self.span, self.ctx.span, numbers, about)
+        self.ctx.runtime.emit("turn_stop", self.span, self.ctx.span, numbers, about)
 
 
 def run(ctx: TurnContext, progress: Progress, between: Callable[[Progress], None]) -> tuple[Progress, End]:

@@ -12,7 +12,7 @@ import pyagentd.mission as public
 from pyagentd.errors import UserError
 from pyagentd.lisp.values import Keyword
 from pyagentd.mission import Fail, LLMTool, Scripted, Step, compiled, delegate, validate
-from pyagentd.mission.checks import ChainedFailure, chained
+from pyagentd.mission.checks import ChainedFailure, start_context
 from pyagentd.mission.llmtool import OPTIONS
 from pyagentd.mission.step import failed
 
@@ -112,17 +112,20 @@ class Model:
 
 @pytest.mark.parametrize("context", [{"a": 1}, OrderedDict(a=1), Data(1), Model(), Step(ok=True, value={"a": 1})])
 def test_what_has_names_is_a_context(context: Any) -> None:
-    assert chained(context).context == {"a": 1} and chained(context).signature is None
+    assert start_context(context).context == {"a": 1} and start_context(context).signature is None
 
 
 @pytest.mark.spec("004", "Auto-Chaining with Step Structs")
 @pytest.mark.spec("004", "DD-6: Auto-Chaining with Step Detection")
 def test_a_step_brings_its_value_and_its_signature() -> None:
     step = Step(ok=True, value={"a": "x"}, lisp_value={Keyword("a"): Keyword("x")}, signature="() -> {a :keyword}")
-    assert chained(step).context == {Keyword("a"): Keyword("x")} and chained(step).signature == "() -> {a :keyword}"
-    assert chained(step, "{a :any}").signature == "{a :any}"
-    assert chained(Step(ok=True, value=[1, 2], signature="[:int]")).context == {"value": [1, 2]}
-    assert chained(None).context == {}
+    assert (
+        start_context(step).context == {Keyword("a"): Keyword("x")}
+        and start_context(step).signature == "() -> {a :keyword}"
+    )
+    assert start_context(step, "{a :any}").signature == "{a :any}"
+    assert start_context(Step(ok=True, value=[1, 2], signature="[:int]")).context == {"value": [1, 2]}
+    assert start_context(None).context == {}
 
 
 @pytest.mark.spec("004", "Auto-Chaining with Failed Steps")
@@ -130,7 +133,7 @@ def test_a_step_brings_its_value_and_its_signature() -> None:
 def test_a_failure_is_kept_whole() -> None:
     first = failed("llm_error", "No answer", op="llm", details={"attempts": 3})
     with pytest.raises(ChainedFailure) as caught:
-        chained(first)
+        start_context(first)
     assert caught.value.fail == Fail(
         reason="chained_failure",
         message="The mission whose result was to be the context failed: llm_error: No answer",
@@ -153,7 +156,7 @@ def test_a_failure_is_kept_whole() -> None:
 @pytest.mark.parametrize("context", [3, "text", [1], Data])
 def test_what_has_no_names_is_refused(context: Any) -> None:
     with pytest.raises(UserError, match="has no names"):
-        chained(context)
+        start_context(context)
 
 
 def test_types_go_along() -> None:

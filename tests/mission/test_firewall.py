@@ -72,15 +72,15 @@ def test_a_secret_is_blank_wherever_it_turns_up():
     assert firewall.text({K("t"): ["x tok-12345 y"]}) == f'{{:t ["x {HIDDEN} y"]}}'
     assert firewall.text(7654321) == HIDDEN
     assert firewall.text(76543210) == "76543210"
-    assert firewall.words('expects numbers, got "tok-12345"') == f'expects numbers, got "{HIDDEN}"'
+    assert firewall.redact('expects numbers, got "tok-12345"') == f'expects numbers, got "{HIDDEN}"'
 
 
 def test_a_long_secret_is_blank_though_it_was_cut():
     firewall = Firewall()
     secret = 'the quick "brown" fox jumps over the lazy dog'
     firewall.learn({"_body": secret})
-    assert "quick" not in firewall.words(f"got {secret[:30]}...")
-    assert "fox" not in firewall.words(f"got {secret[:30]}...")
+    assert "quick" not in firewall.redact(f"got {secret[:30]}...")
+    assert "fox" not in firewall.redact(f"got {secret[:30]}...")
     assert "fox" not in firewall.text([secret + "!"])
 
 
@@ -100,7 +100,7 @@ def test_what_is_public_too_is_no_secret():
     firewall = Firewall()
     firewall.learn({K("customer"): "Acme Corp", K("_audit"): {K("customer"): "Acme Corp"}})
     assert firewall.text("Acme Corp") == '"Acme Corp"'
-    firewall.guard({K("x"): "tok-12345"})
+    firewall.learn_from_program({K("x"): "tok-12345"})
     firewall.learn({K("_t"): "tok-12345"})
     assert HIDDEN in firewall.text("tok-12345")
 

@@ -8,7 +8,7 @@ import pytest
 
 from pyagentd.errors import ProviderError, TransientProviderError
 from pyagentd.mission.delegation import adelegate, delegate
-from pyagentd.mission.llmcall import AttemptsFailed, attempted, delay_ms, reason_of
+from pyagentd.mission.llmcall import AttemptsFailed, delay_ms, reason_of, with_retries
 from pyagentd.mission.options import LLMError, Retry, retry
 from pyagentd.mission.parallel import gather_sync, mission
 from pyagentd.mission.registry import Scripted
@@ -47,14 +47,16 @@ def failing(*errors: Exception):
 def test_the_waits_grow_as_the_backoff_says(given, waits):
     slept = Waits()
     call = failing(*[ValueError("no")] * 3)
-    assert attempted(call, given, sleep=slept, seconds_left=lambda: 100) == "answer"
+    assert with_retries(call, given, sleep=slept, seconds_left=lambda: 100) == "answer"
     assert slept.seconds == waits
 
 
 def test_it_gives_up_after_the_last_attempt():
     slept = Waits()
     with pytest.raises(AttemptsFailed) as gave_up:
-        attempted(failing(*[LLMError("rate_limit", "slow down")] * 9), Retry(), sleep=slept, seconds_left=lambda: 100)
+        with_retries(
+            failing(*[LLMError("rate_limit", "slow down")] * 9), Retry(), sleep=slept, seconds_left=lambda: 100
+        )
     assert (gave_up.value.reason, gave_up.value.attempts, str(gave_up.value)) == ("rate_limit", 3, "slow down")
     assert len(slept.seconds) == 2
 
@@ -62,15 +64,15 @@ def test_it_gives_up_after_the_last_attempt():
 def test_an_error_that_is_not_listed_is_final():
     given = Retry(retryable_errors=("rate_limit", "timeout"))
     with pytest.raises(AttemptsFailed) as gave_up:
-        attempted(failing(LLMError("client_error")), given, sleep=Waits(), seconds_left=lambda: 100)
+        with_retries(failing(LLMError("client_error")), given, sleep=Waits(), seconds_left=lambda: 100)
     assert gave_up.value.attempts == 1
-    assert attempted(failing(TimeoutError()), given, sleep=Waits(), seconds_left=lambda: 100) == "answer"
+    assert with_retries(failing(TimeoutError()), given, sleep=Waits(), seconds_left=lambda: 100) == "answer"
 
 
 def test_a_wait_beyond_the_deadline_is_not_begun():
     slept = Waits()
     with pytest.raises(AttemptsFailed):
-        attempted(
+        with_retries(
             failing(*[ValueError()] * 5), Retry(max_attempts=9), sleep=slept, seconds_left=lambda: 3 - slept.now
         )
     assert slept.seconds == [1.0]
@@ -79,7 +81,7 @@ def test_a_wait_beyond_the_deadline_is_not_begun():
 def test_a_server_that_names_a_wait_gets_it():
     slept = Waits()
     error = TransientProviderError("busy", retry_after=7)
-    assert attempted(failing(error), Retry(), sleep=slept, seconds_left=lambda: 100) == "answer"
+    assert with_retries(failing(error), Retry(), sleep=slept, seconds_left=lambda: 100) == "answer"
     assert slept.seconds == [7.0]
 
 

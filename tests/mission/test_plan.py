@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyagentd.mission import MissionFailed, Plan, PlanError, PlanStep, Scripted, create_plan, make_plan, run_plan
-from pyagentd.mission.plan import filled
+from pyagentd.mission.plan import fill
 from pyagentd.mission.step import failed
 
 FETCH = {"id": "fetch", "tool": "expenses", "args": {"who": "Ada"}}
@@ -71,7 +71,7 @@ def test_of_a_failed_mission_there_is_no_plan() -> None:
 
 
 def test_steps_wait_for_what_they_need_and_refer_to() -> None:
-    assert {step.id: step.before for step in PLAN.steps} == {
+    assert {step.id: step.predecessors for step in PLAN.steps} == {
         "write": ("sum", "fetch"),
         "fetch": (),
         "sum": ("fetch",),
@@ -171,7 +171,7 @@ A = {"n": 1, "l": ["x", "y"], "none": None}
     ],
 )
 def test_references_are_filled_in(value: Any, expected: Any) -> None:
-    assert filled(value, {"a": A}) == expected
+    assert fill(value, {"a": A}) == expected
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"version": 9, "steps": []}', '{"version": 1, "steps": [{"id": "a"}]}'])

@@ -75,5 +75,5 @@ def test_a_state_comes_back_from_json(memory: dict[str, Any], context: dict[str,
 def test_a_plan_comes_back_from_json(result: Any, args: dict[str, Any]) -> None:
     step = PlanStep(id="a", tool="t", args=args, status="done", result=result)
     plan = Plan(steps=(step,))
-    if not step.before:
+    if not step.predecessors:
         assert Plan.of(json.loads(json.dumps(plan.to_json()))) == plan

@@ -52,7 +52,7 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Execution Behavior",
         f"{_MISSION}/turn.py",
-        "        self.ctx.mission.firewall.guard(result.value)\n",
+        "        self.ctx.mission.firewall.learn_from_program(result.value)\n",
         "        return self._return_outcome(outcome)\n",
     ),
     _of(
@@ -82,7 +82,7 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Tool Configuration (Unified Model)",
         f"{_MISSION}/llmtool.py",
-        "        if self.judges:\n",
+        "        if self.is_judgment:\n",
         "        if True:\n",
     ),
     _of(
@@ -103,7 +103,7 @@ BREAKS_OF_MISSIONS = [
         '            "prompt": mission.text,\n',
         '            "prompt": "",\n',
     ),
-    _of("Output", f"{_MISSION}/llmcall.py", "    scope.spend(answered.usage)\n", ""),
+    _of("Output", f"{_MISSION}/llmcall.py", "    scope.spend(answer.usage)\n", ""),
     _of(
         "Memory Operations",
         f"{_MISSION}/turn.py",
@@ -121,7 +121,7 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Tool Error Handling Convention",
         f"{_MISSION}/tools.py",
-        "_failure(tool, _error_words(error))",
+        "_failure(tool, _error_message(error))",
         '_failure(tool, "")',
     ),
     _of(
@@ -130,7 +130,7 @@ BREAKS_OF_MISSIONS = [
         "    known = {**_configured, **(models or {})}\n",
         "    known = {}\n",
     ),
-    _of("Telemetry Events", f"{_MISSION}/turn.py", "        self._tell(turn)\n", ""),
+    _of("Telemetry Events", f"{_MISSION}/turn.py", "        self._emit_stop(turn)\n", ""),
     _of("Tracing", f"{_MISSION}/turn.py", "            tool_calls=tuple(self.toolbox.calls),\n", ""),
     _of(
         "Concurrency & Safety",
@@ -179,14 +179,14 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Error reason parse_error",
         f"{_MISSION}/prompt.py",
-        "error.caret(), ",
+        "        error.caret(),\n",
         "",
     ),
     _of(
         "Error reason analysis_error",
         f"{_MISSION}/prompt.py",
-        "_sentence(error.hint)]",
-        '""]',
+        "        _sentence(error.hint),\n",
+        "",
     ),
     _of(
         "Error reason eval_error",
@@ -215,8 +215,8 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Error reason tool_error",
         f"{_MISSION}/tools.py",
-        '            raise LispError("tool_error", _failure(tool, _error_words(error))) from error\n',
-        '            raise LispError("eval_error", _failure(tool, _error_words(error))) from error\n',
+        '            raise LispError("tool_error", _failure(tool, _error_message(error))) from error\n',
+        '            raise LispError("eval_error", _failure(tool, _error_message(error))) from error\n',
     ),
     _of(
         "Error reason tool_not_found",
@@ -305,7 +305,7 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Plan Persistence",
         f"{_MISSION}/plan.py",
-        'tuple(step for step in self.steps if step.status == "pending" and done.issuperset(step.before))',
+        'tuple(step for step in self.steps if step.status == "pending" and done.issuperset(step.predecessors))',
         'tuple(step for step in self.steps if step.status == "pending")',
     ),
     _of(
