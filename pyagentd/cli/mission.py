@@ -35,7 +35,7 @@ from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.runtime import Result, Tools
 from pyagentd.lisp.serialization import decode, encode
 from pyagentd.lisp.values import from_python
-from pyagentd.mission.signature import Coercion, Problem, Signature, coerced, parse
+from pyagentd.mission.signature import Coercion, Problem, Signature, coerce, parse
 from pyagentd.mission.signature.types import Map
 from pyagentd.wire.client import DaemonClient
 
@@ -367,7 +367,7 @@ def _checked(row: Mapping[str, Any]) -> dict[str, Any]:
         return {**found, "valid": True}
     value = decode(row["value"])
     problems = read.validate_input(value) if kind == "input" else read.validate(value)
-    made = coerced(Map(read.params) if kind == "input" else read.returns, value)
+    made = coerce(Map(read.params) if kind == "input" else read.returns, value)
     return {**found, "value": row["value"], **_validity(problems), **_coercion(made)}
 
 

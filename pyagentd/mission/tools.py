@@ -27,7 +27,7 @@ from pyagentd.mission.llmtool import LLMTool, ToolsError
 from pyagentd.mission.options import ValidationMode
 from pyagentd.mission.runtime import Runtime, call_foreign, error_text
 from pyagentd.mission.signature import Problem, Signature, SignatureError
-from pyagentd.mission.signature.hints import constructed
+from pyagentd.mission.signature.hints import construct
 from pyagentd.mission.step import MissionFailed, Step, ToolCall
 from pyagentd.mission.telemetry import new_span
 
@@ -110,7 +110,7 @@ def _call_by_name(
         value = left.pop(name)
         if value is None and parameter.default is not inspect.Parameter.empty:
             continue  # nil stands for the default
-        value = constructed(hints.get(name, Any), value)
+        value = construct(hints.get(name, Any), value)
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
             positional.append(value)
         else:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from pyagentd.lisp.values import Keyword
 from pyagentd.mission import LLMTool, Tool, ToolsError, as_tool, normalize, parse_signature, tools
-from pyagentd.mission.signature.hints import constructed
+from pyagentd.mission.signature.hints import construct
 
 SEARCH = "(query :string, limit :int?) -> [:string]"
 
@@ -330,23 +330,23 @@ class Dumped:
     ],
 )
 def test_a_value_becomes_what_the_hint_asks_for(hint: Any, value: Any, expected: Any) -> None:
-    made = constructed(hint, value)
+    made = construct(hint, value)
     assert made == expected and type(made) is type(expected)
 
 
 def test_a_model_is_known_by_its_model_validate() -> None:
-    assert constructed(Dumped, {"a": 1}).data == {"a": 1}
+    assert construct(Dumped, {"a": 1}).data == {"a": 1}
 
 
 @pytest.mark.parametrize(("hint", "value"), [(Colour, "green"), (date, "tomorrow"), (datetime, "x")])
 def test_what_cannot_be_one_is_refused(hint: Any, value: Any) -> None:
     with pytest.raises(ValueError, match=r"green|tomorrow|x"):
-        constructed(hint, value)
+        construct(hint, value)
 
 
 def test_a_dataclass_without_a_field_is_refused() -> None:
     with pytest.raises(TypeError, match="'x'"):
-        constructed(Point, {"y": 1.0})
+        construct(Point, {"y": 1.0})
 
 
 def plain(query: str, limit: int = 10, *, exact: bool = False) -> tuple[str, int, bool]:

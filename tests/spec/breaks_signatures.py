@@ -21,7 +21,7 @@ BREAKS_OF_SIGNATURES = [
     _of(
         "Shorthand Syntax",
         f"{_SIGNATURE}/parsing.py",
-        "return maybe(meaning) if marked(form) else meaning",
+        "return maybe(meaning) if has_mark(form) else meaning",
         "return meaning",
     ),
     _of("Malli Data (Advanced)", f"{_SIGNATURE}/parsing.py", '"or": _or,', '"or": _and,'),
@@ -34,7 +34,7 @@ BREAKS_OF_SIGNATURES = [
     _of(
         "DD-1: Optional Field Syntax (`?` suffix)",
         f"{_SIGNATURE}/parsing.py",
-        "return Field(name, type_of(form), optional=marked(form))",
+        "return Field(name, type_of(form), optional=has_mark(form))",
         "return Field(name, type_of(form))",
     ),
     _of(

@@ -1,8 +1,8 @@
 """Signatures: typed parameters and a typed result of a mission or tool.
 
-``parse`` reads shorthand and Malli into a ``Signature`` of ``types``; a signature renders, validates, coerces and
-turns into JSON Schema. ``of_callable`` and ``of_model`` derive one from Python type hints. Lisp values and plain
-Python values are treated alike.
+``parse`` parses shorthand and Malli into a ``Signature``, which can be rendered, used to validate and coerce values,
+and converted to JSON Schema. ``of_callable`` and ``of_model`` derive one from Python type hints. Values may be plain
+Python or values of the mission language.
 """
 
 import inspect
@@ -31,7 +31,7 @@ from pyagentd.mission.signature.types import (
     Primitive,
     Type,
 )
-from pyagentd.mission.signature.validation import Coercion, Problem, coerced, problems_of
+from pyagentd.mission.signature.validation import Coercion, Problem, coerce, problems_of
 
 __all__ = [
     "And",
@@ -50,7 +50,7 @@ __all__ = [
     "Signature",
     "SignatureError",
     "Type",
-    "coerced",
+    "coerce",
     "of_callable",
     "of_model",
     "parse",
@@ -63,15 +63,15 @@ class Signature:
     """Typed parameters and a typed result.
 
     Attributes:
-        params: The parameters, in order; arguments are always a map by their names.
-        returns: What comes back.
+        params: The parameters, in order; arguments are a map by their names.
+        returns: The type of the result.
     """
 
     params: tuple[Field, ...]
     returns: Type
 
     def render(self) -> str:
-        """Return the canonical text, which parses back to an equal signature."""
+        """Return the canonical text, which parses to an equal signature."""
         return signature_text(self.params, self.returns)
 
     def __str__(self) -> str:
@@ -81,8 +81,8 @@ class Signature:
         """Return why ``value`` does not fit the result type; empty when it does.
 
         Args:
-            value: A Lisp value or a plain Python value; keys of maps may be keywords or strings.
-            strict: Whether fields that are not declared are problems.
+            value: A value of the language or of plain Python; keys of maps may be keywords or strings.
+            strict: Whether undeclared fields are problems.
         """
         return problems_of(self.returns, value, strict=strict)
 
@@ -91,16 +91,16 @@ class Signature:
         return problems_of(Map(self.params), args, strict=strict)
 
     def coerce_input(self, args: Any, strict: bool = False) -> Coercion:
-        """Convert ``args`` to the types of the parameters where nothing is lost by it.
+        """Convert ``args`` to the types of the parameters where nothing is lost.
 
         Args:
             args: A map by the names of the parameters.
-            strict: Whether arguments that are not declared are problems; otherwise they are left out.
+            strict: Whether undeclared arguments are problems; otherwise they are left out.
         """
-        return coerced(Map(self.params), args, strict=strict)
+        return coerce(Map(self.params), args, strict=strict)
 
     def returns_only(self) -> "Signature":
-        """Return the signature of the result alone, as ``context_signature`` needs it."""
+        """Return the signature without parameters, as needed for ``context_signature``."""
         return Signature((), self.returns)
 
     def input_schema(self) -> dict[str, Any]:
@@ -113,14 +113,14 @@ class Signature:
 
 
 def parse(source: Any) -> Signature:
-    """Read a signature.
+    """Parse a signature.
 
     Args:
-        source: Shorthand or Malli as text; Malli as lists, fields as dicts; a Python class or type hint, which says
-            what comes back; or a signature that was read before.
+        source: Shorthand or Malli as text; Malli as lists, fields as dicts; a Python class or type hint, which is
+            the type of the result; or a ``Signature``, which is returned.
 
     Raises:
-        SignatureError: It is no signature; the error has the place and what to write instead.
+        SignatureError: It is not a signature; the error has the line, the column and a suggestion.
     """
     match source:
         case Signature():
@@ -144,13 +144,13 @@ def _parsed(text: str) -> Signature:
 
 
 def of_callable(function: Callable[..., Any], *, strict: bool = False) -> Signature:
-    """Return the signature of a Python function: parameters by name, types by hints, ``?`` where there is a default.
+    """Return the signature of a Python function, from its parameters, type hints and defaults (``?``).
 
     ``*args`` and ``**kwargs`` are left out; a parameter without a hint is ``:any``.
 
     Args:
-        function: Any callable whose parameters can be inspected; of an async one the result is what awaiting gives.
-        strict: Whether missing hints, and hints there is no type for, are errors.
+        function: Any callable whose parameters can be inspected; of an async one the awaited result counts.
+        strict: Whether missing hints, and hints without a corresponding type, are errors.
 
     Raises:
         SignatureError: It cannot be inspected, or lacks hints that ``strict`` requires.
@@ -170,11 +170,11 @@ def of_callable(function: Callable[..., Any], *, strict: bool = False) -> Signat
 
 
 def of_model(model: Any, *, strict: bool = False) -> Signature:
-    """Return the signature, without parameters, whose result is what ``model`` describes.
+    """Return the signature without parameters whose result is of the type ``model``.
 
     Args:
         model: A dataclass, TypedDict, pydantic model, or any other type hint.
-        strict: Whether hints there is no type for are errors.
+        strict: Whether hints without a corresponding type are errors.
 
     Raises:
         SignatureError: A hint cannot be resolved, or ``strict`` requires a type for it.

@@ -1,4 +1,4 @@
-"""Python's type hints: types from hints, and values as a hint asks for them.
+"""Python type hints: types from hints, and conversion of values to what a hint requires.
 
 ==============================================  ==========================
 str, int, float, bool, None, datetime           the type of that name
@@ -55,11 +55,11 @@ _INCLUSIVE = (("ge", "least"), ("le", "most"))
 _EXCLUSIVE = (("gt", ">"), ("lt", "<"))
 
 
-def bounded(of: Type, metadata: Iterable[Any]) -> Type:
-    """Return ``of`` with the bounds in ``metadata`` that it can have; other metadata is ignored."""
+def with_bounds(of: Type, metadata: Iterable[Any]) -> Type:
+    """Return ``of`` with the bounds in ``metadata`` that apply to it; other metadata is ignored."""
     found = [one for item in metadata for one in (item, *getattr(item, "metadata", ()))]
     if isinstance(of, Maybe):
-        return maybe(bounded(of.inner, found))
+        return maybe(with_bounds(of.inner, found))
     for item in found:
         of = _with(of, item)
     return of
@@ -84,7 +84,7 @@ def _bounds(item: object, names: Iterable[tuple[str, str]]) -> dict[Any, Any]:
 
 
 MAX_DEPTH = 3
-"""Models inside models."""
+"""The deepest nesting of models."""
 
 _NAMED: dict[Any, Type] = {
     str: Primitive("string"),
@@ -141,7 +141,7 @@ def is_model(hint: object) -> bool:
 
 
 def is_typed_dict(hint: object) -> bool:
-    """Return whether ``hint`` is a TypedDict, be it of ``typing`` or of ``typing_extensions``."""
+    """Return whether ``hint`` is a TypedDict of ``typing`` or ``typing_extensions``."""
     return isinstance(hint, type) and issubclass(hint, dict) and hasattr(hint, "__required_keys__")
 
 
@@ -178,7 +178,7 @@ def model_fields(model: type) -> tuple[ModelField, ...]:
 
 
 def resolved_hints(of: Any) -> dict[str, Any]:
-    """Return the hints of a function or class, names in quotes resolved."""
+    """Return the hints of a function or class, with hints in quotes resolved."""
     try:
         return typing.get_type_hints(of, include_extras=True)
     except (NameError, TypeError, AttributeError, SyntaxError) as error:
@@ -188,7 +188,7 @@ def resolved_hints(of: Any) -> dict[str, Any]:
 
 
 def optional_field(name: str, of: Type, *, required: bool) -> Field:
-    """Return a field that, unless ``required``, may be absent or nil: its default replaces both."""
+    """Return a field that, unless ``required``, may be absent or nil: its default is then used."""
     return Field(name, of) if required else Field(name, maybe(of), optional=True)
 
 
@@ -204,7 +204,7 @@ class _Deriving:
             pass
         origin, arguments = typing.get_origin(hint), typing.get_args(hint)
         if origin is typing.Annotated:
-            return bounded(self.type_of(arguments[0], depth), arguments[1:])
+            return with_bounds(self.type_of(arguments[0], depth), arguments[1:])
         if origin in _TRANSPARENT:
             return self.type_of(arguments[0], depth)
         if origin is typing.Union or origin is types.UnionType:
@@ -237,7 +237,9 @@ class _Deriving:
         return Map(
             tuple(
                 optional_field(
-                    field.name, bounded(self.type_of(field.hint, depth + 1), field.metadata), required=field.required
+                    field.name,
+                    with_bounds(self.type_of(field.hint, depth + 1), field.metadata),
+                    required=field.required,
                 )
                 for field in model_fields(model)
             )
@@ -271,7 +273,7 @@ class _Deriving:
 
 
 def enum_values(cls: type[PythonEnum]) -> tuple[Any, ...]:
-    """Return the constants for the members of ``cls``: their values, or their names where values are complex."""
+    """Return the constants for the members of ``cls``: their values, or their names if a value is not plain."""
     plain = all(isinstance(member.value, str | int | float | bool) for member in cls)
     return tuple(member.value if plain else member.name for member in cls)
 
@@ -287,14 +289,14 @@ def _alias(name: str, info: Any) -> str:
     return alias if isinstance(alias, str) else name
 
 
-# Values as a hint asks for them: dataclasses, pydantic models, enums, dates, and containers of them.
+# Converting values to what a hint requires: dataclasses, pydantic models, enums, dates, and containers of them.
 #
-# What a hint does not describe stays as it is. No third-party module is imported: a pydantic model is known by its
-# ``model_validate``.
+# A value that needs no conversion is returned unchanged. No third-party module is imported: a pydantic model is
+# recognised by its ``model_validate``.
 
 
-def constructed(hint: Any, value: Any) -> Any:
-    """Return ``value`` as ``hint`` asks for it.
+def construct(hint: Any, value: Any) -> Any:
+    """Return ``value`` converted to what ``hint`` requires.
 
     Raises:
         ValueError: It cannot be one: an unknown member of an enum, no ISO date, what a model rejects.
@@ -306,13 +308,13 @@ def constructed(hint: Any, value: Any) -> Any:
     if origin in (typing.Union, types.UnionType):
         return _of_union(of, value)
     if origin is typing.Annotated:
-        return constructed(of[0], value)
+        return construct(of[0], value)
     if origin is typing.Literal:
         return value
     if isinstance(value, list | tuple | set | frozenset):
         return _collection(origin or hint, of, value)
     if isinstance(value, Mapping) and of and origin is not None and issubclass(origin, Mapping):
-        return {constructed(of[0], key): constructed(of[1], item) for key, item in value.items()}
+        return {construct(of[0], key): construct(of[1], item) for key, item in value.items()}
     return _instance(hint, value) if isinstance(hint, type) else value
 
 
@@ -321,7 +323,7 @@ def _of_union(of: tuple[Any, ...], value: Any) -> Any:
         if each is type(None):
             continue
         try:
-            made = constructed(each, value)
+            made = construct(each, value)
         except (ValueError, TypeError):
             continue
         if made is not value or not isinstance(each, type) or isinstance(value, each):
@@ -332,11 +334,11 @@ def _of_union(of: tuple[Any, ...], value: Any) -> Any:
 def _collection(kind: Any, of: tuple[Any, ...], value: Any) -> Any:
     if kind is tuple:
         if len(of) == 2 and of[1] is Ellipsis:
-            return tuple(constructed(of[0], each) for each in value)
+            return tuple(construct(of[0], each) for each in value)
         if of and len(of) == len(value):
-            return tuple(constructed(hint, each) for hint, each in zip(of, value, strict=True))
+            return tuple(construct(hint, each) for hint, each in zip(of, value, strict=True))
         return tuple(value)
-    items = [constructed(of[0], each) for each in value] if of else list(value)
+    items = [construct(of[0], each) for each in value] if of else list(value)
     if kind in (set, frozenset):
         return kind(items)
     return items if not isinstance(value, set | frozenset) else value
@@ -369,4 +371,4 @@ def _member(hint: type[PythonEnum], value: Any) -> PythonEnum:
 def _of_fields(hint: type, value: Mapping[str, Any]) -> Any:
     hints = typing.get_type_hints(hint)
     names = {field.name for field in dataclasses.fields(hint) if field.init}
-    return hint(**{name: constructed(hints.get(name, Any), value[name]) for name in names if name in value})
+    return hint(**{name: construct(hints.get(name, Any), value[name]) for name in names if name in value})

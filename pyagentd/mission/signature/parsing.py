@@ -1,6 +1,6 @@
-"""Reads the text of a signature: shorthand, and Malli wherever a vector begins with one of its words.
+"""The parser of signatures: shorthand, and Malli where a vector begins with a Malli operator such as ``:or``.
 
-``[:type]`` is always a list of that type; so ``[:map]`` is a list of maps, and the empty map is ``{}``.
+``[:type]`` is always a list of that type: ``[:map]`` is a list of maps. The empty map is ``{}``.
 """
 
 import math
@@ -30,12 +30,12 @@ from pyagentd.mission.signature.types import (
     maybe,
 )
 
-# Reading text into forms: names, keywords, literals and brackets, each with its place.
+# Reading text into forms: names, keywords, literals and brackets, each with its position.
 
 Kind = Literal["name", "keyword", "string", "number", "vector", "braces", "parens", "arrow", "type", "constant"]
 
 MAX_DEPTH = 64
-"""Brackets inside brackets; what reads the forms recurses."""
+"""The deepest nesting of brackets; the functions that parse forms are recursive."""
 
 _TOKEN = re.compile(
     r"""
@@ -90,7 +90,7 @@ class Form:
     after_comma: bool = False
 
     def error(self, message: str, mend: str = "") -> SignatureError:
-        """Return an error at the place of this form."""
+        """Return an error at the position of this form."""
         return _error(message, self.source, self.offset, mend)
 
 
@@ -109,7 +109,7 @@ def is_plain(name: str) -> bool:
 
 
 def is_keyword(name: str) -> bool:
-    """Return whether ``name`` behind a colon is read as one keyword."""
+    """Return whether a colon and ``name`` are read as one keyword."""
     return _KEYWORD.fullmatch(name) is not None
 
 
@@ -122,7 +122,7 @@ def _error(message: str, source: str, offset: int, mend: str = "") -> SignatureE
 
 
 class _Reader:
-    """Reads one text; keeps for every open bracket the forms inside it so far."""
+    """Reads one text; stores the forms read so far for each open bracket."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -245,9 +245,9 @@ class _Reader:
         return _error(message, self._text, at, mend)
 
 
-# Names of types, and suggestions for names that are none.
+# Names of types, and suggestions for unknown names.
 
-# Malli's own names for types of ours.
+# Malli's names for the named types.
 _SAME: dict[str, Name] = {"boolean": "bool", "double": "float"}
 
 _MEANT = {
@@ -276,8 +276,8 @@ def known(name: str) -> Name | None:
     return cast(Name, name) if name in NAMES else _SAME.get(name)
 
 
-def meant(name: str) -> str:
-    """Return a sentence with what to write instead of ``name``, which is not a type."""
+def suggest_type(name: str) -> str:
+    """Return a sentence with a suggestion for the unknown type ``name``."""
     plain = name.lower().rstrip("?")
     mark = "?" if name.endswith("?") else ""
     if found := known(plain):
@@ -290,14 +290,14 @@ def meant(name: str) -> str:
     return "Types are " + " ".join(f":{one}" for one in sorted(NAMES))
 
 
-def closest(name: str, possible: list[str]) -> str:
-    """Return a sentence with the one of ``possible`` that is most like ``name``, or all of them."""
+def suggest(name: str, possible: list[str]) -> str:
+    """Return a sentence with the name of ``possible`` that is most similar to ``name``, or with all of them."""
     if question := did_you_mean(name, possible, shown="`:{}`"):
         return question
     return "There are " + " ".join(f":{one}" for one in possible) if possible else "There are none here"
 
 
-# Names of fields and parameters, and the ``?`` behind their types.
+# Names of fields and parameters, and the ``?`` after their types.
 
 What: TypeAlias = Literal["field", "parameter"]
 """The noun for a named thing in errors."""
@@ -305,7 +305,7 @@ What: TypeAlias = Literal["field", "parameter"]
 _EXAMPLE: dict[What, str] = {"field": "`{id :int}`", "parameter": "`(id :int)`"}
 
 
-def marked(form: Form) -> bool:
+def has_mark(form: Form) -> bool:
     """Return whether ``form`` has the ``?`` of optional types."""
     text = form.kind == "keyword" or (form.kind == "string" and not form.source)  # data may hold shorthand as text
     return form.optional or (text and len(form.value) > 1 and form.value.endswith("?"))
@@ -324,15 +324,15 @@ def name_of(form: Form, what: What) -> str:
     raise form.error(f"this is not a {what} name", mend)
 
 
-def no_type(key: Form, name: str, what: What) -> SignatureError:
-    """Return the error that ``name`` has no type behind it."""
+def missing_type(key: Form, name: str, what: What) -> SignatureError:
+    """Return the error for a name that is not followed by a type."""
     if key.kind == "keyword" and known(name.rstrip("?")):
         return key.error(f"this type has no name of a {what}", f"Write one before it: `value :{name}`")
     return key.error(f"the {what} `{name}` has no type", f"Write one behind it, as in `{name} :any`")
 
 
-def no_duplicates(fields: Iterable[Field], forms: Sequence[Form], what: What) -> None:
-    """Raise ``SignatureError`` when two of ``fields``, which were read from ``forms``, have the same name."""
+def check_duplicates(fields: Iterable[Field], forms: Sequence[Form], what: What) -> None:
+    """Raise ``SignatureError`` if two of ``fields``, which were parsed from ``forms``, have the same name."""
     seen: set[str] = set()
     for field in fields:
         if field.name in seen:
@@ -341,13 +341,13 @@ def no_duplicates(fields: Iterable[Field], forms: Sequence[Form], what: What) ->
         seen.add(field.name)
 
 
-# Malli schemas: vectors that begin with a word, ``[:or …]``, ``[:string {:min 1}]``, ``[:map [:id :int]]``.
+# Malli schemas: vectors that begin with an operator, ``[:or …]``, ``[:string {:min 1}]``, ``[:map [:id :int]]``.
 #
-# The subset of https://github.com/metosin/malli that JSON can say. Properties that only
-# describe (``:title``, ``:default``…) are read over; those that would check something unknown are errors.
+# The subset of https://github.com/metosin/malli that JSON Schema can express. Properties that only describe
+# (``:title``, ``:default``…) are ignored; unknown properties that would restrict values are errors.
 
 TypeOf: TypeAlias = Callable[[Form], Type]
-"""Reads any type, shorthand or Malli."""
+"""Parses a type, shorthand or Malli."""
 
 Properties: TypeAlias = dict[str, Form]
 
@@ -370,7 +370,7 @@ _UNSUPPORTED = {
 
 
 def is_schema(parts: Sequence[Form]) -> bool:
-    """Return whether a vector of ``parts`` is Malli, and not a list in shorthand."""
+    """Return whether a vector of ``parts`` is a Malli schema, not a list in shorthand."""
     word = parts[0].value if parts[0].kind == "keyword" and not parts[0].optional else None
     if known(str(word)) is not None:
         return len(parts) > 1 and (word == "map" or parts[1].kind == "braces")
@@ -383,7 +383,7 @@ def is_map(parts: Sequence[Form]) -> bool:
 
 
 def schema_of(form: Form, type_of: TypeOf) -> Type:
-    """Return the type that the Malli vector ``form`` stands for.
+    """Return the type that the Malli vector ``form`` describes.
 
     Raises:
         SignatureError: It is malformed, or a schema that cannot be checked here.
@@ -411,12 +411,12 @@ def properties_of(form: Form, allowed: Sequence[str]) -> Properties:
         if name in allowed:
             found[name] = value
         elif name not in _DESCRIBING and "/" not in name:
-            raise key.error(f"there is no property `:{name}` here", closest(name, list(allowed)))
+            raise key.error(f"there is no property `:{name}` here", suggest(name, list(allowed)))
     return found
 
 
 def constant_of(form: Form) -> Constant | None:
-    """Return the constant that ``form`` stands for; None is nil."""
+    """Return the constant that ``form`` describes; None for nil."""
     match form.kind, form.value:
         case ("string", str()) | ("number", _):
             if isinstance(form.value, float) and not math.isfinite(form.value):
@@ -451,7 +451,7 @@ def field_of(name: str, form: Form, type_of: TypeOf) -> Field:
         case Form(kind="vector", value=(Form(kind="keyword", value="?"), inner), optional=False):
             return Field(name, type_of(inner), optional=True)
         case _:
-            return Field(name, type_of(form), optional=marked(form))
+            return Field(name, type_of(form), optional=has_mark(form))
 
 
 def map_of_entries(form: Form, type_of: TypeOf) -> Map:
@@ -459,7 +459,7 @@ def map_of_entries(form: Form, type_of: TypeOf) -> Map:
     parts = list(form.value[1:])
     properties = properties_of(parts.pop(0), ["closed"]) if parts and parts[0].kind == "braces" else {}
     fields = tuple(entry_of(part, type_of) for part in parts)
-    no_duplicates(fields, [part.value[0] for part in parts], "field")
+    check_duplicates(fields, [part.value[0] for part in parts], "field")
     return Map(fields, closed="closed" in properties and _truth(properties["closed"]))
 
 
@@ -632,7 +632,7 @@ def parts_of(forms: Sequence[Form]) -> tuple[tuple[Field, ...], Type]:
 
 
 def type_of(form: Form) -> Type:
-    """Return the type that ``form`` stands for; a ``?`` behind it makes it optional.
+    """Return the type that ``form`` describes; a ``?`` after it makes it optional.
 
     Raises:
         SignatureError: It is not a type.
@@ -640,20 +640,20 @@ def type_of(form: Form) -> Type:
     if form.kind == "string" and not form.source and form.value.strip():
         return _only(read(form.value))
     meaning = _unmarked(form)
-    return maybe(meaning) if marked(form) else meaning
+    return maybe(meaning) if has_mark(form) else meaning
 
 
 def fields_of(forms: Sequence[Form], what: What) -> tuple[Field, ...]:
-    """Return the fields in ``forms``: names and types in turn."""
+    """Return the fields in ``forms``, which alternate names and types."""
     found: list[Field] = []
     rest = list(forms)
     while rest:
         key = rest.pop(0)
         name = name_of(key, what)
         if not rest or rest[0].after_comma or _is_name(rest[0]):
-            raise no_type(key, name, what)
+            raise missing_type(key, name, what)
         found.append(field_of(name, rest.pop(0), type_of))
-    no_duplicates(found, forms, what)
+    check_duplicates(found, forms, what)
     return tuple(found)
 
 
@@ -688,12 +688,12 @@ def _function(whole: Form, rest: Sequence[Form]) -> tuple[tuple[Field, ...], Typ
 
 def _named(forms: Sequence[Form]) -> tuple[Field, ...]:
     params = tuple(entry_of(form, type_of) for form in forms)
-    no_duplicates(params, [form.value[0] for form in forms], "parameter")
+    check_duplicates(params, [form.value[0] for form in forms], "parameter")
     return params
 
 
 def _unnamed(forms: Sequence[Form]) -> tuple[Field, ...]:
-    """Return the parameters of ``[:cat …]``: the fields of its one map, for arguments are a map, or numbered ones."""
+    """Return the parameters of ``[:cat …]``: the fields of its only map, or else numbered parameters."""
     if len(forms) == 1 and forms[0].kind == "vector" and is_map(forms[0].value) and not forms[0].optional:
         taken = map_of_entries(forms[0], type_of)
         if taken.closed:
@@ -713,7 +713,7 @@ def _unmarked(form: Form) -> Type:
         case "vector":
             return _vector(form)
         case "name":
-            raise form.error(f"`{form.value}` is not a type", meant(form.value))
+            raise form.error(f"`{form.value}` is not a type", suggest_type(form.value))
         case "string":
             raise form.error("a string is not a type", "Types begin with a colon; certain values are `[:enum …]`")
         case "number" | "constant":
@@ -728,7 +728,7 @@ def _primitive(form: Form) -> Type:
     name = form.value if form.optional else form.value.removesuffix("?")
     found = known(name)
     if found is None:
-        raise form.error(f"`:{form.value}` is not a type", meant(form.value))
+        raise form.error(f"`:{form.value}` is not a type", suggest_type(form.value))
     return Primitive(found)
 
 
@@ -746,9 +746,8 @@ def _vector(form: Form) -> Type:
 
 # Signatures given as data: Malli in lists and tuples, fields in dicts.
 #
-# Keywords are ``Keyword`` objects or strings that begin with a colon, so that a schema may come out of JSON. Any
-# other string is a value inside ``[:enum …]``, a field name in front of a type, and shorthand where a type is
-# wanted.
+# Keywords are ``Keyword`` objects or strings that begin with a colon, so that a schema can be JSON. Any other string
+# is a value inside ``[:enum …]``, a field name before a type, and shorthand where a type is expected.
 
 
 def form_of(data: Any, depth: int = 0) -> Form:

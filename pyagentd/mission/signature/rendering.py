@@ -1,6 +1,6 @@
-"""Types as text: canonical signature, JSON Schema, the words of error messages, an example value.
+"""Types as text: canonical signature, JSON Schema, names in error messages, example values.
 
-The canonical text is shorthand, with Malli where shorthand has no form; it parses back to an equal signature.
+The canonical text is shorthand, with Malli where shorthand cannot express a type; it parses to an equal signature.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ def type_text(of: Type) -> str:
         case Constraint(operator, bound):
             return f"[:{operator} {bound!r}]"
         case _:
-            raise TypeError(f"no type of a signature: {of}")
+            raise TypeError(f"not a type of a signature: {of}")
 
 
 def constant_text(constant: Constant) -> str:
@@ -73,7 +73,7 @@ def constant_text(constant: Constant) -> str:
 
 
 def name_text(name: str) -> str:
-    """Return the text of a field's name: bare where that can be read back, in quotes otherwise."""
+    """Return the text of a field's name, in quotes unless it can be parsed without."""
     return name if is_plain(name) else f'"{name.translate(_ESCAPED)}"'
 
 
@@ -114,8 +114,8 @@ def _vector(*parts: str) -> str:
 
 # JSON Schema (draft 2020-12), for model APIs, editors and other validators.
 #
-# Keywords are strings in JSON. What the schema accepts and what ``validation`` accepts are the same, except that
-# JSON Schema takes 1.0 for an integer.
+# Keywords are strings in JSON. The schema accepts the same values as ``validation``, except that 1.0 is an integer in
+# JSON Schema.
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -158,7 +158,7 @@ def schema_of(of: Type) -> Schema:
         case Constraint(operator, bound):
             return {"type": "number", _BOUND[operator]: bound}
         case _:
-            raise TypeError(f"no type of a signature: {of}")
+            raise TypeError(f"not a type of a signature: {of}")
 
 
 def fields_schema(fields: tuple[Field, ...], *, closed: bool = False) -> Schema:
@@ -202,13 +202,13 @@ def _range(lowest: str, least: Number | None, highest: str, most: Number | None)
     return {name: bound for name, bound in bounds.items() if bound is not None}
 
 
-# The words of error messages.
+# The names of types in error messages.
 
 _AT_MOST_NAMED = 12
 
 
 def expected(of: Type) -> str:
-    """Return the words for what is expected: ``int of at least 0``, ``one of "a", "b"``, ``int or string``."""
+    """Return the expected value in words: ``int of at least 0``, ``one of "a", "b"``, ``int or string``."""
     match of:
         case Primitive(name, least, most) if name == "string":
             return name + _expected_range(least, most, "character")
@@ -255,7 +255,7 @@ def _expected_range(least: Number | None, most: Number | None, unit: str = "") -
     return f" of {least!r} to {most!r}{words}"
 
 
-# An example value in Clojure syntax, for a model to imitate.
+# An example value in Clojure syntax, shown to models.
 
 _EXAMPLES: dict[Name, str] = {
     "string": '"..."',
@@ -271,7 +271,7 @@ _EXAMPLES: dict[Name, str] = {
 
 
 def example(of: Type) -> str:
-    """Return the text of a value that fits ``of``; of several constraints only the first is met."""
+    """Return the text of a value that fits ``of``; of several constraints only the first is considered."""
     match of:
         case Primitive(name, least):
             return str(least) if least is not None and name in ("int", "float") else _EXAMPLES[name]
@@ -292,4 +292,4 @@ def example(of: Type) -> str:
         case Constraint(operator, bound):
             return str(bound + {">": 1, "<": -1}.get(operator, 0))
         case _:
-            raise TypeError(f"no type of a signature: {of}")
+            raise TypeError(f"not a type of a signature: {of}")

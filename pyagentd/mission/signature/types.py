@@ -1,7 +1,7 @@
-"""The types that signatures are made of.
+"""The types of signatures.
 
-A type is a tree of frozen values that compare by content. Build trees with ``maybe`` and ``choice``, which keep
-them canonical: one way to be optional, no choice inside a choice.
+A type is a tree of immutable values that compare by content. Build optional types with ``maybe`` and alternatives
+with ``choice``, which keep the tree canonical: no ``Maybe`` in a ``Maybe``, no ``Or`` in an ``Or``.
 """
 
 from collections.abc import Iterable
@@ -18,17 +18,17 @@ OPERATORS: frozenset[str] = frozenset(get_args(Operator))
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """Any of the types below."""
+    """The base class of types."""
 
     @property
     def is_optional(self) -> bool:
-        """Whether the type is an optional one (``:int?``), which nil fits."""
+        """Whether the type is optional (``:int?``), so that nil fits."""
         return False
 
 
 @dataclass(frozen=True, slots=True)
 class Primitive(Type):
-    """A named type; ``:map`` is any map and ``:any`` anything, nil too.
+    """A named type; ``:map`` fits any map and ``:any`` any value including nil.
 
     Attributes:
         name: As in the shorthand, without the colon.
@@ -43,7 +43,7 @@ class Primitive(Type):
 
 @dataclass(frozen=True, slots=True)
 class Maybe(Type):
-    """Nil, or what fits ``inner``."""
+    """Fits nil and what fits ``inner``."""
 
     inner: Type
 
@@ -55,7 +55,7 @@ class Maybe(Type):
 
 @dataclass(frozen=True, slots=True)
 class List(Type):
-    """A vector of any length within the bounds whose items all fit ``item``."""
+    """Fits a vector with a length within the bounds whose items all fit ``item``."""
 
     item: Type
     least: int | None = None
@@ -64,7 +64,7 @@ class List(Type):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A named place in a map, or a parameter.
+    """A field of a map, or a parameter.
 
     Attributes:
         name: The key as text; a map may hold it as keyword or as string.
@@ -79,7 +79,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Map(Type):
-    """A map with these fields; others may be there too, unless it is ``closed`` or the validation strict."""
+    """Fits a map with these fields; it may have others unless it is ``closed`` or validation is strict."""
 
     fields: tuple[Field, ...]
     closed: bool = False
@@ -87,7 +87,7 @@ class Map(Type):
 
 @dataclass(frozen=True, slots=True)
 class MapOf(Type):
-    """A map of any keys and values that fit."""
+    """Fits a map whose keys and values fit the two types."""
 
     key: Type
     value: Type
@@ -97,13 +97,13 @@ class MapOf(Type):
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """One value of an enumeration: a string, number, bool, or (``is_keyword``) a keyword by its name."""
+    """One value of an enumeration: a string, number or bool, or with ``is_keyword`` the name of a keyword."""
 
     value: str | int | float | bool
     is_keyword: bool = False
 
     def __eq__(self, other: object) -> bool:
-        """Tell true from 1, and 1 from 1.0."""
+        """Compare by type too: true, 1 and 1.0 are different."""
         if not isinstance(other, Constant):
             return NotImplemented
         return self._identity() == other._identity()
@@ -117,28 +117,28 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Enum(Type):
-    """One of these values."""
+    """Fits these values."""
 
     values: tuple[Constant, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or(Type):
-    """What fits at least one of ``choices``."""
+    """Fits what fits at least one of ``choices``."""
 
     choices: tuple[Type, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class And(Type):
-    """What fits all of ``all_of``: usually a type and constraints."""
+    """Fits what fits all of ``all_of``: usually a type and constraints."""
 
     all_of: tuple[Type, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint(Type):
-    """A number for which ``number operator bound`` holds: ``[:> 0]``."""
+    """Fits a number for which ``number operator bound`` is true: ``[:> 0]``."""
 
     operator: Operator
     bound: Number
@@ -149,12 +149,12 @@ NIL = Primitive("nil")
 
 
 def maybe(inner: Type) -> Type:
-    """Return the type of nil or ``inner``; an optional type stays as it is."""
+    """Return ``inner`` as an optional type; an optional type is returned unchanged."""
     return inner if isinstance(inner, Maybe) or inner == NIL else Maybe(inner)
 
 
 def choice(choices: Iterable[Type]) -> Type:
-    """Return the type of what fits any of ``choices``, without duplicates; nil among them makes it optional."""
+    """Return the type that fits what fits any of ``choices``, without duplicates; optional if nil is one of them."""
     flat: dict[Type, None] = {}
     takes_nil = False
     for one in choices:

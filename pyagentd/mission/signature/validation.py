@@ -1,7 +1,6 @@
-"""Does a value fit a type, why not, and what can it be converted into? One walk along the type answers all three.
+"""Validation and coercion of values by a type, with explanations, in one walk over the type.
 
-``problems_of`` validates and explains without converting anything: results are strict. ``coerced`` converts arguments
-where nothing is lost by it:
+``problems_of`` validates without converting, as for results. ``coerce`` converts arguments where nothing is lost:
 
 ============= =============================================================
 wanted        taken instead
@@ -52,17 +51,17 @@ from pyagentd.mission.signature.types import (
 Path: TypeAlias = tuple[str | int, ...]
 
 MAX_PROBLEMS = 100
-"""A list of a hundred thousand wrong rows is one mistake."""
+"""The largest number of problems reported; a list of 100,000 invalid rows is one mistake."""
 
 _HIDDEN = "[Hidden]"
 _LONGEST_KEY = 60
 _FAILED: Any = object()
-"""What a walk returns where there is no value to go on with."""
+"""Returned by a walk for a value that does not fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that does not fit, or a warning about one that was converted.
+    """A part of a value that does not fit, or a warning about one that was converted.
 
     Attributes:
         path: Where, as ``results[0].customer.id``; "" is the value itself.
@@ -95,7 +94,7 @@ class Coercion:
 
 
 def fits(of: Type, value: Any, *, exact: bool = False) -> bool:
-    """Return whether ``value`` fits ``of``; ``exact``: nothing undeclared, nothing that stands for another type."""
+    """Return whether ``value`` fits ``of``; with ``exact``, without undeclared fields and values of related types."""
     walk = _Walk(strict=exact, exact=exact, most=1)
     walk.visit(of, value)
     return not walk.problems
@@ -105,10 +104,10 @@ def problems_of(of: Type, value: Any, *, strict: bool = False) -> tuple[Problem,
     """Return why ``value`` does not fit ``of``, at most ``MAX_PROBLEMS`` reasons; empty when it does."""
     walk = _Walk(strict=strict)
     walk.visit(of, value)
-    return walk.told(problems=True)
+    return walk.found(problems=True)
 
 
-def coerced(of: Type, value: Any, *, strict: bool = False) -> Coercion:
+def coerce(of: Type, value: Any, *, strict: bool = False) -> Coercion:
     """Return ``value`` converted to ``of``.
 
     Args:
@@ -118,13 +117,13 @@ def coerced(of: Type, value: Any, *, strict: bool = False) -> Coercion:
     """
     walk = _Walk(strict=strict, converts=True)
     made = walk.visit(of, value)
-    problems = walk.told(problems=True)
-    return Coercion(value=value if problems else made, warnings=walk.told(problems=False), problems=problems)
+    problems = walk.found(problems=True)
+    return Coercion(value=value if problems else made, warnings=walk.found(problems=False), problems=problems)
 
 
 @dataclass(slots=True)
 class _Note:
-    """A problem or a warning; ``steps`` lead to its place from the inside out, each with whether it is data."""
+    """A problem or a warning; ``steps`` is its path from the inside out, each with whether it is data."""
 
     message: str
     is_problem: bool
@@ -133,7 +132,7 @@ class _Note:
 
 @dataclass(slots=True)
 class _Walk:
-    """One walk through a value along its type.
+    """One walk over a value and its type.
 
     Two values stand for another type without conversion: an int for ``:float``, as ``(= 1 1.0)`` holds, and a string
     for ``:keyword``, for that is what a keyword is once it has left the language.
@@ -157,11 +156,11 @@ class _Walk:
     warnings: int = 0
 
     def visit(self, of: Type, value: Any) -> Any:
-        """Note what of ``value`` does not fit; return it, converted where this walk converts, or ``_FAILED``."""
+        """Record the problems of ``value``; return it, converted if this walk converts, or ``_FAILED``."""
         return _VISITS[type(of)](self, of, value)
 
-    def into(self, of: Type, value: Any, step: str | int, *, is_data: bool = False) -> Any:
-        """Visit what stands at ``step`` of a collection; ``is_data``: the signature does not name that step."""
+    def visit_item(self, of: Type, value: Any, step: str | int, *, is_data: bool = False) -> Any:
+        """Visit the item at ``step`` of a collection; ``is_data``: the signature does not name that step."""
         noted = len(self.notes)
         made = _VISITS[type(of)](self, of, value)
         if len(self.notes) > noted:
@@ -169,22 +168,22 @@ class _Walk:
                 note.steps.append((step, is_data))
         return made
 
-    def fresh(self, *, converts: bool) -> "_Walk":
-        """Return a walk with the same rules and no notes, to try a type."""
+    def trial(self, *, converts: bool) -> "_Walk":
+        """Return a walk with the same rules and no records, for trying a type."""
         return _Walk(self.strict, self.exact, converts, self.most)
 
     def join(self, tried: "_Walk") -> None:
-        """Take over what ``tried`` found."""
+        """Add the problems and warnings of ``tried``."""
         for note in tried.notes:
             self._note(note)
 
     @property
     def full(self) -> bool:
-        """Whether no more problems are noted."""
+        """Whether no more problems are recorded."""
         return self.problems >= self.most
 
     def problem(self, message: str, *steps: tuple[str | int, bool]) -> Any:
-        """Note a problem and return ``_FAILED``."""
+        """Record a problem and return ``_FAILED``."""
         self._note(_Note(message, True, [*steps]))
         return _FAILED
 
@@ -199,7 +198,7 @@ class _Walk:
             self.warnings += 1
             self.notes.append(note)
 
-    def told(self, *, problems: bool) -> tuple[Problem, ...]:
+    def found(self, *, problems: bool) -> tuple[Problem, ...]:
         """Return the problems, or the warnings."""
         return tuple(_problem(note) for note in self.notes if note.is_problem is problems)
 
@@ -220,7 +219,7 @@ class _Walk:
         return value if _within(size, of.least, of.most) else self.problem(f"expected {expected(of)}")
 
     def converted(self, name: Name, value: Any) -> Any:
-        """Return ``value``, which is of another kind, as a ``name``, or ``_FAILED``."""
+        """Return ``value``, which is of another kind, converted to the type ``name``, or ``_FAILED``."""
         if name == "float" and _is_number(value):
             try:
                 return float(value)
@@ -242,7 +241,7 @@ class _Walk:
             self.sized(of, value)
         items = []
         for index, part in enumerate(value):
-            items.append(self.into(of.item, part, index))
+            items.append(self.visit_item(of.item, part, index))
             if self.problems and self.full:
                 return _FAILED
         if not self.converts or all(map(is_, items, value)):
@@ -261,7 +260,7 @@ class _Walk:
             name = declared.name
             key = name if name in value else Keyword(name)
             if key in value:
-                kept[key] = self.into(declared.type, value[key], name)
+                kept[key] = self.visit_item(declared.type, value[key], name)
             elif not declared.optional:
                 message = f"missing required field, expected {expected(declared.type)}"
                 kept[key] = self.problem(message, (name, False))
@@ -295,8 +294,8 @@ class _Walk:
                 for note in keys.notes:
                     self.problem(f"key: {note.message}", (step, True))
             elif not fits(of.key, _key_name(key)):
-                new = self.into(of.key, _key_name(key), step, is_data=True)
-            made[new] = self.into(of.value, part, step, is_data=True)
+                new = self.visit_item(of.key, _key_name(key), step, is_data=True)
+            made[new] = self.visit_item(of.value, part, step, is_data=True)
             changed |= new is not key or made[new] is not part
             if self.full:
                 return _FAILED
@@ -329,7 +328,7 @@ class _Walk:
             choices = tuple(sorted(choices, key=lambda one: not fits(one, value)))
         inside: _Walk | None = None
         for one in choices:
-            tried = self.fresh(converts=self.converts)
+            tried = self.trial(converts=self.converts)
             made = tried.visit(one, value)
             if not tried.problems:
                 self.join(tried)
@@ -338,7 +337,7 @@ class _Walk:
             if inside is None and all(note.steps for note in tried.notes):
                 inside = tried
         if self.converts:
-            tried = self.fresh(converts=False)
+            tried = self.trial(converts=False)
             tried.visit(of, value)
             self.join(tried)
             return _FAILED if tried.problems else value
@@ -348,7 +347,7 @@ class _Walk:
         return self.problem(f"expected {expected(of)}, got {kind_of(value)}")
 
     def visit_all_of(self, of: And, value: Any) -> Any:
-        tried = self.fresh(converts=self.converts)
+        tried = self.trial(converts=self.converts)
         made = value
         for part in of.all_of:
             made = tried.visit(part, made)
@@ -357,7 +356,7 @@ class _Walk:
                 break
         else:
             if self.converts:
-                whole = self.fresh(converts=False)
+                whole = self.trial(converts=False)
                 whole.visit(of, made)
                 tried.join(whole)
                 made = _FAILED if whole.problems else made
@@ -415,7 +414,7 @@ def path_text(keys: Path) -> str:
 
 
 def _key_name(key: Any) -> Any:
-    """Return a map's key as a value, a keyword as its name: fields are found under either."""
+    """Return a map's key as a value, and a keyword as its name, since fields match either."""
     return key.name if isinstance(key, Keyword) else key if isinstance(key, str) else from_key(key)
 
 
@@ -425,9 +424,9 @@ def _step_of(key: Any) -> str | int:
     return name if isinstance(name, str) else repr(name) if _is_number(name) else kind_of(name)
 
 
-# Kinds of values, and a value of one kind as another one.
+# Kinds of values, and converting between them.
 
-# RFC 3339 and its everyday relatives; `fromisoformat` alone takes week dates and bare years too.
+# RFC 3339 and common variants; `fromisoformat` alone would accept week dates and bare years too.
 _DATETIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?([Zz]|[+-]\d\d(:?\d\d)?)?")
 _INT = re.compile(r"[+-]?[0-9]{1,4000}")
 _FLOAT = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*")
@@ -435,7 +434,7 @@ _LONG_NAMES = {"int": "integer", "bool": "boolean"}
 
 
 def kind_of(value: Any) -> str:
-    """Return what ``value`` is: ``int``, ``string``, ``list``…; never anything of what it contains."""
+    """Return the kind of ``value``: ``int``, ``string``, ``list``…, without any of its content."""
     match value:
         case None:
             return "nil"
@@ -483,7 +482,7 @@ def _within(size: Number, least: Number | None, most: Number | None) -> bool:
 
 
 def _is(constant: Constant, value: Any, *, exact: bool) -> bool:
-    """Return whether ``value`` is the one of an enumeration; a string stands for a keyword unless ``exact``."""
+    """Return whether ``value`` equals the constant; a string equals a keyword of that name unless ``exact``."""
     match value:
         case Keyword():
             return constant.is_keyword and constant.value == value.name

@@ -10,7 +10,7 @@ from pyagentd.mission.signature import parse
 K = Keyword
 
 
-def coerced(type, value, strict=False):
+def coerce(type, value, strict=False):
     return parse(f"(x {type}) -> :any").coerce_input({"x": value}, strict)
 
 
@@ -46,7 +46,7 @@ KEPT = [
 @pytest.mark.spec("004", "Implicit Conversion")
 @pytest.mark.parametrize(("type", "value"), KEPT)
 def test_what_fits_stays(type, value):
-    result = coerced(type, value)
+    result = coerce(type, value)
     assert (result.value, result.warnings, result.problems) == ({"x": value}, (), ())
 
 
@@ -79,7 +79,7 @@ CONVERTED = [
 @pytest.mark.spec("004", "Implicit Conversion")
 @pytest.mark.parametrize(("type", "value", "expected", "warning"), CONVERTED)
 def test_what_can_be_converted_is_with_a_warning(type, value, expected, warning):
-    result = coerced(type, value)
+    result = coerce(type, value)
     assert result.problems == ()
     assert result.value == {"x": expected}
     assert [(one.path, one.message) for one in result.warnings] == [("x", warning)]
@@ -89,13 +89,13 @@ def test_what_can_be_converted_is_with_a_warning(type, value, expected, warning)
 
 @pytest.mark.parametrize(("value", "expected"), [(3, 3.0), (-(2**60), -float(2**60))])
 def test_an_int_becomes_a_float_silently(value, expected):
-    result = coerced(":float", value)
+    result = coerce(":float", value)
     assert isinstance(result.value["x"], float)
     assert (result.value["x"], result.warnings) == (expected, ())
 
 
 def test_a_python_datetime_becomes_text():
-    assert coerced(":datetime", datetime(2026, 11, 22, 10)).value == {"x": "2026-11-22T10:00:00"}
+    assert coerce(":datetime", datetime(2026, 11, 22, 10)).value == {"x": "2026-11-22T10:00:00"}
 
 
 REFUSED = [
@@ -143,7 +143,7 @@ REFUSED = [
 @pytest.mark.spec("004", "Implicit Conversion")
 @pytest.mark.parametrize(("type", "value", "path", "message"), REFUSED)
 def test_what_would_lose_something_is_refused(type, value, path, message):
-    result = coerced(type, value)
+    result = coerce(type, value)
     assert [(one.path, one.message) for one in result.problems] == [(path, message)]
     assert result.value == {"x": value}
 
@@ -162,7 +162,7 @@ def test_strict_refuses_what_is_not_declared():
 
 
 def test_keys_of_a_map_of_are_converted_too():
-    result = coerced("[:map-of :int :int]", {"1": "2", K("3"): 4})
+    result = coerce("[:map-of :int :int]", {"1": "2", K("3"): 4})
     assert result.value == {"x": {1: 2, 3: 4}}
     assert len(result.warnings) == 3
 

@@ -53,5 +53,5 @@ def test_true_is_not_one():
 
 
 def test_what_is_no_type_cannot_be_rendered():
-    with pytest.raises(TypeError, match="no type"):
+    with pytest.raises(TypeError, match="not a type"):
         Signature((Field("a", "int"),), Primitive("int")).render()
