@@ -154,7 +154,10 @@ SEVERAL says whether more than one may be picked."
 
 (defun pyagentd-question--header (ask)
   "Say in the header line whose questions those of ASK are, and the keys."
-  (let ((who (string-replace "%" "%%" (or (pyagentd-ask-who ask) "The model"))))
+  (let ((who (string-replace "%" "%%" (or (pyagentd-ask-who ask)
+                                             (if (equal "" (plist-get ask :run-id))
+                                                 "pyagentd" ; no run waits
+                                               "The model")))))
     (pyagentd-ask-here-set
      ask
      (concat " " who (substitute-command-keys

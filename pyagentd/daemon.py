@@ -60,6 +60,7 @@ from pyagentd.runtime.presets import Presets, configured_default, configured_pro
 from pyagentd.store import presetfile, sessions
 from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.state import State
+from pyagentd.store.document.files import memory as documents
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry
 from pyagentd.wire.connection import new_token
@@ -99,12 +100,15 @@ IDLE_S = 15 * 60.0
 IDLE_CHECK_S = 30.0
 # A thread that computes must not keep the loop from its clients for long (the default is 5 ms a turn).
 SWITCH_INTERVAL_S = 0.0005
-# Conversations are trees, not cycles: looking for cycles at the usual pace costs several percent and finds nothing.
-COLLECT = (50_000, 20, 100)
+# Looking for cycles at the usual pace costs several percent. What runs and clients leave behind are cycles, though,
+# about 150 objects each: left to the default of a large process, hundreds of ended runs would stay in memory.
+COLLECT = (5_000, 5, 2)
 
 
-_LARGE = 16 * 1024 * 1024
+_LARGE = 8 * 1024 * 1024
 """Bytes of memory that are worth giving back."""
+_MANY = 8
+"""So many branches that were closed are worth looking for what they left."""
 
 
 def _resident() -> int:
@@ -118,6 +122,7 @@ def _resident() -> int:
 def _give_back(state: State) -> None:
     """Give memory back to the system that a large case took: the C library keeps what was freed otherwise."""
     state.shrink()
+    documents.forget()
     gc.collect()
     with contextlib.suppress(AttributeError, OSError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)
@@ -238,12 +243,14 @@ class _Daemon:
 
     async def _stop_when_idle(self, kernel: Kernel, server: Server) -> None:
         idle_s = 0.0
-        tidied = _resident()
+        tidied, opened = _resident(), 0  # the memory after it was given back last, the most branches open since
         while idle_s < IDLE_S:
             await asyncio.sleep(IDLE_CHECK_S)
-            if not kernel.runs and _resident() > tidied + _LARGE:
+            now = len(kernel.all_opened)
+            opened = max(opened, now)
+            if not kernel.runs and (_resident() > tidied + _LARGE or now + _MANY <= opened):
                 await asyncio.to_thread(_give_back, kernel.state)
-                tidied = _resident()
+                tidied, opened = _resident(), now
             idle_s = 0.0 if server.clients or kernel.pending else idle_s + IDLE_CHECK_S
         log.info("nobody needs the daemon")
         self._stopped.set()

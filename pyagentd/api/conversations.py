@@ -24,7 +24,7 @@ from pyagentd.api.group import (
 from pyagentd.api.models import TOOLS, checked_model, summary
 from pyagentd.errors import BadRequest, Busy, NotFound
 from pyagentd.events import Event
-from pyagentd.features import named_agents, suggestions, todo
+from pyagentd.features import emptied, named_agents, suggestions, todo
 from pyagentd.features.agents import AgentSpawner
 from pyagentd.features.compaction import marker_of
 from pyagentd.features.emacs import EmacsClients
@@ -173,6 +173,8 @@ class Conversations(Group):
             if answer["editor"]:
                 live.given = printed(settings_of(preset))
                 live.note_said()
+                if live.key in self._kernel.emptied and client.human:
+                    emptied.ask(self._kernel, live)
             if live.meter is not None and not live.meter.looked and paths.agents_dir(live.ref.branch_dir).is_dir():
                 self._kernel.own(tell_below(self._kernel, live))
             notes = [

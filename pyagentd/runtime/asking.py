@@ -7,7 +7,7 @@ under its id, one with an answer is not asked again.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyagentd.clock import new_id
@@ -78,6 +78,23 @@ class Questions:
             if branch.run is None or not branch.run.suspended:
                 self._board.drop(ask)
 
+    def post(self, branch: LiveBranch, fields: Mapping[str, Any], settle: Callable[[Answer], None]) -> None:
+        """Show a question for which no run waits; it is recorded when it is answered, and gone with the daemon.
+
+        Args:
+            branch: Where it is shown.
+            fields: As for ``ask``.
+            settle: Called with the answer.
+        """
+        row = _row(branch, "", fields, None)
+
+        def record(answer: Answer) -> None:
+            if (live := self._branches.opened(branch.key)) is not None:
+                live.recorder.record("ask", _decided(row, answer, live.recorder.now_ms()))
+            settle(answer)
+
+        self._board.post(seq=0, run_id="", branches=(branch.key,), row=row, record=record)
+
     async def answer(self, ask_id: str, answer: Answer, options: SendOptions) -> bool:
         """Settle a question; return whether this answer was the first.
 
@@ -126,15 +143,7 @@ class Questions:
 
     def _record(self, branch: LiveBranch, row: Mapping[str, Any], answer: Answer) -> None:
         """Record how a question was settled."""
-        decided = {
-            "decision": answer.decision,
-            "decided_reason": answer.reason,
-            "decided_by": answer.by or None,
-            "decided_at": branch.recorder.now_ms(),
-            "input": answer.input or row["input"],
-            **({} if answer.answers is None else {"answers": [list(each) for each in answer.answers]}),
-        }
-        branch.recorder.record("ask", {**row, **decided})
+        branch.recorder.record("ask", _decided(row, answer, branch.recorder.now_ms()))
         if answer.decision != "abort":
             self._answered.setdefault(row["run_id"], []).append(row["id"])
         elif self._branches.hints is not None:
@@ -191,6 +200,19 @@ def _row(
         **fields,
         "decision": None,
         "created_at": known["created_at"] if known else branch.recorder.now_ms(),
+    }
+
+
+def _decided(row: Mapping[str, Any], answer: Answer, now_ms: int) -> dict[str, Any]:
+    """Return the ``ask`` row of a question that was answered."""
+    return {
+        **row,
+        "decision": answer.decision,
+        "decided_reason": answer.reason,
+        "decided_by": answer.by or None,
+        "decided_at": now_ms,
+        "input": answer.input or row["input"],
+        **({} if answer.answers is None else {"answers": [list(each) for each in answer.answers]}),
     }
 
 

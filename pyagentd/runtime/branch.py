@@ -289,6 +289,7 @@ class LiveBranch(Audience, SessionRow):
         observers: Are given each row that is recorded, when it has been shown.
         turn: What holds for the run in flight, or held for the last one.
         notes: What was found when it was opened, one line each, for people.
+        emptied: Whether its document was empty when it was opened, and was made anew.
     """
 
     def __init__(self, ref: BranchRef, opened: Opened, *, pulse: Pulse, clock: Clock) -> None:
@@ -302,6 +303,7 @@ class LiveBranch(Audience, SessionRow):
         self.users = 0
         self.file = paths.session_file(ref.branch_dir)
         self.notes = (*opened.notes, *opened.lasting)
+        self.emptied = opened.emptied
         self.keeper = Keeper(self.file, persisted=self._persisted)
         self.keeper.refusal = opened.refusal
         self.lease = Lease(

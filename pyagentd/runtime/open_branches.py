@@ -191,6 +191,7 @@ class OpenBranches:
         hints: Remembers for the next daemon where something waits, if anybody does.
         asks: Questions to humans that are open.
         trees: What earlier daemons left waiting.
+        emptied: Keys of branches whose document was empty and was made anew, until somebody is asked about that.
         departed: Directories of agents that were destroyed; nobody opens what is in them.
         overseers: Clients that are told of named agents and tasks wherever they are.
         humans: Clients that are told of questions wherever they are.
@@ -203,6 +204,7 @@ class OpenBranches:
         self.trees = Trees(self, self.asks.knows)
         self.bus = Bus()
         self.hints: Hints | None = None
+        self.emptied: set[str] = set()
         self.departed: set[Path] = set()
         self.overseers: set[Sink] = set()
         self.humans: set[Sink] = set()
@@ -265,6 +267,8 @@ class OpenBranches:
                     branch.paused = True
                     branch.state.recall(failed)
                 self._branches[ref.key] = branch
+                if branch.emptied:
+                    self.emptied.add(ref.key)
                 if waiting is not None:
                     self.trees.took(ref.key)
                     self._resuming[ref.key] = self.own(self._resume(branch, waiting))

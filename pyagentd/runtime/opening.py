@@ -76,6 +76,7 @@ class Opened:
     refusal: str  # why nothing can be written; "" when it can
     notes: tuple[str, ...]  # one line each, for people
     lasting: tuple[str, ...]  # the same of what stays as it is: to be said once
+    emptied: bool  # the document was empty, and was made anew from the log
 
 
 def open_branch(ref: BranchRef, *, goes_on: bool = False, ended: Outcome | None = None) -> Opened:
@@ -97,10 +98,11 @@ def open_branch(ref: BranchRef, *, goes_on: bool = False, ended: Outcome | None 
         if not refusal:
             _sweep(ref)
             refusal = "" if goes_on else _end_interrupted(ref, journal, conversation, ended)
+        emptied = False
         if not refusal and conversation.messages and not paths.session_file(ref.branch_dir).exists():
             _rebuild(ref, journal, conversation)
             notes = (*notes, f"{paths.SESSION_FILE} was missing; it was made anew from {paths.JOURNAL_FILE}")
-        elif not refusal and is_emptied(ref, conversation):
+        elif emptied := not refusal and is_emptied(ref, conversation):
             with suppress(OSError):  # who dies now leaves it missing, which is mended likewise
                 paths.session_file(ref.branch_dir).unlink()
             _rebuild(ref, journal, conversation)
@@ -114,6 +116,7 @@ def open_branch(ref: BranchRef, *, goes_on: bool = False, ended: Outcome | None 
             refusal=refusal,
             notes=notes,
             lasting=lasting,
+            emptied=emptied,
         )
     except BaseException:
         journal.close()

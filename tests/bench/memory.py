@@ -1,7 +1,8 @@
 """Whether the daemon gives memory back: ``python -m tests.bench.memory [--clients N]`` (make bench-memory).
 
 Prints the resident memory of a daemon before, at its peak and after: one call with 10 MB of arguments, clients that
-attach, clients with three turns each, and those once more, which tells a leak from a high-water mark. "After" is the
+attach, clients with three turns each, and as many again in sessions of their own, which tells a leak from a
+high-water mark. "After" is the
 least of the time in which the daemon gives memory back by itself. Reference: the warm daemon.
 """
 
@@ -35,22 +36,26 @@ def main() -> int:
 def measured(world: World, clients: int, return_s: float = _RETURN_S) -> Iterator[tuple[str, float, float, float]]:
     """Yield each case with the memory before all, at its peak and after, in MB."""
     pid = world.daemon()
-    root = str(world.system.project)
-    with world.client() as client:
-        names = [f"client-{number}" for number in range(clients)]
-        made = [client.call("create-session", name=name, preset="explorer", root=root) for name in names]
-    branches = [Path(each["branch_dir"]) for each in made]
+    waves = [_sessions(world, f"wave-{number}", clients) for number in range(3)]
     before = memory_mb(pid)
     cases: Sequence[tuple[str, Callable[[], None]]] = (
         ("one call of 10 MB", lambda: large_call(world)),
-        (f"{clients} clients attach", lambda: _wave(world, branches, 0)),
-        (f"{clients} clients, {_TURNS} turns each", lambda: _wave(world, branches, _TURNS)),
-        ("the same again", lambda: _wave(world, branches, _TURNS)),
-        ("and again", lambda: _wave(world, branches, _TURNS)),
+        (f"{clients} clients attach", lambda: _wave(world, waves[0], 0)),
+        (f"{clients} clients, {_TURNS} turns each", lambda: _wave(world, waves[0], _TURNS)),
+        ("as many again", lambda: _wave(world, waves[1], _TURNS)),
+        ("and again", lambda: _wave(world, waves[2], _TURNS)),
     )
     for name, act in cases:
         peak = max(during(act, pid))
         yield name, before, peak, _least(pid, return_s)
+
+
+def _sessions(world: World, name: str, count: int) -> list[Path]:
+    root = str(world.system.project)
+    with world.client() as client:
+        names = [f"{name}-{number}" for number in range(count)]
+        made = [client.call("create-session", name=name, preset="explorer", root=root) for name in names]
+    return [Path(each["branch_dir"]) for each in made]
 
 
 def large_call(world: World) -> None:

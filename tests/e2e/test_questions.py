@@ -113,3 +113,21 @@ def test_steps_are_live_and_an_option_is_picked_by_a_key(
     assert any("Coffee\\n\\nwith milk" in json.dumps(each) for each in users)
     text = (branch / "session.md").read_text()
     assert "[x] Look" not in text and "1 Tea   2" not in text
+
+
+def test_a_session_whose_document_was_emptied_asks_whether_its_conversation_was_to_be_removed(
+    system: System,
+    model_server: ModelServer,
+    branch: Path,  # noqa: F811
+) -> None:
+    plays(model_server, {"Hello there": [answer("Good day.")]})
+    system.ok("send", str(branch), "Hello there")
+    (branch / "session.md").write_text("")
+    emacs = opened(system, branch)
+    shows(emacs, "Good day.", "session.md was empty, but its log has")
+    emacs.keys("C-c", "C-c")
+    shows(emacs, "pyagentd asks", "( ) Restore", "( ) Remove")
+    emacs.keys("Tab", "Enter")
+    emacs.keys("C-c", "C-c")
+    wait_for(lambda: "Context cleared" in emacs.eval("(with-current-buffer (messages-buffer) (buffer-string))"), "it")
+    assert system.json("asks") == []

@@ -26,6 +26,7 @@ from pyagentd.store import metadata
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import reconcile
 from pyagentd.store.document import text as document
+from pyagentd.store.document.hidden import visible
 from pyagentd.store.document.text import body_sha256
 from pyagentd.store.journal import Journal, message_row, part_row
 from pyagentd.store.paths import BranchRef
@@ -538,6 +539,54 @@ async def test_an_emptied_document_is_made_anew_and_not_taken_for_a_deletion(wor
         assert "/context clear" in str(answered)
     assert body(ref).strip() == before.strip()
     assert not [row for row in rows(ref) if row.type == "edit"]
+
+
+@pytest.mark.parametrize("chosen", ["Restore", "Remove", None])
+async def test_whoever_edits_an_emptied_document_is_asked_whether_the_conversation_was_to_be_removed(
+    world: World, chosen: str | None
+) -> None:
+    ref = await conversation(world)
+    before = body(ref)
+    await world.kernel.shutdown()
+    file_of(ref).write_text("")
+    world.start()
+    service, editor = world.service(), Watcher()
+    assert (await service.attach(editor, branch=ref.key, sha256=body_sha256("")))["reread"]
+    for _ in range(2):  # a client that attaches again is not asked again
+        given = await service.attach(editor, branch=ref.key, sha256=body_sha256(body(ref)))
+    (asked,) = given["asks"]
+    assert "session.md was empty" in asked["questions"][0]["question"]
+    assert [option["label"] for option in asked["questions"][0]["options"]] == ["Restore", "Remove"]
+    branch = world.kernel.opened(ref.key)
+    assert branch is not None and visible(branch.conversation), "nothing is removed while nobody has answered"
+    if chosen:
+        await service.answer(editor, ask=asked["id"], decision="answer", answers=f'[["{chosen}"]]')
+    else:
+        await service.answer(editor, ask=asked["id"], decision="deny")
+    if chosen == "Remove":
+        await editor.until(lambda: not visible(branch.conversation))
+    await world.kernel.shutdown()
+    assert bool(visible(Conversation(rows(ref)))) == (chosen != "Remove")
+    assert before.strip() in body(ref), "the text stays, folded where the model is not shown it"
+
+
+async def test_a_conversation_that_went_on_is_not_removed_by_a_late_answer(world: World) -> None:
+    ref = await conversation(world)
+    await world.kernel.shutdown()
+    file_of(ref).write_text("")
+    world.start()
+    service, editor = world.service(), Watcher()
+    await service.attach(editor, branch=ref.key, sha256=body_sha256(""))
+    (asked,) = (await service.attach(editor, branch=ref.key, sha256=body_sha256(body(ref))))["asks"]
+    world.server.say("More.")
+    branch = world.kernel.opened(ref.key)
+    assert branch is not None
+    await service.release(editor, branch=ref.key)
+    await world.kernel.prompt(branch, text="Go on", options=world.options)
+    await editor.until(lambda: editor.of("run") and editor.of("run")[-1].args[0]["phase"] == "finished")
+    await service.answer(editor, ask=asked["id"], decision="answer", answers='[["Remove"]]')
+    await editor.until(lambda: any("went on" in str(event.args) for event in editor.of("notice")))
+    assert any("More." in message.text for message in visible(branch.conversation))
 
 
 async def test_a_document_that_is_emptied_while_it_is_open_refuses_a_prompt(world: World) -> None:
