@@ -39,7 +39,8 @@
   "Wait until the function CONDITION returns non-nil, at most half a minute."
   (let ((deadline (+ (float-time) 30)) value)
     (while (not (or (setq value (funcall condition)) (> (float-time) deadline)))
-      (accept-process-output nil 0.01))
+      ;; Timers that run meanwhile do not end it, so it is short: what is waited for may be done by one.
+      (accept-process-output nil 0.001))
     (or value (error "Not within half a minute"))))
 
 (defun driver-attach ()
