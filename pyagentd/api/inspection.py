@@ -27,7 +27,7 @@ from pyagentd.store.db.audit import Entry
 from pyagentd.store.db.projection import Finder, Projection, parse
 from pyagentd.store.db.search import Hit, Scope
 from pyagentd.store.document import text
-from pyagentd.store.document.reconcile import placed
+from pyagentd.store.document.reconcile import recognise
 from pyagentd.store.journal import read_rows
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.trace import TracedStep, as_json, read_trace
@@ -272,7 +272,7 @@ class Search(Group):
 def _place(ref: BranchRef, message: str, part: str | None) -> tuple[int | None, int | None]:
     """Return where the pieces of a message, or of one of its parts, begin and end in the document."""
     conversation = Conversation(read_rows(paths.journal_file(ref.branch_dir)))
-    _, pieces = placed(text.read(paths.session_file(ref.branch_dir)), conversation)
+    pieces = recognise(text.read(paths.session_file(ref.branch_dir)), conversation).pieces
     own = [piece for piece in pieces if piece.message is not None and piece.message.id == message]
     exact = [piece for piece in own if piece.part is not None and piece.part.id == part]
     found = [piece.found for piece in exact or own]

@@ -27,7 +27,7 @@ from pyagentd.runtime.settings import SendOptions
 from pyagentd.store.conversation import Conversation, Message
 from pyagentd.store.document import hidden, text
 from pyagentd.store.document.hidden import By, Variant, answer_place, hidden_ranges, turned
-from pyagentd.store.document.reconcile import align, placed
+from pyagentd.store.document.reconcile import align, recognise
 from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN
 from pyagentd.store.document.text import Document
 
@@ -56,9 +56,10 @@ def history(file: Path, conversation: Conversation) -> dict[str, Any]:
     """
     if not any(message.is_rewound for message in conversation.messages.values()):
         return {"sha256": None, "hidden": [], "variants": []}
-    doc, pieces = placed(text.read(file), conversation)
+    alignment = recognise(text.read(file), conversation)
+    doc = alignment.document
     places: dict[str, tuple[int, int]] = {}
-    for piece in pieces:
+    for piece in alignment.pieces:
         if piece.message is not None:
             start, _ = places.get(piece.message.id, (piece.found.start, 0))
             places[piece.message.id] = start, piece.found.end

@@ -7,7 +7,7 @@ Its block goes behind the last text that is recorded; what the user has written 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.errors import BadRequest, Busy
@@ -20,8 +20,7 @@ from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import text
-from pyagentd.store.document.reconcile import Placed, align, placed
-from pyagentd.store.document.text import Document
+from pyagentd.store.document.reconcile import align, recognise
 
 if TYPE_CHECKING:
     from pyagentd.runtime.branch import LiveBranch
@@ -83,9 +82,9 @@ async def compact(kernel: Kernel, branch: LiveBranch, options: SendOptions, inst
 def _read(branch: LiveBranch, conversation: Conversation) -> Prompt:
     """Return what there is to compact, in the shape of a prompt: its text is the end of what stands above."""
     doc = text.read(branch.file)
-    healed, pieces = placed(doc, conversation)
-    spans = None if healed.spans == doc.spans else healed.spans
-    anchor = _end_of_record(healed, pieces)
+    whole = recognise(doc, conversation)
+    spans = None if whole.document.spans == doc.spans else whole.document.spans
+    anchor = whole.record_end  # what comes last in the log stands last in the document
     sha256, aligned = text.body_sha256(doc.body), align(doc, conversation, anchor)
     if not is_summarised(None, aligned.view):
         raise BadRequest("There is nothing to compact", mend="Say something first")
@@ -97,12 +96,6 @@ def _read(branch: LiveBranch, conversation: Conversation) -> Prompt:
         roles=None if spans is None else Roles(sha256=sha256, spans=spans),
         settings=doc.settings,
     )
-
-
-def _end_of_record(doc: Document, pieces: Sequence[Placed]) -> int:
-    """Return where the last text ends that is no draft: what comes last in the log stands last in the document."""
-    said = (piece.found.end for piece in pieces if piece.message is not None)
-    return max((*(span.end for span in doc.spans), *said), default=0)
 
 
 def _start(branch: LiveBranch, found: Prompt, run_id: str, options: SendOptions) -> None:

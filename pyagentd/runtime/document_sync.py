@@ -28,7 +28,7 @@ from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import adopt
 from pyagentd.store.document.files import DocumentWriter, memory
-from pyagentd.store.document.reconcile import Placed, align, locate, placed
+from pyagentd.store.document.reconcile import locate, recognise
 from pyagentd.store.document.render import Insert
 from pyagentd.store.document.text import PROMPT_PREFIX, Condition, Document, Settings, Span, Stamp, inspect, stamp_of
 from pyagentd.store.document.text import merged as merged_
@@ -97,13 +97,13 @@ def _compared(
     as_found: Reading, condition: Condition, conversation: Conversation, session_id: str, now_ms: int
 ) -> Reading:
     doc = condition.document
-    healed, pieces = placed(doc, conversation)
+    alignment = recognise(doc, conversation)
     notes = list(condition.notes)
-    if healed is not doc:
-        notes += [note for note in align(doc, conversation).notes if note not in notes]
-    if not _has_unrecorded(pieces):
-        return replace(as_found, spans=_changed(doc, healed), before=doc, notes=tuple(notes))
-    adopted = adopt.adopted(doc, conversation, session_id=session_id, now_ms=now_ms)
+    if alignment.lost is not None:
+        notes += [note for note in alignment.aligned().notes if note not in notes]
+    if all(piece.message or piece.found.key[0] not in ("response", "tool") for piece in alignment.pieces):
+        return replace(as_found, spans=_changed(doc, alignment.document), before=doc, notes=tuple(notes))
+    adopted = adopt.adopt(alignment, conversation, session_id=session_id, now_ms=now_ms)
     return replace(
         as_found,
         spans=_changed(doc, adopted.document),
@@ -111,10 +111,6 @@ def _compared(
         facts=adopted.facts,
         notes=(*notes, *adopted.notes),
     )
-
-
-def _has_unrecorded(pieces: Sequence[Placed]) -> bool:
-    return any(piece.message is None and piece.found.key[0] in ("response", "tool") for piece in pieces)
 
 
 def _changed(before: Document, after: Document) -> tuple[Span, ...] | None:

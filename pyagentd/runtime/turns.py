@@ -21,7 +21,7 @@ from pyagentd.store.conversation import Message as Message_
 from pyagentd.store.document import text as document
 from pyagentd.store.document.files import memory
 from pyagentd.store.document.pieces import fragments
-from pyagentd.store.document.reconcile import Aligned, align, placed
+from pyagentd.store.document.reconcile import Aligned, align, recognise
 from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN, Insert, prompt_text, writable
 from pyagentd.store.document.text import PROMPT_PREFIX, Document, Settings
 from pyagentd.store.journal import message_row, part_row
@@ -393,10 +393,9 @@ def place_of(doc: Document, text: str) -> int | None:
 def behind_last_run(doc: Document, conversation: Conversation, marker: int | None) -> int:
     """Return where a message of another client goes: behind the last run, which ended at ``marker`` if known."""
     body, answered = doc.body, _answered(doc)
-    if marker is not None and answered <= marker <= len(body):
-        at = marker
-    else:  # a run that said nothing ended with its prompt
-        at = max([answered, *(piece.found.end for piece in placed(doc, conversation)[1] if piece.message)])
+    at = marker if marker is not None and answered <= marker <= len(body) else None
+    if at is None:  # a run that said nothing ended with its prompt
+        at = recognise(doc, conversation).record_end
     if not at:
         return len(body)
     if not body.endswith(PROMPT_PREFIX, 0, at):

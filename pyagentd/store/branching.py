@@ -29,7 +29,7 @@ from pyagentd.store.conversation import COMPACTION, Conversation, Message, Part,
 from pyagentd.store.document import hidden, text
 from pyagentd.store.document.heal import expected
 from pyagentd.store.document.pieces import recorded_pieces
-from pyagentd.store.document.reconcile import Placed, placed
+from pyagentd.store.document.reconcile import Piece, recognise
 from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN
 from pyagentd.store.document.text import BLANK, Document, Span, regions
 from pyagentd.store.journal import Journal, Row, read_rows
@@ -79,14 +79,15 @@ class Outline:
     document: Document
     rows: Sequence[Row]
     conversation: Conversation
-    pieces: Sequence[Placed]
+    pieces: Sequence[Piece]
     points: Sequence[BranchPoint]
 
 
 def outline(document: Document, rows: Sequence[Row]) -> Outline:
     """Return where in ``document`` a branch can begin; ``rows`` are its log as ``read_rows`` gives it."""
     conversation = Conversation(rows)
-    document, pieces = placed(document, conversation)
+    alignment = recognise(document, conversation)
+    document, pieces = alignment.document, alignment.pieces
     points = tuple(_points(document, pieces))
     return Outline(document=document, rows=rows, conversation=conversation, pieces=pieces, points=points)
 
@@ -170,7 +171,7 @@ class Before:
         answers = self._answers[run_id]
         return not answers or any(map(self.keeps, answers))
 
-    def _is_above(self, piece: Placed) -> bool:
+    def _is_above(self, piece: Piece) -> bool:
         return piece.found.start < self._cut
 
     def _time_of_point(self) -> int:
@@ -224,7 +225,7 @@ def _between(told: Sequence[tuple[int, str]], run: RunState) -> list[str]:
     return [id for _, id in told[start:end]]
 
 
-def _points(document: Document, pieces: Sequence[Placed]) -> Iterator[BranchPoint]:
+def _points(document: Document, pieces: Sequence[Piece]) -> Iterator[BranchPoint]:
     prompts = list(_prompts(pieces))
     homes = regions(document)
     for index, prompt in enumerate(prompts):
@@ -243,9 +244,9 @@ def _points(document: Document, pieces: Sequence[Placed]) -> Iterator[BranchPoin
         )
 
 
-def _prompts(pieces: Sequence[Placed]) -> Iterator[list[Placed]]:
+def _prompts(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
     """Yield the user's pieces, together what is one message, or text of one region that was never sent."""
-    prompt: list[Placed] = []
+    prompt: list[Piece] = []
     for piece in pieces:
         if prompt and (piece.found.region != prompt[-1].found.region or piece.message is not prompt[-1].message):
             yield prompt

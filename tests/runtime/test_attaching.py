@@ -135,11 +135,11 @@ async def test_a_document_as_we_wrote_it_is_not_compared(world: World, monkeypat
     ref = await conversation(world)
     compared: list[object] = []
 
-    def placed(doc: document.Document, record: Conversation) -> Any:
+    def recognise(doc: document.Document, record: Conversation) -> Any:
         compared.append(doc)
-        return reconcile.placed(doc, record)
+        return reconcile.recognise(doc, record)
 
-    monkeypatch.setattr(document_sync, "placed", placed)
+    monkeypatch.setattr(document_sync, "recognise", recognise)
     async with world.kernel.using(ref) as branch:
         watcher = Watcher()
         await attach(branch, watcher)

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.document.adopt import Adopted, adopted
-from pyagentd.store.document.reconcile import align, placed
+from pyagentd.store.document import adopt as adopting
+from pyagentd.store.document.adopt import Adopted
+from pyagentd.store.document.reconcile import align, recognise
 from pyagentd.store.document.text import Document, Span, format_file, gptel_messages, parse
 from pyagentd.store.journal import Row
 from tests.store.talk import Call, Step, Talk, Turn, assert_valid, talks
@@ -31,7 +32,8 @@ TALK = [
 
 
 def adopt(document: Document, conversation: Conversation | None = None, **options: Any) -> Adopted:
-    return adopted(document, conversation or Conversation(), session_id="s", now_ms=1, **options)
+    conversation = conversation or Conversation()
+    return adopting.adopt(recognise(document, conversation), conversation, session_id="s", now_ms=1, **options)
 
 
 def after(made: Adopted, rows: Iterable[Row] = ()) -> Conversation:
@@ -81,7 +83,8 @@ def assert_agree(made: Adopted, rows: Iterable[Row] = ()) -> Conversation:
     conversation = after(made, rows)
     aligned = align(made.document, conversation)
     assert aligned.edits == () and aligned.spans is None
-    document, pieces = placed(made.document, conversation)
+    alignment = recognise(made.document, conversation)
+    document, pieces = alignment.document, alignment.pieces
     assert document == made.document
     answers = [number for number, piece in enumerate(pieces) if piece.found.key[0] != "user"]
     for piece in pieces[: answers[-1] + 1 if answers else 0]:

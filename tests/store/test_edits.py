@@ -21,7 +21,7 @@ from pyagentd.store.document.reconcile import Aligned, align
 from pyagentd.store.document.text import Document, format_file, parse
 from pyagentd.store.journal import Row
 from tests.store.edits import Edit, Splice, edits, elsewhere, in_emacs, touched, touched_units
-from tests.store.talk import Talk, Turn, assert_valid, expected_units, expected_view, talks
+from tests.store.talk import Call, Step, Talk, Turn, assert_valid, expected_units, expected_view, talks
 
 EDITS = int(os.environ.get("PYAGENTD_EDITS", "400"))
 EACH = 10  # edits tried of one conversation
@@ -102,9 +102,7 @@ def test_an_edit_in_another_editor_leaves_the_rest_exact(turns: list[Turn], data
 
 
 TWO = "x\n\n### y"  # a prompt with a heading looks like two
-BELOW = "### y\n\n"
-
-LIKE: list[tuple[str, list[Turn], list[Splice]]] = [
+FOUND: list[tuple[str, list[Turn], list[Splice]]] = [
     # what is left of the note on the failed run begins as one, and has the length of one in the bounds
     ("shell", [Turn(prompt="a", error="no\nmore"), Turn(prompt="a"), Turn(prompt="ab")], [Splice(16, 32, "")]),
     (
@@ -120,8 +118,27 @@ LIKE: list[tuple[str, list[Turn], list[Splice]]] = [
 ]
 
 
-@pytest.mark.parametrize(("editor", "turns", "splices"), LIKE)
+@pytest.mark.parametrize(("editor", "turns", "splices"), FOUND)
 def test_like_prompts_without_answers_are_told_apart(editor: str, turns: list[Turn], splices: list[Splice]) -> None:
     case, edit = Case(turns), Edit(name="edit", splices=tuple(splices))
     edited = parse(format_file(elsewhere(case.document, edit)))
     case.check(in_emacs(case.document, edit) if editor == "emacs" else edited, edit)
+
+
+def test_what_stands_between_a_text_and_where_it_was_moved_to_keeps_its_roles() -> None:
+    line = "far " * 40 + "\n"
+    calls = (Call(result=f"{line}near"), Call(name="Read", result="other"))
+    case = Case([Turn(prompt="First"), Turn(prompt="Second", steps=(Step(calls=calls),))])
+    start = case.document.body.index(line)
+    edit = Edit(name="move", splices=(Splice(0, 0, line), Splice(start, start + len(line), "")))
+    case.check(parse(format_file(elsewhere(case.document, edit))), edit)
+
+
+def test_a_call_that_cannot_be_read_any_more_is_said_in_one_line() -> None:
+    case = Case([Turn(prompt="First", steps=(Step(calls=(Call(input={"a": {"b\nc": 1}}, result=""),)),))])
+    value = "(:b\\\nc 1)"
+    start = case.document.body.rindex(value)
+    edit = Edit(name="replace", splices=(Splice(start, start + len(value), "b\\\nc"),))
+    edited = in_emacs(case.document, edit)
+    assert any("left out" in note for note in align(edited, case.talk.conversation).notes)
+    case.check(edited, edit)

@@ -9,15 +9,15 @@ answer is a draft and becomes a message when it is sent.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.document.pieces import Found, found_pieces, recorded_pieces
-from pyagentd.store.document.reconcile import Placed, placed
+from pyagentd.store.document.pieces import Found, recorded_pieces
+from pyagentd.store.document.reconcile import Alignment, Piece
 from pyagentd.store.document.render import FENCE_CLOSE, REASONING_OPEN, reasoning_block, tool_body, writable
-from pyagentd.store.document.text import Document, Span, merged
+from pyagentd.store.document.text import Document, merged
 from pyagentd.store.journal import message_row, part_row
 from pyagentd.wire.sexp import read_call
 
@@ -45,26 +45,28 @@ class Adopted:
     notes: tuple[str, ...]
 
 
-def adopted(
-    document: Document, conversation: Conversation, *, session_id: str, now_ms: int, draft: bool = False
+def adopt(
+    alignment: Alignment, conversation: Conversation, *, session_id: str, now_ms: int, draft: bool = False
 ) -> Adopted:
-    """Return what ``conversation`` lacks of ``document``; nothing that is recorded is touched.
+    """Return what ``conversation`` lacks of a document; nothing that is recorded is touched.
 
     Args:
-        document: As it was read.
+        alignment: What of the document is in the log (``recognise``).
         conversation: What the log says; a log of which nothing is in the document is another branch's, and then all
             of the document is adopted.
         session_id: Whose messages they become.
         now_ms: When, in epoch milliseconds.
         draft: Also take the text after the last answer (for an export; its message has origin "draft").
     """
-    document, pieces = placed(document, conversation)
-    if _is_foreign(document, conversation):
-        pieces = [Placed(piece.found, None, None) for piece in pieces]
+    document, pieces = alignment.document, alignment.pieces
+    known = {(piece.key[0], piece.key[2]) for piece in recorded_pieces(conversation)}
+    if known.isdisjoint((piece.found.key[0], piece.found.key[2]) for piece in pieces):
+        pieces = [Piece(piece.found, None, None) for piece in pieces]
     renamed = _unique_ids(pieces, conversation)
     maker = _Maker(document.body, session_id=session_id, now_ms=now_ms, ids=renamed)
     maker.take(pieces, draft=draft)
-    spans = tuple(_with_ids(document.spans, renamed))
+    named = ((span, renamed.get(span.start, span.id) if span.kind == "tool" else "") for span in document.spans)
+    spans = [span._replace(id=id) for span, id in named]
     if changed := sum(span not in document.spans for span in spans):
         maker.notes.append(f"{changed} tool calls had no id of their own; each has one now")
     return Adopted(
@@ -74,12 +76,7 @@ def adopted(
     )
 
 
-def _is_foreign(document: Document, conversation: Conversation) -> bool:
-    known = {(piece.key[0], piece.key[2]) for piece in recorded_pieces(conversation)}
-    return known.isdisjoint((piece.key[0], piece.key[2]) for piece in found_pieces(document))
-
-
-def _unique_ids(pieces: Sequence[Placed], conversation: Conversation) -> dict[int, str]:
+def _unique_ids(pieces: Sequence[Piece], conversation: Conversation) -> dict[int, str]:
     """Return an id for every call that nobody recorded, by the offset at which it begins."""
     taken = {str(part.data["toolCallId"]) for part in conversation.parts.values() if part.is_tool}
     ids: dict[int, str] = {}
@@ -93,11 +90,6 @@ def _unique_ids(pieces: Sequence[Placed], conversation: Conversation) -> dict[in
         taken.add(unique)
         ids[found.start] = unique
     return ids
-
-
-def _with_ids(spans: Sequence[Span], ids: Mapping[int, str]) -> Iterator[Span]:
-    for span in spans:
-        yield span._replace(id=ids[span.start]) if span.kind == "tool" and span.start in ids else span
 
 
 @dataclass(slots=True)
@@ -114,7 +106,7 @@ class _Maker:
     _index: int = 0  # of its next part
     _begun: bool = False  # whether its step has begun
 
-    def take(self, pieces: Sequence[Placed], *, draft: bool) -> None:
+    def take(self, pieces: Sequence[Piece], *, draft: bool) -> None:
         answers = [index for index, piece in enumerate(pieces) if piece.found.key[0] != "user"]
         last = answers[-1] + 1 if answers else 0
         index, stop = 0, len(pieces) if draft else last
@@ -165,7 +157,9 @@ class _Maker:
             }
             printed = tool_body(data)
         except (ValueError, RecursionError) as error:
-            self.notes.append(f"The tool call {call_id} cannot be read and stays text: {error}")
+            self.notes.append(
+                f"The tool call {call_id} cannot be read and stays text: {' '.join(str(error).split())}"
+            )
             return
         part_id = self._add(data)
         if printed != text:
@@ -208,6 +202,6 @@ class _Maker:
         self.facts.append(("edit", {"part_id": part_id, "text": text}))
 
 
-def _goes_on(first: Found, next: Placed) -> bool:
+def _goes_on(first: Found, next: Piece) -> bool:
     """Return whether ``next`` is more of the user's text that begins with ``first``."""
     return next.message is None and next.found.key[0] == "user" and next.found.region == first.region

@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple
 
 from pyagentd.store.conversation import COMPACTION, Conversation, Message, Part
 from pyagentd.store.document.pieces import (
+    SURE,
     Found,
     Key,
     Match,
@@ -394,7 +395,6 @@ Loss = Literal["lost", "shifted", "missing", "resurfaced"]
 
 # What spans with role `ignore` hold: what closes a tool's block, what opens one, or a whole block of another kind.
 _FENCES = re.compile(r"(\n```\n)?(``` tool\b[^\n]*|``` (reasoning|error|compaction)\b.*\n```)?", re.DOTALL)
-_SURE = 24  # characters from which equal text is hardly chance
 _EDGE = 4  # texts at the ends of what is hidden: where roles are shifted, that shows there
 _HEADING = f"\n{PROMPT_PREFIX}"
 _KINDS = {"response": "response", "tool": "tool", "reasoning": "ignore", "compaction": "ignore"}
@@ -445,7 +445,7 @@ def _resurfaced(document: Document, conversation: Conversation, found: Sequence[
     if any(n < 0 and piece.key in known and piece.key[0] != "user" for piece, n in zip(found, links, strict=True)):
         return True
     if document.spans:
-        sure = [text for _, _, text in hidden if len(text) >= _SURE]
+        sure = [text for _, _, text in hidden if len(text) >= SURE]
         return any(_is_cut(document, text) for text in {*sure[:_EDGE], *sure[-_EDGE:]})
     there, low = 0, 0
     for _, _, text in hidden:

@@ -21,7 +21,7 @@ from pyagentd.store.conversation import Conversation, Message, Part, summary_in
 from pyagentd.store.document.files import apply
 from pyagentd.store.document.heal import carried, expected, kept_places, unread_errors
 from pyagentd.store.document.pieces import laid_out, matches, recorded_pieces
-from pyagentd.store.document.reconcile import Placed, placed
+from pyagentd.store.document.reconcile import Piece, recognise
 from pyagentd.store.document.render import FENCE_CLOSE, RUN_CLOSE, RUN_OPEN, Insert, prompt_text, replay
 from pyagentd.store.document.text import PROMPT_PREFIX, Document, Span, merged
 from pyagentd.store.journal import Row
@@ -185,9 +185,10 @@ def turned(document: Document, before: Conversation, after: Conversation) -> Doc
     """Return ``document`` with its roles when ``before`` has become ``after``, which differ in what is hidden."""
     gone = {id for id in after.messages if after.messages[id].is_rewound and not before.messages[id].is_rewound}
     back = {id for id in after.messages if before.messages[id].is_rewound and not after.messages[id].is_rewound}
-    document, pieces = placed(document, before)
+    alignment = recognise(document, before)
+    document = alignment.document
     if gone:
-        document = _ignored(document, _ranges(document, pieces, gone))
+        document = _ignored(document, _ranges(document, alignment.pieces, gone))
     return _shown(document, after, back) if back else document
 
 
@@ -196,7 +197,8 @@ def answer_place(document: Document, conversation: Conversation, message_id: str
 
     The heading below them goes with them, since the answer brings its own.
     """
-    document, pieces = placed(document, conversation)
+    alignment = recognise(document, conversation)
+    document, pieces = alignment.document, alignment.pieces
     own = [index for index, piece in enumerate(pieces) if piece.message and piece.message.id == message_id]
     if not own:
         return Turned(document, len(document.body))
@@ -250,7 +252,7 @@ def folded(document: Document) -> str:
     return "".join([*shown, document.body[position:]])
 
 
-def _ranges(document: Document, pieces: Sequence[Placed], gone: set[str]) -> Iterator[Range]:
+def _ranges(document: Document, pieces: Sequence[Piece], gone: set[str]) -> Iterator[Range]:
     """Yield where the text of the messages ``gone`` stands, with what stands between them."""
     starts = [span.start for span in document.spans]
     first = -1
@@ -270,7 +272,7 @@ def _ranges(document: Document, pieces: Sequence[Placed], gone: set[str]) -> Ite
             first = -1
 
 
-def _end(document: Document, piece: Placed) -> int:
+def _end(document: Document, piece: Piece) -> int:
     """Return where a piece ends, with the fence that closes it."""
     end = piece.found.end
     is_fenced = piece.found.key[0] == "tool" and document.body.startswith(_TOOL_END, end)

@@ -362,7 +362,7 @@ class View:
         try:
             name, arguments, end = read_call(text)
         except LispError as error:
-            self.notes.append(f"The tool call {call_id} is left out: {error}")
+            self.notes.append(f"The tool call {call_id} is left out: {' '.join(str(error).split())}")
             return []
         result = text[end:].removeprefix("\n\n") if part is not None else text[end:].strip(BLANK)
         is_error = part is not None and part.data.get("state") == "output-error"
@@ -452,6 +452,7 @@ def _renamed(part: Part_, names: Mapping[str, str]) -> Part_:
 
 _LEVELS = (re.compile(r"[^\n]*\n|[^\n]+"), re.compile(r"\w+|\s|[^\w\s]"))  # lines, words
 _SMALL = 300  # words up to which all are compared with all
+SURE = 24  # characters from which equal text is hardly chance
 _FARTHEST = 400  # characters by which a change is moved at most to be whole lines
 
 
@@ -482,7 +483,7 @@ def matches(old: str, new: str) -> list[Match]:
         else:
             todo += reversed(list(_split(old, new, item)))
     joined = list(_joined(found))
-    kept = list(_joined(_without_chance(joined, len(old), len(new))))
+    kept = list(_joined(_without_chance(old, new, joined)))
     return list(_at_lines(old, new, [*kept, Match(len(old), len(new), 0)]))
 
 
@@ -584,18 +585,32 @@ def _joined(found: Iterable[Match]) -> Iterator[Match]:
         yield last
 
 
-def _without_chance(found: Sequence[Match], old_size: int, new_size: int) -> Iterator[Match]:
-    """Leave out what is likely equal by chance: shorter than the changes on either side of it."""
-    edge, end = Match(0, 0, 0), Match(old_size, new_size, 0)
-    before = edge
+def _without_chance(old: str, new: str, found: Sequence[Match]) -> Iterator[Match]:
+    """Leave out what is likely equal by chance: shorter than the changes on either side of it, and not telling."""
+    end = Match(len(old), len(new), 0)
+    kept = last = Match(0, 0, 0)
     for match, after in pairwise([*found, end]):
-        if match.size > min(_change(before, match), _change(match, after)):
+        change = min(_change(kept, match), _change(match, after))
+        if match.size > change or _is_telling(old, new, last, match, after):
             yield match
-            before = match
+            kept = match
+        last = match
 
 
 def _change(before: Match, after: Match) -> int:
     return max(after.old - before.old - before.size, after.new - before.new - before.size)
+
+
+def _is_telling(old: str, new: str, before: Match, match: Match, after: Match) -> bool:
+    """Return whether the text of a match is long, and stands only once between its neighbours on both sides."""
+    text = old[match.old : match.old + match.size]
+    return len(text) >= SURE and all(
+        body.find(text, body.find(text, start, stop) + 1, stop) < 0
+        for body, start, stop in (
+            (old, before.old + before.size, after.old),
+            (new, before.new + before.size, after.new),
+        )
+    )
 
 
 def _at_lines(old: str, new: str, found: list[Match]) -> Iterator[Match]:

@@ -1,12 +1,15 @@
-"""One document matched with one record: which piece is what, what the user made of it, what is to be recorded.
+"""Which recorded text stands where in a document, and what follows from that.
 
-Roles are as the document has them; whether they are right is not decided here (``heal``).
+Everybody asks ``recognise``: it compares what the log should look like with a document, and tells which piece of the
+one is which of the other, which roles the text has, where the record ends, and what the user edited. Roles that
+something outside destroyed are recovered first (``heal``). ``align`` says what the model sees of it, and ``locate``
+where a run goes on that is only partly in a document yet. Pure: nothing is recorded or written here.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,6 +23,7 @@ from pyagentd.store.conversation import COMPACTION, Conversation, summary_in
 from pyagentd.store.document.heal import Loss, heal, loss
 from pyagentd.store.document.pieces import (
     BEGINNING,
+    SURE,
     Found,
     Seen,
     View,
@@ -39,8 +43,8 @@ from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN, Insert
 from pyagentd.store.document.text import PROMPT_PREFIX, Document, Span
 
 
-class Placed(NamedTuple):
-    """A piece of the document and the recorded message it is, or was edited from; None when it is nobody's."""
+class Piece(NamedTuple):
+    """A piece of the document and the recorded message it is, or was edited from; None when it is in no log."""
 
     found: Found
     message: conversation.Message | None
@@ -58,11 +62,20 @@ class Boundary(NamedTuple):
 class Alignment:
     """One document matched with one record.
 
-    ``links[i]`` is the recorded piece that found piece i is, ``sources[i]`` the one it was edited from, or -1.
+    Attributes:
+        document: The document, with the roles that were recovered.
+        lost: Why roles had to be recovered; None when the document's own were right.
+        recorded: What the record shows, cut into pieces; without turns that were taken back.
+        found: What the document has, cut alike.
+        links: For each found piece the number of the recorded piece it is, or -1.
+        sources: For each found piece the number of the recorded piece it was edited from, or -1.
     """
 
     def __init__(self, document: Document, conversation: Conversation, end: int | None) -> None:
+        self.document = document
+        self.lost: Loss | None = None
         self.body = document.body
+        self._messages = conversation.messages
         self._parts = conversation.parts
         self._as_sent = conversation.as_sent
         self.recorded = recorded_pieces(conversation)
@@ -97,22 +110,35 @@ class Alignment:
         return max(links, together, key=lambda each: sum(1 for number in each if number >= 0))
 
     @property
-    def known(self) -> int:
-        """How many pieces are there as recorded."""
-        return sum(1 for number in self.links if number >= 0)
+    def spans(self) -> tuple[Span, ...] | None:
+        """Recovered roles of the whole body, None when the document's own were right."""
+        return self.document.spans if self.lost is not None else None
 
     @property
-    def known_answers(self) -> int:
-        """How many pieces other than the user's are there as recorded."""
-        return sum(1 for number in self.links if number >= 0 and self.recorded[number].key[0] != "user")
+    def pieces(self) -> list[Piece]:
+        """Every piece of the document with what it is in the record."""
+        pieces = []
+        for index, found in enumerate(self.found):
+            number = self._number(index)
+            known = self.recorded[number] if number >= 0 else None
+            pieces.append(Piece(found, known.message if known else None, known.part if known else None))
+        return pieces
 
     @property
-    def changed_answers(self) -> int:
-        """How many such pieces the user or something else made something else of."""
-        return sum(1 for number in self.sources if number >= 0 and self.recorded[number].key[0] != "user")
+    def record_end(self) -> int:
+        """The offset behind the last text that is no draft: below it stands only what nobody has sent yet."""
+        said = (found.end for index, found in enumerate(self.found) if self._number(index) >= 0)
+        return max((*(span.end for span in self.document.spans), *said), default=0)
 
-    def read(self) -> tuple[View, str, str]:
-        """Return the view up to the end, the new prompt, and all user text with which the view ends."""
+    def exact(self, *, answers: bool = False) -> int:
+        """Return how many pieces are there as recorded; with ``answers`` without those of the user."""
+        return sum(1 for number in self.links if number >= 0 and not (answers and self._is_user(number)))
+
+    def _is_user(self, number: int) -> bool:
+        return self.recorded[number].key[0] == "user"
+
+    def aligned(self) -> Aligned:
+        """Return what the document up to the end means."""
         boundary = self.boundary()
         view, last = View(summary=boundary.summary, pruned=boundary.pruned), ""
         index = boundary.start
@@ -131,7 +157,15 @@ class Alignment:
                 view.add_answer([seen for i in range(index, stop) if (seen := self._seen(i)) is not None])
             index = stop
         new = "\n\n".join(self._user_texts(self.prompt_start, self.above))
-        return view, new, last
+        return Aligned(
+            view=view.finished(),
+            new_prompt=new,
+            last_prompt=last,
+            edits=self.edits,
+            notes=(*view.notes, *self.notes),
+            spans=self.spans,
+            last_message=self.last_message(),
+        )
 
     def boundary(self) -> Boundary:
         """Return where the view begins: by the latest compaction that stands above the end, or with the text."""
@@ -178,15 +212,39 @@ class Alignment:
             return ""
         return self.recorded[self.links[last]].message.id
 
-    def placed(self) -> Iterator[Placed]:
-        """Yield every piece of the document with what it is in the record."""
-        for index, found in enumerate(self.found):
-            number = self.links[index] if self.links[index] >= 0 else self.sources[index]
-            known = self.recorded[number] if number >= 0 else None
-            yield Placed(found, known.message if known else None, known.part if known else None)
+    @cached_property
+    def edits(self) -> tuple[dict[str, Any], ...]:
+        """Data of the ``edit`` rows that bring the record up to the whole document."""
+        return tuple(self._edits())
 
-    def edits(self) -> Iterator[dict[str, Any]]:
-        """Yield the ``edit`` rows that bring the record up to the document."""
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was recovered, or is missing at the end, for the user."""
+        return (*self.document.damage, *self._recovery(), *self._ending())
+
+    def _recovery(self) -> Iterator[str]:
+        """Say that roles were recovered; not those of turns just taken back, which whoever edits is yet to write."""
+        if self.lost is None or not self.recorded:
+            return
+        if self.lost != "resurfaced":
+            yield RECOVERED
+        if changed := sum(1 for number in self.sources if number >= 0 and not self._is_user(number)):
+            count = "one was" if changed == 1 else f"{changed} were"
+            yield f"Of the recorded answers and results {count} changed meanwhile; what stands there now is read"
+
+    def _ending(self) -> Iterator[str]:
+        """Say that the document ends before the log: it was taken from an earlier time, or its end was removed."""
+        hidden = {edit.get("message_id") or edit.get("part_id") for edit in self.edits if edit.get("hidden")}
+        count = 0
+        for message in reversed(self._messages.values()) if hidden else ():
+            shown = [part.id for part in message.parts if part.type != "step-start" and not part.hidden]
+            if message.id not in hidden and not (shown and hidden.issuperset(shown)):
+                break
+            count += 1
+        if count > 1:
+            yield f"The last {count} messages of the log are not in this document: they are hidden, not deleted"
+
+    def _edits(self) -> Iterator[dict[str, Any]]:
         kept: dict[int, int] = {}  # recorded piece: found piece
         for index, number in enumerate(self.links):
             kept[number] = index
@@ -365,7 +423,6 @@ def _edit(part: conversation.Part, text: str) -> dict[str, Any]:
 # and as the model said them. Text is taken to be there by mistake only where the user wrote a whole paragraph of the
 # answer (8 characters or more in its role, 24 where the roles are lost) below the place where the run goes on.
 
-_SURE = 24  # characters from which equal text is hardly chance
 _LIKELY = 8
 
 
@@ -500,13 +557,13 @@ class _Place:
     def _find_anywhere(self, low: int) -> tuple[int, int] | None:
         """Return the place after the run's last block that surely stands somewhere from ``low`` on, or None."""
         for block in reversed(self._blocks):
-            if len(block.text) >= _SURE and block.role is not None:
+            if len(block.text) >= SURE and block.role is not None:
                 start = self._body.rfind(block.text, low)  # of equal answers the last is this run's
                 if start >= 0 and self._role_end(start, block.role) >= start + len(block.text):
                     return self._follow(start + len(block.text), block.end)
         first = next((block for block in self._blocks if block.role is not None), None)
-        start = self._body.rfind(first.text[:_SURE], low) if first else -1
-        if first and start >= 0 and self._role_end(start, first.role) >= start + min(_SURE, len(first.text)):
+        start = self._body.rfind(first.text[:SURE], low) if first else -1
+        if first and start >= 0 and self._role_end(start, first.role) >= start + min(SURE, len(first.text)):
             return self._follow(start, first.offset)
         return None
 
@@ -516,7 +573,7 @@ class _Place:
         for block in reversed(self._blocks):
             if block.offset < known or block.end == known:
                 break
-            if block.role is None or len(block.text) < (_SURE if block.role == "ignore" else _LIKELY):
+            if block.role is None or len(block.text) < (SURE if block.role == "ignore" else _LIKELY):
                 continue
             start = self._body.find(block.text, position, zone_end)
             while start >= 0:
@@ -543,7 +600,7 @@ class _Place:
         if end == position:
             return position, known
         for old, new, size in reversed(matches(block.text[known - block.offset :], self._body[position:end])):
-            if size >= (_LIKELY if self._spans else _SURE):
+            if size >= (_LIKELY if self._spans else SURE):
                 position, known = position + new + size, known + old + size
                 break
         return (end if self._spans else position), known
@@ -576,10 +633,35 @@ def _span_role(role: InsertRole) -> tuple[str, str]:
 # Text wins, structure enriches: the model's view from the document and the record.
 #
 # Where a piece of the document equals what was recorded, the exact recorded parts are used; where the user edited
-# it, the edited text; what the user removed is hidden. Pure: it says which edits to record and records nothing.
-# Roles that something outside destroyed are recovered first (``heal``), and said.
+# it, the edited text; what the user removed is hidden.
 
 RECOVERED = "The roles in this document were lost or shifted; they were recovered from the log"
+
+
+def recognise(document: Document, conversation: Conversation, end: int | None = None) -> Alignment:
+    """Return which text of ``conversation`` stands where in ``document``, after recovering roles that were lost.
+
+    Args:
+        document: The document.
+        conversation: The record.
+        end: The offset (code points from 0) of the body at which it is read; None for all of it. What is below is
+            matched too, but is no new prompt.
+    """
+    shown = conversation.shown()
+    alignment = Alignment(document, shown, end)
+    kind = loss(document, conversation, alignment.recorded, alignment.found, alignment.links)
+    if kind is None:
+        return alignment
+    healed = heal(document, conversation)
+    if healed.spans == document.spans and not (document.stale and document.spans):
+        return alignment
+    better = Alignment(healed, shown, end)
+    better.lost = kind
+    if kind == "shifted" and better.exact() < alignment.exact():
+        return alignment
+    if kind == "missing" and better.exact(answers=True) <= 2 * alignment.exact(answers=True):
+        return alignment
+    return better
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -607,74 +689,7 @@ class Aligned:
 
 def align(document: Document, conversation: Conversation, end: int | None = None) -> Aligned:
     """Return what ``document`` up to offset ``end`` (code points from 0; None: all of it) means."""
-    alignment, healed, kind = _matched(document, conversation, end)
-    view, new_prompt, last_prompt = alignment.read()
-    edits = tuple(alignment.edits())
-    notes = [*document.damage, *_recovery(alignment, healed, kind), *_ending(conversation, edits)]
-    return Aligned(
-        view=view.finished(),
-        new_prompt=new_prompt,
-        last_prompt=last_prompt,
-        edits=edits,
-        notes=(*view.notes, *notes),
-        spans=healed.spans if healed is not None else None,
-        last_message=alignment.last_message(),
-    )
-
-
-def placed(document: Document, conversation: Conversation) -> tuple[Document, list[Placed]]:
-    """Return the document, its roles recovered if need be, and its pieces with what each is in the record."""
-    alignment, healed, _ = _matched(document, conversation, None)
-    return healed or document, list(alignment.placed())
-
-
-def _matched(
-    document: Document, conversation: Conversation, end: int | None
-) -> tuple[Alignment, Document | None, Loss | None]:
-    """Match, after recovering the roles if they were lost: then with the document that has them, and the loss."""
-    shown = conversation.shown()
-    alignment = Alignment(document, shown, end)
-    kind = loss(document, conversation, alignment.recorded, alignment.found, alignment.links)
-    if kind is None:
-        return alignment, None, None
-    healed = heal(document, conversation)
-    if healed.spans == document.spans and not (document.stale and document.spans):
-        return alignment, None, None
-    better = Alignment(healed, shown, end)
-    match kind:
-        case "lost" | "resurfaced":
-            return better, healed, kind
-        case "shifted" if better.known >= alignment.known:
-            return better, healed, kind
-        case "missing" if better.known_answers > 2 * alignment.known_answers:
-            return better, healed, kind
-    return alignment, None, None
-
-
-def _recovery(alignment: Alignment, healed: Document | None, kind: Loss | None) -> Iterator[str]:
-    """Say that roles were recovered; not those of turns just taken back, which whoever edits is yet to write."""
-    if healed is None or not alignment.recorded:
-        return
-    if kind != "resurfaced":
-        yield RECOVERED
-    if changed := alignment.changed_answers:
-        number = "one was" if changed == 1 else f"{changed} were"
-        yield f"Of the recorded answers and results {number} changed meanwhile; what stands there now is read"
-
-
-def _ending(conversation: Conversation, edits: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Say that the document ends before the log: it was taken from an earlier time, or its end was removed."""
-    if not edits:
-        return
-    hidden = {edit.get("message_id") or edit.get("part_id") for edit in edits if edit.get("hidden")}
-    count = 0
-    for message in reversed(conversation.shown().messages.values()):
-        shown = [part.id for part in message.parts if part.type != "step-start" and not part.hidden]
-        if message.id not in hidden and not (shown and hidden.issuperset(shown)):
-            break
-        count += 1
-    if count > 1:
-        yield f"The last {count} messages of the log are not in this document: they are hidden, not deleted"
+    return recognise(document, conversation, end).aligned()
 
 
 # An alignment that goes on from the one before it, so that a turn costs what is new in it.

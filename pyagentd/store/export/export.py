@@ -19,8 +19,8 @@ from pyagentd.store import metadata, paths
 from pyagentd.store.attachments import linked
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import text
-from pyagentd.store.document.adopt import Adopted, adopted
-from pyagentd.store.document.reconcile import placed
+from pyagentd.store.document.adopt import Adopted, adopt
+from pyagentd.store.document.reconcile import recognise
 from pyagentd.store.document.render import writable
 from pyagentd.store.document.text import Document, Settings, format_file
 from pyagentd.store.journal import Row, read_rows
@@ -70,7 +70,7 @@ def read_source(ref: BranchRef) -> Source:
         StoreError: The disk refused.
     """
     conversation = Conversation(read_rows(paths.journal_file(ref.branch_dir)))
-    found, _ = placed(text.read(paths.session_file(ref.branch_dir)), conversation)
+    found = recognise(text.read(paths.session_file(ref.branch_dir)), conversation).document
     facts = metadata.read_session_metadata(ref.branch_dir) or {}
     return Source(
         session_id=ref.session_id,
@@ -148,7 +148,8 @@ def markdown(source: Source, settings: Settings | None = None) -> str:
 def canonical(source: Source) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return ``{"session", "messages": [{"message", "parts"}]}``, messages by time, and notes for the user."""
     session_id = source.session_id
-    made = adopted(source.document, source.conversation, session_id=session_id, now_ms=0, draft=True)
+    alignment = recognise(source.document, source.conversation)
+    made = adopt(alignment, source.conversation, session_id=session_id, now_ms=0, draft=True)
     conversation = _joined(source.conversation, made)
     record = conversation.canonical()
     session = {"id": session_id, **record["session"]}
@@ -191,7 +192,7 @@ def _joined(conversation: Conversation, made: Adopted) -> Conversation:
 
 def _document_order(made: Adopted, conversation: Conversation) -> list[str]:
     """Return the ids of the messages in the order in which they begin in the document."""
-    _, pieces = placed(made.document, conversation)
+    pieces = recognise(made.document, conversation).pieces
     return list(dict.fromkeys(piece.message.id for piece in pieces if piece.message is not None))
 
 

@@ -26,7 +26,7 @@ from pyagentd.clock import slugify
 from pyagentd.store.attachments import media_type
 from pyagentd.store.conversation import Message, Part
 from pyagentd.store.document.pieces import fragments
-from pyagentd.store.document.reconcile import placed
+from pyagentd.store.document.reconcile import recognise
 from pyagentd.store.document.render import RUN_OPEN, writable
 from pyagentd.store.document.text import PROMPT_PREFIX, Region, regions
 from pyagentd.store.export.export import Source
@@ -433,7 +433,7 @@ class _Timeline:
     """
 
     def __init__(self, source: Source, anchors: _Anchors, *, is_agent: bool) -> None:
-        _, pieces = placed(source.document, source.conversation)
+        pieces = recognise(source.document, source.conversation).pieces
         recorded = source.conversation.parts.values()
         self.prompts: list[tuple[str, str]] = []
         self.calls = 0

@@ -19,7 +19,8 @@ from pyagentd.errors import BadRequest, NotFound, StoreError
 from pyagentd.store import atomic, paths, presetfile, yamlfile
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import text as document
-from pyagentd.store.document.adopt import Adopted, adopted
+from pyagentd.store.document.adopt import Adopted, adopt
+from pyagentd.store.document.reconcile import recognise
 from pyagentd.store.document.text import Document, Settings, find_block, format_file
 from pyagentd.store.journal import Journal
 from pyagentd.wire.sexp import NIL, ElispSymbol, LispError, read
@@ -107,7 +108,8 @@ def preset_text(template: str, name: str, settings: Settings, system: str | None
 
 def adopt_chat(chat: Chat, *, session_id: str, now_ms: int) -> Adopted:
     """Return the rows for a chat that becomes the session ``session_id``."""
-    return adopted(chat.document, Conversation(), session_id=session_id, now_ms=now_ms)
+    empty = Conversation()
+    return adopt(recognise(chat.document, empty), empty, session_id=session_id, now_ms=now_ms)
 
 
 def fill(branch_dir: Path, made: Adopted) -> None:
