@@ -28,7 +28,7 @@ from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.bus import RunEnded
 from pyagentd.runtime.feature import Feature
 from pyagentd.runtime.queue import Submission, Submitted
-from pyagentd.runtime.settings import SendOptions
+from pyagentd.runtime.settings import LastOptions, SendOptions
 from pyagentd.store import paths
 from pyagentd.store.db import schedules
 from pyagentd.store.db.audit import Entry
@@ -319,7 +319,7 @@ class Triggers(Feature):
         kernel.bus.on(RunEnded, self._run_ended)
         self._names = Projection(kernel.state, kernel.config.sessions_dir)
         self._busy: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by the branch's key
-        self._known: dict[str, SendOptions] = {}  # what people's last runs had, by the root's key
+        self._known = LastOptions()  # what people's last runs had, by the root's key
 
     async def deliver(self, branch: LiveBranch, trigger: Trigger) -> Delivered:
         """Make a delivery a message of ``branch``, unless it is one.

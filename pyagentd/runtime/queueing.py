@@ -21,7 +21,7 @@ from pyagentd.runtime import turn_agent
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.bus import QueueStopped
 from pyagentd.runtime.queue import Submission, Submitted, is_persons
-from pyagentd.runtime.settings import SendOptions
+from pyagentd.runtime.settings import LastOptions, SendOptions
 from pyagentd.store import paths
 from pyagentd.store.conversation import Message
 from pyagentd.store.document.render import writable
@@ -41,7 +41,7 @@ class Queueing:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._options: dict[str, SendOptions] = {}  # of messages that wait, by id
-        self._clients: dict[str, SendOptions] = {}  # of the person who sent last, by the branch's key
+        self._clients = LastOptions()  # of the person who sent last, by the branch's key
         self._drains: set[str] = set()  # keys of branches of which the next message is about to fire
 
     # -- coming in; the caller holds ``branch.starting`` ---------------------------------------------------------

@@ -53,6 +53,14 @@ class SendOptions:
     late: Late | None = None  # of a resumed run; its ``env`` is the one above
 
 
+class LastOptions(dict[str, SendOptions]):
+    """What people sent last, by the key of a branch; sessions of the same person share it, however many there are."""
+
+    def __setitem__(self, key: str, options: SendOptions) -> None:
+        latest = next(reversed(self.values()), options)
+        super().__setitem__(key, latest if latest == options else options)
+
+
 class Configured(Protocol):
     """Who knows the presets that hold: ``Presets``, or ``turnagent.TurnPresets`` for one run."""
 
