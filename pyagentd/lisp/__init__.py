@@ -1,7 +1,7 @@
 """PTC-Lisp: a small Clojure for programs that models write.
 
-``compile(text)`` gives a ``Program``, ``run(text, context)`` runs one. Nothing here touches disk, network or clock
-beyond the monotonic one; tools are called through one function that the caller gives.
+``compile(text)`` returns a ``Program``; ``run(text, context)`` compiles and runs one. Programs cannot access disk or
+network; they call tools through one function that the caller passes.
 """
 
 from pyagentd.lisp.errors import Fail, LispError, Return

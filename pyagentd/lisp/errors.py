@@ -1,8 +1,8 @@
-"""What goes wrong in a program, and the two signals that end one.
+"""Errors of programs, and the two signals that end a program.
 
-A ``LispError`` names its reason, says in a sentence what to do instead, and knows its place in the text once
-somebody on its way up has told it. ``Return`` and ``Fail`` are no errors: they are how ``(return v)`` and
-``(fail v)`` leave a program, and derive from ``BaseException`` so that nothing below the runner catches them.
+A ``LispError`` has a reason, a hint, and a position in the program, which is added while it propagates. ``Return``
+and ``Fail`` are not errors: ``(return v)`` and ``(fail v)`` raise them to leave a program; they derive from
+``BaseException`` so that only ``Program.run`` catches them.
 """
 
 from typing import Any, Final, Literal, get_args
@@ -23,19 +23,19 @@ REASONS: frozenset[str] = frozenset(get_args(Reason))
 
 
 class LispError(PyagentdError):
-    """A program could not be read, analysed or run to its end.
+    """A program could not be parsed, analysed or run.
 
     Args:
         reason: The class of the error, such as ``eval_error``.
-        message: What is wrong, with values in Lisp notation, never a Python repr.
+        message: What is wrong, without Python notation.
         hint: What to write instead, or "".
-        line: 1-based line in the program, or None while the place is not known.
+        line: 1-based line in the program, or None while unknown.
         column: 1-based column in code points, or None.
         source: The program's text, for ``caret``.
-        data: What the program itself gave with the error (``ex-info``), for its own ``catch``.
+        data: The data of an error that the program threw (``ex-info``), for its ``catch``.
 
     Attributes:
-        undone: Whether the run had put something into the memory, which is as it was before.
+        undone: Whether changes of the memory by the run were discarded.
     """
 
     code = "lisp-error"
@@ -65,7 +65,7 @@ class LispError(PyagentdError):
         return self.mend
 
     def at(self, line: int | None, column: int | None, source: str | None = None) -> "LispError":
-        """Tell the error its place unless it knows one already; return it."""
+        """Set position and source unless they are set already; return the error."""
         if self.line is None and line is not None:
             self.line, self.column = line, column
         if self.source is None:
@@ -73,7 +73,7 @@ class LispError(PyagentdError):
         return self
 
     def caret(self) -> str:
-        """Return the line of the error and a ``^`` below its column, or "" when the place is not known."""
+        """Return the line of the error and a ``^`` below its column, or "" while the position is unknown."""
         if self.line is None or self.column is None or self.source is None:
             return ""
         lines = self.source.split("\n")
@@ -86,7 +86,7 @@ class LispError(PyagentdError):
         return f"{shown}\n{pad}^"
 
     def explain(self) -> str:
-        """Return message, hint, place and caret as one text."""
+        """Return message, position, hint and caret as one text."""
         place = "" if self.line is None else f" (line {self.line}, column {self.column})"
         parts = [f"{self.message}{place}", self.hint, self.caret()]
         return "\n".join(part for part in parts if part)
@@ -98,12 +98,12 @@ class LispError(PyagentdError):
 def _restored(
     reason: Reason, message: str, hint: str, line: int | None, column: int | None, source: str | None
 ) -> LispError:
-    """Make a pickled error again; it crosses the boundary of an isolated process."""
+    """Recreate a pickled error."""
     return LispError(reason, message, hint=hint, line=line, column=column, source=source)
 
 
 class Signal(BaseException):
-    """The program has ended itself with a value."""
+    """The program ends with a value."""
 
     name: Literal["return", "fail"]
 
@@ -113,18 +113,18 @@ class Signal(BaseException):
 
 
 class Return(Signal):
-    """``(return value)``: the mission is done."""
+    """``(return value)``: the mission succeeds."""
 
     name = "return"
 
 
 class Fail(Signal):
-    """``(fail value)``: the mission cannot be done."""
+    """``(fail value)``: the mission fails."""
 
     name = "fail"
 
 
-# What stands for a value that is not there, since nil is a value; programs never see it.
+# The marker for a missing value, since nil is a value; it is never visible to programs.
 
 
 class _Missing:
@@ -137,4 +137,4 @@ class _Missing:
 
 
 MISSING: Final[Any] = _Missing()
-"""Default of an optional argument, and what is found under a key that is not there."""
+"""The default of optional arguments, and the result of looking up a missing key."""

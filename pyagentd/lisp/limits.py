@@ -1,8 +1,8 @@
-"""How much a program may use, and the meter that charges it before anything is allocated.
+"""The limits of a program, and the budget that is charged before work is done or memory allocated.
 
 Four quantities are charged: steps (work), cells (slots of vectors, maps and sets), bytes (text) and bits (of one
-integer). Steps and time end a run as ``timeout``; cells, bytes, bits and depth as ``memory_exceeded``. Time is looked
-at every ``SLICE`` steps, so whoever works longer than that between two charges goes through ``Budget.each``.
+integer). Exceeding steps or time raises ``timeout``; cells, bytes, bits or depth ``memory_exceeded``. The clock is
+read every ``SLICE`` steps, so loops over collections iterate over ``Budget.each``, which charges steps.
 """
 
 import time
@@ -14,22 +14,22 @@ from typing import Any
 from pyagentd.lisp.errors import LispError
 
 SLICE = 1024
-"""Steps between two looks at the clock."""
+"""Steps between two readings of the clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one run of a program may use.
+    """The limits of one run of a program.
 
     Args:
-        timeout_ms: Wall time of one run.
-        steps: Calls, iterations and items handled.
-        cells: Slots of vectors, maps and sets made in the whole run, whether still alive or not.
-        bytes: Characters of text made in the whole run.
+        timeout_ms: Wall time of one run, in milliseconds.
+        steps: Calls, iterations and items processed.
+        cells: Slots of vectors, maps and sets created in the whole run, including those already freed.
+        bytes: Characters of text created in the whole run.
         bits: Size of one integer.
         depth: Nesting of one value.
-        tool_calls: Calls of tools in one run; None is no limit.
-        memory_bytes: Size of the memory map after the run (``encoding.size``).
+        tool_calls: Tool calls in one run; None for no limit.
+        memory_bytes: Size of the memory map after the run (``serialization.size``).
         tool_time_counts: Whether the time spent inside tools counts against ``timeout_ms``.
     """
 
@@ -48,12 +48,12 @@ DEFAULT_LIMITS = Limits()
 
 
 class Budget:
-    """The meter of one run; made when the run starts, never shared by two.
+    """The budget of one run, created when the run starts.
 
     Args:
-        limits: What may be used.
-        now: Monotonic seconds.
-        cancelled: Asked at every look at the clock; true ends the run.
+        limits: The limits.
+        now: Returns monotonic seconds.
+        cancelled: Called whenever the clock is read; true ends the run.
     """
 
     __slots__ = (
@@ -85,33 +85,33 @@ class Budget:
         self._cancelled = cancelled
         self._started = now()
         self._deadline = self._started + limits.timeout_ms / 1000
-        # One step for every ``tick()``, counted by C code: this is what a call and a loop's turn cost.
+        # ``tick()`` charges one step, in C: the cost of a call and of an iteration.
         self.tick: Callable[[], Any] = chain.from_iterable(self._slices()).__next__
 
     def _slices(self) -> Iterator[Iterable[None]]:
-        """Charge the ticks of one slice ahead, as often as they are used up."""
+        """Charge 64 ticks in advance, whenever they are used up."""
         while True:
             self.steps(64)
             yield repeat(None, 64)
 
     @property
     def steps_used(self) -> int:
-        """Steps charged so far; ticks are charged 64 at a time."""
+        """The steps charged so far; ticks are charged 64 at a time."""
         return self._used
 
     @property
     def duration_ms(self) -> float:
-        """Wall time since the run started."""
+        """Wall time since the run started, in milliseconds."""
         return (self._now() - self._started) * 1000
 
     def steps(self, count: int) -> None:
-        """Charge ``count`` steps of work that is about to be done."""
+        """Charge ``count`` steps before the work is done."""
         self._used += count
         if self._used >= self._next_look:
             self.look()
 
     def look(self) -> None:
-        """Look at steps, clock and cancellation now.
+        """Check steps, clock and cancellation now.
 
         Raises:
             LispError: ``timeout``.
@@ -133,7 +133,7 @@ class Budget:
             raise LispError("timeout", "the program was cancelled")
 
     def cells(self, count: int) -> None:
-        """Charge ``count`` slots of a vector, map or set that is about to be made."""
+        """Charge ``count`` slots before a vector, map or set is created."""
         self.cells_used += count
         if self.cells_used > self.limits.cells:
             raise LispError(
@@ -143,9 +143,9 @@ class Budget:
             )
 
     def charger(self, count: int) -> Callable[[], Any]:
-        """Return what charges ``count`` slots whenever it is called, at the speed of C: for what is made often.
+        """Return a function that charges ``count`` slots on each call, in C, for collections that are created often.
 
-        More and more is charged ahead, up to 64 times ``count``.
+        It charges in advance, up to 64 times ``count``.
         """
         return chain.from_iterable(self._ahead(count)).__next__
 
@@ -157,7 +157,7 @@ class Budget:
             times = min(2 * times, 64)
 
     def bytes(self, count: int) -> None:
-        """Charge ``count`` characters of text that is about to be made."""
+        """Charge ``count`` characters before text is created."""
         self.bytes_used += count
         if self.bytes_used > self.limits.bytes:
             raise LispError(
@@ -167,7 +167,7 @@ class Budget:
             )
 
     def bits(self, count: int) -> None:
-        """Check that an integer of ``count`` bits may be made, and charge its bytes."""
+        """Check that an integer of ``count`` bits is allowed, and charge its bytes."""
         if count > self.limits.bits:
             raise LispError(
                 "memory_exceeded",
@@ -185,10 +185,9 @@ class Budget:
         )
 
     def each(self, items: Sequence[Any]) -> Iterable[Any]:
-        """Charge a step for every item and return them to go through once.
+        """Charge a step for each item and return an iterable of the items, to be used once.
 
-        The clock is looked at while they are gone through, so this is what every loop over a collection whose body
-        may be slow goes over.
+        The clock is checked during the iteration, so each loop whose body may be slow iterates over this.
         """
         count = len(items)
         if count <= 64:
@@ -205,5 +204,5 @@ class Budget:
             yield part
 
     def pause(self, seconds: float) -> None:
-        """Move the deadline by ``seconds`` that do not count."""
+        """Extend the deadline by ``seconds`` that do not count."""
         self._deadline += seconds

@@ -1,11 +1,10 @@
-r"""Regular expressions: which engine searches, and what a search costs.
+r"""Regular expressions: choosing the engine, and charging for a search.
 
-RE2 takes time linear in the text for every pattern and a bounded amount of memory, so no pattern of a program can
-hang the daemon; the price is that it has no look-around and no back-references, and that a call of it is slow.
-Python's own engine is quick to call but backtracks. So a pattern that is a plain sequence of characters and classes,
-such as ``(\w+)@(\w+)``, goes to Python's engine wherever the text is so short that even the worst search is over
-soon; all else goes to RE2. Both give the same matches: ``\d \w \s`` are ASCII, as in Clojure, and ``$`` is the end
-of the text.
+RE2 needs time linear in the length of the text and bounded memory for every pattern, so no pattern can hang the
+daemon; but it has no look-around and no back-references, and each call has a high overhead. Python's engine has
+little overhead but backtracks. So a pattern that is a plain sequence of characters and classes, such as
+``(\w+)@(\w+)``, is matched by Python's engine if the text is so short that even the worst case is fast, and by RE2
+otherwise. Both find the same matches: ``\d \w \s`` are ASCII, as in Clojure, and ``$`` is the end of the text.
 """
 
 import re
@@ -23,8 +22,8 @@ from pyagentd.lisp.values import Pattern
 
 _LONGEST: Final = 4096  # characters of a pattern
 _MEMORY: Final = 4 << 20  # bytes RE2 may use for one pattern
-_STEP: Final = 32  # characters an engine gets through in the time of a step, with a program of one instruction
-_WORST: Final = 1 << 20  # most comparisons that a search by backtracking may take: about 10 ms
+_STEP: Final = 32  # characters that an engine processes in the time of a step, for a pattern of one instruction
+_WORST: Final = 1 << 20  # the largest number of comparisons in the worst case of a backtracking search: about 10 ms
 _MOST_REPEATS: Final = 100  # the largest count in {n,m} that is left to Python's engine
 
 _TOKEN: Final = re.compile(
@@ -44,7 +43,7 @@ _ASCII: Final = "".join(map(chr, range(128))) + "\uffff"  # the last stands for 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """One atom of a sequence: the characters it takes, how often, none for a boundary."""
+    """One atom of a sequence: the characters that it matches (none for a boundary) and how often."""
 
     takes: frozenset[str]
     least: int
@@ -57,9 +56,9 @@ class _Quick:
 
     Args:
         engine: The compiled pattern.
-        power: The worst search takes time proportional to the length of the text to this power,
-        factor: times this.
-        size: Atoms, as a measure of the work for one character.
+        power: The worst case is ``factor`` times the length of the text to this power.
+        factor: See ``power``.
+        size: Number of atoms, a measure of the work for one character.
     """
 
     engine: re.Pattern[str]
@@ -68,7 +67,7 @@ class _Quick:
     size: int
 
     def suits(self, text: str) -> bool:
-        """Return whether the worst search through a text is over soon."""
+        """Return whether a search in a text is fast even in the worst case."""
         return bool(len(text) ** self.power * self.factor <= _WORST)
 
 
@@ -83,20 +82,20 @@ class Matcher:
     source: str
     quick: _Quick | None = field(init=False)
     literal: str | None = field(init=False)
-    """The text that the pattern matches, where it matches only one."""
+    """The only text that the pattern matches, or None."""
 
     def __post_init__(self) -> None:
         self.quick = _quick(self.source)
         self.literal = self.source if self.source and not set(self.source) & set("\\^$.|?*+()[]{}") else None
         if self.quick is None:
-            _ = self.linear  # errors come now
+            _ = self.linear  # raises errors now
 
     @cached_property
     def linear(self) -> Any:
         """The pattern compiled for RE2.
 
         Raises:
-            LispError: ``eval_error`` where it is none that RE2 knows.
+            LispError: ``eval_error`` if RE2 does not accept it.
         """
         if len(self.source) > _LONGEST:
             raise LispError("eval_error", f"regular expression: longer than {_LONGEST} characters")
@@ -110,46 +109,46 @@ class Matcher:
 
     @cached_property
     def size(self) -> int:
-        """Instructions that the engine goes through for one character."""
+        """The largest number of instructions that the engine executes for one character."""
         return self.quick.size if self.quick else int(self.linear.programsize)
 
     @cached_property
     def groups(self) -> int:
-        """Number of its groups."""
+        """The number of groups."""
         return int(self.quick.engine.groups if self.quick else self.linear.groups)
 
     def charge(self, op: str, text: str, budget: Budget) -> None:
-        """Pay for a search through a text.
+        """Charge for a search in a text.
 
         Raises:
-            LispError: ``timeout``; ``eval_error`` where the text is no valid Unicode.
+            LispError: ``timeout``; ``eval_error`` if the text is not valid Unicode.
         """
         budget.steps(1 + len(text) * self.size // _STEP)
         if not text.isascii() and any("\ud800" <= each <= "\udfff" for each in text):
-            raise LispError("eval_error", f"{op}: the string is no valid Unicode")
+            raise LispError("eval_error", f"{op}: the string is not valid Unicode")
 
     def engine(self, text: str) -> Any:
-        """Return the compiled pattern that may search a text: of Python or of RE2, which have the same methods."""
+        """Return the compiled pattern for a text, of Python or of RE2, which have the same methods."""
         return self.quick.engine if self.quick is not None and self.quick.suits(text) else self.linear
 
     def whole(self, text: str, cells: int, budget: Budget) -> re.Pattern[str] | None:
-        """Return Python's pattern where all matches in a text may be found by one call, None otherwise.
+        """Return Python's pattern if all matches in a text may be found by one call, else None.
 
         Args:
-            text: What is searched.
-            cells: The slots that a match takes.
-            budget: Must allow for a match at every character.
+            text: The text.
+            cells: The slots of one match.
+            budget: Must have room for a match at each character.
         """
         quick = self.quick
         fits = budget.cells_used + cells * (len(text) + 1) <= budget.limits.cells
         return quick.engine if quick is not None and fits and quick.suits(text) else None
 
     def matches(self, op: str, text: str, budget: Budget) -> Iterator[Any]:
-        """Return all matches in a text, charged for the search."""
+        """Return all matches in a text, and charge for the search."""
         self.charge(op, text, budget)
         for match in self.engine(text).finditer(text):
             yield match
-            budget.look()  # the next search may go through all that is left
+            budget.look()  # the next match may be far away
 
 
 @lru_cache(maxsize=256)
@@ -158,10 +157,10 @@ def _matcher(source: str) -> Matcher:
 
 
 def matcher(pattern: Pattern) -> Matcher:
-    """Return a pattern compiled; it is kept for the next time.
+    """Return a compiled pattern, cached.
 
     Raises:
-        LispError: ``eval_error`` where it is none that RE2 knows.
+        LispError: ``eval_error`` if RE2 does not accept it.
     """
     return _matcher(pattern.text)
 
@@ -170,13 +169,13 @@ _LACKING: Final = "Look-around, back-references and possessive quantifiers do no
 
 
 def _reason(error: Exception) -> str:
-    """Return what RE2 has against a pattern, without the part of it that it quotes."""
+    """Return RE2's error message for a pattern, without the part of the pattern that it quotes."""
     said = error.args[0] if error.args else b""
     return said.decode(errors="replace").partition(":")[0] if isinstance(said, bytes) else "the text is no Unicode"
 
 
 def _quick(source: str) -> _Quick | None:
-    """Return a pattern for Python's engine; None where only RE2 may search it."""
+    """Return a pattern for Python's engine; None if only RE2 may be used."""
     if len(source) > _MOST_REPEATS:
         return None
     parts: list[str] = []
@@ -223,16 +222,16 @@ def _quick(source: str) -> _Quick | None:
     except re.error:
         return None
     if not sum(item.least for item in items):
-        return None  # the engines differ in how they go on after an empty match
+        return None  # the engines continue differently after an empty match
     return _measured(engine, items, choices)
 
 
 def _joined(items: list[_Item], begins: list[int]) -> bool:
-    """Put one item in the place of alternatives; whether each takes a fixed number of characters.
+    """Replace alternatives by one item; return False if the length of one is not fixed.
 
     Args:
-        items: Those at the end are the alternatives.
-        begins: Where each begins.
+        items: The items; those at the end are the alternatives.
+        begins: The index at which each alternative begins.
     """
     if len(begins) == 1:
         return True
@@ -246,7 +245,7 @@ def _joined(items: list[_Item], begins: list[int]) -> bool:
 
 
 def _in_python(atom: str) -> str:
-    """Return an atom of RE2 as Python writes it."""
+    """Return an atom of RE2 in Python's syntax."""
     if atom == r"\s":
         return f"[{_SPACE}]"
     if atom == r"\S":
@@ -255,7 +254,7 @@ def _in_python(atom: str) -> str:
 
 
 def _counts(token: re.Match[str]) -> tuple[int, int | None]:
-    """Return the least and the most repetitions of an atom; None is any number."""
+    """Return the smallest and largest number of repetitions of an atom; None for unlimited."""
     if token["least"] is not None:
         least = int(token["least"])
         return least, (least if token["comma"] is None else int(token["most"]) if token["most"] else None)
@@ -263,10 +262,10 @@ def _counts(token: re.Match[str]) -> tuple[int, int | None]:
 
 
 def _measured(engine: re.Pattern[str], items: list[_Item], choices: int) -> _Quick | None:
-    """Return the pattern with the most that a search may take.
+    """Return the pattern with the cost of the worst case.
 
-    A search begins at every character. The last atom never has to give anything back. One that is repeated without
-    end, and may give back what the next takes too, multiplies the work by the length of the text.
+    A search starts at each character. The last atom is never backtracked into. Each other atom with unlimited
+    repetition that can match the same characters as the next one multiplies the work by the length of the text.
     """
     endless, overlapping = 0, 0
     factor = choices * (1 + sum(item.least for item in items) // 8)

@@ -1,7 +1,7 @@
-"""Compiling a program and running it.
+"""Compiling and running programs.
 
-A ``Program`` holds code only and may be kept and run any number of times, in any thread; everything a run changes is
-in its ``runtime.Run``. Memory is rolled back when the program fails.
+A ``Program`` contains only code and can be run any number of times, in any thread; the state of a run is in its
+``runtime.Run``. If the program fails, changes of the memory are discarded.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,11 +27,11 @@ _python_compile = compile
 
 
 class Program:
-    """A program that has been read, analysed and compiled.
+    """A compiled program.
 
     Args:
         source: Its text.
-        entry: The function that generated code defined.
+        entry: The function that the generated code defines.
     """
 
     __slots__ = ("_entry", "source")
@@ -52,15 +52,15 @@ class Program:
         """Run the program.
 
         Args:
-            context: What ``ctx/name`` reads, by name or keyword.
-            memory: What ``memory/name`` reads; not changed, the new one is in the result.
+            context: The values of ``ctx/name``, by name or keyword.
+            memory: The values of ``memory/name``; not modified, the new memory is in the result.
             tools: Calls a tool.
-            limits: What the run may use.
-            cancelled: Asked now and then; true ends the run.
-            isolation: ``process`` runs it in a forked child with limits of the operating system.
+            limits: The limits of the run.
+            cancelled: Called regularly; true ends the run.
+            isolation: ``process`` runs it in a child process with limits of the operating system.
 
         Raises:
-            LispError: with the reason, the place and what to do.
+            LispError: With reason, position and hint.
         """
         if isolation == "process":
             return isolated.run(
@@ -103,7 +103,7 @@ class Program:
         )
 
     def _placed(self, error: LispError, traceback: TracebackType | None) -> LispError:
-        """Tell an error the place of the innermost form of the program that was running."""
+        """Set the position of an error to that of the innermost form that was running."""
         if error.line is None:
             error.at(*_place(traceback))
         return error.at(error.line, error.column, self.source)
@@ -122,7 +122,7 @@ def _place(traceback: TracebackType | None) -> tuple[int | None, int | None]:
 
 
 def _explained(error: BaseException, budget: Budget) -> LispError:
-    """Return what an error of Python's means for a program."""
+    """Return the error of a program for an exception of Python."""
     if isinstance(error, RecursionError):
         return LispError(
             "memory_exceeded",
@@ -140,7 +140,7 @@ def _explained(error: BaseException, budget: Budget) -> LispError:
 
 
 def compile(text: str) -> Program:
-    """Read, analyse and compile a program.
+    """Parse, analyse and compile a program.
 
     Raises:
         LispError: ``parse_error`` or ``analysis_error``, with the place; ``eval_error`` and ``validation_error`` for

@@ -1,7 +1,7 @@
-"""The reader: text to forms, with errors that say where and how to mend them.
+"""The reader: parses text into forms; errors have a position and a hint.
 
-One pattern finds tokens, one stack holds the brackets that are open, so no nesting of a text can exhaust ours. What
-Clojure programmers write out of habit is read too (characters, ``#_``, type hints, ``'(1 2)``, ``1e3``).
+One pattern finds tokens, and a stack holds the open brackets, so nested brackets do not use the Python stack. Other
+Clojure notation is accepted too (characters, ``#_``, type hints, ``'(1 2)``, ``1e3``).
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.values import Keyword, Pattern
 
-# What the reader makes of a text: forms with their place, before anything is known about meaning.
+# Forms, with their positions; their meaning is determined by the analysis.
 
 
 class Form:
@@ -111,16 +111,16 @@ class Places:
 
 
 MAX_DEPTH: Final = 100
-"""Brackets that may be open at once."""
+"""The deepest nesting of brackets."""
 
 MAX_TEXT: Final = 200_000
-"""Characters of one program."""
+"""The largest number of characters of a program."""
 
 MAX_FORMS: Final = 10_000
-"""Literals, names and brackets of one program: compiling takes time for each."""
+"""The largest number of literals, names and brackets of a program, each of which takes time to compile."""
 
 MAX_DIGITS: Final = 1000
-"""Digits of one number in a text."""
+"""The largest number of digits of a number."""
 
 _TOKEN: Final = re.compile(
     r"""
@@ -177,7 +177,7 @@ def read(text: str) -> tuple[list[Form], Places]:
 
 
 class _Open:
-    """A bracket that waits for its closer, or a prefix that waits for one form."""
+    """An open bracket, or a prefix that needs one form."""
 
     __slots__ = ("items", "start", "token")
 
@@ -279,7 +279,7 @@ class _Reader:
         self.add(_KINDS[opened.token](opened.items, opened.start))
 
     def add(self, form: Form) -> None:
-        """Give a complete form to whoever waits for it."""
+        """Add a complete form to the innermost open bracket or prefix."""
         self.count += 1
         if self.count > MAX_FORMS:
             self.fail(
@@ -326,7 +326,7 @@ class _Reader:
             name: str = match[1]
             if len(name) == 5:
                 return chr(int(name[1:], 16))
-            # What is no escape stays as it is written: "\d" is a backslash and a d.
+            # An unknown escape is kept as it is: "\d" is a backslash and a d.
             return _ESCAPES.get(name, match[0])
 
         return _without_surrogates(_ESCAPE.sub(unescaped, body))
@@ -370,5 +370,5 @@ def _cut(token: str) -> str:
 
 
 def _without_surrogates(text: str) -> str:
-    """Join escaped surrogate pairs; a lone one becomes U+FFFD, since no file could hold it."""
+    """Join escaped surrogate pairs; a lone surrogate becomes U+FFFD, since it cannot be encoded."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -34,7 +34,7 @@ from pyagentd.lisp.values import (
 __all__ = ["Isolation", "Result", "Run", "ToolCall", "Tools", "Usage", "equal", "field", "memory_full"]
 
 Tools = Callable[[str, dict[Any, Value]], Value]
-"""Calls the tool of a name with a map; raises ``ToolError`` or ``LispError``."""
+"""Called with a tool's name and a map of arguments; returns the result or raises ``ToolError`` or ``LispError``."""
 
 Isolation = Literal["none", "process"]
 
@@ -45,9 +45,9 @@ class ToolCall:
 
     Args:
         name: The tool.
-        args: The map it was called with.
-        result: What it returned; None when it failed.
-        error: Why it failed, in a sentence.
+        args: The map of arguments.
+        result: Its result; None if it failed.
+        error: Why it failed, in a sentence; None if it succeeded.
         started_at: Seconds since the epoch.
         duration_ms: Wall time.
     """
@@ -62,7 +62,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a run has used, in the units of ``Limits``."""
+    """The usage of a run, in the units of ``Limits``; ``duration_ms`` is wall time."""
 
     steps: int = 0
     cells: int = 0
@@ -72,15 +72,15 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a run gave.
+    """The result of a run.
 
     Args:
-        value: The value of the last form, or what ``return`` or ``fail`` was given.
-        memory: The memory map after the run, keys as names.
-        put: Whether the run put anything into the memory.
-        tool_calls: Every call of a tool, in order.
-        signal: How the program ended itself, or None when it came to its end.
-        usage: What it used.
+        value: The value of the last form, or the argument of ``return`` or ``fail``.
+        memory: The memory after the run, by name.
+        put: Whether the run changed the memory.
+        tool_calls: All tool calls, in order.
+        signal: "return" or "fail" if the program called it, else None.
+        usage: The usage of the run.
     """
 
     value: Value
@@ -92,7 +92,7 @@ class Result:
 
 
 class Run:
-    """One run of a program: what it reads, what it has changed, what it has used."""
+    """The state of one run of a program."""
 
     __slots__ = ("budget", "calls", "context", "memory", "put", "tools")
 
@@ -101,7 +101,7 @@ class Run:
     ) -> None:
         self.context = context
         self.put = False
-        # Callers may name by keyword; a program's own names are strings.
+        # The caller's keys can be keywords; they become strings.
         self.memory = {key.name if type(key) is Keyword else key: value for key, value in memory.items()}
         self.tools = tools
         self.budget = budget
@@ -109,12 +109,12 @@ class Run:
 
 
 def ctx_value(run: Run, name: str) -> Value:
-    """Return ``ctx/name``; nil when nothing of that name was given."""
+    """Return ``ctx/name``, or nil."""
     return _entry(run.context, name)
 
 
 def memory_value(run: Run, name: str) -> Value:
-    """Return ``memory/name``; nil when there is nothing of that name."""
+    """Return ``memory/name``, or nil."""
     return _entry(run.memory, name)
 
 
@@ -124,7 +124,7 @@ def _entry(space: Mapping[Any, Value], name: str, default: Value = None) -> Valu
 
 
 def memory_get(run: Run, key: Value, default: Value = None) -> Value:
-    """Return what the memory has under a key."""
+    """Return the value of the memory under a key, or the default."""
     return _entry(run.memory, _memory_key(key), default)
 
 
@@ -132,7 +132,7 @@ def memory_put(run: Run, key: Value, value: Value) -> Value:
     """Put a value into the memory and return it.
 
     Raises:
-        LispError: ``memory_exceeded`` when the value alone is larger than the memory may be.
+        LispError: ``memory_exceeded`` if the value alone exceeds the limit of the memory.
     """
     name = _memory_key(key)
     limit = run.budget.limits.memory_bytes
@@ -213,24 +213,24 @@ def call_tool(run: Run, name: Value, args: Value) -> Value:
         raise LispError("tool_error", f"the tool {name} failed: {message}") from error
     record(result, None)
     items, characters = check_extent(result, budget.limits)
-    budget.cells(items)  # what tools give is in memory like what the program makes
+    budget.cells(items)  # results of tools use memory like values of the program
     budget.bytes(characters)
     budget.look()
     return result
 
 
 def leave_return(run: Run, value: Value) -> Value:
-    """End the program with its result."""
+    """End the program with its result: ``(return value)``."""
     raise Return(value)
 
 
 def leave_fail(run: Run, value: Value) -> Value:
-    """End the program with the reason why it cannot be done."""
+    """End the program with a failure: ``(fail value)``."""
     raise Fail(value)
 
 
 def throw(run: Run, value: Value) -> Value:
-    """Raise an error that ``catch`` gets."""
+    """Raise an error that ``catch`` can handle."""
     message, data = value, None
     if type(value) is dict:
         message, data = find(value, Keyword("message"), "error"), find(value, Keyword("data"), None)
@@ -248,7 +248,7 @@ def attempt(
     handler: Callable[[Value], Value] | None,
     final: Callable[[], Value] | None,
 ) -> Value:
-    """Run ``body``; hand an error to ``handler`` as a map; run ``final`` whatever happened.
+    """Run ``body``; call ``handler`` with an error as a map; run ``final`` in any case.
 
     Errors that end the whole run (time, memory) are not caught.
     """
@@ -269,21 +269,21 @@ def attempt(
 
 
 def _caught(message: str, reason: str, data: Value) -> dict[Any, Value]:
-    """Return the map that ``catch`` binds."""
+    """Return the map for an error that ``catch`` binds."""
     return {Keyword("message"): message, Keyword("reason"): Keyword(reason), Keyword("data"): data}
 
 
-# What ``where`` tests: the field of a map along a path, compared with a value, safe for nil.
+# The predicates of ``where``: compare a field of a map, by key or path, with a value.
 #
-# Keywords and strings of one name are equal here (booleans never are anything but themselves); ordering with nil is
-# false, everything else about ordering is what ``<`` and its kin say.
+# A keyword equals the string of its name here. Order comparisons with nil are false; otherwise they are those of
+# ``<``, ``<=``, ``>`` and ``>=``.
 
 Get = Callable[[Value], Value]
 Predicate = Callable[[Value], bool]
 
 
 def getter(path: tuple[Any, ...]) -> Get:
-    """Return the function that finds the field; nil where the path ends early."""
+    """Return a function that returns the field at a path of a map, or nil."""
     if len(path) == 1 and type(path[0]) is Keyword:
         key = path[0]
         name = key.name
@@ -320,7 +320,7 @@ def _name_of(value: Value) -> Value:
 
 
 def is_true(get: Get) -> Predicate:
-    """Return the test for truth."""
+    """Return the predicate that tests whether the field is true."""
     return lambda value: truthy(get(value))
 
 
@@ -394,25 +394,25 @@ WHERE: Final[dict[str, Callable[[Get, Value, Budget], Predicate]]] = {
 Reduced: Final = type(BUILTINS["reduced"].function(None))
 
 STOP: Final = object()
-"""What the body of a loop over a collection returns to end it."""
+"""Returned by the body of a loop over a collection to end the loop."""
 
 field = keyword_lookup
 
 
 class Again(tuple[Any, ...]):
-    """The values of the next turn of a loop whose turns are calls."""
+    """The values for the next iteration of a loop whose iterations are calls."""
 
     __slots__ = ()
 
 
 def callee(run: Run, function: Value, count: int) -> Callable[..., Value]:
-    """Return what is called, checked for the number of arguments; the call is charged."""
+    """Return a value as a Python callable, checked for the number of arguments; charges the call."""
     run.budget.tick()
     return as_function(function, count)
 
 
 def overloads(run: Run, *parts: tuple[int, Callable[..., Value]]) -> Callable[..., Value]:
-    """Return a function of several bodies; a count of ``~n`` is at least ``n`` arguments."""
+    """Return a function with several arities; a count of ``~n`` means at least ``n`` arguments."""
     exact = {count: part for count, part in parts if count >= 0}
     rest = [(~count, part) for count, part in parts if count < 0]
     least = min([*exact, *(count for count, _ in rest)])
@@ -433,13 +433,13 @@ def overloads(run: Run, *parts: tuple[int, Callable[..., Value]]) -> Callable[..
 
 
 def rest_list(run: Run, rest: tuple[Value, ...]) -> Value:
-    """Return what a function's rest parameter is: nil when nothing is left."""
+    """Return the value of a rest parameter: a vector, or nil without arguments."""
     run.budget.cells(len(rest))
     return list(rest) or None
 
 
 def turns(run: Run, body: Callable[..., Value], *values: Value) -> Value:
-    """Call the body of a loop for every turn."""
+    """Call the body of a loop for each iteration."""
     tick = run.budget.tick
     result = body(*values)
     while type(result) is Again:
@@ -449,22 +449,22 @@ def turns(run: Run, body: Callable[..., Value], *values: Value) -> Value:
 
 
 def again(run: Run, *values: Value) -> Again:
-    """Return the values of a loop's next turn."""
+    """Return the values for the next iteration of a loop."""
     return Again(values)
 
 
 def for_each(run: Run, value: Value, body: Callable[[Value], Value]) -> None:
-    """Call ``body`` for every item until it says stop."""
+    """Call ``body`` for each item until it returns ``STOP``."""
     for item in run.budget.each(items("for", value, run.budget)):
         if body(item) is STOP:
             return
 
 
 def over(run: Run, name: str, value: Value) -> Iterable[Value]:
-    """Return the items a builtin goes through, charged as it charges them.
+    """Return the items for a builtin to iterate over, charged as the builtin charges them.
 
     Raises:
-        LispError: ``eval_error`` when the value is no collection.
+        LispError: ``eval_error`` if the value is not a collection.
     """
     budget = run.budget
     found = value if type(value) is list else items("for" if name == "each" else name, value, budget)
@@ -482,12 +482,12 @@ def times(run: Run, count: Value, body: Callable[[Value], Value]) -> None:
 
 
 def stop(run: Run) -> Any:
-    """Return what ends a ``for``."""
+    """Return the marker that ends a loop over a collection."""
     return STOP
 
 
 def new_vector(run: Run) -> list[Value]:
-    """Return the vector that a ``for`` fills."""
+    """Return the vector for the results of a ``for``."""
     return []
 
 
@@ -498,23 +498,23 @@ def collect(run: Run, out: list[Value], value: Value) -> None:
 
 
 def make_map(run: Run, *given: Value) -> dict[Any, Value]:
-    """Return the map of alternating keys and values."""
+    """Return a map of alternating keys and values."""
     budget = run.budget
     budget.cells(len(given))
     return {as_key(key, budget): value for key, value in zip(given[::2], given[1::2], strict=True)}
 
 
 def make_set(run: Run, *given: Value) -> LispSet:
-    """Return the set of its members."""
+    """Return a set of values."""
     run.budget.cells(len(given))
     return LispSet.of(given, run.budget)
 
 
 def take_apart(run: Run, value: Value, count: int, open_end: bool) -> list[Value]:
-    """Return the items that a vector pattern takes; without ``&`` there must be enough of them.
+    """Return the items for a vector pattern; without ``&`` there must be enough of them.
 
     Raises:
-        LispError: ``eval_error`` when the value is no vector or too short.
+        LispError: ``eval_error`` if the value is not a vector or too short.
     """
     if type(value) is not list:
         if open_end or value is None:
@@ -531,22 +531,22 @@ def take_apart(run: Run, value: Value, count: int, open_end: bool) -> list[Value
 
 
 def item(run: Run, vector: list[Value], index: int) -> Value:
-    """Return an item of a vector, nil beyond its end."""
+    """Return an item of a vector, or nil after its end."""
     return vector[index] if index < len(vector) else None
 
 
 def rest_of(run: Run, vector: list[Value], count: int) -> Value:
-    """Return the items from ``count`` on; nil when there are none."""
+    """Return the items from index ``count``, or nil without any."""
     run.budget.cells(max(0, len(vector) - count) >> 3)
     run.budget.steps(len(vector) >> 4)
     return vector[count:] or None
 
 
 def as_map(run: Run, value: Value) -> dict[Any, Value]:
-    """Return what a map pattern looks into: nil is an empty map.
+    """Return the map for a map pattern; nil is an empty map.
 
     Raises:
-        LispError: ``eval_error`` for anything that has no keys.
+        LispError: ``eval_error`` if the value is not a map.
     """
     if value is None:
         return {}
@@ -556,27 +556,27 @@ def as_map(run: Run, value: Value) -> dict[Any, Value]:
 
 
 def where_order(run: Run, operator: str, found: Value, wanted: Value) -> bool:
-    """Return what ``where`` says of two values in order: false when one is nil."""
+    """Return the result of an order comparison of ``where``: false if one value is nil."""
     return found is not None and wanted is not None and bool(BUILTINS[operator].function(found, wanted))
 
 
 def found(run: Run, value: Value, key: Value) -> Value:
-    """Return what a map pattern finds under a key that is no keyword."""
+    """Return the value for a map pattern under a key that is not a keyword."""
     return lookup(value, key, None, run.budget)
 
 
 def found_or_missing(run: Run, value: Value, key: Value) -> Value:
-    """Return what a map pattern finds under a key, or the mark of nothing."""
+    """Return the value for a map pattern under a key, or ``MISSING``."""
     return lookup(value, key, MISSING, run.budget)
 
 
 def is_missing(run: Run, value: Value) -> bool:
-    """Return whether nothing was found."""
+    """Return whether a value is ``MISSING``."""
     return value is MISSING
 
 
 def no_clause(run: Run) -> Value:
-    """Raise the error of a ``case`` without a clause for its value."""
+    """Raise the error for a ``case`` without a matching clause."""
     raise LispError("eval_error", "no clause fits the value", hint="Add a default as the last form of case or condp.")
 
 

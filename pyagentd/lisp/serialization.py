@@ -1,4 +1,4 @@
-"""Values written out: as a program would write them, as JSON and back; and how large they are when written.
+"""Serialization: values as text in the notation of the language, as JSON and back, and their size when written.
 
 ``readable`` and ``text`` give Lisp notation, ``encode`` and ``decode`` JSON, ``size`` the bytes of that JSON.
 ``check_extent`` refuses a value that would be too large before it is written out: ``[x x]`` sixty times over is sixty
@@ -34,10 +34,10 @@ _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\
 
 
 def readable(value: Value, budget: Budget | None = None) -> str:
-    """Return a value as a program would write it; strings are quoted.
+    """Return a value in the notation of the language; strings are quoted.
 
     Raises:
-        LispError: ``memory_exceeded`` when the text would be too long or the value is nested too deeply.
+        LispError: ``memory_exceeded`` if the text would be too long or the value is nested too deeply.
     """
     parts: list[str] = []
     _write(value, parts, budget or Budget(), 0)
@@ -45,7 +45,7 @@ def readable(value: Value, budget: Budget | None = None) -> str:
 
 
 def text(value: Value, budget: Budget | None = None) -> str:
-    """Return what ``str`` makes of a value: nil is empty, a string itself, anything else as it reads."""
+    """Return the text of ``str``: nil is empty, a string unchanged, any other value as in ``readable``."""
     if type(value) is str:
         return value
     if value is None:
@@ -108,7 +108,7 @@ def _atom(value: Value, budget: Budget) -> str:
 
 
 def number(value: float) -> str:
-    """Return a floating-point number as it reads."""
+    """Return a floating-point number in the notation of the language."""
     if value != value:
         return "##NaN"
     if value in {float("inf"), float("-inf")}:
@@ -121,14 +121,14 @@ def number(value: float) -> str:
 
 _COLLECTIONS = frozenset({list, dict, LispSet})
 _SHORT = 64
-"""Characters that the key of a map may have without being counted."""
+"""The largest number of characters of a map key that are not counted."""
 
 
 def check_extent(value: Value, limits: Limits) -> tuple[int, int]:
-    """See that a value, written out, has no more items, text and levels than a run may make.
+    """Check that a value, when written, does not exceed the limits of a run in items, text and depth.
 
     Returns:
-        Its items, and the characters of its text.
+        The number of its items, and of the characters of its strings.
 
     Raises:
         LispError: ``memory_exceeded``.
@@ -180,7 +180,7 @@ def _characters(parts: list[Any]) -> int:
 
 
 def _long_keys(level: list[Any]) -> int:
-    """Return an upper bound for the text of the keys of maps, where there are long ones."""
+    """Return an upper bound for the characters of map keys, or 0 if all keys are short."""
     maps = [each for each in level if type(each) is dict]
     longest = max(map(_length, set(chain.from_iterable(maps))), default=0)
     return longest * sum(map(len, maps)) if longest > _SHORT else 0
@@ -193,7 +193,7 @@ def _length(key: Any) -> int:
 
 
 def _once(inner: list[Any]) -> tuple[list[Any], dict[int, int] | None]:
-    """Return each of the values once, and how often it occurs where one occurs more than once."""
+    """Return the distinct values, and how often each occurs, or None if each occurs once."""
     ids = set(map(id, inner))
     if len(ids) == len(inner):
         return inner, None
@@ -210,7 +210,7 @@ def _too_large(limit: str) -> LispError:
 
 # -- JSON
 #
-# A keyword is ``"~:name"``, a string that begins with ``~`` gets another one before it, a map of keyword and string
+# A keyword is ``"~:name"``; a string that begins with ``~`` is prefixed with another one; a map of keyword and string
 # keys is an object, any other map ``{"~#cmap": [k, v, …]}``, a set ``{"~#set": […]}``, a pattern ``{"~#re": "…"}``,
 # infinity and not-a-number ``{"~#n": "inf"}``. 5 and 5.0 stay different. Functions cannot be encoded.
 
@@ -218,11 +218,12 @@ _MAX_DEPTH = 220
 
 
 def encode(value: Value, budget: Budget | None = None) -> Any:
-    """Return a value as data that ``json.dumps`` takes.
+    """Return a value as data for ``json.dumps``.
 
     Raises:
-        LispError: ``eval_error`` for a function, ``memory_exceeded`` for a value too deep or, with its shared parts
-            written out, too large.
+        LispError: ``eval_error`` for a function, ``memory_exceeded`` for a value that is nested too deeply or, with
+        its
+            shared parts written out, too large.
     """
     return _encode(value, budget or Budget(), 0)
 
@@ -265,10 +266,10 @@ def _encode_map(value: dict[Key, Value], budget: Budget, depth: int) -> Any:
 
 
 def decode(data: Any) -> Value:
-    """Return the value that ``encode`` made ``data`` of.
+    """Return the value that ``encode`` encoded as ``data``.
 
     Raises:
-        ValueError: when it is no such data.
+        ValueError: It is not such data.
     """
     return _decode(data, 0)
 
@@ -281,7 +282,7 @@ def _decode(data: Any, depth: int) -> Value:
             return Keyword(data[2:])
         if data[:2] == "~~":
             return data[1:]
-        raise ValueError(f"{data[:40]!r} is no encoded string")
+        raise ValueError(f"{data[:40]!r} is not an encoded string")
     if depth > _MAX_DEPTH:
         raise ValueError("nested too deeply")
     if isinstance(data, list):
@@ -290,7 +291,7 @@ def _decode(data: Any, depth: int) -> Value:
         return _decode_object(data, depth + 1)
     if data is None or isinstance(data, bool | int | float):
         return data
-    raise ValueError(f"a {type(data).__name__} is no JSON")
+    raise ValueError(f"a {type(data).__name__} is not JSON")
 
 
 def _decode_object(data: Mapping[str, Any], depth: int) -> Value:
@@ -310,12 +311,12 @@ def _decode_object(data: Mapping[str, Any], depth: int) -> Value:
 
 
 def size(value: Value, budget: Budget | None = None, limit: int | None = None) -> int:
-    """Return how many bytes the encoded value is as JSON in UTF-8 without spaces; the measure of the memory.
+    """Return the size of a value in bytes: of its encoded JSON in UTF-8 without spaces. The memory is measured so.
 
     Args:
-        value: What is measured; a function counts as 16 bytes.
-        budget: Charged for the walk.
-        limit: Stop measuring beyond so many bytes; the result is then only known to be larger.
+        value: The value; a function counts as 16 bytes.
+        budget: Charged for visiting the parts.
+        limit: Stop when the size exceeds this; the result is then a lower bound.
     """
     return _Measure(budget or Budget(), limit).of(value, 0)
 

@@ -1,4 +1,4 @@
-"""Values of the language: their kinds (``kinds``), and the way from Python and to it.
+"""Values of the language: types, keys, equality, order, lookup, and conversion from and to Python.
 
 nil ``None`` · bool · int · float · str · ``Keyword`` · vector ``list`` (never changed once a program has seen it) ·
 map ``dict`` · set ``LispSet`` · function = a Python callable with positional parameters.
@@ -31,18 +31,18 @@ from pyagentd.lisp.limits import Budget, Limits
 # nil ``None`` · bool · int · float · str · ``Keyword`` · vector ``list`` (never changed once a program has seen it)
 # · map ``dict`` · set ``LispSet`` · function = a Python callable with positional parameters.
 #
-# Python takes ``True`` and ``1`` for one key and cannot hash lists and dicts, so map keys and set members are stored
-# as *keys*: ``as_key`` leaves nil, numbers, strings, keywords and functions as they are and wraps the rest;
-# ``from_key`` undoes it. ``1`` and ``1.0`` are one key, as ``(= 1 1.0)`` is true.
+# In Python ``True`` and ``1`` are the same key, and lists and dicts cannot be hashed. So map keys and set members are
+# stored as *keys*: ``as_key`` returns nil, numbers, strings, keywords and functions unchanged and wraps other values;
+# ``from_key`` is its inverse. ``1`` and ``1.0`` are the same key, since ``(= 1 1.0)`` is true.
 
 Value = Any
 """A value of the language."""
 
 Key = Any
-"""A value in the form in which it is the key of a dict."""
+"""A value in the form of a dict key."""
 
 MAX_DEPTH = 200
-"""Nesting of a value that is compared, hashed, printed or encoded, where no budget says otherwise."""
+"""The deepest nesting of a value that is compared, hashed, printed or encoded without a budget."""
 
 _keywords: WeakValueDictionary[str, "Keyword"] = WeakValueDictionary()
 _making = Lock()
@@ -50,13 +50,13 @@ _making = Lock()
 
 @final
 class Keyword:
-    """A name that stands for itself, ``:name``; there is one object for each name."""
+    """A keyword, ``:name``; there is one object for each name."""
 
     __slots__ = ("__weakref__", "name")
     name: str
 
     def __new__(cls, name: str) -> "Keyword":
-        """Return the keyword of this name, which is the same object every time."""
+        """Return the keyword of this name, always the same object."""
         found = _keywords.get(name)
         if found is None:
             with _making:
@@ -88,7 +88,7 @@ _QUOTE_OR_ESCAPE: Final = re.compile(r'\\.|"', re.DOTALL)
 
 @final
 class Pattern:
-    """A regular expression as written, ``#"[0-9]+"``; two with the same text are equal.
+    """A regular expression, ``#"[0-9]+"``; two with the same text are equal.
 
     A quote in the text has a backslash, which the engine takes for the quote: so it reads as it prints.
     """
@@ -113,7 +113,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 class _Mark:
-    """A tag no program can make: it tells wrapped keys from plain ones."""
+    """The marker of wrapped keys, which programs cannot create."""
 
     __slots__ = ("name",)
 
@@ -133,7 +133,7 @@ _MAP = _Mark("MAP")
 
 
 class _Big:
-    """A large integer as a key: Python's hash of one is easily made to collide, that of its text is not."""
+    """A large integer as a key, hashed by its text: collisions of integer hashes are easy to construct."""
 
     __slots__ = ("_hash", "value")
 
@@ -154,7 +154,7 @@ class _Big:
 _LARGE = 1 << 60
 
 PLAIN: frozenset[type] = frozenset({str, Keyword, type(None)})
-"""Types whose values are their own keys; so are floats, and integers that are not very large."""
+"""Types whose values are their own keys, as are floats and integers that are not very large."""
 
 
 @final
@@ -174,7 +174,7 @@ class LispSet:
         return cls(as_key(member, budget) for member in members)
 
     def add_all(self, keys: Iterable[Key]) -> None:
-        """Add keys to a set that nobody else has."""
+        """Add keys to a set that has no other references."""
         if type(self.keys) is not set:
             self.keys = set(self.keys)
         for key in keys:
@@ -208,7 +208,7 @@ class LispSet:
 
 
 def _weight(key: Key) -> int:
-    """Return how many values a key is made of."""
+    """Return the number of values in a key."""
     if type(key) is LispSet:
         return key.weight
     if type(key) is tuple:
@@ -222,7 +222,7 @@ _KEY_LIMITS = Limits(steps=200_000)
 
 
 def as_key(value: Value, budget: Budget | None = None) -> Key:
-    """Return ``value`` as the key of a dict or member of a set; charges a step for every part of it.
+    """Return ``value`` as the key of a dict or member of a set; charges a step for each part.
 
     Raises:
         LispError: ``memory_exceeded`` when it is nested too deeply.
@@ -260,7 +260,7 @@ def _as_key(value: Value, budget: Budget | None, depth: int) -> Key:
 
 
 def from_key(key: Key) -> Value:
-    """Return the value a key stands for."""
+    """Return the value of a key."""
     kind = type(key)
     if kind is tuple:
         if key and key[0] is _MAP:
@@ -279,19 +279,19 @@ def too_deep(budget: Budget | None = None) -> LispError:
 
 
 def truthy(value: Value) -> bool:
-    """Return whether ``value`` counts as true: everything but nil and false does."""
+    """Return whether ``value`` is true in a condition: neither nil nor false."""
     return value is not None and value is not False
 
 
 def type_name(value: Value) -> str:
-    """Return what a value is, in one word, for messages."""
+    """Return the type of a value as one word, for messages."""
     if value is None:
         return "nil"
     return _NAMES.get(type(value), "function")
 
 
 def a_type(value: Value) -> str:
-    """Return what a value is, with its article."""
+    """Return the type of a value with an article, for messages."""
     name = type_name(value)
     return name if value is None else f"an {name}" if name[0] in "aeiou" else f"a {name}"
 
@@ -311,11 +311,11 @@ _NAMES: dict[type, str] = {
 Function = Callable[..., Value]
 
 
-# When two values are equal, which comes first, and in which order maps and sets are gone through.
+# Equality, order of values, and the order of maps and sets.
 #
-# ``=`` ignores the difference between integer and float and nothing else. Order is total within one type, nil comes
-# first, and different types do not compare. Values may share parts (``[x x]`` again and again is small in memory and
-# huge as a tree), so everything here charges a step for every part it looks at.
+# ``=`` ignores the difference between integer and float, and no other. Order is total within one type, nil comes
+# first, and different types cannot be compared. Values can share parts (repeated ``[x x]`` is small in memory and
+# huge as a tree), so all functions here charge a step for each part that they visit.
 
 _SCALARS = frozenset({str, Keyword, int, float, bool, type(None)})
 
@@ -330,7 +330,7 @@ def equal(one: Value, other: Value, budget: Budget | None = None) -> bool:
         return True
     kind = type(one)
     if kind in _SCALARS or type(other) in _SCALARS:
-        # Python takes True and 1 for equal.
+        # In Python, True equals 1.
         return bool(one == other) and (kind is bool) is (type(other) is bool)
     return _equal(one, other, budget or Budget(), 0)
 
@@ -362,7 +362,7 @@ def _equal(one: Value, other: Value, budget: Budget, depth: int) -> bool:
 
 
 def compare(one: Value, other: Value, budget: Budget | None = None) -> int:
-    """Return -1, 0 or 1 as ``one`` comes before, with or after ``other``; nil comes first.
+    """Return -1, 0 or 1 if ``one`` is less than, equal to or greater than ``other``; nil comes first.
 
     Raises:
         LispError: ``eval_error`` when they are of types that do not compare.
@@ -466,7 +466,7 @@ def members(items: LispSet) -> list[Value]:
 
 
 def unique(items: Iterable[Value], budget: Budget) -> list[Value]:
-    """Return the items without later ones that are equal to an earlier one."""
+    """Return the distinct items, in the order of their first occurrence."""
     seen: dict[Any, Value] = {}
     for item in items:
         seen.setdefault(as_key(item, budget), item)
@@ -494,7 +494,7 @@ __all__ = [
 
 
 def to_python(value: Value) -> Any:
-    """Return a value as plain Python: keywords and keys as their names, sets as sorted lists, functions as a word.
+    """Return a value as plain Python: keywords and keys as their names, sets as sorted lists, functions as text.
 
     What is shared in the value is shared in the result. A vector that is a key becomes a tuple.
 
@@ -612,11 +612,11 @@ def _from_object(value: Any, path: str, depth: int, made: dict[int, tuple[Any, V
     raise TypeError(f"{path} is a {type(value).__name__}, which has no value in the language")
 
 
-# Sequences without an end, such as ``(range)``: known only by how to go through them until a part is taken.
+# Endless sequences, such as ``(range)``: iterators until a part is taken.
 
 
 class Endless:
-    """A sequence that has no end.
+    """A sequence without an end.
 
     Args:
         items: Goes through it from the beginning.
@@ -628,12 +628,12 @@ class Endless:
         self.items = items
 
     def prefix(self, count: int, budget: Budget) -> list[Any]:
-        """Return the first items, charged before they are made."""
+        """Return the first items, charged in advance."""
         budget.cells(count)
         return [item for _, item in zip(budget.each(range(count)), self.items(), strict=False)]
 
     def without(self, count: int, budget: Budget) -> "Endless":
-        """Return what comes after the first items; going through it begins with paying for them."""
+        """Return the sequence after the first items; iterating over it first charges these."""
 
         def items() -> Iterator[Any]:
             found = self.items()
@@ -644,19 +644,19 @@ class Endless:
         return Endless(items)
 
     def ticking(self, budget: Budget) -> Iterator[Any]:
-        """Go through all items, a step for each."""
+        """Iterate over the items and charge a step for each."""
         for item in self.items():
             budget.tick()
             yield item
 
 
 def no_end(op: str) -> LispError:
-    """Return the error for a sequence without an end where all items are needed."""
+    """Return the error for an endless sequence where all items are needed."""
     return LispError("eval_error", f"{op}: the sequence has no end", hint="Take some of it first: (take 10 …).")
 
 
 def ended(colls: Sequence[Any], lengths: Callable[[Any], list[Any]], op: str, budget: Budget) -> list[list[Any]]:
-    """Return collections that are gone through side by side, as lists of the length of the shortest."""
+    """Return collections as lists of the length of the shortest, for iterating in parallel."""
     finite = [None if type(each) is Endless else lengths(each) for each in colls]
     known = [len(each) for each in finite if each is not None]
     if not known and colls:
@@ -668,14 +668,14 @@ def ended(colls: Sequence[Any], lengths: Callable[[Any], list[Any]], op: str, bu
     ]
 
 
-# What is data: a value that can leave a program, to be shown, stored or handed to a tool. Functions cannot.
+# Data: values that can leave a program, to be shown, stored or passed to a tool. Functions are not data.
 
 _COLLECTIONS: Final = frozenset({list, dict, LispSet})
 _DATA: Final = _COLLECTIONS | {type(None), bool, int, float, str, Keyword, Pattern}
 
 
 def no_data(value: Value) -> LispError:
-    """Return the error for what is no data: a function, or a sequence without an end."""
+    """Return the error for a value that is not data: a function or an endless sequence."""
     if type(value) is Endless:
         return LispError(
             "eval_error", "a sequence without an end is no data", hint="Take some of it first: (take 10 …)."
@@ -686,7 +686,7 @@ def no_data(value: Value) -> LispError:
 
 
 def check_data(value: Value) -> None:
-    """See that a value is data through and through.
+    """Check that a value and all its parts are data.
 
     Args:
         value: Of an extent that was checked before, see ``extent``.
@@ -706,11 +706,11 @@ def _parts(value: Any) -> list[Any]:
     return [*map(from_key, value), *value.values()] if type(value) is dict else list(value)
 
 
-# Keys that are the same to a program: a keyword and a string of one name, where a map has only one of the two.
+# Keyword and string keys of the same name, which are one key to a program where a map has only one of them.
 
 
 def present_key(m: Any, key: Any, budget: Budget) -> Any:
-    """Return the key as a map has it: the same name as a string or keyword where the exact one is missing."""
+    """Return the key as spelled in a map: if it is missing, the string or keyword of the same name."""
     return key if type(m) is not dict or as_key(key, budget) in m else _other(m, key)
 
 
@@ -725,7 +725,7 @@ def _other(m: dict[Any, Any], key: Any) -> Any:
 def joined(
     maps: Iterable[dict[Any, Any]], budget: Budget, combine: Callable[[Any, Any], Any] | None = None
 ) -> dict[Any, Any]:
-    """Return one map of the entries of all, under the keys of the first that has them; later values win.
+    """Return one map of all entries, keys spelled as in the first map that has them; later values win.
 
     Args:
         maps: Their entries have been charged.
@@ -736,7 +736,7 @@ def joined(
     kinds: set[type] = set()
     for entries in maps:
         added = set(map(type, entries))
-        # JSON has strings for keys and programs write keywords; within one kind there is nothing to look for.
+        # JSON has strings as keys and programs write keywords; among keys of one kind no other spelling is possible.
         mixed = (Keyword in kinds and str in added) or (str in kinds and Keyword in added)
         kinds |= added
         if combine is None and not mixed:
@@ -754,7 +754,7 @@ def joined_into(
     budget: Budget,
     combine: Callable[[Any, Any], Any] | None = None,
 ) -> bool:
-    """Add entries to a map that nobody else has, as `joined` does; whether it was done.
+    """Add entries to a map that has no other references, as ``joined`` does; return whether it was possible.
 
     It is not when the entries have keywords and strings alike, where it matters what there is already.
     """
@@ -767,14 +767,14 @@ def joined_into(
     return True
 
 
-# Looking into collections, and values that are called: keywords, maps, sets and functions.
+# Lookup, and calling values: keywords, maps, sets and functions.
 #
-# Keys are flexible: a keyword finds a string key of its name and a string a keyword, the exact key first, so
-# programs may write ``:name`` for what came from JSON.
+# A keyword also finds a string key of its name, and a string a keyword, if the exact key is missing, so that programs
+# can write ``:name`` for data from JSON.
 
 
 def find(mapping: dict[Key, Value], key: Value, default: Value = MISSING, budget: Budget | None = None) -> Value:
-    """Return what a map has under ``key``, or under the same name as keyword or string, or ``default``."""
+    """Return the value of a map under ``key``, or under the keyword or string of the same name, or ``default``."""
     found = mapping.get(key if type(key) in PLAIN else as_key(key, budget), MISSING)
     if found is MISSING:
         if type(key) is Keyword:
@@ -786,7 +786,7 @@ def find(mapping: dict[Key, Value], key: Value, default: Value = MISSING, budget
 
 
 def lookup(value: Value, key: Value, default: Value = None, budget: Budget | None = None) -> Value:
-    """Return what ``get`` returns: from a map by key, a vector by index, a set by member; nil has nothing.
+    """Return the result of ``get``: from a map by key, a vector by index, a set by member; nothing from nil.
 
     Raises:
         LispError: ``eval_error`` when nothing can be looked up in ``value``.
@@ -816,7 +816,7 @@ def _no_keys(value: Value, key: Value) -> LispError:
 
 
 def keyword_lookup(keyword: Keyword, value: Value, default: Value = None) -> Value:
-    """Return what ``(:keyword value default)`` returns."""
+    """Return the result of ``(:keyword value default)``."""
     if type(value) is dict:
         return find(value, keyword, default)
     if value is None:
@@ -825,7 +825,7 @@ def keyword_lookup(keyword: Keyword, value: Value, default: Value = None) -> Val
 
 
 def as_function(value: Value, arity: int, name: str = "") -> Callable[..., Value]:
-    """Return ``value`` as a Python callable with ``arity`` positional parameters; checked once, here.
+    """Return ``value`` as a Python callable with ``arity`` positional parameters, which is checked once, here.
 
     Args:
         value: A function, keyword, map or set.
@@ -871,7 +871,7 @@ def arity_of(function: Callable[..., Value]) -> tuple[int, int | None]:
 
 
 def function_name(function: Callable[..., Value]) -> str:
-    """Return the name a program knows a function by."""
+    """Return the name of a function in the program."""
     if type(function) is partial:
         return function_name(function.func)
     name = str(getattr(function, "lisp_name", None) or getattr(function, "__name__", "fn"))

@@ -1,7 +1,6 @@
-"""The functions every program has, by name.
+"""The builtin functions of the language, by name.
 
-``BUILTINS`` has them all. Builtins are pure: they touch neither disk nor network nor clock, and what they give
-depends on their arguments only.
+``BUILTINS`` has them all. Builtins are pure functions: they access neither disk nor network nor clock.
 """
 
 from collections.abc import Mapping

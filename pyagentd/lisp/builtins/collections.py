@@ -1,4 +1,4 @@
-"""Functions that make collections or add to them. Values never change: each gives a new collection."""
+"""Functions that make collections or add to them. Values are immutable: each function returns a new collection."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,15 +14,15 @@ from pyagentd.lisp.errors import MISSING
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.values import Endless, Keyword, LispSet, as_function, as_key, ended, equal, lookup, truthy
 
-# The item at a place of a collection.
+# The item at a position of a collection.
 
-PLACES_FAMILY: Final = Family("The item at a place")
+PLACES_FAMILY: Final = Family("Items by position")
 places_define = PLACES_FAMILY.define
 
 
 @places_define("first", charges=True)
 def first(budget: Budget, coll: Any) -> Any:
-    """Return the first item, nil when there is none.
+    """Return the first item, or nil.
 
     (first [1 2 3]) => 1
     (first []) => nil
@@ -40,7 +40,7 @@ def _beginning(op: str, coll: Any, count: int, budget: Budget) -> list[Any]:
 
 @places_define("second", charges=True)
 def second(budget: Budget, coll: Any) -> Any:
-    """Return the second item, nil when there is none.
+    """Return the second item, or nil.
 
     (second [1 2 3]) => 2
     """
@@ -50,7 +50,7 @@ def second(budget: Budget, coll: Any) -> Any:
 
 @places_define("last", charges=True)
 def last(budget: Budget, coll: Any) -> Any:
-    """Return the last item, nil when there is none.
+    """Return the last item, or nil.
 
     (last [1 2 3]) => 3
     """
@@ -69,7 +69,7 @@ def ffirst(budget: Budget, coll: Any) -> Any:
 
 @places_define("nth", charges=True)
 def nth(budget: Budget, coll: Any, index: Any, default: Any = None) -> Any:
-    """Return the item at an index that counts from 0; the default, or nil, when there is none.
+    """Return the item at an index, counted from 0; the default, or nil, if there is none.
 
     (nth [10 20 30] 1) => 20
     (nth [10] 5) => nil
@@ -84,17 +84,17 @@ def nth(budget: Budget, coll: Any, index: Any, default: Any = None) -> Any:
 
 @places_define("peek", charges=True)
 def peek(budget: Budget, v: Any) -> Any:
-    """Return the last item of a vector, nil when there is none.
+    """Return the last item of a vector, or nil.
 
     (peek [1 2 3]) => 3
     """
     return last(budget, vector("peek", v))
 
 
-# Calling one function for every item of a collection, with the checks made once and not per item.
+# Calling a function for each item of a collection, with the checks made once, not for each item.
 #
-# Most programs ask for a field of every map: ``(map :name xs)``, ``(sum-by :amount xs)``. A keyword is therefore not
-# called at all but read from all maps by C code where every map has it, and by one comprehension where not.
+# Most programs read a field of each map: ``(map :name xs)``, ``(sum-by :amount xs)``. So a keyword is not called: the
+# field is read by C code if every map has it, and otherwise by one comprehension.
 
 _SMALL: Final = 1 << 60  # integers below hash to themselves, see `as_keys`
 _KEYS: Final = frozenset({str, Keyword, float, type(None)})
@@ -102,7 +102,7 @@ _COUNTED: Final = _KEYS | {int}
 
 
 def column(op: str, function: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
-    """Return what `function` gives for each item."""
+    """Return the results of `function` for the items."""
     budget.cells(len(items))
     if type(function) is Keyword:
         return field(function, items, budget)
@@ -110,7 +110,7 @@ def column(op: str, function: Any, items: Sequence[Any], budget: Budget) -> list
 
 
 def key_column(op: str, key: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
-    """Return what each item has under `key`: a keyword, a string, a path of them, or a function of the item."""
+    """Return the value of each item under `key`: a keyword, a string, a path of them, or a function of the item."""
     if type(key) is str:
         budget.cells(len(items))
         return field(key, items, budget)
@@ -122,7 +122,7 @@ def key_column(op: str, key: Any, items: Sequence[Any], budget: Budget) -> list[
 
 
 def field(key: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
-    """Return what each item has under a keyword or string; nil where it has nothing."""
+    """Return the value of each item under a keyword or string, or nil."""
     budget.steps(len(items))
     try:
         return list(map(itemgetter(key), items))
@@ -148,7 +148,7 @@ def _step(key: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
 
 
 def chosen(op: str, pred: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
-    """Return the items for which pred gives neither nil nor false."""
+    """Return the items for which pred is true."""
     if type(pred) is Keyword:
         answers = field(pred, items, budget)
         return [item for item, yes in zip(items, answers, strict=True) if yes is not None and yes is not False]
@@ -157,7 +157,7 @@ def chosen(op: str, pred: Any, items: Sequence[Any], budget: Budget) -> list[Any
 
 
 def left(op: str, pred: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
-    """Return the items for which pred gives nil or false."""
+    """Return the items for which pred is false or nil."""
     if type(pred) is Keyword:
         answers = field(pred, items, budget)
         return [item for item, yes in zip(items, answers, strict=True) if yes is None or yes is False]
@@ -175,7 +175,7 @@ def getter(op: str, key: Any) -> Callable[[Any], Any]:
 
 
 def along(path: Sequence[Any], value: Any, default: Any = None) -> Any:
-    """Return what is found by going along a path of keys and indices; `default` where it ends early."""
+    """Return the value at a path of keys and indices; `default` if there is none."""
     for key in path:
         if type(value) is not dict and type(value) is not list:
             return default
@@ -186,7 +186,7 @@ def along(path: Sequence[Any], value: Any, default: Any = None) -> Any:
 
 
 def as_keys(values: list[Any], budget: Budget) -> list[Any]:
-    """Return the values in the form in which they are keys of a map.
+    """Return the values in the form of map keys.
 
     Large integers go the slow way, where they are made safe: Python's hash of integers can be aimed at.
     """
@@ -196,17 +196,17 @@ def as_keys(values: list[Any], budget: Budget) -> list[Any]:
     return [as_key(each, budget) for each in budget.each(values)]
 
 
-# Steps of a pipeline that wait for their collection: ``(map f)`` without one, for ``into`` and ``transduce``.
+# Stages of a pipeline: ``(map f)`` without a collection, for ``into`` and ``transduce``.
 #
-# Clojure's transducers as programs use them. Nothing is lazy here, so a stage is a function from all items to all
-# items, and ``(comp (filter p) (map f))`` runs its stages from left to right.
+# These are Clojure's transducers as programs use them. Nothing is lazy, so a stage is a function from all items to
+# all items, and ``(comp (filter p) (map f))`` runs its stages from left to right.
 
 STAGES_FAMILY: Final = Family("Pipelines")
 stages_define = STAGES_FAMILY.define
 
 
 class Stage:
-    """What ``(map f)`` is: called with a collection it gives a vector.
+    """The value of ``(map f)``: called with a collection it returns a vector.
 
     Args:
         run: Turns a collection into a list.
@@ -225,7 +225,7 @@ class Stage:
 
 
 def in_turn(stages: Sequence[Stage]) -> Stage:
-    """Return one stage that runs all, the first one first."""
+    """Return one stage that runs all stages in order."""
 
     def run(coll: Any) -> list[Any]:
         for stage in stages:
@@ -236,7 +236,7 @@ def in_turn(stages: Sequence[Stage]) -> Stage:
 
 
 def staged(op: str, stage: Any, coll: Any, budget: Budget) -> list[Any]:
-    """Return what a stage, or any function of a collection, makes of a collection."""
+    """Return the result of a stage, or of any function of a collection, for a collection."""
     made = stage.run(coll) if type(stage) is Stage else as_function(stage, 1, op)(coll)
     if type(made) is not list:
         raise wrong(op, "a pipeline such as (map f) or (comp (filter p) (map f))", stage)
@@ -245,7 +245,7 @@ def staged(op: str, stage: Any, coll: Any, budget: Budget) -> list[Any]:
 
 @stages_define("transduce", charges=True, shown="stage f init? coll")
 def transduce(budget: Budget, stage: Any, f: Any, init_or_coll: Any, coll: Any = MISSING) -> Any:
-    """Reduce with f what a pipeline makes of a collection; without an initial value, begin with what (f) gives.
+    """Reduce the result of a pipeline for a collection with f; the default initial value is (f).
 
     (transduce (comp (filter odd?) (map inc)) + 0 [1 2 3]) => 6
     (transduce (map inc) + [1 2]) => 5
@@ -259,7 +259,7 @@ def transduce(budget: Budget, stage: Any, f: Any, init_or_coll: Any, coll: Any =
 
 @stages_define("sequence", "eduction", charges=True, shown="stage coll")
 def sequence(budget: Budget, stage_or_coll: Any, coll: Any = MISSING) -> list[Any]:
-    """Return what a pipeline makes of a collection.
+    """Return the result of a pipeline for a collection.
 
     (sequence (comp (map inc) (filter even?)) [1 2 3]) => [2 4]
     """
@@ -270,7 +270,7 @@ def sequence(budget: Budget, stage_or_coll: Any, coll: Any = MISSING) -> list[An
 
 @stages_define("cat", charges=True)
 def cat(budget: Budget, colls: Any) -> list[Any]:
-    """Return the items of all collections in a collection; as a step of a pipeline without parentheses.
+    """Return the items of all collections in a collection; as a pipeline stage written without parentheses.
 
     (cat [[1 2] [3]]) => [1 2 3]
     (into [] cat [[1] [2]]) => [1 2]
@@ -331,12 +331,13 @@ def hash_set(budget: Budget, *xs: Any) -> LispSet:
 
 @define("hash-map", "array-map", "sorted-map", charges=True)
 def hash_map(budget: Budget, *keys_and_values: Any) -> dict[Any, Any]:
-    """Return a map of keys and values in turn.
+    """Return a map of alternating keys and values.
 
     (hash-map :a 1 :b 2) => {:a 1 :b 2}
     """
     if len(keys_and_values) % 2:
-        raise refuse("hash-map", "expects keys and values in turn, got an odd number", "Write (hash-map :a 1 :b 2).")
+        hint = "Write (hash-map :a 1 :b 2)."
+        raise refuse("hash-map", "expects alternating keys and values, got an odd number", hint)
     budget.cells(len(keys_and_values))
     keys = as_keys(list(keys_and_values[::2]), budget)
     return dict(zip(keys, keys_and_values[1::2], strict=True))
@@ -344,7 +345,7 @@ def hash_map(budget: Budget, *keys_and_values: Any) -> dict[Any, Any]:
 
 @define("zipmap", charges=True)
 def zipmap(budget: Budget, keys: Any, vals: Any) -> dict[Any, Any]:
-    """Return a map of the keys to the values at the same places.
+    """Return a map from the keys to the values at the same positions.
 
     (zipmap [:a :b] [1 2]) => {:a 1 :b 2}
     """
@@ -356,7 +357,7 @@ def zipmap(budget: Budget, keys: Any, vals: Any) -> dict[Any, Any]:
 
 @define("conj", charges=True)
 def conj(budget: Budget, coll: Any, *xs: Any) -> Any:
-    """Add items: at the end of a vector, as members of a set, as ``[key value]`` pairs or whole maps to a map.
+    """Add items: to the end of a vector, to a set, or to a map as ``[key value]`` pairs or maps.
 
     (conj [1 2] 3) => [1 2 3]
     (conj #{1} 2) => #{1 2}
@@ -367,7 +368,7 @@ def conj(budget: Budget, coll: Any, *xs: Any) -> Any:
 
 @define("into", charges=True, shown="to stage? from")
 def into(budget: Budget, to: Any, stage_or_from: Any, from_: Any = MISSING) -> Any:
-    """Add all items of a collection to another one; through a pipeline, if one stands between them.
+    """Add all items of a collection to another one; with a pipeline between the two, add the result of the pipeline.
 
     (into [1] [2 3]) => [1 2 3]
     (into {} [[:a 1] [:b 2]]) => {:a 1 :b 2}
@@ -425,7 +426,7 @@ def empty(coll: Any) -> Any:
 
 @define("cons", charges=True)
 def cons(budget: Budget, x: Any, coll: Any) -> list[Any]:
-    """Return a vector of x and the items after it.
+    """Return a vector of x followed by the items.
 
     (cons 1 [2 3]) => [1 2 3]
     """
@@ -437,7 +438,7 @@ def cons(budget: Budget, x: Any, coll: Any) -> list[Any]:
 
 @define("range", charges=True, shown="start? end? step?")
 def range_(budget: Budget, start_or_end: Any = MISSING, end: Any = MISSING, step: Any = 1) -> Any:
-    """Return the numbers from 0, or from a start, to before the end; a step may follow. Endless without an end.
+    """Return the numbers from 0, or a start, to before an end, by a step of 1 or another; endless without an end.
 
     (range 4) => [0 1 2 3]
     (range 1 4) => [1 2 3]
@@ -470,7 +471,7 @@ def _fractions(budget: Budget, first: float, before: float, step: float) -> list
 
 @define("repeat", "replicate", charges=True, shown="n? x")
 def repeat_(budget: Budget, n: Any, x: Any = MISSING) -> Any:
-    """Return a vector with x n times; endless without n.
+    """Return a vector of n times x; endless without n.
 
     (repeat 3 "a") => ["a" "a" "a"]
     (zipmap [:a :b] (repeat 0)) => {:a 0 :b 0}
@@ -485,7 +486,7 @@ def repeat_(budget: Budget, n: Any, x: Any = MISSING) -> Any:
 
 @define("repeatedly", charges=True, shown="n? f")
 def repeatedly(budget: Budget, n: Any, f: Any = MISSING) -> Any:
-    """Return what f gives when called n times without arguments; endless without n.
+    """Return the results of n calls of f without arguments; endless without n.
 
     (repeatedly 2 (fn [] 1)) => [1 1]
     """
@@ -520,7 +521,7 @@ def iterate(budget: Budget, n: Any, f: Any, x: Any = MISSING) -> Any:
 
 @define("cycle", charges=True, shown="n? coll")
 def cycle(budget: Budget, n: Any, coll: Any = MISSING) -> Any:
-    """Return n items of a collection that begins anew when it has ended; endless without n.
+    """Return n items of a collection that is repeated as often as needed; endless without n.
 
     (cycle 5 [1 2]) => [1 2 1 2 1]
     """
@@ -543,7 +544,7 @@ picking_define = PICKING_FAMILY.define
 
 @picking_define("count", charges=True)
 def count(budget: Budget, coll: Any) -> int:
-    """How many items a collection or characters a string has; 0 for nil.
+    """Return the number of items of a collection or characters of a string; 0 for nil.
 
     (count [1 2 3]) => 3
     (count {:a 1 :b 2}) => 2
@@ -561,7 +562,7 @@ def count(budget: Budget, coll: Any) -> int:
 
 @picking_define("empty?")
 def is_empty(coll: Any) -> bool:
-    """Whether a collection or string has nothing in it; true for nil.
+    """Whether a collection or string is empty; true for nil.
 
     (empty? []) => true
     (empty? {:a 1}) => false
@@ -578,7 +579,7 @@ _SIZED: Final = frozenset({list, dict, LispSet, str})
 
 @picking_define("not-empty")
 def not_empty(coll: Any) -> Any:
-    """Return the collection itself, or nil when it is empty.
+    """Return the collection, or nil if it is empty.
 
     (not-empty [1]) => [1]
     (not-empty []) => nil
@@ -588,7 +589,7 @@ def not_empty(coll: Any) -> Any:
 
 @picking_define("seq", charges=True)
 def seq(budget: Budget, coll: Any) -> Any:
-    """Return the items as a vector, or nil when there are none; a string gives its characters.
+    """Return the items, or the characters of a string, as a vector; nil if there are none.
 
     (seq "abc") => ["a" "b" "c"]
     (seq []) => nil
@@ -598,7 +599,7 @@ def seq(budget: Budget, coll: Any) -> Any:
 
 @picking_define("rest", charges=True)
 def rest(budget: Budget, coll: Any) -> list[Any]:
-    """All items but the first.
+    """Return all items but the first.
 
     (rest [1 2 3]) => [2 3]
     """
@@ -607,7 +608,7 @@ def rest(budget: Budget, coll: Any) -> list[Any]:
 
 @picking_define("next", charges=True)
 def next_(budget: Budget, coll: Any) -> Any:
-    """All items but the first, nil when there are none.
+    """Return all items but the first; nil if there are none.
 
     (next [1 2 3]) => [2 3]
     (next [1]) => nil
@@ -617,7 +618,7 @@ def next_(budget: Budget, coll: Any) -> Any:
 
 @picking_define("butlast", charges=True)
 def butlast(budget: Budget, coll: Any) -> Any:
-    """All items but the last.
+    """Return all items but the last.
 
     (butlast [1 2 3]) => [1 2]
     """
@@ -647,7 +648,7 @@ def take(budget: Budget, n: Any, coll: Any = MISSING) -> Any:
 
 @picking_define("drop", charges=True, shown="n coll")
 def drop(budget: Budget, n: Any, coll: Any = MISSING) -> Any:
-    """All but the first n items.
+    """Return all but the first n items.
 
     (drop 2 [1 2 3]) => [3]
     """
@@ -670,7 +671,7 @@ def take_last(budget: Budget, n: Any, coll: Any) -> list[Any]:
 
 @picking_define("drop-last", charges=True, shown="n? coll")
 def drop_last(budget: Budget, n_or_coll: Any, coll: Any = MISSING) -> list[Any]:
-    """All but the last n items, all but one without n.
+    """Return all but the last n items; n is 1 by default.
 
     (drop-last 2 [1 2 3]) => [1]
     (drop-last [1 2 3]) => [1 2]
@@ -682,7 +683,7 @@ def drop_last(budget: Budget, n_or_coll: Any, coll: Any = MISSING) -> list[Any]:
 
 @picking_define("nthrest", "nthnext", charges=True, shown="coll n")
 def nthrest(budget: Budget, coll: Any, n: Any) -> list[Any]:
-    """All but the first n items; the collection comes first.
+    """Return all but the first n items; the collection is the first argument.
 
     (nthrest [1 2 3] 1) => [2 3]
     """
@@ -691,7 +692,7 @@ def nthrest(budget: Budget, coll: Any, n: Any) -> list[Any]:
 
 @picking_define("take-nth", charges=True, shown="n coll")
 def take_nth(budget: Budget, n: Any, coll: Any = MISSING) -> Any:
-    """Every n-th item, beginning with the first.
+    """Return every n-th item, starting with the first.
 
     (take-nth 2 [1 2 3 4 5]) => [1 3 5]
     """
@@ -707,7 +708,7 @@ def take_nth(budget: Budget, n: Any, coll: Any = MISSING) -> Any:
 
 @picking_define("take-while", charges=True, shown="pred coll")
 def take_while(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
-    """Return the items before the first one for which pred gives nil or false.
+    """Return the items before the first one for which pred is false or nil.
 
     (take-while pos? [2 1 0 5]) => [2 1]
     """
@@ -731,7 +732,7 @@ def _taken_while(function: Callable[[Any], Any], coll: Endless, budget: Budget) 
 
 @picking_define("drop-while", charges=True, shown="pred coll")
 def drop_while(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
-    """Return the items from the first one on for which pred gives nil or false.
+    """Return the items from the first one for which pred is false or nil.
 
     (drop-while pos? [2 1 0 5]) => [0 5]
     """
@@ -743,7 +744,7 @@ def drop_while(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
 
 @picking_define("split-at", charges=True)
 def split_at(budget: Budget, n: Any, coll: Any) -> list[Any]:
-    """Return the first n items and the others.
+    """Return a vector of the first n items and the others.
 
     (split-at 2 [1 2 3]) => [[1 2] [3]]
     """
@@ -752,7 +753,7 @@ def split_at(budget: Budget, n: Any, coll: Any) -> list[Any]:
 
 @picking_define("split-with", charges=True)
 def split_with(budget: Budget, pred: Any, coll: Any) -> list[Any]:
-    """Return what ``take-while`` and ``drop-while`` give.
+    """Return a vector of the results of ``take-while`` and ``drop-while``.
 
     (split-with pos? [2 1 0 5]) => [[2 1] [0 5]]
     """
@@ -761,7 +762,7 @@ def split_with(budget: Budget, pred: Any, coll: Any) -> list[Any]:
 
 
 def _run_length(op: str, pred: Any, found: list[Any], budget: Budget) -> int:
-    """How many items from the first on fulfil pred."""
+    """Return the number of items before the first one for which pred is not true."""
     function = as_function(pred, 1, op)
     for index, item in enumerate(budget.each(found)):
         answer = function(item)
@@ -772,7 +773,7 @@ def _run_length(op: str, pred: Any, found: list[Any], budget: Budget) -> int:
 
 @picking_define("subvec", charges=True)
 def subvec(budget: Budget, v: Any, start: Any, end: Any = MISSING) -> list[Any]:
-    """Return the items of a vector from an index on, up to another one that is not included.
+    """Return the items of a vector from an index up to but not including another one.
 
     (subvec [1 2 3 4] 1 3) => [2 3]
     """
@@ -795,7 +796,7 @@ def pop(budget: Budget, v: Any) -> list[Any]:
 
 @picking_define("find", charges=True, shown="pred coll")
 def find(budget: Budget, pred: Any, coll: Any) -> Any:
-    """Return the first item for which pred gives neither nil nor false.
+    """Return the first item for which pred is true.
 
     For a map and a key it returns their ``[key value]`` pair.
 
@@ -817,7 +818,7 @@ def _entry(mapping: dict[Any, Any], key: Any, budget: Budget) -> Any:
     return None if value is MISSING else [key, value]
 
 
-# Functions that put items in another order, beside each other or into groups of neighbours.
+# Functions that reorder items, combine collections, or group adjacent items.
 
 ARRANGING_FAMILY: Final = Family("Arranging items")
 arranging_define = ARRANGING_FAMILY.define
@@ -836,7 +837,7 @@ def reverse(budget: Budget, coll: Any) -> list[Any]:
 
 @arranging_define("interleave", charges=True)
 def interleave(budget: Budget, *colls: Any) -> list[Any]:
-    """Return the first items of all collections, then the second ones, until one has no more.
+    """Return the first items of all collections, then the second items, up to the end of the shortest.
 
     (interleave [1 2] [:a :b]) => [1 :a 2 :b]
     """
@@ -858,7 +859,7 @@ def interpose(budget: Budget, separator: Any, coll: Any = MISSING) -> Any:
 
 @arranging_define("zip", charges=True)
 def zip_(budget: Budget, *colls: Any) -> list[Any]:
-    """Vectors of the first items, the second items and so on, until a collection has no more.
+    """Return vectors of the first items, the second items and so on, up to the end of the shortest collection.
 
     (zip [1 2] [:a :b]) => [[1 :a] [2 :b]]
     """
@@ -875,9 +876,9 @@ def _rows(op: str, colls: tuple[Any, ...], budget: Budget) -> Any:
 
 @arranging_define("partition", charges=True, shown="n step? pad? coll")
 def partition(budget: Budget, n: Any, *step_pad_coll: Any) -> list[Any]:
-    """Vectors of n items each; items that do not fill one are left out unless padded.
+    """Return vectors of n items; remaining items that do not fill one are left out unless padded.
 
-    Between n and the collection may stand a step, and after the step a collection to pad the last vector with.
+    A step can be given after n, and after the step a collection for padding the last vector.
 
     (partition 2 [1 2 3 4 5]) => [[1 2] [3 4]]
     (partition 2 1 [1 2 3]) => [[1 2] [2 3]]
@@ -896,7 +897,7 @@ def partition(budget: Budget, n: Any, *step_pad_coll: Any) -> list[Any]:
 
 @arranging_define("partition-all", charges=True, shown="n step? coll")
 def partition_all(budget: Budget, n: Any, *step_coll: Any) -> Any:
-    """Vectors of n items each, the last ones with what is left; a step may stand before the collection.
+    """Return vectors of n items, the last one possibly shorter; a step can be given before the collection.
 
     (partition-all 2 [1 2 3]) => [[1 2] [3]]
     """
@@ -920,7 +921,7 @@ def _parts(op: str, n: Any, step: Any, coll: Any, budget: Budget) -> list[Any]:
 
 @arranging_define("partition-by", charges=True, shown="f coll")
 def partition_by(budget: Budget, f: Any, coll: Any = MISSING) -> Any:
-    """Vectors of neighbours for which f gives equal values.
+    """Return vectors of adjacent items for which f returns equal values.
 
     (partition-by odd? [1 3 2 4 5]) => [[1 3] [2 4] [5]]
     """
@@ -938,17 +939,17 @@ def partition_by(budget: Budget, f: Any, coll: Any = MISSING) -> Any:
     return parts
 
 
-# Functions that turn every item, choose items or rearrange them; all return vectors.
+# Functions that transform, choose or rearrange items; all return vectors.
 
-TRANSFORMING_FAMILY: Final = Family("Turning and choosing items")
+TRANSFORMING_FAMILY: Final = Family("Transforming and choosing items")
 transforming_define = TRANSFORMING_FAMILY.define
 
 
 @transforming_define("map", "mapv", charges=True, shown="f coll colls…")
 def map_(budget: Budget, f: Any, coll: Any = MISSING, *colls: Any) -> Any:
-    """Call f with each item; with several collections, with the first items, the second items and so on.
+    """Return the results of f for the items; with several collections, for their first items, second items and so on.
 
-    A map is gone through as ``[key value]`` pairs.
+    The items of a map are its ``[key value]`` pairs.
 
     (map inc [1 2 3]) => [2 3 4]
     (map :name [{:name "Ada"} {:name "Alan"}]) => ["Ada" "Alan"]
@@ -967,7 +968,7 @@ def map_(budget: Budget, f: Any, coll: Any = MISSING, *colls: Any) -> Any:
 
 @transforming_define("pluck", charges=True)
 def pluck(budget: Budget, key: Any, coll: Any) -> list[Any]:
-    """Return the value every item has under a key.
+    """Return the value of each item under a key.
 
     (pluck :email [{:email "a@b.de"} {:email "c@d.de"}]) => ["a@b.de" "c@d.de"]
     """
@@ -976,7 +977,7 @@ def pluck(budget: Budget, key: Any, coll: Any) -> list[Any]:
 
 @transforming_define("filter", "filterv", charges=True, shown="pred coll")
 def filter_(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
-    """Return the items for which pred gives neither nil nor false.
+    """Return the items for which pred is true.
 
     (filter even? [1 2 3 4]) => [2 4]
     (filter :active [{:id 1 :active true} {:id 2}]) => [{:id 1 :active true}]
@@ -990,7 +991,7 @@ def filter_(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
 
 @transforming_define("remove", charges=True, shown="pred coll")
 def remove(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
-    """Return the items for which pred gives nil or false.
+    """Return the items for which pred is false or nil.
 
     (remove even? [1 2 3 4]) => [1 3]
     """
@@ -1003,7 +1004,7 @@ def remove(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
 
 @transforming_define("keep", charges=True, shown="f coll")
 def keep(budget: Budget, f: Any, coll: Any = MISSING) -> Any:
-    """Return what f gives for each item, without nils.
+    """Return the results of f for the items, without nils.
 
     (keep parse-long ["1" "x" "3"]) => [1 3]
     """
@@ -1014,7 +1015,7 @@ def keep(budget: Budget, f: Any, coll: Any = MISSING) -> Any:
 
 @transforming_define("map-indexed", charges=True, shown="f coll")
 def map_indexed(budget: Budget, f: Any, coll: Any = MISSING) -> Any:
-    """Call f with the index and the item.
+    """Return the results of f for index and item.
 
     (map-indexed (fn [i x] [i x]) ["a" "b"]) => [[0 "a"] [1 "b"]]
     """
@@ -1027,7 +1028,7 @@ def map_indexed(budget: Budget, f: Any, coll: Any = MISSING) -> Any:
 
 @transforming_define("keep-indexed", charges=True, shown="f coll")
 def keep_indexed(budget: Budget, f: Any, coll: Any = MISSING) -> Any:
-    """Call f with the index and the item; without nils.
+    """Return the results of f for index and item, without nils.
 
     (keep-indexed (fn [i x] (when (odd? i) x)) [:a :b :c :d]) => [:b :d]
     """
@@ -1038,7 +1039,7 @@ def keep_indexed(budget: Budget, f: Any, coll: Any = MISSING) -> Any:
 
 @transforming_define("mapcat", charges=True, shown="f coll colls…")
 def mapcat(budget: Budget, f: Any, coll: Any = MISSING, *colls: Any) -> Any:
-    """Call f with each item and join the collections it gives.
+    """Call f with each item and concatenate the resulting collections.
 
     (mapcat :tags [{:tags [1 2]} {:tags [3]}]) => [1 2 3]
     """
@@ -1067,7 +1068,7 @@ def concat(budget: Budget, *colls: Any) -> list[Any]:
 
 @transforming_define("flatten", charges=True)
 def flatten(budget: Budget, coll: Any) -> list[Any]:
-    """Return the items of nested vectors in one vector; maps and sets in it stay as they are.
+    """Return the items of nested vectors in one vector; maps and sets are not flattened.
 
     (flatten [1 [2 [3 4]] {:a [5]}]) => [1 2 3 4 {:a [5]}]
     """
@@ -1097,7 +1098,7 @@ def _vector_or_set(op: str, coll: Any, budget: Budget) -> list[Any]:
 
 @transforming_define("distinct", charges=True, shown="coll")
 def distinct(budget: Budget, coll: Any = MISSING) -> Any:
-    """Return the items without later ones that are equal to an earlier one.
+    """Return the distinct items, in the order of their first occurrence.
 
     (distinct [1 2 1 3 2]) => [1 2 3]
     """
@@ -1111,7 +1112,7 @@ def distinct(budget: Budget, coll: Any = MISSING) -> Any:
 
 @transforming_define("distinct-by", charges=True)
 def distinct_by(budget: Budget, key: Any, coll: Any) -> list[Any]:
-    """Return the first item of each key.
+    """Return the first item for each value of a key.
 
     (distinct-by :a [{:a 1 :b 1} {:a 1 :b 2} {:a 2}]) => [{:a 1 :b 1} {:a 2}]
     """
@@ -1120,7 +1121,7 @@ def distinct_by(budget: Budget, key: Any, coll: Any) -> list[Any]:
 
 
 def without_repeats(found: list[Any], keys: list[Any], budget: Budget) -> list[Any]:
-    """Return the first item of every key."""
+    """Return the first item for each key."""
     budget.cells(len(found))
     budget.steps(len(found))
     # Written backwards the first one stays; the order is restored by taking the keys forwards.
@@ -1130,7 +1131,7 @@ def without_repeats(found: list[Any], keys: list[Any], budget: Budget) -> list[A
 
 @transforming_define("dedupe", charges=True, shown="coll")
 def dedupe(budget: Budget, coll: Any = MISSING) -> Any:
-    """Return the items without those that are equal to the one before.
+    """Return the items without those that equal the preceding one.
 
     (dedupe [1 1 2 2 1]) => [1 2 1]
     """

@@ -1,4 +1,4 @@
-"""Functions that go through a collection with what there is so far, or until the answer is known."""
+"""Sorting, aggregating and reducing collections."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -13,10 +13,10 @@ from pyagentd.lisp.errors import MISSING
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.values import Endless, Keyword, LispSet, as_function, compare
 
-# Sorting: natural order with nil first, or what a comparator says.
+# Sorting: in natural order with nil first, or by a comparator.
 #
-# Strings, numbers, keywords, booleans and vectors are ordered among themselves; a mixture is an error. The
-# order of equal items stays. A comparator that contradicts itself gives some order of the same items.
+# Strings, numbers, keywords, booleans and vectors can be compared only with values of their own type. Sorting is
+# stable. An inconsistent comparator results in an arbitrary order of the same items.
 
 SORTING_FAMILY: Final = Family("Sorting")
 sorting_define = SORTING_FAMILY.define
@@ -27,7 +27,7 @@ _DESCENDING: Final = (functions.greater, functions.at_least)
 
 @sorting_define("sort", charges=True, shown="comparator? coll")
 def sort(budget: Budget, comp_or_coll: Any, coll: Any = MISSING) -> list[Any]:
-    """Sort in natural order, or by a comparator that stands before the collection.
+    """Sort in natural order, or by a comparator given before the collection.
 
     (sort [3 1 2]) => [1 2 3]
     (sort > [3 1 2]) => [3 2 1]
@@ -40,9 +40,9 @@ def sort(budget: Budget, comp_or_coll: Any, coll: Any = MISSING) -> list[Any]:
 
 @sorting_define("sort-by", charges=True, shown="key comparator? coll")
 def sort_by(budget: Budget, key: Any, comp_or_coll: Any, coll: Any = MISSING) -> list[Any]:
-    """Sort by what every item has under a key or a function gives for it.
+    """Sort by the value of each item under a key, or by a function of the item.
 
-    A comparator may stand before the collection.
+    A comparator can be given before the collection.
 
     (sort-by :age [{:age 30} {:age 25}]) => [{:age 25} {:age 30}]
     (sort-by :age > [{:age 25} {:age 30}]) => [{:age 30} {:age 25}]
@@ -112,7 +112,7 @@ def _by_key(found: list[Any], keys: list[Any], *, descending: bool = False) -> l
     return [found[index] for index in order]
 
 
-# Functions that make one value, or one value per group, of many items.
+# Functions that compute one value, or one value per group, from many items.
 
 AGGREGATION_FAMILY: Final = Family("Aggregating")
 aggregation_define = AGGREGATION_FAMILY.define
@@ -144,7 +144,7 @@ def _measured(op: str, key: Any, coll: Any, budget: Budget) -> list[Any]:
 
 @aggregation_define("sum-by", charges=True)
 def sum_by(budget: Budget, key: Any, coll: Any) -> Any:
-    """Return the sum of what the items have under a key or a function gives for them; nils do not count.
+    """Return the sum of the items' values under a key, or of a function of them; nils are ignored.
 
     (sum-by :amount [{:amount 10} {:amount nil} {:amount 5}]) => 15
     (sum-by :amount []) => 0
@@ -154,7 +154,7 @@ def sum_by(budget: Budget, key: Any, coll: Any) -> Any:
 
 @aggregation_define("avg-by", charges=True)
 def avg_by(budget: Budget, key: Any, coll: Any) -> Any:
-    """Return the average of what the items have under a key; nils do not count; nil when there is nothing.
+    """Return the average of the items' values under a key; nils are ignored; nil without values.
 
     (avg-by :amount [{:amount 10} {:amount 20}]) => 15.0
     (avg-by :amount []) => nil
@@ -168,7 +168,7 @@ def _average(op: str, amounts: list[Any]) -> Any:
 
 @aggregation_define("sum", charges=True)
 def sum_(budget: Budget, coll: Any) -> Any:
-    """Return the sum of numbers; nils do not count.
+    """Return the sum of numbers; nils are ignored.
 
     (sum [1 2 3]) => 6
     """
@@ -179,7 +179,7 @@ def sum_(budget: Budget, coll: Any) -> Any:
 
 @aggregation_define("avg", charges=True)
 def avg(budget: Budget, coll: Any) -> Any:
-    """Return the average of numbers; nils do not count; nil when there is nothing.
+    """Return the average of numbers; nils are ignored; nil without numbers.
 
     (avg [1 2 3 4]) => 2.5
     """
@@ -190,7 +190,7 @@ def avg(budget: Budget, coll: Any) -> Any:
 
 @aggregation_define("min-by", charges=True)
 def min_by(budget: Budget, key: Any, coll: Any) -> Any:
-    """Return the item with the least value under a key; items without one do not count; nil when there is nothing.
+    """Return the item with the smallest value under a key; items without one are ignored; nil without items.
 
     (min-by :price [{:price 10} {:price nil} {:price 5}]) => {:price 5}
     """
@@ -199,9 +199,9 @@ def min_by(budget: Budget, key: Any, coll: Any) -> Any:
 
 @aggregation_define("max-by", charges=True)
 def max_by(budget: Budget, key: Any, coll: Any) -> Any:
-    """Return the item with the greatest value under a key; nil when there is nothing.
+    """Return the item with the greatest value under a key; nil without items.
 
-    Items without one do not count.
+    Items without one are ignored.
 
     (max-by :price [{:price 10} {:price nil} {:price 5}]) => {:price 10}
     """
@@ -221,7 +221,7 @@ def _extreme_by(op: str, choose: Callable[..., Any], key: Any, coll: Any, budget
 
 @aggregation_define("max-key", charges=True)
 def max_key(budget: Budget, f: Any, x: Any, *xs: Any) -> Any:
-    """Return the argument for which f gives the greatest value.
+    """Return the argument for which f is greatest.
 
     (max-key count "a" "abc" "ab") => "abc"
     """
@@ -230,7 +230,7 @@ def max_key(budget: Budget, f: Any, x: Any, *xs: Any) -> Any:
 
 @aggregation_define("min-key", charges=True)
 def min_key(budget: Budget, f: Any, x: Any, *xs: Any) -> Any:
-    """Return the argument for which f gives the least value.
+    """Return the argument for which f is smallest.
 
     (min-key count "abc" "a" "ab") => "a"
     """
@@ -286,15 +286,15 @@ def index_by(budget: Budget, key: Any, coll: Any) -> dict[Any, Any]:
     return dict(zip(as_keys(key_column("index-by", key, found, budget), budget), found, strict=True))
 
 
-FAMILY: Final = Family("Reducing and asking")
+FAMILY: Final = Family("Reducing and testing")
 define = FAMILY.define
 
 
 @define("reduce", charges=True, shown="f init? coll")
 def reduce(budget: Budget, f: Any, init_or_coll: Any, coll: Any = MISSING) -> Any:
-    """Combine all items: call f with what there is so far and the next item. ``(reduced x)`` ends it early.
+    """Combine the items: call f with the result so far and the next item. ``(reduced x)`` ends it early.
 
-    Without an initial value it begins with the first item; an empty collection then gives nil.
+    Without an initial value it starts with the first item; an empty collection then results in nil.
 
     (reduce + 0 [1 2 3]) => 6
     (reduce - 10 [1 2 3]) => 4
@@ -342,7 +342,7 @@ class Reduced:
 
 @define("reduced")
 def reduced(x: Any) -> Reduced:
-    """Inside ``reduce``: end it with this value.
+    """End a ``reduce`` with this value.
 
     (reduce (fn [sum x] (if (> sum 5) (reduced sum) (+ sum x))) 0 [1 2 3 4 5]) => 6
     """
@@ -351,7 +351,7 @@ def reduced(x: Any) -> Reduced:
 
 @define("reduce-kv", charges=True)
 def reduce_kv(budget: Budget, f: Any, init: Any, m: Any) -> Any:
-    """Like ``reduce`` over a map, calling f with what there is so far, a key and its value; also for vectors.
+    """Reduce a map or vector: call f with the result so far, a key or index, and its value.
 
     (reduce-kv (fn [sum k v] (+ sum v)) 0 {:a 1 :b 2}) => 3
     """
@@ -370,7 +370,7 @@ def reduce_kv(budget: Budget, f: Any, init: Any, m: Any) -> Any:
 
 @define("reductions", charges=True, shown="f init? coll")
 def reductions(budget: Budget, f: Any, init_or_coll: Any, coll: Any = MISSING) -> list[Any]:
-    """All values that ``reduce`` goes through.
+    """Return all intermediate results of ``reduce``.
 
     (reductions + [1 2 3]) => [1 3 6]
     (reductions + 10 [1 2]) => [10 11 13]
@@ -391,7 +391,7 @@ def reductions(budget: Budget, f: Any, init_or_coll: Any, coll: Any = MISSING) -
 
 @define("some", charges=True)
 def some(budget: Budget, pred: Any, coll: Any) -> Any:
-    """Return the first answer of pred that is neither nil nor false, nil when there is none.
+    """Return the first true result of pred, or nil.
 
     (some even? [1 2 3]) => true
     (some #{"x"} ["a" "x"]) => "x"
@@ -411,7 +411,7 @@ def _first_answer(op: str, pred: Any, coll: Any, budget: Budget) -> Any:
 
 @define("every?", charges=True)
 def is_every(budget: Budget, pred: Any, coll: Any) -> bool:
-    """Whether pred gives neither nil nor false for any item; true when there are none.
+    """Whether pred is true for all items; true without items.
 
     (every? even? [2 4]) => true
     """
@@ -425,7 +425,7 @@ def is_every(budget: Budget, pred: Any, coll: Any) -> bool:
 
 @define("not-any?", charges=True)
 def is_not_any(budget: Budget, pred: Any, coll: Any) -> bool:
-    """Whether pred gives nil or false for all items.
+    """Whether pred is true for no item.
 
     (not-any? even? [1 3]) => true
     """
@@ -434,7 +434,7 @@ def is_not_any(budget: Budget, pred: Any, coll: Any) -> bool:
 
 @define("not-every?", charges=True)
 def is_not_every(budget: Budget, pred: Any, coll: Any) -> bool:
-    """Whether pred gives nil or false for some item.
+    """Whether pred is not true for some item.
 
     (not-every? even? [1 2]) => true
     """

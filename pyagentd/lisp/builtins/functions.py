@@ -1,4 +1,4 @@
-"""Functions about functions.
+"""Comparison, predicates and functions of functions.
 
 Every call of an inner function costs a step: composing is cheap, and the calls of what was composed are not.
 """
@@ -25,7 +25,7 @@ comparing_define = COMPARING_FAMILY.define
 
 @comparing_define("=", "==", charges=True)
 def equals(budget: Budget, first: Any, *others: Any) -> bool:
-    """Whether all are equal, looking into collections; 1 equals 1.0.
+    """Whether all are equal; collections are compared by content, and 1 equals 1.0.
 
     (= 1 1.0) => true
     (= [1 {:a 2}] [1 {:a 2}]) => true
@@ -91,7 +91,7 @@ def at_least(first: Any, *numbers: Any) -> bool:
 
 @comparing_define("compare", charges=True)
 def compare_(budget: Budget, a: Any, b: Any) -> int:
-    """-1, 0 or 1 as a comes before, with or after b; nil comes first, different types are an error.
+    """Return -1, 0 or 1 if a is less than, equal to or greater than b; nil comes first, different types are an error.
 
     (compare 1 2) => -1
     (compare "b" "a") => 1
@@ -110,9 +110,9 @@ def not_(x: Any) -> bool:
     return x is None or x is False
 
 
-# Questions about one value: its type, its sign, whether it is nil.
+# Predicates: the type of a value, its sign, whether it is nil.
 
-PREDICATES_FAMILY: Final = Family("Questions about a value")
+PREDICATES_FAMILY: Final = Family("Predicates")
 predicates_define = PREDICATES_FAMILY.define
 
 _CALLABLE: Final = frozenset({Keyword, dict, LispSet})
@@ -130,7 +130,7 @@ def is_nil(x: Any) -> bool:
 
 @predicates_define("some?")
 def is_some(x: Any) -> bool:
-    """Whether x is anything but nil.
+    """Whether x is not nil.
 
     (some? false) => true
     """
@@ -139,7 +139,7 @@ def is_some(x: Any) -> bool:
 
 @predicates_define("true?")
 def is_true(x: Any) -> bool:
-    """Whether x is true itself.
+    """Whether x is the boolean true.
 
     (true? 1) => false
     """
@@ -148,7 +148,7 @@ def is_true(x: Any) -> bool:
 
 @predicates_define("false?")
 def is_false(x: Any) -> bool:
-    """Whether x is false itself.
+    """Whether x is the boolean false.
 
     (false? nil) => false
     """
@@ -258,7 +258,7 @@ def is_associative(x: Any) -> bool:
 
 @predicates_define("sorted?")
 def is_sorted(x: Any) -> bool:
-    """Whether x is gone through in the order of its keys: maps and sets are.
+    """Whether the items of x are sorted: true for maps and sets.
 
     (sorted? {:a 1}) => true
     """
@@ -277,7 +277,7 @@ def is_function(x: Any) -> bool:
 
 @predicates_define("ifn?")
 def is_callable(x: Any) -> bool:
-    """Whether x can be called: functions, keywords, maps and sets can.
+    """Whether x can be called: true for functions, keywords, maps and sets.
 
     (ifn? :a) => true
     """
@@ -386,7 +386,7 @@ def boolean(x: Any) -> bool:
 
 @predicates_define("type")
 def type_(x: Any) -> Keyword:
-    """Return what x is, as a keyword.
+    """Return the type of x as a keyword.
 
     (type [1]) => :vector
     (type nil) => :nil
@@ -398,7 +398,7 @@ FAMILY: Final = Family("Functions")
 define = FAMILY.define
 
 Made = Callable[..., Any]
-"""A function a builtin has made."""
+"""A function created by a builtin."""
 
 
 @define("identity")
@@ -427,7 +427,7 @@ def _callee(op: str, f: Any) -> Callable[[int], Made]:
 
 @define("doall")
 def doall(coll: Any) -> Any:
-    """Return the collection itself: there are no lazy ones.
+    """Return the collection, since nothing is lazy.
 
     (doall (map inc [1 2])) => [2 3]
     """
@@ -436,7 +436,7 @@ def doall(coll: Any) -> Any:
 
 @define("run!", charges=True)
 def run(budget: Budget, f: Any, coll: Any) -> None:
-    """Call f with each item for what it does, such as calling a tool; nil.
+    """Call f with each item for its side effects, such as tool calls; return nil.
 
     (run! inc [1 2]) => nil
     """
@@ -447,7 +447,7 @@ def run(budget: Budget, f: Any, coll: Any) -> None:
 
 @define("constantly")
 def constantly(x: Any) -> Made:
-    """Return a function that gives x whatever it is called with.
+    """Return a function that returns x for any arguments.
 
     (map (constantly 0) [1 2]) => [0 0]
     """
@@ -456,7 +456,7 @@ def constantly(x: Any) -> Made:
 
 @define("apply", charges=True, shown="f args… coll")
 def apply_(budget: Budget, f: Any, *args_and_coll: Any) -> Any:
-    """Call f with the items of a collection as arguments; further arguments may stand before the collection.
+    """Call f with the items of a collection as arguments; other arguments can be given before the collection.
 
     (apply + [1 2 3]) => 6
     (apply max 0 [1 5 3]) => 5
@@ -472,7 +472,7 @@ def apply_(budget: Budget, f: Any, *args_and_coll: Any) -> Any:
 
 @define("partial", charges=True)
 def partial_(budget: Budget, f: Any, *args: Any) -> Made:
-    """Return a function that calls f with these arguments and then its own.
+    """Return a function that calls f with these arguments followed by its own.
 
     (map (partial + 10) [1 2]) => [11 12]
     """
@@ -488,7 +488,7 @@ def partial_(budget: Budget, f: Any, *args: Any) -> Made:
 
 @define("comp", charges=True)
 def comp(budget: Budget, *fs: Any) -> Made:
-    """Return a function that calls the last function, the one before it with the result, and so on.
+    """Return a function that calls the last function, then the one before it with the result, and so on.
 
     ((comp inc count) [1 2]) => 3
     (map (comp :name :user) [{:user {:name "Ada"}}]) => ["Ada"]
@@ -517,7 +517,7 @@ def comp(budget: Budget, *fs: Any) -> Made:
 
 @define("complement", charges=True)
 def complement(budget: Budget, f: Any) -> Made:
-    """Return a function that gives true where f gives nil or false, and false where not.
+    """Return a function that returns true if f returns nil or false, and false otherwise.
 
     (filter (complement even?) [1 2 3]) => [1 3]
     """
@@ -533,7 +533,7 @@ def complement(budget: Budget, f: Any) -> Made:
 
 @define("juxt", charges=True)
 def juxt(budget: Budget, f: Any, *fs: Any) -> Made:
-    """Return a function that calls all functions and gives a vector of the results.
+    """Return a function that returns a vector of the results of all functions.
 
     ((juxt first count) [7 8]) => [7 2]
     (map (juxt :a :b) [{:a 1 :b 2}]) => [[1 2]]
@@ -550,7 +550,7 @@ def juxt(budget: Budget, f: Any, *fs: Any) -> Made:
 
 @define("fnil", charges=True)
 def fnil(budget: Budget, f: Any, default: Any, second: Any = MISSING, third: Any = MISSING) -> Made:
-    """Return a function that calls f with a default in place of a first argument that is nil.
+    """Return a function that calls f with a default for a nil first argument.
 
     (update {} :n (fnil inc 0)) => {:n 1}
     """
@@ -574,7 +574,7 @@ def fnil(budget: Budget, f: Any, default: Any, second: Any = MISSING, third: Any
 
 @define("every-pred", "all-of", charges=True)
 def every_pred(budget: Budget, *preds: Any) -> Made:
-    """Return a function that tells whether all predicates hold for its arguments.
+    """Return a function that tests whether all predicates are true for its arguments.
 
     (filter (every-pred pos? even?) [-2 1 2]) => [2]
     (filter (all-of (where :a = 1) (where :b > 1)) [{:a 1 :b 2} {:a 1 :b 0}]) => [{:a 1 :b 2}]
@@ -595,7 +595,7 @@ def every_pred(budget: Budget, *preds: Any) -> Made:
 
 @define("some-fn", charges=True)
 def some_fn(budget: Budget, *preds: Any) -> Made:
-    """Return a function that gives the first answer of the predicates that is neither nil nor false, else nil.
+    """Return a function that returns the first true result of the predicates, or nil.
 
     ((some-fn :nick :name) {:name "Ada"}) => "Ada"
     """
@@ -615,7 +615,7 @@ def some_fn(budget: Budget, *preds: Any) -> Made:
 
 @define("any-of", charges=True)
 def any_of(budget: Budget, *preds: Any) -> Made:
-    """Return a function that tells whether some predicate holds for its argument.
+    """Return a function that tests whether some predicate is true for its argument.
 
     (filter (any-of (where :a = 1) (where :b = 1)) [{:a 1} {:b 1} {:c 1}]) => [{:a 1} {:b 1}]
     """
@@ -625,7 +625,7 @@ def any_of(budget: Budget, *preds: Any) -> Made:
 
 @define("none-of", charges=True)
 def none_of(budget: Budget, *preds: Any) -> Made:
-    """Return a function that tells whether no predicate holds for its argument.
+    """Return a function that tests whether no predicate is true for its argument.
 
     (filter (none-of (where :a = 1)) [{:a 1} {:a 2}]) => [{:a 2}]
     """
@@ -635,7 +635,7 @@ def none_of(budget: Budget, *preds: Any) -> Made:
 
 @define("memoize", charges=True)
 def memoize(budget: Budget, f: Any) -> Made:
-    """Return a function that remembers what f gave for the same arguments.
+    """Return a function that caches the results of f by its arguments.
 
     (map (memoize inc) [1 1 2]) => [2 2 3]
     """

@@ -1,12 +1,12 @@
-"""Builtins that change their first argument where nobody can see it, instead of a copy.
+"""Builtins that change their first argument instead of a copy, where the program cannot observe it.
 
-A program that accumulates (``(reduce (fn [acc x] (conj acc x)) [] xs)``) would copy what it has so far for every
-item. Generated code calls the functions here where a variable is not read any more after the call; what is left to
-know is whether anything else has the value: a closure, another collection, the context, the memory. CPython counts
-that. Where the count says so, or cannot be relied on, the builtin itself is called; the results are the same.
+A program that accumulates (``(reduce (fn [acc x] (conj acc x)) [] xs)``) would otherwise copy the collection for each
+item. Generated code calls the functions here if the variable is not read after the call. At run time, CPython's
+reference count tells whether anything else refers to the value: a closure, another collection, the context, the
+memory. If so, or if the count is not reliable, the builtin itself is called, with the same result.
 
-What is added is charged as ever; what is already there is not charged again. Without this, counting the words of
-10,000 lines with ``update``, or building a text of them with ``str``, ends at the limits of memory.
+Added items are charged as by the builtin; existing items are not charged again. Without this module, counting the
+words of 10,000 lines with ``update``, or building a text from them with ``str``, exceeds the limits of memory.
 """
 
 import sys
@@ -28,7 +28,7 @@ _COUNTED: Final = (
     and getattr(sys, "_is_gil_enabled", lambda: True)()
 )
 SOLE: Final = 3 if _COUNTED else 0
-"""References to a value that one variable has: it, the parameter here and the argument of ``getrefcount``."""
+"""References to the value of one variable: that variable, the parameter here, the argument of ``getrefcount``."""
 
 
 def conj(budget: Budget, coll: Any, *xs: Any) -> Any:
@@ -50,7 +50,7 @@ _GROWING: Final = frozenset({list, dict, LispSet})
 
 
 def _grown(coll: Any, new: list[Any], budget: Budget) -> bool:
-    """Add items to a collection; whether that could be done in place."""
+    """Add items to a collection in place; return whether that was possible."""
     kind = type(coll)
     if kind not in _GROWING:
         return False
@@ -67,7 +67,7 @@ def _grown(coll: Any, new: list[Any], budget: Budget) -> bool:
 
 
 def _entries(new: list[Any], budget: Budget) -> dict[Any, Any] | None:
-    """Return the entries that are added to a map; None for what is left to the builtin."""
+    """Return the entries to add to a map, or None if the builtin must be called."""
     if len(new) == 1 and type(new[0]) is dict:
         return new[0]
     if not all(type(each) is list and len(each) == 2 for each in new):
@@ -100,7 +100,7 @@ def assoc(budget: Budget, coll: Any, key: Any, value: Any, *more: Any) -> Any:
 
 
 def dissoc(budget: Budget, m: Any, *keys: Any) -> Any:
-    """Take keys away, as ``dissoc`` does."""
+    """Remove keys, as ``dissoc`` does."""
     if getrefcount(m) > SOLE or type(m) is not dict:
         return maps.dissoc(budget, m, *keys)
     for key in keys:
@@ -116,7 +116,7 @@ def merge(budget: Budget, coll: Any, *others: Any) -> Any:
 
 
 def update(budget: Budget, coll: Any, key: Any, f: Any, *args: Any) -> Any:
-    """Put what f makes of the value under a key there, as ``update`` does."""
+    """Replace the value under a key by the result of f, as ``update`` does."""
     if getrefcount(coll) > SOLE or type(coll) is not dict:
         return maps.update(budget, coll, key, f, *args)
     function = as_function(f, 1 + len(args), "update")
@@ -131,7 +131,7 @@ def update(budget: Budget, coll: Any, key: Any, f: Any, *args: Any) -> Any:
 def _change(
     coll: Any, name: Any, f: Any, function: Callable[..., Any], args: tuple[Any, ...], budget: Budget
 ) -> None:
-    """Replace the value under a key, or at an index, by what a function makes of it."""
+    """Replace the value under a key, or at an index, by the result of a function."""
     old = coll.get(name) if type(coll) is dict else coll[name]
     filled = getattr(f, "fills", None)
     if filled is not None and old is None:
@@ -149,7 +149,7 @@ def _change(
 
 
 def rest(budget: Budget, coll: Any) -> Any:
-    """Take the first item away, as ``rest`` does."""
+    """Remove the first item, as ``rest`` does."""
     if getrefcount(coll) > SOLE or type(coll) is not list:
         return collections.rest(budget, coll)
     budget.steps(len(coll) >> 8)
@@ -158,7 +158,7 @@ def rest(budget: Budget, coll: Any) -> Any:
 
 
 def next_(budget: Budget, coll: Any) -> Any:
-    """Take the first item away, as ``next`` does."""
+    """Remove the first item, as ``next`` does."""
     if getrefcount(coll) > SOLE or type(coll) is not list:
         return collections.next_(budget, coll)
     budget.steps(len(coll) >> 8)
@@ -167,7 +167,7 @@ def next_(budget: Budget, coll: Any) -> Any:
 
 
 def pop(budget: Budget, v: Any) -> Any:
-    """Take the last item away, as ``pop`` does."""
+    """Remove the last item, as ``pop`` does."""
     if getrefcount(v) > SOLE or type(v) is not list:
         return collections.pop(budget, v)
     del v[-1:]
@@ -175,7 +175,7 @@ def pop(budget: Budget, v: Any) -> Any:
 
 
 def str_(budget: Budget, begun: Any, *more: Any) -> Any:
-    """Add text to text, as ``str`` does: what there was is garbage at once."""
+    """Append to a text, as ``str`` does."""
     if getrefcount(begun) > SOLE or type(begun) is not str or not more:
         return text.str_(budget, begun, *more)
     budget.steps(len(begun) >> 12)
@@ -186,7 +186,7 @@ def str_(budget: Budget, begun: Any, *more: Any) -> Any:
 
 
 def update_in(budget: Budget, coll: Any, path: Any, f: Any, *args: Any) -> Any:
-    """Put what f makes of the value at a path there, as ``update-in`` does."""
+    """Replace the value at a path by the result of f, as ``update-in`` does."""
     if getrefcount(coll) > SOLE or type(coll) is not dict or type(path) is not list:
         return maps.update_in(budget, coll, path, f, *args)
     if not 1 <= len(path) <= budget.limits.depth:
@@ -240,4 +240,4 @@ IN_PLACE: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
     collections.pop: pop,
     text.str_: str_,
 }
-"""What does in place what a builtin does, by the builtin's function."""
+"""The in-place variants, by the function of the builtin."""

@@ -1,6 +1,6 @@
 """Maps: reading, adding, removing and changing entries.
 
-Keys are flexible: where a map lacks the exact key, a keyword and a string of the same name are one.
+Where a map lacks the exact key, a keyword finds the string of its name, and a string the keyword.
 """
 
 from collections.abc import Callable
@@ -32,9 +32,9 @@ define = FAMILY.define
 
 @define("get", charges=True)
 def get(budget: Budget, coll: Any, key: Any, default: Any = None) -> Any:
-    """Return what a map has under a key, a vector at an index or a set as member; else the default, or nil.
+    """Return the value of a map under a key, of a vector at an index, or a member of a set; else the default, or nil.
 
-    Keys are flexible: ``:name`` finds ``"name"`` and the other way round.
+    A keyword also finds the string of its name, and a string the keyword.
 
     (get {:a 1} :a) => 1
     (get {"a" 1} :a) => 1
@@ -49,7 +49,7 @@ def get(budget: Budget, coll: Any, key: Any, default: Any = None) -> Any:
 
 @define("contains?", charges=True)
 def contains(budget: Budget, coll: Any, key: Any) -> bool:
-    """Whether a map has a key, a set a member or a vector an item.
+    """Whether a map has a key, or a set or vector an item.
 
     (contains? {:a nil} :a) => true
     (contains? #{1 2} 2) => true
@@ -79,7 +79,7 @@ def assoc(budget: Budget, coll: Any, key: Any, value: Any, *more: Any) -> Any:
         copied[key if key in coll else present_key(coll, key, budget)] = value
         return copied
     if len(more) % 2:
-        raise refuse("assoc", "a key is without a value", "Write (assoc m :a 1 :b 2).")
+        raise refuse("assoc", "a key has no value", "Write (assoc m :a 1 :b 2).")
     changes = [(key, value), *zip(more[::2], more[1::2], strict=True)]
     copied = copy("assoc", coll, len(changes), budget)
     for name, new in changes:
@@ -103,7 +103,7 @@ _SMALL: Final = 16  # entries whose copying is part of the step of the call
 
 
 def put(op: str, copied: Any, key: Any, value: Any, budget: Budget) -> None:
-    """Write one entry into a map or vector nobody has seen yet."""
+    """Write one entry into a map or vector that the program cannot see yet."""
     if type(copied) is dict:
         copied[key if type(key) in PLAIN and type(key) is not int else as_key(key, budget)] = value
         return
@@ -130,7 +130,7 @@ def dissoc(budget: Budget, m: Any, *keys: Any) -> Any:
 
 @define("update", charges=True)
 def update(budget: Budget, coll: Any, key: Any, f: Any, *args: Any) -> Any:
-    """Return a map with f called on the value under a key (nil when there is none), and further arguments.
+    """Return a map with the value under a key (or nil) replaced by the result of f for it and further arguments.
 
     (update {:a 1} :a inc) => {:a 2}
     (update {:a 1} :a + 10) => {:a 11}
@@ -153,7 +153,7 @@ def update(budget: Budget, coll: Any, key: Any, f: Any, *args: Any) -> Any:
 
 @define("merge", charges=True)
 def merge(budget: Budget, *maps: Any) -> Any:
-    """One map of all entries; later maps win.
+    """Return one map with all entries; later maps take precedence.
 
     (merge {:a 1 :b 1} {:b 2}) => {:a 1 :b 2}
     (merge {"a" 1} {:a 2}) => {"a" 2}
@@ -168,7 +168,7 @@ def merge(budget: Budget, *maps: Any) -> Any:
 
 @define("merge-with", charges=True)
 def merge_with(budget: Budget, f: Any, *maps: Any) -> Any:
-    """One map of all entries; where several have a key, f combines the values.
+    """Return one map with all entries; values under the same key are combined with f.
 
     (merge-with + {:a 1} {:a 2 :b 3}) => {:a 3 :b 3}
     """
@@ -180,7 +180,7 @@ def merge_with(budget: Budget, f: Any, *maps: Any) -> Any:
 
 @define("select-keys", charges=True)
 def select_keys(budget: Budget, m: Any, keys: Any) -> dict[Any, Any]:
-    """Return a map of only some keys, named as asked for.
+    """Return a map of only these keys, spelled as given.
 
     (select-keys {:a 1 :b 2 :c 3} [:a :c]) => {:a 1 :c 3}
     """
@@ -197,7 +197,7 @@ def select_keys(budget: Budget, m: Any, keys: Any) -> dict[Any, Any]:
 
 @define("rename-keys", charges=True)
 def rename_keys(budget: Budget, m: Any, names: Any) -> dict[Any, Any]:
-    """Return a map with keys renamed as the second map says.
+    """Return a map with keys renamed by a map from old to new names.
 
     (rename-keys {:a 1 :b 2} {:a :x}) => {:b 2 :x 1}
     """
@@ -275,7 +275,7 @@ def _pair(op: str, entry: Any) -> list[Any]:
 
 @define("update-vals", charges=True)
 def update_vals(budget: Budget, m: Any, f: Any) -> dict[Any, Any]:
-    """Return a map with f called on every value.
+    """Return a map with each value replaced by the result of f for it.
 
     (update-vals {:a 1 :b 2} inc) => {:a 2 :b 3}
     """
@@ -288,7 +288,7 @@ def update_vals(budget: Budget, m: Any, f: Any) -> dict[Any, Any]:
 
 @define("update-keys", charges=True)
 def update_keys(budget: Budget, m: Any, f: Any) -> dict[Any, Any]:
-    """Return a map with f called on every key.
+    """Return a map with each key replaced by the result of f for it.
 
     (update-keys {"a" 1} keyword) => {:a 1}
     """
@@ -314,7 +314,7 @@ nesting_define = NESTING_FAMILY.define
 
 @nesting_define("get-in", charges=True, shown="coll path default?")
 def get_in(budget: Budget, coll: Any, path: Any, default: Any = None) -> Any:
-    """Return what is found along a path of keys and indices; the default, or nil, where it ends early.
+    """Return the value at a path of keys and indices; the default, or nil, if there is none.
 
     (get-in {:user {:name "Ada"}} [:user :name]) => "Ada"
     (get-in {:results [{:title "A"}]} [:results 0 :title]) => "A"
@@ -333,7 +333,7 @@ def _path(op: str, path: Any, budget: Budget) -> list[Any]:
 
 @nesting_define("assoc-in", charges=True)
 def assoc_in(budget: Budget, coll: Any, path: Any, value: Any) -> Any:
-    """Return a map with a value at a path; maps that are missing on the way are made.
+    """Return a map with a value at a path; missing maps are created.
 
     (assoc-in {} [:user :name] "Ada") => {:user {:name "Ada"}}
     (assoc-in {:xs [1 2]} [:xs 0] 9) => {:xs [9 2]}
@@ -343,7 +343,7 @@ def assoc_in(budget: Budget, coll: Any, path: Any, value: Any) -> Any:
 
 @nesting_define("update-in", charges=True)
 def update_in(budget: Budget, coll: Any, path: Any, f: Any, *args: Any) -> Any:
-    """Return a map with f called on the value at a path (nil when there is none), and further arguments.
+    """Return a map with the value at a path (or nil) replaced by the result of f for it and further arguments.
 
     (update-in {:a {:n 1}} [:a :n] inc) => {:a {:n 2}}
     """
@@ -373,7 +373,7 @@ def _changed(op: str, coll: Any, path: list[Any], change: Callable[[Any], Any], 
 
 
 def at(op: str, coll: Any, key: Any, budget: Budget) -> Any:
-    """Return what is in a map or vector on the way along a path; nil when there is nothing."""
+    """Return the value of a map or vector under one key of a path, or nil."""
     if type(coll) is dict:
         return coll.get(as_key(key, budget))
     if type(key) is not int:
@@ -409,7 +409,7 @@ def _without(op: str, m: Any, key: Any, budget: Budget) -> dict[Any, Any]:
 
 @nesting_define("postwalk", "walk/postwalk", "clojure.walk/postwalk", charges=True)
 def postwalk(budget: Budget, f: Any, tree: Any) -> Any:
-    """Call f with every part of nested data, inner parts first, and put what it gives in its place.
+    """Replace each part of nested data, inner parts first, by the result of f for it.
 
     (postwalk (fn [x] (if (number? x) (inc x) x)) [1 {:a 2}]) => [2 {:a 3}]
     """
@@ -418,7 +418,7 @@ def postwalk(budget: Budget, f: Any, tree: Any) -> Any:
 
 @nesting_define("prewalk", "walk/prewalk", "clojure.walk/prewalk", charges=True)
 def prewalk(budget: Budget, f: Any, tree: Any) -> Any:
-    """Call f with every part of nested data, outer parts first, and go on in what it gives.
+    """Replace each part of nested data, outer parts first, by the result of f for it.
 
     (prewalk (fn [x] (if (number? x) (inc x) x)) [1 {:a 2}]) => [2 {:a 3}]
     """
@@ -448,7 +448,7 @@ def _walked(after: Callable[[Any], Any], before: Callable[[Any], Any], x: Any, b
 
 @nesting_define("keywordize-keys", "walk/keywordize-keys", "clojure.walk/keywordize-keys", charges=True)
 def keywordize_keys(budget: Budget, tree: Any) -> Any:
-    """Nested data with string keys turned into keywords.
+    """Return nested data with string keys converted to keywords.
 
     (keywordize-keys {"a" [{"b" 1}]}) => {:a [{:b 1}]}
     """
@@ -457,7 +457,7 @@ def keywordize_keys(budget: Budget, tree: Any) -> Any:
 
 @nesting_define("stringify-keys", "walk/stringify-keys", "clojure.walk/stringify-keys", charges=True)
 def stringify_keys(budget: Budget, tree: Any) -> Any:
-    """Nested data with keyword keys turned into strings.
+    """Return nested data with keyword keys converted to strings.
 
     (stringify-keys {:a [{:b 1}]}) => {"a" [{"b" 1}]}
     """
@@ -470,7 +470,7 @@ def _renamed(x: Any, kind: type, rename: Callable[[Any], Any]) -> Any:
     return {rename(key) if type(key) is kind else key: value for key, value in x.items()}
 
 
-# Sets: union, intersection, difference and what contains what. A vector may stand for the set of its items.
+# Sets: union, intersection, difference and what contains what. A vector can be given for the set of its items.
 
 SETS_FAMILY: Final = Family("Sets")
 sets_define = SETS_FAMILY.define
@@ -486,7 +486,7 @@ def _sets(op: str, sets: tuple[Any, ...], budget: Budget) -> list[LispSet]:
 
 @sets_define("union", "set/union", "clojure.set/union", charges=True)
 def union(budget: Budget, *sets: Any) -> LispSet:
-    """Return the members of any of the sets.
+    """Return the members of all sets.
 
     (union #{1} #{2}) => #{1 2}
     """
@@ -495,7 +495,7 @@ def union(budget: Budget, *sets: Any) -> LispSet:
 
 @sets_define("intersection", "set/intersection", "clojure.set/intersection", charges=True)
 def intersection(budget: Budget, first: Any, *sets: Any) -> LispSet:
-    """Return the members all sets have.
+    """Return the members that all sets contain.
 
     (intersection #{1 2} #{2 3}) => #{2}
     """
@@ -505,7 +505,7 @@ def intersection(budget: Budget, first: Any, *sets: Any) -> LispSet:
 
 @sets_define("difference", "set/difference", "clojure.set/difference", charges=True)
 def difference(budget: Budget, first: Any, *sets: Any) -> LispSet:
-    """Return the members of the first set that no other set has.
+    """Return the members of the first set that no other set contains.
 
     (difference #{1 2} #{2 3}) => #{1}
     """
@@ -515,7 +515,7 @@ def difference(budget: Budget, first: Any, *sets: Any) -> LispSet:
 
 @sets_define("subset?", "set/subset?", "clojure.set/subset?", charges=True)
 def is_subset(budget: Budget, a: Any, b: Any) -> bool:
-    """Whether b has all members of a.
+    """Whether b contains all members of a.
 
     (subset? #{1} #{1 2}) => true
     """
@@ -525,7 +525,7 @@ def is_subset(budget: Budget, a: Any, b: Any) -> bool:
 
 @sets_define("superset?", "set/superset?", "clojure.set/superset?", charges=True)
 def is_superset(budget: Budget, a: Any, b: Any) -> bool:
-    """Whether a has all members of b.
+    """Whether a contains all members of b.
 
     (superset? #{1 2} #{1}) => true
     """

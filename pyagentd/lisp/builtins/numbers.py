@@ -1,4 +1,4 @@
-"""Arithmetic: ``+ - * /`` and what divides, rounds or grows numbers.
+"""Arithmetic, rounding, powers, bits, and numbers from text.
 
 Integers are exact and of any size the run's budget allows: whatever can grow faster than by adding charges the bits
 of its result before it is computed. Floats are IEEE doubles.
@@ -111,7 +111,7 @@ def rem(dividend: Any, divisor: Any) -> Any:
 
 @define("quot")
 def quot(dividend: Any, divisor: Any) -> Any:
-    """Quotient without its fraction.
+    """Integer quotient, truncated towards zero.
 
     (quot 10 3) => 3
     (quot -10 3) => -3
@@ -162,7 +162,7 @@ def dec(x: Any) -> Any:
 
 @define("abs", "Math/abs")
 def absolute(x: Any) -> Any:
-    """Return the number without its sign.
+    """Return the absolute value.
 
     (abs -5) => 5
     """
@@ -194,7 +194,7 @@ def _extreme(op: str, choose: Callable[..., Any], x: Any, more: tuple[Any, ...])
 
 @define("pow", "expt", "Math/pow", charges=True)
 def power(budget: Budget, base: Any, exponent: Any) -> Any:
-    """Return the base raised to the exponent; exact for integers and an exponent that is not negative.
+    """Return the base raised to the exponent; exact for integers with a non-negative exponent.
 
     (pow 2 10) => 1024
     (pow 2 -1) => 0.5
@@ -276,7 +276,7 @@ def _all(op: str, combine: Callable[[int, int], int], numbers: tuple[Any, ...]) 
 
 @bits_define("bit-and")
 def bit_and(x: Any, y: Any, *more: Any) -> int:
-    """Return the bits all integers have.
+    """Bitwise and.
 
     (bit-and 12 10) => 8
     """
@@ -285,7 +285,7 @@ def bit_and(x: Any, y: Any, *more: Any) -> int:
 
 @bits_define("bit-or")
 def bit_or(x: Any, y: Any, *more: Any) -> int:
-    """Return the bits any integer has.
+    """Bitwise or.
 
     (bit-or 12 10) => 14
     """
@@ -294,7 +294,7 @@ def bit_or(x: Any, y: Any, *more: Any) -> int:
 
 @bits_define("bit-xor")
 def bit_xor(x: Any, y: Any, *more: Any) -> int:
-    """Return the bits an odd number of integers has.
+    """Bitwise exclusive or.
 
     (bit-xor 12 10) => 6
     """
@@ -303,7 +303,7 @@ def bit_xor(x: Any, y: Any, *more: Any) -> int:
 
 @bits_define("bit-not")
 def bit_not(x: Any) -> int:
-    """Return the integer with all bits turned over.
+    """Bitwise not.
 
     (bit-not 0) => -1
     """
@@ -312,7 +312,7 @@ def bit_not(x: Any) -> int:
 
 @bits_define("bit-shift-left", charges=True)
 def bit_shift_left(budget: Budget, x: Any, n: Any) -> int:
-    """Return the integer with its bits moved n places up.
+    """Shift the bits of an integer left by n places.
 
     (bit-shift-left 1 4) => 16
     """
@@ -323,7 +323,7 @@ def bit_shift_left(budget: Budget, x: Any, n: Any) -> int:
 
 @bits_define("bit-shift-right")
 def bit_shift_right(x: Any, n: Any) -> int:
-    """Return the integer with its bits moved n places down.
+    """Shift the bits of an integer right by n places.
 
     (bit-shift-right 16 4) => 1
     """
@@ -338,14 +338,14 @@ def _places(op: str, n: Any) -> int:
 
 @bits_define("bit-test")
 def bit_test(x: Any, n: Any) -> bool:
-    """Whether an integer has the bit at a place.
+    """Whether the bit at a position of an integer is set.
 
     (bit-test 4 2) => true
     """
     return bool(integer("bit-test", x) >> _places("bit-test", n) & 1)
 
 
-# From a number to one near it with fewer digits.
+# Rounding.
 
 ROUNDING_FAMILY: Final = Family("Rounding")
 rounding_define = ROUNDING_FAMILY.define
@@ -355,7 +355,7 @@ _DECIMALS: Final = Context(prec=700)  # a double has at most 309 digits before t
 
 @rounding_define("floor", "Math/floor")
 def floor(x: Any) -> Any:
-    """Return the greatest integer that is not above x.
+    """Return the greatest integer not above x.
 
     (floor 2.7) => 2
     (floor -2.1) => -3
@@ -365,7 +365,7 @@ def floor(x: Any) -> Any:
 
 @rounding_define("ceil", "Math/ceil")
 def ceil(x: Any) -> Any:
-    """Return the least integer that is not below x.
+    """Return the smallest integer not below x.
 
     (ceil 2.1) => 3
     """
@@ -374,7 +374,7 @@ def ceil(x: Any) -> Any:
 
 @rounding_define("round", "Math/round")
 def round_(x: Any, digits: Any = MISSING) -> Any:
-    """Return the nearest integer, halves away from zero; with digits, the nearest decimal fraction.
+    """Round to the nearest integer, or to a number of decimal digits; halves are rounded away from zero.
 
     (round 2.5) => 3
     (round -2.5) => -3
@@ -416,7 +416,7 @@ _DIGITS: Final = 4000  # Python refuses to read longer integers
 
 @conversion_define("parse-long", "parse-int", "Long/parseLong", "Integer/parseInt", charges=True)
 def parse_long(budget: Budget, s: Any) -> Any:
-    """Return the integer a string is, nil when it is none.
+    """Return the integer that a string represents, or nil.
 
     (parse-long "42") => 42
     (parse-long "4x") => nil
@@ -430,7 +430,7 @@ def parse_long(budget: Budget, s: Any) -> Any:
 
 @conversion_define("parse-double", "parse-float", "Double/parseDouble", "Float/parseFloat", charges=True)
 def parse_double(budget: Budget, s: Any) -> Any:
-    """Return the number a string is, as a float; nil when it is none.
+    """Return the number that a string represents, as a float, or nil.
 
     (parse-double "3.5") => 3.5
     (parse-double "42") => 42.0
@@ -445,7 +445,7 @@ def parse_double(budget: Budget, s: Any) -> Any:
 
 @conversion_define("parse-boolean")
 def parse_boolean(s: Any) -> Any:
-    """Return true for "true", false for "false", nil for everything else.
+    """Return true for "true", false for "false", nil otherwise.
 
     (parse-boolean "true") => true
     """

@@ -1,4 +1,4 @@
-"""How a builtin is declared: one decorated function per name, gathered by family.
+"""Declaring builtins: one decorated function for each name, grouped in families.
 
 A builtin is a plain Python function over Lisp values with positional parameters. Its arity is read from its
 signature, its documentation from its docstring: sentences, then examples of the form ``(program) => value``, which
@@ -25,7 +25,7 @@ _EXAMPLE: Final = re.compile(r"^\s*(?P<program>\S.*?) => (?P<value>.+?)\s*$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Builtin:
-    """A function every program may call by name.
+    """A function that programs call by name.
 
     Args:
         name: What programs write, such as ``sum-by``.
@@ -117,7 +117,7 @@ def _documentation(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     return " ".join(sentences), tuple(examples)
 
 
-# Strings are indexed by what a reader sees as one character, the grapheme.
+# Strings are indexed by grapheme, which a reader sees as one character.
 
 
 _CLUSTER: Final = regex.compile(r"\X")
@@ -129,7 +129,7 @@ def graphemes(text: str) -> list[str]:
 
 
 def length(text: str) -> int:
-    """How many characters a text has."""
+    """Return the number of characters of a text."""
     return len(text) if _simple(text) else sum(1 for _ in _CLUSTER.finditer(text))
 
 
@@ -148,10 +148,10 @@ def _simple(text: str) -> bool:
     return text.isascii() and "\r\n" not in text
 
 
-# What builtins ask of their arguments, and how they say that one does not fit.
+# Checking the arguments of builtins, and the errors for those that do not fit.
 #
-# Messages name the builtin, what it expects and the *type* it got. They never contain a value: an error is read by a
-# model, and the value may be one it must not see.
+# Messages name the builtin, what it expects and the *type* it got. They never contain a value: a model
+# reads the error, and the value may be private.
 
 NUMBERS: Final = frozenset({int, float})
 
@@ -159,12 +159,12 @@ _AN: Final = {"integer": "an integer", "nil": "nil"}
 
 
 def refuse(op: str, why: str, hint: str = "") -> LispError:
-    """Return the error of a call whose arguments have the right types and still make no sense."""
+    """Return the error for arguments of the right types that are not valid."""
     return LispError("eval_error", f"{op}: {why}", hint=hint)
 
 
 def wrong(op: str, expected: str, got: Any, *, item: int | None = None, hint: str = "") -> LispError:
-    """Return the error of a value of the wrong type.
+    """Return the error for a value of the wrong type.
 
     Args:
         op: Name of the builtin.
@@ -186,14 +186,14 @@ def number(op: str, value: Any) -> Any:
 
 
 def check_numbers(op: str, values: Sequence[Any]) -> None:
-    """See that all values are numbers."""
+    """Check that all values are numbers."""
     for value in values:
         if type(value) is not int and type(value) is not float:
             raise wrong(op, "numbers", value, hint=numeric_hint(value))
 
 
 def numeric_hint(value: Any) -> str:
-    """Return what to do about a value that should be a number."""
+    """Return the hint for a value that should be a number."""
     if value is None:
         return "A missing value is nil: give a default with (or x 0), or leave such items out with (filter some? xs)."
     if type(value) is str:
@@ -211,12 +211,12 @@ def integer(op: str, value: Any) -> int:
 
 
 def whole(op: str, value: Any) -> int:
-    """Return the value, a whole number, as an integer: what ``/`` gives is a float and meant as an index too."""
+    """Return the value as an integer; a float without fraction is accepted, since ``/`` returns floats."""
     return int(value) if type(value) is float and value.is_integer() else integer(op, value)
 
 
 def size(op: str, value: Any) -> int:
-    """Return the value, an integer that counts items; negative counts are 0, fractions are cut off."""
+    """Return the value as a number of items; negative numbers become 0, fractions are cut off."""
     if type(value) is int:
         return max(value, 0)
     if type(value) is float and value == value and abs(value) < 1e18:
@@ -232,7 +232,7 @@ def string(op: str, value: Any) -> str:
 
 
 def mapping(op: str, value: Any) -> dict[Any, Any]:
-    """Return the value, which must be a map; nil counts as an empty one."""
+    """Return the value, which must be a map; nil stands for an empty one."""
     if type(value) is dict:
         return value
     if value is None:
@@ -241,7 +241,7 @@ def mapping(op: str, value: Any) -> dict[Any, Any]:
 
 
 def vector(op: str, value: Any) -> list[Any]:
-    """Return the value, which must be a vector; nil counts as an empty one."""
+    """Return the value, which must be a vector; nil stands for an empty one."""
     if type(value) is list:
         return value
     if value is None:
@@ -250,7 +250,7 @@ def vector(op: str, value: Any) -> list[Any]:
 
 
 def collection_set(op: str, value: Any, budget: Budget) -> LispSet:
-    """Return the value as a set: a set itself, or the distinct items of a vector; nil counts as the empty set."""
+    """Return the value as a set: a set itself, or the distinct items of a vector; nil stands for the empty set."""
     if type(value) is LispSet:
         return value
     if type(value) is list or value is None:
@@ -259,7 +259,7 @@ def collection_set(op: str, value: Any, budget: Budget) -> LispSet:
 
 
 def items(op: str, value: Any, budget: Budget) -> list[Any]:
-    """Return the items of anything that can be gone through in order, as a list nobody may change.
+    """Return the items of a collection, string or nil as a list, which must not be changed.
 
     A map gives its ``[key value]`` pairs sorted by key, a set its members in order, a string its characters, nil
     nothing.
@@ -290,12 +290,12 @@ def _collection_hint(value: Any) -> str:
 
 
 def function_named(function: Any) -> Callable[..., Any]:
-    """Return the function behind one that is bound to a run's budget."""
+    """Return the function of a partial that binds a run's budget."""
     named: Callable[..., Any] = getattr(function, "func", function)
     return named
 
 
-# Errors as values: what ``throw`` is given and what is known of an error that ``catch`` has bound.
+# Errors as values: the arguments of ``throw`` and the errors that ``catch`` binds.
 
 FAMILY: Final = Family("Errors")
 define = FAMILY.define
@@ -306,7 +306,7 @@ _DATA: Final = Keyword("data")
 
 @define("ex-info")
 def ex_info(message: Any, data: Any = MISSING) -> dict[Any, Any]:
-    """Return an error for ``throw``: a map of its message and, if given, of data.
+    """Return an error for ``throw``: a map of its message and optional data.
 
     (ex-info "no such user" {:id 7}) => {:message "no such user" :data {:id 7}}
     """
@@ -325,7 +325,7 @@ def ex_message(error: Any) -> Any:
 
 @define("ex-data")
 def ex_data(error: Any) -> Any:
-    """Return the data an error was made with, nil when there is none.
+    """Return the data of an error, or nil.
 
     (ex-data (ex-info "late" {:by 3})) => {:by 3}
     """

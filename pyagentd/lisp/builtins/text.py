@@ -1,4 +1,4 @@
-"""Strings: joining, cutting, splitting, searching. Positions count what a reader sees as characters."""
+"""Strings: joining, splitting, searching, formatting, regular expressions, JSON. Positions count graphemes."""
 
 import json
 import re
@@ -25,7 +25,7 @@ from pyagentd.lisp.patterns import Matcher, matcher
 from pyagentd.lisp.serialization import readable, size, text
 from pyagentd.lisp.values import Keyword, Pattern, as_function, to_python
 
-# ``format``: numbers and texts in a template of the kind C and Java know.
+# ``format``: a template with directives as in C and Java.
 
 FORMATTING_FAMILY: Final = Family("Formatting")
 formatting_define = FORMATTING_FAMILY.define
@@ -40,7 +40,7 @@ _KINDS: Final = "s d i f e g x X o b c n %"
 
 @formatting_define("format", charges=True)
 def format_(budget: Budget, template: Any, *args: Any) -> str:
-    """Return the template with each directive replaced by an argument.
+    """Return the template with each directive replaced by the next argument.
 
     ``%s`` is a text, ``%d`` an integer, ``%.2f`` a number with two decimals, ``%x`` hexadecimal.
 
@@ -60,7 +60,7 @@ def format_(budget: Budget, template: Any, *args: Any) -> str:
 
 
 def _formatted(match: re.Match[str], args: tuple[Any, ...], waiting: Any, budget: Budget) -> str:
-    """Return what one directive becomes."""
+    """Return the text for one directive."""
     kind, flags = match["kind"], match["flags"]
     if kind == "%" or kind == "n":
         return "%" if kind == "%" else "\n"
@@ -174,7 +174,7 @@ def _groups(match: Any) -> Any:
 
 @regex_define("re-pattern")
 def re_pattern(s: Any) -> Pattern:
-    """Return the pattern with a text, for what ``#"…"`` cannot say.
+    """Return the pattern of a text, for patterns that ``#"…"`` cannot express.
 
     (re-find (re-pattern (str "a" "+")) "baa") => "aa"
     """
@@ -185,7 +185,7 @@ def re_pattern(s: Any) -> Pattern:
 
 @regex_define("re-find", charges=True)
 def re_find(budget: Budget, re: Any, s: Any) -> Any:
-    r"""Return the first match of a pattern; with groups a vector of the match and its groups; nil when there is none.
+    r"""Return the first match of a pattern; with groups, a vector of the match and its groups; nil without a match.
 
     (re-find #"[0-9]+" "a12b3") => "12"
     (re-find #"(\w+)@(\w+)" "me@here") => ["me@here" "me" "here"]
@@ -198,7 +198,7 @@ def re_find(budget: Budget, re: Any, s: Any) -> Any:
 
 @regex_define("re-matches", charges=True)
 def re_matches(budget: Budget, re: Any, s: Any) -> Any:
-    """Return what ``re-find`` gives, if the pattern matches the whole string.
+    """Return the result of ``re-find`` if the pattern matches the whole string, else nil.
 
     (re-matches #"[0-9]+" "123") => "123"
     (re-matches #"[0-9]+" "12a") => nil
@@ -211,7 +211,7 @@ def re_matches(budget: Budget, re: Any, s: Any) -> Any:
 
 @regex_define("re-seq", charges=True)
 def re_seq(budget: Budget, re: Any, s: Any) -> Any:
-    """All matches, as ``re-find`` gives them.
+    """Return all matches, each as ``re-find`` returns it.
 
     (re-seq #"[0-9]+" "a12b3") => ["12" "3"]
     """
@@ -338,13 +338,13 @@ define = FAMILY.define
 
 
 def named(name: str, *more: str) -> tuple[str, ...]:
-    """Return the names of a function that clojure.string has."""
+    """Return the names of a function in ``clojure.string``."""
     return (name, *more, f"str/{name}", f"string/{name}", f"clojure.string/{name}")
 
 
 @define("str", charges=True)
 def str_(budget: Budget, *xs: Any) -> str:
-    r"""Return the texts of all arguments in one string; nil is "", keywords keep their colon.
+    r"""Return the texts of all arguments as one string; nil is "", keywords have their colon.
 
     (str "n = " 42) => "n = 42"
     (str :a nil [1 "x"]) => ":a[1 \"x\"]"
@@ -361,7 +361,7 @@ def str_(budget: Budget, *xs: Any) -> str:
 
 
 def shown(x: Any, budget: Budget) -> str:
-    """Return what ``str`` makes of one value."""
+    """Return the text that ``str`` returns for one value."""
     if type(x) is int and -_PLAIN < x < _PLAIN:
         return str(x)
     return text(x, budget)
@@ -378,7 +378,7 @@ def concatenated(separator: str, parts: list[str], budget: Budget) -> str:
 
 @define("pr-str", charges=True)
 def pr_str(budget: Budget, *xs: Any) -> str:
-    r"""Return the arguments as program text, strings in quotes.
+    r"""Return the arguments as program text, with strings in quotes.
 
     (pr-str "a" :b) => "\"a\" :b"
     """
@@ -387,7 +387,7 @@ def pr_str(budget: Budget, *xs: Any) -> str:
 
 @define(*named("join"), charges=True, shown="separator? coll")
 def join(budget: Budget, separator_or_coll: Any, coll: Any = MISSING) -> str:
-    """Return the texts of all items in one string, with a separator between them.
+    """Return the texts of all items as one string, with a separator between them.
 
     (join ", " ["a" "b"]) => "a, b"
     (join [1 2 3]) => "123"
@@ -403,7 +403,7 @@ def join(budget: Budget, separator_or_coll: Any, coll: Any = MISSING) -> str:
 
 @define("subs", charges=True)
 def subs(budget: Budget, s: Any, start: Any, end: Any = MISSING) -> str:
-    """Return the characters from a position on, up to another one that is not included; never out of range.
+    """Return the characters from a position up to but not including another one; positions out of range are adjusted.
 
     (subs "hello" 1 3) => "el"
     (subs "hello" 10) => ""
@@ -418,7 +418,7 @@ def subs(budget: Budget, s: Any, start: Any, end: Any = MISSING) -> str:
 
 @define(*named("split"), charges=True)
 def split(budget: Budget, s: Any, separator: Any, limit: Any = MISSING) -> list[str]:
-    """Return the parts of a string between separators; "" separates all characters. A limit is the most parts.
+    """Return the parts of a string between separators; "" splits into characters. At most limit parts.
 
     (split "a,b,,c" ",") => ["a" "b" "" "c"]
     (split "abc" "") => ["a" "b" "c"]
@@ -537,7 +537,7 @@ def capitalize(budget: Budget, s: Any) -> str:
 
 @define(*named("trim"), charges=True)
 def trim(budget: Budget, s: Any) -> str:
-    """Return the string without white space at its ends.
+    """Return the string without white space at both ends.
 
     (trim "  a b ") => "a b"
     """
@@ -564,7 +564,7 @@ def trimr(budget: Budget, s: Any) -> str:
 
 @define(*named("trim-newline"), charges=True)
 def trim_newline(budget: Budget, s: Any) -> str:
-    r"""Return the string without line ends at its end.
+    r"""Return the string without line breaks at its end.
 
     (trim-newline "a\n") => "a"
     """
@@ -582,7 +582,7 @@ def reverse_string(budget: Budget, s: Any) -> str:
 
 @define("name")
 def name(x: Any) -> str:
-    """Return the name of a keyword without its colon; a string is its own name.
+    """Return the name of a keyword, without the colon; a string is returned unchanged.
 
     (name :a) => "a"
     """
@@ -608,7 +608,7 @@ def keyword(x: Any) -> Any:
     raise wrong("keyword", "a string", x)
 
 
-# What a string has in it, and where.
+# Searching in strings.
 
 SEARCHING_FAMILY: Final = Family("Searching strings")
 searching_define = SEARCHING_FAMILY.define
@@ -616,7 +616,7 @@ searching_define = SEARCHING_FAMILY.define
 
 @searching_define(*named("blank?"))
 def is_blank(s: Any) -> bool:
-    """Whether a string is empty or white space only; true for nil.
+    """Whether a string is empty or only white space; true for nil.
 
     (blank? " ") => true
     """
@@ -643,7 +643,7 @@ def ends_with(s: Any, suffix: Any) -> bool:
 
 @searching_define(*named("includes?"))
 def includes(s: Any, part: Any) -> bool:
-    """Whether a string has another one in it.
+    """Whether a string contains another one.
 
     (includes? "hello" "ell") => true
     """
@@ -656,7 +656,7 @@ def includes(s: Any, part: Any) -> bool:
 
 @searching_define(*named("index-of"), charges=True)
 def index_of(budget: Budget, s: Any, part: Any, start: Any = 0) -> Any:
-    """Return the position of the first occurrence of a text, nil when there is none.
+    """Return the position of the first occurrence of a text, or nil.
 
     (index-of "hello" "l") => 2
     (index-of "hello" "x") => nil
@@ -670,7 +670,7 @@ def index_of(budget: Budget, s: Any, part: Any, start: Any = 0) -> Any:
 
 @searching_define(*named("last-index-of"), charges=True)
 def last_index_of(budget: Budget, s: Any, part: Any) -> Any:
-    """Return the position of the last occurrence of a text, nil when there is none.
+    """Return the position of the last occurrence of a text, or nil.
 
     (last-index-of "hello" "l") => 3
     """
@@ -680,7 +680,7 @@ def last_index_of(budget: Budget, s: Any, part: Any) -> Any:
     return None if at < 0 else length(found[:at])
 
 
-# JSON text, which is what many tools return: read and written within the budget.
+# JSON text, which many tools return; parsed and written within the budget.
 
 JSONTEXT_FAMILY: Final = Family("JSON")
 jsontext_define = JSONTEXT_FAMILY.define
@@ -695,7 +695,7 @@ def _integer(digits: str) -> int:
 
 
 def _constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 _DECODER: Final = json.JSONDecoder(parse_int=_integer, parse_constant=_constant)
@@ -703,7 +703,7 @@ _DECODER: Final = json.JSONDecoder(parse_int=_integer, parse_constant=_constant)
 
 @jsontext_define("parse-json", "json/parse-string", "json/read-str", "json/decode", charges=True)
 def parse_json(budget: Budget, s: Any) -> Any:
-    r"""Return the value of a JSON text; keys stay strings, which keywords find.
+    r"""Return the value of a JSON text; keys are strings, which keywords find.
 
     (parse-json "{\"a\": [1, null]}") => {"a" [1 nil]}
     (:a (parse-json "{\"a\": 5}")) => 5
@@ -715,16 +715,16 @@ def parse_json(budget: Budget, s: Any) -> Any:
     try:
         return _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        raise refuse("parse-json", f"no JSON at line {error.lineno}, column {error.colno}") from None
+        raise refuse("parse-json", f"not JSON at line {error.lineno}, column {error.colno}") from None
     except RecursionError:
         raise budget.too_deep() from None
     except ValueError:
-        raise refuse("parse-json", "a number is too long, or none at all") from None
+        raise refuse("parse-json", "a number is too long or invalid") from None
 
 
 @jsontext_define("to-json", "json/generate-string", "json/write-str", "json/encode", charges=True)
 def to_json(budget: Budget, x: Any) -> str:
-    r"""Return a value as JSON text; keywords become strings, sets vectors.
+    r"""Return a value as JSON text; keywords become strings, sets become arrays.
 
     (to-json {:a [1 nil :b]}) => "{\"a\":[1,null,\"b\"]}"
     """
@@ -732,4 +732,4 @@ def to_json(budget: Budget, x: Any) -> str:
     try:
         return json.dumps(to_python(x), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError):
-        raise refuse("to-json", "there is no JSON for infinite numbers and for keys that are collections") from None
+        raise refuse("to-json", "infinite numbers, and keys that are collections, cannot be JSON") from None

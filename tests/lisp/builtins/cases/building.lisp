@@ -21,7 +21,7 @@
 (contains? (hash-set :a) :a) => true
 (hash-map :a 1 [1] 2) => {:a 1 [1] 2}
 (hash-map) => {}
-(hash-map :a) !! hash-map: expects keys and values in turn
+(hash-map :a) !! hash-map: expects alternating keys and values
 (array-map :b 1 :a 2) => {:a 2 :b 1}
 (array-map) => {}
 (array-map 1) !! odd number

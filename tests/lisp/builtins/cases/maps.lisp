@@ -33,7 +33,7 @@
 (assoc {} true 1 1 2) => {true 1 1 2}
 (assoc [1] 5 9) !! assoc: the index is outside a vector of 1 items
 (assoc [1] 0 :a 2 :b) !! outside a vector
-(assoc {} :a 1 :b) !! assoc: a key is without a value
+(assoc {} :a 1 :b) !! assoc: a key has no value
 (assoc 5 :a 1) !! assoc: expects a map or vector, got an integer
 (assoc [1] :a 1) !! assoc: expects an integer, got a keyword
 (dissoc {:a 1 :b 2} :a :c) => {:b 2}
