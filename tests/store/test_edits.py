@@ -115,6 +115,14 @@ FOUND: list[tuple[str, list[Turn], list[Splice]]] = [
         [Turn(prompt=TWO, error="no\nmore"), Turn(prompt="a")],
         [Splice(7, 13, ""), Splice(37, 37, "### y\n\n")],
     ),
+    # shifted by three, the bounds of the answer are those of the same word in the prompt
+    ("shell", [Turn(prompt="a"), Turn(prompt="a", steps=(Step(texts=("a",)),))], [Splice(0, 0, "000")]),
+    (
+        "shell",
+        [Turn(prompt=TWO), Turn(prompt="a"), Turn(prompt=TWO)],
+        [Splice(0, 6, ""), Splice(25, 25, "### x\n\n")],
+    ),
+    ("emacs", [Turn(prompt="a"), Turn(prompt=TWO), Turn(prompt=TWO)], [Splice(5, 9, "")]),
 ]
 
 

@@ -425,6 +425,8 @@ def loss(
     sizes = {size for piece in unlinked for size in _sizes(piece)}
     sizes |= {("ignore", "", len(block)) for _, block in error_blocks(conversation)}
     known = {piece.end for piece, number in zip(found, links, strict=True) if number >= 0}
+    if any(span.kind == "response" and document.body.endswith(_HEADING, 0, span.start) for span in document.spans):
+        return "shifted"  # no answer begins right behind the heading of a prompt
     for start, end, kind, id in document.spans if sizes else ():
         is_sound = end in known or (kind == "ignore" and _FENCES.fullmatch(document.body, start, end))
         if (kind, id, end - start) in sizes and not is_sound:

@@ -7,7 +7,7 @@ result. Which piece of the one is which of the other is found in ``matching``.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -767,6 +767,31 @@ def match(recorded: Sequence[Key], found: Sequence[Key]) -> list[int]:
     for left, right in middle:
         links[head + right] = head + left
     return links
+
+
+def fill(links: list[int], numbers: Sequence[int], recorded: Sequence[Key], found: Sequence[Key]) -> None:
+    """Match the recorded pieces ``numbers`` with the found ones in each gap between those that are linked."""
+    low, start = 0, 0  # in ``numbers`` and in ``found``
+    for index in range(len(links) + 1):
+        if index < len(links) and links[index] < 0:
+            continue
+        high = bisect_left(numbers, links[index]) if index < len(links) else len(numbers)
+        if start < index and low < high:
+            gap = match([recorded[number] for number in numbers[low:high]], found[start:index])
+            links[start:index] = [numbers[low + n] if n >= 0 else -1 for n in gap]
+        if index < len(links):
+            low, start = bisect_right(numbers, links[index]), index + 1
+
+
+def keep_together(links: list[int], recorded: Sequence[Recorded], keys: Sequence[Key], found: Sequence[Key]) -> None:
+    """Of equal texts link the one that stands right above the fragment that follows it in its message."""
+    places = {number: index for index, number in enumerate(links) if number >= 0}
+    for number in range(len(recorded) - 1, 0, -1):
+        if recorded[number].joint and number in places and number - 1 in places:
+            above, index = places[number] - 1, places[number - 1]
+            if index < above and links[above] < 0 and found[above] == keys[number - 1]:
+                links[index], links[above] = -1, number - 1
+                places[number - 1] = above
 
 
 def common(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:

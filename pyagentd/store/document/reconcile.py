@@ -27,8 +27,10 @@ from pyagentd.store.document.pieces import (
     Found,
     Seen,
     View,
+    fill,
     found_pieces,
     joined_keys,
+    keep_together,
     link_moved,
     match,
     matches,
@@ -95,17 +97,16 @@ class Alignment:
         """Match what the record shows, then between that what it says is hidden: the user may have it back."""
         keys, found = joined_keys(self.body, self.recorded, self.found)
         visible = [number for number, piece in enumerate(self.recorded) if not piece.is_hidden]
-        links = [visible[n] if n >= 0 else -1 for n in match([keys[n] for n in visible], found)]
+        links = [-1] * len(found)
+        fill(links, visible, keys, found)
+        has_joints = any(piece.joint for piece in self.recorded)
+        if has_joints:
+            keep_together(links, self.recorded, keys, found)
+            # What begins a message may stand where a fragment of one would: without blank lines before its heading.
+            fill(links, visible, [piece.key for piece in self.recorded], [piece.key for piece in self.found])
         if len(visible) == len(keys) or -1 not in links:
             return links
-        low, start = 0, 0
-        for index in range(len(links) + 1):
-            number = links[index] if index < len(links) else len(keys)
-            if number < 0:
-                continue
-            gap = match(keys[low:number], found[start:index]) if start < index else []
-            links[start:index] = [n + low if n >= 0 else -1 for n in gap]
-            low, start = number + 1, index + 1
+        fill(links, range(len(keys)), keys, found)
         together = match(keys, found)  # of equal texts the hidden one may be the one in between
         return max(links, together, key=lambda each: sum(1 for number in each if number >= 0))
 
