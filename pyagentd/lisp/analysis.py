@@ -1,8 +1,7 @@
-"""Analysis: forms to core nodes, with every name resolved.
+"""Analysis: turns forms into core nodes, resolves names, and reports errors that can be found before a run.
 
-Whatever can be known to be wrong is said before anything runs. A
-special form is a function ``(analysis, form, scope, tail) -> Node`` in ``forms``; ``scope`` maps names to what binds
-them and is never changed once it was handed on, ``tail`` is the loop that ``recur`` would continue, or None.
+A special form is a function ``(analysis, form, scope, tail) -> Node`` in ``forms``. ``scope`` maps names to variables
+and is not modified after it was passed on; ``tail`` is the loop or function that ``recur`` would continue, or None.
 """
 
 import typing
@@ -15,16 +14,16 @@ from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.reader import Form, Lambda, List, Literal, Map, Places, Quote, Set, Symbol, Vector
 from pyagentd.lisp.values import Keyword, wrong_arity
 
-# What analysis makes of forms: few kinds of nodes, every name resolved, every sugar gone.
+# Core nodes: few kinds, with resolved names and without syntactic sugar.
 #
-# ``simple`` nodes become one Python expression; the others need statements. ``height`` is how deeply an expression
-# nests; analysis gives up ``simple`` beyond ``MAX_HEIGHT``, so that generated code nests a bounded number of times.
+# A ``simple`` node becomes one Python expression; others need statements. ``height`` is the nesting of an expression;
+# beyond ``MAX_HEIGHT`` a node is not ``simple``, so that the nesting of generated code is bounded.
 
 MAX_HEIGHT: Final = 12
 
 
 class Var:
-    """A name that is bound somewhere; ``python`` is its unique name in generated code.
+    """A variable of the program; ``python`` is its unique name in generated code.
 
     ``arity`` is (least, most) when the name always means one function written in the program.
     """
@@ -40,7 +39,7 @@ class Var:
 
 
 class Node:
-    """A node; ``start`` is the offset of its form in the text."""
+    """A core node; ``start`` is the offset of its form in the text."""
 
     __slots__ = ("height", "simple", "start")
     start: int
@@ -56,7 +55,7 @@ class Node:
 
 
 class Const(Node):
-    """nil, boolean, number, string, keyword or pattern; ``quoted`` data too."""
+    """A constant: nil, boolean, number, string, keyword, pattern or quoted data."""
 
     __slots__ = ("value",)
 
@@ -68,7 +67,7 @@ class Const(Node):
 
 
 class Local(Node):
-    """The value of a name bound in the program."""
+    """The value of a variable."""
 
     __slots__ = ("var",)
 
@@ -105,7 +104,7 @@ class Space(Node):
 
 
 class Invoke(Node):
-    """A call of a builtin by its name, with a number of arguments it takes."""
+    """A call of a builtin by its name, with a valid number of arguments."""
 
     __slots__ = ("args", "name")
 
@@ -116,7 +115,7 @@ class Invoke(Node):
 
 
 class RuntimeCall(Node):
-    """A call of a function of the run time (``runtime``) with the run before the arguments."""
+    """A call of a function of ``runtime``, with the run as the first argument."""
 
     __slots__ = ("args", "name")
 
@@ -138,7 +137,7 @@ class KeywordCall(Node):
 
 
 class WhereTest(Node):
-    """``(where key operator value)`` of one map; the operator is "" for the test for truth."""
+    """``(where key operator value)`` applied to one map; the operator is "" for a test of truth."""
 
     __slots__ = ("key", "operator", "target", "value")
 
@@ -151,7 +150,7 @@ class WhereTest(Node):
 
 
 class Apply(Node):
-    """A call of whatever ``function`` turns out to be."""
+    """A call of a value that is known only at run time."""
 
     __slots__ = ("args", "function")
 
@@ -173,7 +172,7 @@ class Make(Node):
 
 
 class If(Node):
-    """``test`` decides between two."""
+    """``if``."""
 
     __slots__ = ("otherwise", "test", "then")
 
@@ -185,7 +184,7 @@ class If(Node):
 
 
 class Cond(Node):
-    """The first clause whose test is true; nil when none is."""
+    """``cond``: the first clause whose test is true, or nil."""
 
     __slots__ = ("clauses",)
 
@@ -195,7 +194,7 @@ class Cond(Node):
 
 
 class Logic(Node):
-    """``and`` or ``or`` of at least two."""
+    """``and`` or ``or`` of at least two nodes."""
 
     __slots__ = ("items", "kind")
 
@@ -207,7 +206,7 @@ class Logic(Node):
 
 
 class Do(Node):
-    """One after the other; the value of the last."""
+    """``do``: nodes in order, with the value of the last."""
 
     __slots__ = ("items",)
 
@@ -217,7 +216,7 @@ class Do(Node):
 
 
 class Let(Node):
-    """Names bound one after the other, then a body."""
+    """``let``: variables bound in order, and a body."""
 
     __slots__ = ("body", "pairs")
 
@@ -228,7 +227,7 @@ class Let(Node):
 
 
 class Arity:
-    """One way to call a function: its parameters, the one for the rest, the body."""
+    """One arity of a function: parameters, rest parameter, body."""
 
     __slots__ = ("body", "params", "rest")
 
@@ -239,12 +238,12 @@ class Arity:
 
     @property
     def range(self) -> tuple[int, int | None]:
-        """The least and the most arguments."""
+        """The smallest and largest number of arguments; None for unlimited."""
         return len(self.params), None if self.rest else len(self.params)
 
 
 class Fn(Node):
-    """A function; ``var`` is its own name inside itself; a ``leaf`` makes no other functions."""
+    """``fn``; ``var`` is its own name inside its body; a ``leaf`` creates no other functions."""
 
     __slots__ = ("arities", "leaf", "var")
 
@@ -257,10 +256,10 @@ class Fn(Node):
 
 
 class Each(Node):
-    """A builtin that goes through a collection, with its function written out in the loop.
+    """A builtin that iterates over a collection, with its function inlined in the loop.
 
-    ``kind`` is ``map``, ``filter``, ``remove``, ``reduce`` (its accumulator is the first of ``vars`` and begins as
-    ``init``) or ``each``, which gives nil.
+    ``kind`` is ``map``, ``filter``, ``remove``, ``reduce`` (its accumulator is the first of ``vars``, initially
+    ``init``) or ``each``, whose value is nil.
     """
 
     __slots__ = ("body", "collection", "init", "kind", "vars")
@@ -277,7 +276,7 @@ class Each(Node):
 
 
 class Loop(Node):
-    """``loop``; ``fresh`` when a function made inside keeps its variables, so each turn needs its own."""
+    """``loop``; ``fresh`` if a function inside captures its variables, so that each iteration needs its own."""
 
     __slots__ = ("body", "fresh", "inits", "vars")
 
@@ -290,7 +289,7 @@ class Loop(Node):
 
 
 class Recur(Node):
-    """The next turn of the innermost loop; only where its value would be the loop's."""
+    """``recur``: the next iteration of the innermost loop; only in tail position."""
 
     __slots__ = ("args",)
 
@@ -300,7 +299,7 @@ class Recur(Node):
 
 
 class Define(Node):
-    """``def``: a name of the whole program."""
+    """``def``: a global variable of the program."""
 
     __slots__ = ("value", "var")
 
@@ -311,7 +310,7 @@ class Define(Node):
 
 
 class Try(Node):
-    """``try``: what errors are bound to, what is done with them, and what is done at the end."""
+    """``try``: the body, the variable and handler of ``catch``, and ``finally``."""
 
     __slots__ = ("body", "final", "handler", "var")
 
@@ -327,7 +326,7 @@ _NUMBERS: Final = frozenset({"+", "-", "*", "/", "inc", "dec", "mod", "rem", "qu
 
 
 def is_number(node: Node) -> bool:
-    """Return whether the value of a node can only be a number."""
+    """Return whether the value of a node is certain to be a number."""
     if isinstance(node, Const):
         return type(node.value) is int or type(node.value) is float
     if isinstance(node, Local):
@@ -341,10 +340,10 @@ def is_number(node: Node) -> bool:
     return isinstance(node, If) and is_number(node.then) and is_number(node.otherwise)
 
 
-def written_out(function: Node, count: int) -> TypeGuard[Fn]:
-    """Return whether a function can be written out in the loop that calls it with ``count`` arguments.
+def can_inline(function: Node, count: int) -> TypeGuard[Fn]:
+    """Return whether a function can be inlined in a loop that calls it with ``count`` arguments.
 
-    One that makes other functions cannot: they would all see the last item.
+    One that creates other functions cannot: they would all capture the variable of the last item.
     """
     if not isinstance(function, Fn) or not function.leaf or function.var is not None:
         return False
@@ -354,7 +353,7 @@ def written_out(function: Node, count: int) -> TypeGuard[Fn]:
 Scope = Mapping[str, Var]
 
 MAX_PLACEHOLDER: Final = 40
-"""Highest ``%n``."""
+"""The highest ``%n``."""
 
 
 class Target:
@@ -365,7 +364,7 @@ class Target:
     def __init__(self, count: int) -> None:
         self.count = count
         self.used = False
-        self.turns: list[list[Node]] = []  # what every recur gives
+        self.turns: list[list[Node]] = []  # the arguments of each recur
 
 
 Tail = Target | None
@@ -375,7 +374,7 @@ FORMS: dict[str, Special] = {}
 """Special forms by name."""
 
 CORE: Final = frozenset({"if", "do", "let", "fn", "def", "quote", "recur", "loop", "try"})
-"""Forms that a local name does not hide."""
+"""Special forms that a local name does not shadow."""
 
 _LOOPS: Final = {
     "map": "map",
@@ -385,7 +384,7 @@ _LOOPS: Final = {
     "remove": "remove",
     "reduce": "reduce",
 }
-"""Builtins whose function is written out in their loop where it can be."""
+"""Builtins whose function is inlined in their loop where possible."""
 
 _ELSEWHERE: Final = {
     "atom": "There are no atoms: use let, loop or reduce, or (memory/put :key value).",
@@ -400,8 +399,8 @@ _ELSEWHERE: Final = {
 }
 
 
-class Ready(Form):
-    """A node that stands where a form is expected: an argument that was analysed before."""
+class AnalysedForm(Form):
+    """A node in place of a form: an argument that has been analysed already."""
 
     __slots__ = ("node",)
 
@@ -411,7 +410,7 @@ class Ready(Form):
 
 
 def special(*names: str) -> Callable[[Special], Special]:
-    """Declare the decorated function as the meaning of special forms."""
+    """Declare the decorated function as the analysis of the special forms of these names."""
 
     def declare(function: Special) -> Special:
         for name in names:
@@ -430,11 +429,11 @@ class Analysis:
 
     def __init__(self, places: Places) -> None:
         self.places = places
-        self.functions = 0  # how many functions have been made: tells a loop whether one is inside
+        self.functions = 0  # functions so far; tells whether a loop has one inside
         self.defined: dict[str, Var] = {}
         self._names = 0
         self.redefined: set[str] = set()
-        self.in_lambda = False  # inside #(…), where another one would be ambiguous
+        self.in_lambda = False  # inside #(…), which cannot be nested
 
     def fresh(self, name: str = "") -> Var:
         """Return a new variable."""
@@ -442,7 +441,7 @@ class Analysis:
         return Var(name, f"{name}·{self._names}")
 
     def fail(self, message: str, form: Form, hint: str = "") -> NoReturn:
-        """Say that a form is wrong.
+        """Raise the error for an invalid form.
 
         Raises:
             LispError: ``analysis_error`` at the form.
@@ -451,7 +450,7 @@ class Analysis:
         raise LispError("analysis_error", message, hint=hint, line=line, column=column, source=self.places.text)
 
     def node(self, form: Form, scope: Scope, tail: Tail = None) -> Node:
-        """Return the meaning of a form."""
+        """Return the node for a form."""
         kind = type(form)
         if kind is List:
             return self._list(form, scope, tail)  # type: ignore[arg-type]
@@ -459,7 +458,7 @@ class Analysis:
             return Const(form.value, form.start)
         if isinstance(form, Symbol):
             return self.name(form, scope)
-        if isinstance(form, Ready):
+        if isinstance(form, AnalysedForm):
             return form.node
         if isinstance(form, Vector):
             return Make("vector", self.nodes(form.items, scope), form.start)
@@ -473,7 +472,7 @@ class Analysis:
         return self.quoted(form.items[0])
 
     def nodes(self, forms: list[Form], scope: Scope) -> list[Node]:
-        """Return the meanings of forms that are evaluated one after the other."""
+        """Return the nodes for forms that are evaluated in order."""
         node = self.node
         return [node(form, scope) for form in forms]
 
@@ -495,7 +494,7 @@ class Analysis:
         return self.fail("only data can be quoted", form)
 
     def name(self, form: Symbol, scope: Scope) -> Node:
-        """Return what a name means."""
+        """Return the node for a symbol."""
         name = form.name
         var = scope.get(name) or self.defined.get(name)
         if var is not None:
@@ -554,7 +553,7 @@ class Analysis:
         return Apply(function, args, form.start)
 
     def placed(self, error: LispError, form: Form) -> LispError:
-        """Tell an error the place of a form."""
+        """Set the position of an error to that of a form."""
         return error.at(*self.places.of(form.start), self.places.text)
 
     def invoke(self, name: str, args: list[Node], form: Form) -> Node:
@@ -567,16 +566,16 @@ class Analysis:
         if len(args) < builtin.least or (builtin.most is not None and len(args) > builtin.most):
             raise self.placed(wrong_arity(name, builtin.least, builtin.most, len(args)), form)
         kind = _LOOPS.get(name)
-        if kind and len(args) == 2 and kind != "reduce" and written_out(args[0], 1):
+        if kind and len(args) == 2 and kind != "reduce" and can_inline(args[0], 1):
             self.functions -= 1
             return Each(kind, args[0], args[1], form.start)
-        if kind == "reduce" and len(args) == 3 and written_out(args[0], 2):
+        if kind == "reduce" and len(args) == 3 and can_inline(args[0], 2):
             self.functions -= 1
             return Each(kind, args[0], args[2], form.start, init=args[1])
         return Invoke(name, args, form.start)
 
     def function(self, arities: list[Arity], var: Var | None, form: Form, before: int) -> Fn:
-        """Return a function, counted; ``before`` is how many there were before its body was looked at."""
+        """Return a function node and count it; ``before`` is the count before its body was analysed."""
         leaf = self.functions == before
         self.functions += 1
         return Fn(arities, var, form.start, leaf=leaf)
@@ -595,7 +594,7 @@ class Analysis:
         self.in_lambda = True
         before = self.functions
         items = form.items
-        # #(42) gives 42, #(%) its argument, as a model expects, and #(f %) calls.
+        # #(42) returns 42 and #(%) its argument, as models expect; #(f %) is a call.
         alone = items[0] if len(items) == 1 else None
         literal = alone is not None and (not isinstance(alone, Symbol) or alone.name[0] == "%")
         body = items[0] if literal else List(items, form.start)
@@ -604,7 +603,7 @@ class Analysis:
         return self.function([Arity(params, others, node)], None, form, before)
 
     def _placeholders(self, form: Lambda) -> tuple[int, bool]:
-        """Return the highest ``%n`` of a lambda, and whether it has ``%&``."""
+        """Return the highest ``%n`` in a lambda, and whether it contains ``%&``."""
         highest, rest, waiting = 0, False, list(form.items)
         while waiting:
             each = waiting.pop()
@@ -622,7 +621,7 @@ class Analysis:
 
 
 def analyse(forms: list[Form], places: Places) -> Node:
-    """Return the meaning of a program: its forms one after the other.
+    """Return the node for a program: its forms in order.
 
     Raises:
         LispError: ``analysis_error``, or ``eval_error`` and ``validation_error`` for calls that could only fail.
@@ -634,7 +633,7 @@ def analyse(forms: list[Form], places: Places) -> Node:
 
 
 def _declare(analysis: Analysis, forms: list[Form]) -> None:
-    """Make a variable for every name that the program defines anywhere, so that functions may use later ones."""
+    """Create a variable for each name that the program defines, so that functions can refer to later definitions."""
     waiting = list(forms)
     while waiting:
         form = waiting.pop()

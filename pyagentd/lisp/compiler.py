@@ -1,8 +1,8 @@
-"""Core nodes to a Python syntax tree.
+"""The compiler: turns core nodes into a Python syntax tree.
 
-Simple nodes become expressions (``expressions``); the rest become ``statements`` that put a value where it is wanted,
-among them ``loops`` and ``walks`` over collections. Every variable has a unique name, so scopes of the program are
-flattened into the function they are in.
+Simple nodes become expressions (``Expressions``), others statements that store their value (``Statements``), such as
+loops and iterations over collections. Each variable has a unique name, so the scopes of a program become scopes of
+Python functions.
 """
 
 import ast
@@ -47,7 +47,7 @@ from pyagentd.lisp.builtins.inplace import IN_PLACE, SOLE
 from pyagentd.lisp.reader import Places
 from pyagentd.lisp.values import Keyword, as_key
 
-# Small makers of Python syntax trees; ``p`` is the place in the Lisp text that errors and tracebacks report.
+# Constructors of Python syntax trees; ``p`` is the position in the program, for errors and tracebacks.
 
 Place = dict[str, int]
 LOAD = ast.Load()
@@ -55,12 +55,12 @@ STORE = ast.Store()
 
 
 def python_place(line: int, column: int) -> Place:
-    """Return the place of a line and column, both from 1."""
+    """Return the position for a line and column, both from 1."""
     return {"lineno": line, "col_offset": column - 1, "end_lineno": line, "end_col_offset": column}
 
 
 def python_name(of: str, p: Place) -> ast.expr:
-    """Return the value of a variable."""
+    """Return a variable as an expression."""
     return ast.Name(of, LOAD, **p)
 
 
@@ -75,21 +75,21 @@ def call(function: ast.expr, args: list[ast.expr], p: Place) -> ast.Call:
 
 
 def is_(one: ast.expr, other: Any, p: Place) -> ast.expr:
-    """Return whether an expression is a singleton."""
+    """Return ``one is other``, where ``other`` is None, true or false."""
     if isinstance(one, ast.Constant):
         return const(one.value is other, p)  # Python warns about `5 is None`
     return ast.Compare(one, [ast.Is()], [const(other, p)], **p)
 
 
 def is_not(one: ast.expr, other: Any, p: Place) -> ast.expr:
-    """Return whether an expression is not a singleton."""
+    """Return ``one is not other``, where ``other`` is None, true or false."""
     if isinstance(one, ast.Constant):
         return const(one.value is not other, p)
     return ast.Compare(one, [ast.IsNot()], [const(other, p)], **p)
 
 
 def same(one: ast.expr, other: ast.expr, p: Place) -> ast.expr:
-    """Return whether two expressions are one object."""
+    """Return ``one is other``."""
     return ast.Compare(one, [ast.Is()], [other], **p)
 
 
@@ -99,12 +99,12 @@ def compare(one: ast.expr, operator: ast.cmpop, other: ast.expr, p: Place) -> as
 
 
 def both(tests: list[ast.expr], p: Place) -> ast.expr:
-    """Return whether all tests hold."""
+    """Return the conjunction of tests."""
     return ast.BoolOp(ast.And(), tests, **p) if len(tests) > 1 else tests[0]
 
 
 def either(tests: list[ast.expr], p: Place) -> ast.expr:
-    """Return whether one of the tests holds."""
+    """Return the disjunction of tests."""
     return ast.BoolOp(ast.Or(), tests, **p) if len(tests) > 1 else tests[0]
 
 
@@ -169,14 +169,14 @@ def function(
     )
 
 
-# What every part of the emission writes with: names, constants, places, and the functions generated code calls.
+# The basis of the compiler: names, constants, positions, and the functions that generated code calls.
 
 SMALL: Final = 1 << 47  # comparing a float with a larger integer is slow
 PLAIN: Final = (ast.Name, ast.Constant)
-"""Expressions that cost nothing and change nothing, so they may be written more than once."""
+"""Expressions that are cheap and without side effects, so that they can be repeated."""
 
 
-class Writing:
+class Writer:
     """Names and constants of one program's generated code.
 
     Args:
@@ -208,7 +208,7 @@ class Writing:
         self._place_at: dict[int, Place] = {}
 
     def place(self, node: Node) -> Place:
-        """Return where a node stands in the text."""
+        """Return the position of a node."""
         found = self._place_at.get(node.start)
         if found is None:
             found = self._place_at[node.start] = python_place(*self._places.of(node.start))
@@ -220,13 +220,13 @@ class Writing:
         return f"{hint}·t{self._count}"
 
     def runtime(self, name: str, p: Place) -> ast.expr:
-        """Return a function of the run time."""
+        """Return a function of ``runtime`` as an expression."""
         known = f"s·{name}"
         self.globals[known] = getattr(runtime, name)
         return python_name(known, p)
 
     def builtin(self, name: str, p: Place) -> ast.expr:
-        """Return the function of a builtin, as it is called here: with the budget first where it charges."""
+        """Return the function of a builtin as an expression, with the budget bound if it charges."""
         known = f"b·{name}"
         self.globals[known] = BUILTINS[name].function
         return python_name(known, p)
@@ -237,24 +237,24 @@ class Writing:
         return call(self.builtin(name, p), [*charges, *args], p)
 
     def charger(self, cells: int) -> str:
-        """Return the variable of the program that charges so many cells when it is called."""
+        """Return a variable whose value charges ``count`` cells when it is called."""
         name = f"cells·{cells}"
         self.chargers[name] = cells
         return name
 
     def once(self, value: ast.expr) -> str:
-        """Return the variable of the program that has a value computed when the program starts."""
+        """Return a variable whose value is computed when the program starts."""
         name = f"once·{len(self.fixed)}"
         self.fixed[name] = value
         return name
 
     def truth_of(self, value: ast.expr, p: Place) -> ast.expr:
-        """Return whether a value counts as true."""
+        """Return a test of whether a value is true in the language."""
         first, again = self.twice(value, p)
         return both([is_not(first, None, p), is_not(again(), False, p)], p)
 
     def twice(self, value: ast.expr, p: Place) -> tuple[ast.expr, Callable[[], ast.expr]]:
-        """Return an expression for the first use of a value, and a maker for every later one."""
+        """Return an expression for the first use of a value, and a function that returns one for each later use."""
         if isinstance(value, ast.Name):
             return value, lambda: python_name(value.id, p)
         if isinstance(value, ast.Constant):
@@ -263,7 +263,7 @@ class Writing:
         return walrus(held, value, p), lambda: python_name(held, p)
 
     def constant(self, value: Any, p: Place) -> ast.expr:
-        """Return a constant, from the pool where Python has none of its kind."""
+        """Return a constant as an expression, from the constant pool if it is not a Python constant."""
         if value is None or type(value) in {bool, str} or (type(value) is int and abs(value) < SMALL):
             return const(value, p)
         key = (type(value), repr(value))
@@ -274,15 +274,14 @@ class Writing:
         return python_name(name, p)
 
     def is_type(self, value: ast.expr, name: str, p: Place) -> ast.expr:
-        """Return whether a value is of a type that generated code knows by name."""
+        """Return a test of whether a value is of a type that has a name in generated code."""
         return same(call(python_name("type", p), [value], p), python_name(name, p), p)
 
 
-# Operations that programs do all the time, written out in place: looking into maps, comparing, adding.
+# Inlined operations: lookup in maps, comparison, arithmetic.
 #
-# What is written out handles the common types only and hands anything else to the builtin of that name, so errors
-# and rare cases are the builtin's. Sums and products are kept below ``SMALL`` here: larger ones are the builtin's,
-# which charges their size.
+# Inlined code handles common types and calls the builtin of that name for others, so errors and rare cases are the
+# builtin's. Sums and products above ``SMALL`` are left to the builtin, which charges their size.
 
 ORDER: Final[dict[str, type[ast.cmpop]]] = {"<": ast.Lt, ">": ast.Gt, "<=": ast.LtE, ">=": ast.GtE}
 ARITHMETIC: Final[dict[str, type[ast.operator]]] = {"+": ast.Add, "-": ast.Sub, "*": ast.Mult}
@@ -295,10 +294,10 @@ _SIGNS: Final[dict[str, tuple[type[ast.cmpop], bool]]] = {
     "even?": (ast.Eq, True),
     "odd?": (ast.NotEq, True),
 }
-"""How each compares with 0, and whether it is the last bit that it compares."""
+"""The comparison with 0 of each, and whether it compares the last bit."""
 
 
-class Operations(Writing):
+class Operations(Writer):
     """Emits operations on expressions."""
 
     def field(
@@ -311,7 +310,7 @@ class Operations(Writing):
         is_map: bool = False,
         by_get: bool = False,
     ) -> ast.expr:
-        """Return what a map has under a keyword, found in place; ``get`` is laxer with other values."""
+        """Return an inlined lookup of a keyword in a map; other values are left to ``get`` or the keyword."""
         known = self.constant(key, p)
 
         def elsewhere(value: ast.expr) -> ast.expr:
@@ -325,7 +324,7 @@ class Operations(Writing):
         has = compare(known, ast.In(), again(), p)
         found = ast.Subscript(again(), known, LOAD, **p)
         slow = elsewhere(again())
-        # Keys of what came from JSON are strings: they are tried in place too.
+        # Keys of data from JSON are strings, so these are looked up inline too.
         name = const(key.name, p)
         named = ast.Subscript(again(), name, LOAD, **p)
         nothing = default[0] if default else const(None, p)
@@ -335,7 +334,7 @@ class Operations(Writing):
         return choose(self.is_type(first, "dict", p), inside, slow, p)
 
     def where_equal(self, found: ast.expr, wanted: Any, p: Place) -> ast.expr:
-        """Return whether a field equals a constant, as ``where`` says."""
+        """Return a test of whether a field equals a constant, as in ``where``."""
         if wanted is None or type(wanted) is bool:
             return is_(found, wanted, p)
         name = wanted.name if type(wanted) is Keyword else wanted
@@ -368,7 +367,7 @@ class Operations(Writing):
     def numbers(
         self, args: list[ast.expr], p: Place, known: list[bool]
     ) -> tuple[list[ast.expr], list[ast.expr]] | None:
-        """Return tests that two operands are numbers, and the operands after that; None when it is not worth it."""
+        """Return tests that two operands are numbers, and expressions for their later use; None if not inlined."""
         if not any(isinstance(arg, PLAIN) for arg in args):
             return self.computed_numbers(args, p, known)
         tests: list[ast.expr] = []
@@ -394,7 +393,7 @@ class Operations(Writing):
                 same(call(python_name("type", p), [each], p), python_name(kind, p), p)
                 for each, kind in ((first, "int"), (again(), "float"))
             ]
-            # What has to be computed comes first, so that it is computed whatever the other one is.
+            # An operand that must be computed comes first, so that it is always evaluated.
             tests.insert(0 if not isinstance(arg, PLAIN) else len(tests), either(kinds, p))
             operands.append(again())
         return tests, operands
@@ -402,7 +401,7 @@ class Operations(Writing):
     def computed_numbers(
         self, args: list[ast.expr], p: Place, known: list[bool]
     ) -> tuple[list[ast.expr], list[ast.expr]]:
-        """Return one test that computes both operands, in their order and whatever the first one is."""
+        """Return a test that evaluates both operands in order, whatever the first one is."""
         tests: list[ast.expr] = []
         operands: list[ast.expr] = []
         for arg, is_known in zip(args, known, strict=True):
@@ -416,7 +415,7 @@ class Operations(Writing):
         return [ast.BinOp(tests[0], ast.BitAnd(), tests[1], **p)], operands
 
     def order(self, name: str, args: list[ast.expr], p: Place, known: list[bool]) -> ast.expr:
-        """Return a comparison; ``known`` says which operands can only be numbers."""
+        """Return a comparison; ``known`` are the operands that are certain to be numbers."""
         if all(known):
             return compare(args[0], ORDER[name](), args[1], p)
         numbers = self.numbers(args, p, known)
@@ -427,7 +426,7 @@ class Operations(Writing):
         return choose(both(tests, p), compared, self.call_builtin(name, [one, other], p), p) if tests else compared
 
     def arithmetic(self, operator: str, name: str, args: list[ast.expr], p: Place, known: list[bool]) -> ast.expr:
-        """Return a sum, difference or product; ``name`` is the builtin for what is not done in place."""
+        """Return a sum, difference or product; ``name`` is the builtin for other cases."""
         numbers = self.numbers(args, p, known)
         if numbers is None or all(isinstance(arg, ast.Constant) for arg in args):
             return self.call_builtin(name, args[: 1 if name in {"inc", "dec"} else 2], p)
@@ -443,7 +442,7 @@ class Operations(Writing):
         return choose(both([*tests, small], p), python_name(held, p), slow, p)
 
     def division(self, name: str, args: list[ast.expr], p: Place) -> ast.expr:
-        """Return a quotient or remainder: written out for an integer that is divided by a positive one."""
+        """Return a quotient or remainder, inlined for integers with a positive divisor."""
         operands, tests = [], []
         for arg in args:
             first, again = self.twice(arg, p)
@@ -461,7 +460,7 @@ class Operations(Writing):
         return choose(both([test, *positive], p), ast.BinOp(one(), _DIVISIONS[name](), other(), **p), slow, p)
 
     def sign(self, name: str, arg: ast.expr, p: Place, *, is_known: bool) -> ast.expr:
-        """Return ``(zero? x)`` and its like; `is_known` says that the argument can only be a number."""
+        """Return ``(zero? x)`` and similar tests; ``is_known``: the argument is certain to be a number."""
         first, again = self.twice(arg, p)
         operator, of_bit = _SIGNS[name]
         zero = const(0, p)
@@ -474,7 +473,7 @@ class Operations(Writing):
         return choose(self.is_type(first, "int", p), tested, self.call_builtin(name, [again()], p), p)
 
     def of_two_unknown(self, operator: ast.operator, one: str, other: str, held: str, p: Place) -> ast.expr:
-        """Return whether two variables are numbers with a small result, then held; no type is asked twice."""
+        """Return a test that two variables are numbers with a small result, and store it; types are tested once."""
 
         def is_a(name: str, kind: str) -> ast.expr:
             return same(call(python_name("type", p), [python_name(name, p)], p), python_name(kind, p), p)
@@ -489,7 +488,7 @@ class Operations(Writing):
         return choose(is_a(one, "float"), of_float, both([is_a(one, "int"), of_int], p), p)
 
     def is_small(self, computed: ast.expr, held: str, p: Place) -> ast.expr:
-        """Return whether a result, held in a variable, is far from where integers grow and floats end.
+        """Return a test that a result, stored in a variable, is small enough to need no charge and not overflow.
 
         Each type is compared with its own: a float and an integer compare slowly.
         """
@@ -501,22 +500,22 @@ class Operations(Writing):
         return choose(is_float, within(float(SMALL)), within(SMALL), p)
 
 
-# Which variables a program does not read any more once a call is made, so that the call may change their value.
+# In-place updates: calls that may modify the value of a variable that is not read afterwards.
 #
-# Two things are asked: that a variable's old value is dead where a call's result takes its place (the end of a
-# reduction's body, of a turn of a loop, of a function), and that no function made by the program can read the
-# variable later. Whether anything else has the *value* is known when the program runs (``builtins.inplace``).
+# The compiler checks that the old value of the variable is dead where the result replaces it (at the end of a
+# reduction's body, of an iteration, of a function), and that no closure can read the variable later. Whether anything
+# else refers to the *value* is checked at run time (``builtins.inplace``).
 
 Owned = frozenset[Var]
 
 NOTHING: Final[Owned] = frozenset()
 
 _SHORTENING: Final = frozenset({"rest", "next", "pop"})
-"""Builtins whose call may wait until the other values of a turn are known: they call nothing."""
+"""Builtins whose call can be delayed until the other values of an iteration are computed: they call no functions."""
 
 
 def captured(node: Node) -> set[Var]:
-    """Return the variables of a program that functions inside their scope read."""
+    """Return the variables of a program that closures capture."""
     depth_of: dict[Var, int] = {}
     found: set[Var] = set()
     waiting: list[tuple[Node, int]] = [(node, 0)]
@@ -540,7 +539,7 @@ def captured(node: Node) -> set[Var]:
 
 
 def parts(node: Node) -> Iterable[Node]:
-    """Return the nodes that a node is made of."""
+    """Return the children of a node."""
     if isinstance(node, Invoke | RuntimeCall | KeywordCall | Recur):
         return node.args
     if isinstance(node, Apply):
@@ -587,7 +586,7 @@ def variables(node: Node) -> set[Var]:
 
 
 def changes(node: Node, owned: Owned) -> Var | None:
-    """Return the variable whose value a call may change, if it is such a call."""
+    """Return the variable whose value a call can modify, or None."""
     if not isinstance(node, Invoke) or not node.args:
         return None
     first = node.args[0]
@@ -597,7 +596,7 @@ def changes(node: Node, owned: Owned) -> Var | None:
 
 
 def ends_in_change(node: Node, owned: Owned) -> bool:
-    """Return whether a value is, or may be, that of a call that changes a variable's value."""
+    """Return whether the value of a node may be that of an in-place update."""
     if isinstance(node, If):
         return ends_in_change(node.then, owned) or ends_in_change(node.otherwise, owned)
     if isinstance(node, Let):
@@ -612,7 +611,7 @@ def ends_in_change(node: Node, owned: Owned) -> bool:
 
 
 def chained(node: Node, owned: Owned) -> list[Invoke] | None:
-    """Return the calls of ``(-> acc (assoc …) (update …))``, the innermost first.
+    """Return the calls of a chain ``(-> acc (assoc …) (update …))``, the innermost first.
 
     None when it is no chain that may change ``acc`` step by step: only the innermost may read it.
     """
@@ -629,12 +628,12 @@ def chained(node: Node, owned: Owned) -> list[Invoke] | None:
 
 
 def waits(node: Node, owned: Owned) -> bool:
-    """Return whether a value of the next turn may be computed after the others: ``(rest xs)``."""
+    """Return whether a value of the next iteration can be computed after the others: ``(rest xs)``."""
     var = changes(node, owned)
     return var is not None and isinstance(node, Invoke) and node.name in _SHORTENING
 
 
-# Core nodes to Python expressions.
+# Compiling core nodes to Python expressions.
 
 _BOOLEAN: Final = frozenset(
     (
@@ -659,20 +658,20 @@ _BOOLEAN: Final = frozenset(
         *("coll?", "true?", "false?", "starts-with?", "ends-with?", "includes?"),
     )
 )
-"""Builtins that give true or false and nothing else."""
+"""Builtins that always return true or false."""
 
 _COUNTING: Final[dict[str, type[ast.operator]]] = {**ARITHMETIC, "inc": ast.Add, "dec": ast.Sub}
 _COUNTING.pop("*")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """A call that may change the value of a variable.
+class InPlaceCall:
+    """A call that may modify the value of a variable.
 
     Args:
-        tests: What must hold for it to be done in place.
-        call: What does it in place; None where it is not written out.
-        slow: What does it otherwise.
+        tests: The conditions for the inlined in-place update.
+        call: The inlined in-place update; None if there is none.
+        slow: The call otherwise.
     """
 
     tests: list[ast.expr]
@@ -681,13 +680,13 @@ class Change:
 
 
 class Expressions(Operations, ABC):
-    """Emits expressions; ``captured`` are the variables that functions inside their scope read."""
+    """Compiles nodes to expressions; ``captured`` are the variables that closures capture."""
 
     captured: AbstractSet[Var] = frozenset()
 
     @abstractmethod
     def statements(self, node: Node) -> ast.expr:
-        """Emit statements for a node that is no expression; return the variable that has its value."""
+        """Emit statements for a node that is not simple; return the variable with its value."""
 
     def expression(self, node: Node) -> ast.expr:
         """Return a node as an expression, after emitting the statements it needs."""
@@ -698,7 +697,7 @@ class Expressions(Operations, ABC):
         return found
 
     def ending(self, node: Node, owned: Owned) -> ast.expr:
-        """Return a simple node as an expression that may change the values of variables nothing reads after it."""
+        """Return a simple node as an expression that may modify the values of ``owned`` variables."""
         if owned and isinstance(node, If) and ends_in_change(node, owned):
             then, otherwise = self.ending(node.then, owned), self.ending(node.otherwise, owned)
             return choose(self.test(node.test), then, otherwise, self.place(node))
@@ -709,7 +708,7 @@ class Expressions(Operations, ABC):
         return self.expression(node)
 
     def changed(self, node: Invoke, var: Var, p: Place) -> ast.expr:
-        """Return a call that may change the value of a variable, which is its first argument."""
+        """Return a call that may modify the value of a variable, its first argument."""
         change = self._change_of(node, var, p)
         if change.call is None:
             return change.slow
@@ -717,7 +716,7 @@ class Expressions(Operations, ABC):
         return choose(test, python_name(var.python, p), change.slow, p)
 
     def change(self, node: Invoke, var: Var, p: Place) -> ast.stmt:
-        """Return the statement that gives a variable the value of a call that may change it."""
+        """Return the statement that assigns an in-place update to its variable."""
         change = self._change_of(node, var, p)
         if change.call is None:
             return assign(var.python, change.slow, p)
@@ -729,7 +728,7 @@ class Expressions(Operations, ABC):
             done = ast.Assign([ast.Subscript(method.value, key, STORE, **p)], value, None, **p)
         return if_(both(change.tests, p), [done], [assign(var.python, change.slow, p)], p)
 
-    def _change_of(self, node: Invoke, var: Var, p: Place) -> Change:
+    def _change_of(self, node: Invoke, var: Var, p: Place) -> InPlaceCall:
         args = self.expressions(node.args[1:])
         function = BUILTINS[node.name].function
         known = f"o·{node.name}"
@@ -745,35 +744,35 @@ class Expressions(Operations, ABC):
                 return self._put(var, args, elsewhere, p)
             if node.name in {"update", "update-in"} and (found := self._counted(node, var, args, elsewhere, p)):
                 return found
-        return Change([], None, elsewhere(args))
+        return InPlaceCall([], None, elsewhere(args))
 
     def _sole(self, value: ast.expr, kind: str, p: Place) -> list[ast.expr]:
-        """Return tests that a value is of a type, and that only one variable or collection has it."""
+        """Return tests that a value is of a type and has only one reference."""
         count = call(python_name("getrefcount·", p), [value], p)
         is_sole = compare(count, ast.Eq(), const(SOLE - 1, p), p)
         if isinstance(value, ast.Name) and self.kinds.get(value.id) == kind:
             return [is_sole]
         return [self.is_type(value, kind, p), is_sole]
 
-    def _appended(self, var: Var, item: ast.expr, slow: ast.expr, p: Place) -> Change:
+    def _appended(self, var: Var, item: ast.expr, slow: ast.expr, p: Place) -> InPlaceCall:
         """Return ``(conj var item)``."""
         known = python_name(var.python, p)
         charged = is_(call(python_name(self.charger(1), p), [], p), None, p)
         append = call(ast.Attribute(known, "append", LOAD, **p), [item], p)
-        return Change([*self._sole(known, "list", p), charged], append, slow)
+        return InPlaceCall([*self._sole(known, "list", p), charged], append, slow)
 
     def _put(
         self, var: Var, args: list[ast.expr], elsewhere: Callable[[list[ast.expr]], ast.expr], p: Place
-    ) -> Change:
-        """Return ``(assoc var key value)``: written out for a key that is there."""
+    ) -> InPlaceCall:
+        """Return ``(assoc var key value)``: inlined for a key that exists."""
         known = python_name(var.python, p)
         tests, key = self._key(args[0], p)
         there = compare(key(), ast.In(), known, p)
         put = call(ast.Attribute(known, "__setitem__", LOAD, **p), [key(), args[1]], p)
-        return Change([*tests, *self._sole(known, "dict", p), there], put, elsewhere([key(), args[1]]))
+        return InPlaceCall([*tests, *self._sole(known, "dict", p), there], put, elsewhere([key(), args[1]]))
 
     def _key(self, key: ast.expr, p: Place) -> tuple[list[ast.expr], Callable[[], ast.expr]]:
-        """Return tests that a key is text or a keyword, which compute it, and a maker for its later uses."""
+        """Return tests that a key is a string or keyword, which evaluate it, and a function for its later uses."""
         first, again = self.twice(key, p)
         if isinstance(key, ast.Constant) and type(key.value) is str:
             return [], again
@@ -788,7 +787,7 @@ class Expressions(Operations, ABC):
         args: list[ast.expr],
         elsewhere: Callable[[list[ast.expr]], ast.expr],
         p: Place,
-    ) -> Change | None:
+    ) -> InPlaceCall | None:
         """Return ``(update var key inc)`` or ``(update-in var [key …] (fnil + 0) number)``, None for other functions.
 
         Written out for a number that is there.
@@ -841,21 +840,21 @@ class Expressions(Operations, ABC):
         if isinstance(args[0], ast.IfExp):
             vector = ast.List([again() for again in keys], LOAD, **p)
             where = choose(args[0].test, vector, const(None, p), p)
-        return Change(tests, put, elsewhere([where, args[1], *more]))
+        return InPlaceCall(tests, put, elsewhere([where, args[1], *more]))
 
     def owned(self, vars: Iterable[Var]) -> Owned:
-        """Return the variables that no function inside their scope reads."""
+        """Return the variables that no closure captures."""
         return frozenset(vars) - self.captured
 
     def expressions(self, nodes: list[Node]) -> list[ast.expr]:
-        """Return nodes as expressions that may stand side by side and are evaluated in their order."""
+        """Return nodes as expressions, such as arguments of a call, that are evaluated in order."""
         made: list[ast.expr] = []
         held = 0
         for node in nodes:
             before = len(self.block)
             value = self.expression(node)
             if len(self.block) > before:
-                # Statements were needed: what stands to the left is computed before them.
+                # Statements were emitted: the expressions to the left must be evaluated before them.
                 p = self.place(node)
                 spilled: list[ast.stmt] = []
                 for index in range(held, len(made)):
@@ -881,7 +880,7 @@ class Expressions(Operations, ABC):
         return made
 
     def test(self, node: Node) -> ast.expr:
-        """Return an expression that Python takes for true when the value of the node counts as true."""
+        """Return a Python condition that is true if the value of the node is true in the language."""
         p = self.place(node)
         if isinstance(node, Const):
             return const(node.value is not None and node.value is not False, p)
@@ -1036,7 +1035,7 @@ def _takes(arity: tuple[int, int | None] | None, count: int) -> bool:
 
 
 def _plain_key(node: Node) -> bool:
-    """Return whether a constant is its own key."""
+    """Return whether a constant is the same as a key."""
     return isinstance(node, Const) and node.value == as_key(node.value) and type(node.value) is not bool
 
 
@@ -1063,21 +1062,20 @@ _EXPRESSIONS: dict[type[Node], Any] = {
 }
 
 
-# What every statement of a program is emitted with: the block it goes to, and the goal of its value.
-#
-# A ``Goal`` says where a value is wanted. Functions are emitted here too, since any node may need one of its own.
+# Compiling to statements. A ``Goal`` is the destination of a value. Functions are compiled here too, since any node
+# may contain one.
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What is done with a value.
+    """The destination of a value.
 
     Args:
-        variable: It is assigned to this; None returns it from the Python function.
-        loop: The loop whose value it is: ``recur`` goes there, and after the assignment the loop is left.
-        leaves: Whether nothing of this block runs after it.
-        again: Whether ``recur`` is a return from the function that is one turn.
-        owned: Variables that nothing reads after this: what computes the value may change theirs.
+        variable: The variable to assign to; None returns the value from the Python function.
+        loop: The loop whose value it is: ``recur`` continues it, and the assignment is followed by a ``break``.
+        leaves: Whether the assignment is the last statement that runs in this block.
+        again: Whether ``recur`` returns from the function that is one iteration.
+        owned: Variables that are not read afterwards, so that their values may be modified.
     """
 
     variable: str | None = None
@@ -1088,14 +1086,14 @@ class Goal:
 
 
 class Statements(Expressions):
-    """Emits statements into the block that is open.
+    """Emits statements into the current block.
 
     Args:
         places: Turns offsets into lines and columns.
     """
 
     methods: ClassVar[Mapping[type[Node], Any]] = {}
-    """What emits each kind of node that is no expression: called with the emitter, the node and its goal."""
+    """The method for each kind of node that is not simple, called with the emitter, the node and its goal."""
 
     def __init__(self, places: Places) -> None:
         super().__init__(places)
@@ -1105,7 +1103,7 @@ class Statements(Expressions):
         self._outer: list[set[str]] = [set()]
 
     def _function_body(self, node: Node, goal: Goal) -> list[ast.stmt]:
-        """Return the statements of a Python function of its own."""
+        """Return the statements of a Python function."""
         block, loops = self.block, self._loops
         self.block, self._loops = [], 0
         self._outer.append(set())
@@ -1120,7 +1118,7 @@ class Statements(Expressions):
         return body
 
     def define_function(self, node: Fn, name: str) -> None:
-        """Emit statements that make a function and bind it to ``name``."""
+        """Emit statements that define a function and assign it to ``name``."""
         p = self.place(node)
         if len(node.arities) == 1:
             self._define(node.arities[0], name, p)
@@ -1140,14 +1138,14 @@ class Statements(Expressions):
         rest = None
         if arity.rest is not None:
             rest = arity.rest.python
-            # Clojure's rest is nil when nothing is left.
+            # As in Clojure, the rest is nil without further arguments.
             listed = call(self.runtime("rest_list", p), [python_name("run", p), python_name(rest, p)], p)
             at = 1 if body and isinstance(body[0], ast.Nonlocal) else 0
             body.insert(at, assign(rest, listed, p))
         self.block.append(function(name, params, body, p, rest))
 
     def emit(self, node: Node, goal: Goal) -> None:
-        """Emit statements that compute a node and put its value where it is wanted."""
+        """Emit statements that evaluate a node and store its value as the goal specifies."""
         if goal.owned and (calls := chained(node, goal.owned)):
             self._change(calls, goal)
             return
@@ -1162,7 +1160,7 @@ class Statements(Expressions):
             method(self, node, goal)
 
     def _change(self, calls: list[Invoke], goal: Goal) -> None:
-        """Emit calls that change the value of a variable one after the other."""
+        """Emit a chain of calls that modify the value of a variable."""
         var = calls[0].args[0]
         assert isinstance(var, Local)
         p = self.place(calls[-1])
@@ -1174,7 +1172,7 @@ class Statements(Expressions):
         self.reach(self.changed(calls[-1], var.var, p), goal, p)
 
     def reach(self, value: ast.expr, goal: Goal, p: Place) -> None:
-        """Emit what is done with a value."""
+        """Emit the statement that stores a value as the goal specifies."""
         if goal.variable is not None:
             if not isinstance(value, ast.Name) or value.id != goal.variable:
                 self.block.append(assign(goal.variable, value, p))
@@ -1186,7 +1184,7 @@ class Statements(Expressions):
             self.block.append(ast.Expr(value, **p))
 
     def statements(self, node: Node) -> ast.expr:
-        """Emit statements for a node that is no expression; return the variable that has its value."""
+        """Emit statements for a node that is not simple; return the variable with its value."""
         p = self.place(node)
         if isinstance(node, Fn):
             name = node.var.python if node.var else self.temporary("fn")
@@ -1203,14 +1201,14 @@ class Statements(Expressions):
         return made
 
 
-# Loops that go on with ``recur``: as loops of Python, or as calls where functions keep the variables of a turn.
+# ``loop`` and ``recur``: as Python loops, or as calls if closures capture the variables of an iteration.
 
 MAX_LOOPS: Final = 8
-"""Loops inside loops in one Python function, which allows 20 nested blocks."""
+"""The deepest nesting of loops in one Python function, which allows 20 nested blocks."""
 
 
 class Loops(Statements):
-    """Emits ``loop`` and ``recur``."""
+    """Compiles ``loop`` and ``recur``."""
 
     def _loop(self, node: Loop, goal: Goal) -> None:
         p = self.place(node)
@@ -1236,7 +1234,7 @@ class Loops(Statements):
             self.reach(python_name(result, p), goal, p)
 
     def _loop_of_calls(self, node: Loop, names: list[str], inits: list[ast.expr], goal: Goal, p: Place) -> None:
-        """Emit a loop whose every turn is a call, so that functions made inside keep the variables of their turn."""
+        """Emit a loop whose iterations are calls, so that closures capture the variables of their iteration."""
         name = self.temporary("loop")
         body = self._function_body(node.body, Goal(leaves=True, loop=node, again=True))
         self.block.append(function(name, names, body, p))
@@ -1257,7 +1255,7 @@ class Loops(Statements):
         self.block.append(ast.Continue(**p))
 
     def _next_turn(self, node: Recur, loop: Loop, p: Place) -> None:
-        """Emit the assignment of a turn's values to the variables of the loop."""
+        """Emit the assignment of the next values to the variables of the loop."""
         names = [var.python for var in loop.vars]
         owned = self._owned_by_each(node, self.owned(loop.vars))
         if not any(owned):
@@ -1279,11 +1277,11 @@ class Loops(Statements):
                 assert isinstance(arg.args[0], Local)
                 values[index] = self.changed(arg, arg.args[0].var, p)
         self.block.append(assign_all(names, values, p))
-        # One variable has each value, not two.
+        # So that each value has one reference, not two.
         self.block.extend(assign(name, const(None, p), p) for name in held)
 
     def _owned_by_each(self, node: Recur, owned: Owned) -> list[Owned]:
-        """Return for each value of the next turn the variables that it may change.
+        """Return for each value of the next iteration the variables whose values it may modify.
 
         No other value may read them, unless it is computed before.
         """
@@ -1299,11 +1297,11 @@ class Loops(Statements):
         return found
 
 
-# Walks over collections: what maps, filters or reduces them, or does something for each item.
+# Iterating over collections: ``map``, ``filter``, ``remove``, ``reduce``, ``doseq`` and ``for``.
 
 
 class Walks(Statements):
-    """Emits ``Each``."""
+    """Compiles ``Each``."""
 
     def _each(self, node: Each, goal: Goal) -> None:
         p = self.place(node)
@@ -1338,7 +1336,7 @@ class Walks(Statements):
             self.block.append(assign(accumulator, const(None, p), p))  # one variable has the value, not two
 
     def _moved(self, node: Each, goal: Goal) -> str | None:
-        """Return the variable that gives its value up to a reduction inside, which nothing reads after it."""
+        """Return the variable whose value an inner reduction may modify, since it is not read afterwards."""
         init = node.init
         if not isinstance(init, Local) or init.var not in goal.owned:
             return None
@@ -1357,7 +1355,7 @@ class Walks(Statements):
         return ast.ListComp(value, [walk], **p)
 
     def _loop_over(self, node: Each, source: str, result: str | None, p: Place) -> ast.stmt:
-        """Return the ``for`` that adds to ``result`` what its kind adds."""
+        """Return the ``for`` statement that adds the results to ``result``."""
         item = node.vars[-1].python
         self._loops += 1
         collection = node.collection
@@ -1395,14 +1393,14 @@ class Walks(Statements):
 
 
 def _recurs(node: Node) -> bool:
-    """Return whether a node goes on with ``recur`` to what is around it."""
+    """Return whether a node contains a ``recur`` to an enclosing loop or function."""
     if isinstance(node, Recur):
         return True
     return not isinstance(node, Loop | Fn) and any(map(_recurs, parts(node)))
 
 
 def _is_unreduced(node: Each) -> bool:
-    """Return whether a reduction that begins with a collection only ever changes it, so that it goes to its end."""
+    """Return whether a reduction only adds to its initial collection, so that it cannot end early."""
 
     def unreduced(each: Node) -> bool:
         if isinstance(each, If):
@@ -1418,7 +1416,7 @@ ENTRY: Final = "program"
 
 
 class Emitter(Loops, Walks):
-    """Emits one program."""
+    """Compiles one program."""
 
     def program(self, node: Node) -> ast.Module:
         """Return the module that defines the program as a function."""
@@ -1426,7 +1424,7 @@ class Emitter(Loops, Walks):
         body = self._function_body(node, Goal(leaves=True))
         p = self.place(node)
         for name in sorted(self._outer[0]):
-            # Never runs: it tells Python that the name belongs to this function.
+            # Never executed: it makes the name local to this function.
             body.insert(0, if_(const(False, p), [assign(name, const(None, p), p)], [], p))
         for name, cells in sorted(self.chargers.items()):
             maker = ast.Attribute(python_name("budget", p), "charger", LOAD, **p)
@@ -1468,7 +1466,7 @@ class Emitter(Loops, Walks):
         then = self._block_of(node.then, goal)
         otherwise = self._block_of(node.otherwise, goal)
         if goal.leaves:
-            # The first branch has left, so the second needs no nesting.
+            # The first branch does not continue, so the second needs no ``else``.
             self.block.append(if_(test, then, [], p))
             self.block.extend(otherwise)
         elif then or otherwise:
@@ -1477,7 +1475,7 @@ class Emitter(Loops, Walks):
     def _cond(self, node: Cond, goal: Goal) -> None:
         p = self.place(node)
         if not goal.leaves:
-            # Flat, whatever the number of clauses: a function that returns from the first that holds.
+            # A function that returns from the first true clause, so that nesting does not grow with the clauses.
             name = self.temporary("cond")
             body = self._function_body(node, Goal(leaves=True, owned=goal.owned))
             self.block.append(function(name, [], body, p))

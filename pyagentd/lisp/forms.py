@@ -1,6 +1,7 @@
-"""The special forms; importing this package declares them all."""
+"""The special forms; importing this module declares them."""
 
 from pyagentd.lisp.analysis import (
+    AnalysedForm,
     Analysis,
     Arity,
     Cond,
@@ -18,7 +19,6 @@ from pyagentd.lisp.analysis import (
     Loop,
     Make,
     Node,
-    Ready,
     Recur,
     RuntimeCall,
     Scope,
@@ -27,21 +27,21 @@ from pyagentd.lisp.analysis import (
     Try,
     Var,
     WhereTest,
+    can_inline,
     is_number,
     special,
-    written_out,
 )
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.reader import Form, List, Literal, Map, Symbol, Vector
 from pyagentd.lisp.values import Keyword
 
-# Patterns that take values apart: ``[a [b c] & rest :as all]`` and ``{:keys [a b] :or {a 1} new :old :as m}``.
+# Destructuring patterns: ``[a [b c] & rest :as all]`` and ``{:keys [a b] :or {a 1} new :old :as m}``.
 
 Pairs = list[tuple[Var, Node]]
 
 
 def simple_name(analysis: Analysis, form: Form, what: str = "a name") -> str:
-    """Return the name that a form binds, which must be a plain one."""
+    """Return the name that a form binds; it must be a symbol without namespace."""
     if isinstance(form, Symbol):
         if form.name[0] == "%" or ("/" in form.name and form.name != "/"):
             analysis.fail(f"{form.name} cannot be bound", form, "Names with '/' or '%' are taken.")
@@ -52,7 +52,7 @@ def simple_name(analysis: Analysis, form: Form, what: str = "a name") -> str:
 def bind(
     analysis: Analysis, pattern: Form, value: Node, names: dict[str, Var], pairs: Pairs, *, rest: bool = False
 ) -> None:
-    """Append to ``pairs`` what ``pattern`` binds when it meets ``value``, and put the names into ``names``.
+    """Append the bindings of ``pattern`` to ``value`` to ``pairs``, and add the names to ``names``.
 
     A vector pattern for the ``rest`` of arguments or items takes what there is.
     """
@@ -74,7 +74,7 @@ def bind(
 
 
 def _held(analysis: Analysis, value: Node, pairs: Pairs) -> Local:
-    """Return a name for a value that is looked at more than once."""
+    """Return a variable for a value that is used more than once."""
     if isinstance(value, Local):
         return value
     var = analysis.fresh()
@@ -130,7 +130,7 @@ def _bind_map(analysis: Analysis, pattern: Map, value: Local, names: dict[str, V
 
 
 def _as_map(analysis: Analysis, value: Local, pairs: Pairs) -> Local:
-    """Return a name for what the pattern looks into, which is a map whatever the value is."""
+    """Return a variable for the map of a map pattern."""
     var = analysis.fresh()
     var.mapping = True
     pairs.append((var, RuntimeCall("as_map", [value], value.start)))
@@ -146,7 +146,7 @@ def _bind_option(
     names: dict[str, Var],
     pairs: Pairs,
 ) -> None:
-    """Bind what stands behind ``:keys``, ``:strs`` or ``:as``; ``:or`` has been read."""
+    """Bind the names after ``:keys``, ``:strs`` or ``:as``; ``:or`` was read before."""
     option = key.value.name
     if option == "as":
         bind(analysis, Symbol(simple_name(analysis, target), target.start), value, names, pairs)
@@ -171,7 +171,7 @@ def _bind_key(
     names: dict[str, Var],
     pairs: Pairs,
 ) -> None:
-    """Bind ``pattern`` to what the map has under ``key``, or to its default when it has nothing there."""
+    """Bind ``pattern`` to the value of the map under ``key``, or to its default if the key is missing."""
     start = pattern.start
     default = defaults.get(pattern.name) if isinstance(pattern, Symbol) else None
     found: Node
@@ -204,7 +204,7 @@ def _is_keyword(form: Form, name: str) -> bool:
 
 
 def bind_all(analysis: Analysis, bindings: Vector, scope: Scope) -> tuple[Pairs, dict[str, Var]]:
-    """Return what the pairs of a binding vector bind, and the scope in which the body is read."""
+    """Return the bindings of a binding vector, and the scope of the body."""
     if len(bindings.items) % 2:
         analysis.fail(
             f"bindings need pairs of name and value, got {len(bindings.items)} forms",
@@ -217,11 +217,11 @@ def bind_all(analysis: Analysis, bindings: Vector, scope: Scope) -> tuple[Pairs,
     return pairs, names
 
 
-# ``let`` and the forms that bind one value and test it.
+# ``let``, ``def``, and forms that bind one value and test it.
 
 
 def body(analysis: Analysis, forms: list[Form], scope: Scope, tail: Tail, start: int) -> Node:
-    """Return forms one after the other; nil when there are none."""
+    """Return the node for forms in order; nil without any."""
     if not forms:
         return Const(None, start)
     if len(forms) == 1:
@@ -231,7 +231,7 @@ def body(analysis: Analysis, forms: list[Form], scope: Scope, tail: Tail, start:
 
 
 def binding_vector(analysis: Analysis, form: List) -> Vector:
-    """Return the vector of bindings that follows the name of a form."""
+    """Return the binding vector of a form."""
     name = form.items[0].name  # type: ignore[attr-defined]
     if len(form.items) < 2 or not isinstance(form.items[1], Vector):
         analysis.fail(f"{name} needs a vector of bindings", form, f"Write ({name} [x 1] …).")
@@ -266,7 +266,7 @@ def define(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
 
 
 def one_binding(analysis: Analysis, form: List) -> tuple[Form, Form]:
-    """Return pattern and value of a form that binds exactly one."""
+    """Return pattern and value of a form with exactly one binding."""
     name = form.items[0].name  # type: ignore[attr-defined]
     bindings = binding_vector(analysis, form)
     if len(bindings.items) != 2:
@@ -284,7 +284,7 @@ def _tested(
     *,
     nil_only: bool,
 ) -> Node:
-    """Bind the one value of a form when it is true, or not nil."""
+    """Return the node for a form that binds one value if it is true, or not nil."""
     pattern, value = one_binding(analysis, form)
     start = form.start
     var = analysis.fresh(pattern.name if isinstance(pattern, Symbol) else "")
@@ -302,7 +302,7 @@ def _tested(
 
 @special("if-let", "if-some")
 def if_let(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
-    """``(if-let [x value] then else)``; ``if-some`` takes false for something."""
+    """``(if-let [x value] then else)``; ``if-some`` tests only for nil."""
     name = form.items[0].name  # type: ignore[attr-defined]
     if not 3 <= len(form.items) <= 4:
         analysis.fail(f"{name} needs a binding and one or two branches", form, f"Write ({name} [x value] then else).")
@@ -318,11 +318,11 @@ def when_let(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     return _tested(analysis, form, scope, tail, form.items[2:], [], nil_only=name == "when-some")
 
 
-# ``if`` and what is said with it: ``when``, ``cond``, ``and``, ``or``, ``do`` and their kin.
+# ``if``, ``when``, ``cond``, ``and``, ``or``, ``do`` and similar forms.
 
 
 def choose(clauses: list[tuple[Node, Node]], start: int) -> Node:
-    """Return the first clause whose test is true; nil when none is."""
+    """Return the node for the first clause whose test is true, or nil."""
     if not clauses:
         return Const(None, start)
     if len(clauses) <= 4:
@@ -382,7 +382,7 @@ def cond(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
 
 @special("and", "or")
 def logic(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
-    """``(and a b)``, ``(or a b)``; each stops at the first value that decides."""
+    """``(and a b)``, ``(or a b)``; the later forms are evaluated only if needed."""
     kind = form.items[0].name  # type: ignore[attr-defined]
     items = form.items[1:]
     if not items:
@@ -407,13 +407,13 @@ def do(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
 
 @special("comment", "ns", "require", "use", "import", "declare")
 def nothing(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
-    """Ignore what has no meaning here; nil, whatever it says."""
+    """Ignore ``ns`` and similar forms, which have no meaning here; nil."""
     return Const(None, form.start)
 
 
 @special("println", "print", "prn", "pr", "tap>")
 def say(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
-    """Evaluate what would be printed elsewhere; there is no output, so the value is nil."""
+    """Evaluate the arguments of a printing form; nothing is printed, and the value is nil."""
     return Do([*analysis.nodes(form.items[1:], scope), Const(None, form.start)], form.start)
 
 
@@ -430,7 +430,7 @@ def test_equal(one: Node, other: Node, start: int) -> Node:
     return Invoke("=", [one, other], start)
 
 
-# What reaches out of a program: tools, memory, ``return`` and ``fail``; and errors that are caught.
+# Tool calls, memory, ``return`` and ``fail``; throwing and catching errors.
 
 ENDS = {"return": "leave_return", "fail": "leave_fail"}
 
@@ -504,7 +504,7 @@ def _key(analysis: Analysis, form: List, scope: Scope) -> Node:
 
 @special("throw")
 def throw(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
-    """``(throw "message")`` or ``(throw (ex-info "message" {…}))``: an error that ``catch`` gets."""
+    """``(throw "message")`` or ``(throw (ex-info "message" {…}))``: raise an error for ``catch``."""
     if len(form.items) != 2:
         analysis.fail("throw needs one value", form, 'Write (throw "what is wrong").')
     return RuntimeCall("throw", [analysis.node(form.items[1], scope)], form.start)
@@ -548,7 +548,7 @@ def _is(form: Form, name: str) -> bool:
 
 
 def _is_class(form: Form) -> bool:
-    """Return whether a name is that of a class of exceptions, which we have none of: all are caught alike."""
+    """Return whether a name is that of an exception class; these are ignored, since ``catch`` catches all errors."""
     return isinstance(form, Literal) or (isinstance(form, Symbol) and (form.name[0].isupper() or "." in form.name))
 
 
@@ -589,7 +589,7 @@ def _function(analysis: Analysis, form: Form, rest: list[Form], scope: Scope, va
 
 
 def _declared(form: Form) -> tuple[int, int | None] | None:
-    """Return how many arguments a function takes, before its body has been looked at."""
+    """Return the number of arguments of a function, before its body is analysed."""
     if not isinstance(form, List) or not form.items or not isinstance(form.items[0], Vector):
         return None
     names = [each.name if isinstance(each, Symbol) else "" for each in form.items[0].items]
@@ -630,7 +630,7 @@ def _arity(analysis: Analysis, form: Form, scope: Scope) -> Arity:
 def _looping(
     analysis: Analysis, params: list[Var], rest: Var | None, inner: Node, start: int, *, fresh: bool
 ) -> tuple[list[Var], Var | None, Node]:
-    """Return parameters and body of a function that recurs: its parameters are the variables of a loop."""
+    """Return parameters and body of a function with ``recur``: its parameters are the variables of a loop."""
     outside = [analysis.fresh(var.name) for var in params]
     outside_rest = analysis.fresh(rest.name) if rest else None
     variables = [*params, *([rest] if rest else [])]
@@ -641,7 +641,7 @@ def _looping(
 def _parameter(
     analysis: Analysis, pattern: Form, form: Form, names: dict[str, Var], pairs: Pairs, *, rest: bool = False
 ) -> Var:
-    """Return the variable of one parameter; what a pattern binds goes to ``pairs``."""
+    """Return the variable of one parameter; the bindings of a pattern are added to ``pairs``."""
     if isinstance(pattern, Symbol):
         name = simple_name(analysis, pattern)
         var = names[name] = analysis.fresh(name)
@@ -668,7 +668,7 @@ def defn(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
 
 @special("letfn")
 def letfn(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
-    """``(letfn [(even [n] …) (odd [n] …)] body …)``: functions that know each other."""
+    """``(letfn [(even [n] …) (odd [n] …)] body …)``: mutually recursive functions."""
     bindings = binding_vector(analysis, form)
     names = dict(scope)
     found: list[tuple[Var, List]] = []
@@ -700,7 +700,7 @@ def loop(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     names = dict(scope)
     patterns = bindings.items[::2]
     for pattern, value in zip(patterns, bindings.items[1::2], strict=True):
-        # The bindings that follow see the first value; the loop has a variable of its own.
+        # Later bindings refer to the initial value; the loop has a variable of its own.
         first = Local(analysis.fresh(), start)
         outer.append((first.var, analysis.node(value, names)))
         first.var.number = is_number(outer[-1][1])
@@ -726,7 +726,7 @@ def loop(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
 
 
 def _infer_numbers(target: Target, variables: list[Var], firsts: list[Node]) -> None:
-    """Mark the variables of a loop that are numbers in every turn: at first, and whatever ``recur`` gives them."""
+    """Mark the variables of a loop that are always numbers: initially and in each ``recur``."""
     for var, first in zip(variables, firsts, strict=True):
         var.number = is_number(first)
     changed = True
@@ -760,7 +760,7 @@ def recur(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
 
 @special("for")
 def for_(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
-    """``(for [x xs :when test y (f x)] body)``: a vector of what body gives."""
+    """``(for [x xs :when test y (f x)] body)``: a vector of the values of the body."""
     bindings = binding_vector(analysis, form)
     if len(form.items) < 3:
         analysis.fail("for needs a body", form, "Write (for [x xs] (inc x)).")
@@ -789,7 +789,7 @@ def doseq(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
 
 
 def _each(analysis: Analysis, form: List, bindings: Vector, index: int, names: dict[str, Var], inner: object) -> Node:
-    """Return the walk over the bindings from ``index`` on."""
+    """Return the nested loops over the bindings from ``index``."""
     items, start = bindings.items, form.start
     if index >= len(items):
         assert callable(inner)
@@ -808,21 +808,21 @@ def _each(analysis: Analysis, form: List, bindings: Vector, index: int, names: d
     bind(analysis, pattern, Local(var, start), scope, pairs)
     rest = _each(analysis, form, bindings, index + 2, scope, inner)
     function = analysis.function([Arity([var], None, Let(pairs, rest, start) if pairs else rest)], None, form, before)
-    if written_out(function, 1) and not _stops(items):
+    if can_inline(function, 1) and not _stops(items):
         analysis.functions = before
         return Each("each", function, collection, start)
     return RuntimeCall("for_each", [collection, function], start)
 
 
 def _stops(items: list[Form]) -> bool:
-    """Return whether one of the bindings may end a walk early."""
+    """Return whether one of the bindings can end a loop early."""
     return any(isinstance(each, Literal) and each.value is Keyword("while") for each in items[::2])
 
 
 def _modified(
     analysis: Analysis, form: List, bindings: Vector, index: int, names: dict[str, Var], inner: object
 ) -> Node:
-    """Return the walk from a modifier on: ``:when``, ``:while`` or ``:let``."""
+    """Return the rest of the loop after a modifier: ``:when``, ``:while`` or ``:let``."""
     modifier, value = bindings.items[index], bindings.items[index + 1]
     assert isinstance(modifier, Literal)
     start = form.start
@@ -858,7 +858,7 @@ def dotimes(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
 
 @special("while")
 def while_(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
-    """``(while test body …)``: nil; useful with ``(memory/get …)`` in its test."""
+    """``(while test body …)``: nil; the test usually reads ``(memory/get …)``."""
     if len(form.items) < 2:
         analysis.fail("while needs a test", form)
     before = analysis.functions
@@ -869,7 +869,7 @@ def while_(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     return Loop([], [], node, start, fresh=analysis.functions > before)
 
 
-# ``case``, ``condp`` and ``where``: a value is compared with others.
+# ``case``, ``condp`` and ``where``: comparing a value with others.
 
 OPERATORS = ("=", "not=", ">", "<", ">=", "<=", "includes", "in")
 
@@ -905,7 +905,7 @@ def condp(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     clauses = form.items[3:]
     start = form.start
     var = analysis.fresh()
-    held = Ready(Local(var, start))
+    held = AnalysedForm(Local(var, start))
     found: list[tuple[Node, Node]] = []
     for index in range(0, len(clauses) - 1, 2):
         test = analysis.node(List([form.items[1], clauses[index], held], clauses[index].start), scope)
@@ -940,7 +940,7 @@ def where(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
 
 
 def _inline(analysis: Analysis, path: Const, operator: str, value: Node, form: Form) -> Node | None:
-    """Return the frequent kinds of predicates as functions: one field, compared with a constant or a name."""
+    """Return a function node for common predicates: one field compared with a constant or a variable; else None."""
     if len(path.value) != 1 or type(path.value[0]) is not Keyword or operator in {"in", "includes"}:
         return None
     if not isinstance(value, Const) and not (isinstance(value, Local) and operator in {"<", ">", "<=", ">="}):
@@ -960,17 +960,17 @@ def _path(analysis: Analysis, form: Form) -> Const:
     return Const(tuple(each.value for each in steps if isinstance(each, Literal)), form.start)
 
 
-# ``->``, ``->>`` and their kin: a value handed from step to step.
+# Threading: ``->``, ``->>`` and similar forms.
 #
-# A chain becomes a sequence of bindings, not calls inside calls, so its length costs no nesting.
+# A long chain becomes a sequence of bindings instead of nested calls, so that nesting does not grow with its length.
 
 _NESTED = 4
-"""A chain of so many steps is short enough to stay one expression."""
+"""The largest number of steps of a chain that is compiled as one expression."""
 
 
 def _step(form: Form, value: Node, *, last: bool) -> Form:
-    """Return a step as a call with the value as its first or last argument."""
-    argument = Ready(value)
+    """Return a step as a call with the value as the first or last argument."""
+    argument = AnalysedForm(value)
     if not isinstance(form, List) or not form.items or _makes_function(form):
         return List([form, argument], form.start)
     if last:
@@ -979,13 +979,13 @@ def _step(form: Form, value: Node, *, last: bool) -> Form:
 
 
 def _makes_function(form: List) -> bool:
-    """Return whether a step is itself a function written out, which is called with the value."""
+    """Return whether a step is a function expression, which is called with the value."""
     head = form.items[0]
     return isinstance(head, Symbol) and head.name in {"fn", "fn*"}
 
 
 class _Chain:
-    """Bindings of a chain that grows."""
+    """The bindings of a chain."""
 
     def __init__(self, analysis: Analysis, start: int) -> None:
         self.analysis = analysis
@@ -993,7 +993,7 @@ class _Chain:
         self.pairs: list[tuple[Var, Node]] = []
 
     def hold(self, node: Node) -> Local:
-        """Bind the value of a step and return its name."""
+        """Bind the value of a step to a new variable and return it."""
         var = self.analysis.fresh()
         var.number = is_number(node)
         self.pairs.append((var, node))
@@ -1005,7 +1005,7 @@ class _Chain:
 
 @special("->", "->>")
 def thread(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
-    """``(-> x (f a) g)`` is ``(g (f x a))``; ``->>`` puts the value last."""
+    """``(-> x (f a) g)`` is ``(g (f x a))``; ``->>`` passes the value as last argument."""
     name = form.items[0].name  # type: ignore[attr-defined]
     if len(form.items) < 2:
         analysis.fail(f"{name} needs a value", form, f"Write ({name} x (f) (g)).")
@@ -1035,7 +1035,7 @@ def thread_some(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Nod
 
 @special("cond->", "cond->>")
 def thread_cond(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
-    """``(cond-> x test (f a))``: every step whose test is true."""
+    """``(cond-> x test (f a))``: applies each step whose test is true."""
     name = form.items[0].name  # type: ignore[attr-defined]
     clauses = form.items[2:]
     if len(form.items) < 2 or len(clauses) % 2:
@@ -1065,7 +1065,7 @@ def thread_as(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
 
 @special("doto")
 def doto(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
-    """``(doto x (f a))``: every step is called with the value, which is the result."""
+    """``(doto x (f a))``: calls each step with x and returns x."""
     if len(form.items) < 2:
         analysis.fail("doto needs a value", form)
     chain = _Chain(analysis, form.start)
