@@ -60,7 +60,7 @@ from pyagentd.runtime.presets import Presets, configured_default, configured_pro
 from pyagentd.store import presetfile, sessions
 from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.state import State
-from pyagentd.store.document.files import memory as documents
+from pyagentd.store.document.files import document_cache as documents
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry
 from pyagentd.wire.connection import new_token

@@ -37,7 +37,7 @@ from pyagentd.store.atomic import write_bytes
 from pyagentd.store.branching import BranchPoint
 from pyagentd.store.db.listing import listed
 from pyagentd.store.db.requests import spent_by_branch
-from pyagentd.store.document.adopt import Adopted
+from pyagentd.store.document.adopt import Adoption
 from pyagentd.store.document.render import writable
 from pyagentd.store.document.text import Settings
 from pyagentd.store.export import importing
@@ -552,7 +552,7 @@ class Exchange(Group):
         inside = None if workspace is None else [under(str(workspace))]
         chat = replace(chat, document=replace(chat.document, settings=settings))
         now_ms = epoch_ms(self._kernel.clock.now())
-        filled: list[Adopted] = []
+        filled: list[Adoption] = []
         ref = await asyncio.to_thread(
             sessions.create_session,
             self._kernel.config.sessions_dir,
@@ -620,7 +620,7 @@ def _exported(ref: BranchRef, format: str, settings: Settings | None) -> Exporte
     return exported(read_source(ref), format, settings)
 
 
-def _filled(session_id: str, branch_dir: Path, chat: importing.Chat, now_ms: int) -> Adopted:
+def _filled(session_id: str, branch_dir: Path, chat: importing.Chat, now_ms: int) -> Adoption:
     made = importing.adopt_chat(chat, session_id=session_id, now_ms=now_ms)
     importing.fill(branch_dir, made)
     return made

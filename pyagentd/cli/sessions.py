@@ -16,7 +16,7 @@ from pyagentd.cli.link import branch_of, complete_session, daemon
 from pyagentd.cli.output import json_option, note, preset_option, print_json, print_table, printable, workplace_option
 from pyagentd.cli.usage import show_trace
 from pyagentd.errors import BadRequest
-from pyagentd.store.document.hidden import folded
+from pyagentd.store.document.hidden import fold_hidden
 from pyagentd.store.document.text import read
 from pyagentd.store.paths import AGENTS_DIR, BRANCHES_DIR
 from pyagentd.wire.client import DaemonClient
@@ -116,7 +116,7 @@ def show(session: str, trace: bool, step: int | None, request: bool, as_json: bo
 
     document = read(branch_dir / "session.md")
     # Into a pipe bytes as they are.
-    shown = printable(folded(document)) if _on_terminal() else document.body.encode("utf-8", "surrogateescape")
+    shown = printable(fold_hidden(document)) if _on_terminal() else document.body.encode("utf-8", "surrogateescape")
     click.echo(shown)
 
 

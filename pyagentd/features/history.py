@@ -26,7 +26,7 @@ from pyagentd.runtime.queue import Submission, Submitted
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.store.conversation import Conversation, Message
 from pyagentd.store.document import hidden, text
-from pyagentd.store.document.hidden import By, Variant, answer_place, hidden_ranges, turned
+from pyagentd.store.document.hidden import By, Variant, answer_place, change_roles, hidden_ranges
 from pyagentd.store.document.reconcile import align, recognise
 from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN
 from pyagentd.store.document.text import Document
@@ -370,7 +370,7 @@ class History:
         own = [message for message in conversation.messages.values() if message.metadata.get("hidden_by") == by]
         before = conversation.changed(hidden.show(own, now_ms=branch.recorder.now_ms()))
         doc = await asyncio.to_thread(text.read, branch.file)
-        made = await asyncio.to_thread(turned, doc, before, conversation)
+        made = await asyncio.to_thread(change_roles, doc, before, conversation)
         branch.reader.forget()
         self._tell_roles(branch, made)
         await branch.secure()
@@ -404,7 +404,7 @@ class History:
         for made_by_user in (await asyncio.to_thread(align, doc, before.snapshot())).edits:
             branch.recorder.record("edit", made_by_user)
         after = before.changed(changed)
-        made = await asyncio.to_thread(turned, doc, before.snapshot(), after)
+        made = await asyncio.to_thread(change_roles, doc, before.snapshot(), after)
         lacking = await asyncio.to_thread(_lacking, made, after)
         with branch.recorder.together():
             for row in changed:

@@ -28,7 +28,7 @@ from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.status import Outcome
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store.document import hidden
-from pyagentd.store.document.files import memory
+from pyagentd.store.document.files import document_cache
 from pyagentd.store.document.render import writable
 from pyagentd.store.journal import message_row, part_row
 from pyagentd.store.paths import BranchRef
@@ -396,7 +396,7 @@ async def _may_be(branch: LiveBranch, given: Submission) -> bool:
     """Return whether it is worth while to read what was submitted as a command; most is not."""
     if given.text is not None:
         return may_be_command(given.text.strip())
-    doc = (await asyncio.to_thread(memory.read, branch.file)).document
+    doc = (await asyncio.to_thread(document_cache.read, branch.file)).document
     spans = [span.end for span in doc.spans if span.end <= given.end]
     return _SLASH.search(doc.body[max(spans, default=0) : given.end]) is not None
 

@@ -33,7 +33,7 @@ from pyagentd.runtime.turns import Beginning, Prompt
 from pyagentd.runtime.usage import Meter
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation, Message
-from pyagentd.store.document.reconcile import Continued
+from pyagentd.store.document.reconcile import IncrementalAligner
 from pyagentd.store.document.render import Insert
 from pyagentd.store.document.text import Settings, stamp_of
 from pyagentd.store.journal import Row, session_row
@@ -216,7 +216,7 @@ class Prompts:
     """
 
     def __init__(self, file: Path, recorder: Recorder, keeper: Keeper, queue: Waitlist, *, is_agent: bool) -> None:
-        self.continued = Continued()
+        self.continued = IncrementalAligner()
         self._file = file
         self._recorder = recorder
         self._keeper = keeper

@@ -27,7 +27,7 @@ from pyagentd.runtime.recorder import Recorder
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import adopt
-from pyagentd.store.document.files import DocumentWriter, memory
+from pyagentd.store.document.files import DocumentWriter, document_cache
 from pyagentd.store.document.reconcile import locate, recognise
 from pyagentd.store.document.render import Insert
 from pyagentd.store.document.text import PROMPT_PREFIX, Condition, Document, Settings, Span, Stamp, inspect, stamp_of
@@ -594,7 +594,7 @@ class Keeper:
         self._saved.clear()  # what is saved while it is read is looked at again
         if (told := self._told) is None:
             return True
-        read = await asyncio.to_thread(memory.read, self._path)
+        read = await asyncio.to_thread(document_cache.read, self._path)
         has = read.sha256 != told.sha256 or [*merged_(read.document.spans)] == [*merged_(told.spans)]
         if self._told is told and has:
             self._told = None

@@ -24,7 +24,7 @@ from pyagentd.store import atomic, metadata, paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import text
 from pyagentd.store.document.files import DocumentWriter
-from pyagentd.store.document.hidden import rebuilt, visible
+from pyagentd.store.document.hidden import rebuild, visible
 from pyagentd.store.document.render import RUN_CLOSE, Insert, Renderer
 from pyagentd.store.journal import Journal
 from pyagentd.store.orglog import OrgLog
@@ -194,7 +194,7 @@ def _end_interrupted(ref: BranchRef, journal: Journal, conversation: Conversatio
 
 def _rebuild(ref: BranchRef, journal: Journal, conversation: Conversation) -> None:
     """Write the document that the log would have led to."""
-    writer = DocumentWriter(paths.session_file(ref.branch_dir), rebuilt(conversation, is_agent=ref.is_agent))
+    writer = DocumentWriter(paths.session_file(ref.branch_dir), rebuild(conversation, is_agent=ref.is_agent))
     writer.persist()
     if (run := conversation.last_run) is not None:
         conversation.apply(journal.append("run", {**run.data, "state": "kept"}))

@@ -19,9 +19,9 @@ from pyagentd.runtime.opening import LastRun
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.conversation import Message as Message_
 from pyagentd.store.document import text as document
-from pyagentd.store.document.files import memory
+from pyagentd.store.document.files import document_cache
 from pyagentd.store.document.pieces import fragments
-from pyagentd.store.document.reconcile import Aligned, align, recognise
+from pyagentd.store.document.reconcile import Alignment, align, recognise
 from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN, Insert, prompt_text, writable
 from pyagentd.store.document.text import PROMPT_PREFIX, Document, Settings
 from pyagentd.store.journal import message_row, part_row
@@ -52,7 +52,7 @@ class Prompt:
     is_above: bool = False  # whether what is to be put goes above text of the user's, and not to the document's end
 
 
-Aligning = Callable[[Document, Conversation, int], Aligned]  # ``align``, or what does the same for less
+Aligning = Callable[[Document, Conversation, int], Alignment]  # ``align``, or what does the same for less
 
 
 def from_document(
@@ -76,7 +76,7 @@ def saved(file: Path, sha256: str) -> Document:
         Stale: The file is not what the client says it saved.
         StoreError: The file cannot be read.
     """
-    read = memory.read(file)
+    read = document_cache.read(file)
     if read.sha256 != sha256:
         raise Stale(f"{file} changed since it was saved", mend="Revert or save the buffer, then send")
     return read.document
@@ -130,7 +130,7 @@ def from_client(
     text = writable(text.strip())
     if not text:
         raise BadRequest("The prompt is empty", mend="Write something")
-    read = memory.read(file)
+    read = document_cache.read(file)
     doc, sha256 = read.document, read.sha256
     place = at(doc, sha256) if at is not None else len(doc.body)
     return inserted_at(doc, conversation, text, at=place, is_agent=is_agent, aligning=aligning, sha256=sha256)
@@ -168,14 +168,14 @@ def of_run(file: Path, conversation: Conversation, last: LastRun) -> tuple[tuple
     Raises:
         StoreError: The file cannot be read.
     """
-    doc = memory.read(file).document
+    doc = document_cache.read(file).document
     view = align(doc, conversation, min(last.prompt_end(doc.body), len(doc.body))).view
     if not view or view[-1].role != "user":  # the user removed the prompt meanwhile
         view = _with_prompt(view, last.prompt)
     return view, doc.settings
 
 
-def _common(doc: Document, sha256: str, aligned: Aligned) -> dict[str, Any]:
+def _common(doc: Document, sha256: str, aligned: Alignment) -> dict[str, Any]:
     return {
         "edits": aligned.edits,
         "roles": None if aligned.spans is None else Roles(sha256=sha256, spans=aligned.spans),

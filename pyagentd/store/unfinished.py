@@ -16,7 +16,7 @@ from pyagentd.errors import StoreError
 from pyagentd.messages import Message, Part, ToolResult
 from pyagentd.store import atomic, conversation, paths
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.document.pieces import View, said_in
+from pyagentd.store.document.pieces import View, model_parts
 from pyagentd.store.journal import read_rows, row_of
 from pyagentd.store.paths import BranchRef
 
@@ -142,7 +142,9 @@ def standing(conversation: Conversation) -> Standing | None:
             call_id = str(part.data["toolCallId"])
             results[call_id] = ToolResult(id=call_id, text=result[0], is_error=result[1])
     earlier = tuple(each for each in said if each.role == "assistant")
-    return Standing(message=message, earlier=earlier, done=view.made(), step=tuple(said_in(last)), results=results)
+    return Standing(
+        message=message, earlier=earlier, done=view.made(), step=tuple(model_parts(last)), results=results
+    )
 
 
 def _said_in_run(conversation: Conversation, last: conversation.Message) -> list[conversation.Message]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.store.document.files import memory as documents
+from pyagentd.store.document.files import document_cache as documents
 from pyagentd.store.document.text import body_sha256
 from pyagentd.wire.client import connect
 from pyagentd.wire.lifecycle import Instance

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyagentd.store.document import text
-from pyagentd.store.document.files import memory
+from pyagentd.store.document.files import document_cache
 from pyagentd.store.document.text import Kind
 from tests.runtime.test_cache import turn
 from tests.runtime.world import World
@@ -25,9 +25,9 @@ async def test_of_the_twelfth_turn_as_little_is_parsed_and_printed_as_of_the_fou
     world.server.say(*(f"Answer {number}." for number in range(12)))
     ref, work = world.session(), []
     for _ in range(12):
-        before = memory.parsed
+        before = document_cache.parsed
         printed.clear()
         await turn(world, ref)
-        work.append((memory.parsed - before, len(printed)))
+        work.append((document_cache.parsed - before, len(printed)))
     assert work[3] == work[11]
     assert work[11][0] == 0

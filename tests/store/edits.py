@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from pyagentd.store.document.pieces import Found, Recorded
+from pyagentd.store.document.pieces import DocumentPiece, RecordedPiece
 from pyagentd.store.document.text import Document, Region, Span, merged, regions
 from tests.store.talk import texts
 
@@ -81,7 +81,7 @@ def _without(span: Span, start: int, end: int) -> Span:
 # -- what an edit touches ------------------------------------------------------------------------------------------
 
 
-def touched(edit: Edit, found: Sequence[Found], size: int) -> set[int]:
+def touched(edit: Edit, found: Sequence[DocumentPiece], size: int) -> set[int]:
     """The numbers of the pieces an edit touches.
 
     A piece is touched when a splice reaches into its text or into the joints beside it: what stands between it and
@@ -97,12 +97,12 @@ def touched(edit: Edit, found: Sequence[Found], size: int) -> set[int]:
     return numbers
 
 
-def touched_units(numbers: Iterable[int], recorded: Sequence[Recorded]) -> set[object]:
+def touched_units(numbers: Iterable[int], recorded: Sequence[RecordedPiece]) -> set[object]:
     """The messages of the user and the steps of the model that these pieces belong to."""
     return {unit_of(recorded[number]) for number in numbers}
 
 
-def unit_of(piece: Recorded) -> object:
+def unit_of(piece: RecordedPiece) -> object:
     """What is exact as a whole or not at all: a message of the user, or one step of the model."""
     return piece.message.id if piece.step is None else piece.step.parts[0].id
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import adopt as adopting
-from pyagentd.store.document.adopt import Adopted
+from pyagentd.store.document.adopt import Adoption
 from pyagentd.store.document.reconcile import align, recognise
 from pyagentd.store.document.text import Document, Span, format_file, gptel_messages, parse
 from pyagentd.store.journal import Row
@@ -31,12 +31,12 @@ TALK = [
 ]
 
 
-def adopt(document: Document, conversation: Conversation | None = None, **options: Any) -> Adopted:
+def adopt(document: Document, conversation: Conversation | None = None, **options: Any) -> Adoption:
     conversation = conversation or Conversation()
     return adopting.adopt(recognise(document, conversation), conversation, session_id="s", now_ms=1, **options)
 
 
-def after(made: Adopted, rows: Iterable[Row] = ()) -> Conversation:
+def after(made: Adoption, rows: Iterable[Row] = ()) -> Conversation:
     """The conversation with the adopted rows in its log."""
     known = list(rows)
     return Conversation([*known, *(Row(len(known) + n, kind, data) for n, (kind, data) in enumerate(made.facts, 1))])
@@ -78,7 +78,7 @@ def merged(messages: Iterable[dict[str, Any]]) -> list[tuple[str, list[Any]]]:
     return result
 
 
-def assert_agree(made: Adopted, rows: Iterable[Row] = ()) -> Conversation:
+def assert_agree(made: Adoption, rows: Iterable[Row] = ()) -> Conversation:
     """Every piece of the document is recorded as it stands there, but for the draft."""
     conversation = after(made, rows)
     aligned = align(made.document, conversation)

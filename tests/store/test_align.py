@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.document.reconcile import Aligned, align
+from pyagentd.store.document.reconcile import Alignment, align
 from pyagentd.store.document.text import Document, Span, format_file, gptel_messages, parse
 from pyagentd.store.journal import Row
 from tests.store.talk import Call, Step, Talk, Turn, assert_valid, expected_view, prompts, talks
@@ -44,7 +44,7 @@ def edited(doc: Document, old: str, new: str) -> Document:
     )
 
 
-def recorded(talk: Talk, aligned: Aligned) -> Conversation:
+def recorded(talk: Talk, aligned: Alignment) -> Conversation:
     """The conversation after the edits were recorded."""
     rows = [Row(len(talk.rows) + n, "edit", edit) for n, edit in enumerate(aligned.edits, 1)]
     return Conversation([*talk.rows, *rows])
@@ -133,7 +133,7 @@ class TestUntouched:
         ]
 
     def test_an_empty_document_and_an_empty_record_are_nothing(self) -> None:
-        assert align(Document(), Conversation()) == Aligned(view=(), new_prompt="", last_prompt="", edits=())
+        assert align(Document(), Conversation()) == Alignment(view=(), new_prompt="", last_prompt="", edits=())
 
     def test_asking_again_without_a_new_prompt_asks_the_last_one(self) -> None:
         talk = Talk([Turn(prompt="x", error="overloaded")])

@@ -18,9 +18,9 @@ from pyagentd.store.conversation import (
 )
 from pyagentd.store.document.files import apply
 from pyagentd.store.document.heal import expected
-from pyagentd.store.document.hidden import rebuilt
+from pyagentd.store.document.hidden import rebuild
 from pyagentd.store.document.pieces import recorded_pieces
-from pyagentd.store.document.reconcile import Aligned, align, locate
+from pyagentd.store.document.reconcile import Alignment, align, locate
 from pyagentd.store.document.render import RUN_CLOSE
 from pyagentd.store.document.text import Document, format_file, parse
 from pyagentd.store.export.export import Source, exported
@@ -78,7 +78,7 @@ class Compacted(Talk):
             row = dict(self.conversation.messages[id].row)
             self.record("message", **{**row, "metadata_json": {**row["metadata_json"], "hidden_at": 1}})
 
-    def seen(self, prompt: str = "") -> Aligned:
+    def seen(self, prompt: str = "") -> Alignment:
         self.type(prompt)
         aligned = align(parse(format_file(self.document)), self.conversation)
         assert_valid(aligned.view)
@@ -217,7 +217,7 @@ def test_a_marker_within_an_answer_has_its_place_in_what_the_record_shows() -> N
     talk.finish(run)
     conversation = talk.conversation
     assert expected(conversation, recorded_pieces(conversation)).body == talk.document.body
-    assert rebuilt(conversation, is_agent=False).body == talk.document.body
+    assert rebuild(conversation, is_agent=False).body == talk.document.body
     lost = align(Document(body=talk.document.body), conversation)  # no roles at all
     assert lost.view == align(talk.document, conversation).view
 
@@ -252,7 +252,7 @@ def _last(talk: Talk) -> dict[str, Any]:
     return data
 
 
-def _folded(talk: Talk, aligned: Aligned) -> Conversation:
+def _folded(talk: Talk, aligned: Alignment) -> Conversation:
     rows = [Row(len(talk.rows) + n, "edit", edit) for n, edit in enumerate(aligned.edits, 1)]
     return Conversation([*talk.rows, *rows])
 

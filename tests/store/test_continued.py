@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.document.reconcile import Continued, align
+from pyagentd.store.document.reconcile import IncrementalAligner, align
 from tests.examples import examples
 from tests.store.talk import Call, Step, Talk, Turn, talks
 
@@ -23,15 +23,15 @@ TURN = Turn(
 )
 
 
-def begun(turns: int) -> tuple[Talk, Conversation, Continued]:
-    talk, aligner = Talk(), Continued()
+def begun(turns: int) -> tuple[Talk, Conversation, IncrementalAligner]:
+    talk, aligner = Talk(), IncrementalAligner()
     conversation = Conversation()
     for _ in range(turns):
         turn(talk, conversation, aligner)
     return talk, conversation, aligner
 
 
-def turn(talk: Talk, conversation: Conversation, aligner: Continued, played: Turn = TURN) -> None:
+def turn(talk: Talk, conversation: Conversation, aligner: IncrementalAligner, played: Turn = TURN) -> None:
     """Type a prompt, look, and let it be answered."""
     shown = talk.document
     typed = replace(shown, body=shown.body + ("" if shown.body else "### ") + played.prompt)
@@ -93,7 +93,7 @@ def test_a_turn_that_is_taken_back_is_seen() -> None:
 @settings(max_examples=examples(60), deadline=None)
 @given(talks, st.data())
 def test_it_says_what_aligning_the_whole_says_whatever_is_cut(turns: list[Turn], data: st.DataObject) -> None:
-    talk, conversation, aligner = Talk(), Conversation(), Continued()
+    talk, conversation, aligner = Talk(), Conversation(), IncrementalAligner()
     for played in turns:
         talk.play(played)
         caught_up(talk, conversation)

@@ -5,21 +5,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyagentd.store.document.heal import expected
-from pyagentd.store.document.pieces import matches, recorded_pieces
+from pyagentd.store.document.pieces import common_text, recorded_pieces
 from tests.store.talk import Talk, Turn, talks, texts
 
 few = st.text(st.sampled_from("ab \n#"), max_size=40)
 
 
 def kept(old: str, new: str) -> list[str]:
-    return [old[match.old : match.old + match.size] for match in matches(old, new) if match.size]
+    return [old[match.old : match.old + match.size] for match in common_text(old, new) if match.size]
 
 
 @given(st.one_of(st.tuples(few, few), st.tuples(texts, texts)))
 def test_matches_are_equal_in_order_and_end_both_texts(both: tuple[str, str]) -> None:
     old, new = both
     old_end = new_end = 0
-    for at, to, size in matches(old, new):
+    for at, to, size in common_text(old, new):
         assert old_end <= at and new_end <= to
         assert old[at : at + size] == new[to : to + size]
         old_end, new_end = at + size, to + size

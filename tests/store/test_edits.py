@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pyagentd.messages import Message, Part, Role
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document.pieces import found_pieces, recorded_pieces
-from pyagentd.store.document.reconcile import Aligned, align
+from pyagentd.store.document.reconcile import Alignment, align
 from pyagentd.store.document.text import Document, format_file, parse
 from pyagentd.store.journal import Row
 from tests.store.edits import Edit, Splice, edits, elsewhere, in_emacs, touched, touched_units
@@ -42,7 +42,7 @@ class Case:
         self.view = expected_view(self.talk.rows)
         self.applied: list[dict[str, object]] = []
 
-    def folded(self, *alignments: Aligned) -> Conversation:
+    def folded(self, *alignments: Alignment) -> Conversation:
         """The record after the edits that alignments found."""
         conversation = self.talk.conversation
         for aligned in alignments:
@@ -66,7 +66,7 @@ class Case:
         assert back.view == self.view
         assert align(self.document, self.folded(aligned, back)).edits == ()
 
-    def check_view(self, aligned: Aligned, kept: Sequence[list[tuple[Role, Part]]]) -> None:
+    def check_view(self, aligned: Alignment, kept: Sequence[list[tuple[Role, Part]]]) -> None:
         assert_valid(aligned.view)
         assert_holds(aligned.view, kept)
         assert all("\n" not in note for note in aligned.notes)

@@ -14,7 +14,7 @@ from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import text as document
 from pyagentd.store.document.files import DocumentWriter
-from pyagentd.store.document.reconcile import Aligned, align
+from pyagentd.store.document.reconcile import Alignment, align
 from pyagentd.store.document.text import Settings
 from pyagentd.store.journal import Journal, read_rows
 from tests.store.talk import Call, Step, Talk, Turn, assert_valid, expected_view, json_values, prompts, texts
@@ -91,7 +91,7 @@ class Files:
         writer.set_settings(SETTINGS)
         writer.persist()
 
-    def read(self) -> Aligned:
+    def read(self) -> Alignment:
         """Everything as it is on disk."""
         return align(document.read(self.session), Conversation(read_rows(self.journal)))
 

@@ -15,7 +15,7 @@ import pytest
 
 from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.document.reconcile import Aligned, align
+from pyagentd.store.document.reconcile import Alignment, align
 from pyagentd.store.document.text import Document, format_file, parse, regions
 from pyagentd.store.journal import Row
 from tests.store.healing_cases import AGAIN, CASES, COUNT, file_of, talk
@@ -32,7 +32,7 @@ def read_case(damage: Callable[[str], str]) -> Document:
     return parse((HEALING / f"{damage.__name__}.md").read_bytes().decode())
 
 
-def told(aligned: Aligned, doc: Document) -> str:
+def told(aligned: Alignment, doc: Document) -> str:
     healed = doc if aligned.spans is None else replace(doc, spans=aligned.spans)
     lines = ["notes:", *aligned.notes, "", "roles recovered:" if aligned.spans is not None else "roles:"]
     for region in regions(healed):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pyagentd.messages import Message, Part, Role
 from pyagentd.store.document import hidden
-from pyagentd.store.document.hidden import answer_place, folded, hidden_ranges, rebuilt, turned
+from pyagentd.store.document.hidden import answer_place, change_roles, fold_hidden, hidden_ranges, rebuild
 from pyagentd.store.document.reconcile import align, locate
 from pyagentd.store.document.render import Insert
 from pyagentd.store.document.text import Document, Span, format_file, gptel_messages, parse
@@ -32,7 +32,7 @@ class History:
         before = self.conversation
         self.talk.rows += [Row(len(self.talk.rows) + number, "message", row) for number, row in enumerate(rows, 1)]
         self.conversation = self.talk.conversation
-        self.document = turned(self.document, before, self.conversation)
+        self.document = change_roles(self.document, before, self.conversation)
 
     def hide(self, after: str, by: hidden.By = "rewind") -> None:
         shown = hidden.continuation(self.conversation, after)
@@ -187,7 +187,7 @@ def test_hidden_regions_are_found_with_their_turns() -> None:
 
 def test_a_document_made_anew_has_hidden_turns_as_hidden_ones() -> None:
     history = rewound(FIRST, SECOND, THIRD, keep=1)
-    made = rebuilt(history.conversation, is_agent=False)
+    made = rebuild(history.conversation, is_agent=False)
     aligned = align(made, history.conversation)
     assert (aligned.view, aligned.edits, aligned.spans) == (history.view(), (), None)
     group = hidden.last_rewind(history.conversation)
@@ -199,7 +199,7 @@ def test_a_document_made_anew_has_hidden_turns_as_hidden_ones() -> None:
 
 def test_people_read_a_hidden_region_as_one_line() -> None:
     history = rewound(FIRST, SECOND, THIRD, keep=1)
-    assert folded(history.document) == (
+    assert fold_hidden(history.document) == (
         "### first question\n\nthe first answer, of some length\n\n### second question\n\n"
         "… turns that were taken back\n\n### "
     )

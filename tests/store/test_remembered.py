@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from pyagentd.events import InsertRole
 from pyagentd.store.document import files
 from pyagentd.store.document import text as document
-from pyagentd.store.document.files import DocumentWriter, Formatted, Memory, apply, formatted, parsed
+from pyagentd.store.document.files import (
+    DocumentCache,
+    DocumentFile,
+    DocumentWriter,
+    apply,
+    format_document,
+    parse_bytes,
+)
 from pyagentd.store.document.render import Insert
 from pyagentd.store.document.text import Document, Kind, Settings, Span, body_sha256, format_file
 
@@ -37,10 +44,10 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
+def memory(monkeypatch: pytest.MonkeyPatch) -> DocumentCache:
     """A memory that never reads a file soon after it was written."""
     monkeypatch.setattr("time.time_ns", lambda: 4 * LATER)
-    return Memory()
+    return DocumentCache()
 
 
 class TestFormatted:
@@ -49,20 +56,20 @@ class TestFormatted:
         self, steps: list[tuple[str, InsertRole, int | None]], settings: Settings, is_read: bool
     ) -> None:
         doc = Document(settings=settings)
-        known = parsed(data(doc)) if is_read else None
+        known = parse_bytes(data(doc)) if is_read else None
         for text, role, place in steps:
             doc, _ = apply(doc, len(doc.body) if place is None else min(place, len(doc.body)), insert(text, role))
-            known = formatted(doc, known)
+            known = format_document(doc, known)
             assert known.data == data(doc)
             assert known.sha256 == body_sha256(doc.body)
             assert known.data[: known.length] == doc.body.encode("utf-8", "surrogateescape")
             if known.faithful:
-                again = parsed(known.data)
+                again = parse_bytes(known.data)
                 assert (again.document, again.document.damage, again.faithful) == (doc, doc.damage, True)
 
     def test_a_usual_document_is_faithful(self) -> None:
         doc, _ = apply(Document(settings=Settings(model="m")), 0, insert("### hé\n\n", None), insert("Hello"))
-        assert formatted(doc).faithful
+        assert format_document(doc).faithful
 
     @given(STEPS)
     def test_inserts_together_make_what_they_make_one_by_one(
@@ -93,7 +100,7 @@ class TestFormatted:
             doc, _ = apply(doc, len(doc.body), insert("### How?\n\n", None), insert("So.\n"), insert("\n\n", None))
             printed.clear()
             fresh = _Counted(known)
-            known = formatted(doc, fresh.formatted)
+            known = format_document(doc, fresh.formatted)
             work.append((len(printed), fresh.hashed))
             known = replace(known, hash=fresh.plain())
         assert work[20] == work[199] == (2, len("### How?\n\nSo.\n\n\n"))
@@ -102,9 +109,9 @@ class TestFormatted:
 class _Counted:
     """A document before, whose hash counts what it is fed."""
 
-    def __init__(self, known: Formatted | None) -> None:
+    def __init__(self, known: DocumentFile | None) -> None:
         self.hashed = 0
-        known = known or formatted(Document(settings=Settings(model="m")))
+        known = known or format_document(Document(settings=Settings(model="m")))
         self._state = known.hash.copy()
         self.formatted = replace(known, hash=self)
 
@@ -120,7 +127,7 @@ class _Counted:
 
 
 class TestMemory:
-    def test_a_file_that_did_not_change_is_read_once(self, memory: Memory, path: Path) -> None:
+    def test_a_file_that_did_not_change_is_read_once(self, memory: DocumentCache, path: Path) -> None:
         path.write_bytes(data(Document(body="hi", settings=Settings(model="m"))))
         first = memory.read(path)
         path.chmod(0)  # nobody looks into it
@@ -131,7 +138,7 @@ class TestMemory:
     def test_a_file_that_was_just_written_is_compared(
         self, path: Path, monkeypatch: pytest.MonkeyPatch, ago_ns: int
     ) -> None:
-        memory = Memory()
+        memory = DocumentCache()
         monkeypatch.setattr("time.time_ns", lambda: LATER + 1 + ago_ns)
         for text in (b"one", b"two", b"two"):
             path.write_bytes(text)
@@ -140,21 +147,21 @@ class TestMemory:
         assert memory.parsed == 2
 
     def test_where_times_are_whole_seconds_it_takes_longer(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        memory = Memory()
+        memory = DocumentCache()
         monkeypatch.setattr("time.time_ns", lambda: LATER + 1_000_000_000)
         for text in (b"one", b"two"):
             path.write_bytes(text)
             os.utime(path, ns=(LATER, LATER))
             assert memory.read(path).document.body == text.decode()
 
-    def test_a_file_put_in_the_place_of_ours_is_found(self, memory: Memory, path: Path) -> None:
+    def test_a_file_put_in_the_place_of_ours_is_found(self, memory: DocumentCache, path: Path) -> None:
         path.write_bytes(b"theirs")
-        ours = formatted(Document(body="ours..", settings=Settings(model="m")))
+        ours = format_document(Document(body="ours..", settings=Settings(model="m")))
         memory.wrote(path, ours, memory.read(path).stamp)
         assert memory.read(path).document.body == "theirs"
 
-    def test_what_was_written_is_not_parsed(self, memory: Memory, path: Path) -> None:
-        known = formatted(Document(body="ours", settings=Settings(model="m")))
+    def test_what_was_written_is_not_parsed(self, memory: DocumentCache, path: Path) -> None:
+        known = format_document(Document(body="ours", settings=Settings(model="m")))
         path.write_bytes(known.data)
         memory.wrote(path, known, memory.read(path).stamp)
         parsed_before = memory.parsed
@@ -162,21 +169,21 @@ class TestMemory:
         assert memory.parsed == parsed_before
 
     def test_a_document_that_is_not_read_as_it_was_written_is_not_remembered(
-        self, memory: Memory, path: Path
+        self, memory: DocumentCache, path: Path
     ) -> None:
-        known = formatted(Document(body="ours", spans=(Span(0, 4, "tool", "a b"),)))
+        known = format_document(Document(body="ours", spans=(Span(0, 4, "tool", "a b"),)))
         path.write_bytes(known.data)
         memory.wrote(path, known, memory.read(path).stamp)
         assert memory.read(path).document.spans == (Span(0, 4, "tool", "a_b"),)
 
-    def test_what_is_wrong_with_a_file_is_said_at_every_reading(self, memory: Memory, path: Path) -> None:
+    def test_what_is_wrong_with_a_file_is_said_at_every_reading(self, memory: DocumentCache, path: Path) -> None:
         path.write_bytes(b"a\r\nb\r\n")
         assert [bool(memory.read(path).document.damage) for _ in range(2)] == [True, True]
 
-    def test_a_missing_file_is_an_empty_document(self, memory: Memory, path: Path) -> None:
+    def test_a_missing_file_is_an_empty_document(self, memory: DocumentCache, path: Path) -> None:
         assert (memory.read(path).document, memory.read(path).stamp) == (Document(), None)
 
-    def test_it_keeps_a_few(self, memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_it_keeps_a_few(self, memory: DocumentCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(files, "KEPT", 2)
         monkeypatch.setattr(files, "KEPT_BYTES", 8)
         for name, text in (("a", "1"), ("b", "2"), ("c", "3"), ("d", "123456789")):
@@ -193,9 +200,9 @@ def test_a_writer_goes_on_from_what_another_one_wrote(path: Path) -> None:
     writer = DocumentWriter(path, Document(settings=Settings(model="m")))
     writer.insert(insert("### hi\n\n", None), insert("Hello"))
     writer.persist()
-    before = files.memory.parsed
+    before = files.document_cache.parsed
     second = DocumentWriter.load(path)
     second.insert(insert(" there"))
     assert second.persist() == body_sha256("### hi\n\nHello there")
     assert document.read(path) == second.document
-    assert files.memory.parsed == before
+    assert files.document_cache.parsed == before

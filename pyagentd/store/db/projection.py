@@ -26,7 +26,7 @@ from pyagentd.store.conversation import Conversation, Message, Part, RunState
 from pyagentd.store.db.requests import put_requests, spent_json
 from pyagentd.store.db.state import State
 from pyagentd.store.document import text
-from pyagentd.store.document.pieces import Found, PieceKind, found_pieces, recorded_pieces
+from pyagentd.store.document.pieces import DocumentPiece, PieceKind, found_pieces, recorded_pieces
 from pyagentd.store.document.reconcile import align
 from pyagentd.store.document.render import writable
 from pyagentd.store.journal import Numbering, Row, chunks, read_rows, row_of, rows_of, served_by
@@ -734,7 +734,7 @@ class _Indexing:
 
     # -- the document ------------------------------------------------------------------------------------------
 
-    def _compare(self, log: _Log) -> tuple[list[Found], bool]:
+    def _compare(self, log: _Log) -> tuple[list[DocumentPiece], bool]:
         """Return what only the document has, and whether it lacks something that it should have."""
         due, allowed = self._pieces(log)
         is_growing = bool(allowed)
@@ -797,7 +797,7 @@ class _Indexing:
         for message in messages.values():
             self._tables.put_message(message, " ".join(pieces[message.id]), is_new=self._known is None)
 
-    def _write_lone(self, lone: Iterable[Found], facts: Mapping[str, Any]) -> None:
+    def _write_lone(self, lone: Iterable[DocumentPiece], facts: Mapping[str, Any]) -> None:
         """Write the title, and what only the document has."""
         id, written = self._ref.session_id, mtime_ns(self._stamps.document) // 1_000_000
         title = writable(title_text(facts["title"], id))

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.document.pieces import Found, recorded_pieces
-from pyagentd.store.document.reconcile import Alignment, Piece
+from pyagentd.store.document.pieces import DocumentPiece, recorded_pieces
+from pyagentd.store.document.reconcile import Piece, Recognition
 from pyagentd.store.document.render import FENCE_CLOSE, REASONING_OPEN, reasoning_block, tool_body, writable
 from pyagentd.store.document.text import Document, merged
 from pyagentd.store.journal import message_row, part_row
@@ -31,7 +31,7 @@ _BARE_PREFIX = "###"  # what is left of an empty prompt when trailing blanks are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adopted:
+class Adoption:
     """What to record, and the document it fits.
 
     Attributes:
@@ -46,8 +46,8 @@ class Adopted:
 
 
 def adopt(
-    alignment: Alignment, conversation: Conversation, *, session_id: str, now_ms: int, draft: bool = False
-) -> Adopted:
+    alignment: Recognition, conversation: Conversation, *, session_id: str, now_ms: int, draft: bool = False
+) -> Adoption:
     """Return what ``conversation`` lacks of a document; nothing that is recorded is touched.
 
     Args:
@@ -69,7 +69,7 @@ def adopt(
     spans = [span._replace(id=id) for span, id in named]
     if changed := sum(span not in document.spans for span in spans):
         maker.notes.append(f"{changed} tool calls had no id of their own; each has one now")
-    return Adopted(
+    return Adoption(
         facts=tuple(maker.facts),
         document=replace(document, spans=tuple(merged(spans))),
         notes=tuple(maker.notes),
@@ -131,7 +131,7 @@ class _Maker:
         message = self._new_message("user", origin)
         self._put(message, 0, {"type": "text", "text": text})
 
-    def _answer(self, found: Found) -> None:
+    def _answer(self, found: DocumentPiece) -> None:
         match found.key[0]:
             case "response":
                 part_id = self._add({"type": "text", "text": found.key[2], "state": "done"})
@@ -144,7 +144,7 @@ class _Maker:
             case "tool":
                 self._tool(found)
 
-    def _tool(self, found: Found) -> None:
+    def _tool(self, found: DocumentPiece) -> None:
         text, call_id = found.key[2], self.ids[found.start]
         try:
             name, arguments, end = read_call(text)
@@ -202,6 +202,6 @@ class _Maker:
         self.facts.append(("edit", {"part_id": part_id, "text": text}))
 
 
-def _goes_on(first: Found, next: Piece) -> bool:
+def _goes_on(first: DocumentPiece, next: Piece) -> bool:
     """Return whether ``next`` is more of the user's text that begins with ``first``."""
     return next.message is None and next.found.key[0] == "user" and next.found.region == first.region

@@ -31,7 +31,7 @@ from pyagentd.store.document.text import OPENING, Bounds, Document, Settings, Sp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Formatted:
+class DocumentFile:
     """A document and the file that holds it.
 
     Attributes:
@@ -72,13 +72,13 @@ class _Beginning:
     bounds: Bounds | None = None
 
 
-def parsed(data: bytes) -> Formatted:
+def parse_bytes(data: bytes) -> DocumentFile:
     """Return the document in a file of these bytes; other ``data`` where reading changes line ends."""
     doc = text.parse(data.decode("utf-8", "surrogateescape"))
     body = _encoded(doc.body)
     if not data.startswith(body):
-        return replace(formatted(doc), faithful=False)
-    return Formatted(
+        return replace(format_document(doc), faithful=False)
+    return DocumentFile(
         document=doc,
         data=data,
         length=len(body),
@@ -89,7 +89,7 @@ def parsed(data: bytes) -> Formatted:
     )
 
 
-def formatted(doc: Document, before: Formatted | None = None) -> Formatted:
+def format_document(doc: Document, before: DocumentFile | None = None) -> DocumentFile:
     """Return ``doc`` with its file, which is ``format_file(doc)``.
 
     Args:
@@ -104,7 +104,7 @@ def formatted(doc: Document, before: Formatted | None = None) -> Formatted:
     sound = known.sound and _is_utf8(new)
     bounds = text.print_bounds(doc.spans, known.bounds)
     end = _encoded(text.format_end(doc, bounds, opens=opens))
-    return Formatted(
+    return DocumentFile(
         document=doc,
         data=b"".join((known.data, new, end)),
         length=len(known.data) + len(new),
@@ -116,7 +116,7 @@ def formatted(doc: Document, before: Formatted | None = None) -> Formatted:
     )
 
 
-def _is_plain(doc: Document, before: Formatted | None) -> bool:
+def _is_plain(doc: Document, before: DocumentFile | None) -> bool:
     """Return whether nothing was wrong with the document, and its settings are read as they are."""
     if doc.stale or doc.damage or doc.block is not None:
         return False
@@ -125,7 +125,7 @@ def _is_plain(doc: Document, before: Formatted | None) -> bool:
     return text.parse(text.format_file(Document(settings=doc.settings))).settings == doc.settings
 
 
-def _beginning(doc: Document, before: Formatted | None) -> _Beginning:
+def _beginning(doc: Document, before: DocumentFile | None) -> _Beginning:
     if before is None or not doc.body.startswith(before.document.body):
         return _Beginning()
     return _Beginning(
@@ -165,10 +165,10 @@ KEPT_BYTES = 32 << 20  # of them all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remembered:
+class CachedDocument:
     """A document and the state of its file; ``stamp`` None: there is no file."""
 
-    formatted: Formatted
+    formatted: DocumentFile
     stamp: Stamp | None
     settled: bool = False  # the stamp alone tells whether the file changed
 
@@ -183,7 +183,7 @@ class Remembered:
         return self.formatted.sha256
 
 
-class Memory:
+class DocumentCache:
     """The documents that were used last; for any thread.
 
     Attributes:
@@ -192,10 +192,10 @@ class Memory:
 
     def __init__(self) -> None:
         self.parsed = 0
-        self._held: OrderedDict[Path, Remembered] = OrderedDict()
+        self._held: OrderedDict[Path, CachedDocument] = OrderedDict()
         self._lock = threading.Lock()
 
-    def read(self, path: Path) -> Remembered:
+    def read(self, path: Path) -> CachedDocument:
         """Return the document in the file at ``path``; a missing file is an empty document.
 
         Raises:
@@ -209,28 +209,28 @@ class Memory:
         try:
             data = regularfile.read_bytes(path, limit=regularfile.DOCUMENT)
         except FileNotFoundError:
-            return Remembered(formatted=formatted(Document()), stamp=None)
+            return CachedDocument(formatted=format_document(Document()), stamp=None)
         except OSError as error:
             raise StoreError(f"cannot read {path}: {error.strerror}") from error
         if held is not None and held.formatted.data == data:
             found = held.formatted
         else:
-            found = parsed(data)
+            found = parse_bytes(data)
             self.parsed += 1
-        read = Remembered(formatted=found, stamp=stamp, settled=stamp is not None and _settled(stamp, now))
+        read = CachedDocument(formatted=found, stamp=stamp, settled=stamp is not None and _settled(stamp, now))
         self._hold(path, read)
         return read
 
-    def wrote(self, path: Path, written: Formatted, stamp: Stamp | None) -> None:
+    def wrote(self, path: Path, written: DocumentFile, stamp: Stamp | None) -> None:
         """Note what was written to ``path``, and the stamp that it had then."""
-        self._hold(path, Remembered(formatted=written, stamp=stamp))
+        self._hold(path, CachedDocument(formatted=written, stamp=stamp))
 
     def forget(self) -> None:
         """Forget all documents."""
         with self._lock:
             self._held.clear()
 
-    def _hold(self, path: Path, found: Remembered) -> None:
+    def _hold(self, path: Path, found: CachedDocument) -> None:
         with self._lock:
             self._held.pop(path, None)
             if found.formatted.faithful:
@@ -246,7 +246,7 @@ def _settled(stamp: Stamp, now_ns: int) -> bool:
     return now_ns - stamp.mtime_ns > (SETTLED_COARSE_NS if coarse else SETTLED_NS)
 
 
-memory = Memory()
+document_cache = DocumentCache()
 
 
 def apply(doc: Document, marker: int, *inserts: Insert) -> tuple[Document, int]:
@@ -281,7 +281,7 @@ class DocumentWriter:
         self._path = path
         self.stamp: Stamp | None = None
         self._saved: Document | None = None
-        self._formatted: Formatted | None = None  # what was read or written last
+        self._formatted: DocumentFile | None = None  # what was read or written last
         self._document = doc or Document()
         self.marker = len(self._document.body)
 
@@ -292,7 +292,7 @@ class DocumentWriter:
         Raises:
             StoreError: The file cannot be read.
         """
-        read = memory.read(path)
+        read = document_cache.read(path)
         writer = cls(path, read.document)
         writer.stamp, writer._formatted = read.stamp, read.formatted
         writer._saved = writer._document
@@ -358,10 +358,10 @@ class DocumentWriter:
         if self.changed_on_disk():
             raise StoreError(f"{self._path} changed since it was read", mend="Read it again")
         if self.unsaved:
-            written = formatted(self._document, self._formatted)
+            written = format_document(self._document, self._formatted)
             atomic.write_bytes(self._path, written.data, fsync=fsync)
             self.stamp, self._saved, self._formatted = stamp_of(self._path), self._document, written
-            memory.wrote(self._path, written, self.stamp)
+            document_cache.wrote(self._path, written, self.stamp)
         return self.sha256
 
 

@@ -20,14 +20,14 @@ from typing import Literal, NamedTuple
 from pyagentd.store.conversation import COMPACTION, Conversation, Message, Part
 from pyagentd.store.document.pieces import (
     SURE,
-    Found,
+    DocumentPiece,
     Key,
-    Match,
-    Recorded,
+    RecordedPiece,
+    TextMatch,
     common,
+    common_text,
     fragments,
     laid_out,
-    matches,
     original_text,
     recorded_pieces,
 )
@@ -53,7 +53,9 @@ _MOVED_KINDS: dict[str, Kind] = {
 }
 
 
-def moved(body: str, spans: Sequence[Span], kept: Sequence[Match], keys: Iterable[Key], end: int) -> list[Span]:
+def find_moved(
+    body: str, spans: Sequence[Span], kept: Sequence[TextMatch], keys: Iterable[Key], end: int
+) -> list[Span]:
     """Return ``spans`` with the roles of those of ``keys`` that are found in what is new in the text.
 
     Args:
@@ -70,13 +72,13 @@ def moved(body: str, spans: Sequence[Span], kept: Sequence[Match], keys: Iterabl
 
 
 class _Searched:
-    def __init__(self, body: str, spans: Sequence[Span], kept: Sequence[Match], end: int) -> None:
+    def __init__(self, body: str, spans: Sequence[Span], kept: Sequence[TextMatch], end: int) -> None:
         self.found: list[Span] = []
         self._body = body
         self._lines: dict[str, list[int]] = defaultdict(list)
         self._gaps = list(_gaps(spans, end))
         line = 0
-        for before, after in pairwise([Match(0, 0, 0), *kept]):
+        for before, after in pairwise([TextMatch(0, 0, 0), *kept]):
             line = max(line, body.rfind("\n", 0, before.new + before.size) + 1)
             while before.new + before.size < after.new and line < min(after.new, end):
                 line_end = body.find("\n", line)
@@ -155,7 +157,7 @@ class Expected(NamedTuple):
     places: tuple[tuple[int, int], ...]
 
 
-def expected(conversation: Conversation, recorded: Sequence[Recorded]) -> Expected:
+def expected(conversation: Conversation, recorded: Sequence[RecordedPiece]) -> Expected:
     """Return the document that shows ``recorded``, which are the pieces of ``conversation``."""
     layout = _Layout(recorded)
     errors: dict[str, list[str]] = defaultdict(list)
@@ -188,7 +190,7 @@ def error_blocks(conversation: Conversation) -> Iterator[tuple[str, str]]:
 
 
 class _Layout:
-    def __init__(self, recorded: Sequence[Recorded]) -> None:
+    def __init__(self, recorded: Sequence[RecordedPiece]) -> None:
         self.texts: list[str] = []
         self.spans: list[Span] = []
         self.places: list[tuple[int, int]] = []
@@ -259,11 +261,11 @@ class _Layout:
             self._put_piece(piece.key[2], "tool", piece)
         self._put(FENCE_CLOSE + "\n", "ignore")
 
-    def _next_of(self, part: Part) -> Recorded | None:
+    def _next_of(self, part: Part) -> RecordedPiece | None:
         """Return the recorded piece of a part, if it shows as one; pieces come in the order in which they show."""
         return self._recorded.popleft() if self._recorded and self._recorded[0].part is part else None
 
-    def _put_piece(self, text: str, kind: Kind, piece: Recorded | None) -> None:
+    def _put_piece(self, text: str, kind: Kind, piece: RecordedPiece | None) -> None:
         self._join()
         if piece is not None:
             self.places.append((self._size, self._size + len(text)))
@@ -302,7 +304,7 @@ _CARRY_FENCES = ("```", "~~~")
 _LONGEST_JOINT = len("\n\n\n\n### ")  # text between two answers that is none of the user's words
 
 
-def carried(target: Expected, body: str, kept: Sequence[Match]) -> list[Span]:
+def carry_roles(target: Expected, body: str, kept: Sequence[TextMatch]) -> list[Span]:
     """Return the roles of ``body``, of which ``kept`` says what it has from ``target``."""
     carrier = _Carrier(target, body)
     old = new = 0
@@ -315,7 +317,7 @@ def carried(target: Expected, body: str, kept: Sequence[Match]) -> list[Span]:
     return list(merged(spans))
 
 
-def kept_places(target: Expected, kept: Sequence[Match]) -> list[tuple[int, int] | None]:
+def find_places(target: Expected, kept: Sequence[TextMatch]) -> list[tuple[int, int] | None]:
     """Return where each of the target's places is now; None for those that are not there in one piece."""
     starts = [match.old for match in kept]
     result: list[tuple[int, int] | None] = []
@@ -332,7 +334,7 @@ class _Carrier:
         self._regions = regions(Document(body=target.body, spans=target.spans))
         self._starts = [region.start for region in self._regions]
 
-    def unchanged(self, match: Match) -> Iterator[Span]:
+    def unchanged(self, match: TextMatch) -> Iterator[Span]:
         shift, end = match.new - match.old, match.old + match.size
         for region in self._among(match.old, end):
             yield from _span(max(region.start, match.old) + shift, min(region.end, end) + shift, region)
@@ -403,8 +405,8 @@ _KINDS = {"response": "response", "tool": "tool", "reasoning": "ignore", "compac
 def loss(
     document: Document,
     conversation: Conversation,
-    recorded: Sequence[Recorded],
-    found: Sequence[Found],
+    recorded: Sequence[RecordedPiece],
+    found: Sequence[DocumentPiece],
     links: Sequence[int],
 ) -> Loss | None:
     """Return what is wrong with the roles of a document, or None.
@@ -435,7 +437,9 @@ def loss(
     return "missing" if absent > present else None
 
 
-def _resurfaced(document: Document, conversation: Conversation, found: Sequence[Found], links: Sequence[int]) -> bool:
+def _resurfaced(
+    document: Document, conversation: Conversation, found: Sequence[DocumentPiece], links: Sequence[int]
+) -> bool:
     """Return whether text of hidden turns has another role than ``ignore``: theirs of before, or that around it.
 
     Where there are bounds, text of a hidden turn that stands all outside of them is a quotation, and the user's.
@@ -468,7 +472,7 @@ def _is_cut(document: Document, text: str) -> bool:
     return any(kind == "ignore" and a < end and not a <= start <= end <= b for a, b, kind, _ in spans)
 
 
-def _sizes(piece: Recorded) -> Iterator[tuple[str, str, int]]:
+def _sizes(piece: RecordedPiece) -> Iterator[tuple[str, str, int]]:
     """Yield kind, id and length of the span of an answer, as it is in the record now and as it was at first."""
     kind, id, text = piece.key
     texts = (text, original_text(piece.part)) if piece.part is not None else (text,)
@@ -479,9 +483,9 @@ def heal(document: Document, conversation: Conversation) -> Document:
     """Return ``document`` with the roles that the text has according to the record."""
     body, recorded = document.body, recorded_pieces(conversation)
     target = expected(conversation, recorded)
-    kept = matches(target.body, body)
-    spans = carried(target, body, kept)
-    places = kept_places(target, kept)
+    kept = common_text(target.body, body)
+    spans = carry_roles(target, body, kept)
+    places = find_places(target, kept)
     draft = _last_heading(body, spans, len(body))
     if _quotes(target, recorded, places, draft):
         spans = [span for span in spans if span.start < draft]
@@ -491,18 +495,18 @@ def heal(document: Document, conversation: Conversation) -> Document:
         if place is None and piece.key[0] != "user" and not piece.is_hidden
     ]
     if absent:
-        spans = moved(body, spans, kept, absent, len(body) if draft < 0 else draft)
+        spans = find_moved(body, spans, kept, absent, len(body) if draft < 0 else draft)
     if document.block is not None:
         spans = [span for piece in spans for span in _outside(piece, *document.block)]
         spans.append(Span(*document.block, "ignore"))
-    ranges = kept_places(target._replace(places=_ranges(target)), kept)
+    ranges = find_places(target._replace(places=_ranges(target)), kept)
     said = [place for piece, place in zip(recorded, places, strict=True) if place and piece.key[0] == "user"]
     spans += _unrecorded(document, target, recorded, spans, ranges, said)
-    spans += unread_errors(body, conversation, spans)
+    spans += error_note_spans(body, conversation, spans)
     return replace(document, spans=tuple(merged(sorted(spans))), stale=False, block=None)
 
 
-def unread_errors(body: str, conversation: Conversation, spans: Sequence[Span]) -> Iterator[Span]:
+def error_note_spans(body: str, conversation: Conversation, spans: Sequence[Span]) -> Iterator[Span]:
     """Yield where notes about failed runs stand without a role: a prompt that was asked again has several of them."""
     taken = sorted(spans)
     for block in dict.fromkeys(block for _, block in error_blocks(conversation)):
@@ -519,7 +523,7 @@ def unread_errors(body: str, conversation: Conversation, spans: Sequence[Span]) 
 
 
 def _quotes(
-    target: Expected, recorded: Sequence[Recorded], places: Sequence[tuple[int, int] | None], draft: int
+    target: Expected, recorded: Sequence[RecordedPiece], places: Sequence[tuple[int, int] | None], draft: int
 ) -> bool:
     """Return whether the prompt at the end of the text, from ``draft`` on, quotes answers that stood before it."""
     for number, (piece, here) in enumerate(zip(recorded, places, strict=True)):
@@ -551,7 +555,7 @@ def _ranges(target: Expected) -> tuple[tuple[int, int], ...]:
 def _unrecorded(
     document: Document,
     target: Expected,
-    recorded: Sequence[Recorded],
+    recorded: Sequence[RecordedPiece],
     spans: Sequence[Span],
     places: Sequence[tuple[int, int] | None],
     said: Sequence[tuple[int, int]],
@@ -574,12 +578,12 @@ def _unrecorded(
             continue
         left, right = before[index], after[index]
         for shift in {left if left is not None else right or 0, right if right is not None else left or 0}:
-            moved = span._replace(start=span.start + shift, end=span.end + shift)
-            sure = left in (right, None) or right is None or _is_block(document.body, moved)
-            if shift and any(begin < moved.end and moved.start < end for begin, end in said):
+            there = span._replace(start=span.start + shift, end=span.end + shift)
+            sure = left in (right, None) or right is None or _is_block(document.body, there)
+            if shift and any(begin < there.end and there.start < end for begin, end in said):
                 continue
-            if sure and _is_free(moved, taken, len(document.body)):
-                yield moved
+            if sure and _is_free(there, taken, len(document.body)):
+                yield there
                 break
 
 

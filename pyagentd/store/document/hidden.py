@@ -19,8 +19,8 @@ from pyagentd.clock import new_id
 from pyagentd.store.conversation import COMPACTION as COMPACTION_
 from pyagentd.store.conversation import Conversation, Message, Part, summary_in
 from pyagentd.store.document.files import apply
-from pyagentd.store.document.heal import carried, expected, kept_places, unread_errors
-from pyagentd.store.document.pieces import laid_out, matches, recorded_pieces
+from pyagentd.store.document.heal import carry_roles, error_note_spans, expected, find_places
+from pyagentd.store.document.pieces import common_text, laid_out, recorded_pieces
 from pyagentd.store.document.reconcile import Piece, recognise
 from pyagentd.store.document.render import FENCE_CLOSE, RUN_CLOSE, RUN_OPEN, Insert, prompt_text, replay
 from pyagentd.store.document.text import PROMPT_PREFIX, Document, Span, merged
@@ -174,14 +174,14 @@ _FOLDED = "… turns that were taken back"
 _TOOL_END = FENCE_CLOSE + "\n"
 
 
-class Turned(NamedTuple):
+class AnswerPlace(NamedTuple):
     """A document with other roles, and where in it the answer to a prompt goes; offsets are code points from 0."""
 
     document: Document
     marker: int
 
 
-def turned(document: Document, before: Conversation, after: Conversation) -> Document:
+def change_roles(document: Document, before: Conversation, after: Conversation) -> Document:
     """Return ``document`` with its roles when ``before`` has become ``after``, which differ in what is hidden."""
     gone = {id for id in after.messages if after.messages[id].is_rewound and not before.messages[id].is_rewound}
     back = {id for id in after.messages if before.messages[id].is_rewound and not after.messages[id].is_rewound}
@@ -192,7 +192,7 @@ def turned(document: Document, before: Conversation, after: Conversation) -> Doc
     return _shown(document, after, back) if back else document
 
 
-def answer_place(document: Document, conversation: Conversation, message_id: str) -> Turned:
+def answer_place(document: Document, conversation: Conversation, message_id: str) -> AnswerPlace:
     """Return where another answer to a visible prompt goes: behind the answers to it that are hidden.
 
     The heading below them goes with them, since the answer brings its own.
@@ -201,16 +201,16 @@ def answer_place(document: Document, conversation: Conversation, message_id: str
     document, pieces = alignment.document, alignment.pieces
     own = [index for index, piece in enumerate(pieces) if piece.message and piece.message.id == message_id]
     if not own:
-        return Turned(document, len(document.body))
+        return AnswerPlace(document, len(document.body))
     low = pieces[own[-1]].found.end
     high = pieces[own[-1] + 1].found.start if own[-1] + 1 < len(pieces) else len(document.body)
     hidden = [span for span in document.spans if span.kind == "ignore" and low <= span.start and span.end <= high]
     if not hidden:
-        return Turned(document, low)
+        return AnswerPlace(document, low)
     start, end = hidden[0].start, hidden[-1].end
     if document.body.startswith(RUN_CLOSE, end):
         end += len(RUN_CLOSE)
-    return Turned(_ignored(document, [(start, end)]), end)
+    return AnswerPlace(_ignored(document, [(start, end)]), end)
 
 
 def hidden_ranges(document: Document, conversation: Conversation) -> list[tuple[int, int, tuple[str, ...]]]:
@@ -242,7 +242,7 @@ def hidden_ranges(document: Document, conversation: Conversation) -> list[tuple[
     return found
 
 
-def folded(document: Document) -> str:
+def fold_hidden(document: Document) -> str:
     """Return the text with each region of hidden turns as one line, as people read it."""
     shown, position = [], 0
     for start, end, kind, _ in document.spans:
@@ -283,10 +283,10 @@ def _shown(document: Document, after: Conversation, back: set[str]) -> Document:
     """Give the text of the messages ``back`` the roles that the record says."""
     recorded = recorded_pieces(after)
     target = expected(after, recorded)
-    kept = matches(target.body, document.body)
+    kept = common_text(target.body, document.body)
     places = [
         place
-        for piece, place in zip(recorded, kept_places(target, kept), strict=True)
+        for piece, place in zip(recorded, find_places(target, kept), strict=True)
         if place is not None and piece.message.id in back
     ]
     ranges = [
@@ -294,9 +294,9 @@ def _shown(document: Document, after: Conversation, back: set[str]) -> Document:
         for span in document.spans
         if span.kind == "ignore" and any(start < span.end and span.start < end for start, end in places)
     ]
-    spans = carried(target, document.body, kept)
+    spans = carry_roles(target, document.body, kept)
     shown = _hiding_with(document, ranges, [part for start, end in ranges for part in _clipped(spans, start, end)])
-    return _hiding_with(shown, (), unread_errors(shown.body, after, shown.spans))
+    return _hiding_with(shown, (), error_note_spans(shown.body, after, shown.spans))
 
 
 def _clipped(spans: Iterable[Span], start: int, end: int) -> Iterator[Span]:
@@ -330,7 +330,7 @@ def _outside(span: Span, start: int, end: int) -> Iterator[Span]:
 # never sent are in no log.
 
 
-def rebuilt(conversation: Conversation, *, is_agent: bool) -> Document:
+def rebuild(conversation: Conversation, *, is_agent: bool) -> Document:
     """Return the document that shows every message of ``conversation`` that the user did not remove.
 
     Turns that were taken back are there, with the role of such.
@@ -339,7 +339,7 @@ def rebuilt(conversation: Conversation, *, is_agent: bool) -> Document:
     if not rewound:
         return _written(conversation, is_agent=is_agent)
     before = conversation.changed(show(rewound, now_ms=0))
-    return turned(_written(before, is_agent=is_agent), before, conversation)
+    return change_roles(_written(before, is_agent=is_agent), before, conversation)
 
 
 def _written(conversation: Conversation, *, is_agent: bool) -> Document:

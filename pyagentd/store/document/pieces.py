@@ -50,7 +50,7 @@ class Step:
     pieces: list[int] = field(default_factory=list)
 
 
-class Recorded(NamedTuple):
+class RecordedPiece(NamedTuple):
     """A piece as recorded, with the user's recorded edits; user text has no part, answers have a step.
 
     ``joint`` is what stands between a fragment and the one before it in the same message. ``restored`` says that the
@@ -70,7 +70,7 @@ class Recorded(NamedTuple):
         return self.message.is_hidden or (self.part is not None and self.part.hidden)
 
 
-class Found(NamedTuple):
+class DocumentPiece(NamedTuple):
     """A piece as the document has it; offsets of the trimmed text in the body, ``region`` its region's number."""
 
     key: Key
@@ -79,12 +79,12 @@ class Found(NamedTuple):
     region: int
 
 
-def recorded_pieces(conversation: Conversation, restored: Container[str] = ()) -> list[Recorded]:
+def recorded_pieces(conversation: Conversation, restored: Container[str] = ()) -> list[RecordedPiece]:
     """Return what the document should show of the record, in its order.
 
     Messages and parts whose ids are in ``restored`` are taken as they were recorded first, whatever edits there are.
     """
-    pieces: list[Recorded] = []
+    pieces: list[RecordedPiece] = []
     for message, parts in laid_out(conversation):
         if message.role == "user":
             pieces += _user_pieces(message, restored=message.id in restored)
@@ -132,20 +132,20 @@ def _is_marker(message: Message) -> bool:
     return message.parts[0].type == COMPACTION
 
 
-def _user_pieces(message: Message, *, restored: bool) -> Iterator[Recorded]:
+def _user_pieces(message: Message, *, restored: bool) -> Iterator[RecordedPiece]:
     text, end = message.recorded_text if restored else message.text, 0
     for number, (a, b) in enumerate(fragments(text)):
         joint = text[end:a] if number else ""
-        yield Recorded(("user", "", text[a:b]), message, joint=joint, restored=restored)
+        yield RecordedPiece(("user", "", text[a:b]), message, joint=joint, restored=restored)
         end = b
 
 
-def _part_piece(message: Message, part: Part, step: Step, *, restored: bool) -> Recorded | None:
+def _part_piece(message: Message, part: Part, step: Step, *, restored: bool) -> RecordedPiece | None:
     is_edited = part.edited is not None and part.type != "reasoning"
     text = part.edited if is_edited and not restored else original_text(part)
     if not text or (part.type == "text" and text.isspace()):
         return None
-    return Recorded(key_of(part, text), message, part, step, restored=restored)
+    return RecordedPiece(key_of(part, text), message, part, step, restored=restored)
 
 
 def key_of(part: Part, text: str) -> Key:
@@ -173,14 +173,14 @@ def original_text(part: Part) -> str:
     return writable(part.text)
 
 
-def found_pieces(document: Document, end: int | None = None) -> list[Found]:
+def found_pieces(document: Document, end: int | None = None) -> list[DocumentPiece]:
     """Return the pieces of the whole body; a region that contains ``end`` is cut there."""
-    pieces: list[Found] = []
+    pieces: list[DocumentPiece] = []
     body = document.body
     for number, region in enumerate(_cut(regions(document), end)):
         start, stop, kind, call_id = region
         if kind is None:
-            pieces += [Found(("user", "", body[a:b]), a, b, number) for a, b in fragments(body, start, stop)]
+            pieces += [DocumentPiece(("user", "", body[a:b]), a, b, number) for a, b in fragments(body, start, stop)]
             continue
         text = body[start:stop]
         if kind == "ignore":
@@ -188,9 +188,9 @@ def found_pieces(document: Document, end: int | None = None) -> list[Found]:
             if opening and text[: opening.start()] in ("", _TOOL_END):  # else it is text of a hidden turn
                 block = text[opening.start() :]
                 called: PieceKind = "compaction" if block.startswith(COMPACTION_OPEN) else "reasoning"
-                pieces.append(Found((called, "", block), start + opening.start(), stop, number))
+                pieces.append(DocumentPiece((called, "", block), start + opening.start(), stop, number))
         elif not text.isspace():
-            pieces.append(Found((kind, call_id, text), start, stop, number))
+            pieces.append(DocumentPiece((kind, call_id, text), start, stop, number))
     return pieces
 
 
@@ -235,15 +235,15 @@ ABORTED = "aborted"
 BEGINNING = "(The beginning of this conversation was removed.)"
 
 
-class Seen(NamedTuple):
+class ViewPiece(NamedTuple):
     """A piece of an answer as the document has it, and what it is in the record.
 
     ``number`` is the recorded piece it is or, when not ``exact``, the one the user made it from; -1 when unknown.
     """
 
-    found: Found
+    found: DocumentPiece
     number: int
-    recorded: Recorded | None
+    recorded: RecordedPiece | None
     exact: bool
 
     @property
@@ -273,7 +273,7 @@ class View:
         if text and not text.isspace():
             self._extend("user", [Text(text=text)])
 
-    def add_answer(self, pieces: Sequence[Seen]) -> None:
+    def add_answer(self, pieces: Sequence[ViewPiece]) -> None:
         """Add pieces of answers that follow each other without user text between them."""
         start = 0
         for index in range(1, len(pieces) + 1):
@@ -308,7 +308,7 @@ class View:
         messages = enumerate(self.messages)
         return tuple(Message_(role=role, parts=tuple(parts), id=ids.get(n, "")) for n, (role, parts) in messages)
 
-    def _add_step(self, step: Step | None, pieces: Sequence[Seen]) -> None:
+    def _add_step(self, step: Step | None, pieces: Sequence[ViewPiece]) -> None:
         if step is not None and all(p.exact for p in pieces) and [p.number for p in pieces] == step.pieces:
             restored = {p.recorded.part for p in pieces if p.recorded and p.recorded.restored}
             untouched = all(part.edited is None or part in restored for part in step.parts)
@@ -341,7 +341,7 @@ class View:
                 said.append(reasoning)
         self._add(said, calls)
 
-    def _read_tool(self, piece: Seen) -> list[tuple[ToolCall, ToolResult]]:
+    def _read_tool(self, piece: ViewPiece) -> list[tuple[ToolCall, ToolResult]]:
         part = piece.recorded.part if piece.recorded else None
         if part is not None and piece.exact:
             return self._tool(part, None if piece.recorded and piece.recorded.restored else part.edited)
@@ -400,7 +400,7 @@ class View:
             self.messages.append((role, parts))
 
 
-def said_in(parts: Iterable[conversation.Part]) -> Iterator[Part_]:
+def model_parts(parts: Iterable[conversation.Part]) -> Iterator[Part_]:
     """Yield what the model said in a recorded step, without the results of its calls."""
     for part in parts:
         if part.is_tool:
@@ -456,7 +456,7 @@ SURE = 24  # characters from which equal text is hardly chance
 _FARTHEST = 400  # characters by which a change is moved at most to be whole lines
 
 
-class Match(NamedTuple):
+class TextMatch(NamedTuple):
     """``size`` equal characters, from ``old`` and from ``new`` on."""
 
     old: int
@@ -472,36 +472,36 @@ class _Window(NamedTuple):
     level: int = 0
 
 
-def matches(old: str, new: str) -> list[Match]:
+def common_text(old: str, new: str) -> list[TextMatch]:
     """Return what ``new`` has kept of ``old``: in order, disjoint; the last match is empty and ends both texts."""
-    found: list[Match] = []
-    todo: list[Match | _Window] = [_Window(0, len(old), 0, len(new))]
+    found: list[TextMatch] = []
+    todo: list[TextMatch | _Window] = [_Window(0, len(old), 0, len(new))]
     while todo:
         item = todo.pop()
-        if isinstance(item, Match):
+        if isinstance(item, TextMatch):
             found.append(item)
         else:
             todo += reversed(list(_split(old, new, item)))
     joined = list(_joined(found))
     kept = list(_joined(_without_chance(old, new, joined)))
-    return list(_at_lines(old, new, [*kept, Match(len(old), len(new), 0)]))
+    return list(_at_lines(old, new, [*kept, TextMatch(len(old), len(new), 0)]))
 
 
-def _split(old: str, new: str, window: _Window) -> Iterator[Match | _Window]:
+def _split(old: str, new: str, window: _Window) -> Iterator[TextMatch | _Window]:
     """Yield the matches that a window begins and ends with, and what is found between them, in order."""
     a, a_end, b, b_end, level = window
     head = _common(min(a_end - a, b_end - b), lambda n: old.startswith(new[b : b + n], a))
     a, b = a + head, b + head
     tail = _common(min(a_end - a, b_end - b), lambda n: old.endswith(new[b_end - n : b_end], 0, a_end))
     if head:
-        yield Match(a - head, b - head, head)
+        yield TextMatch(a - head, b - head, head)
     if a < a_end - tail and b < b_end - tail:
         yield from _split_by_tokens(old, new, _Window(a, a_end - tail, b, b_end - tail, level))
     if tail:
-        yield Match(a_end - tail, b_end - tail, tail)
+        yield TextMatch(a_end - tail, b_end - tail, tail)
 
 
-def _split_by_tokens(old: str, new: str, window: _Window) -> Iterator[Match | _Window]:
+def _split_by_tokens(old: str, new: str, window: _Window) -> Iterator[TextMatch | _Window]:
     a, a_end, b, b_end, level = window
     if level >= len(_LEVELS):
         return
@@ -519,7 +519,7 @@ def _split_by_tokens(old: str, new: str, window: _Window) -> Iterator[Match | _W
         x, y, size = left[i].start(), right[j].start(), len(left[i][0])
         if x > a and y > b:
             yield _Window(a, x, b, y, level)
-        yield Match(x, y, size)
+        yield TextMatch(x, y, size)
         a, b = x + size, y + size
     if a < a_end and b < b_end:
         yield _Window(a, a_end, b, b_end, level)
@@ -572,8 +572,8 @@ def _compared(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, 
         yield from ((i + n, j + n) for n in range(size))
 
 
-def _joined(found: Iterable[Match]) -> Iterator[Match]:
-    last: Match | None = None
+def _joined(found: Iterable[TextMatch]) -> Iterator[TextMatch]:
+    last: TextMatch | None = None
     for match in found:
         if last is not None and last.old + last.size == match.old and last.new + last.size == match.new:
             last = last._replace(size=last.size + match.size)
@@ -585,10 +585,10 @@ def _joined(found: Iterable[Match]) -> Iterator[Match]:
         yield last
 
 
-def _without_chance(old: str, new: str, found: Sequence[Match]) -> Iterator[Match]:
+def _without_chance(old: str, new: str, found: Sequence[TextMatch]) -> Iterator[TextMatch]:
     """Leave out what is likely equal by chance: shorter than the changes on either side of it, and not telling."""
-    end = Match(len(old), len(new), 0)
-    kept = last = Match(0, 0, 0)
+    end = TextMatch(len(old), len(new), 0)
+    kept = last = TextMatch(0, 0, 0)
     for match, after in pairwise([*found, end]):
         change = min(_change(kept, match), _change(match, after))
         if match.size > change or _is_telling(old, new, last, match, after):
@@ -597,11 +597,11 @@ def _without_chance(old: str, new: str, found: Sequence[Match]) -> Iterator[Matc
         last = match
 
 
-def _change(before: Match, after: Match) -> int:
+def _change(before: TextMatch, after: TextMatch) -> int:
     return max(after.old - before.old - before.size, after.new - before.new - before.size)
 
 
-def _is_telling(old: str, new: str, before: Match, match: Match, after: Match) -> bool:
+def _is_telling(old: str, new: str, before: TextMatch, match: TextMatch, after: TextMatch) -> bool:
     """Return whether the text of a match is long, and stands only once between its neighbours on both sides."""
     text = old[match.old : match.old + match.size]
     return len(text) >= SURE and all(
@@ -613,7 +613,7 @@ def _is_telling(old: str, new: str, before: Match, match: Match, after: Match) -
     )
 
 
-def _at_lines(old: str, new: str, found: list[Match]) -> Iterator[Match]:
+def _at_lines(old: str, new: str, found: list[TextMatch]) -> Iterator[TextMatch]:
     """Yield the matches with each pure insertion or deletion moved so that it is whole lines, if it can be."""
     before = found[0]
     for after in found[1:]:
@@ -624,7 +624,7 @@ def _at_lines(old: str, new: str, found: list[Match]) -> Iterator[Match]:
             start = end
         shift = _shift(text, start, end, min(before.size, _FARTHEST)) if start < end else 0
         if shift:
-            after = Match(after.old - shift, after.new - shift, after.size + shift)
+            after = TextMatch(after.old - shift, after.new - shift, after.size + shift)
             before = before._replace(size=before.size - shift)
         if before.size:
             yield before
@@ -653,7 +653,11 @@ _NEAR = 50  # recorded pieces that are compared with one that was edited
 
 
 def restored_ids(
-    body: str, conversation: Conversation, recorded: Sequence[Recorded], found: Sequence[Found], links: Sequence[int]
+    body: str,
+    conversation: Conversation,
+    recorded: Sequence[RecordedPiece],
+    found: Sequence[DocumentPiece],
+    links: Sequence[int],
 ) -> set[str]:
     """Return the ids of messages and parts whose edit the user took back: what was there before it is there again."""
     edited = [message for message in conversation.messages.values() if message.role == "user" and message.is_edited]
@@ -698,7 +702,7 @@ def restored_ids(
     return ids
 
 
-def with_known_ids(found: list[Found], recorded: Sequence[Recorded]) -> list[Found]:
+def with_known_ids(found: list[DocumentPiece], recorded: Sequence[RecordedPiece]) -> list[DocumentPiece]:
     """Return ``found`` with recorded ids for tool pieces that are as recorded but for their id.
 
     Stock gptel gives one id to all calls of a tool that were made at once.
@@ -719,13 +723,13 @@ def with_known_ids(found: list[Found], recorded: Sequence[Recorded]) -> list[Fou
     ]
 
 
-def with_known_blocks(found: list[Found], recorded: Sequence[Recorded]) -> list[Found]:
+def with_known_blocks(found: list[DocumentPiece], recorded: Sequence[RecordedPiece]) -> list[DocumentPiece]:
     """Return ``found`` with blocks cut where recorded ones end: hidden turns behind them have their role."""
     known = {piece.key for piece in recorded if piece.key[0] in _BLOCKS}
     return [_ending(piece, known) if piece.key[0] in _BLOCKS and piece.key not in known else piece for piece in found]
 
 
-def _ending(piece: Found, known: Collection[Key]) -> Found:
+def _ending(piece: DocumentPiece, known: Collection[Key]) -> DocumentPiece:
     kind, id, text = piece.key
     starts = [key for key in known if key[0] == kind and text.startswith(key[2] + RUN_OPEN)]
     if not starts:
@@ -734,7 +738,9 @@ def _ending(piece: Found, known: Collection[Key]) -> Found:
     return piece._replace(key=(kind, id, text[:longest]), end=piece.start + longest)
 
 
-def joined_keys(body: str, recorded: Sequence[Recorded], found: Sequence[Found]) -> tuple[list[Key], list[Key]]:
+def joined_keys(
+    body: str, recorded: Sequence[RecordedPiece], found: Sequence[DocumentPiece]
+) -> tuple[list[Key], list[Key]]:
     """Return keys for ``match`` that tell a fragment within a message from one that begins a message.
 
     Both are equal where the text between fragments is that of the recorded message.
@@ -783,7 +789,9 @@ def fill(links: list[int], numbers: Sequence[int], recorded: Sequence[Key], foun
             low, start = bisect_right(numbers, links[index]), index + 1
 
 
-def keep_together(links: list[int], recorded: Sequence[Recorded], keys: Sequence[Key], found: Sequence[Key]) -> None:
+def keep_together(
+    links: list[int], recorded: Sequence[RecordedPiece], keys: Sequence[Key], found: Sequence[Key]
+) -> None:
     """Of equal texts link the one that stands right above the fragment that follows it in its message."""
     places = {number: index for index, number in enumerate(links) if number >= 0}
     for number in range(len(recorded) - 1, 0, -1):
@@ -818,7 +826,9 @@ def common(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[in
     return pairs[::-1]
 
 
-def link_moved(recorded: Sequence[Recorded], found: Sequence[Found], links: list[int], last: int) -> set[int]:
+def link_moved(
+    recorded: Sequence[RecordedPiece], found: Sequence[DocumentPiece], links: list[int], last: int
+) -> set[int]:
     """Link what the first match left over on both sides and is equal; user text only before piece ``last``.
 
     Returns the numbers of the found pieces it linked.
@@ -846,7 +856,11 @@ def _nearest(places: list[int], index: int) -> list[int]:
 
 
 def pair(
-    gap: Iterable[int], free: Sequence[int], found: Sequence[Found], recorded: Sequence[Recorded], sources: list[int]
+    gap: Iterable[int],
+    free: Sequence[int],
+    found: Sequence[DocumentPiece],
+    recorded: Sequence[RecordedPiece],
+    sources: list[int],
 ) -> None:
     """Give every piece in a gap the free recorded piece of its kind that is most like it, in order."""
     kinds: dict[str, list[int]] = defaultdict(list)

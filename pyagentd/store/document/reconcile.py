@@ -24,16 +24,16 @@ from pyagentd.store.document.heal import Loss, heal, loss
 from pyagentd.store.document.pieces import (
     BEGINNING,
     SURE,
-    Found,
-    Seen,
+    DocumentPiece,
     View,
+    ViewPiece,
+    common_text,
     fill,
     found_pieces,
     joined_keys,
     keep_together,
     link_moved,
     match,
-    matches,
     original_text,
     pair,
     recorded_pieces,
@@ -48,7 +48,7 @@ from pyagentd.store.document.text import PROMPT_PREFIX, Document, Span
 class Piece(NamedTuple):
     """A piece of the document and the recorded message it is, or was edited from; None when it is in no log."""
 
-    found: Found
+    found: DocumentPiece
     message: conversation.Message | None
     part: conversation.Part | None  # of answers
 
@@ -61,7 +61,7 @@ class Boundary(NamedTuple):
     pruned: frozenset[str] = frozenset()  # ids of parts whose output it is not shown
 
 
-class Alignment:
+class Recognition:
     """One document matched with one record.
 
     Attributes:
@@ -138,7 +138,7 @@ class Alignment:
     def _is_user(self, number: int) -> bool:
         return self.recorded[number].key[0] == "user"
 
-    def aligned(self) -> Aligned:
+    def aligned(self) -> Alignment:
         """Return what the document up to the end means."""
         boundary = self.boundary()
         view, last = View(summary=boundary.summary, pruned=boundary.pruned), ""
@@ -158,7 +158,7 @@ class Alignment:
                 view.add_answer([seen for i in range(index, stop) if (seen := self._seen(i)) is not None])
             index = stop
         new = "\n\n".join(self._user_texts(self.prompt_start, self.above))
-        return Aligned(
+        return Alignment(
             view=view.finished(),
             new_prompt=new,
             last_prompt=last,
@@ -354,12 +354,12 @@ class Alignment:
             stop += 1
         return stop
 
-    def _seen(self, index: int) -> Seen | None:
+    def _seen(self, index: int) -> ViewPiece | None:
         found, number, source = self.found[index], self.links[index], self.sources[index]
         if found.key[0] == "compaction" or (number < 0 and found.key[0] == "reasoning"):
             return None
         known = number if number >= 0 else source
-        return Seen(found, known, self.recorded[known] if known >= 0 else None, number >= 0)
+        return ViewPiece(found, known, self.recorded[known] if known >= 0 else None, number >= 0)
 
     # -- edits -------------------------------------------------------------------------------------------------
 
@@ -600,7 +600,7 @@ class _Place:
         end = self._role_end(position, block.role) if self._spans else self._paragraphs_end(position)
         if end == position:
             return position, known
-        for old, new, size in reversed(matches(block.text[known - block.offset :], self._body[position:end])):
+        for old, new, size in reversed(common_text(block.text[known - block.offset :], self._body[position:end])):
             if size >= (_LIKELY if self._spans else SURE):
                 position, known = position + new + size, known + old + size
                 break
@@ -639,7 +639,7 @@ def _span_role(role: InsertRole) -> tuple[str, str]:
 RECOVERED = "The roles in this document were lost or shifted; they were recovered from the log"
 
 
-def recognise(document: Document, conversation: Conversation, end: int | None = None) -> Alignment:
+def recognise(document: Document, conversation: Conversation, end: int | None = None) -> Recognition:
     """Return which text of ``conversation`` stands where in ``document``, after recovering roles that were lost.
 
     Args:
@@ -649,14 +649,14 @@ def recognise(document: Document, conversation: Conversation, end: int | None = 
             matched too, but is no new prompt.
     """
     shown = conversation.shown()
-    alignment = Alignment(document, shown, end)
+    alignment = Recognition(document, shown, end)
     kind = loss(document, conversation, alignment.recorded, alignment.found, alignment.links)
     if kind is None:
         return alignment
     healed = heal(document, conversation)
     if healed.spans == document.spans and not (document.stale and document.spans):
         return alignment
-    better = Alignment(healed, shown, end)
+    better = Recognition(healed, shown, end)
     better.lost = kind
     if kind == "shifted" and better.exact() < alignment.exact():
         return alignment
@@ -666,7 +666,7 @@ def recognise(document: Document, conversation: Conversation, end: int | None = 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aligned:
+class Alignment:
     """What the document up to a position means.
 
     Attributes:
@@ -688,7 +688,7 @@ class Aligned:
     last_message: str = ""
 
 
-def align(document: Document, conversation: Conversation, end: int | None = None) -> Aligned:
+def align(document: Document, conversation: Conversation, end: int | None = None) -> Alignment:
     """Return what ``document`` up to offset ``end`` (code points from 0; None: all of it) means."""
     return recognise(document, conversation, end).aligned()
 
@@ -713,7 +713,7 @@ class _Known:
     calls: Set[str]  # ids in it
 
 
-class Continued:
+class IncrementalAligner:
     """Aligns one branch's document again and again; one caller at a time.
 
     Attributes:
@@ -726,7 +726,7 @@ class Continued:
         self.whole = 0
         self._known: _Known | None = None
 
-    def align(self, document: Document, conversation: Conversation, end: int | None = None) -> Aligned:
+    def align(self, document: Document, conversation: Conversation, end: int | None = None) -> Alignment:
         """Return what ``align.align`` returns; ``conversation`` is a snapshot."""
         position = len(document.body) if end is None else end
         known = self._known
@@ -740,7 +740,7 @@ class Continued:
         return aligned
 
 
-def _rest(known: _Known, document: Document, conversation: Conversation, end: int) -> Aligned | None:
+def _rest(known: _Known, document: Document, conversation: Conversation, end: int) -> Alignment | None:
     """Return the alignment by way of what is known; None when that is no way."""
     cut, spans = len(known.body), len(known.spans)
     if end < cut or document.stale or document.damage or not document.body.startswith(known.body):
@@ -757,7 +757,7 @@ def _rest(known: _Known, document: Document, conversation: Conversation, end: in
     return _joined(known, aligned)
 
 
-def _joined(known: _Known, rest: Aligned) -> Aligned | None:
+def _joined(known: _Known, rest: Alignment) -> Alignment | None:
     """Return the whole alignment; None where the whole must be seen to tell."""
     view = rest.view
     if rest.edits or rest.notes or rest.spans is not None or (rest.last_prompt and not rest.new_prompt):
@@ -787,7 +787,7 @@ def _since(conversation: Conversation, before: Set[str]) -> Conversation | None:
 
 
 def _settled(
-    known: _Known | None, aligned: Aligned, document: Document, conversation: Conversation, end: int
+    known: _Known | None, aligned: Alignment, document: Document, conversation: Conversation, end: int
 ) -> _Known | None:
     """Return what is known from now on, all above the prompt that ends the view; None when that is not clear."""
     view = aligned.view

@@ -19,7 +19,7 @@ from pyagentd.store import metadata, paths
 from pyagentd.store.attachments import linked
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import text
-from pyagentd.store.document.adopt import Adopted, adopt
+from pyagentd.store.document.adopt import Adoption, adopt
 from pyagentd.store.document.reconcile import recognise
 from pyagentd.store.document.render import writable
 from pyagentd.store.document.text import Document, Settings, format_file
@@ -178,7 +178,7 @@ def _line(kind: str, row: Mapping[str, Any]) -> str:
     return _dumps({"type": kind, "data": row}) + "\n"
 
 
-def _joined(conversation: Conversation, made: Adopted) -> Conversation:
+def _joined(conversation: Conversation, made: Adoption) -> Conversation:
     """Return a conversation that has the adopted rows too."""
     if not made.facts:
         return conversation
@@ -190,7 +190,7 @@ def _joined(conversation: Conversation, made: Adopted) -> Conversation:
     return joined
 
 
-def _document_order(made: Adopted, conversation: Conversation) -> list[str]:
+def _document_order(made: Adoption, conversation: Conversation) -> list[str]:
     """Return the ids of the messages in the order in which they begin in the document."""
     pieces = recognise(made.document, conversation).pieces
     return list(dict.fromkeys(piece.message.id for piece in pieces if piece.message is not None))

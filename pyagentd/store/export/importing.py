@@ -19,7 +19,7 @@ from pyagentd.errors import BadRequest, NotFound, StoreError
 from pyagentd.store import atomic, paths, presetfile, yamlfile
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import text as document
-from pyagentd.store.document.adopt import Adopted, adopt
+from pyagentd.store.document.adopt import Adoption, adopt
 from pyagentd.store.document.reconcile import recognise
 from pyagentd.store.document.text import Document, Settings, find_block, format_file
 from pyagentd.store.journal import Journal
@@ -106,13 +106,13 @@ def preset_text(template: str, name: str, settings: Settings, system: str | None
     return f"---\n{front.rstrip()}\n---\n{body}"
 
 
-def adopt_chat(chat: Chat, *, session_id: str, now_ms: int) -> Adopted:
+def adopt_chat(chat: Chat, *, session_id: str, now_ms: int) -> Adoption:
     """Return the rows for a chat that becomes the session ``session_id``."""
     empty = Conversation()
     return adopt(recognise(chat.document, empty), empty, session_id=session_id, now_ms=now_ms)
 
 
-def fill(branch_dir: Path, made: Adopted) -> None:
+def fill(branch_dir: Path, made: Adoption) -> None:
     """Put an adopted chat into a new, empty branch; raises ``StoreError``."""
     journal = Journal.open(paths.journal_file(branch_dir))
     try:
