@@ -678,10 +678,10 @@ def no_data(value: Value) -> LispError:
     """Return the error for a value that is not data: a function or an endless sequence."""
     if type(value) is Endless:
         return LispError(
-            "eval_error", "a sequence without an end is no data", hint="Take some of it first: (take 10 …)."
+            "eval_error", "a sequence without an end is not data", hint="Take some of it first: (take 10 …)."
         )
     return LispError(
-        "eval_error", f"a {type_name(value)} is no data", hint="Call the function and give what it returns."
+        "eval_error", f"a {type_name(value)} is not data", hint="Call the function and return its result."
     )
 
 
@@ -798,7 +798,7 @@ def lookup(value: Value, key: Value, default: Value = None, budget: Budget | Non
         return default
     if kind is list or kind is str:
         if type(key) is float and key.is_integer():
-            key = int(key)  # what / gives is meant as an index
+            key = int(key)  # a float without fraction, such as a result of /
         if type(key) is int:
             return value[key] if 0 <= key < len(value) else default
         if type(key) is Keyword:

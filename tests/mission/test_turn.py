@@ -92,12 +92,12 @@ def test_a_function_is_no_result():
 @pytest.mark.parametrize(
     ("program", "said"),
     [
-        ("{:f [inc]}", "A function is no data.\nCall the function and give what it returns."),
-        ("{[inc] 1}", "A function is no data."),
-        ('(call "return" #{(fn [x] x)})', "A function is no data."),
-        ('(call "fail" {:details inc})', "A function is no data."),
-        ('(call "echo" {:x [inc]})', "A function is no data."),
-        ("[1 (range)]", "A sequence without an end is no data.\nTake some of it first: (take 10 …)."),
+        ("{:f [inc]}", "A function is not data.\nCall the function and return its result."),
+        ("{[inc] 1}", "A function is not data."),
+        ('(call "return" #{(fn [x] x)})', "A function is not data."),
+        ('(call "fail" {:details inc})', "A function is not data."),
+        ('(call "echo" {:x [inc]})', "A function is not data."),
+        ("[1 (range)]", "A sequence without an end is not data.\nTake some of it first: (take 10 …)."),
     ],
 )
 def test_what_is_no_data_leaves_no_program(isolation, program, said):

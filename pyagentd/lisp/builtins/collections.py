@@ -230,7 +230,7 @@ def in_turn(stages: Sequence[Stage]) -> Stage:
     def run(coll: Any) -> list[Any]:
         for stage in stages:
             coll = stage.run(coll)
-        return coll  # type: ignore[no-any-return]  # what a stage gives is a list
+        return coll  # type: ignore[no-any-return]  # the result of a stage is a list
 
     return Stage(run)
 
@@ -384,7 +384,7 @@ def _added(op: str, coll: Any, new: list[Any], budget: Budget) -> Any:
     if kind is not list and kind is not dict and kind is not LispSet and coll is not None:
         raise wrong(op, "a vector, map or set", coll, hint=f"The collection comes first: ({op} [] …).")
     before = len(coll) if coll is not None else 0
-    # A slot that is copied takes 8 bytes and a cell stands for 64, so thousands of items may be added singly.
+    # A slot that is copied takes 8 bytes and a cell stands for 64, so thousands of items can be added one by one.
     budget.cells((before >> 3 if op == "conj" and kind is list else before) + len(new))
     budget.steps((before >> 4) + len(new))
     if kind is dict:

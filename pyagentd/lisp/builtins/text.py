@@ -267,7 +267,7 @@ def _split_slowly(separator: Matcher, s: str, most: int, budget: Budget) -> list
 
 
 def replaced(op: str, wanted: Pattern, s: str, new: Any, most: int, budget: Budget) -> str:
-    """Return the string with matches replaced by a text, where $1 is the first group, or by what a function gives."""
+    """Return the string with matches replaced by a text, where $1 is the first group, or by a function of them."""
     found = matcher(wanted)
     if type(new) is str and (template := _python_template(new, found)) is not None:
         quick = found.whole(s, 0, budget)

@@ -105,7 +105,7 @@ def _within(value: Any, what: Any) -> bool:
 
 
 def _opaque(part: Any) -> bool:
-    """Whether it is no data: a function, or what ``reduced`` gives."""
+    """Whether it is not data: a function, or the result of ``reduced``."""
     return type(part) not in _DATA
 
 
