@@ -36,9 +36,9 @@ from pyagentd.store.contexts import Context, Trigger, messages_of
 from pyagentd.store.db.agents import ContextRow
 from pyagentd.store.document import hidden
 from pyagentd.store.document import text as document
-from pyagentd.store.document.pieces import ABORTED, BEGINNING
 from pyagentd.store.document.reconcile import align
 from pyagentd.store.document.render import writable
+from pyagentd.store.document.view import ABORTED, BEGINNING
 from pyagentd.store.journal import message_row, part_row
 
 if TYPE_CHECKING:

@@ -6,8 +6,6 @@ cannot be recorded exactly (a call that cannot be read) stays in the document al
 answer is a draft and becomes a message when it is sent.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -5,8 +5,6 @@ behind it, roles right of it shift, text the user typed at the marker stays belo
 never over content that was not read: ``changed_on_disk`` tells, ``persist`` refuses.
 """
 
-from __future__ import annotations
-
 import hashlib
 import threading
 import time
@@ -14,7 +12,7 @@ from bisect import bisect_left
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pyagentd import regularfile
 from pyagentd.errors import StoreError
@@ -286,7 +284,7 @@ class DocumentWriter:
         self.marker = len(self._document.body)
 
     @classmethod
-    def load(cls, path: Path) -> DocumentWriter:
+    def load(cls, path: Path) -> Self:
         """Return a writer for what is on disk; a missing file is an empty document.
 
         Raises:

@@ -6,8 +6,6 @@ would show today (``expected``), and what is left of that has the roles it has t
 nothing is guessed: a text that the user moved or quoted is the user's.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict, deque
@@ -18,14 +16,12 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from pyagentd.store.conversation import COMPACTION, Conversation, Message, Part
+from pyagentd.store.document.difference import SURE, TextMatch, common_text
 from pyagentd.store.document.pieces import (
-    SURE,
     DocumentPiece,
     Key,
     RecordedPiece,
-    TextMatch,
     common,
-    common_text,
     fragments,
     laid_out,
     original_text,
@@ -41,7 +37,7 @@ from pyagentd.store.document.render import (
     separator,
     tool_head,
 )
-from pyagentd.store.document.text import PROMPT_PREFIX, Document, Kind, Region, Span, merged, regions
+from pyagentd.store.document.text import PROMPT_PREFIX, Document, Kind, Region, Span, merged, outside, regions
 
 # Recorded answers that stand somewhere else than before, as blocks of their own, in text that has no role yet.
 
@@ -304,8 +300,26 @@ _CARRY_FENCES = ("```", "~~~")
 _LONGEST_JOINT = len("\n\n\n\n### ")  # text between two answers that is none of the user's words
 
 
-def carry_roles(target: Expected, body: str, kept: Sequence[TextMatch]) -> list[Span]:
-    """Return the roles of ``body``, of which ``kept`` says what it has from ``target``."""
+class Comparison(NamedTuple):
+    """A text compared with the document that the record would show.
+
+    Attributes:
+        target: That document.
+        kept: What the text has of it.
+        spans: The roles that the text has therefore.
+        places: Where each recorded piece is in the text; None for those that are not there in one piece.
+    """
+
+    target: Expected
+    kept: Sequence[TextMatch]
+    spans: list[Span]
+    places: list[tuple[int, int] | None]
+
+
+def compare(conversation: Conversation, recorded: Sequence[RecordedPiece], body: str) -> Comparison:
+    """Compare ``body`` with the document that shows ``recorded``, which are the pieces of ``conversation``."""
+    target = expected(conversation, recorded)
+    kept = common_text(target.body, body)
     carrier = _Carrier(target, body)
     old = new = 0
     spans: list[Span] = []
@@ -314,14 +328,14 @@ def carry_roles(target: Expected, body: str, kept: Sequence[TextMatch]) -> list[
             spans += carrier.between(old, match.old, new, match.new)
         spans += carrier.unchanged(match)
         old, new = match.old + match.size, match.new + match.size
-    return list(merged(spans))
+    return Comparison(target, kept, list(merged(spans)), _find_places(target.places, kept))
 
 
-def find_places(target: Expected, kept: Sequence[TextMatch]) -> list[tuple[int, int] | None]:
-    """Return where each of the target's places is now; None for those that are not there in one piece."""
+def _find_places(places: Iterable[tuple[int, int]], kept: Sequence[TextMatch]) -> list[tuple[int, int] | None]:
+    """Return where each of the target's ranges is now; None for those that are not there in one piece."""
     starts = [match.old for match in kept]
     result: list[tuple[int, int] | None] = []
-    for start, end in target.places:
+    for start, end in places:
         match = kept[max(0, bisect_right(starts, start) - 1)]
         whole = match.old <= start and end <= match.old + match.size
         result.append((start - match.old + match.new, end - match.old + match.new) if whole else None)
@@ -482,10 +496,7 @@ def _sizes(piece: RecordedPiece) -> Iterator[tuple[str, str, int]]:
 def heal(document: Document, conversation: Conversation) -> Document:
     """Return ``document`` with the roles that the text has according to the record."""
     body, recorded = document.body, recorded_pieces(conversation)
-    target = expected(conversation, recorded)
-    kept = common_text(target.body, body)
-    spans = carry_roles(target, body, kept)
-    places = find_places(target, kept)
+    target, kept, spans, places = compare(conversation, recorded, body)
     draft = _last_heading(body, spans, len(body))
     if _quotes(target, recorded, places, draft):
         spans = [span for span in spans if span.start < draft]
@@ -497,9 +508,9 @@ def heal(document: Document, conversation: Conversation) -> Document:
     if absent:
         spans = find_moved(body, spans, kept, absent, len(body) if draft < 0 else draft)
     if document.block is not None:
-        spans = [span for piece in spans for span in _outside(piece, *document.block)]
+        spans = [span for piece in spans for span in outside(piece, *document.block)]
         spans.append(Span(*document.block, "ignore"))
-    ranges = find_places(target._replace(places=_ranges(target)), kept)
+    ranges = _find_places([span[:2] for span in target.spans], kept)
     said = [place for piece, place in zip(recorded, places, strict=True) if place and piece.key[0] == "user"]
     spans += _unrecorded(document, target, recorded, spans, ranges, said)
     spans += error_note_spans(body, conversation, spans)
@@ -546,10 +557,6 @@ def _last_heading(text: str, spans: Sequence[Span], end: int) -> int:
             break
         start = text.rfind(_HEADING, 0, start)
     return start
-
-
-def _ranges(target: Expected) -> tuple[tuple[int, int], ...]:
-    return tuple((span.start, span.end) for span in target.spans)
 
 
 def _unrecorded(
@@ -611,12 +618,6 @@ def _is_free(span: Span, taken: Sequence[Span], size: int) -> bool:
     before = taken[index - 1].end if index else 0
     after = taken[index].start if index < len(taken) else size
     return before <= span.start < span.end <= after
-
-
-def _outside(span: Span, start: int, end: int) -> Iterator[Span]:
-    for part in (span._replace(end=min(span.end, start)), span._replace(start=max(span.start, end))):
-        if part.start < part.end:
-            yield part
 
 
 # What a recovery of roles changed, for a person to look at: a unified diff of who said what.

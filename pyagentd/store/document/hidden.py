@@ -7,8 +7,6 @@ what was said behind the same message at different times are variants of each ot
 document's text is in ``hiding``.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,11 +17,11 @@ from pyagentd.clock import new_id
 from pyagentd.store.conversation import COMPACTION as COMPACTION_
 from pyagentd.store.conversation import Conversation, Message, Part, summary_in
 from pyagentd.store.document.files import apply
-from pyagentd.store.document.heal import carry_roles, error_note_spans, expected, find_places
-from pyagentd.store.document.pieces import common_text, laid_out, recorded_pieces
+from pyagentd.store.document.heal import compare, error_note_spans
+from pyagentd.store.document.pieces import laid_out, recorded_pieces
 from pyagentd.store.document.reconcile import Piece, recognise
 from pyagentd.store.document.render import FENCE_CLOSE, RUN_CLOSE, RUN_OPEN, Insert, prompt_text, replay
-from pyagentd.store.document.text import PROMPT_PREFIX, Document, Span, merged
+from pyagentd.store.document.text import PROMPT_PREFIX, Document, Span, merged, outside
 from pyagentd.store.journal import Row
 
 By = Literal["rewind", "edit", "variant", "context", "command"]
@@ -282,11 +280,10 @@ def _end(document: Document, piece: Piece) -> int:
 def _shown(document: Document, after: Conversation, back: set[str]) -> Document:
     """Give the text of the messages ``back`` the roles that the record says."""
     recorded = recorded_pieces(after)
-    target = expected(after, recorded)
-    kept = common_text(target.body, document.body)
+    found = compare(after, recorded, document.body)
     places = [
         place
-        for piece, place in zip(recorded, find_places(target, kept), strict=True)
+        for piece, place in zip(recorded, found.places, strict=True)
         if place is not None and piece.message.id in back
     ]
     ranges = [
@@ -294,8 +291,7 @@ def _shown(document: Document, after: Conversation, back: set[str]) -> Document:
         for span in document.spans
         if span.kind == "ignore" and any(start < span.end and span.start < end for start, end in places)
     ]
-    spans = carry_roles(target, document.body, kept)
-    shown = _hiding_with(document, ranges, [part for start, end in ranges for part in _clipped(spans, start, end)])
+    shown = _hiding_with(document, ranges, [part for range in ranges for part in _clipped(found.spans, *range)])
     return _hiding_with(shown, (), error_note_spans(shown.body, after, shown.spans))
 
 
@@ -309,19 +305,13 @@ def _hiding_with(document: Document, ranges: Sequence[Range], spans: Iterable[Sp
     """Return the document with no roles in ``ranges`` but those of ``spans``."""
     kept = list(document.spans)
     for start, end in ranges:
-        kept = [part for span in kept for part in _outside(span, start, end)]
+        kept = [part for span in kept for part in outside(span, start, end)]
     return replace(document, spans=tuple(merged(sorted([*kept, *spans]))))
 
 
 def _ignored(document: Document, ranges: Iterable[Range]) -> Document:
     chosen = list(ranges)
     return _hiding_with(document, chosen, (Span(start, end, "ignore") for start, end in chosen))
-
-
-def _outside(span: Span, start: int, end: int) -> Iterator[Span]:
-    for part in (span._replace(end=min(span.end, start)), span._replace(start=max(span.start, end))):
-        if part.start < part.end:
-            yield part
 
 
 # The document that a log would have led to, for a session whose ``session.md`` is gone.

@@ -6,8 +6,6 @@ something outside destroyed are recovered first (``heal``). ``align`` says what 
 where a run goes on that is only partly in a document yet. Pure: nothing is recorded or written here.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence, Set
 from copy import copy
@@ -20,14 +18,10 @@ from pyagentd.events import InsertRole
 from pyagentd.messages import Message, Text, ToolCall
 from pyagentd.store import conversation
 from pyagentd.store.conversation import COMPACTION, Conversation, summary_in
+from pyagentd.store.document.difference import SURE, common_text
 from pyagentd.store.document.heal import Loss, heal, loss
 from pyagentd.store.document.pieces import (
-    BEGINNING,
-    SURE,
     DocumentPiece,
-    View,
-    ViewPiece,
-    common_text,
     fill,
     found_pieces,
     joined_keys,
@@ -43,6 +37,7 @@ from pyagentd.store.document.pieces import (
 )
 from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN, Insert
 from pyagentd.store.document.text import PROMPT_PREFIX, Document, Span
+from pyagentd.store.document.view import BEGINNING, View, ViewPiece
 
 
 class Piece(NamedTuple):
@@ -59,6 +54,29 @@ class Boundary(NamedTuple):
     start: int  # the first piece
     summary: str = ""
     pruned: frozenset[str] = frozenset()  # ids of parts whose output it is not shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alignment:
+    """What the document up to a position means.
+
+    Attributes:
+        view: What the model sees, the new prompt included.
+        new_prompt: The user's text after the last recorded prompt or answer, "" when there is none.
+        last_prompt: All text of the user with which the view ends, new or not: what a repeated send asks again.
+        last_message: Id of the recorded message that the view ends with, "" when something new follows it.
+        edits: Data of ``edit`` rows to record, over the whole document and not only up to the position.
+        notes: What could not be read or was recovered, for the user.
+        spans: Recovered roles of the whole body, None when the document's own were right.
+    """
+
+    view: tuple[Message, ...]
+    new_prompt: str
+    last_prompt: str
+    edits: tuple[dict[str, Any], ...]
+    notes: tuple[str, ...] = ()
+    spans: tuple[Span, ...] | None = None
+    last_message: str = ""
 
 
 class Recognition:
@@ -663,29 +681,6 @@ def recognise(document: Document, conversation: Conversation, end: int | None = 
     if kind == "missing" and better.exact(answers=True) <= 2 * alignment.exact(answers=True):
         return alignment
     return better
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alignment:
-    """What the document up to a position means.
-
-    Attributes:
-        view: What the model sees, the new prompt included.
-        new_prompt: The user's text after the last recorded prompt or answer, "" when there is none.
-        last_prompt: All text of the user with which the view ends, new or not: what a repeated send asks again.
-        last_message: Id of the recorded message that the view ends with, "" when something new follows it.
-        edits: Data of ``edit`` rows to record, over the whole document and not only up to the position.
-        notes: What could not be read or was recovered, for the user.
-        spans: Recovered roles of the whole body, None when the document's own were right.
-    """
-
-    view: tuple[Message, ...]
-    new_prompt: str
-    last_prompt: str
-    edits: tuple[dict[str, Any], ...]
-    notes: tuple[str, ...] = ()
-    spans: tuple[Span, ...] | None = None
-    last_message: str = ""
 
 
 def align(document: Document, conversation: Conversation, end: int | None = None) -> Alignment:

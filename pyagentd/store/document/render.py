@@ -10,8 +10,6 @@ Whoever records a run keeps this order: of one step first all text and reasoning
 any order; they are shown in the order of the calls.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple

@@ -6,8 +6,6 @@ Variables block; hashes and byte identity are over the body alone. ``parse(forma
 every document whose spans are sound.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from bisect import bisect_right
@@ -571,6 +569,13 @@ def merged(spans: Iterable[Span]) -> Iterator[Span]:
         last = span
     if last is not None:
         yield last
+
+
+def outside(span: Span, start: int, end: int) -> Iterator[Span]:
+    """Yield what of a span is not between two offsets."""
+    for part in (span._replace(end=min(span.end, start)), span._replace(start=max(span.start, end))):
+        if part.start < part.end:
+            yield part
 
 
 def _unix_newlines(text: str) -> str:
