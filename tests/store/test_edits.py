@@ -101,7 +101,9 @@ def test_an_edit_in_another_editor_leaves_the_rest_exact(turns: list[Turn], data
         case.check(parse(format_file(elsewhere(case.document, edit))), edit)
 
 
-TWO = "x\n\n### y"  # a prompt with a heading looks like two
+TWO = "x\n\n### y"  # a prompt with a heading looks like twoTHOUGHT = Step(reasoning="0")
+THOUGHT = Step(reasoning="0")
+
 FOUND: list[tuple[str, list[Turn], list[Splice]]] = [
     # what is left of the note on the failed run begins as one, and has the length of one in the bounds
     ("shell", [Turn(prompt="a", error="no\nmore"), Turn(prompt="a"), Turn(prompt="ab")], [Splice(16, 32, "")]),
@@ -123,6 +125,18 @@ FOUND: list[tuple[str, list[Turn], list[Splice]]] = [
         [Splice(0, 6, ""), Splice(25, 25, "### x\n\n")],
     ),
     ("emacs", [Turn(prompt="a"), Turn(prompt=TWO), Turn(prompt=TWO)], [Splice(5, 9, "")]),
+    # of three equal thoughts the last is of the step with the call
+    ("emacs", [Turn(prompt="a", steps=(THOUGHT, THOUGHT, replace(THOUGHT, calls=(Call(),))))], [Splice(8, 27, "")]),
+    ("shell", [Turn(prompt="a", steps=(THOUGHT, replace(THOUGHT, calls=(Call(),))))], [Splice(5, 9, "")]),
+    (
+        "shell",
+        [
+            Turn(prompt="ab", steps=(replace(THOUGHT, texts=(TWO,)),)),
+            Turn(prompt="a"),
+            Turn(prompt="ab", steps=(replace(THOUGHT, calls=(Call(),)),)),
+        ],
+        [Splice(0, 52, "")],
+    ),
 ]
 
 

@@ -365,14 +365,26 @@ def fill(links: list[int], numbers: Sequence[int], recorded: Sequence[Key], foun
 def keep_together(
     links: list[int], recorded: Sequence[RecordedPiece], keys: Sequence[Key], found: Sequence[Key]
 ) -> None:
-    """Of equal texts link the one that stands right above the fragment that follows it in its message."""
+    """Of equal texts link the one that stands right above what follows it in its message, or in its step."""
+    units = [piece.message.id if piece.step is None else id(piece.step) for piece in recorded]
     places = {number: index for index, number in enumerate(links) if number >= 0}
-    for number in range(len(recorded) - 1, 0, -1):
-        if recorded[number].joint and number in places and number - 1 in places:
-            above, index = places[number] - 1, places[number - 1]
-            if index < above and links[above] < 0 and found[above] == keys[number - 1]:
-                links[index], links[above] = -1, number - 1
-                places[number - 1] = above
+    there = Counter(units[number] for number in places)
+    for number in range(len(recorded) - 2, -1, -1):
+        if units[number] != units[number + 1] or number + 1 not in places:
+            continue
+        above = places[number + 1] - 1
+        if above < 0 or links[above] == number or found[above] != keys[number]:
+            continue
+        other = links[above]  # gives way if less is there of what it is of
+        if other < 0 or (other < number and there[units[other]] <= there[units[number]]):
+            if other >= 0:
+                del places[other]
+                there[units[other]] -= 1
+            if number in places:
+                links[places[number]] = -1
+            else:
+                there[units[number]] += 1
+            links[above], places[number] = number, above
 
 
 def common(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:

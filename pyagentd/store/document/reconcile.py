@@ -117,8 +117,7 @@ class Recognition:
         visible = [number for number, piece in enumerate(self.recorded) if not piece.is_hidden]
         links = [-1] * len(found)
         fill(links, visible, keys, found)
-        has_joints = any(piece.joint for piece in self.recorded)
-        if has_joints:
+        if links != list(range(len(keys))):
             keep_together(links, self.recorded, keys, found)
             # What begins a message may stand where a fragment of one would: without blank lines before its heading.
             fill(links, visible, [piece.key for piece in self.recorded], [piece.key for piece in self.found])
