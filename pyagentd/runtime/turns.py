@@ -362,7 +362,7 @@ def prompt_of_queued(
     if end is not None:
         prompt = replace(standing_at(doc, conversation, sha256=sha256, end=end), message_id="")
     else:
-        at = behind_last_run(doc, conversation, marker(sha256))
+        at = above_drafts(conversation, marker, doc, sha256)
         prompt = inserted_at(doc, conversation, text, at=at, is_agent=is_agent)
     return replace(prompt, queued=message.id)
 
@@ -379,23 +379,17 @@ def waits_above(file: Path, waiting: Sequence[Message_], *, sha256: str, end: in
     return any((place := place_of(doc, text)) is not None and place <= end for text in typed)
 
 
-def above_drafts(conversation: Conversation, marker: Marker, doc: Document, sha256: str) -> int:
-    """Return where a message goes that is answered before what the user has written below the last answer."""
-    return behind_last_run(doc, conversation, marker(sha256))
-
-
 def place_of(doc: Document, text: str) -> int | None:
     """Return where queued text ends in the document: its first place below all answers; None when it is not there."""
     start = doc.body.find(text, _answered(doc))
     return None if start < 0 else start + len(text)
 
 
-def behind_last_run(doc: Document, conversation: Conversation, marker: int | None) -> int:
-    """Return where a message of another client goes: behind the last run, which ended at ``marker`` if known."""
-    body, answered = doc.body, _answered(doc)
-    at = marker if marker is not None and answered <= marker <= len(body) else None
-    if at is None:  # a run that said nothing ended with its prompt
-        at = recognise(doc, conversation).record_end
+def above_drafts(conversation: Conversation, marker: Marker, doc: Document, sha256: str) -> int:
+    """Return where a message of another client goes: behind the last run, above what the user has written below."""
+    body, at = doc.body, marker(sha256)
+    if at is None or not _answered(doc) <= at <= len(body):
+        at = recognise(doc, conversation).record_end  # a run that said nothing ended with its prompt
     if not at:
         return len(body)
     if not body.endswith(PROMPT_PREFIX, 0, at):

@@ -14,7 +14,7 @@ from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import Version
 from pyagentd.runtime.queue import Submission, Submitted
-from pyagentd.runtime.turns import behind_last_run
+from pyagentd.runtime.turns import above_drafts
 from pyagentd.store.document import text as document
 from pyagentd.store.document.reconcile import align
 from pyagentd.store.document.text import body_sha256
@@ -285,7 +285,7 @@ def test_a_message_of_another_client_goes_above_drafts_also_behind_a_run_that_sa
     ended = len(talk.document.body)
     talk.type("A draft")
     assert talk.document.body.endswith("### Two\n\n\n\n### A draft")
-    assert behind_last_run(talk.document, talk.conversation, None) == ended
+    assert above_drafts(talk.conversation, lambda sha256: None, talk.document, "") == ended
 
 
 async def type_and_queue(world: World, branch: LiveBranch, said: str) -> None:

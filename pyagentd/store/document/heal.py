@@ -20,6 +20,7 @@ from pyagentd.store.document.difference import SURE, TextMatch, common_text
 from pyagentd.store.document.pieces import (
     DocumentPiece,
     Key,
+    PieceKind,
     RecordedPiece,
     common,
     fragments,
@@ -41,7 +42,7 @@ from pyagentd.store.document.text import PROMPT_PREFIX, Document, Kind, Region, 
 
 # Recorded answers that stand somewhere else than before, as blocks of their own, in text that has no role yet.
 
-_MOVED_KINDS: dict[str, Kind] = {
+_KINDS: dict[PieceKind, Kind] = {
     "response": "response",
     "reasoning": "ignore",
     "compaction": "ignore",
@@ -90,9 +91,7 @@ class _Searched:
             begin, end = start - offset, start - offset + len(text)
             if not (self._body.startswith(text, begin) and self._is_block(kind, begin, end)):
                 continue
-            spans = (
-                list(self._fenced(begin, end, call_id)) if kind == "tool" else [Span(begin, end, _MOVED_KINDS[kind])]
-            )
+            spans = list(self._fenced(begin, end, call_id)) if kind == "tool" else [Span(begin, end, _KINDS[kind])]
             if self._is_free(spans[0].start, end):
                 self.found += [span for span in spans if self._is_free(span.start, span.end)]
                 return
@@ -413,7 +412,6 @@ Loss = Literal["lost", "shifted", "missing", "resurfaced"]
 _FENCES = re.compile(r"(\n```\n)?(``` tool\b[^\n]*|``` (reasoning|error|compaction)\b.*\n```)?", re.DOTALL)
 _EDGE = 4  # texts at the ends of what is hidden: where roles are shifted, that shows there
 _HEADING = f"\n{PROMPT_PREFIX}"
-_KINDS = {"response": "response", "tool": "tool", "reasoning": "ignore", "compaction": "ignore"}
 
 
 def loss(
