@@ -84,6 +84,7 @@ FAILED is called with the error if it does not start."
     (setq pyagentd-start--process (pyagentd-start--serve))
     (run-at-time pyagentd-start-timeout nil #'pyagentd-start--give-up
                  pyagentd-start--process)
+    (run-at-time 0.02 nil #'pyagentd-start--look pyagentd-start--process)
     (pyagentd-start--progress pyagentd-start--process (float-time)))
   (push (cons then failed) pyagentd-start--waiting))
 
@@ -98,6 +99,17 @@ FAILED is called with the error if it does not start."
     (set-process-query-on-exit-flag process nil)
     (set-process-sentinel process #'pyagentd-start--ended)
     process))
+
+(defun pyagentd-start--look (process)
+  "Connect as soon as the daemon that PROCESS starts listens, and go on.
+It greets before it is ready: what it is asked meanwhile waits in the
+daemon, and if it does not start, the connection ends."
+  (when (and (eq process pyagentd-start--process) (process-live-p process))
+    (if (and (file-exists-p (pyagentd-rpc-runtime-file))
+             (ignore-errors (pyagentd-rpc-connect)))
+        (progn (process-put process 'pyagentd-greeted t)
+               (pyagentd-start--go-on process ""))
+      (run-at-time 0.02 nil #'pyagentd-start--look process))))
 
 (defun pyagentd-start--give-up (process)
   "End PROCESS, which should have started a daemon by now."
@@ -147,7 +159,10 @@ Other messages and questions are left alone."
                                     late)))
             (signal 'pyagentd-connection-error
                     (pyagentd-start--reason process output))))
-      (error (pyagentd-start--failed err waiting))
+      (error (pyagentd-start--failed
+              ;; Who waited went on when it greeted; the user is told.
+              err (if (process-get process 'pyagentd-greeted) '((ignore))
+                    waiting)))
       (:success
        (when (pyagentd-start--told-p)
          (message nil))

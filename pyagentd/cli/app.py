@@ -79,7 +79,7 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
     "The daemon": {
         "status": ("daemon", "show what the daemon or an agent is doing"),
-        "serve": ("daemon", "run the daemon"),
+        "serve": ("serve", "run the daemon"),
         "stop": ("daemon", "stop the daemon"),
         "logs": ("daemon", "print the daemon's log"),
         "reindex": ("search", "rebuild the search index"),

@@ -1,4 +1,4 @@
-"""``pyagentd serve``, ``stop`` and ``status``: the daemon's own life."""
+"""``pyagentd stop`` and ``status``: the daemon's own life."""
 
 from __future__ import annotations
 
@@ -20,22 +20,6 @@ from pyagentd.log import LOG_NAME
 from pyagentd.wire.client import terminate
 
 _STOP_S = 10.0
-
-
-@click.command()
-@click.option("--detach/--foreground", default=False, help="Go into the background (default: stay here).")
-@click.option(
-    "--tcp", "tcp_port", type=click.IntRange(0, 65535), metavar="PORT", help="Also listen on 127.0.0.1:PORT."
-)
-def serve(detach: bool, tcp_port: int | None) -> int:
-    """Run the daemon.
-
-    Emacs and other commands start it when needed; use this to watch it, or in a container. With --tcp, clients must
-    present the token in the runtime file; port 0 lets the system choose.
-    """
-    from pyagentd.daemon import serve as run
-
-    return run(load_config(), detach=detach, tcp_port=tcp_port)
 
 
 @click.command()

@@ -509,7 +509,8 @@ _log = logging.getLogger(__name__)
 class Host(Protocol):
     """What a connection needs of its server."""
 
-    operations: Mapping[str, Operation]
+    operations: Mapping[str, Operation] | None  # None: ``offered`` is waited for
+    offered: asyncio.Future[None]
     greeting: Mapping[str, Any]
     pulse: Pulse
     hello_timeout_s: float
@@ -674,6 +675,8 @@ class Connection(asyncio.Protocol):
 
     def _handle(self, message: Incoming) -> None:
         match message:
+            case ("call" | "methods", uid, _) if self._host.operations is None:
+                self._tasks.add(self._loop.create_task(self._later(message, uid)))
             case ("call", uid, (str() as method, arguments)):
                 self._call(uid, method, arguments)
             case ("methods", uid, ()):
@@ -683,8 +686,19 @@ class Connection(asyncio.Protocol):
             case _:  # answers to notifications: stock epc.el sends them
                 pass
 
+    async def _later(self, message: Incoming, uid: int) -> None:
+        """Handle a message when there are operations."""
+        try:
+            await asyncio.shield(self._host.offered)
+        except PyagentdError as error:
+            self._send(failure, uid, error)
+        else:
+            self._handle(message)
+        finally:
+            self._tasks.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+
     def _call(self, uid: int, method: str, arguments: object) -> None:
-        operation = self._host.operations.get(method)
+        operation = cast(Mapping[str, Operation], self._host.operations).get(method)
         if operation is None:
             self._refuse(uid, WireError(f"No such method: {method}", mend="Daemon and client may differ in version."))
             return
@@ -713,7 +727,7 @@ class Connection(asyncio.Protocol):
     def _methods(self) -> object:
         return [
             (Symbol(operation.name), operation.arguments, operation.doc)
-            for operation in self._host.operations.values()
+            for operation in (self._host.operations or {}).values()
         ]
 
     # Introduction

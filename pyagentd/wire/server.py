@@ -13,6 +13,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from pyagentd.errors import PyagentdError
 from pyagentd.pulse import Pulse
 from pyagentd.wire.connection import Client, Connection, Operation, operation
 
@@ -26,7 +27,7 @@ class Server:
     """Offers operations to clients.
 
     Args:
-        operations: Name → ``async def (client, *, …)``.
+        operations: Name → ``async def (client, *, …)``; None: they come later, see ``offer``.
         pulse: The heartbeat events leave at.
         greeting: What ``hello`` is answered beside the protocol's number.
         token: What a peer on TCP must present.
@@ -38,7 +39,7 @@ class Server:
 
     def __init__(
         self,
-        operations: Mapping[str, Callable[..., Awaitable[Any]]],
+        operations: Mapping[str, Callable[..., Awaitable[Any]]] | None = None,
         *,
         pulse: Pulse,
         greeting: Mapping[str, Any] | None = None,
@@ -48,8 +49,8 @@ class Server:
         hello_timeout_s: float = HELLO_TIMEOUT_S,
         own_children: bool = True,
     ) -> None:
-        offered = [operation(name, run) for name, run in operations.items()]
-        self.operations: Mapping[str, Operation] = {each.name: each for each in offered}
+        self.operations: Mapping[str, Operation] | None = None
+        self.offered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.pulse = pulse
         self.greeting: Mapping[str, Any] = greeting or {}
         self.hello_timeout_s = hello_timeout_s
@@ -60,6 +61,25 @@ class Server:
         self._on_disconnect = on_disconnect
         self._listeners: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
+        if operations is not None:
+            self.offer(operations, on_disconnect=on_disconnect)
+
+    def offer(
+        self,
+        operations: Mapping[str, Callable[..., Awaitable[Any]]],
+        *,
+        on_disconnect: Callable[[Client], None] | None = None,
+    ) -> None:
+        """Begin to answer calls; those that came before are answered in their order."""
+        offered = [operation(name, run) for name, run in operations.items()]
+        self.operations = {each.name: each for each in offered}
+        self._on_disconnect = on_disconnect
+        self.offered.set_result(None)
+
+    def refuse(self, error: PyagentdError) -> None:
+        """Answer the calls that wait, and all others, with an error: there will be no operations."""
+        self.offered.set_exception(error)
+        self.offered.exception()  # it is no fault that nobody waits for it
 
     async def listen(self, listener: socket.socket) -> None:
         """Accept connections on a bound socket; on a unix socket from the same user, on TCP with the token."""

@@ -51,7 +51,7 @@ def environment() -> dict[str, str]:
 
 
 def _serve(address: str) -> None:
-    for name in ("pyagentd.cli.app", "pyagentd.daemon"):
+    for name in ("pyagentd.cli.app", "pyagentd.cli.serve", "pyagentd.daemon"):
         importlib.import_module(name)
     importlib.import_module("pyagentd.llm.factory").warm()
     assert threading.active_count() == 1, threading.enumerate()

@@ -16,12 +16,12 @@ from typing import Any, Literal
 
 import pytest
 
-from pyagentd.daemon import SWITCH_INTERVAL_S
 from pyagentd.errors import Conflict, StoreError
 from pyagentd.runtime import attaching, document_sync
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import Lacking, Writing
 from pyagentd.runtime.run_setup import shell_scope
+from pyagentd.serving import SWITCH_INTERVAL_S
 from pyagentd.store import metadata
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import reconcile

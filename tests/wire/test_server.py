@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pyagentd.errors import StoreError
 from pyagentd.events import Event
 from pyagentd.pulse import Pulse
 from pyagentd.wire import connection as auth
@@ -417,3 +418,47 @@ async def test_closing_cancels_what_does_not_finish_and_answers_it(tmp_path: Pat
         await other.operations.started.wait()
         await other.server.close(grace_s=0.01)
         assert await peer.receive() == ["return-error", 1, ["internal", "waits was cancelled: the daemon stops"]]
+
+
+# Before everything is loaded
+
+
+async def test_who_comes_before_all_is_loaded_is_greeted_and_answered_in_order(tmp_path: Path) -> None:
+    server, peer = await early(tmp_path)
+    try:
+        assert (await peer.call("hello", HELLO, uid=1))[0] == "return"
+        for uid in (2, 3, 4):
+            peer.send(call(uid, "number", {}))
+        numbers = iter((10, 20, 30))
+
+        async def number(client: Any) -> int:
+            return next(numbers)
+
+        server.offer({"number": number})
+        assert [await peer.receive() for _ in range(3)] == [["return", 2, 10], ["return", 3, 20], ["return", 4, 30]]
+    finally:
+        await server.close()
+
+
+async def test_who_waits_hears_why_nothing_could_be_loaded(tmp_path: Path) -> None:
+    server, peer = await early(tmp_path)
+    try:
+        await peer.call("hello", HELLO, uid=1)
+        peer.send(call(2, "number", {}))
+        await asyncio.sleep(0)
+        server.refuse(StoreError("state.db is of a newer version"))
+        verb, uid, error = await peer.receive()
+        assert (verb, uid) == ("return-error", 2) and "newer version" in str(error)
+        peer.send(call(3, "number", {}))
+        assert (await peer.receive())[:2] == ["return-error", 3]
+    finally:
+        await server.close()
+
+
+async def early(tmp_path: Path) -> tuple[Server, Peer]:
+    """A server without operations, and who has connected to it."""
+    server = Server(pulse=Pulse(asyncio.get_running_loop()))
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "s"))
+    await server.listen(listener)
+    return server, Peer(*await asyncio.open_unix_connection(str(tmp_path / "s")))
