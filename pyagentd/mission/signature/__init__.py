@@ -165,7 +165,9 @@ def of_callable(function: Callable[..., Any], *, strict: bool = False) -> Signat
     params = [_param(one, hints, name, strict) for one in found.parameters.values() if _is_named(one)]
     returns = hints.get("return", Parameter.empty)
     if returns is Parameter.empty and strict:
-        raise SignatureError(f"{name} does not say what it returns", mend="Add a type hint, or a signature as text")
+        raise SignatureError(
+            f"{name} has no type hint for its result", mend="Add a type hint, or a signature as text"
+        )
     return Signature(tuple(params), ANY if returns is Parameter.empty else type_of_hint(returns, strict=strict))
 
 

@@ -268,7 +268,7 @@ class _Deriving:
     def _unsupported(self, hint: Any) -> Type:
         if self._strict:
             name = getattr(hint, "__qualname__", str(hint))
-            raise SignatureError(f"there is no type for the hint {name}", mend="Give a signature as text")
+            raise SignatureError(f"no type corresponds to the type hint {name}", mend="Give a signature as text")
         return ANY
 
 

@@ -78,7 +78,7 @@ class Form:
         value: Text of a name or keyword (without colon), the literal, or the forms inside brackets.
         source: The text it was read from; "" for data.
         offset: Where in it; -1 for data.
-        optional: Whether a ``?`` stands behind it.
+        optional: Whether a ``?`` follows it.
         after_comma: Whether a comma stands before it.
     """
 
@@ -98,7 +98,7 @@ def read(text: str) -> tuple[Form, ...]:
     """Return the forms of ``text``.
 
     Raises:
-        SignatureError: Something that can be no part of a signature, or brackets that do not pair.
+        SignatureError: Something that cannot be part of a signature, or brackets that do not pair.
     """
     return _Reader(text).forms()
 
@@ -175,7 +175,7 @@ class _Reader:
 
     def _take_comma(self, at: int) -> None:
         if not self._inside[-1] or self._comma >= 0:
-            raise self._error("nothing stands before this comma", at, "Take the comma out")
+            raise self._error("there is nothing before this comma", at, "Remove the comma")
         self._comma = at
 
     def _take_open(self, at: int) -> None:
@@ -190,7 +190,7 @@ class _Reader:
 
     def _take_close(self, text: str, at: int) -> None:
         if not self._open:
-            raise self._error(f"this `{text}` closes nothing", at, "Take it out, or open it before")
+            raise self._error(f"this `{text}` has no opening bracket", at, "Remove it, or add the opening bracket")
         where = self._open.pop()
         bracket = self._text[where]
         if text != _CLOSES[bracket]:
@@ -204,21 +204,21 @@ class _Reader:
         inside = self._inside[-1]
         touches = at > 0 and not self._text[at - 1].isspace() and self._text[at - 1] not in ",([{"
         if not inside or not touches:
-            raise self._error("`?` stands alone", at, "Write it right behind the type it makes optional")
+            raise self._error("`?` does not follow a type", at, "Write it directly after a type")
         last = inside[-1]
         if last.optional or (last.kind == "keyword" and last.value.endswith("?")):
-            raise self._error("it is optional already", at, "Take the second `?` out")
+            raise self._error("the type is already optional", at, "Remove the second `?`")
         inside[-1] = replace(last, optional=True)
 
     def _no_loose_comma(self) -> None:
         if self._comma >= 0:
-            raise self._error("nothing follows this comma", self._comma, "Take the comma out")
+            raise self._error("there is nothing after this comma", self._comma, "Remove the comma")
 
     def _unescaped(self, text: str, at: int) -> str:
         def plain(found: re.Match[str]) -> str:
             if found[1] not in _ESCAPES:
                 place = at + 1 + found.start()
-                raise self._error(f"`{found[0]}` is not an escape", place, r"There are \" \\ \n \r \t")
+                raise self._error(f"`{found[0]}` is not an escape sequence", place, r"There are \" \\ \n \r \t")
             return _ESCAPES[found[1]]
 
         return re.sub(r"\\(.)", plain, text[1:-1], flags=re.DOTALL)
@@ -232,7 +232,7 @@ class _Reader:
         char = self._text[at]
         if char == ":" and self._inside[-1] and self._inside[-1][-1].kind in ("name", "string"):
             name = self._inside[-1][-1].value
-            return self._error("this colon is not needed", at, f"Colons stand before types: `{name} :int`")
+            return self._error("this colon is not needed", at, f"Only types have a colon: `{name} :int`")
         for signs, message, mend in _STRAY:
             if char in signs:
                 return self._error(message.format(char), at, mend)
@@ -328,7 +328,7 @@ def missing_type(key: Form, name: str, what: What) -> SignatureError:
     """Return the error for a name that is not followed by a type."""
     if key.kind == "keyword" and known(name.rstrip("?")):
         return key.error(f"this type has no name of a {what}", f"Write one before it: `value :{name}`")
-    return key.error(f"the {what} `{name}` has no type", f"Write one behind it, as in `{name} :any`")
+    return key.error(f"the {what} `{name}` has no type", f"Write one after it, as in `{name} :any`")
 
 
 def check_duplicates(fields: Iterable[Field], forms: Sequence[Form], what: What) -> None:
@@ -337,7 +337,7 @@ def check_duplicates(fields: Iterable[Field], forms: Sequence[Form], what: What)
     for field in fields:
         if field.name in seen:
             place = [form for form in forms if form.value == field.name][-1:] or list(forms[:1])
-            raise place[0].error(f"there are two {what}s `{field.name}`", "Leave one")
+            raise place[0].error(f"there are two {what}s `{field.name}`", "Remove one")
         seen.add(field.name)
 
 
@@ -354,7 +354,7 @@ Properties: TypeAlias = dict[str, Form]
 _DESCRIBING = ("title", "description", "doc", "default", "example", "examples")
 _LITERALS = ("true", "false", "nil")
 _UNSUPPORTED = {
-    "?": "It stands behind a name, for a field that may be absent",
+    "?": "It stands after a name, for a field that may be absent",
     "set": "A list is written `[:vector :int]`",
     "tuple": "A list is written `[:vector :any]`",
     "re": "Use `[:string {:min 1}]` and check the rest yourself",
@@ -403,7 +403,7 @@ def properties_of(form: Form, allowed: Sequence[str]) -> Properties:
     found: Properties = {}
     parts: tuple[Form, ...] = form.value
     if len(parts) % 2:
-        raise parts[-1].error("this property has no value", "Write one behind it, as in `{:min 1}`")
+        raise parts[-1].error("this property has no value", "Write one after it, as in `{:min 1}`")
     for key, value in zip(parts[::2], parts[1::2], strict=True):
         if key.kind not in ("keyword", "name", "string"):
             raise key.error("this is not a property", "Properties are keywords with values, as in `{:min 1}`")
@@ -466,7 +466,7 @@ def map_of_entries(form: Form, type_of: TypeOf) -> Map:
 def _enum(form: Form, type_of: TypeOf) -> Type:
     values = [part for part in form.value[1:] if part.kind != "braces"]
     if not values:
-        raise form.error("this enumeration has no values", 'Write them behind it: `[:enum "a" "b"]`')
+        raise form.error("this enumeration has no values", 'Write them after it: `[:enum "a" "b"]`')
     constants = [constant_of(part) for part in values]
     known_ones = tuple(dict.fromkeys(one for one in constants if one is not None))
     inner = Enum(known_ones) if known_ones else Primitive("nil")
@@ -515,7 +515,7 @@ def _constraint(form: Form) -> Type:
 def _bounded(form: Form, name: Any) -> Type:
     braces, *rest = form.value[1:]
     if rest:
-        raise rest[0].error(f"nothing stands behind the properties of `:{name}`")
+        raise rest[0].error(f"nothing may follow the properties of `:{name}`")
     if name == "string":
         return Primitive("string", *_lengths(properties_of(braces, ["min", "max"])))
     if name not in ("int", "float"):
@@ -547,7 +547,7 @@ def _children(form: Form) -> Sequence[Form]:
         properties_of(children[0], [])
         children = children[1:]
     if not children:
-        raise form.error("there is nothing to choose from or to fit", "Write types behind it: `[:or :int :string]`")
+        raise form.error("there are no types in it", "Write types after it: `[:or :int :string]`")
     return children
 
 
@@ -576,7 +576,7 @@ def _lengths(bounds: Properties) -> tuple[int | None, int | None]:
 
 def _in_order(least: int | float | None, most: int | float | None, bounds: Properties) -> None:
     if least is not None and most is not None and least > most:
-        raise bounds["max"].error(f"nothing is at least {least} and at most {most}", "Exchange the two")
+        raise bounds["max"].error(f"no value is at least {least} and at most {most}", "Swap the two")
 
 
 def _length(form: Form) -> int:
@@ -593,7 +593,7 @@ def _finite(form: Form) -> int | float:
 
 def _braces(form: Form) -> Form:
     if form.kind != "braces":
-        raise form.error("properties stand here", "As in `[:email {:optional true} :string]`")
+        raise form.error("properties are expected here", "As in `[:email {:optional true} :string]`")
     return form
 
 
@@ -616,17 +616,17 @@ def parts_of(forms: Sequence[Form]) -> tuple[tuple[Field, ...], Type]:
             raise SignatureError("there is no signature", mend="The shortest one is `:any`")
         case [Form(kind="vector", value=(Form(kind="keyword", value="=>"), *rest)) as whole]:
             if whole.optional:
-                raise whole.error("a signature is not optional", "Put the `?` behind the type of its result")
+                raise whole.error("a signature cannot be optional", "Put the `?` after the type of its result")
             return _function(whole, rest)
         case [Form(kind="arrow") as arrow, *rest]:
             return (), _result(arrow, rest)
         case [Form(kind="parens", optional=True) as parens, *_]:
-            raise parens.error("parameters are not optional", "Put the `?` behind the type of one")
+            raise parens.error("the parameter list cannot be optional", "Put the `?` after the type of a parameter")
         case [Form(kind="parens") as parens, Form(kind="arrow") as arrow, *rest]:
             return fields_of(parens.value, "parameter"), _result(arrow, rest)
         case [Form(kind="parens") as parens, *rest]:
             place = rest[0] if rest else parens
-            raise place.error("no result follows the parameters", "Write `->` and a type behind them")
+            raise place.error("no result follows the parameters", "Write `->` and a type after them")
         case _:
             return (), _only(forms)
 
@@ -664,7 +664,7 @@ def _is_name(form: Form) -> bool:
 
 def _result(arrow: Form, rest: Sequence[Form]) -> Type:
     if not rest:
-        raise arrow.error("no result follows the arrow", "Write its type behind it; `:any` is anything")
+        raise arrow.error("no result follows the arrow", "Write its type after it; `:any` fits anything")
     return _only(rest)
 
 
@@ -672,7 +672,9 @@ def _only(forms: Sequence[Form]) -> Type:
     first, *others = forms
     found = type_of(first)
     if others:
-        raise others[0].error("nothing may follow the result", "Several values are a map: `{id :int, name :string}`")
+        raise others[0].error(
+            "nothing may follow the result", "Return several values as a map: `{id :int, name :string}`"
+        )
     return found
 
 
@@ -697,7 +699,7 @@ def _unnamed(forms: Sequence[Form]) -> tuple[Field, ...]:
     if len(forms) == 1 and forms[0].kind == "vector" and is_map(forms[0].value) and not forms[0].optional:
         taken = map_of_entries(forms[0], type_of)
         if taken.closed:
-            raise forms[0].error("parameters are not closed", "Strict validation refuses arguments not declared")
+            raise forms[0].error("parameters cannot be closed", "Strict validation refuses undeclared arguments")
         return taken.fields
     return tuple(field_of(f"arg{number}", form, type_of) for number, form in enumerate(forms, start=1))
 
@@ -715,13 +717,13 @@ def _unmarked(form: Form) -> Type:
         case "name":
             raise form.error(f"`{form.value}` is not a type", suggest_type(form.value))
         case "string":
-            raise form.error("a string is not a type", "Types begin with a colon; certain values are `[:enum …]`")
+            raise form.error("a string is not a type", "Types begin with a colon; for fixed values write `[:enum …]`")
         case "number" | "constant":
-            raise form.error("a value is not a type", "Certain values are written `[:enum 1 2]`")
+            raise form.error("a value is not a type", "For fixed values write `[:enum 1 2]`")
         case "parens":
-            raise form.error("parameters stand at the beginning only", "A list is `[:int]`, a map `{id :int}`")
+            raise form.error("parameters are allowed only at the beginning", "A list is `[:int]`, a map `{id :int}`")
         case _:
-            raise form.error("`->` stands between parameters and result only", "As in `(id :int) -> :string`")
+            raise form.error("`->` is allowed only between parameters and result", "As in `(id :int) -> :string`")
 
 
 def _primitive(form: Form) -> Type:
@@ -735,7 +737,7 @@ def _primitive(form: Form) -> Type:
 def _vector(form: Form) -> Type:
     parts: tuple[Form, ...] = form.value
     if not parts:
-        raise form.error("this list says no type of its items", "Write `[:any]` for a list of anything")
+        raise form.error("this list has no type of its items", "Write `[:any]` for a list of anything")
     if is_schema(parts):
         return schema_of(form, type_of)
     if len(parts) > 1:
@@ -782,4 +784,4 @@ def form_of(data: Any, depth: int = 0) -> Form:
             return Form(kind="type", value=type_of_hint(data))
         case _:
             name = type(data).__name__
-            raise SignatureError(f"a value of type {name} can be no part of a signature", mend="Write text or lists")
+            raise SignatureError(f"a value of type {name} cannot be part of a signature", mend="Write text or lists")

@@ -199,10 +199,10 @@ def binary(x: bytes) -> int:
 ERRORS = [
     (lambda: of_callable(unresolved), "the type hints of unresolved cannot be resolved"),
     (lambda: of_callable(5), "the parameters of int cannot be inspected"),
-    (lambda: of_callable(binary, strict=True), "there is no type for the hint bytes"),
+    (lambda: of_callable(binary, strict=True), "no type corresponds to the type hint bytes"),
     (lambda: of_callable(lambda x: 1, strict=True), "the parameter x of .* has no type hint"),
-    (lambda: of_callable(lambda: 1, strict=True), "does not say what it returns"),
-    (lambda: of_model(bytes, strict=True), "there is no type for the hint bytes"),
+    (lambda: of_callable(lambda: 1, strict=True), "has no type hint for its result"),
+    (lambda: of_model(bytes, strict=True), "no type corresponds to the type hint bytes"),
 ]
 
 
