@@ -147,6 +147,17 @@ def test_like_prompts_without_answers_are_told_apart(editor: str, turns: list[Tu
     case.check(in_emacs(case.document, edit) if editor == "emacs" else edited, edit)
 
 
+def test_a_text_that_was_removed_does_not_take_the_place_of_its_like() -> None:
+    text, call = "The same text twice.", Call(input={"command": "a long enough command"}, result="OK")
+    case = Case(
+        [Turn(prompt="Go", steps=(Step(texts=(text,)), Step(texts=(text,), calls=(call,))), error="no\nmore")]
+    )
+    body = case.document.body
+    second, head, result = body.rindex(text), body.index("``` tool"), body.index("\nOK\n")
+    edit = Edit(name="move", splices=(Splice(second, second, body[head:result]), Splice(head, result, "")))
+    case.check(parse(format_file(elsewhere(case.document, edit))), edit)
+
+
 def test_what_stands_between_a_text_and_where_it_was_moved_to_keeps_its_roles() -> None:
     line = "far " * 40 + "\n"
     calls = (Call(result=f"{line}near"), Call(name="Read", result="other"))

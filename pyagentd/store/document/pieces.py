@@ -370,7 +370,7 @@ def keep_together(
     places = {number: index for index, number in enumerate(links) if number >= 0}
     there = Counter(units[number] for number in places)
     for number in range(len(recorded) - 2, -1, -1):
-        if units[number] != units[number + 1] or number + 1 not in places:
+        if units[number] != units[number + 1] or number + 1 not in places or recorded[number].is_hidden:
             continue
         above = places[number + 1] - 1
         if above < 0 or links[above] == number or found[above] != keys[number]:
