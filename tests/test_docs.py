@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,3 +60,8 @@ def test_nothing_refers_to_a_document_that_is_not_in_the_repository():
                 wrong = _ELSEWHERE.search(line) or (not name.startswith("tests/") and _NUMBERED.search(line))
                 found += [f"{name}:{number}: {line.strip()}"] if wrong else []
     assert found == []
+
+
+def test_the_reference_of_operations_is_that_of_the_code() -> None:
+    done = subprocess.run([sys.executable, "scripts/operations.py", "--check"], cwd=ROOT, check=False)
+    assert done.returncode == 0, "run: python scripts/operations.py"

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from pyagentd.errors import PyagentdError
 from pyagentd.pulse import Pulse
-from pyagentd.wire.connection import Client, Connection, Operation, operation
+from pyagentd.wire.connection import Client, Connection
+from pyagentd.wire.operations import Operation, operation
 
 HELLO_TIMEOUT_S: Final = 5.0
 GRACE_S: Final = 1.0

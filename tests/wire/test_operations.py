@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import pytest
 
 from pyagentd.errors import BadRequest
-from pyagentd.wire.connection import operation
+from pyagentd.wire.operations import operation
 from pyagentd.wire.sexp import decode
 
 
@@ -59,7 +59,15 @@ def test_what_does_not_fit_is_named(arguments: str, complaint: str) -> None:
 
 
 async def spawn(
-    client: Any, *, prompt: str, turns: int | None = None, paths: Sequence[str] = (), mode: str = "edit"
+    client: Any,
+    *,
+    prompt: str,
+    turns: int | None = None,
+    paths: Sequence[str] = (),
+    mode: str = "edit",
+    wait: bool = False,
+    way: Literal["left", "right"] = "left",
+    env: Mapping[str, str] | Sequence[str] = (),
 ) -> None:
     """Take a value of each kind that is checked."""
 
@@ -75,6 +83,10 @@ async def spawn(
         ('((:prompt "p" :paths "/a/**"))', 'spawn: :paths must be a list of strings, got "/a/**"'),
         ('((:prompt "p" :paths ("/a/**" 47)))', 'spawn: :paths must be a list of strings, got ("/a/**" 47)'),
         ('((:prompt "p" :mode (view)))', "spawn: :mode must be a string, got (view)"),
+        ('((:prompt "p" :wait "no"))', 'spawn: :wait must be t or nil, got "no"'),
+        ('((:prompt "p" :way "up"))', 'spawn: :way must be left or right, got "up"'),
+        ('((:prompt "p" :env (:a 1)))', "spawn: :env must be a plist or a list of strings, got (:a 1)"),
+        ('((:prompt "p" :promt "q"))', "spawn: unknown :promt (did you mean :prompt?)"),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_refused_with_the_name_of_its_argument(arguments: str, complaint: str) -> None:

@@ -1,0 +1,168 @@
+"""Operations and their arguments: ``(:a-key value …)`` becomes keyword arguments of the declared types, or an error.
+
+A keyword that is nil counts as left out where the parameter has a default, as everywhere in Lisp: a flag is declared
+``flag: bool = False``, a list ``names: Sequence[str] = ()``, and neither ever sees None.
+"""
+
+import inspect
+import types
+import typing
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Union
+
+from pyagentd.errors import BadRequest, nearest
+from pyagentd.wire.sexp import SexpError, encode, plist_to_dict
+
+_SHOWN = 60  # characters of a value that does not fit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One argument of an operation."""
+
+    name: str  # as in Python
+    type: Any  # the resolved annotation
+    default: Any  # ``inspect.Parameter.empty`` where it must be given
+
+    @property
+    def key(self) -> str:
+        """Its keyword, ``:a-key``."""
+        return _key(self.name)
+
+    @property
+    def is_required(self) -> bool:
+        """Whether it must be given."""
+        return self.default is inspect.Parameter.empty
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One method offered to clients."""
+
+    name: str  # as on the wire, kebab-case
+    run: Callable[..., Awaitable[Any]]
+    parameters: Mapping[str, Parameter]  # by name
+    reply: Any  # the annotation of what it returns
+    doc: str  # the docstring
+
+    @property
+    def arguments(self) -> str:
+        """The plist it takes, for people: ``(:branch :seq)``."""
+        return _keywords(self.parameters)
+
+    def bind(self, arguments: object) -> dict[str, Any]:
+        """Return the keyword arguments in ``arguments``, the argument list of a call.
+
+        Raises:
+            BadRequest: It is not one plist, its keywords are not the parameters, or a value is of another type.
+        """
+        given = self._plist(arguments)
+        unknown = given.keys() - self.parameters.keys()
+        missing = [name for name, each in self.parameters.items() if each.is_required and name not in given]
+        if unknown or missing:
+            complaints = [
+                *(["unknown " + " ".join(map(self._unknown, sorted(unknown)))] if unknown else []),
+                *(["missing " + " ".join(map(_key, missing))] if missing else []),
+            ]
+            raise BadRequest(f"{self.name}: {', '.join(complaints)}", mend=f"It takes {self.arguments}.")
+        bound = {}
+        for name, value in given.items():
+            parameter = self.parameters[name]
+            if value is None and not parameter.is_required:
+                continue
+            if parameter.type is bool and value is None:
+                value = False
+            if not fits(value, parameter.type):
+                raise BadRequest(f"{self.name}: {parameter.key} must be {words(parameter.type)}, got {_shown(value)}")
+            bound[name] = value
+        return bound
+
+    def _unknown(self, name: str) -> str:
+        near = nearest(name, self.parameters)
+        return _key(name) + (f" (did you mean {_key(near)}?)" if near else "")
+
+    def _plist(self, arguments: object) -> dict[str, Any]:
+        match arguments:
+            case None | []:
+                return {}
+            case [None | list() as plist]:
+                try:
+                    return plist_to_dict(plist)
+                except SexpError as error:
+                    raise BadRequest(f"{self.name}: {error.message}", mend=f"It takes {self.arguments}.") from error
+            case _:
+                raise BadRequest(f"{self.name} takes one plist", mend=f"It takes {self.arguments}.")
+
+
+def operation(name: str, run: Callable[..., Awaitable[Any]]) -> Operation:
+    """Return ``run`` as an operation; its first parameter is the client, the others are keyword-only."""
+    hints = typing.get_type_hints(run)
+    found = [each for each in inspect.signature(run).parameters.values() if each.kind is each.KEYWORD_ONLY]
+    return Operation(
+        name=name.replace("_", "-"),
+        run=run,
+        parameters={
+            each.name: Parameter(name=each.name, type=hints.get(each.name, Any), default=each.default)
+            for each in found
+        },
+        reply=hints.get("return", Any),
+        doc=inspect.getdoc(run) or "",
+    )
+
+
+# What types a value may have that came as Lisp: texts, numbers, t and nil, lists, and plists as mappings.
+
+
+def fits(value: object, wanted: Any) -> bool:
+    """Return whether a value is of a type, given by its annotation."""
+    origin, parts = typing.get_origin(wanted), typing.get_args(wanted)
+    if origin in (Union, types.UnionType):
+        return any(fits(value, part) for part in parts)
+    if origin is Literal:
+        return value in parts
+    if origin is not None and issubclass(origin, Mapping):
+        return isinstance(value, Mapping) and all(fits(each, parts[1]) for each in value.values())
+    if origin is not None and issubclass(origin, Sequence):
+        return isinstance(value, list | tuple) and all(fits(each, parts[0]) for each in value)
+    if wanted in (int, float):
+        return isinstance(value, (int, float) if wanted is float else int) and not isinstance(value, bool)
+    return wanted is Any or isinstance(value, wanted)
+
+
+_WORDS: Mapping[Any, str] = {
+    str: "a string",
+    int: "an integer",
+    float: "a number",
+    bool: "t or nil",
+    type(None): "nil",
+    Any: "anything",
+}
+
+
+def words(wanted: Any) -> str:
+    """Return a type in words, as ``a list of strings``; nil is left out beside others: it is what nothing is."""
+    origin, parts = typing.get_origin(wanted), typing.get_args(wanted)
+    if origin in (Union, types.UnionType):
+        return " or ".join(words(part) for part in parts if part is not type(None))
+    if origin is Literal:
+        return " or ".join(str(part) for part in parts)
+    if origin is not None and issubclass(origin, Mapping):
+        return "a plist"
+    if origin is not None and issubclass(origin, Sequence):
+        return "a list" if parts[0] is Any else f"a list of {words(parts[0]).split(' ', 1)[-1]}s"
+    return _WORDS.get(wanted) or str(getattr(wanted, "__name__", wanted))
+
+
+def _shown(value: object) -> str:
+    """Return a value as Lisp writes it, cut where it is long."""
+    text = encode(value).decode()
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def _keywords(names: Iterable[str]) -> str:
+    return "(" + " ".join(map(_key, names)) + ")"
+
+
+def _key(name: str) -> str:
+    return ":" + name.replace("_", "-")
