@@ -45,6 +45,7 @@ from pyagentd.runtime.system_prompt import skills_of
 from pyagentd.store import metadata, paths, presetfile
 from pyagentd.store.document.heal import role_diff
 from pyagentd.store.document.text import Settings
+from pyagentd.store.paths import BranchRef
 from pyagentd.tools.sandbox import watch
 
 # Operations on the messages that wait for their turn, and on what a session is doing.
@@ -184,7 +185,9 @@ class Conversations(Group):
             ]
             scope = shell_scope(self._kernel.presets, live.ref, (), self._kernel.config)()
             unconfined = await asyncio.to_thread(watch.unconfined, scope) if "Bash" in preset.tools else ""
-            return {**answer, "notes": notes, "unconfined": unconfined, **self._described_live(live, preset)}
+            made_from = await _made_from(live.ref)
+            described = self._described_live(live, preset, made_from)
+            return {**answer, "notes": notes, "unconfined": unconfined, **described}
 
     async def detach(self, client: Client, *, branch: str) -> None:
         """Stop watching; a run goes on, and the daemon writes its text from now on."""
@@ -233,7 +236,8 @@ class Conversations(Group):
             own = self._kernel.presets.of_branch(live.ref)
             live.given = printed(settings_of(own))
             live.note_given()
-            return {"kept": sorted(values), **self._described_live(live, own)}
+            made_from = await _made_from(live.ref)
+            return {"kept": sorted(values), **self._described_live(live, own, made_from)}
 
     async def configure(
         self,
@@ -276,7 +280,7 @@ class Conversations(Group):
                 if live.keeper.editor is None:
                     live.keeper.renew()
                     await live.keeper.flush()
-            return self._described_live(live, own)
+            return self._described_live(live, own, await _made_from(live.ref))
 
     async def system_prompt(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Return the system prompt in the session's configuration as ``{system}``, without what the daemon adds."""
@@ -309,7 +313,7 @@ class Conversations(Group):
                 live.write_settings(given=settings, effective=settings, seen=reading.settings)
                 live.keeper.renew()
                 await live.keeper.flush()
-            told = self._described_live(live, own)
+            told = self._described_live(live, own, await _made_from(live.ref))
             return {"dropped": sorted(dropped), **told, "settings": told["own_settings"], "overridden": []}
 
     async def send(
@@ -413,7 +417,7 @@ class Conversations(Group):
             return {"json": text, "seq": seq}
         return {"path": str(spill(self._kernel.config.runtime_dir, live.ref, text)), "seq": seq}
 
-    def _described_live(self, live: LiveBranch, preset: Preset) -> dict[str, Any]:
+    def _described_live(self, live: LiveBranch, preset: Preset, made_from: str | None) -> dict[str, Any]:
         override, agents = live.override(preset), self._kernel.find(AgentSpawner)
         holds = overridden(preset, override)
         return {
@@ -427,7 +431,7 @@ class Conversations(Group):
             "summaries": summaries(live.conversation),
             "chips": suggestions.standing(live.conversation).told() if live.run is None else None,
             "context": live.meter.told() if live.meter else None,
-            "preset": (metadata.read_session_metadata(live.ref.branch_dir) or {}).get("preset"),
+            "preset": made_from,
             "model": holds.model,
             "turn": turn_agent.told(self._kernel.presets, live.ref, live.conversation),
             "settings": _told(settings_of(holds)),
@@ -571,3 +575,9 @@ def _require_plan(kernel: Kernel, live: LiveBranch) -> None:
         )
     if not any(each.role == "assistant" and not each.is_hidden for each in live.conversation.messages.values()):
         raise BadRequest(f"{live.ref.session_id} has no plan yet", mend="Ask for one first")
+
+
+async def _made_from(ref: BranchRef) -> str | None:
+    """Return the name of the preset that a branch was made from, as ``scope-plan.yml`` has it."""
+    found = await asyncio.to_thread(metadata.read_session_metadata, ref.branch_dir)
+    return (found or {}).get("preset")

@@ -313,15 +313,15 @@ class Lifecycle(Group):
 
     async def session_metadata(self, client: Client, *, directory: str) -> dict[str, Any] | None:
         """Return what ``scope-plan.yml`` of a branch or agent says; nil when it is missing or cannot be parsed."""
-        return _told(metadata.read_session_metadata(_place(directory)))
+        return _told(await asyncio.to_thread(metadata.read_session_metadata, _place(directory)))
 
     async def preset_metadata(self, client: Client, *, directory: str) -> dict[str, Any] | None:
         """Return the keys of ``preset.md`` of a branch or agent; nil when it is missing or cannot be parsed."""
-        return _told(metadata.read_preset_metadata(_place(directory)))
+        return _told(await asyncio.to_thread(metadata.read_preset_metadata, _place(directory)))
 
     async def branch_metadata(self, client: Client, *, directory: str) -> dict[str, Any] | None:
         """Return what ``branch-metadata.yml`` says; nil when it is missing, as in "main", or cannot be parsed."""
-        return _told(metadata.read_branch_metadata(_place(directory)))
+        return _told(await asyncio.to_thread(metadata.read_branch_metadata, _place(directory)))
 
     async def _note(self, ref: BranchRef, **facts: Any) -> None:
         """Record facts of a session in each of its branches and tell who watches them."""
