@@ -292,7 +292,7 @@ Return how long each took, in seconds."
           (driver-wait (lambda () (> (float-time) settled)))))
       (pyagentd-events-drain)
       (setq pyagentd-attach-state nil)
-      (let ((start (float-time)))
+      (let ((start (float-time)) (driver-pause 0.001))
         (driver-attach)
         (push (- (float-time) start) times)))
     times))

@@ -35,12 +35,14 @@
 
 ;;;; What commands do later
 
+(defvar driver-pause 0.01
+  "Seconds between two looks at what is waited for; timers that run meanwhile end none.")
+
 (defun driver-wait (condition)
   "Wait until the function CONDITION returns non-nil, at most half a minute."
   (let ((deadline (+ (float-time) 30)) value)
     (while (not (or (setq value (funcall condition)) (> (float-time) deadline)))
-      ;; Timers that run meanwhile do not end it, so it is short: what is waited for may be done by one.
-      (accept-process-output nil 0.001))
+      (accept-process-output nil driver-pause))
     (or value (error "Not within half a minute"))))
 
 (defun driver-attach ()

@@ -78,4 +78,5 @@ async def test_a_wave_of_clients_leaves_no_objects_behind(world: World, runtime:
     # A timer that was cancelled keeps what it was for until its time has come, some seconds later.
     with contextlib.suppress(TimeoutError):
         await until(lambda: grown().keys() <= _PER_SESSION)
-    assert grown().keys() <= _PER_SESSION and max(grown().values(), default=0) <= CLIENTS, grown()
+    most = CLIENTS + CLIENTS // 3  # less than two for a client
+    assert grown().keys() <= _PER_SESSION and max(grown().values(), default=0) <= most, grown()

@@ -298,8 +298,8 @@ BREAKS_OF_AGENTS = [
     _of(
         "Session metadata read from scope-plan.yml",
         "pyagentd/api/sessions.py",
-        "_told(metadata.read_session_metadata(_place(directory)))",
-        "_told(metadata.read_branch_metadata(_place(directory)))",
+        "asyncio.to_thread(metadata.read_session_metadata, _place(directory))",
+        "asyncio.to_thread(metadata.read_branch_metadata, _place(directory))",
     ),
     _of(
         "Session registered via registry module",
