@@ -166,9 +166,13 @@ class Conversations(Group):
             raise BadRequest("Who edits says which text: sha256 is missing", mend="Send it, or attach with mode view")
         async with self._kernel.using(self._ref(branch)) as live:
             preset = self._kernel.presets.of_branch(live.ref)
+            scope = shell_scope(self._kernel.presets, live.ref, (), self._kernel.config)()
+            unconfined = await asyncio.to_thread(watch.unconfined, scope) if "Bash" in preset.tools else ""
+            made_from = await _made_from(live.ref)
             answer = await attaching.attach(
                 live, client, sha256=sha256, seq=seq, mode="view" if mode == "view" else "edit"
             )
+            # Nothing is awaited from here on: an event that overtook the answer would be taken for a part of it.
             if answer is None:
                 return {"branch": live.key, "reread": True}
             if answer["editor"]:
@@ -183,9 +187,6 @@ class Conversations(Group):
                 *self._kernel.origins.notes(live.ref),
                 *named_agents.welcomes(self._kernel, live),
             ]
-            scope = shell_scope(self._kernel.presets, live.ref, (), self._kernel.config)()
-            unconfined = await asyncio.to_thread(watch.unconfined, scope) if "Bash" in preset.tools else ""
-            made_from = await _made_from(live.ref)
             described = self._described_live(live, preset, made_from)
             return {**answer, "notes": notes, "unconfined": unconfined, **described}
 

@@ -125,7 +125,7 @@ def converse(runtime: str, project: str) -> None:
 
 def _daemon(out: Path) -> int:
     """Serve until terminated, and write down which functions were entered meanwhile."""
-    from pyagentd import daemon
+    from pyagentd import serving
     from pyagentd.config.loading import load_config
 
     steps: list[Step] = []
@@ -147,7 +147,7 @@ def _daemon(out: Path) -> int:
     sys.setprofile(entered)
     try:
         settings = load_config()
-        daemon._serve(settings, None, ready=lambda: print("ready", flush=True))
+        serving._serve(settings, None, ready=lambda: print("ready", flush=True))
     finally:
         sys.setprofile(None)
         threading.setprofile(None)

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import pytest
 
 from pyagentd.errors import Conflict, StoreError
+from pyagentd.events import Event
 from pyagentd.runtime import attaching, document_sync
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import Lacking, Writing
@@ -596,6 +597,21 @@ async def test_a_document_that_is_emptied_while_it_is_open_refuses_a_prompt(worl
         with pytest.raises(Conflict, match="is empty, but its log has a conversation"):
             await world.kernel.prompt(branch, text="Go on", options=world.options)
         assert not [row for row in rows(ref) if row.type == "edit"]
+
+
+async def test_no_event_overtakes_the_answer_that_attaches(world: World) -> None:
+    """A client takes what comes before the answer for a part of it, so it would never be shown."""
+
+    class Early(Watcher):
+        def reset(self, branch: str, seq: int) -> None:
+            asyncio.get_running_loop().call_soon(lambda: self.push(Event("insert", branch, seq + 1, ("late", None))))
+
+    ref, early = await conversation(world), Early()
+    for mode in ("edit", "view"):
+        given = await world.service().attach(early, branch=ref.key, sha256=body_sha256(body(ref)), mode=mode)
+        assert given["seq"] and not early.of("insert")
+        await early.until(lambda: early.of("insert"))
+        early.events.clear()
 
 
 async def test_a_session_whose_commands_cannot_be_confined_says_so_for_its_header(world: World) -> None:
