@@ -24,6 +24,7 @@ BASE_FILES = {
     "log",
     "messages",
     "pulse",
+    "reader",
     "regularfile",
 }
 

@@ -1,0 +1,341 @@
+"""One reader of outside data: values become a dataclass, or an error that says where, which key, what is wanted.
+
+Files are parsed elsewhere, within limits of size and depth; what comes out (mappings, lists, texts, numbers) is read
+here. A dataclass says what may be there::
+
+    @dataclass(frozen=True, kw_only=True)
+    class Retry:
+        times: Annotated[int, Meta(ge=1)] = 3       # msgspec's bounds of numbers, lengths and patterns
+        pause: Annotated[float, Rule(parse=seconds, words="seconds")] = 1.0
+        mode: Literal["fast", "slow"] = "fast"
+
+    read({"times": 0}, Retry, Source(place=lambda path: "retry.toml:1", error=ConfigError))
+    # ConfigError: retry.toml:1: `times` is 0. It should be a whole number from 1
+
+A rule about several fields stands in ``__post_init__`` and raises ``ValueError`` or an error of ours.
+"""
+
+import dataclasses
+import math
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, Any, Literal, TypeVar, Union
+
+import msgspec
+
+from pyagentd.errors import PyagentdError, UserError, did_you_mean
+
+_T = TypeVar("_T")
+_SHOWN = 80  # characters of a value in an error
+_LEFT_OUT: Any = object()
+
+Path = tuple[str | int, ...]
+"""How a value is reached: keys of mappings, and places in lists from 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """Stands in ``Annotated``: how one value is read that its type alone does not describe.
+
+    Attributes:
+        parse: Makes the value of what is written. It raises ``ValueError`` where that is of the wrong kind, or an
+            error of ours that says what is wrong with it.
+        words: What is wanted, as in "It should be …".
+        keys: How the key is written, where it is not the field's name; the first that is there counts.
+    """
+
+    parse: Callable[[Any], Any] | None = None
+    words: str = ""
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where data is from, and how freely it may be written.
+
+    Attributes:
+        place: Returns where something is, as ``FILE:LINE``.
+        error: What is raised.
+        lenient: Keys may be written with dashes or underscores, those that nobody reads are ignored, and what is
+            empty counts as left out. Otherwise an unknown key is an error.
+    """
+
+    place: Callable[[Path], str]
+    error: type[PyagentdError] = UserError
+    lenient: bool = False
+
+    def wrong(self, path: Path, message: str, mend: str = "") -> PyagentdError:
+        """Return the error that says where something is wrong."""
+        return self.error(f"{self.place(path)}: {message}", mend=mend)
+
+
+class Misfit(Exception):
+    """A value is not what is wanted.
+
+    Attributes:
+        path: Where it is.
+        message: What is wrong.
+        mend: What to write instead.
+    """
+
+    def __init__(self, path: Path, message: str, mend: str = "") -> None:
+        super().__init__(message)
+        self.path = path
+        self.message = message
+        self.mend = mend
+
+
+def read(values: object, wanted: type[_T], source: Source, path: Path = ()) -> _T:
+    """Return ``values`` as ``wanted``, mostly a dataclass.
+
+    Args:
+        values: What was parsed.
+        wanted: A type: a dataclass, or one that msgspec knows.
+        source: Where it is from.
+        path: Where in it ``values`` is.
+
+    Raises:
+        PyagentdError: The source's error: a value does not fit, a key is missing or unknown.
+    """
+    try:
+        return typing.cast(_T, convert(values, wanted, path, lenient=source.lenient))
+    except Misfit as misfit:
+        raise source.wrong(misfit.path, misfit.message, misfit.mend) from misfit
+
+
+def convert(value: Any, wanted: Any, path: Path = (), *, lenient: bool = False) -> Any:
+    """Return ``value`` as the type ``wanted``; raises ``Misfit``. ``read`` says what the arguments mean."""
+    bare, rule = _unwrapped(wanted)
+    if rule.parse is not None:
+        return _parsed(value, wanted, rule.parse, path)
+    if typing.get_origin(bare) in (Union, types.UnionType):
+        if value is None and type(None) in typing.get_args(bare):
+            return None
+        others = [part for part in typing.get_args(bare) if part is not type(None)]
+        if len(others) == 1:
+            return convert(value, others[0], path, lenient=lenient)
+    if dataclasses.is_dataclass(bare):
+        return _dataclass(value, bare, path, lenient)
+    origin, parts = typing.get_origin(bare), typing.get_args(bare)
+    if parts and isinstance(value, Mapping) and isinstance(origin, type) and issubclass(origin, Mapping):
+        return {str(key): convert(each, parts[1], (*path, str(key)), lenient=lenient) for key, each in value.items()}
+    if origin is tuple and len(parts) == 2 and isinstance(value, list | tuple):
+        return tuple(_entry(each, wanted, (*path, n), lenient) for n, each in enumerate(value))
+    if isinstance(value, float):
+        value = float(value)  # a parser's own kind of number
+        if not math.isfinite(value):
+            raise wrong_kind(path, value, words(wanted))
+    try:
+        return msgspec.convert(value.strip() if lenient and isinstance(value, str) else value, wanted)
+    except msgspec.ValidationError:
+        raise wrong_kind(path, value, words(wanted)) from None
+
+
+def _unwrapped(wanted: Any) -> tuple[Any, Rule]:
+    """Return a type without what is annotated, and its rule."""
+    if typing.get_origin(wanted) is not Annotated:
+        return wanted, Rule()
+    bare, *notes = typing.get_args(wanted)
+    return bare, next((note for note in notes if isinstance(note, Rule)), Rule())
+
+
+def _parsed(value: object, wanted: Any, parse: Callable[[Any], Any], path: Path) -> Any:
+    try:
+        return parse(value)
+    except PyagentdError as error:
+        raise Misfit(path, f"`{dotted(path)}`: {error.message}", error.mend) from error
+    except ValueError:
+        raise wrong_kind(path, value, words(wanted)) from None
+
+
+def _entry(value: object, listed: Any, path: Path, lenient: bool) -> Any:
+    """Return an entry of a list; where it is of the wrong kind, the error says what all of them should be."""
+    item = typing.get_args(_unwrapped(listed)[0])[0]
+    try:
+        return convert(value, item, path, lenient=lenient)
+    except Misfit as misfit:
+        if misfit.path != path or misfit.mend != _SHOULD + words(item):
+            raise
+        raise Misfit(path, misfit.message, _SHOULD + words(listed)) from misfit
+
+
+def _dataclass(values: object, wanted: Any, path: Path, lenient: bool) -> Any:
+    if not isinstance(values, Mapping):
+        raise wrong_kind(path, values, words(wanted))
+    read: dict[str, Any] = {}
+    known: dict[str, None] = {}
+    for name, (kind, keys, required) in _fields(wanted).items():
+        spellings = [way for key in keys for way in _spellings(key, lenient)]
+        known.update(dict.fromkeys(spellings))
+        found = [key for key in spellings if key in values and not (lenient and values[key] is None)]
+        if found and not (lenient and _is_blank(values[found[0]], kind)):
+            read[name] = convert(values[found[0]], kind, (*path, found[0]), lenient=lenient)
+        elif required:
+            raise Misfit(path, f"`{dotted((*path, keys[0]))}` is missing", f"It should be {words(kind)}")
+    if not lenient and (unknown := [str(key) for key in values if key not in known]):
+        raise unknown_key((*path, unknown[0]), known)
+    try:
+        return wanted(**read)
+    except PyagentdError as error:
+        raise Misfit(path, error.message, error.mend) from error
+    except ValueError as error:
+        raise Misfit(path, str(error)) from error
+
+
+def _is_blank(value: object, kind: Any) -> bool:
+    """Return whether nothing is written where one of some words is wanted."""
+    return isinstance(value, str) and not value.strip() and typing.get_origin(_unwrapped(kind)[0]) is Literal
+
+
+@lru_cache(maxsize=256)
+def _fields(wanted: type) -> Mapping[str, tuple[Any, tuple[str, ...], bool]]:
+    """Return of each field its type, its keys and whether it has to be given."""
+    hints = typing.get_type_hints(wanted, include_extras=True)
+    return {
+        each.name: (
+            hints[each.name],
+            _unwrapped(hints[each.name])[1].keys or (each.name,),
+            each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING,
+        )
+        for each in dataclasses.fields(wanted)
+        if each.init
+    }
+
+
+def keys_of(wanted: type) -> tuple[str, ...]:
+    """Return the keys that a dataclass reads."""
+    return tuple(key for _, keys, _ in _fields(wanted).values() for key in keys)
+
+
+def _spellings(key: str, lenient: bool) -> tuple[str, ...]:
+    return (key, key.replace("-", "_"), key.replace("_", "-")) if lenient else (key,)
+
+
+# Errors.
+
+_SHOULD = "It should be "
+
+
+def wrong_kind(path: Path, value: object, wanted: str) -> Misfit:
+    """Return the error that a value is something else than ``wanted``, which is in words."""
+    if path and isinstance(path[-1], int):
+        return Misfit(path, f"`{dotted(path[:-1])}`: entry {path[-1] + 1} is {shown(value)}", _SHOULD + wanted)
+    subject = f"`{dotted(path)}`" if path else "This"
+    return Misfit(path, f"{subject} is {shown(value)}", _SHOULD + wanted)
+
+
+def unknown_key(path: Path, known: Iterable[str]) -> Misfit:
+    """Return the error that nobody reads the key at the end of ``path``."""
+    known = list(known)
+    key = str(path[-1])
+    place = f" in `{dotted(path[:-1])}`" if len(path) > 1 else ""
+    question = did_you_mean(key, known, shown="`{}`")
+    return Misfit(path, f"unknown key `{key[:_SHOWN]}`{place}", f"{question} Known: {', '.join(known)}".strip())
+
+
+def dotted(path: Path) -> str:
+    """Return a path as people write it: ``paths.read``, ``hooks.tool.before[1]`` (from 1)."""
+    text = "".join(f"[{each + 1}]" if isinstance(each, int) else f".{each}" for each in path)
+    return text.removeprefix(".")
+
+
+def shown(value: object) -> str:
+    """Return a value as an error shows it."""
+    match value:
+        case None:
+            return "empty"
+        case bool():
+            return str(value).lower()
+        case str() | int() | float():
+            text = repr(str(value)) if isinstance(value, str) else f"{value}"
+            return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+        case Mapping():
+            return "keys and values"
+        case list() | tuple():
+            return "a list"
+    return f"a {type(value).__name__}"
+
+
+WORDS: Mapping[Any, str] = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "empty",
+    Any: "anything",
+}
+_PLURAL = {"a text": "texts", "a whole number": "whole numbers", "a number": "numbers", "a list": "lists"}
+
+
+def words(wanted: Any, names: Mapping[Any, str] = WORDS) -> str:
+    """Return a type in words: ``a whole number from 1``, ``a list of texts``.
+
+    Args:
+        wanted: The type; that something may be absent is left out beside others.
+        names: What plain types are called.
+    """
+    bare, rule = _unwrapped(wanted)
+    if rule.words:
+        return rule.words
+    origin, parts = typing.get_origin(bare), typing.get_args(bare)
+    if origin in (Union, types.UnionType):
+        return " or ".join(words(part, names) for part in parts if part is not type(None))
+    if origin is Literal:
+        return f"one of {', '.join(map(str, parts))}" if len(parts) > 1 else f"{parts[0]}"
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return f"keys and values: {plural}" if (plural := _plural(parts[1], names)) else "keys and values"
+    if isinstance(origin, type) and issubclass(origin, Sequence):
+        return f"a list of {plural}" if (plural := _plural(parts[0], names)) else "a list"
+    if dataclasses.is_dataclass(bare) or bare is dict or bare is Mapping:
+        return "keys and values"
+    return names.get(bare, getattr(bare, "__name__", str(bare))) + (_bounds(wanted) if bare is not wanted else "")
+
+
+def _plural(wanted: Any, names: Mapping[Any, str]) -> str:
+    text = words(wanted, names)
+    return _PLURAL.get(text) or (f"{text[2:]}s" if text.startswith(("a ", "an ")) and " " not in text[2:] else "")
+
+
+def _bounds(wanted: Any) -> str:
+    """Return the bounds of a number: `` from 0 to 2``."""
+    meta = next((note for note in typing.get_args(wanted)[1:] if isinstance(note, msgspec.Meta)), msgspec.Meta())
+    bounds = [("from", meta.ge), ("above", meta.gt), ("to", meta.le), ("and below", meta.lt)]
+    return "".join(f" {word} {bound:g}" for word, bound in bounds if bound is not None)
+
+
+# Lines of files.
+
+_FRONT_STARTS_ON_LINE = 2  # of a file with front matter: the first line is the delimiter
+
+
+def line_in_front_matter(front: Mapping[str, Any], path: Path) -> int:
+    """Return the line of a file on which a key or a list's entry of its front matter is, as near as is known.
+
+    Args:
+        front: The front matter; one that knows its lines has ``lc``, as ruamel.yaml makes it.
+        path: Where in it.
+    """
+    line, value = 1, front
+    for step in path:
+        lines = getattr(value, "lc", None)
+        try:
+            if lines is not None:
+                line = (lines.item(step) if isinstance(step, int) else lines.key(step))[0] + _FRONT_STARTS_ON_LINE
+            value = value[step]  # type: ignore[index]
+        except (KeyError, IndexError, TypeError):
+            break
+    return line
+
+
+def line_in_json(text: str, path: Path) -> int:
+    """Return the line of a JSON text on which a key is, from 1: of the first that is written so after its parents."""
+    at = 0
+    for step in path:
+        if isinstance(step, str):
+            found = re.compile(rf'"{re.escape(step)}"\s*:').search(text, at)
+            at = found.start() if found else at
+    return text.count("\n", 0, at) + 1

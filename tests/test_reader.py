@@ -1,0 +1,135 @@
+"""What outside data becomes, and what an error says of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+from msgspec import Meta
+
+from pyagentd.errors import BadRequest, ConfigError
+from pyagentd.reader import Rule, Source, line_in_front_matter, line_in_json, read, words
+from pyagentd.store import presetfile
+
+
+def doubled(value: object) -> int:
+    if not isinstance(value, int):
+        raise ValueError
+    if value > 100:
+        raise BadRequest("that is too much", mend="Take less")
+    return 2 * value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    city: str
+    zip: Annotated[int, Meta(ge=1)] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    count: Annotated[int, Meta(ge=1)] = 1
+    share: Annotated[float, Meta(gt=0, lt=1)] = 0.5
+    price: Annotated[float, Meta(ge=0)] = 0
+    mode: Literal["fast", "slow"] = "fast"
+    on: bool = False
+    name: str = ""
+    tags: tuple[str, ...] = ()
+    place: Place | None = None
+    places: tuple[Place, ...] = ()
+    others: Mapping[str, Place] = field(default_factory=dict)
+    pairs: Mapping[str, str] = field(default_factory=dict)
+    twice: Annotated[int, Rule(parse=doubled, words="a small number", keys=("double-it",))] = 0
+
+    def __post_init__(self) -> None:
+        if self.on and self.mode == "slow":
+            raise ValueError("what is on is fast")
+
+
+def place(path: tuple[str | int, ...]) -> str:
+    return "f.toml:" + "/".join(map(str, path))
+
+
+STRICT = Source(place=place, error=ConfigError)
+LENIENT = Source(place=place, error=ConfigError, lenient=True)
+
+
+def test_values_become_the_fields_and_defaults_stand_for_what_is_left_out() -> None:
+    found = read(
+        {
+            "count": 3,
+            "share": 0.25,
+            "price": 2,
+            "tags": ["a", "b"],
+            "place": {"city": "X", "zip": None},
+            "places": [{"city": "Y", "zip": 7}],
+            "others": {"a b": {"city": "Z"}},
+            "pairs": {"k": "v"},
+            "double-it": 4,
+        },
+        Shape,
+        STRICT,
+    )
+    assert (found.count, found.share, found.price, found.tags, found.mode) == (3, 0.25, 2.0, ("a", "b"), "fast")
+    assert (found.place, found.places) == (Place(city="X"), (Place(city="Y", zip=7),))
+    assert (found.others, found.pairs, found.twice) == ({"a b": Place(city="Z")}, {"k": "v"}, 8)
+    assert read({}, Shape, STRICT) == Shape()
+
+
+@pytest.mark.parametrize(
+    ("values", "where", "said"),
+    [
+        ({"count": 0}, "count", "`count` is 0. It should be a whole number from 1"),
+        ({"count": True}, "count", "`count` is true. It should be a whole number from 1"),
+        ({"count": "x" * 200}, "count", "`count` is '" + "x" * 79 + "…"),
+        ({"count": 1.5}, "count", "`count` is 1.5."),
+        ({"share": 1}, "share", "`share` is 1. It should be a number above 0 and below 1"),
+        ({"price": float("nan")}, "price", "`price` is nan. It should be a number from 0"),
+        ({"price": float("inf")}, "price", "`price` is inf. It should be a number from 0"),
+        ({"mode": "quick"}, "mode", "`mode` is 'quick'. It should be one of fast, slow"),
+        ({"on": 1}, "on", "`on` is 1. It should be true or false"),
+        ({"name": ["a"]}, "name", "`name` is a list. It should be a text"),
+        ({"name": None}, "name", "`name` is empty. It should be a text"),
+        ({"tags": "a"}, "tags", "`tags` is 'a'. It should be a list of texts"),
+        ({"tags": ["a", 1]}, "tags/1", "`tags`: entry 2 is 1. It should be a list of texts"),
+        ({"place": 3}, "place", "`place` is 3. It should be keys and values"),
+        ({"place": {}}, "place", "`place.city` is missing. It should be a text"),
+        ({"place": {"city": "X", "zip": 0}}, "place/zip", "`place.zip` is 0. It should be a whole number from 1"),
+        ({"places": [{"city": 1}]}, "places/0/city", "`places[1].city` is 1. It should be a text"),
+        ({"others": {"a": {"citty": "X"}}}, "others/a", "`others.a.city` is missing"),
+        ({"others": {"a": {"city": "X", "zap": 1}}}, "others/a/zap", "unknown key `zap` in `others.a`. Did you mean"),
+        ({"pairs": {"k": 1}}, "pairs/k", "`pairs.k` is 1. It should be a text"),
+        ({"double-it": "x"}, "double-it", "`double-it` is 'x'. It should be a small number"),
+        ({"double-it": 101}, "double-it", "`double-it`: that is too much. Take less"),
+        ({"cuont": 1}, "cuont", "unknown key `cuont`. Did you mean `count`? Known: count, share"),
+        ({"on": True, "mode": "slow"}, "", "what is on is fast"),
+        ([1], "", "This is a list. It should be keys and values"),
+    ],
+)
+def test_an_error_says_where_which_key_what_is_wanted_and_what_was_given(values: Any, where: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(values, Shape, STRICT)
+    assert str(caught.value).startswith(f"f.toml:{where}: {said}")
+
+
+def test_a_lenient_source_takes_either_spelling_and_ignores_what_nobody_reads() -> None:
+    found = read({"double_it": 1, "count": None, "mode": " ", "name": " x ", "colour": "red"}, Shape, LENIENT)
+    assert found == Shape(twice=2, name="x")
+    with pytest.raises(ConfigError, match="`double_it` is 'x'"):
+        read({"double_it": "x"}, Shape, LENIENT)
+
+
+def test_types_are_told_in_words() -> None:
+    assert words(str | int | None) == "a text or a whole number"
+    assert words(tuple[Mapping[str, str], ...]) == "a list"
+    assert words(Mapping[str, int]) == "keys and values: whole numbers"
+    assert words(Literal["a"]) == "a"
+
+
+def test_the_line_of_a_value_is_found_in_front_matter_and_in_json() -> None:
+    front = presetfile.parse("---\na: 1\nb:\n  c:\n  - x\n  - y\n---\n", Path("p.md")).front
+    lines = [line_in_front_matter(front, path) for path in [("a",), ("b", "c"), ("b", "c", 1), ("b", "d"), ("z",)]]
+    assert lines == [2, 4, 6, 3, 1]
+    text = '{\n "x": 1,\n "s": {\n  "x": 2}}'
+    assert [line_in_json(text, path) for path in [("x",), ("s", "x"), ("s",), ("q",)]] == [2, 4, 3, 1]
