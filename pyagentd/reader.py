@@ -12,7 +12,7 @@ here. A dataclass says what may be there::
     read({"times": 0}, Retry, Source(place=lambda path: "retry.toml:1", error=ConfigError))
     # ConfigError: retry.toml:1: `times` is 0. It should be a whole number from 1
 
-A rule about several fields stands in ``__post_init__`` and raises ``ValueError`` or an error of ours.
+A rule about several fields stands in ``__post_init__``, which raises a ``Misfit`` with the key that is wrong.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, Literal, TypeVar, Union
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, overload
 
 import msgspec
 
@@ -35,6 +35,10 @@ _LEFT_OUT: Any = object()
 
 Path = tuple[str | int, ...]
 """How a value is reached: keys of mappings, and places in lists from 0."""
+
+
+INSIDE: Final = {"inside": True}
+"""The ``metadata`` of a field that is not read from outside: ``field(default="", metadata=INSIDE)``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +76,11 @@ class Source:
         """Return the error that says where something is wrong."""
         return self.error(f"{self.place(path)}: {message}", mend=mend)
 
+    @classmethod
+    def at(cls, place: str, error: type[PyagentdError]) -> "Source":
+        """Return a source all of which is at one place."""
+        return cls(place=lambda path: place, error=error)
+
 
 class Misfit(Exception):
     """A value is not what is wanted.
@@ -89,7 +98,11 @@ class Misfit(Exception):
         self.mend = mend
 
 
-def read(values: object, wanted: type[_T], source: Source, path: Path = ()) -> _T:
+@overload
+def read(values: object, wanted: type[_T], source: Source, path: Path = ()) -> _T: ...
+@overload
+def read(values: object, wanted: object, source: Source, path: Path = ()) -> Any: ...
+def read(values: object, wanted: Any, source: Source, path: Path = ()) -> Any:
     """Return ``values`` as ``wanted``, mostly a dataclass.
 
     Args:
@@ -102,7 +115,7 @@ def read(values: object, wanted: type[_T], source: Source, path: Path = ()) -> _
         PyagentdError: The source's error: a value does not fit, a key is missing or unknown.
     """
     try:
-        return typing.cast(_T, convert(values, wanted, path, lenient=source.lenient))
+        return convert(values, wanted, path, lenient=source.lenient)
     except Misfit as misfit:
         raise source.wrong(misfit.path, misfit.message, misfit.mend) from misfit
 
@@ -125,12 +138,16 @@ def convert(value: Any, wanted: Any, path: Path = (), *, lenient: bool = False) 
         return {str(key): convert(each, parts[1], (*path, str(key)), lenient=lenient) for key, each in value.items()}
     if origin is tuple and len(parts) == 2 and isinstance(value, list | tuple):
         return tuple(_entry(each, wanted, (*path, n), lenient) for n, each in enumerate(value))
+    if bare is Any:
+        return value
     if isinstance(value, float):
         value = float(value)  # a parser's own kind of number
         if not math.isfinite(value):
             raise wrong_kind(path, value, words(wanted))
     try:
-        return msgspec.convert(value.strip() if lenient and isinstance(value, str) else value, wanted)
+        return msgspec.convert(
+            value.strip() if lenient and origin is Literal and isinstance(value, str) else value, wanted
+        )
     except msgspec.ValidationError:
         raise wrong_kind(path, value, words(wanted)) from None
 
@@ -147,7 +164,8 @@ def _parsed(value: object, wanted: Any, parse: Callable[[Any], Any], path: Path)
     try:
         return parse(value)
     except PyagentdError as error:
-        raise Misfit(path, f"`{dotted(path)}`: {error.message}", error.mend) from error
+        named = path[:-1] if path and isinstance(path[-1], int) else path  # the message has the entry itself
+        raise Misfit(path, f"`{dotted(named)}`: {error.message}", error.mend) from error
     except ValueError:
         raise wrong_kind(path, value, words(wanted)) from None
 
@@ -180,15 +198,18 @@ def _dataclass(values: object, wanted: Any, path: Path, lenient: bool) -> Any:
         raise unknown_key((*path, unknown[0]), known)
     try:
         return wanted(**read)
-    except PyagentdError as error:
-        raise Misfit(path, error.message, error.mend) from error
-    except ValueError as error:
-        raise Misfit(path, str(error)) from error
+    except Misfit as misfit:
+        place = (*path, *misfit.path)
+        subject = f"`{dotted(place)}`: " if place else ""
+        raise Misfit(place, f"{subject}{misfit.message}", misfit.mend) from misfit
 
 
 def _is_blank(value: object, kind: Any) -> bool:
     """Return whether nothing is written where one of some words is wanted."""
-    return isinstance(value, str) and not value.strip() and typing.get_origin(_unwrapped(kind)[0]) is Literal
+    choices = (kind, *typing.get_args(kind))
+    return (
+        isinstance(value, str) and not value.strip() and any(typing.get_origin(each) is Literal for each in choices)
+    )
 
 
 @lru_cache(maxsize=256)
@@ -202,7 +223,7 @@ def _fields(wanted: type) -> Mapping[str, tuple[Any, tuple[str, ...], bool]]:
             each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING,
         )
         for each in dataclasses.fields(wanted)
-        if each.init
+        if each.metadata != INSIDE
     }
 
 
@@ -309,6 +330,17 @@ def _bounds(wanted: Any) -> str:
 
 # Lines of files.
 
+
+def at(values: object, path: Path) -> Any:
+    """Return what is at ``path``; None where there is nothing."""
+    for step in path:
+        try:
+            values = values[step]  # type: ignore[index]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return values
+
+
 _FRONT_STARTS_ON_LINE = 2  # of a file with front matter: the first line is the delimiter
 
 
@@ -329,6 +361,39 @@ def line_in_front_matter(front: Mapping[str, Any], path: Path) -> int:
         except (KeyError, IndexError, TypeError):
             break
     return line
+
+
+_HEADER = re.compile(r"\s*\[+\s*([^\]]+?)\s*\]")
+_TOML_KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
+
+
+def line_in_toml(text: str, path: Path, value: object = None) -> int | None:
+    """Return the line of a TOML file on which a table, a key or a list's entry is, or what holds it; None if unknown.
+
+    Args:
+        text: The file.
+        path: Where in it.
+        value: The entry, where ``path`` is of one in a list of texts.
+    """
+    lines, header = text.splitlines(), ""
+    found, counts = dict[str, int](), dict[str, int]()
+    for number, line in enumerate(lines, start=1):
+        if head := _HEADER.match(line):
+            header = re.sub(r"[\"' ]", "", head[1])
+            found.setdefault(header, number)
+            if line.lstrip().startswith("[["):
+                counts[header] = counts.get(header, -1) + 1
+                header = f"{header}.{counts[header]}"
+                found[header] = number
+        elif key := _TOML_KEY.match(line):
+            found.setdefault(".".join(filter(None, (header, re.sub(r"[\"' ]", "", key[1])))), number)
+    for length in range(len(path), 0, -1):
+        start = found.get(".".join(map(str, path[:length])).replace(" ", ""))
+        if start is not None:
+            ways = (value, value.replace("\\", "\\\\")) if isinstance(value, str) and length < len(path) else ()
+            entry = (n for n, line in enumerate(lines[start - 1 :], start) if any(way in line for way in ways))
+            return next(entry, start)
+    return None
 
 
 def line_in_json(text: str, path: Path) -> int:

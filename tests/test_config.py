@@ -117,32 +117,41 @@ def test_an_unknown_backend_is_an_error_that_lists_the_known_ones(tmp_path: Path
     ("text", "message"),
     [
         ('[log]\nlevel = "info"\nlevel = \n', ":3: "),
-        ('\n[log]\nlevel = "loud"\n', ":3: log level is 'loud', not one of debug"),
-        ("[log]\nlevel = 3\n", ":2: log.level is not a string"),
-        ('[logs]\nlevel = "info"\n', ":1: unknown entry 'logs'"),
-        ('[log]\ncolour = "red"\n', ":2: unknown key 'colour' in [log]"),
-        ("log = 3\n", ":1: log is not a table"),
-        ('[backend.x]\nbase_url = "u"\n', ":1: backend.x has no kind"),
-        ('[backend.x]\nkind = "gpt"\n', ":2: kind is 'gpt', not one of anthropic, offline"),
-        ('[backend.x]\nkind = "offline"\nkey = "sk"\n', ":3: unknown key 'key'"),
-        ("[backend]\nx = 1\n", ":2: backend.x is not a table"),
-        ('[profile.p]\nallow = ["tool:("]\n', ":2: 'tool:(' is no regular expression"),
-        ('[profile.p]\nask = []\nallow = [\n  "tool:x",\n  "tool:[",\n]\n', ":5: 'tool:[' is no"),
-        ('[profile.p]\nallow = ["tool:\\\\d:(",\n]\n', r":2: 'tool:\\d:(' is no"),
-        ('[profile.p]\nallow = "tool:x"\n', ":2: profile.p.allow is not a list"),
-        ("[profile.p]\nallow = [1]\n", ":2: profile.p.allow is not a list of texts"),
-        ('[profile.p]\ndeny = ["tool:x"]\n', ":2: unknown key 'deny' in [profile.p]"),
-        ('[profile.locked]\nallow = ["tool:x"]\n', ":1: the profile locked is built in"),
-        ("[profile]\np = 1\n", ":2: profile.p is not a table"),
+        ('\n[log]\nlevel = "loud"\n', ":3: `log.level` is 'loud'. It should be one of debug"),
+        ("[log]\nlevel = 3\n", ":2: `log.level` is 3."),
+        ('[logs]\nlevel = "info"\n', ":1: unknown key `logs`. Did you mean `log`?"),
+        ('[log]\ncolour = "red"\n', ":2: unknown key `colour` in `log`. Known: level"),
+        ("log = 3\n", ":1: `log` is 3. It should be keys and values"),
+        ('[backend.x]\nbase_url = "u"\n', ":1: `backend.x.kind` is missing. It should be one of anthropic, offline"),
+        ('[backend.x]\nkind = "gpt"\n', ":2: `backend.x.kind` is 'gpt'. It should be one of anthropic, offline"),
+        (
+            '[backend.x]\nkind = "offline"\nkey = "sk"\n',
+            ":3: unknown key `key` in `backend.x`. Did you mean `key_env`?",
+        ),
+        ("[backend]\nx = 1\n", ":2: `backend.x` is 1. It should be keys and values"),
+        ('[profile.p]\nallow = ["tool:("]\n', ":2: `profile.p.allow`: 'tool:(' is no regular expression"),
+        ('[profile.p]\nask = []\nallow = [\n  "tool:x",\n  "tool:[",\n]\n', ":5: `profile.p.allow`: 'tool:[' is no"),
+        ('[profile.p]\nallow = ["tool:\\\\d:(",\n]\n', r":2: `profile.p.allow`: 'tool:\\d:(' is no"),
+        ('[profile.p]\nallow = "tool:x"\n', ":2: `profile.p.allow` is 'tool:x'. It should be a list of texts"),
+        ("[profile.p]\nallow = [1]\n", ":2: `profile.p.allow`: entry 1 is 1. It should be a list of texts"),
+        ('[profile.p]\ndeny = ["tool:x"]\n', ":2: unknown key `deny` in `profile.p`. Known: allow, ask"),
+        ('[profile.locked]\nallow = ["tool:x"]\n', ":1: `profile.locked`: the profile locked is built in"),
+        ("[profile]\np = 1\n", ":2: `profile.p` is 1. It should be keys and values"),
         ('[profile."a.b"]\nallow = []\n', "'a.b' is no name of a profile"),
-        ("[model.m]\nwindow = 1\n", ":2: unknown key 'window' in [model.m]; known: context_window"),
-        ('[model."a.b:7"]\n\ninput = "1"\noutput = 1\n', ":3: model.a.b:7.input is not a number from 0"),
-        ("[model.m]\ninput = -1\noutput = 2\n", ":2: model.m.input is not a number from 0"),
-        ("[model.m]\ninput = nan\noutput = 2\n", ":2: model.m.input is not a number from 0"),
-        ("[model.m]\nmax_output = 0\n", ":2: model.m.max_output is not a whole number above 0"),
-        ("[model.m]\ncontext_window = true\n", ":2: model.m.context_window is not a whole number"),
-        ("[model.m]\ninput = 3\n", ":1: model.m has a price for one of input and output only"),
-        ("[model]\nm = 3\n", ":2: model.m is not a table"),
+        ("[model.m]\nwindow = 1\n", ":2: unknown key `window` in `model.m`. Did you mean `context_window`?"),
+        (
+            '[model."a.b:7"]\n\ninput = "1"\noutput = 1\n',
+            ":3: `model.a.b:7.input` is '1'. It should be a number from 0",
+        ),
+        ("[model.m]\ninput = -1\noutput = 2\n", ":2: `model.m.input` is -1. It should be a number from 0"),
+        ("[model.m]\ninput = nan\noutput = 2\n", ":2: `model.m.input` is nan. It should be a number from 0"),
+        (
+            "[model.m]\nmax_output = 0\n",
+            ":2: `model.m.max_output` is 0. It should be a whole number of tokens above 0",
+        ),
+        ("[model.m]\ncontext_window = true\n", ":2: `model.m.context_window` is true. It should be a whole number"),
+        ("[model.m]\ninput = 3\n", ":1: `model.m`: there is a price for one of input and output only. Give both"),
+        ("[model]\nm = 3\n", ":2: `model.m` is 3. It should be keys and values"),
     ],
 )
 def test_a_wrong_file_is_reported_with_its_line(tmp_path: Path, text: str, message: str) -> None:
@@ -153,7 +162,7 @@ def test_a_wrong_file_is_reported_with_its_line(tmp_path: Path, text: str, messa
 
 
 def test_an_impossible_variable_is_reported_by_its_name(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="environment PYAGENTD_LOG_LEVEL: log level is 'loud'"):
+    with pytest.raises(ConfigError, match=r"environment PYAGENTD_LOG_LEVEL: `log\.level` is 'loud'"):
         config_of(tmp_path, PYAGENTD_LOG_LEVEL="loud")
 
 
@@ -177,7 +186,9 @@ def test_confinement_is_tried_unless_file_or_environment_say_otherwise(tmp_path:
     assert config_of(tmp_path).confinement == "auto"
     assert config_of(tmp_path, '[shell]\nconfinement = "landlock"\n').confinement == "landlock"
     assert config_of(tmp_path, '[shell]\nconfinement = "landlock"\n', PYAGENTD_CONFINEMENT="off").confinement == "off"
-    with pytest.raises(ConfigError, match=r"config.toml:2: confinement is 'jail', not one of auto, bubblewrap"):
+    with pytest.raises(
+        ConfigError, match=r"config.toml:2: `shell.confinement` is 'jail'. It should be one of auto, bubblewrap"
+    ):
         config_of(tmp_path, '[shell]\nconfinement = "jail"\n')
 
 
@@ -194,7 +205,7 @@ def test_one_setting_turns_off_all_that_asks_a_model_unasked(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("text", "env"), [('[titles]\nenabled = "no"\n', {}), ("", {"PYAGENTD_TITLES": "perhaps"})])
 def test_a_switch_that_is_neither_on_nor_off_is_an_error(tmp_path: Path, text: str, env: dict[str, str]) -> None:
-    with pytest.raises(ConfigError, match=r"config.toml:2: titles.enabled|PYAGENTD_TITLES"):
+    with pytest.raises(ConfigError, match=r"config.toml:2: `titles.enabled`|PYAGENTD_TITLES"):
         config_of(tmp_path, text, **env)
 
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Meta
 
 from pyagentd.errors import BadRequest, ConfigError
-from pyagentd.reader import Rule, Source, line_in_front_matter, line_in_json, read, words
+from pyagentd.reader import Misfit, Rule, Source, line_in_front_matter, line_in_json, read, words
 from pyagentd.store import presetfile
 
 
@@ -44,7 +44,7 @@ class Shape:
 
     def __post_init__(self) -> None:
         if self.on and self.mode == "slow":
-            raise ValueError("what is on is fast")
+            raise Misfit(("mode",), "what is on is fast", "Write fast")
 
 
 def place(path: tuple[str | int, ...]) -> str:
@@ -103,7 +103,7 @@ def test_values_become_the_fields_and_defaults_stand_for_what_is_left_out() -> N
         ({"double-it": "x"}, "double-it", "`double-it` is 'x'. It should be a small number"),
         ({"double-it": 101}, "double-it", "`double-it`: that is too much. Take less"),
         ({"cuont": 1}, "cuont", "unknown key `cuont`. Did you mean `count`? Known: count, share"),
-        ({"on": True, "mode": "slow"}, "", "what is on is fast"),
+        ({"on": True, "mode": "slow"}, "mode", "`mode`: what is on is fast. Write fast"),
         ([1], "", "This is a list. It should be keys and values"),
     ],
 )
@@ -114,7 +114,7 @@ def test_an_error_says_where_which_key_what_is_wanted_and_what_was_given(values:
 
 
 def test_a_lenient_source_takes_either_spelling_and_ignores_what_nobody_reads() -> None:
-    found = read({"double_it": 1, "count": None, "mode": " ", "name": " x ", "colour": "red"}, Shape, LENIENT)
+    found = read({"double_it": 1, "count": None, "mode": " ", "name": "x", "colour": "red"}, Shape, LENIENT)
     assert found == Shape(twice=2, name="x")
     with pytest.raises(ConfigError, match="`double_it` is 'x'"):
         read({"double_it": "x"}, Shape, LENIENT)

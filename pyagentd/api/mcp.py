@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from pyagentd.errors import BadRequest, ConfigError, NotFound, ToolError
 from pyagentd.features.emacs import EmacsClients, Offered, OfferedTool, offered_tool
 from pyagentd.features.hooks import Hooks
 from pyagentd.features.mcp import Server, Servers
+from pyagentd.reader import Source
 from pyagentd.runtime.project_config import ProjectHooks, ProjectServers, project_hooks, project_servers
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.tools.mcp.toolspecs import rule_of
@@ -76,7 +78,7 @@ class McpOperations(Group):
                 mend="Read it, then: pyagentd mcp trust",
             )
         if name not in known:
-            named = [each for each in problems if f" {name} " in f"{each} " or f"'{name}'" in each] or problems[:1]
+            named = [each for each in problems if re.search(rf"[ .`']{re.escape(name)}[ .`':]", each)] or problems[:1]
             why = named[0] if named else f"Known: {', '.join(sorted(known)) or 'none'}"
             raise NotFound(f"There is no MCP server {name!r}", mend=why)
         began = time.monotonic()
@@ -117,7 +119,9 @@ class McpOperations(Group):
         """
         given = [
             read_server(
-                str(each.get("name")), {key: value for key, value in each.items() if key != "name"}, client.name
+                str(each.get("name")),
+                {key: value for key, value in each.items() if key != "name"},
+                Source.at(client.name, ConfigError),
             )
             for each in _tables(servers)
         ]

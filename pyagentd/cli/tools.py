@@ -23,6 +23,7 @@ from pyagentd.cli.output import ExitCode, json_option, note, print_json, print_t
 from pyagentd.config import config_file
 from pyagentd.config.tables import read_server
 from pyagentd.errors import ConfigError, Conflict, NotFound
+from pyagentd.reader import Source
 from pyagentd.store.atomic import make_dirs, write_text
 
 _DAEMON = ". The daemon reads it when it starts: pyagentd stop lets the next command start a new one"
@@ -263,7 +264,7 @@ def _added(name: str, table: dict[str, Any], scope: str | None, root: Path) -> N
         )
     config, project = config_file(os.environ), root.resolve() / _PROJECT_FILE
     file = project if scope == "project" else config
-    read_server(name, table, str(file))  # raises what is wrong with it
+    read_server(name, table, Source.at(str(file), ConfigError))  # raises what is wrong with it
     document = _project_tables(project)
     known = document.get("mcpServers", {}) if scope == "project" else _own_tables(config)
     if name in known:

@@ -67,14 +67,12 @@ a backend names the *variable* its key is in. A file looks like this::
 """
 
 from pyagentd.config.file import Environment, Setting
-from pyagentd.config.loading import CONFINEMENTS, LOG_LEVELS, Config, Confinement, load_config
+from pyagentd.config.loading import Config, load_config
 from pyagentd.config.locations import config_file, runtime_dir, sessions_dir
-from pyagentd.config.tables import BUILTIN_PROFILES, BackendSettings, ProfileSettings
+from pyagentd.config.tables import BUILTIN_PROFILES, BackendSettings, Confinement, ProfileSettings
 
 __all__ = [
     "BUILTIN_PROFILES",
-    "CONFINEMENTS",
-    "LOG_LEVELS",
     "BackendSettings",
     "Config",
     "Confinement",

@@ -1,69 +1,50 @@
 """The effective configuration: what file and environment say together, read once when a process starts."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
-from pyagentd.config.file import SWITCH, ConfigFile, Environment, Setting, picked, switched
-from pyagentd.config.locations import KEYS as SKILLS_KEYS
+from pyagentd import reader
+from pyagentd.config.file import Environment, Setting, TomlFile, read_config_file
 from pyagentd.config.locations import OwnPlaces, absolute, config_file, own_places, runtime_setting, sessions_setting
 from pyagentd.config.tables import (
-    COMPACTION_KEYS,
-    PRIVACY_KEYS,
-    TRIGGER_KEYS,
-    WEB_KEYS,
     BackendSettings,
     CompactionSettings,
+    Confinement,
     HookSettings,
     ModelSettings,
     ProfileSettings,
     ServerSettings,
+    Tables,
     TriggerSettings,
     WebSettings,
-    backend_tables,
-    by_hand,
-    compaction_table,
-    extra_requests,
-    model_tables,
-    profile_tables,
     read_hooks,
     read_server,
-    takes_address_from_environment,
-    trigger_table,
-    web_table,
-    withheld,
 )
 from pyagentd.errors import ConfigError
-
-Confinement = Literal["auto", "bubblewrap", "landlock", "off"]
-
-CONFINEMENTS: tuple[Confinement, ...] = ("auto", "bubblewrap", "landlock", "off")
-LOG_LEVELS = ("debug", "info", "warning", "error")
-
-_TABLES: Mapping[str, frozenset[str] | None] = {  # None: names are the user's
-    "default": frozenset({"backend", "model"}),
-    "log": frozenset({"level"}),
-    "presets": frozenset({"dir"}),
-    "agents": frozenset({"dir", "template"}),
-    "privacy": PRIVACY_KEYS,
-    "titles": frozenset({"enabled", "model"}),
-    "shell": frozenset({"confinement"}),
-    "compaction": COMPACTION_KEYS,
-    "web": WEB_KEYS,
-    "skills": SKILLS_KEYS,
-    "triggers": TRIGGER_KEYS,
-    "backend": None,
-    "model": None,
-    "profile": None,
-    "hooks": None,
-    "mcp": None,
-}
+from pyagentd.reader import INSIDE, Source
 
 _ALIASES: Mapping[str, str] = {"claude": "anthropic"}  # gptel's name, which presets written for it use
+
+_BUILTIN_BACKENDS: Mapping[str, Mapping[str, str]] = {
+    "anthropic": {"kind": "anthropic", "key_env": "ANTHROPIC_API_KEY"},
+    "offline": {"kind": "offline"},
+}
+
+_VARIABLES: Mapping[tuple[str, str], str] = {  # which win over the file
+    ("presets", "dir"): "PYAGENTD_PRESETS_DIR",
+    ("agents", "dir"): "PYAGENTD_AGENTS_DIR",
+    ("agents", "template"): "PYAGENTD_AGENT_TEMPLATE",
+    ("log", "level"): "PYAGENTD_LOG_LEVEL",
+    ("privacy", "extra_requests"): "PYAGENTD_EXTRA_REQUESTS",
+    ("titles", "enabled"): "PYAGENTD_TITLES",
+    ("titles", "model"): "PYAGENTD_TITLES_MODEL",
+    ("shell", "confinement"): "PYAGENTD_CONFINEMENT",
+}
+_SWITCHES = frozenset({("privacy", "extra_requests"), ("titles", "enabled")})
+_SWITCH: Mapping[str, bool] = {"on": True, "off": False, "true": True, "false": False, "1": True, "0": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +100,7 @@ class Config:
         if self._is_from_environment(f"backend.{known.name}.base_url"):
             known = replace(known, base_url=None)
         url = env.get("ANTHROPIC_BASE_URL")
-        return replace(known, base_url=url) if url and takes_address_from_environment(known) else known
+        return replace(known, base_url=url) if url and known.takes_address_from_environment else known
 
     def _is_from_environment(self, setting: str) -> bool:
         return setting in self.settings and self.settings[setting].source.startswith("environment ")
@@ -132,103 +113,123 @@ def load_config(env: Environment | None = None) -> Config:
         ConfigError: The file cannot be read or a value is not possible; names file and line, or the variable.
     """
     env = os.environ if env is None else env
-    file = ConfigFile.read(config_file(env), _TABLES)
-    own = _own_settings(file, env)
-    compaction, shown_compaction = compaction_table(file)
-    triggers, shown_triggers = trigger_table(file)
-    backends, shown_backends = backend_tables(file, env)
-    profiles, shown_profiles = profile_tables(file)
-    models, shown_models = model_tables(file)
-    tables = file.data.get("mcp", {})
-    mcp, mcp_problems = _servers(file, tables)
-    shown_mcp = {f"mcp.{each.name}": Setting(each.url or " ".join(each.command), each.source) for each in mcp}
-    extra = SWITCH[own["privacy.extra_requests"].value]
-    settings = own | shown_compaction | shown_triggers | shown_backends | shown_profiles | shown_models | shown_mcp
+    file = read_config_file(config_file(env))
+    data, variables = _with_environment(file, env)
+    source = Source(place=lambda path: variables.get(path) or file.place(path), error=ConfigError)
+    tables = reader.read(data, Tables, source)
+    if (default := tables.default.backend.strip()) and _ALIASES.get(
+        default.casefold(), default
+    ) not in tables.backend:
+        known = ", ".join(sorted(tables.backend))
+        raise source.wrong(("default", "backend"), f"no backend is called {default!r}; known: {known}")
+    backends = {name: _addressed(name, each, env) for name, each in tables.backend.items()}
+    mcp, mcp_problems = _servers(tables.mcp, source)
+    sessions, runtime, base = sessions_setting(env), runtime_setting(env), file.path.parent
+    agents = (
+        f"{sessions.value}-agents" if env.get("PYAGENTD_SESSIONS_DIR") else Path(sessions.value).parent / "agents"
+    )
+    places = {
+        "presets.dir": absolute(tables.presets.dir or "presets", base),
+        "agents.dir": absolute(tables.agents.dir, base) if tables.agents.dir else Path(agents),
+        "agents.template": absolute(tables.agents.template, base) if tables.agents.template else None,
+    }
+    override, extra = env.get("PYAGENTD_BACKEND"), tables.privacy.extra_requests
+
+    def source_of(path: reader.Path) -> str:
+        return variables.get(path) or (file.place(path) if reader.at(file.data, path) is not None else "default")
+
+    settings = {
+        "sessions_dir": sessions,
+        "runtime_dir": runtime,
+        "backend": Setting(override, "environment PYAGENTD_BACKEND") if override else Setting("", "default"),
+        **{reader.dotted(path): Setting(text, source_of(path)) for path, text in _leaves(tables)},
+        **{f"mcp.{each.name}": Setting(each.url or " ".join(each.command), each.source) for each in mcp},
+    }
+    for name, place in places.items():
+        settings[name] = replace(settings[name], value=str(place or ""))
+    for name, made in backends.items():
+        if made.base_url != tables.backend[name].base_url:
+            settings[f"backend.{name}.base_url"] = Setting(made.base_url or "", "environment ANTHROPIC_BASE_URL")
+    if not extra:
+        withheld = Setting("false", settings["privacy.extra_requests"].source)
+        settings |= {"titles.enabled": withheld, "compaction.auto": withheld}
     return Config(
         file=file.path,
-        sessions_dir=Path(own["sessions_dir"].value),
-        runtime_dir=Path(own["runtime_dir"].value),
-        presets_dir=Path(own["presets.dir"].value),
-        agents_dir=Path(own["agents.dir"].value),
-        agent_template=Path(template) if (template := own["agents.template"].value) else None,
-        log_level=own["log.level"].value,
+        sessions_dir=Path(sessions.value),
+        runtime_dir=Path(runtime.value),
+        presets_dir=Path(settings["presets.dir"].value),
+        agents_dir=Path(settings["agents.dir"].value),
+        agent_template=places["agents.template"],
+        log_level=tables.log.level,
         extra_requests=extra,
-        titles=extra and SWITCH[own["titles.enabled"].value],
-        titles_model=own["titles.model"].value or None,
-        confinement=_confinement(own["shell.confinement"]),
-        compaction=compaction if extra else by_hand(compaction),
-        backend_override=own["backend"].value or None,
-        default_backend=_default_backend(own["default.backend"], backends),
-        default_model=own["default.model"].value or None,
+        titles=extra and tables.titles.enabled,
+        titles_model=tables.titles.model or None,
+        confinement=tables.shell.confinement,
+        compaction=tables.compaction if extra else replace(tables.compaction, auto=False),
+        backend_override=override or None,
+        default_backend=default or None,
+        default_model=tables.default.model.strip() or None,
         backends=backends,
-        profiles=profiles,
-        hooks=read_hooks(file.data.get("hooks", {}), file.place, "hooks."),
+        profiles=tables.profile,
+        hooks=read_hooks(tables.hooks, source, ("hooks",)),
         mcp=mcp,
         mcp_problems=mcp_problems,
-        own=own_places(file, env),
-        triggers=triggers,
-        models=models,
-        web=web_table(file),
-        settings=settings if extra else settings | withheld(own["privacy.extra_requests"]),
+        own=own_places(base, tables.skills.paths, env),
+        triggers=tables.triggers,
+        models=tables.model,
+        web=tables.web,
+        settings=settings,
     )
 
 
-def _own_settings(file: ConfigFile, env: Environment) -> dict[str, Setting]:
-    """Return the values that are no table's of a subject, by their dotted names."""
-    presets = picked(file, env, "presets.dir", "PYAGENTD_PRESETS_DIR", str(file.path.parent / "presets"))
-    agents = picked(file, env, "agents.dir", "PYAGENTD_AGENTS_DIR", "")
-    template = picked(file, env, "agents.template", "PYAGENTD_AGENT_TEMPLATE", "")
-    level = picked(file, env, "log.level", "PYAGENTD_LOG_LEVEL", "info")
-    if level.value not in LOG_LEVELS:
-        raise ConfigError(f"{level.source}: log level is {level.value!r}, not one of {', '.join(LOG_LEVELS)}")
-    override = env.get("PYAGENTD_BACKEND")
-    sessions, base = sessions_setting(env), file.path.parent
-    own = f"{sessions.value}-agents" if env.get("PYAGENTD_SESSIONS_DIR") else Path(sessions.value).parent / "agents"
-    agents_dir = absolute(agents.value, base) if agents.value else Path(own)
-    return {
-        "sessions_dir": sessions,
-        "runtime_dir": runtime_setting(env),
-        "presets.dir": replace(presets, value=str(absolute(presets.value, base))),
-        "agents.dir": replace(agents, value=str(agents_dir)),
-        "agents.template": replace(template, value=str(absolute(template.value, base)) if template.value else ""),
-        "log.level": level,
-        "privacy.extra_requests": extra_requests(file, env),
-        "titles.enabled": switched(file, env, "titles.enabled", "PYAGENTD_TITLES"),
-        "titles.model": picked(file, env, "titles.model", "PYAGENTD_TITLES_MODEL", ""),
-        "shell.confinement": picked(file, env, "shell.confinement", "PYAGENTD_CONFINEMENT", "auto"),
-        "default.backend": _stated(file, "default.backend"),
-        "default.model": _stated(file, "default.model"),
-        "backend": Setting(override, "environment PYAGENTD_BACKEND") if override else Setting("", "default"),
-    }
+def _with_environment(file: TomlFile, env: Environment) -> tuple[dict[str, Any], dict[reader.Path, str]]:
+    """Return what file, variables and built-in backends say, and where what is from a variable is from."""
+    data: dict[str, Any] = dict(file.data)
+    sources: dict[reader.Path, str] = {}
+    for (table, key), variable in _VARIABLES.items():
+        if (value := env.get(variable)) and isinstance(data.setdefault(table, {}), dict):
+            switched = _SWITCH.get(value.lower(), value) if (table, key) in _SWITCHES else value
+            data[table] = {**data[table], key: switched}
+            sources[table, key] = f"environment {variable}"
+    backends = data.get("backend", {})
+    if isinstance(backends, dict):
+        builtin = {
+            name: {**values, **backends.get(name, {})}
+            for name, values in _BUILTIN_BACKENDS.items()
+            if isinstance(backends.get(name, {}), dict)
+        }
+        data["backend"] = {**builtin, **{name: each for name, each in backends.items() if name not in builtin}}
+    return data, sources
 
 
-def _servers(file: ConfigFile, tables: Mapping[str, object]) -> tuple[tuple[ServerSettings, ...], tuple[str, ...]]:
+def _addressed(name: str, backend: BackendSettings, env: Environment) -> BackendSettings:
+    """Return a backend with its name, and the address that the environment has for it."""
+    named = replace(backend, name=name)
+    url = env.get("ANTHROPIC_BASE_URL")
+    return replace(named, base_url=url) if url and named.takes_address_from_environment else named
+
+
+def _servers(tables: Mapping[str, object], source: Source) -> tuple[tuple[ServerSettings, ...], tuple[str, ...]]:
     """Return the servers of tools, and what is wrong with those that cannot be used: one keeps no others away."""
     servers, problems = [], []
     for name, table in tables.items():
         try:
-            servers.append(read_server(name, table, file.place(f"mcp.{name}")))
+            servers.append(read_server(name, table, source, ("mcp", name)))
         except ConfigError as error:
             problems.append(str(error))
     return tuple(servers), tuple(problems)
 
 
-def _stated(file: ConfigFile, dotted: str) -> Setting:
-    value = (file.string(dotted) or "").strip()
-    return Setting(value, file.place(dotted)) if value else Setting("", "default")
-
-
-def _default_backend(setting: Setting, backends: Mapping[str, BackendSettings]) -> str | None:
-    name = setting.value
-    if name and _ALIASES.get(name.casefold(), name) not in backends:
-        known = ", ".join(sorted(backends))
-        raise ConfigError(f"{setting.source}: no backend is called {name!r}; known: {known}")
-    return name or None
-
-
-def _confinement(setting: Setting) -> Confinement:
-    confinement = next((known for known in CONFINEMENTS if known == setting.value), None)
-    if confinement is None:
-        known = ", ".join(CONFINEMENTS)
-        raise ConfigError(f"{setting.source}: confinement is {setting.value!r}, not one of {known}")
-    return confinement
+def _leaves(value: Any, path: reader.Path = ()) -> Iterator[tuple[reader.Path, str]]:
+    """Yield every value that the tables have, for display."""
+    if is_dataclass(value):
+        for each in fields(value):
+            if each.metadata != INSIDE and not (path == () and each.name in ("hooks", "mcp")):
+                yield from _leaves(getattr(value, each.name), (*path, each.name))
+    elif isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from _leaves(each, (*path, name))
+    elif isinstance(value, bool):
+        yield path, str(value).lower()
+    elif value is not None:
+        yield path, ", ".join(value) if isinstance(value, tuple) else str(value)

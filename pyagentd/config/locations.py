@@ -1,15 +1,13 @@
 """Where this user's sessions, socket and configuration are."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from platformdirs import user_config_path
 
-from pyagentd.config.file import ConfigFile, Environment, Setting
+from pyagentd.config.file import Environment, Setting
 
 
 def sessions_dir(env: Environment | None = None) -> Path:
@@ -55,8 +53,6 @@ def absolute(path: str, base: Path | None = None) -> Path:
 #
 # They are beside ``config.toml``, where Claude Code keeps them, and wherever ``[skills] paths`` says.
 
-KEYS = frozenset({"paths"})  # of [skills]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnPlaces:
@@ -67,13 +63,18 @@ class OwnPlaces:
     more_skills: tuple[Path, ...] = ()  # those that the configuration names
 
 
-def own_places(file: ConfigFile, env: Mapping[str, str]) -> OwnPlaces:
-    """Return the places for a process with this configuration and environment."""
-    directory, home = file.path.parent, env.get("HOME")
+def own_places(directory: Path, skills: Iterable[str], env: Environment) -> OwnPlaces:
+    """Return the places for a process with this environment.
+
+    Args:
+        directory: Where ``config.toml`` is.
+        skills: What ``[skills] paths`` says.
+        env: The environment.
+    """
+    home = env.get("HOME")
     claude = (Path(home) / ".claude",) if home else ()
-    named = (directory.joinpath(Path(text).expanduser()) for text, _ in file.texts("skills", "paths"))
     return OwnPlaces(
         instructions=(directory / "AGENTS.md", *(each / "CLAUDE.md" for each in claude)),
         skills=(directory / "skills", *(each / "skills" for each in claude)),
-        more_skills=tuple(named),
+        more_skills=tuple(absolute(text, directory) for text in skills),
     )

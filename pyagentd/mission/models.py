@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, cast
+from typing import Any
 
 from pyagentd.config import Config, load_config
 from pyagentd.errors import ProviderError, TransientProviderError, UserError
@@ -61,7 +61,7 @@ class Model:
         config = self.config or load_config()
         known = config.backend(self.backend)
         settings = BackendSettings(
-            kind=cast(Literal["anthropic", "offline"], known.kind),
+            kind=known.kind,
             base_url=known.base_url,
             api_key=os.environ.get(known.key_env) if known.key_env else None,
             max_retries=0,

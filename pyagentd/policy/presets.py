@@ -17,6 +17,7 @@ from pyagentd.errors import BadRequest, ConfigError, PresetError
 from pyagentd.policy.action import Roam, canonical_tool
 from pyagentd.policy.patterns import normalised, validate_pattern
 from pyagentd.policy.profiles import BUILTIN, PLAN, Profile, compile_action
+from pyagentd.reader import Source
 
 # Which servers of tools a preset wants: the key ``mcp`` of its front matter.
 #
@@ -96,7 +97,9 @@ def _joined(place: str, rows: list[tuple[str, object]]) -> WantedServers:
         elif isinstance(table, Mapping) and table.keys() == {"tools"}:
             only[name] = tuple(_texts(table["tools"], name, place))
         elif table is not False:
-            own.append(replace(read_server(name, table, place), trusted=False))  # only config.toml may say so
+            own.append(
+                replace(read_server(name, table, Source.at(place, ConfigError)), trusted=False)
+            )  # only config.toml may say so
     return WantedServers(names=tuple(names), only=only, own=tuple(own))
 
 

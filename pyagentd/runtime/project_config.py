@@ -4,8 +4,6 @@ What is agreed to is the file, the programs and scripts of the project that its 
 where the project is. When any of that changes, nothing of it runs until the user agrees anew.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
@@ -18,6 +16,7 @@ from pyagentd import jsontext, regularfile
 from pyagentd.config.file import read_toml
 from pyagentd.config.tables import HookSettings, ServerSettings, read_hooks, read_server
 from pyagentd.errors import ConfigError
+from pyagentd.reader import Source, line_in_json, read
 from pyagentd.tools.mcp.connection import at_root
 from pyagentd.tools.sandbox.scope import ShellScope
 
@@ -47,7 +46,8 @@ def project_hooks(root: Path) -> ProjectHooks | None:
         return None
     try:
         data = content(file)
-        hooks = read_hooks(read_toml(data), lambda name: f"{file} ({name})")
+        toml = read_toml(file, data)
+        hooks = read_hooks(toml.data, Source(place=toml.place, error=ConfigError))
         words = (word for hook in hooks for word in hook.command)
         scripts = [(path, content(path)) for path in scripts_of(root, words)]
     except (OSError, ValueError, ConfigError) as error:
@@ -166,19 +166,22 @@ def _servers(file: Path, data: bytes, problems: list[str]) -> Iterator[ServerSet
 
     One that cannot be used is added to ``problems`` and in no other's way.
     """
-    strict = file.name != OTHERS
-    try:
-        tables: Any = read_toml(data) if strict else jsontext.parse(data)
-    except ValueError as error:
-        raise ValueError(f"{file}: {error}") from None
-    if not strict:
-        tables = tables.get("mcpServers", {}) if isinstance(tables, Mapping) else None
-    if not isinstance(tables, Mapping):
-        raise ConfigError(f'{file}: it has no table of servers, such as {{"mcpServers": {{}}}}')
-    for name, table in tables.items():
+    path: tuple[str, ...] = ()
+    if file.name == OTHERS:
+        try:
+            tables: Any = jsontext.parse(data)
+        except ValueError as error:
+            raise ValueError(f"{file}: {error}") from None
+        text, path = data.decode(errors="replace"), ("mcpServers",)
+        source = Source(place=lambda each: f"{file}:{line_in_json(text, each)}", error=ConfigError, lenient=True)
+        tables = read(tables, Mapping[str, Any], source).get("mcpServers", {})
+    else:
+        toml = read_toml(file, data)
+        tables, source = toml.data, Source(place=toml.place, error=ConfigError)
+    for name, table in read(tables, Mapping[str, Any], source, path).items():
         try:
             # Who trusts a project has read what it runs, not what its servers will say of themselves.
-            yield replace(read_server(name, table, str(file), strict=strict), of_project=True, trusted=False)
+            yield replace(read_server(name, table, source, (*path, name)), of_project=True, trusted=False)
         except ConfigError as error:
             problems.append(str(error))
 

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, cast
+from typing import Protocol
 
 from pyagentd import installation
 from pyagentd.config import BackendSettings, Config
@@ -217,8 +217,7 @@ def backend_for(preset: Preset, config: Config, options: SendOptions) -> tuple[B
 
 def server_of(known: BackendSettings, options: SendOptions) -> BackendSettings_:
     """Return where a provider's server is, with the key for it as a client has it."""
-    kind = cast(Literal["anthropic", "offline"], known.kind)  # the configuration admits no other
-    return BackendSettings_(kind=kind, base_url=known.base_url, api_key=key_of(known.key_env, options))
+    return BackendSettings_(kind=known.kind, base_url=known.base_url, api_key=key_of(known.key_env, options))
 
 
 def key_of(variable: str | None, options: SendOptions) -> str | None:

@@ -86,7 +86,7 @@ def test_a_malformed_configuration_is_reported_by_file_and_line(
 ) -> None:
     (tmp_path / "config.toml").write_text('[log]\nlevel = "loud"\n')
     assert main(["sessions"]) == ExitCode.FAILED
-    assert f"pyagentd: {tmp_path}/config.toml:2: log level is 'loud'" in capsys.readouterr().err
+    assert f"pyagentd: {tmp_path}/config.toml:2: `log.level` is 'loud'" in capsys.readouterr().err
 
 
 def test_a_file_that_is_no_utf8_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -159,6 +159,6 @@ def test_titles_can_be_switched_off(system: System) -> None:
     shown = {
         name: item for name, item in system.json("config", "show")["settings"].items() if name == "titles.enabled"
     }
-    assert shown["titles.enabled"] == {"value": "off", "source": "environment PYAGENTD_TITLES"}
+    assert shown["titles.enabled"] == {"value": "false", "source": "environment PYAGENTD_TITLES"}
     system.ok("stop")  # whatever was asked for is over now
     assert not title(system, session)

@@ -325,15 +325,15 @@ def test_the_hash_is_of_the_file_its_scripts_and_its_place(tmp_path: Path) -> No
     ("text", "said"),
     [
         ("[[hooks.tool.during]]\ncommand=['x']", "no event 'tool.during'"),
-        ("[[hooks.tool.before]]\ncommand='x'", "needs a command"),
-        ("[[hooks.tool.before]]\ncommand=['x']\ntimeout=0", "timeout is 0"),
+        ("[[hooks.tool.before]]\ncommand='x'", "`hooks.tool.before\\[1\\].command` is 'x'. It should be a program"),
+        ("[[hooks.tool.before]]\ncommand=['x']\ntimeout=0", "timeout` is 0"),
         ("[[hooks.tool.before]]\ncommand=['x']\ntools='('", "no regular expression"),
-        ("[[hooks.tool.before]]\ncommand=['x']\nwhen=1", "has only"),
+        ("[[hooks.tool.before]]\ncommand=['x']\nwhen=1", "unknown key `when`"),
     ],
 )
 def test_what_cannot_be_is_said_with_its_place(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "config.toml").write_text(text)
-    with pytest.raises(ConfigError, match=r"config\.toml:1.*" + said):
+    with pytest.raises(ConfigError, match=r"config\.toml:[123].*" + said):
         load_config({"PYAGENTD_CONFIG": str(tmp_path / "config.toml")})
 
 

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from pyagentd.config.tables import read_server
-from pyagentd.errors import BadRequest
+from pyagentd.errors import BadRequest, UserError
 from pyagentd.features import mcp as mentions
 from pyagentd.features.hooks import Hooks, with_text
 from pyagentd.features.mcp import Lent, Servers, mentioned
 from pyagentd.features.slash_commands import Commands
 from pyagentd.policy.presets import read_wanted
+from pyagentd.reader import Source
 from pyagentd.store import paths
 from tests.features.test_mcp import having, notices, offered
 from tests.mcp.servers import plain, table
@@ -210,11 +211,11 @@ async def test_what_is_lent_means_what_it_says_and_goes_with_its_branch(world: W
     ],
 )
 def test_another_server_under_a_name_of_ours_is_told(own: dict[str, Any], others: dict[str, Any]) -> None:
-    lent, known = Lent(), {"x": read_server("x", own, "config.toml")}
-    lent.lend("key", [read_server("x", others, "the editor")])
+    lent, known = Lent(), {"x": read_server("x", own, Source.at("config.toml", UserError))}
+    lent.lend("key", [read_server("x", others, Source.at("the editor", UserError))])
     assert lent.beside("key", known) == (
         [],
         ["The editor's MCP server x is not started: one that you configured has its name"],
     )
-    lent.lend("key", [read_server("x", own, "the editor")])
+    lent.lend("key", [read_server("x", own, Source.at("the editor", UserError))])
     assert lent.beside("key", known) == ([], []), "it is the same"

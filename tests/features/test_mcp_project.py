@@ -18,6 +18,7 @@ from pyagentd.config.tables import ServerSettings, read_server
 from pyagentd.errors import BadRequest, ConfigError, NotFound
 from pyagentd.features.mcp import Servers
 from pyagentd.policy.presets import WantedServers
+from pyagentd.reader import Source
 from pyagentd.runtime.project_config import project_servers
 from pyagentd.store import paths
 from tests.features.test_mcp import having, notices, offered
@@ -125,7 +126,10 @@ async def test_one_that_cannot_be_reached_is_in_no_others_way(world: World) -> N
         await trust(talk, world)
         names = await turn(talk, world)
         assert "notes_echo" in names and "off_echo" not in names
-        assert "the type 'sse', which cannot be reached" in notices(talk)
+        assert (
+            "`mcpServers.old.type` is 'sse'. It should be stdio or http (streamable HTTP): others cannot be reached"
+            in notices(talk)
+        )
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"mcpServers": 3}', "\xff"])
@@ -194,24 +198,24 @@ def test_what_a_server_says_of_itself_stays_on_its_line(capsys: pytest.CaptureFi
     [
         ({}, "needs either a command or a url"),
         ({"command": ["x"], "url": "https://x"}, "needs either a command or a url"),
-        ({"command": [3]}, "command of the MCP server a is not"),
-        ({"url": "ftp://x"}, "is no address"),
-        ({"command": ["x"], "env": {"A": 1}}, "env of the MCP server a is not a table of texts"),
-        ({"command": ["x"], "timeout": 0}, "timeout of the MCP server a is not a number of seconds"),
-        ({"command": ["x"], "trusted": "yes"}, "trusted of the MCP server a is not true or false"),
-        ({"command": ["x"], "more": 1}, "unknown key 'more'"),
-        (3, "is not a table"),
+        ({"command": [3]}, "`mcp.a.command` is a list. It should be a program"),
+        ({"url": "ftp://x"}, "`mcp.a.url` is .ftp://x.. It should be an address"),
+        ({"command": ["x"], "env": {"A": 1}}, "`mcp.a.env.A` is 1. It should be a text"),
+        ({"command": ["x"], "timeout": 0}, "`mcp.a.timeout` is 0. It should be a number of seconds"),
+        ({"command": ["x"], "trusted": "yes"}, "`mcp.a.trusted` is .yes.. It should be true or false"),
+        ({"command": ["x"], "more": 1}, "unknown key `more` in `mcp.a`"),
+        (3, "`mcp.a` is 3. It should be keys and values"),
     ],
 )
 def test_what_is_wrong_with_a_server_is_told_with_its_place(given: object, said: str) -> None:
     with pytest.raises(ConfigError, match=rf"^here: .*{said}"):
-        read_server("a", given, "here")
+        read_server("a", given, Source.at("here", ConfigError), ("mcp", "a"))
 
 
 @pytest.mark.parametrize("name", ["a b", "", "-a", "a:b", "x" * 33])
 def test_names_are_plain(name: str) -> None:
     with pytest.raises(ConfigError, match="is no name for an MCP server"):
-        read_server(name, {"command": "x"}, "here")
+        read_server(name, {"command": "x"}, Source.at("here", ConfigError))
 
 
 def test_the_configuration_has_its_servers_with_their_lines(tmp_path: Path) -> None:
@@ -278,7 +282,7 @@ async def test_one_that_cannot_be_used_keeps_no_others_away_wherever_it_is_writt
         names = await turn(talk, world)
         assert "notes_echo" in names and "mine_echo" in names
         told = notices(talk)
-        assert "odd has the type 'telepathy'" in told and "wrong has the type 'smoke'" in told
+        assert "`odd.type` is 'telepathy'" in told and "`mcp.wrong.type` is 'smoke'" in told
 
 
 async def test_a_tool_that_no_client_can_use_is_named_and_the_others_are_offered(world: World) -> None:
