@@ -28,13 +28,14 @@ class Var:
     ``arity`` is (least, most) when the name always means one function written in the program.
     """
 
-    __slots__ = ("arity", "mapping", "name", "number", "python")
+    __slots__ = ("arity", "integer", "mapping", "name", "number", "python")
 
     def __init__(self, name: str, python: str) -> None:
         self.name = name
         self.python = python
         self.arity: tuple[int, int | None] | None = None
         self.number = False  # whether it can only be a number
+        self.integer = False  # whether it can only be an integer
         self.mapping = False  # whether it can only be a map
 
 
@@ -272,6 +273,8 @@ class Each(Node):
         self.init = init
         if init is not None and is_number(init) and is_number(self.body):
             self.vars[0].number = True
+            self.vars[0].integer = is_integer(init)
+            self.vars[0].integer = is_integer(init) and is_integer(self.body)
         self._of(start, [], simple=False)
 
 
@@ -322,7 +325,9 @@ class Try(Node):
         self._of(start, [], simple=False)
 
 
-_NUMBERS: Final = frozenset({"+", "-", "*", "/", "inc", "dec", "mod", "rem", "quot", "count", "abs"})
+_OF_INTEGERS: Final = frozenset({"+", "-", "*", "inc", "dec", "mod", "rem", "quot", "abs"})
+"""Builtins that return an integer for integers."""
+_NUMBERS: Final = _OF_INTEGERS | {"/", "count"}
 
 
 def is_number(node: Node) -> bool:
@@ -338,6 +343,17 @@ def is_number(node: Node) -> bool:
     if isinstance(node, Do):
         return is_number(node.items[-1])
     return isinstance(node, If) and is_number(node.then) and is_number(node.otherwise)
+
+
+def is_integer(node: Node) -> bool:
+    """Return whether the value of a node is certain to be an integer."""
+    if isinstance(node, Const):
+        return type(node.value) is int
+    if isinstance(node, Local):
+        return node.var.integer
+    if isinstance(node, Invoke):
+        return node.name == "count" or (node.name in _OF_INTEGERS and all(map(is_integer, node.args)))
+    return isinstance(node, If) and is_integer(node.then) and is_integer(node.otherwise)
 
 
 def can_inline(function: Node, count: int) -> TypeGuard[Fn]:

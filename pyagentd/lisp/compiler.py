@@ -40,6 +40,7 @@ from pyagentd.lisp.analysis import (
     Try,
     Var,
     WhereTest,
+    is_integer,
     is_number,
 )
 from pyagentd.lisp.builtins import BUILTINS
@@ -194,6 +195,7 @@ class Writer:
             "equal·": runtime.equal,
             "keys·": frozenset({str, Keyword}),
             "list": list,
+            "len": len,
             "getrefcount·": getrefcount,
             "reduced·": runtime.Reduced,
             "field·": runtime.field,
@@ -202,6 +204,7 @@ class Writer:
         self.chargers: dict[str, int] = {}
         self.fixed: dict[str, ast.expr] = {}
         self.kinds: dict[str, str] = {}  # of variables that can only be of one type
+        self.sole: set[str] = set()  # variables whose value nothing else refers to
         self._places = places
         self._count = 0
         self._pool: dict[Any, str] = {}
@@ -425,8 +428,13 @@ class Operations(Writer):
         compared = compare(one, ORDER[name](), other, p)
         return choose(both(tests, p), compared, self.call_builtin(name, [one, other], p), p) if tests else compared
 
-    def arithmetic(self, operator: str, name: str, args: list[ast.expr], p: Place, known: list[bool]) -> ast.expr:
-        """Return a sum, difference or product; ``name`` is the builtin for other cases."""
+    def arithmetic(
+        self, operator: str, name: str, args: list[ast.expr], p: Place, known: list[bool], *, integers: bool = False
+    ) -> ast.expr:
+        """Return a sum, difference or product; ``name`` is the builtin for other cases.
+
+        ``integers``: both operands are certain to be integers.
+        """
         numbers = self.numbers(args, p, known)
         if numbers is None or all(isinstance(arg, ast.Constant) for arg in args):
             return self.call_builtin(name, args[: 1 if name in {"inc", "dec"} else 2], p)
@@ -437,30 +445,37 @@ class Operations(Writer):
         if len(tests) == 2 and len(names) == 2:
             test = self.of_two_unknown(ARITHMETIC[operator](), names[0], names[1], held, p)
             return choose(test, python_name(held, p), self.call_builtin(name, [one, other], p), p)
-        small = self.is_small(computed, held, p)
+        small = self.is_small(computed, held, p, integer=integers)
         slow = self.call_builtin(name, [one] if name in {"inc", "dec"} else [one, other], p)
         return choose(both([*tests, small], p), python_name(held, p), slow, p)
 
-    def division(self, name: str, args: list[ast.expr], p: Place) -> ast.expr:
-        """Return a quotient or remainder, inlined for integers with a positive divisor."""
+    def division(self, name: str, args: list[ast.expr], p: Place, integers: list[bool]) -> ast.expr:
+        """Return a quotient or remainder, inlined for integers with a positive divisor.
+
+        ``integers`` are the operands that are certain to be integers.
+        """
         operands, tests = [], []
-        for arg in args:
+        for arg, is_known in zip(args, integers, strict=True):
             first, again = self.twice(arg, p)
             operands.append(again)
-            if not isinstance(arg, ast.Constant) or type(arg.value) is not int:
+            if not (is_known and isinstance(arg, PLAIN)):
                 tests.append(self.is_type(first, "int", p))
         one, other = operands
         slow = self.call_builtin(name, [one(), other()], p)
-        if not tests:
+        if all(isinstance(arg, ast.Constant) for arg in args):
             return slow
-        test = tests[0] if len(tests) == 1 else ast.BinOp(tests[0], ast.BitAnd(), tests[1], **p)
+        if len(tests) == 2:
+            tests = [ast.BinOp(tests[0], ast.BitAnd(), tests[1], **p)]
         positive = [compare(other(), ast.Gt(), const(0, p), p)]
         if name != "mod":
             positive.append(compare(one(), ast.GtE(), const(0, p), p))
-        return choose(both([test, *positive], p), ast.BinOp(one(), _DIVISIONS[name](), other(), **p), slow, p)
+        return choose(both([*tests, *positive], p), ast.BinOp(one(), _DIVISIONS[name](), other(), **p), slow, p)
 
-    def sign(self, name: str, arg: ast.expr, p: Place, *, is_known: bool) -> ast.expr:
-        """Return ``(zero? x)`` and similar tests; ``is_known``: the argument is certain to be a number."""
+    def sign(self, name: str, arg: ast.expr, p: Place, *, is_known: bool, integer: bool) -> ast.expr:
+        """Return ``(zero? x)`` and similar tests.
+
+        ``is_known``: the argument is certain to be a number; ``integer``: to be an integer.
+        """
         first, again = self.twice(arg, p)
         operator, of_bit = _SIGNS[name]
         zero = const(0, p)
@@ -470,6 +485,8 @@ class Operations(Writer):
             return compare(arg, operator(), zero, p)
         else:
             tested = compare(again(), operator(), zero, p)
+        if integer and isinstance(arg, ast.Name):
+            return tested
         return choose(self.is_type(first, "int", p), tested, self.call_builtin(name, [again()], p), p)
 
     def of_two_unknown(self, operator: ast.operator, one: str, other: str, held: str, p: Place) -> ast.expr:
@@ -487,7 +504,7 @@ class Operations(Writer):
         of_int = choose(is_a(other, "int"), within(SMALL), both([is_a(other, "float"), within(large)], p), p)
         return choose(is_a(one, "float"), of_float, both([is_a(one, "int"), of_int], p), p)
 
-    def is_small(self, computed: ast.expr, held: str, p: Place) -> ast.expr:
+    def is_small(self, computed: ast.expr, held: str, p: Place, *, integer: bool = False) -> ast.expr:
         """Return a test that a result, stored in a variable, is small enough to need no charge and not overflow.
 
         Each type is compared with its own: a float and an integer compare slowly.
@@ -496,6 +513,8 @@ class Operations(Writer):
         def within(bound: float) -> ast.expr:
             return ast.Compare(const(-bound, p), [ast.Lt(), ast.Lt()], [python_name(held, p), const(bound, p)], **p)
 
+        if integer:
+            return ast.Compare(const(-SMALL, p), [ast.Lt(), ast.Lt()], [computed, const(SMALL, p)], **p)
         is_float = same(call(python_name("type", p), [computed], p), python_name("float", p), p)
         return choose(is_float, within(float(SMALL)), within(SMALL), p)
 
@@ -723,6 +742,8 @@ class Expressions(Operations, ABC):
         done: ast.stmt = ast.Expr(change.call, **p)
         method = change.call.func
         assert isinstance(method, ast.Attribute)
+        if not change.tests:
+            return done
         if method.attr == "__setitem__":
             key, value = change.call.args
             done = ast.Assign([ast.Subscript(method.value, key, STORE, **p)], value, None, **p)
@@ -748,6 +769,8 @@ class Expressions(Operations, ABC):
 
     def _sole(self, value: ast.expr, kind: str, p: Place) -> list[ast.expr]:
         """Return tests that a value is of a type and has only one reference."""
+        if isinstance(value, ast.Name) and value.id in self.sole and self.kinds.get(value.id) == kind:
+            return []
         count = call(python_name("getrefcount·", p), [value], p)
         is_sole = compare(count, ast.Eq(), const(SOLE - 1, p), p)
         if isinstance(value, ast.Name) and self.kinds.get(value.id) == kind:
@@ -757,8 +780,10 @@ class Expressions(Operations, ABC):
     def _appended(self, var: Var, item: ast.expr, slow: ast.expr, p: Place) -> InPlaceCall:
         """Return ``(conj var item)``."""
         known = python_name(var.python, p)
-        charged = is_(call(python_name(self.charger(1), p), [], p), None, p)
         append = call(ast.Attribute(known, "append", LOAD, **p), [item], p)
+        if var.python in self.sole and self.kinds.get(var.python) == "list":
+            return InPlaceCall([], append, slow)  # charged after the loop, which adds at most one for each item
+        charged = is_(call(python_name(self.charger(1), p), [], p), None, p)
         return InPlaceCall([*self._sole(known, "list", p), charged], append, slow)
 
     def _put(
@@ -1009,7 +1034,7 @@ class Expressions(Operations, ABC):
             return python_name(self.once(self.call_builtin(name, args, p)), p)
         if count == 1:
             if name in _SIGNS:
-                return self.sign(name, args[0], p, is_known=is_number(node.args[0]))
+                return self.sign(name, args[0], p, is_known=is_number(node.args[0]), integer=is_integer(node.args[0]))
             if name == "not":
                 first, again = self.twice(args[0], p)
                 return either([is_(first, None, p), is_(again(), False, p)], p)
@@ -1017,16 +1042,18 @@ class Expressions(Operations, ABC):
                 return (is_ if name == "nil?" else is_not)(args[0], None, p)
             if name in {"inc", "dec"}:
                 known = [is_number(node.args[0]), True]
-                return self.arithmetic("+" if name == "inc" else "-", name, [args[0], const(1, p)], p, known)
+                operator, integer = "+" if name == "inc" else "-", is_integer(node.args[0])
+                return self.arithmetic(operator, name, [args[0], const(1, p)], p, known, integers=integer)
         elif count == 2:
             if name in {"=", "not="}:
                 return self.equal(args, negated=name == "not=", p=p)
             if name in ORDER:
                 return self.order(name, args, p, list(map(is_number, node.args)))
             if name in _DIVISIONS:
-                return self.division(name, args, p)
+                return self.division(name, args, p, list(map(is_integer, node.args)))
             if name in ARITHMETIC:
-                return self.arithmetic(name, name, args, p, list(map(is_number, node.args)))
+                integers = all(map(is_integer, node.args))
+                return self.arithmetic(name, name, args, p, list(map(is_number, node.args)), integers=integers)
         return self.call_builtin(name, args, p)
 
 
@@ -1331,6 +1358,12 @@ class Walks(Statements):
             result = self.temporary()
             self.block.append(assign(result, ast.List([], LOAD, **p), p))
         self.block.append(self._loop_over(node, source, result, p))
+        if result in self.sole and self.kinds[result] == "list":
+            assert isinstance(node.init, Make)
+            grown = call(python_name("len", p), [python_name(result, p)], p)
+            added = ast.BinOp(grown, ast.Sub(), const(len(node.init.items), p), **p)
+            cells = ast.Attribute(python_name("budget", p), "cells", LOAD, **p)
+            self.block.append(ast.Expr(call(cells, [added], p), **p))
         self.reach(python_name(result, p) if result else const(None, p), goal, p)
         if goal.owned and node.kind == "reduce" and goal.variable is not None and goal.loop is None:
             self.block.append(assign(accumulator, const(None, p), p))  # one variable has the value, not two
@@ -1361,9 +1394,12 @@ class Walks(Statements):
         collection = node.collection
         if isinstance(collection, Invoke) and collection.name == "range" and not _recurs(node.body):
             node.vars[-1].number = True
+            node.vars[-1].integer = all(map(is_integer, collection.args))
         is_unreduced = node.kind == "reduce" and _is_unreduced(node)
         if is_unreduced and isinstance(node.init, Make) and result:
             self.kinds[result] = {"vector": "list", "map": "dict"}.get(node.init.kind, "")
+            if _only_grows(node) and node.vars[0] not in self.captured:
+                self.sole.add(result)
         if node.kind == "each":
             body = self._block_of(node.body, Goal())
         elif node.kind == "reduce":
@@ -1410,6 +1446,25 @@ def _is_unreduced(node: Each) -> bool:
         return isinstance(each, Invoke) and each.name in {"conj", "assoc", "update", "update-in"}
 
     return isinstance(node.init, Make) and unreduced(node.body)
+
+
+def _only_grows(node: Each) -> bool:
+    """Return whether a reduction reads its result only to add to it, so that nothing else refers to it meanwhile."""
+    result = node.vars[0]
+
+    def grows(each: Node) -> bool:
+        if isinstance(each, If):
+            return result not in variables(each.test) and grows(each.then) and grows(each.otherwise)
+        if isinstance(each, Local):
+            return each.var is result
+        return (
+            isinstance(each, Invoke)
+            and each.name in {"conj", "assoc"}
+            and isinstance(each.args[0], Local)
+            and not any(result in variables(arg) for arg in each.args[1:])
+        )
+
+    return isinstance(node.init, Make) and grows(node.body)
 
 
 ENTRY: Final = "program"

@@ -28,6 +28,7 @@ from pyagentd.lisp.analysis import (
     Var,
     WhereTest,
     can_inline,
+    is_integer,
     is_number,
     special,
 )
@@ -59,7 +60,7 @@ def bind(
     if isinstance(pattern, Symbol):
         name = simple_name(analysis, pattern)
         var = analysis.fresh(name)
-        var.number = is_number(value)
+        var.number, var.integer = is_number(value), is_integer(value)
         pairs.append((var, value))
         names[name] = var
         return
@@ -703,7 +704,7 @@ def loop(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
         # Later bindings refer to the initial value; the loop has a variable of its own.
         first = Local(analysis.fresh(), start)
         outer.append((first.var, analysis.node(value, names)))
-        first.var.number = is_number(outer[-1][1])
+        first.var.number, first.var.integer = is_number(outer[-1][1]), is_integer(outer[-1][1])
         firsts.append(first)
         bind(analysis, pattern, first, names, outer)
         variables.append(analysis.fresh(pattern.name if isinstance(pattern, Symbol) else ""))
@@ -726,9 +727,9 @@ def loop(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
 
 
 def _infer_numbers(target: Target, variables: list[Var], firsts: list[Node]) -> None:
-    """Mark the variables of a loop that are always numbers: initially and in each ``recur``."""
+    """Mark the variables of a loop that are always numbers, or integers: initially and in each ``recur``."""
     for var, first in zip(variables, firsts, strict=True):
-        var.number = is_number(first)
+        var.number, var.integer = is_number(first), is_integer(first)
     changed = True
     while changed:
         changed = False
@@ -736,6 +737,8 @@ def _infer_numbers(target: Target, variables: list[Var], firsts: list[Node]) -> 
             for var, arg in zip(variables, args, strict=True):
                 if var.number and not is_number(arg):
                     var.number, changed = False, True
+                if var.integer and not is_integer(arg):
+                    var.integer, changed = False, True
 
 
 @special("recur")
@@ -995,7 +998,7 @@ class _Chain:
     def hold(self, node: Node) -> Local:
         """Bind the value of a step to a new variable and return it."""
         var = self.analysis.fresh()
-        var.number = is_number(node)
+        var.number, var.integer = is_number(node), is_integer(node)
         self.pairs.append((var, node))
         return Local(var, self.start)
 

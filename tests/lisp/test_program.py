@@ -219,3 +219,23 @@ class TestErrors:
 
         assert failure('(do (call "t" {}) (unknown))', tools=tool).reason == "analysis_error"
         assert calls == []
+
+
+@pytest.mark.parametrize(
+    ("program", "value"),
+    [
+        ("(loop [i 1 n 0] (if (< n 60) (recur (* i 2) (inc n)) i))", 2**60),
+        ("(loop [i 0 x 0] (if (< i 3) (recur (inc i) (+ x 0.5)) x))", 1.5),
+        ("(map (fn [n] [(mod n -3) (rem n 2) (even? n)]) (range -1 1))", [[-1, -1, False], [0, 0, True]]),
+        ("(loop [i 7 found []] (if (pos? i) (recur (quot i 2) (conj found (odd? i))) found))", [True] * 3),
+    ],
+)
+def test_arithmetic_of_counters_is_that_of_any_numbers(program: str, value: Any) -> None:
+    assert lisp.run(program).value == value
+
+
+def test_a_vector_built_by_a_reduction_is_counted_as_its_items() -> None:
+    program = "(reduce (fn [found x] (if (odd? x) (conj found x) found)) [0] ctx/xs)"
+    used = [lisp.run(program, {"xs": list(range(n))}).usage.cells for n in (0, 1000)]
+    assert used == [1, 501]
+    assert failure(program, {"xs": list(range(1000))}, limits=Limits(cells=400)).reason == "memory_exceeded"
