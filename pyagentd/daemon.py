@@ -27,7 +27,6 @@ from pyagentd.features.hooks import Hooks
 from pyagentd.features.idling import Idling
 from pyagentd.features.indexer import Indexer
 from pyagentd.features.mcp import Servers
-from pyagentd.features.meters import Meters
 from pyagentd.features.mission_tool import Missions
 from pyagentd.features.models import Models
 from pyagentd.features.named_agents import NamedAgents
@@ -42,10 +41,10 @@ from pyagentd.features.suggestions import Suggestions
 from pyagentd.features.tasks import Tasks
 from pyagentd.features.titles import Titles
 from pyagentd.features.todo import Todo
+from pyagentd.features.usage import Meters
 from pyagentd.llm import factory as warm
 from pyagentd.llm.factory import close_backends
-from pyagentd.runtime.bus import BranchWritten
-from pyagentd.runtime.feature import Feature
+from pyagentd.runtime.feature import BranchWritten, Feature
 from pyagentd.runtime.grants import Trust
 from pyagentd.runtime.hints import PendingHints
 from pyagentd.runtime.kernel import Kernel

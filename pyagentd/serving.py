@@ -15,11 +15,11 @@ from collections.abc import Callable
 from types import ModuleType
 
 from pyagentd import __version__
+from pyagentd.clock import Pulse
 from pyagentd.config import Config
 from pyagentd.errors import PyagentdError
 from pyagentd.installation import in_background
 from pyagentd.log import LOG_NAME, setup_logging
-from pyagentd.pulse import Pulse
 from pyagentd.wire.connection import new_token
 from pyagentd.wire.lifecycle import Instance
 from pyagentd.wire.server import Server

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, cast
 
-from pyagentd.pulse import Pulse
+from pyagentd.clock import Pulse
 
 
 class Loop:

@@ -13,8 +13,7 @@ from pyagentd import clock
 from pyagentd.api.group import INLINE_LIMIT, Client, Group, expanded, send_options
 from pyagentd.clock import stamp
 from pyagentd.errors import Ambiguous, BadRequest, NotFound, PresetError, PyagentdError, StoreError
-from pyagentd.features.agents import AgentSpawner
-from pyagentd.features.spawning import MAX_DEPTH, Assignment, Open, agents_below, outcome_of, result_of
+from pyagentd.features.agents import MAX_DEPTH, AgentSpawner, Assignment, Open, agents_below, outcome_of, result_of
 from pyagentd.log import of_session
 from pyagentd.policy.patterns import validate_pattern
 from pyagentd.policy.presets import Result

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.errors import NotFound, did_you_mean
-from pyagentd.features.context_archive import listing as listing_
+from pyagentd.features.contexts import listing as listing_
 from pyagentd.features.named_agents import DEFAULTS
 from pyagentd.features.slash_commands import Answer, Argument, Call, Command, Commands
 from pyagentd.store import paths

@@ -26,21 +26,20 @@ from pyagentd.errors import BadRequest, Busy, NotFound
 from pyagentd.events import Event
 from pyagentd.features import emptied, named_agents, suggestions, todo
 from pyagentd.features.agents import AgentSpawner
-from pyagentd.features.compaction import marker_of
+from pyagentd.features.compaction import compact, marker_of
 from pyagentd.features.emacs import EmacsClients
-from pyagentd.features.manual_compaction import compact
-from pyagentd.features.meters import tell_below
 from pyagentd.features.schedules import local_user
 from pyagentd.features.slash_commands import Answered, Commands, answered
+from pyagentd.features.usage import tell_below
 from pyagentd.policy.presets import Preset, parse_message_settings
 from pyagentd.runtime import attaching, turn_agent
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.call_outcomes import failed_calls, summaries
 from pyagentd.runtime.document_sync import Version, effective, overridden, printed, settings_of
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.queue import Submission
 from pyagentd.runtime.run_setup import shell_scope
 from pyagentd.runtime.settings import SendOptions
+from pyagentd.runtime.status import failed_calls, summaries
 from pyagentd.runtime.system_prompt import skills_of
 from pyagentd.store import metadata, paths, presetfile
 from pyagentd.store.document.heal import role_diff

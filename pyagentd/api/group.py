@@ -17,7 +17,7 @@ from pyagentd.features.indexer import Indexer
 from pyagentd.policy.presets import parse_message_settings
 from pyagentd.policy.profiles import compile_action
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.bus import BranchWritten
+from pyagentd.runtime.feature import BranchWritten
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.queue import Commanding, Submitted
 from pyagentd.runtime.settings import SendOptions

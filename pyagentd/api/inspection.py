@@ -14,7 +14,7 @@ from pyagentd.api.models import summary
 from pyagentd.errors import BadRequest, NotFound
 from pyagentd.events import Event
 from pyagentd.features import inspector
-from pyagentd.features.meters import facts_of
+from pyagentd.features.usage import facts_of
 from pyagentd.policy.presets import Preset
 from pyagentd.policy.profiles import Profile
 from pyagentd.runtime import attaching, turn_agent

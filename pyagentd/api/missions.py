@@ -10,9 +10,8 @@ from typing import Any
 
 from pyagentd.api.group import INLINE_LIMIT, Client, Group, send_options, spill, told_submitted, workplace
 from pyagentd.errors import BadRequest
-from pyagentd.features.mission_tool import PRESET, readable
-from pyagentd.features.mission_trace import missions, unfinished
-from pyagentd.features.spawning import described
+from pyagentd.features.agents import described
+from pyagentd.features.mission_tool import PRESET, missions, readable_mission, unfinished
 from pyagentd.jsontext import object_in
 from pyagentd.policy.action import canonical_tool
 from pyagentd.policy.patterns import under
@@ -58,7 +57,7 @@ class Missions(Group):
         options = send_options(client, env, key, allow)
         values: dict[str, Any] = {}
         if signature:
-            values["signature"] = readable(signature, "The signature").render()
+            values["signature"] = readable_mission(signature, "The signature").render()
         if tools or no_tools:
             values["tools"] = _known(tools)
         if max_turns:
@@ -116,7 +115,7 @@ class Missions(Group):
 
     async def mission_check(self, client: Client, *, signature: str) -> dict[str, Any]:
         """Return a signature as it is understood: ``{signature, inputs}``; an error names the place."""
-        read = readable(signature, "The signature")
+        read = readable_mission(signature, "The signature")
         return {"signature": read.render(), "inputs": [field.name for field in read.params]}
 
     async def mission_tools(self, client: Client) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from pyagentd.config import Config
 from pyagentd.errors import BadRequest, ConfigError, NotASession, NotInstalled, PyagentdError, nearest
 from pyagentd.events import Event
 from pyagentd.features import mission_tool, named_agents
-from pyagentd.features.meters import Below, facts_of, look_below
 from pyagentd.features.models import Checked, Models
 from pyagentd.features.schedules import local_user
+from pyagentd.features.usage import Below, facts_of, look_below
 from pyagentd.policy.presets import DEFAULT_PRESET, Preset
 from pyagentd.runtime import run_setup
 from pyagentd.runtime import system_prompt as instructions

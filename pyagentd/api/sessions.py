@@ -19,10 +19,10 @@ from pyagentd.errors import BadRequest, Busy, ConfigError, PyagentdError, StoreE
 from pyagentd.events import Event
 from pyagentd.features import emacs as emacstools
 from pyagentd.features.emacs import EmacsClients
-from pyagentd.features.meters import facts_of
 from pyagentd.features.overview import Overview, listed_row, spent_row
 from pyagentd.features.schedules import Schedules
 from pyagentd.features.tasks import Tasks
+from pyagentd.features.usage import facts_of
 from pyagentd.llm.prompts import one_line
 from pyagentd.policy.patterns import under
 from pyagentd.policy.presets import DEFAULT_PRESET, Preset, parse_preset

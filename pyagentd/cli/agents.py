@@ -250,7 +250,7 @@ def settings(key: str | None, value: str | None, reset: bool, as_json: bool) -> 
 
 
 def _span(seconds: float) -> str:
-    from pyagentd.features.context_archive import span
+    from pyagentd.features.contexts import span
 
     return span(seconds) if seconds else "never"
 

@@ -418,6 +418,6 @@ def history(session: str, as_json: bool) -> None:
     if as_json:
         print_json([{**row, "gone": bool(row.get("gone"))} for row in found])
         return
-    from pyagentd.features.context_archive import listing
+    from pyagentd.features.contexts import listing
 
     click.echo(listing(session, found))

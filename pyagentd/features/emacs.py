@@ -24,8 +24,7 @@ from pyagentd.jsontext import object_in
 from pyagentd.policy.action import Kind
 from pyagentd.policy.guard import Confirm
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.bus import ClientGone
-from pyagentd.runtime.feature import Feature, Permitted
+from pyagentd.runtime.feature import ClientGone, Feature, Permitted
 from pyagentd.store.atomic import write_text
 from pyagentd.tools.files import read_bytes
 from pyagentd.tools.search import directory

@@ -20,8 +20,8 @@ from pyagentd.events import Event
 from pyagentd.features.snapshots import Snapshots
 from pyagentd.features.suggestions import tell_anew
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.bus import BranchWritten
 from pyagentd.runtime.document_sync import Roles
+from pyagentd.runtime.feature import BranchWritten
 from pyagentd.runtime.queue import Submission, Submitted
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.store.conversation import Conversation, Message

@@ -26,8 +26,7 @@ from pyagentd.messages import Message, Text
 from pyagentd.policy.action import Action
 from pyagentd.policy.presets import Preset
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.bus import ClientGone, RunEnded
-from pyagentd.runtime.feature import Feature
+from pyagentd.runtime.feature import ClientGone, Feature, RunEnded
 from pyagentd.runtime.project_config import ProjectHooks, project_hooks
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.turns import Prompt

@@ -21,8 +21,7 @@ from pyagentd.errors import BadRequest, NotASession, NotFound, PyagentdError
 from pyagentd.events import Event
 from pyagentd.features.contexts import Contexts
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.bus import ConversationCleared, ConversationRestored, RunEnded, RunStarted
-from pyagentd.runtime.feature import Feature
+from pyagentd.runtime.feature import ConversationCleared, ConversationRestored, Feature, RunEnded, RunStarted
 from pyagentd.store import paths
 from pyagentd.store.db import agents
 from pyagentd.store.paths import BranchRef

@@ -27,8 +27,7 @@ from pyagentd.policy.action import Action, is_ours
 from pyagentd.policy.presets import Preset, WantedServers
 from pyagentd.policy.profiles import resolved, verdict
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.bus import BranchesRemoved
-from pyagentd.runtime.feature import Feature
+from pyagentd.runtime.feature import BranchesRemoved, Feature
 from pyagentd.runtime.project_config import ProjectServers, project_servers
 from pyagentd.runtime.queue import is_persons
 from pyagentd.runtime.run import CORE, Offer, RunSettings

@@ -28,9 +28,20 @@ from typing import Any, NamedTuple
 from pyagentd import jsontext
 from pyagentd.clock import new_id
 from pyagentd.errors import BadRequest, BudgetSpent, PresetError, PyagentdError, StoreError, ToolError
-from pyagentd.features.mission_tool import NAME, Kindred, Place, as_json, dumped, plain, shown
-from pyagentd.features.mission_trace import PROGRAM, begun, standing, unfinished
-from pyagentd.features.spawning import child_of_call
+from pyagentd.features.agents import child_of_call
+from pyagentd.features.mission_tool import (
+    NAME,
+    PROGRAM,
+    Kindred,
+    Place,
+    as_json,
+    begun,
+    dumped,
+    plain,
+    shown,
+    standing,
+    unfinished,
+)
 from pyagentd.llm.backend import ModelRequest, PartDelta, PartFinished, PartStarted, Retrying, SentAgain, StepFinished
 from pyagentd.messages import Message, Text, ToolCall, ToolResult
 from pyagentd.mission import firewall

@@ -23,16 +23,15 @@ from typing import TYPE_CHECKING, Any, Literal, assert_never
 from pyagentd import installation, regularfile
 from pyagentd.clock import epoch_ms, iso8601
 from pyagentd.errors import BadRequest, Busy, Conflict, NotFound, PresetError, PyagentdError, StoreError
-from pyagentd.features.context_archive import left
-from pyagentd.features.contexts import Contexts
+from pyagentd.features.contexts import Contexts, left
 from pyagentd.features.idling import IDLE_S, IDLE_SETTING, Idling
 from pyagentd.features.schedules import Schedules, local_user
 from pyagentd.features.tasks import Tasks
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.policy.profiles import BUILTIN
 from pyagentd.runtime import system_prompt as instructions
-from pyagentd.runtime.agent_overlay import profile_of
 from pyagentd.runtime.feature import Feature
+from pyagentd.runtime.presets import profile_of
 from pyagentd.store import atomic, contexts, metadata, named_agents, paths, trash
 from pyagentd.store.db import agents, schedules
 from pyagentd.store.db.agents import AgentRow, ContextRow

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyagentd.events import Event, Sink
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.bus import BranchChanged, BranchWritten, ClientGone, RunEnded
-from pyagentd.runtime.feature import Feature
+from pyagentd.runtime.feature import BranchChanged, BranchWritten, ClientGone, Feature, RunEnded
 from pyagentd.runtime.status import Session
 from pyagentd.runtime.usage import Spent
 from pyagentd.store.db.listing import Listed, alone

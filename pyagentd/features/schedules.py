@@ -25,8 +25,7 @@ from pyagentd.clock import epoch_ms, new_id
 from pyagentd.errors import BadRequest, Busy, NotASession, NotFound, PyagentdError, RateLimited, ToolError
 from pyagentd.policy.profiles import compile_action
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.bus import RunEnded
-from pyagentd.runtime.feature import Feature
+from pyagentd.runtime.feature import Feature, RunEnded
 from pyagentd.runtime.queue import Submission, Submitted
 from pyagentd.runtime.settings import LastOptions, SendOptions
 from pyagentd.store import paths

@@ -21,9 +21,9 @@ from pyagentd.features import models
 from pyagentd.features.models import Models
 from pyagentd.policy.guard import Confirm
 from pyagentd.policy.profiles import Profile, resolved
-from pyagentd.runtime import agent_overlay
-from pyagentd.runtime.agent_overlay import profile_of
+from pyagentd.runtime import presets as agent_overlay
 from pyagentd.runtime.feature import Feature
+from pyagentd.runtime.presets import profile_of
 from pyagentd.runtime.settings import provider_of as configured_provider
 from pyagentd.store import named_agents
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec

@@ -19,9 +19,8 @@ from pyagentd.errors import BadRequest, PyagentdError, UserError, did_you_mean
 from pyagentd.events import Event
 from pyagentd.features.history import History
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.bus import BranchWritten
 from pyagentd.runtime.document_sync import Version
-from pyagentd.runtime.feature import Feature
+from pyagentd.runtime.feature import BranchWritten, Feature
 from pyagentd.runtime.queue import Submission, Submitted
 from pyagentd.runtime.run import new_run_id
 from pyagentd.runtime.settings import SendOptions

@@ -25,7 +25,7 @@ from pyagentd.clock import epoch_ms
 from pyagentd.config import Config
 from pyagentd.errors import NotFound, PresetError, PyagentdError, StoreError, ToolError
 from pyagentd.events import Event
-from pyagentd.features import spawning
+from pyagentd.features import agents as spawning
 from pyagentd.policy.action import Action
 from pyagentd.policy.guard import CREDENTIALS, SESSION_RECORDS
 from pyagentd.policy.patterns import first_match_folded

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyagentd.events import Event
 from pyagentd.features import todo
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.bus import RunEnded
-from pyagentd.runtime.feature import Feature
+from pyagentd.runtime.feature import Feature, RunEnded
 from pyagentd.store.conversation import Conversation
 
 if TYPE_CHECKING:

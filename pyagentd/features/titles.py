@@ -17,8 +17,7 @@ from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, 
 from pyagentd.llm.prompts import sanitised, title_request
 from pyagentd.messages import Text
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.bus import BranchWritten, RunEnded
-from pyagentd.runtime.feature import Feature
+from pyagentd.runtime.feature import BranchWritten, Feature, RunEnded
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.settings import SendOptions, backend_for, extra_model, provider_of
 from pyagentd.runtime.turn_agent import answers_next

@@ -14,8 +14,7 @@ from pyagentd.errors import ToolError
 from pyagentd.events import Event
 from pyagentd.policy.action import canonical_tool
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.bus import BranchOpened
-from pyagentd.runtime.feature import Feature
+from pyagentd.runtime.feature import BranchOpened, Feature
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.journal import Row
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec

@@ -15,19 +15,17 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pyagentd.clock import Clock
+from pyagentd.clock import Clock, Pulse
 from pyagentd.errors import Busy, NotFound, StoreError
 from pyagentd.events import Event, Kind, Sink
 from pyagentd.policy.presets import Preset
-from pyagentd.pulse import Pulse
 from pyagentd.runtime import document_sync, turns
-from pyagentd.runtime.call_outcomes import failed_call, told
 from pyagentd.runtime.document_sync import Keeper, Lease, Override, Reader, Roles, Version, Written, find_override
 from pyagentd.runtime.opening import LastRun, Opened, open_branch, open_ends
 from pyagentd.runtime.queue import Waitlist
 from pyagentd.runtime.recorder import Recorder
 from pyagentd.runtime.run import Run
-from pyagentd.runtime.status import Outcome, SessionStatus
+from pyagentd.runtime.status import Outcome, SessionStatus, failed_call, told
 from pyagentd.runtime.turn_agent import TurnPresets, shown
 from pyagentd.runtime.turns import Beginning, Prompt
 from pyagentd.runtime.usage import Meter

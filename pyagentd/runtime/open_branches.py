@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from pyagentd.clock import Clock
+from pyagentd.clock import Clock, Pulse
 from pyagentd.errors import Busy, NotASession, NotFound, PyagentdError, StoreError
 from pyagentd.events import Event, Sink
-from pyagentd.pulse import Pulse
 from pyagentd.runtime.approvals import AskBoard
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.bus import BranchWritten, Bus
+from pyagentd.runtime.feature import BranchWritten, Bus
 from pyagentd.runtime.hints import Hints, PendingHints
 from pyagentd.runtime.opening import refusal_of
 from pyagentd.runtime.settings import Late

@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from pyagentd.clock import Clock, epoch_ms
+from pyagentd.clock import Clock, Pulse, epoch_ms
 from pyagentd.errors import StoreError
-from pyagentd.pulse import Pulse
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document.render import Insert, Renderer
 from pyagentd.store.journal import Journal, Row

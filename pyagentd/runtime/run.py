@@ -49,7 +49,7 @@ from pyagentd.runtime.approvals import Authority
 from pyagentd.runtime.opening import RESTARTED, Resumed, decided_before
 from pyagentd.runtime.recorder import Recorder
 from pyagentd.runtime.status import BY_PARENT, RESTART, Outcome, told_of
-from pyagentd.runtime.window import tokens_of
+from pyagentd.runtime.usage import tokens_of
 from pyagentd.store import conversation
 from pyagentd.store.conversation import Conversation, estimated
 from pyagentd.store.journal import message_row, part_row

@@ -27,12 +27,12 @@ from pyagentd.policy.presets import Preset
 from pyagentd.policy.profiles import compile_action
 from pyagentd.runtime import system_prompt as instructions
 from pyagentd.runtime import turns
-from pyagentd.runtime.agent_overlay import docs_section
 from pyagentd.runtime.approvals import Authority
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import Override, effective, overridden, printed, settings_of
 from pyagentd.runtime.grants import RunWitness, local_user
 from pyagentd.runtime.opening import DeferredBackend, Resumed
+from pyagentd.runtime.presets import docs_section
 from pyagentd.runtime.project_config import guarded
 from pyagentd.runtime.run import Offer, RunSettings, found_before, limits_of
 from pyagentd.runtime.settings import (

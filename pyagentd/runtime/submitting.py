@@ -6,23 +6,32 @@ From idle to busy is one step under ``branch.starting``: of two messages at once
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pyagentd.errors import Busy, Conflict, PyagentdError
+from pyagentd.errors import Blocked, Busy, Conflict, PyagentdError
+from pyagentd.events import Event
+from pyagentd.policy.profiles import compile_action
+from pyagentd.runtime import turn_agent
 from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.feature import QueueStopped
 from pyagentd.runtime.opening import CLEARS, is_emptied
-from pyagentd.runtime.queue import Submission, Submitted
+from pyagentd.runtime.queue import Submission, Submitted, is_persons
 from pyagentd.runtime.run import new_run_id
 from pyagentd.runtime.run_setup import RunBuilder
-from pyagentd.runtime.settings import SendOptions
+from pyagentd.runtime.settings import LastOptions, SendOptions
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store import paths
 from pyagentd.store.conversation import Message
+from pyagentd.store.document.render import writable
+from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
+
+log = logging.getLogger(__name__)
 
 
 class Submitting:
@@ -138,3 +147,271 @@ async def _goes_on_with(branch: LiveBranch, given: Submission) -> bool:
     if given.text is not None or not branch.paused:
         return False
     return await branch.prompts.waits_above(sha256=given.sha256, end=given.end)
+
+
+# When queued messages fire: one after the other, whenever the run before has ended and nothing is wrong (B.4).
+#
+# The queue of a branch drains after a run that finished or was aborted, and when a branch is opened that an earlier
+# daemon left with one. An error pauses it until somebody goes on: with a new message, which fires at once, or with
+# ``resume``; so does ``pause``, for a user who stops a run. What a message needs beside its rows, the environment
+# and the key of its client, is kept here while the daemon lives; after that ``settings.Late`` stands in for it.
+
+_AGAIN_S = 2.0  # an editor that had not saved may have by then
+
+
+class Queueing:
+    """The queues of all branches."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._options: dict[str, SendOptions] = {}  # of messages that wait, by id
+        self._clients = LastOptions()  # of the person who sent last, by the branch's key
+        self._drains: set[str] = set()  # keys of branches of which the next message is about to fire
+
+    # -- coming in; the caller holds ``branch.starting`` ---------------------------------------------------------
+
+    def receipt(self, branch: LiveBranch, given: Submission) -> Submitted | None:
+        """Return what was answered when this submission came before, None when it is new.
+
+        Raises:
+            Conflict: Its id is taken by something else.
+        """
+        if given.id is None:
+            return None
+        for other in self._kernel.all_opened:
+            if other is not branch and _known(other, given.id):
+                raise Conflict(f"The id {given.id} is of a message in {other.ref.session_id}", mend="Make another")
+        runs = branch.conversation.runs.values()
+        again = next((run.data for run in runs if run.data.get("submission") == given.id), None)
+        message = _known(branch, str(again["message_id"]) if again else given.id)
+        if message is None:
+            return None
+        payload = again.get("payload") if again else message.metadata.get("payload")
+        if payload != given.payload:
+            raise Conflict(f"The id {given.id} is of another message", mend="Make another")
+        answered = again or next((run.data for run in runs if run.data["message_id"] == message.id), None)
+        run_id = answered["id"] if answered else message.metadata.get("steered")
+        run = branch.conversation.runs.get(run_id or "")
+        ended = str(run.data.get("reason") or "done") if run is not None and run.is_finished else ""
+        return Submitted(
+            message_id=message.id,
+            run_id=run_id,
+            queued="queued_at" in message.metadata,
+            seq=branch.recorder.last_seq,
+            ended="canceled" if "queue_canceled_at" in message.metadata else ended,
+        )
+
+    def must_wait(self, branch: LiveBranch, given: Submission) -> bool:
+        """Return whether a submission has to wait: for the run in flight, for those before it, or for a person."""
+        if branch.run is not None:
+            return True
+        return not given.is_persons if branch.paused else bool(branch.queue.waiting)
+
+    def came(self, branch: LiveBranch, given: Submission) -> None:
+        """Remember the environment and the key of a person, for messages of nobody's and of a daemon's before."""
+        if given.is_persons and (given.options.env or given.options.api_key):
+            self._clients[branch.key] = given.options
+            if (late := self._kernel.trees.known_late(paths.root_of(branch.ref).key)) is not None:
+                late.take(given.options)
+
+    async def add(self, branch: LiveBranch, given: Submission) -> Submitted:
+        """Queue a message; it is on disk when this returns.
+
+        Raises:
+            PyagentdError: There is no text, or the disk refused.
+        """
+        if given.text is None:
+            text = await branch.prompts.text_to_queue(sha256=given.sha256, end=given.end)
+        else:
+            text = writable(given.text.strip())
+        turn_agent.require(
+            self._kernel.presets, branch.ref, branch.conversation, str(given.metadata.get("agent") or "")
+        )
+        message_id = branch.queue.add(text, given)
+        self._options[message_id] = given.options
+        if self._kernel.hints is not None:
+            self._kernel.hints.note(branch.ref, "queue", message_id)
+        self._tell(branch)
+        await branch.recorder.commit()
+        if branch.run is None:
+            self.drain(branch)
+        return Submitted(message_id=message_id, run_id=None, queued=True, seq=branch.recorder.last_seq)
+
+    # -- what clients do with what waits -------------------------------------------------------------------------
+
+    async def cancel(self, branch: LiveBranch, message_id: str) -> str:
+        """Take a message back; return its text.
+
+        Raises:
+            NotFound: It is not in the queue (any more).
+            StoreError: The disk refused.
+        """
+        async with branch.starting:
+            text = branch.queue.cancel(message_id)
+            self._gone(branch, message_id, "canceled")
+            await branch.recorder.commit()
+        return text
+
+    async def edit(self, branch: LiveBranch, message_id: str, text: str) -> None:
+        """Replace the text of a message; its place stays.
+
+        Raises:
+            PyagentdError: The text is empty, it is not in the queue (any more), or the disk refused.
+        """
+        async with branch.starting:
+            branch.queue.edit(message_id, writable(text.strip()))
+            self._tell(branch)
+            await branch.recorder.commit()
+
+    def pause(self, branch: LiveBranch) -> None:
+        """Have what waits, if anything does, wait until somebody goes on."""
+        if branch.queue.waiting and not branch.paused:
+            branch.paused = True
+            branch.state.noted()
+
+    async def resume(self, branch: LiveBranch, options: SendOptions) -> bool:
+        """Go on with the queue after an error; return whether anything waits.
+
+        ``options`` stand in for those of messages whose client was gone with an earlier daemon.
+        """
+        async with branch.starting:
+            branch.paused = False
+            branch.state.cleared()
+            branch.state.noted()
+            for message in branch.queue.waiting:
+                if message.id not in self._options:
+                    self._options[message.id] = self._recalled(branch, message, options)
+        self.drain(branch)
+        return bool(branch.queue.waiting)
+
+    # -- going out -----------------------------------------------------------------------------------------------
+
+    def run_ended(self, branch: LiveBranch, reason: str) -> None:
+        """Go on with the queue after a run that ended so, or leave it until somebody does."""
+        waiting = branch.queue.waiting
+        if reason == "error":
+            branch.paused = True
+        elif reason == "aborted" and not any(is_persons(message.metadata) for message in waiting):
+            return  # who stopped it does not want the news of its agents now
+        self.drain(branch)
+
+    def recover(self, branch: LiveBranch) -> None:
+        """Go on with what an earlier daemon, or an earlier opening, left in the queue of a branch."""
+        if branch.refusal or not branch.queue.waiting:
+            return
+        branch.state.queued(len(branch.queue.waiting))
+        self.drain(branch)
+
+    def drain(self, branch: LiveBranch) -> None:
+        """Have the next message fire as soon as nothing else runs."""
+        if branch.key in self._drains or self._kernel.closing or not branch.queue.waiting or branch.paused:
+            return
+        self._drains.add(branch.key)
+        self._kernel.own(self._drain(branch.ref))
+
+    async def steering(self, branch: LiveBranch, run_id: str) -> Sequence[str]:
+        """Record the messages that steer a run as the user's next words in it, and return their texts."""
+        seen = {each.id: await self._seen(branch, each, run_id) for each in branch.queue.steering()}
+        found = [each for each in branch.queue.steering() if each.id in seen]
+        if not found:
+            return ()
+        with branch.recorder.together():
+            for message in found:
+                changed = {} if seen[message.id] == message.text else {"model_text": seen[message.id]}
+                metadata = {"steered": run_id, **changed}
+                for kind, data in branch.queue.fire(message, text=message.text, metadata=metadata):
+                    branch.recorder.record(kind, data)
+        for message in found:
+            self._gone(branch, message.id, "steered", run=run_id)
+        return [str(seen[message.id]) for message in found]
+
+    def changed(self, branch: LiveBranch) -> None:
+        """Tell clients what waits now."""
+        self._tell(branch)
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    async def _seen(self, branch: LiveBranch, message: Message, run_id: str) -> str | None:
+        """Return what the model sees of a message that steers; None when a hook did not let it pass."""
+        try:
+            text = message.text
+            for each in self._kernel.features:
+                text = await each.before_steering(branch, text, self._wishes(branch, message), run_id)
+            return text
+        except Blocked as error:
+            self._block(branch, message, error)
+            return None
+
+    def _block(self, branch: LiveBranch, message: Message, error: Blocked) -> None:
+        """Take a message back that a hook does not let pass; its text stays, as after a cancellation."""
+        if any(each.id == message.id for each in branch.queue.waiting):
+            branch.queue.cancel(message.id)
+            self._gone(branch, message.id, "canceled")
+            branch.publish(Event("notice", branch.key, 0, ({"text": str(error)},)))
+
+    async def _drain(self, ref: BranchRef) -> None:
+        try:
+            async with self._kernel.using(ref) as branch, branch.starting:
+                self._drains.discard(ref.key)
+                waiting = branch.queue.waiting
+                if waiting and branch.run is None and not branch.paused and not self._kernel.closing:
+                    await self._fire(branch, waiting[0])
+        except PyagentdError as error:  # it cannot be opened: whoever opens it is told
+            log.warning("%s: the queue waits: %s", ref.name, error)
+        finally:
+            self._drains.discard(ref.key)
+
+    async def _fire(self, branch: LiveBranch, message: Message) -> None:
+        """Begin the turn of a queued message; what prevents it leaves the message where it is."""
+        options = self._wishes(branch, message)
+        try:
+            await self._kernel.fire(branch, message, options)
+        except Busy as error:
+            log.info("%s: %s", branch.ref.name, error)
+            asyncio.get_running_loop().call_later(_AGAIN_S, lambda: self.drain(branch))
+        except Blocked as error:
+            log.info("%s: %s", branch.ref.name, error)
+            self._block(branch, message, error)
+            self.drain(branch)
+        except PyagentdError as error:
+            log.warning("%s: the message %s cannot be answered: %s", branch.ref.name, message.id, error)
+            branch.paused = True
+            branch.state.failed(message=str(error), code=error.code)
+            self._kernel.bus.tell(QueueStopped(branch))
+        else:
+            run = branch.run.id if branch.run is not None else None
+            self._gone(branch, message.id, "fired", run=run)
+
+    def _wishes(self, branch: LiveBranch, message: Message) -> SendOptions:
+        options = self._options.get(message.id) or self._recalled(branch, message, SendOptions())
+        client = self._clients.get(branch.key)
+        if client is None or options.env or options.api_key:
+            return options
+        return replace(options, env=client.env, api_key=client.api_key)
+
+    def _recalled(self, branch: LiveBranch, message: Message, given: SendOptions) -> SendOptions:
+        """Return what is recorded of the wishes of a client that was gone with an earlier daemon."""
+        late = self._kernel.trees.late(paths.root_of(branch.ref).key)
+        late.take(given)
+        grants = tuple(map(compile_action, message.metadata.get("allow", ())))
+        interactive = bool(message.metadata.get("interactive"))
+        return replace(given, interactive=interactive, env=late.env, late=late, grants=grants)
+
+    def _gone(self, branch: LiveBranch, message_id: str, why: str, *, run: str | None = None) -> None:
+        """Note that a message does not wait any more."""
+        self._options.pop(message_id, None)
+        if self._kernel.hints is not None:
+            self._kernel.hints.forget(branch.ref, "queue", message_id)
+        self._tell(branch, {"id": message_id, "why": why, "run": run})
+
+    def _tell(self, branch: LiveBranch, gone: Mapping[str, Any] | None = None) -> None:
+        items: list[dict[str, Any]] = branch.queue.told()
+        facts = {"items": items, **({"gone": gone} if gone else {})}
+        branch.publish(Event("queue", branch.key, 0, (facts,)))
+        branch.state.queued(len(items))
+
+
+def _known(branch: LiveBranch, message_id: str) -> Message | None:
+    """Return the message with this id, fired, waiting or taken back."""
+    conversation = branch.conversation
+    return conversation.messages.get(message_id) or conversation.queued.get(message_id)

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
+from pyagentd.clock import Pulse
 from pyagentd.errors import PyagentdError, WireError
 from pyagentd.events import Event
 from pyagentd.log import telling
-from pyagentd.pulse import Pulse
 from pyagentd.wire.framing import (
     MAX_FRAME,
     MAX_INCOMING,

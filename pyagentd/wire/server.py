@@ -13,8 +13,8 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from pyagentd.clock import Pulse
 from pyagentd.errors import PyagentdError
-from pyagentd.pulse import Pulse
 from pyagentd.wire.connection import Client, Connection
 from pyagentd.wire.operations import Operation, operation
 

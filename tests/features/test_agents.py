@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from pyagentd.clock import stamp
-from pyagentd.features.agents import AgentSpawner
-from pyagentd.features.spawning import MAX_DEPTH, outcome_of, result_of
+from pyagentd.features.agents import MAX_DEPTH, AgentSpawner, outcome_of, result_of
 from pyagentd.runtime.approvals import Answer
 from pyagentd.store import metadata, paths, presetfile
 from pyagentd.store.conversation import Conversation

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import BadRequest, Busy
+from pyagentd.features.compaction import compact
 from pyagentd.features.history import History
-from pyagentd.features.manual_compaction import compact
 from pyagentd.llm.prompts import SYSTEM
 from pyagentd.runtime.queue import Submission
 from pyagentd.store.conversation import COMPACTION, Conversation

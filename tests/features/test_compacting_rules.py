@@ -17,7 +17,7 @@ from pyagentd.features.compaction import CUT, Summariser
 from pyagentd.llm.backend import ModelRequest, PartFinished, Retrying, StepFinished, StreamItem
 from pyagentd.llm.catalog import ModelFacts
 from pyagentd.messages import Message, Text, ToolCall, ToolResult, Usage
-from pyagentd.runtime.window import KEEP_RECENT, chosen, cuts, prunable, pruned, saving, tokens_of
+from pyagentd.runtime.usage import KEEP_RECENT, chosen, cuts, prunable, pruned, saving, tokens_of
 from pyagentd.store.document.reconcile import align
 from tests.store.talk import Call, Step, Talk, Turn, assert_valid, talks
 

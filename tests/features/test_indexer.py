@@ -17,7 +17,7 @@ from pyagentd.api import sessions as listing
 from pyagentd.errors import BadRequest, NotFound, StoreError
 from pyagentd.features import indexer as module
 from pyagentd.features.indexer import Indexer
-from pyagentd.runtime.bus import BranchWritten
+from pyagentd.runtime.feature import BranchWritten
 from pyagentd.store import paths
 from pyagentd.store.db.state import State
 from pyagentd.store.document import text as document

@@ -11,7 +11,7 @@ import pytest
 
 from pyagentd.api import Service
 from pyagentd.errors import BadRequest, Conflict, NotFound, PresetError, PyagentdError, StoreError
-from pyagentd.features import context_archive
+from pyagentd.features import contexts as context_archive
 from pyagentd.features import named_agents as creating
 from pyagentd.policy.patterns import first_match
 from pyagentd.runtime.run_setup import shell_scope

@@ -9,7 +9,7 @@ import pytest
 
 from pyagentd.api import Service
 from pyagentd.features.indexer import Indexer
-from pyagentd.runtime.bus import BranchChanged, BranchWritten
+from pyagentd.runtime.feature import BranchChanged, BranchWritten
 from pyagentd.store.registry import Registry
 from tests.features.test_agents import GRANT, converse, spawn
 from tests.features.test_usage import CONFIG, USAGE

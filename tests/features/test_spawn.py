@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.features.spawning import MAX_DEPTH, Assignment, persistent_agent
+from pyagentd.features.agents import MAX_DEPTH, Assignment, persistent_agent
 from pyagentd.policy.presets import Commands, Paths, Preset, read_wanted
 from pyagentd.runtime.status import Outcome
 from pyagentd.tools.invoke import Envelope, invoke

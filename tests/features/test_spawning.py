@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import BadRequest, NotASession, NotFound, PresetError, PyagentdError
-from pyagentd.features.agents import AgentSpawner
-from pyagentd.features.spawning import MAX_DEPTH
+from pyagentd.features.agents import MAX_DEPTH, AgentSpawner
 from pyagentd.store import paths, presetfile
 from pyagentd.store.paths import BranchRef
 from tests.runtime.delegation import agent_of, agents_of

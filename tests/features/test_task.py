@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyagentd.api import Service
-from pyagentd.features.spawning import described
+from pyagentd.features.agents import described
 from pyagentd.store import paths
 from tests.runtime.test_approvals import prompt_of, results, talking
 from tests.runtime.test_resume import WAYS, agents_of, awake, begin, ended, restart, say

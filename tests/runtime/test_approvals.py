@@ -14,7 +14,7 @@ import pytest
 from pyagentd.api import Service
 from pyagentd.errors import BadRequest, NotFound
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.call_outcomes import failed_calls
+from pyagentd.runtime.status import failed_calls
 from pyagentd.store import branching
 from pyagentd.store.paths import BranchRef
 from tests.runtime.world import Watcher, World, attached, last_of, rows

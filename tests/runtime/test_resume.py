@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import NotFound
-from pyagentd.features.agents import AgentSpawner
-from pyagentd.features.spawning import outcome_of
+from pyagentd.features.agents import AgentSpawner, outcome_of
 from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.opening import RESTARTED
 from pyagentd.runtime.queue import Submission

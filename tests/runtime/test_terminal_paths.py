@@ -20,7 +20,7 @@ from pyagentd.llm.retry import RetryPolicy
 from pyagentd.runtime import run_setup
 from pyagentd.runtime.approvals import Answer as Answered
 from pyagentd.runtime.branch import Audience, LiveBranch
-from pyagentd.runtime.bus import RunEnded
+from pyagentd.runtime.feature import RunEnded
 from pyagentd.runtime.recorder import Recorder
 from pyagentd.runtime.run import Answer, State
 from pyagentd.store.paths import BranchRef

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pyagentd.api import Service
+from pyagentd.clock import Pulse
 from pyagentd.config import load_config
 from pyagentd.daemon import FEATURES
 from pyagentd.events import Event
 from pyagentd.features.titles import Titles
 from pyagentd.policy.profiles import compile_action
-from pyagentd.pulse import Pulse
 from pyagentd.runtime.attaching import attach
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import Feature

@@ -11,13 +11,13 @@ from random import Random
 from unittest.mock import patch
 
 from pyagentd.api import Service
+from pyagentd.clock import Pulse
 from pyagentd.config import load_config
 from pyagentd.daemon import FEATURES
 from pyagentd.features.titles import Titles
 from pyagentd.llm.backend import Backend, ModelRequest
 from pyagentd.llm.retry import with_retry
 from pyagentd.messages import Message, Part, Role
-from pyagentd.pulse import Pulse
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.presets import Presets
 from pyagentd.store import paths

@@ -49,13 +49,13 @@ BREAKS_OF_CONVERSATIONS = [
     _of(
         "How should errors be designed — what auto-retries, what hard-fails, and is a hard-failed session dead "
         "forever?",
-        "pyagentd/runtime/queueing.py",
+        "pyagentd/runtime/submitting.py",
         '        if reason == "error":\n',
         '        if reason == "never":\n',
     ),
     _of(
         "Can the main agent re-prompt a finished subagent? Can parent and subagent have a multi-turn conversation?",
-        "pyagentd/features/spawning.py",
+        "pyagentd/features/agents.py",
         '["subagent_type", "prompt"],\n        "additionalProperties": False,\n',
         '["subagent_type", "prompt"],\n        "additionalProperties": True,\n',
     ),

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from pyagentd.clock import Pulse
 from pyagentd.errors import Busy
-from pyagentd.pulse import Pulse
 from pyagentd.wire.connection import Client
 from pyagentd.wire.framing import call
 from pyagentd.wire.lifecycle import Instance, Runtime

@@ -132,7 +132,7 @@ def test_a_daemon_of_another_protocol_is_no_guess(tmp_path: Path) -> None:
 SERVE = """
 import asyncio, os, sys
 from pathlib import Path
-from pyagentd.pulse import Pulse
+from pyagentd.clock import Pulse
 from pyagentd.wire.lifecycle import Instance
 from pyagentd.wire.server import Server
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from pyagentd.clock import Pulse
 from pyagentd.errors import StoreError
 from pyagentd.events import Event
-from pyagentd.pulse import Pulse
 from pyagentd.wire import connection as auth
 from pyagentd.wire.framing import call, frame
 from pyagentd.wire.server import Server

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.features.mission_trace import missions, unfinished
+from pyagentd.features.mission_tool import missions, unfinished
 from pyagentd.runtime.opening import RESTARTED
 from pyagentd.runtime.queue import Submission
 from pyagentd.store.paths import BranchRef

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.features.mission_trace import missions
+from pyagentd.features.mission_tool import missions
 from pyagentd.runtime.queue import Submission
 from pyagentd.store.paths import BranchRef
 from tests.features.missions.contracted import contracted, phases, said

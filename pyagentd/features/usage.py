@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyagentd.errors import PyagentdError, StoreError
 from pyagentd.events import Event
-from pyagentd.features.spawning import children
+from pyagentd.features.agents import children
 from pyagentd.llm.catalog import facts
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.bus import BranchOpened
-from pyagentd.runtime.feature import Feature
+from pyagentd.runtime.feature import BranchOpened, Feature
 from pyagentd.runtime.settings import SendOptions, provider_of
 from pyagentd.runtime.turn_agent import answers_next
 from pyagentd.runtime.usage import FactsOf, Meter, Spent, session_usage
