@@ -1,7 +1,4 @@
-"""Time, through one seam: nothing else in the package reads a clock for a fact.
-
-Timers and timeouts use asyncio's own clock; a fact (an id, a row, a metadata file) uses a ``Clock``.
-"""
+"""Time, ids, and the one heartbeat at which streamed text is recorded and shown."""
 
 from __future__ import annotations
 
@@ -14,6 +11,10 @@ from typing import Literal, Protocol
 
 from anyascii import anyascii
 from uuid6 import uuid7
+
+# Time, through one seam: nothing else in the package reads a clock for a fact.
+#
+# Timers and timeouts use asyncio's own clock; a fact (an id, a row, a metadata file) uses a ``Clock``.
 
 
 class Clock(Protocol):

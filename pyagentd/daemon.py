@@ -46,8 +46,8 @@ from pyagentd.llm import factory as warm
 from pyagentd.llm.factory import close_backends
 from pyagentd.runtime.feature import BranchWritten, Feature
 from pyagentd.runtime.grants import Trust
-from pyagentd.runtime.hints import PendingHints
 from pyagentd.runtime.kernel import Kernel
+from pyagentd.runtime.open_branches import PendingHints
 from pyagentd.runtime.presets import Presets, configured_default, configured_profiles
 from pyagentd.store import presetfile, sessions
 from pyagentd.store.db.projection import Projection

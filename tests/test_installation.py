@@ -12,7 +12,7 @@ import pytest
 import pyagentd
 from pyagentd import installation
 from pyagentd.config import load_config
-from pyagentd.policy.patterns import first_match
+from pyagentd.policy.action import first_match
 from pyagentd.runtime.settings import protected_paths
 from pyagentd.runtime.system_prompt import environment
 from pyagentd.tools.sandbox import enclosure, plan

@@ -15,7 +15,7 @@ from pyagentd.clock import stamp
 from pyagentd.errors import Ambiguous, BadRequest, NotFound, PresetError, PyagentdError, StoreError
 from pyagentd.features.agents import MAX_DEPTH, AgentSpawner, Assignment, Open, agents_below, outcome_of, result_of
 from pyagentd.log import of_session
-from pyagentd.policy.patterns import validate_pattern
+from pyagentd.policy.action import validate_pattern
 from pyagentd.policy.presets import Result
 from pyagentd.runtime.system_prompt import workspace_root
 from pyagentd.store import atomic, metadata, paths, presetfile, sessions

@@ -24,7 +24,8 @@ from pyagentd.api.group import (
 from pyagentd.api.models import TOOLS, checked_model, summary
 from pyagentd.errors import BadRequest, Busy, NotFound
 from pyagentd.events import Event
-from pyagentd.features import emptied, named_agents, suggestions, todo
+from pyagentd.features import contexts as emptied
+from pyagentd.features import named_agents, suggestions, todo
 from pyagentd.features.agents import AgentSpawner
 from pyagentd.features.compaction import compact, marker_of
 from pyagentd.features.emacs import EmacsClients
@@ -45,7 +46,7 @@ from pyagentd.store import metadata, paths, presetfile
 from pyagentd.store.document.heal import role_diff
 from pyagentd.store.document.text import Settings
 from pyagentd.store.paths import BranchRef
-from pyagentd.tools.sandbox import watch
+from pyagentd.tools.sandbox import enclosure
 
 # Operations on the messages that wait for their turn, and on what a session is doing.
 
@@ -166,7 +167,7 @@ class Conversations(Group):
         async with self._kernel.using(self._ref(branch)) as live:
             preset = self._kernel.presets.of_branch(live.ref)
             scope = shell_scope(self._kernel.presets, live.ref, (), self._kernel.config)()
-            unconfined = await asyncio.to_thread(watch.unconfined, scope) if "Bash" in preset.tools else ""
+            unconfined = await asyncio.to_thread(enclosure.unconfined, scope) if "Bash" in preset.tools else ""
             made_from = await _made_from(live.ref)
             answer = await attaching.attach(
                 live, client, sha256=sha256, seq=seq, mode="view" if mode == "view" else "edit"

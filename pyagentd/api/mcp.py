@@ -18,7 +18,7 @@ from pyagentd.features.emacs import EmacsClients, Offered, OfferedTool, offered_
 from pyagentd.features.hooks import Hooks
 from pyagentd.features.mcp import Server, Servers
 from pyagentd.reader import Source
-from pyagentd.runtime.project_config import ProjectHooks, ProjectServers, project_hooks, project_servers
+from pyagentd.runtime.grants import ProjectHooks, ProjectServers, project_hooks, project_servers
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.tools.mcp.toolspecs import rule_of
 

@@ -13,8 +13,7 @@ from pyagentd.errors import BadRequest
 from pyagentd.features.agents import described
 from pyagentd.features.mission_tool import PRESET, missions, readable_mission, unfinished
 from pyagentd.jsontext import object_in
-from pyagentd.policy.action import canonical_tool
-from pyagentd.policy.patterns import under
+from pyagentd.policy.action import canonical_tool, under
 from pyagentd.runtime.queue import Submission
 from pyagentd.runtime.run_setup import NAMES
 from pyagentd.store import presetfile, sessions

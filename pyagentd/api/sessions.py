@@ -24,7 +24,7 @@ from pyagentd.features.schedules import Schedules
 from pyagentd.features.tasks import Tasks
 from pyagentd.features.usage import facts_of
 from pyagentd.llm.prompts import one_line
-from pyagentd.policy.patterns import under
+from pyagentd.policy.action import under
 from pyagentd.policy.presets import DEFAULT_PRESET, Preset, parse_preset
 from pyagentd.policy.profiles import resolved
 from pyagentd.runtime import run as offer

@@ -182,7 +182,7 @@ def grants(session: str, revoke: str | None, as_json: bool) -> None:
 
 
 def _columns(row: dict[str, Any], root: str) -> tuple[str, str, str, str]:
-    from pyagentd.policy.remember import told
+    from pyagentd.policy.guard import told
 
     since = datetime.fromtimestamp(row["at"] / 1000).astimezone().strftime("%Y-%m-%d %H:%M")
     where = "this session" if row["kind"] == "session" else root

@@ -28,7 +28,7 @@ from pyagentd.cli.output import dim, note, print_json, shown
 from pyagentd.cli.output import printable as printable_
 from pyagentd.errors import BadRequest, NotFound, StoreError
 from pyagentd.events import Event
-from pyagentd.policy import remember
+from pyagentd.policy import guard
 from pyagentd.wire.client import DaemonClient
 
 if TYPE_CHECKING:
@@ -543,7 +543,7 @@ def remembered(ask: Mapping[str, Any]) -> list[str]:
         return []
 
     width = max(map(len, patterns))
-    covers = remember.told
+    covers = guard.told
     return [
         "For the session, or always, this would be allowed:",
         *(f"  {each:{width}}  {covers(each)}" for each in patterns),

@@ -1,7 +1,7 @@
-"""The PersistentAgent tool: a sub-agent that is a session of its own; ``task`` is another schema of it.
+"""Sub-agents: the tools that create them, their runs, their results, and which agents a session has.
 
-Everything is validated before the first side effect; the agent's ``preset.md`` is the only source of its
-configuration; its answer is the tool's result. The tool needs the loop, so it lives here and not in ``tools``.
+An agent is a session of its own below its parent's branch. ``PersistentAgent`` and ``task`` create one; its clients
+and its parent's are told how it gets on; the result of one that nobody waits for reaches the parent as a message.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pyagentd.errors import (
 )
 from pyagentd.events import Event
 from pyagentd.messages import ToolCall
-from pyagentd.policy.patterns import validate_pattern
+from pyagentd.policy.action import validate_pattern
 from pyagentd.policy.presets import Commands, Preset, Result, WantedServers
 from pyagentd.policy.shell import ANY
 from pyagentd.runtime.branch import LiveBranch
@@ -52,6 +52,13 @@ from pyagentd.wire.sexp import encode
 if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
     from pyagentd.runtime.run_setup import RunBuilder
+
+
+# The PersistentAgent tool: a sub-agent that is a session of its own; ``task`` is another schema of it.
+#
+# Everything is validated before the first side effect; the agent's ``preset.md`` is the only source of its
+# configuration; its answer is the tool's result. The tool needs the loop, so it lives here and not in ``tools``.
+
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
-"""One compaction: what goes is summarised, the marker recorded, and the view that is left returned.
+"""Compaction: what happens when the model's window is full, or when the user types ``/compact``.
 
-The view is what the next run will read from document and log, message by message: a provider's prompt cache that was
-filled in this run is good for the next.
+Old tool outputs are left out first. Then the beginning of the conversation is summarised: the summary is recorded and
+the model sees it in place of what it summarises. Nothing is removed from the log.
 """
 
 from __future__ import annotations
@@ -50,6 +50,13 @@ from pyagentd.tools.spec import schema_of
 if TYPE_CHECKING:
     from pyagentd.runtime.branch import LiveBranch
     from pyagentd.runtime.kernel import Kernel
+
+
+# One compaction: what goes is summarised, the marker recorded, and the view that is left returned.
+#
+# The view is what the next run will read from document and log, message by message: a provider's prompt cache that
+# was filled in this run is good for the next.
+
 
 log = logging.getLogger(__name__)
 

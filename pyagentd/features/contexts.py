@@ -1,8 +1,4 @@
-"""Conversations that are saved, put behind and taken up again.
-
-Active is what no boundary has put behind the conversation. Nothing is ever deleted: what is cleared stays in the log
-and in the document, where the model is no longer shown it. Where saved ones are is known by ``archive``.
-"""
+"""Saved conversations: save, list, clear and restore; and what happens to a ``session.md`` that was emptied."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pyagentd.clock import iso8601
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError
@@ -24,8 +20,10 @@ from pyagentd.features.schedules import Triggers
 from pyagentd.llm.catalog import facts
 from pyagentd.llm.prompts import description_request, one_line, previous_summary
 from pyagentd.messages import Message, Text, ToolCall, ToolResult
+from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchWritten, ConversationCleared, ConversationRestored, Feature
+from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.run import new_run_id
 from pyagentd.runtime.run_setup import RunBuilder
 from pyagentd.runtime.settings import SendOptions, extra_model
@@ -44,11 +42,13 @@ from pyagentd.store.journal import message_row, part_row
 from pyagentd.store.named_agents import named_dir, saved_dir
 from pyagentd.store.paths import BranchRef
 
-if TYPE_CHECKING:
-    from pyagentd.runtime.kernel import Kernel
+# Conversations that are saved, put behind and taken up again.
+#
+# Active is what no boundary has put behind the conversation. Nothing is ever deleted: what is cleared stays in the
+# log and in the document, where the model is no longer shown it. Where saved ones are is known by ``archive``.
+
 
 log = logging.getLogger(__name__)
-
 
 # The conversations that were saved: files, and the rows by which they are found.
 #
@@ -578,3 +578,60 @@ def first_words(messages: Sequence[Message]) -> str:
         if entry["role"] == "user" and (words := one_line(entry["content"], _FIRST_WORDS)):
             return words
     return "Conversation"
+
+
+# A conversation whose ``session.md`` was emptied: the text is made anew from the log, and a human may remove it.
+#
+# Nobody deletes a conversation by emptying a file without wanting to, but a program that failed does. So the file is
+# restored when the session is opened, and whoever edits it is asked whether that was right. Where nobody is asked it
+# stays restored.
+
+RESTORE, REMOVE = "Restore", "Remove"
+
+
+def ask(kernel: Kernel, branch: LiveBranch) -> None:
+    """Ask whoever watches a branch what its emptied document meant, once; nobody needs to answer."""
+    kernel.emptied.discard(branch.key)
+    shown = [message.id for message in hidden.visible(branch.conversation)]
+    question = (
+        f"{paths.SESSION_FILE} was empty, but its log has a conversation of {len(shown)} messages. "
+        "Its text was restored from the log. Is that right, or was the conversation to be removed?"
+    )
+    options = {
+        RESTORE: "Go on with the conversation; it is as it was",
+        REMOVE: "The model is no longer shown any of it; the text stays in the log and, folded, in the document",
+    }
+    asked = {
+        "question": question,
+        "header": "Emptied",
+        "options": [{"label": label, "description": about} for label, about in options.items()],
+        "multi_select": False,
+    }
+    fields = {
+        "kind": "question",
+        "tool": "question",
+        "action": "tool:question:emptied",
+        "detail": question,
+        "reason": "",
+        "preview": "",
+        "choices": ["answer", "deny"],
+        "questions": [asked],
+    }
+
+    def settle(answer: Answer) -> None:
+        if answer.decision == "answer" and answer.answers and REMOVE in answer.answers[0]:
+            kernel.own(_remove(kernel, branch, shown))
+
+    kernel.questions.post(branch, fields, settle)
+
+
+async def _remove(kernel: Kernel, branch: LiveBranch, shown: list[str]) -> None:
+    async with kernel.using(branch.ref) as live:
+        try:
+            if shown != [message.id for message in hidden.visible(live.conversation)]:
+                text = "The conversation went on, so nothing was removed. /context clear puts all of it behind"
+                live.publish(Event("notice", live.key, 0, ({"text": text},)))
+            else:
+                await kernel.feature(Contexts).clear(live)
+        except PyagentdError as error:
+            live.publish(Event("notice", live.key, 0, ({"text": f"Nothing was removed: {error}"},)))

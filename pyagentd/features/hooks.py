@@ -27,7 +27,7 @@ from pyagentd.policy.action import Action
 from pyagentd.policy.presets import Preset
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import ClientGone, Feature, RunEnded
-from pyagentd.runtime.project_config import ProjectHooks, project_hooks
+from pyagentd.runtime.grants import ProjectHooks, project_hooks
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.turns import Prompt
 from pyagentd.tools.process import Group, child_environment

@@ -28,7 +28,7 @@ from pyagentd.policy.presets import Preset, WantedServers
 from pyagentd.policy.profiles import resolved, verdict
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchesRemoved, Feature
-from pyagentd.runtime.project_config import ProjectServers, project_servers
+from pyagentd.runtime.grants import ProjectServers, project_servers
 from pyagentd.runtime.queue import is_persons
 from pyagentd.runtime.run import CORE, Offer, RunSettings
 from pyagentd.runtime.settings import Configured, SendOptions, variable_of
@@ -37,7 +37,7 @@ from pyagentd.store import paths
 from pyagentd.store.attachments import unlinked
 from pyagentd.store.db.state import State
 from pyagentd.store.paths import BranchRef
-from pyagentd.tools import spool
+from pyagentd.tools import invoke
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.mcp.connection import (
     Catalog,
@@ -557,8 +557,8 @@ async def _read(server: Server, uri: str, directory: Path) -> str:
 
     def text() -> str:
         whole = "\n".join(told([replace(piece, uri="") for piece in pieces], directory, server.name))
-        shown = spool.head(whole, _SHOWN_BYTES)
-        kept = "" if shown == whole else spool.notice(shown, spool.save(directory, server.name, whole))
+        shown = invoke.head(whole, _SHOWN_BYTES)
+        kept = "" if shown == whole else invoke.notice(shown, invoke.save(directory, server.name, whole))
         return unlinked(shown) + kept
 
     return await asyncio.to_thread(text)

@@ -1,7 +1,6 @@
-"""What the log of a branch tells of its missions: the task, the turns, and how each ended.
+"""Missions of a session: the ``mission`` tool, what the log says of each mission, budgets, and resuming.
 
-Plain values for programs and screens, the same while a mission runs and afterwards. Nothing here needs the mission
-language.
+Nothing here loads the mission language: ``features/missions.py`` does, when a mission starts.
 """
 
 from __future__ import annotations
@@ -40,6 +39,12 @@ if TYPE_CHECKING:
     from pyagentd.mission.signature import Signature
     from pyagentd.runtime.kernel import Kernel
     from pyagentd.runtime.run_setup import RunBuilder
+
+
+# What the log of a branch tells of its missions: the task, the turns, and how each ended.
+#
+# Plain values for programs and screens, the same while a mission runs and afterwards. Nothing here needs the mission
+# language.
 
 
 # The tool ``mission``: a typed task for a model that answers it with programs; its value is the tool's result.

@@ -21,9 +21,16 @@ from typing import TYPE_CHECKING, Any
 from pyagentd.clock import Clock
 from pyagentd.errors import PyagentdError, ToolError, UserError
 from pyagentd.policy import shell
-from pyagentd.policy.action import META_TOOLS, Action, ResolvedPath, canonical_tool
+from pyagentd.policy.action import (
+    META_TOOLS,
+    Action,
+    ResolvedPath,
+    canonical_tool,
+    exactly,
+    normalised,
+    validate_pattern,
+)
 from pyagentd.policy.guard import ROAM_KEYS, Deny, Right, Widening
-from pyagentd.policy.patterns import exactly, normalised, validate_pattern
 from pyagentd.policy.presets import Preset
 from pyagentd.runtime.approvals import Authority
 from pyagentd.runtime.feature import Feature

@@ -26,9 +26,8 @@ from pyagentd.config import Config
 from pyagentd.errors import NotFound, PresetError, PyagentdError, StoreError, ToolError
 from pyagentd.events import Event
 from pyagentd.features import agents as spawning
-from pyagentd.policy.action import Action
+from pyagentd.policy.action import Action, first_match_folded
 from pyagentd.policy.guard import CREDENTIALS, SESSION_RECORDS
-from pyagentd.policy.patterns import first_match_folded
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import Feature
 from pyagentd.runtime.settings import SendOptions, protected_paths

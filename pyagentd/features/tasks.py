@@ -34,7 +34,7 @@ from pyagentd.store.db import tasks
 from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.tasks import Status, Task
 from pyagentd.store.paths import BranchRef
-from pyagentd.tools import spool
+from pyagentd.tools import invoke
 from pyagentd.tools.sandbox.enclosure import Enclosure
 from pyagentd.tools.spec import Args, BackgroundCommand, Output, Target, ToolContext, ToolSpec
 
@@ -204,7 +204,7 @@ def start(enclosure: Enclosure, *, cwd: Path, directory: Path, timeout_s: float 
     Raises:
         OSError: It cannot be started.
     """
-    descriptor, output = spool.create(directory, "task")
+    descriptor, output = invoke.create(directory, "task")
     os.close(descriptor)
     spec = -1
     try:

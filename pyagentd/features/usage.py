@@ -1,4 +1,4 @@
-"""The meters of the branches that are open, and of the agents below them what their logs say."""
+"""Keeps a usage meter for each open branch, and counts what the agents below it cost."""
 
 from __future__ import annotations
 

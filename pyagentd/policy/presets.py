@@ -14,8 +14,7 @@ from typing import Any, Literal, NoReturn, TypeVar, get_args
 
 from pyagentd.config.tables import ServerSettings, read_server
 from pyagentd.errors import BadRequest, ConfigError, PresetError
-from pyagentd.policy.action import Roam, canonical_tool
-from pyagentd.policy.patterns import normalised, validate_pattern
+from pyagentd.policy.action import Roam, canonical_tool, normalised, validate_pattern
 from pyagentd.policy.profiles import BUILTIN, PLAN, Profile, compile_action
 from pyagentd.reader import Source
 

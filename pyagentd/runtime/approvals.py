@@ -19,10 +19,9 @@ from pyagentd.errors import BadRequest, NotFound, PresetError, StoreError, ToolE
 from pyagentd.events import Event
 from pyagentd.messages import ToolCall
 from pyagentd.policy.action import Action, ResolvedPath
-from pyagentd.policy.guard import Allow, Confirm, Context, Deny, Widening, decide
+from pyagentd.policy.guard import Allow, Confirm, Context, Deny, Widening, decide, told
 from pyagentd.policy.guard import Ask as Ask_
 from pyagentd.policy.guard import Decision as Decision_
-from pyagentd.policy.remember import told
 from pyagentd.store.db.audit import Decided
 from pyagentd.tools.invoke import Authorise, Denied, Edited, checked
 from pyagentd.tools.spec import ToolContext, ToolSpec

@@ -1,4 +1,4 @@
-"""What happened, for whoever wants to know: a few typed events, told in the order in which handlers were added."""
+"""What a feature is, and the bus: the moments at which the runtime asks a feature, and the events it sends to all."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ from pyagentd.tools.spec import Output, ToolSpec
 if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
     from pyagentd.runtime.run_setup import RunBuilder
+
+
+# What happened, for whoever wants to know: a few typed events, told in the order in which handlers were added.
+
 
 log = logging.getLogger(__name__)
 

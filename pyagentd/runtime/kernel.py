@@ -1,4 +1,4 @@
-"""Runs in flight are supervised here: each ends with exactly one ``run`` fact, and everybody is told."""
+"""The kernel: the facts of one daemon, the features it asks, and the runs it starts and supervises."""
 
 from __future__ import annotations
 
@@ -44,6 +44,9 @@ from pyagentd.store.conversation import Message as QueuedMessage
 from pyagentd.store.db.state import State as State_
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.unfinished import Suspended, answered
+
+# Runs in flight are supervised here: each ends with exactly one ``run`` fact, and everybody is told.
+
 
 log = logging.getLogger(__name__)
 

@@ -1,9 +1,4 @@
-"""The branches that are open: opened for whoever needs them, closed when nobody does.
-
-There is one ``LiveBranch`` for a branch, however many work with it. One that the disk refused to open for writing is
-opened anew for the next who comes once the disk does not refuse any more, and so is one whose log was replaced, as by
-``git checkout``. What is being deleted is not opened.
-"""
+"""The open branches: opened on demand, closed when unused; and the branches in which a run still waits."""
 
 from __future__ import annotations
 
@@ -12,25 +7,126 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from pyagentd.clock import Clock, Pulse
+from pyagentd.clock import Clock, Pulse, epoch_ms
 from pyagentd.errors import Busy, NotASession, NotFound, PyagentdError, StoreError
 from pyagentd.events import Event, Sink
 from pyagentd.runtime.approvals import AskBoard
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchWritten, Bus
-from pyagentd.runtime.hints import Hints, PendingHints
 from pyagentd.runtime.opening import refusal_of
 from pyagentd.runtime.settings import Late
 from pyagentd.runtime.status import Outcome, Session, SessionStatus
 from pyagentd.store import paths
+from pyagentd.store.db import tasks
+from pyagentd.store.db.projection import Projection
+from pyagentd.store.db.state import State
+from pyagentd.store.db.tasks import Hint
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.unfinished import Suspended, look, unfinished_agents
 
+# Remembering, for the next daemon, in which branches something waits (``store.index.pending``).
+#
+# Nobody waits for it and nothing depends on it: changes are gathered while the last ones are written, and what cannot
+# be written is logged.
+
+
 log = logging.getLogger(__name__)
 
+
+class Waiting(NamedTuple):
+    """Something that an earlier daemon left waiting."""
+
+    ref: BranchRef
+    kind: str
+    id: str
+
+
+class Hints(Protocol):
+    """Who remembers where a later daemon has to look; neither method blocks or raises."""
+
+    def note(self, branch: BranchRef, kind: str, id: str) -> None:
+        """Remember that something waits in a branch."""
+        ...
+
+    def forget(self, branch: BranchRef, kind: str, id: str) -> None:
+        """Forget that."""
+        ...
+
+
+class PendingHints:
+    """The hints of one sessions root.
+
+    Args:
+        state: The database.
+        projection: Names branches as the database does.
+        clock: For when it was.
+        own: Runs an errand that is waited for before the daemon ends.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        projection: Projection,
+        clock: Clock,
+        own: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        self._state = state
+        self._projection = projection
+        self._clock = clock
+        self._own = own
+        self._changes: dict[Hint, bool] = {}  # True: to be noted
+        self._writing = False
+
+    def note(self, branch: BranchRef, kind: str, id: str) -> None:
+        """Remember that something waits in a branch."""
+        self._change(branch, kind, id, True)
+
+    def forget(self, branch: BranchRef, kind: str, id: str) -> None:
+        """Forget that."""
+        self._change(branch, kind, id, False)
+
+    def found(self) -> list[Waiting]:
+        """Return what waits, and forget what waited in branches that are gone; blocks, for a thread."""
+        waiting = []
+        try:
+            for hint in tasks.found(self._state):
+                try:
+                    ref = paths.ref_of(self._projection.directory(hint.branch_dir))
+                except NotASession:
+                    tasks.forget_branch(self._state, hint.branch_dir)
+                else:
+                    waiting.append(Waiting(ref, hint.kind, hint.id))
+        except StoreError as error:
+            log.warning("what waits is found when its session is opened: %s", error)
+        return waiting
+
+    def _change(self, branch: BranchRef, kind: str, id: str, noted: bool) -> None:
+        self._changes[Hint(self._projection.key(branch.branch_dir), kind, id)] = noted
+        if not self._writing:
+            self._writing = True
+            self._own(self._write())
+
+    async def _write(self) -> None:
+        while self._changes:
+            changes, self._changes = self._changes, {}
+            noted = [hint for hint, new in changes.items() if new]
+            forgotten = [hint for hint, new in changes.items() if not new]
+            now_ms = epoch_ms(self._clock.now())
+            try:
+                await asyncio.to_thread(tasks.change, self._state, noted, forgotten, now_ms=now_ms)
+            except StoreError as error:
+                log.warning("%s", error)
+        self._writing = False
+
+
+# The branches that are open: opened for whoever needs them, closed when nobody does.
+#
+# There is one ``LiveBranch`` for a branch, however many work with it. One that the disk refused to open for writing
+# is opened anew for the next who comes once the disk does not refuse any more, and so is one whose log was replaced,
+# as by ``git checkout``. What is being deleted is not opened.
 
 # What an earlier daemon left waiting: found once for each tree, and gone on with where it was left.
 #

@@ -1,9 +1,4 @@
-"""The presets of branches, and the templates that sessions and agents are made from.
-
-Templates come with the package, from the user's directory, and from ``.pyagentd/presets`` of a project; of two with
-one name the later counts. Those of a project count once the user trusts them. A broken template is told with
-file, line and cause, and is in nobody's way.
-"""
+"""Which preset holds: the templates, a branch's own, and what a named agent's ``agent.json`` changes of it."""
 
 from __future__ import annotations
 
@@ -25,12 +20,18 @@ from pyagentd.config.tables import ServerSettings
 from pyagentd.errors import NotFound, PresetError, PyagentdError, StoreError, ToolError
 from pyagentd.policy.presets import Keys, Preset, WantedServers, parse_preset
 from pyagentd.policy.profiles import Profile, make_profile
-from pyagentd.runtime.grants import Origins, Trust, preset_hash
-from pyagentd.runtime.project_config import server_scripts
+from pyagentd.runtime.grants import Origins, Trust, preset_hash, server_scripts
 from pyagentd.store import named_agents, paths, presetfile
 from pyagentd.store.named_agents import DOCS_DIR, AgentFile, docs_dir
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools import files
+
+# The presets of branches, and the templates that sessions and agents are made from.
+#
+# Templates come with the package, from the user's directory, and from ``.pyagentd/presets`` of a project; of two with
+# one name the later counts. Those of a project count once the user trusts them. A broken template is told with
+# file, line and cause, and is in nobody's way.
+
 
 # The effective configuration of a named agent: its preset with what its ``agent.json`` says laid over.
 #

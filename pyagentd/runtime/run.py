@@ -55,7 +55,7 @@ from pyagentd.store.conversation import Conversation, estimated
 from pyagentd.store.journal import message_row, part_row
 from pyagentd.store.orglog import OrgLog
 from pyagentd.store.unfinished import Standing
-from pyagentd.tools import spool
+from pyagentd.tools import invoke as spool
 from pyagentd.tools.invoke import Edited, Envelope, invoke
 from pyagentd.tools.spec import Args, Hooking, Output, Target, ToolContext, ToolSpec, schema_of
 from pyagentd.tools.summary import summary

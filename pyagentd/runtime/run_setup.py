@@ -22,7 +22,7 @@ from pyagentd.llm.backend import Backend, ModelRequest, StreamItem
 from pyagentd.llm.catalog import facts
 from pyagentd.llm.tracing import TracingBackend
 from pyagentd.messages import Media, Message, Part, Text, ToolCall
-from pyagentd.policy.patterns import under
+from pyagentd.policy.action import under
 from pyagentd.policy.presets import Preset
 from pyagentd.policy.profiles import compile_action
 from pyagentd.runtime import system_prompt as instructions
@@ -30,10 +30,9 @@ from pyagentd.runtime import turns
 from pyagentd.runtime.approvals import Authority
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import Override, effective, overridden, printed, settings_of
-from pyagentd.runtime.grants import RunWitness, local_user
+from pyagentd.runtime.grants import RunWitness, guarded, local_user
 from pyagentd.runtime.opening import DeferredBackend, Resumed
 from pyagentd.runtime.presets import docs_section
-from pyagentd.runtime.project_config import guarded
 from pyagentd.runtime.run import Offer, RunSettings, found_before, limits_of
 from pyagentd.runtime.settings import (
     DEFAULT_MAX_TOKENS,

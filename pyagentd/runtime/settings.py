@@ -15,8 +15,8 @@ from pyagentd.llm.backend import Backend
 from pyagentd.llm.factory import BackendSettings as BackendSettings_
 from pyagentd.llm.factory import make_backend
 from pyagentd.log import conceal
+from pyagentd.policy.action import exactly, under
 from pyagentd.policy.guard import Context
-from pyagentd.policy.patterns import exactly, under
 from pyagentd.policy.presets import Preset
 from pyagentd.policy.profiles import looks, offered, resolved
 from pyagentd.store import named_agents, paths

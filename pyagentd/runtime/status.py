@@ -1,8 +1,4 @@
-"""What a session is doing, as clients see it: five states and a table of what moves it between them.
-
-Authoritative in memory and volatile: after a restart of the daemon everything reads idle. No state is terminal;
-``error`` ends with the next turn. Every move is told as a ``status`` event, and so is every fact that changes.
-"""
+"""The status of a session, the outcome of a run, and the outcome of each tool call, as clients are told them."""
 
 from __future__ import annotations
 
@@ -16,6 +12,11 @@ from typing import Any, Literal
 from pyagentd.errors import PyagentdError
 from pyagentd.store.conversation import Conversation
 from pyagentd.tools.summary import summary
+
+# What a session is doing, as clients see it: five states and a table of what moves it between them.
+#
+# Authoritative in memory and volatile: after a restart of the daemon everything reads idle. No state is terminal;
+# ``error`` ends with the next turn. Every move is told as a ``status`` event, and so is every fact that changes.
 
 
 class Session(StrEnum):

@@ -1,7 +1,4 @@
-"""The one door of all turns: a message comes in and starts a run, or waits behind the one in flight.
-
-From idle to busy is one step under ``branch.starting``: of two messages at once one runs and the other is queued.
-"""
+"""Submitting a message: it starts a run, or waits in the queue until the run in flight has ended."""
 
 from __future__ import annotations
 
@@ -30,6 +27,12 @@ from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
+
+
+# The one door of all turns: a message comes in and starts a run, or waits behind the one in flight.
+#
+# From idle to busy is one step under ``branch.starting``: of two messages at once one runs and the other is queued.
+
 
 log = logging.getLogger(__name__)
 

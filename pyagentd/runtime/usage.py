@@ -1,8 +1,4 @@
-"""Which end of a conversation stays verbatim; pure.
-
-A tail begins with a turn of the user, or, where the last turn alone is too long, with a step of its answer: never
-between a call and its result.
-"""
+"""Tokens and money: the size of a window, what may be left out of it, what a conversation and all sessions cost."""
 
 from __future__ import annotations
 
@@ -29,6 +25,12 @@ from pyagentd.store.conversation import Part as Part_
 from pyagentd.store.db.requests import QUARTER_MS, Counted, Place, places, sums
 from pyagentd.store.db.state import State
 from pyagentd.store.journal import Row, Served, served_by
+
+# Which end of a conversation stays verbatim; pure.
+#
+# A tail begins with a turn of the user, or, where the last turn alone is too long, with a step of its answer: never
+# between a call and its result.
+
 
 _CALL_TOKENS = 16  # what the frame of a call or a result takes
 

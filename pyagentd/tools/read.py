@@ -16,6 +16,7 @@ from pyagentd.errors import ToolError
 from pyagentd.policy.action import ResolvedPath
 from pyagentd.tools import files as beneath
 from pyagentd.tools.files import is_binary, marked
+from pyagentd.tools.invoke import SHOWN_BYTES
 from pyagentd.tools.spec import (
     Args,
     Output,
@@ -28,7 +29,6 @@ from pyagentd.tools.spec import (
     only_open,
     resolve,
 )
-from pyagentd.tools.spool import SHOWN_BYTES
 
 _LINE_CHARS = 10_000  # a longer line is cut; minified files would fill the answer with one line
 _SNIFFED = 65_536

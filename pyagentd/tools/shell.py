@@ -16,15 +16,15 @@ from typing import Any
 
 from pyagentd.errors import NotASession, PyagentdError, ToolError
 from pyagentd.policy import shell
-from pyagentd.policy.patterns import first_match
+from pyagentd.policy.action import first_match
 from pyagentd.store import paths
+from pyagentd.tools.invoke import Pipe, Printed
 from pyagentd.tools.process import Group, child_environment
 from pyagentd.tools.sandbox import enclosure
-from pyagentd.tools.sandbox import watch as caution
+from pyagentd.tools.sandbox import enclosure as caution
+from pyagentd.tools.sandbox.enclosure import Watch, separate
 from pyagentd.tools.sandbox.scope import ShellScope
-from pyagentd.tools.sandbox.watch import Watch, separate
 from pyagentd.tools.spec import Args, BackgroundCommand, Output, Target, ToolContext, ToolSpec, as_the_system_does
-from pyagentd.tools.spool import Pipe, Printed
 
 log = logging.getLogger(__name__)
 

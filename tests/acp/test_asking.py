@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pyagentd.acp import asking
+from pyagentd.acp import conversation as asking
 from pyagentd.acp.conversation import available
 
 BRANCH, ROOT = "/s/branches/main", "/work"

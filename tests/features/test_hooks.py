@@ -17,7 +17,7 @@ from pyagentd.errors import BadRequest, Blocked, ConfigError
 from pyagentd.features.hooks import HookClients
 from pyagentd.runtime.approvals import Answer as Decided
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.project_config import project_hooks
+from pyagentd.runtime.grants import project_hooks
 from pyagentd.runtime.queue import Submission
 from tests.runtime.delegation import agents_of, spawn
 from tests.runtime.world import Watcher, World, attached, body, rows

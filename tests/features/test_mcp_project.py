@@ -19,7 +19,7 @@ from pyagentd.errors import BadRequest, ConfigError, NotFound
 from pyagentd.features.mcp import Servers
 from pyagentd.policy.presets import WantedServers
 from pyagentd.reader import Source
-from pyagentd.runtime.project_config import project_servers
+from pyagentd.runtime.grants import project_servers
 from pyagentd.store import paths
 from tests.features.test_mcp import having, notices, offered
 from tests.mcp.servers import plain, table

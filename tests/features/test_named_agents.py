@@ -13,7 +13,7 @@ from pyagentd.api import Service
 from pyagentd.errors import BadRequest, Conflict, NotFound, PresetError, PyagentdError, StoreError
 from pyagentd.features import contexts as context_archive
 from pyagentd.features import named_agents as creating
-from pyagentd.policy.patterns import first_match
+from pyagentd.policy.action import first_match
 from pyagentd.runtime.run_setup import shell_scope
 from pyagentd.runtime.settings import protected_paths
 from pyagentd.store import metadata, named_agents, paths, presetfile

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from pyagentd.policy.action import Action
-from pyagentd.policy.guard import Allow, Ask, Context, Deny, decide, once_key
+from pyagentd.policy.guard import Allow, Ask, Context, Deny, covered, decide, once_key, remember, told
 from pyagentd.policy.presets import Preset
 from pyagentd.policy.profiles import BUILTIN, Profile, compile_action, make_profile
-from pyagentd.policy.remember import covered, remember, told
 
 ACTION = Action(tool="notes_echo", detail='{"text": "a:b"}', kind="mcp", rule="mcp:notes:echo", root="/w")
 RULES = Context(preset=Preset(name="p", backend="b", model="m"), interactive=True)

@@ -202,7 +202,7 @@ async def test_a_root_with_pattern_characters_in_its_name_is_taken_literally(tre
         (tree.top / name).mkdir()
         (tree.top / name / "a.txt").write_text(SECRET)
     odd = Tree(tree.top)
-    from pyagentd.policy.patterns import under
+    from pyagentd.policy.action import under
 
     scope = under(str(tree.top / "we[i]rd*"))
     agent = Agent(odd)

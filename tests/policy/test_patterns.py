@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from wcmatch import glob
 
 from pyagentd.errors import BadRequest
-from pyagentd.policy.patterns import first_match, matches, under, validate_pattern
+from pyagentd.policy.action import first_match, matches, under, validate_pattern
 
 TABLE = [
     ("/workspace/**", "/workspace/file.txt", True),

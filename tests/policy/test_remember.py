@@ -8,8 +8,8 @@ import pytest
 
 from pyagentd.policy import shell
 from pyagentd.policy.action import Action, ResolvedPath
+from pyagentd.policy.guard import covered, literal, remember, told
 from pyagentd.policy.profiles import compile_action
-from pyagentd.policy.remember import covered, literal, remember, told
 
 
 def command(text: str) -> Action:

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from pyagentd.policy import shell
-from pyagentd.policy.action import Action, ResolvedPath
+from pyagentd.policy.action import Action, ResolvedPath, under
 from pyagentd.policy.guard import Allow, Ask, Context, Deny, decide
-from pyagentd.policy.patterns import under
 from pyagentd.policy.presets import Commands, Paths, Preset
 from tests.policy.escapes.commands import CASES, Case, Changed, Printed, Wrote, escapes, filled
 

@@ -31,7 +31,7 @@ from pyagentd.store.document.hidden import visible
 from pyagentd.store.document.text import body_sha256
 from pyagentd.store.journal import Journal, message_row, part_row
 from pyagentd.store.paths import BranchRef
-from pyagentd.tools.sandbox import watch
+from pyagentd.tools.sandbox import enclosure
 from tests.runtime.world import Watcher, World, attached, body, rows
 from tests.server import answer, tool_use
 
@@ -624,7 +624,7 @@ async def test_a_session_whose_commands_cannot_be_confined_says_so_for_its_heade
 
     # By default it is what a question before a command says: nothing where there is bubblewrap or Landlock.
     ref = world.session("usual")
-    assert await told(ref) == watch.unconfined(shell_scope(world.kernel.presets, ref, (), world.kernel.config)())
+    assert await told(ref) == enclosure.unconfined(shell_scope(world.kernel.presets, ref, (), world.kernel.config)())
     file.write_text(file.read_text().replace('allow: ["*"]', 'allow: ["*"]\n  confine: false'))
     said = await told(world.session("loose"))
     assert "not confined" in said and "by its preset" in said

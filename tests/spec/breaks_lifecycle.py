@@ -162,7 +162,7 @@ BREAKS_OF_LIFECYCLES = [
     ),
     _of(
         "Context Restore 1: looked up by id",
-        f"{_FEATURES}/context_archive.py",
+        f"{_FEATURES}/contexts.py",
         "agents.find_context, self._kernel.state, id, owner.name)",
         "agents.find_context, self._kernel.state, id, None)",
     ),

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pyagentd.errors import ToolError
+from pyagentd.tools.sandbox import enclosure as watch
 from pyagentd.tools.sandbox import plan as walk
-from pyagentd.tools.sandbox import watch
 from pyagentd.tools.sandbox.plan import Plan, plan
 from pyagentd.tools.sandbox.scope import Rules, ShellScope, base_of, floats, inside, literal, literal_prefix
 from tests.tools.confined import STANDARD_DENY

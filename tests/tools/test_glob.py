@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.policy.action import ResolvedPath
-from pyagentd.policy.patterns import matches
+from pyagentd.policy.action import ResolvedPath, matches
 from pyagentd.tools.search import GLOB
 from pyagentd.tools.spec import ToolContext
 from tests.tools.conftest import Call

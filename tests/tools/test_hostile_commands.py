@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from pyagentd.messages import ToolCall
+from pyagentd.policy.action import under
 from pyagentd.policy.guard import Context
-from pyagentd.policy.patterns import under
 from pyagentd.policy.presets import Commands, Paths, Preset
 from pyagentd.policy.profiles import Profile
 from pyagentd.runtime.approvals import Answer, Authority

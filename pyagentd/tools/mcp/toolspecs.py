@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyagentd.config.tables import ServerSettings
 from pyagentd.jsontext import MAX_DEPTH, is_deeper
-from pyagentd.tools import spool
+from pyagentd.tools import invoke
 from pyagentd.tools.mcp.connection import Answered, Connection, Piece, ServerTool
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
 
@@ -96,7 +96,7 @@ def _told(piece: Piece, directory: Path, name: str) -> str:
 
 
 def _saved(piece: Piece, directory: Path, name: str) -> Path:
-    descriptor, path = spool.create(directory, name)
+    descriptor, path = invoke.create(directory, name)
     with os.fdopen(descriptor, "wb") as file:
         file.write(piece.data or b"")
     ending = mimetypes.guess_extension(piece.mime.partition(";")[0].strip()) or ".bin"

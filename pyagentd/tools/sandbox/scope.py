@@ -11,7 +11,7 @@ from typing import Literal
 from wcmatch import fnmatch
 
 from pyagentd.config import Confinement
-from pyagentd.policy.patterns import matches, normalised
+from pyagentd.policy.action import matches, normalised
 
 Mechanism = Literal["bubblewrap", "landlock"]
 
