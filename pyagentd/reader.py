@@ -57,6 +57,18 @@ class Rule:
     keys: tuple[str, ...] = ()
 
 
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError
+    return str(value).strip()
+
+
+def _full_text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError
+    return str(value)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """Where data is from, and how freely it may be written.
@@ -65,7 +77,8 @@ class Source:
         place: Returns where something is, as ``FILE:LINE``.
         error: What is raised.
         lenient: Keys may be written with dashes or underscores, those that nobody reads are ignored, and what is
-            empty counts as left out. Otherwise an unknown key is an error.
+            empty counts as left out. Otherwise an unknown key is an error, as it is everywhere in a dataclass with
+            the class attribute ``CLOSED = True``.
     """
 
     place: Callable[[Path], str]
@@ -77,9 +90,25 @@ class Source:
         return self.error(f"{self.place(path)}: {message}", mend=mend)
 
     @classmethod
+    def of_front_matter(
+        cls, front: Mapping[str, Any], file: str, error: type[PyagentdError], *, lenient: bool = True
+    ) -> "Source":
+        """Return the source of the front matter of ``file``, which may know its lines (``lc``)."""
+        return cls(place=lambda path: f"{file}:{line_in_front_matter(front, path)}", error=error, lenient=lenient)
+
+    @classmethod
     def at(cls, place: str, error: type[PyagentdError]) -> "Source":
         """Return a source all of which is at one place."""
         return cls(place=lambda path: place, error=error)
+
+
+Text = Annotated[str, Rule(parse=_text, words="a text: put it in quotes")]
+"""A text without the space around it."""
+
+FullText = Annotated[str, Rule(parse=_full_text, words="a text")]
+"""A text that is not blank, as it is."""
+
+FromOne = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Misfit(Exception):
@@ -129,6 +158,8 @@ def convert(value: Any, wanted: Any, path: Path = (), *, lenient: bool = False) 
         if value is None and type(None) in typing.get_args(bare):
             return None
         others = [part for part in typing.get_args(bare) if part is not type(None)]
+        if isinstance(value, Mapping):  # it can only be the dataclass among them
+            others = [part for part in others if dataclasses.is_dataclass(part)] or others
         if len(others) == 1:
             return convert(value, others[0], path, lenient=lenient)
     if dataclasses.is_dataclass(bare):
@@ -140,16 +171,21 @@ def convert(value: Any, wanted: Any, path: Path = (), *, lenient: bool = False) 
         return tuple(_entry(each, wanted, (*path, n), lenient) for n, each in enumerate(value))
     if bare is Any:
         return value
-    if isinstance(value, float):
-        value = float(value)  # a parser's own kind of number
-        if not math.isfinite(value):
-            raise wrong_kind(path, value, words(wanted))
+    value = _plain(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise wrong_kind(path, value, words(wanted))
     try:
         return msgspec.convert(
             value.strip() if lenient and origin is Literal and isinstance(value, str) else value, wanted
         )
     except msgspec.ValidationError:
         raise wrong_kind(path, value, words(wanted)) from None
+
+
+def _plain(value: Any) -> Any:
+    """Return a text or number as one of Python's: a parser's own kind remembers how it was written."""
+    kind = next((kind for kind in (str, float, int) if isinstance(value, kind)), None)
+    return value if kind is None or isinstance(value, bool) else kind(value)
 
 
 def _unwrapped(wanted: Any) -> tuple[Any, Rule]:
@@ -187,14 +223,14 @@ def _dataclass(values: object, wanted: Any, path: Path, lenient: bool) -> Any:
     read: dict[str, Any] = {}
     known: dict[str, None] = {}
     for name, (kind, keys, required) in _fields(wanted).items():
-        spellings = [way for key in keys for way in _spellings(key, lenient)]
-        known.update(dict.fromkeys(spellings))
-        found = [key for key in spellings if key in values and not (lenient and values[key] is None)]
-        if found and not (lenient and _is_blank(values[found[0]], kind)):
-            read[name] = convert(values[found[0]], kind, (*path, found[0]), lenient=lenient)
+        known.update(dict.fromkeys(way for key in keys for way in (_spellings(key) if lenient else (key,))))
+        found = written(values, *keys) if lenient else next((key for key in keys if key in values), None)
+        if found is not None and not (lenient and _is_blank(values[found], kind)):
+            read[name] = convert(values[found], kind, (*path, found), lenient=lenient)
         elif required:
             raise Misfit(path, f"`{dotted((*path, keys[0]))}` is missing", f"It should be {words(kind)}")
-    if not lenient and (unknown := [str(key) for key in values if key not in known]):
+    closed = not lenient or getattr(wanted, "CLOSED", False)
+    if closed and (unknown := [str(key) for key in values if key not in known]):
         raise unknown_key((*path, unknown[0]), known)
     try:
         return wanted(**read)
@@ -219,7 +255,7 @@ def _fields(wanted: type) -> Mapping[str, tuple[Any, tuple[str, ...], bool]]:
     return {
         each.name: (
             hints[each.name],
-            _unwrapped(hints[each.name])[1].keys or (each.name,),
+            _keys(hints[each.name]) or (each.name,),
             each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING,
         )
         for each in dataclasses.fields(wanted)
@@ -227,13 +263,23 @@ def _fields(wanted: type) -> Mapping[str, tuple[Any, tuple[str, ...], bool]]:
     }
 
 
+def _keys(kind: Any) -> tuple[str, ...]:
+    """Return how a field's key is written, which its type says, or the type beside None."""
+    return next((keys for part in (kind, *typing.get_args(kind)) if (keys := _unwrapped(part)[1].keys)), ())
+
+
 def keys_of(wanted: type) -> tuple[str, ...]:
     """Return the keys that a dataclass reads."""
     return tuple(key for _, keys, _ in _fields(wanted).values() for key in keys)
 
 
-def _spellings(key: str, lenient: bool) -> tuple[str, ...]:
-    return (key, key.replace("-", "_"), key.replace("_", "-")) if lenient else (key,)
+def written(values: Mapping[str, Any], *keys: str) -> str | None:
+    """Return the first of ``keys`` that has a value, as it is spelled there, with dashes or underscores; or None."""
+    return next((way for key in keys for way in _spellings(key) if values.get(way) is not None), None)
+
+
+def _spellings(key: str) -> tuple[str, ...]:
+    return (key, key.replace("-", "_"), key.replace("_", "-"))
 
 
 # Errors.
@@ -306,7 +352,8 @@ def words(wanted: Any, names: Mapping[Any, str] = WORDS) -> str:
     if origin in (Union, types.UnionType):
         return " or ".join(words(part, names) for part in parts if part is not type(None))
     if origin is Literal:
-        return f"one of {', '.join(map(str, parts))}" if len(parts) > 1 else f"{parts[0]}"
+        choices = [str(part) for part in parts if part != ""]
+        return f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return f"keys and values: {plural}" if (plural := _plural(parts[1], names)) else "keys and values"
     if isinstance(origin, type) and issubclass(origin, Sequence):

@@ -18,6 +18,7 @@ from pyagentd.features.models import Checked, Models
 from pyagentd.features.schedules import local_user
 from pyagentd.features.usage import Below, facts_of, look_below
 from pyagentd.policy.presets import DEFAULT_PRESET, Preset
+from pyagentd.reader import keys_of
 from pyagentd.runtime import run_setup
 from pyagentd.runtime import system_prompt as instructions
 from pyagentd.runtime.branch import LiveBranch
@@ -109,12 +110,7 @@ _DESCRIPTION = 500  # characters of one, as far as they are told
 TOOLS = frozenset(
     {*builtin_tools(), *run_setup.NAMES, instructions.NAME, "request_scope_expansion"}
 )  # that there are
-_KEYS = (
-    "backend", "model", "description", "mode", "temperature", "max-tokens", "thinking", "tools",
-    "include-tool-results", "paths", "shell-commands", "org-roam-patterns", "result", "caller", "read-only",
-    "profile", "permissions", "max-turns", "max-calls", "time-budget", "token-budget", "signature", "prompt",
-    "isolation",
-)  # fmt: skip
+_KEYS = ("mcp", *(key.replace("_", "-") for key in keys_of(Preset)))
 
 _log = logging.getLogger(__name__)
 

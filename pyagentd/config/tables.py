@@ -12,14 +12,13 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from pyagentd.errors import ConfigError
-from pyagentd.reader import INSIDE, Misfit, Path, Rule, Source, read
+from pyagentd.reader import INSIDE, FromOne, Misfit, Path, Rule, Source, read
 
 Confinement = Literal["auto", "bubblewrap", "landlock", "off"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 BUILTIN_PROFILES = ("open", "standard", "locked")
 
-_FromOne = Annotated[int, Meta(ge=1)]
 _FromZero = Annotated[int, Meta(ge=0)]
 
 
@@ -139,18 +138,18 @@ class CompactionSettings:
 
     auto: bool = True
     reserve_tokens: _FromZero = 20_000
-    tail_turns: _FromOne = 2
+    tail_turns: FromOne = 2
     tail_budget_pct: Annotated[float, Meta(gt=0, lt=1)] = 0.25
     retry_on_transient: _FromZero = 2
     prune_tool_outputs: bool = True
     chunked_summarize: bool = True
     drop_middle: bool = True
     model: str = ""
-    max_tokens: _FromOne = 2048
+    max_tokens: FromOne = 2048
     timeout_s: Annotated[float, Meta(gt=0)] = 60.0
 
 
-_Tokens = Annotated[_FromOne, Rule(words="a whole number of tokens above 0")]
+_Tokens = Annotated[FromOne, Rule(words="a whole number of tokens above 0")]
 _Price = Annotated[float, Meta(ge=0), Rule(words="a number from 0: US dollars per million tokens")]
 
 

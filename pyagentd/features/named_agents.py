@@ -27,11 +27,11 @@ from pyagentd.features.contexts import Contexts, left
 from pyagentd.features.idling import IDLE_S, IDLE_SETTING, Idling
 from pyagentd.features.schedules import Schedules, local_user
 from pyagentd.features.tasks import Tasks
-from pyagentd.policy.presets import DEFAULT_PRESET
+from pyagentd.policy.presets import DEFAULT_PRESET, read_profile
 from pyagentd.policy.profiles import BUILTIN
+from pyagentd.reader import Source
 from pyagentd.runtime import system_prompt as instructions
 from pyagentd.runtime.feature import Feature
-from pyagentd.runtime.presets import profile_of
 from pyagentd.store import atomic, contexts, metadata, named_agents, paths, trash
 from pyagentd.store.db import agents, schedules
 from pyagentd.store.db.agents import AgentRow, ContextRow
@@ -248,7 +248,7 @@ def checked_permissions(kernel: Kernel, value: Permissions) -> Permissions:
             mend=f'Known: {", ".join(sorted(known))}; or write one out: {{"allow": […], "ask": […]}}',
         )
     try:
-        profile_of(value, kernel.presets.profiles, source="permissions")
+        read_profile(value, kernel.presets.profiles, Source.at("permissions", PresetError), ("permissions",))
     except BadRequest as error:
         raise PresetError(error.message, mend=error.mend) from error
     return value

@@ -16,14 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyagentd.errors import PyagentdError, ToolError
+from pyagentd.errors import PresetError, PyagentdError, ToolError
 from pyagentd.features import models
 from pyagentd.features.models import Models
 from pyagentd.policy.guard import Confirm
+from pyagentd.policy.presets import read_profile
 from pyagentd.policy.profiles import Profile, resolved
+from pyagentd.reader import Source
 from pyagentd.runtime import presets as agent_overlay
 from pyagentd.runtime.feature import Feature
-from pyagentd.runtime.presets import profile_of
 from pyagentd.runtime.settings import provider_of as configured_provider
 from pyagentd.store import named_agents
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
@@ -141,7 +142,7 @@ def selfedit_tools(me: Self) -> dict[str, ToolSpec]:
         if not new:
             raise ToolError('Name a profile, or write one: {"allow": [...], "ask": [...]}.')
         try:
-            resolved(profile_of(new, me.profiles, source="new_profile"))
+            resolved(read_profile(new, me.profiles, Source.at("new_profile", PresetError), ("permissions",)))
         except PyagentdError as error:
             raise ToolError(f"This is no profile: {error}") from error
         named = new if isinstance(new, str) else CUSTOM

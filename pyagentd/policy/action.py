@@ -8,11 +8,12 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, assert_never
+from typing import TYPE_CHECKING, Annotated, Literal, assert_never
 
 from wcmatch import glob
 
 from pyagentd.errors import BadRequest
+from pyagentd.reader import FullText, Rule
 
 if TYPE_CHECKING:
     from pyagentd.policy.shell import ShellReading
@@ -232,13 +233,25 @@ def action_prefixes(tool: str) -> tuple[str, ...]:
 # ``*`` in ``node_ids``, since both ends of a link are touched.
 
 
+def _relative(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError
+    if value.startswith(("/", "~")):
+        mend = "It is about directories below that of the notes"
+        raise BadRequest(f"The pattern {value!r} is not relative", mend=mend)
+    validate_pattern(f"/{value}", shown=value)
+    return str(value)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roam:
     """What a preset allows."""
 
-    subdirectory: tuple[str, ...] = ()  # globs of directories below the notes', such as ``gptel/**``
-    tags: tuple[str, ...] = ()  # exact
-    node_ids: tuple[str, ...] = ()  # exact, or ``*``
+    subdirectory: tuple[
+        Annotated[str, Rule(parse=_relative, words="a text")], ...
+    ] = ()  # globs of directories below the notes', such as ``gptel/**``
+    tags: tuple[FullText, ...] = ()  # exact
+    node_ids: tuple[FullText, ...] = ()  # exact, or ``*``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

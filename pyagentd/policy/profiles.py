@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pyagentd.errors import BadRequest
 from pyagentd.policy.action import META_TOOLS, Action, Kind, action_names, action_prefixes, canonical_tool
+from pyagentd.reader import INSIDE, Rule
 
 if TYPE_CHECKING:
     from pyagentd.policy.shell import Effect, SimpleCommand
@@ -29,15 +30,6 @@ _NO_COUNT = re.compile(r"(?<!\\)((?:\\\\)*)\{(?!\d+(?:,\d*)?\}|,\d*\})")
 Verdict = Literal["allow", "ask", "deny"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
-    """Which actions are allowed, and which are after a human was asked."""
-
-    name: str
-    allow: tuple[re.Pattern[str], ...] = ()
-    ask: tuple[re.Pattern[str], ...] = ()
-
-
 def compile_action(pattern: str) -> re.Pattern[str]:
     """Return ``pattern`` ready to be matched against whole action strings.
 
@@ -45,12 +37,32 @@ def compile_action(pattern: str) -> re.Pattern[str]:
         BadRequest: It is no regular expression.
     """
     try:
-        return re.compile(pattern, re.DOTALL)
+        return re.compile(str(pattern), re.DOTALL)
     except (re.error, OverflowError, RecursionError) as error:
         raise BadRequest(
             f"{pattern!r} is no regular expression: {error}",
             mend="Write a Python regular expression for the whole action, such as tool:Read:.*",
         ) from error
+
+
+def _expression(value: object) -> re.Pattern[str]:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError
+    return compile_action(value)
+
+
+_Expression = Annotated[re.Pattern[str], Rule(parse=_expression, words="a text")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Which actions are allowed, and which are after a human was asked; what neither matches is denied."""
+
+    CLOSED: ClassVar[bool] = True  # a third list would look like a rule and be none
+
+    name: str = field(default="custom", metadata=INSIDE)
+    allow: tuple[_Expression, ...] = ()
+    ask: tuple[_Expression, ...] = ()
 
 
 def fits(pattern: re.Pattern[str], text: str, *, doubt: bool = False) -> bool:

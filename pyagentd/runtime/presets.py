@@ -18,7 +18,7 @@ from pyagentd import regularfile
 from pyagentd.config import Config
 from pyagentd.config.tables import ServerSettings
 from pyagentd.errors import NotFound, PresetError, PyagentdError, StoreError, ToolError
-from pyagentd.policy.presets import Keys, Preset, WantedServers, parse_preset
+from pyagentd.policy.presets import Preset, WantedServers, parse_preset, read_profile
 from pyagentd.policy.profiles import Profile, make_profile
 from pyagentd.runtime.grants import Origins, Trust, preset_hash, server_scripts
 from pyagentd.store import named_agents, paths, presetfile
@@ -114,19 +114,8 @@ def overlaid(file: AgentFile, profiles: Mapping[str, Profile]) -> dict[str, Any]
         backend, _, fields["model"] = file.model.rpartition("/")
         fields |= {"backend": backend} if backend else {}
     if file.permissions is not None:
-        fields["profile"] = profile_of(file.permissions, profiles, source=str(file.path))
+        fields["profile"] = read_profile(file.permissions, profiles, file.source, ("permissions",))
     return fields
-
-
-def profile_of(
-    permissions: str | Mapping[str, Any], profiles: Mapping[str, Profile], *, source: str
-) -> Profile | str | None:
-    """Return the profile that ``permissions`` name or write out: ``{"allow": [REGEX…], "ask": [REGEX…]}``.
-
-    Raises:
-        PresetError: There is no profile of that name, or an expression is none; names ``source``.
-    """
-    return Keys({"permissions": permissions}, source).profile("permissions", "permissions", profiles)
 
 
 # The documents of a named agent: the files that it always knows.

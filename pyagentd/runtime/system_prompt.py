@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 from weakref import WeakKeyDictionary
 
 from pyagentd import installation, regularfile
@@ -25,6 +25,7 @@ from pyagentd.config import Config
 from pyagentd.config.locations import OwnPlaces
 from pyagentd.errors import PyagentdError, SkillError, StoreError, ToolError
 from pyagentd.events import Event
+from pyagentd.reader import FullText, Rule, Source, read
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.turn_agent import TAKEN_OVER
 from pyagentd.store import presetfile
@@ -309,6 +310,20 @@ def find_skills(root: Path | None, *, user: Sequence[Path], shipped: Path, confi
     return Skills(found=found, hidden=tuple(hidden), broken=tuple(broken))
 
 
+def _skill_name(value: object) -> str:
+    if not isinstance(value, str) or not _NAME.fullmatch(value.strip()) or len(value.strip()) > _NAME_LENGTH:
+        raise ValueError
+    return value.strip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SkillFront:
+    """The front matter of a skill."""
+
+    name: Annotated[str, Rule(parse=_skill_name, words="a name in lower case, with digits and dashes")]
+    description: FullText
+
+
 def read_skill(file: Path, origin: Origin, top: Path | None = None) -> Skill:
     """Return the skill in ``file``, which of a project must really be below its ``top``.
 
@@ -329,13 +344,11 @@ def read_skill(file: Path, origin: Origin, top: Path | None = None) -> Skill:
         parsed = presetfile.decoded(data, file)
     except PyagentdError as error:
         raise SkillError(error.message, mend="A skill begins with ---, name: and description:, and ---") from error
-    name, description = (_text(parsed, key) for key in ("name", "description"))
-    if not _NAME.fullmatch(name) or len(name) > _NAME_LENGTH:
-        raise SkillError(
-            f"{file}:{_line(parsed, 'name')}: {name!r} is no name of a skill", mend="Lower case, digits and dashes"
-        )
+    front = read(parsed.front, _SkillFront, Source.of_front_matter(parsed.front, str(file), SkillError))
     body = writable(parsed.body).strip()
-    return Skill(name=name, description=" ".join(description.split()), file=real, origin=origin, body=body)
+    return Skill(
+        name=front.name, description=" ".join(front.description.split()), file=real, origin=origin, body=body
+    )
 
 
 def index(skills: Mapping[str, str]) -> str:
@@ -377,18 +390,6 @@ def _files(directory: Path) -> list[Path]:
         return [entry / FILE for entry in entries[:_MOST] if (entry / FILE).exists()]
     except OSError:
         return []
-
-
-def _text(parsed: presetfile.PresetFile, key: str) -> str:
-    value: Any = parsed.front.get(key)
-    if not isinstance(value, str) or not value.strip():
-        said = "is missing" if value is None else "is no text"
-        raise SkillError(f"{parsed.path}:{_line(parsed, key)}: `{key}` {said}", mend=f"Write {key}: and a text")
-    return value.strip()
-
-
-def _line(parsed: presetfile.PresetFile, key: str) -> int:
-    return parsed.line(key) if key in parsed.front else 1
 
 
 def _one(description: str) -> str:

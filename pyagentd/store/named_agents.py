@@ -5,8 +5,6 @@ written for people to read and never believed. A change keeps every key it does 
 order. People edit the file by hand: what is wrong with it is told with file and line.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import secrets
@@ -16,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyagentd import jsontext, regularfile
+from pyagentd import jsontext, reader, regularfile
 from pyagentd.clock import Clock, iso8601
 from pyagentd.errors import BadRequest, Conflict, NotFound, PresetError, StoreError
 from pyagentd.store import atomic, paths, sessions
@@ -103,6 +101,13 @@ class AgentFile:
 
     path: Path
     values: Mapping[str, Any]  # all of it, keys of others too
+    text: str = ""
+
+    @property
+    def source(self) -> reader.Source:
+        """Where its values are, for errors."""
+        place = lambda path: f"{self.path}:{reader.line_in_json(self.text, path)}"  # noqa: E731
+        return reader.Source(place=place, error=PresetError)
 
     @property
     def name(self) -> str | None:
@@ -128,10 +133,8 @@ class AgentFile:
     @property
     def permissions(self) -> str | Mapping[str, Any] | None:
         """The name of a profile, or its lists ``allow`` and ``ask``; None: what its preset says."""
-        value = self.values.get("permissions")
-        if value is None or isinstance(value, str | Mapping):
-            return value or None
-        raise self._wrong("permissions", "the name of a profile, or its lists allow and ask")
+        found: str | Mapping[str, Any] | None = self._value("permissions", str | Mapping[str, Any] | None)
+        return found
 
     @property
     def created_at(self) -> str | None:
@@ -139,13 +142,11 @@ class AgentFile:
         return self._text("created_at")
 
     def _text(self, key: str) -> str | None:
-        value = self.values.get(key)
-        if value is None or isinstance(value, str):
-            return value or None
-        raise self._wrong(key, "a text")
+        found: str | None = self._value(key, str | None)
+        return found
 
-    def _wrong(self, key: str, wanted: str) -> PresetError:
-        return PresetError(f"{self.path}: `{key}` is not {wanted}", mend="Correct it, or write null")
+    def _value(self, key: str, wanted: object) -> Any:
+        return reader.read(self.values.get(key), wanted, self.source, (key,)) or None
 
 
 def read(directory: Path) -> AgentFile:
@@ -171,7 +172,7 @@ def parse(data: bytes, path: Path) -> AgentFile:
     if len(data) > _LARGEST:
         raise PresetError(f"{path} is larger than {_LARGEST} bytes", mend="Keep what is long in docs/")
     try:
-        values = jsontext.parse(data.decode("utf-8-sig"))
+        values = jsontext.parse(text := data.decode("utf-8-sig"))
     except json.JSONDecodeError as error:
         raise PresetError(f"{path}:{error.lineno}: {error.msg}", mend="Correct the JSON there") from error
     except UnicodeDecodeError as error:
@@ -180,7 +181,7 @@ def parse(data: bytes, path: Path) -> AgentFile:
         raise PresetError(f"{path}: {error}", mend="Correct the JSON there") from error
     if not isinstance(values, dict):
         raise PresetError(f"{path}:1: this is no JSON object", mend='Begin with {"name": …')
-    return AgentFile(path=path, values=values)
+    return AgentFile(path=path, values=values, text=text)
 
 
 def change(directory: Path, values: Mapping[str, Any], *, only_if: Mapping[str, Any] | None = None) -> AgentFile:

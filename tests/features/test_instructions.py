@@ -145,8 +145,11 @@ def test_the_nearest_skill_of_a_name_counts_and_the_others_are_told(project: Pat
     [
         ("no front matter", ":1: No YAML frontmatter"),
         ("---\nname: x\n---\n", "`description` is missing"),
-        ("---\ndescription: x\nname: Not Kebab\n---\n", ":3: 'Not Kebab' is no name"),
-        ("---\nname: x\ndescription: [a]\n---\n", ":3: `description` is no text"),
+        (
+            "---\ndescription: x\nname: Not Kebab\n---\n",
+            ":3: `name` is 'Not Kebab'. It should be a name in lower case",
+        ),
+        ("---\nname: x\ndescription: [a]\n---\n", ":3: `description` is a list. It should be a text"),
         ("---\nname: x\ndescription: a: b\n---\n", ":3: Malformed"),
     ],
 )

@@ -184,7 +184,7 @@ async def test_a_preset_that_names_servers_has_only_those_of_the_lent(world: Wor
             (["more"], ["more"]),
             ([], []),
         ]:
-            wanted = None if value is None else read_wanted(value, "main.md")
+            wanted = None if value is None else read_wanted(value, Source.at("main.md", UserError))
             found = await servers.of(ref, replace(preset, mcp=wanted), world.project, world.options)
             assert [server.name for server in found] == names, value
         assert "server other is not started: the preset main has no such server" in notices(talk)

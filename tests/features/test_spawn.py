@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from pyagentd.errors import UserError
 from pyagentd.features.agents import MAX_DEPTH, Assignment, persistent_agent
 from pyagentd.policy.presets import Commands, Paths, Preset, read_wanted
+from pyagentd.reader import Source
 from pyagentd.runtime.status import Outcome
 from pyagentd.tools.invoke import Envelope, invoke
 from pyagentd.tools.spec import ToolContext
@@ -180,7 +182,8 @@ def test_what_the_agent_may_write_and_run_is_shown(preset: Preset, shown: list[s
 
 def test_the_command_of_a_server_that_starts_with_the_agent_is_shown() -> None:
     wanted = read_wanted(
-        {"files": True, "own": {"command": ["python", "a b.py"]}, "web": {"url": "https://x"}}, "p:1"
+        {"files": True, "own": {"command": ["python", "a b.py"]}, "web": {"url": "https://x"}},
+        Source.at("p:1", UserError),
     )
 
     class Other(Spawner):

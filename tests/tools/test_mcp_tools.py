@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from pyagentd.config.tables import ServerSettings
-from pyagentd.errors import ConfigError, ToolError
+from pyagentd.errors import ConfigError, ToolError, UserError
 from pyagentd.policy.presets import WantedServers, read_wanted
+from pyagentd.reader import Source
 from pyagentd.tools.invoke import checked
 from pyagentd.tools.mcp.connection import (
     Answered,
@@ -176,17 +177,17 @@ KNOWN = {name: ServerSettings(name=name, url="https://x", enabled=name != "off")
     ],
 )  # fmt: skip
 def test_which_servers_a_preset_wants(value: object, names: list[str], missing: list[str]) -> None:
-    found, unknown = read_wanted(value, "p.md:3").of(KNOWN)
+    found, unknown = read_wanted(value, Source.at("p.md:3", UserError)).of(KNOWN)
     assert ([each.name for each in found], unknown) == (names, missing)
 
 
 def test_a_preset_does_not_say_whose_word_counts() -> None:
-    (found,), _ = read_wanted({"a": {"command": ["x"], "trusted": True}}, "p.md:3").of({})
+    (found,), _ = read_wanted({"a": {"command": ["x"], "trusted": True}}, Source.at("p.md:3", UserError)).of({})
     assert not found.trusted
 
 
 def test_a_preset_narrows_a_server() -> None:
-    (found,), _ = read_wanted({"a": {"tools": ["get_*"]}}, "p.md:3").of(KNOWN)
+    (found,), _ = read_wanted({"a": {"tools": ["get_*"]}}, Source.at("p.md:3", UserError)).of(KNOWN)
     assert found.tools == ("get_*",) and WantedServers().of(KNOWN) == ([], [])
 
 
@@ -194,8 +195,8 @@ def test_a_preset_narrows_a_server() -> None:
     "value", [3, [3], [{"a": 1, "b": 2}], {"a": 3}, {"a": {"tools": "x"}}, {"a b": {"url": "https://x"}}]
 )
 def test_what_is_wrong_is_told_with_its_line(value: object) -> None:
-    with pytest.raises(ConfigError, match=r"^p\.md:3: "):
-        read_wanted(value, "p.md:3")
+    with pytest.raises(UserError, match=r"^p\.md:3: "):
+        read_wanted(value, Source.at("p.md:3", UserError))
 
 
 def test_a_daemon_without_servers_never_loads_the_sdk() -> None:
