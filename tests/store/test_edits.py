@@ -167,6 +167,17 @@ def test_what_stands_between_a_text_and_where_it_was_moved_to_keeps_its_roles() 
     case.check(parse(format_file(elsewhere(case.document, edit))), edit)
 
 
+@pytest.mark.parametrize("thought", [None, ""])
+def test_an_answer_below_a_heading_that_was_moved_above_it_stays_an_answer(thought: str | None) -> None:
+    steps = (Step(reasoning=thought, texts=("One.", "Two")), Step(reasoning=thought, texts=("Two",)))
+    case = Case([Turn(prompt="Go", steps=steps, error="no\nmore")])
+    body = case.document.body
+    answer, heading = body.index("One."), body.rindex("### ")
+    splices = (Splice(answer, answer, "### \n"), Splice(heading, heading + len("### "), ""))
+    edit = Edit(name="move", splices=splices)
+    case.check(parse(format_file(elsewhere(case.document, edit))), edit)
+
+
 def test_a_call_that_cannot_be_read_any_more_is_said_in_one_line() -> None:
     case = Case([Turn(prompt="First", steps=(Step(calls=(Call(input={"a": {"b\nc": 1}}, result=""),)),))])
     value = "(:b\\\nc 1)"

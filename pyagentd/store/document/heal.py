@@ -496,7 +496,7 @@ def heal(document: Document, conversation: Conversation) -> Document:
     body, recorded = document.body, recorded_pieces(conversation)
     target, kept, spans, places = compare(conversation, recorded, body)
     draft = _last_heading(body, spans, len(body))
-    if _quotes(target, recorded, places, draft):
+    if _quotes(body, target, recorded, places, draft):
         spans = [span for span in spans if span.start < draft]
     absent = [
         piece.key
@@ -532,14 +532,22 @@ def error_note_spans(body: str, conversation: Conversation, spans: Sequence[Span
 
 
 def _quotes(
-    target: Expected, recorded: Sequence[RecordedPiece], places: Sequence[tuple[int, int] | None], draft: int
+    body: str,
+    target: Expected,
+    recorded: Sequence[RecordedPiece],
+    places: Sequence[tuple[int, int] | None],
+    draft: int,
 ) -> bool:
-    """Return whether the prompt at the end of the text, from ``draft`` on, quotes answers that stood before it."""
+    """Return whether the prompt at the end of the text, from ``draft`` on, quotes answers that stood before it.
+
+    A heading on a line of its own, right above an answer, was moved there: the answer stays one.
+    """
     for number, (piece, here) in enumerate(zip(recorded, places, strict=True)):
         if here is None or here[0] < draft or piece.key[0] == "user":
             continue
         before = places[number - 1] if number else None
-        if before is None or before[1] > draft:
+        begin = body.rfind("\n", 0, here[0]) + 1
+        if before is None or before[1] > draft or body[:begin].endswith(_HEADING + "\n"):
             return False
         return _last_heading(target.body, target.spans, target.places[number][0]) < target.places[number - 1][1]
     return False
