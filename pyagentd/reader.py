@@ -334,8 +334,8 @@ WORDS: Mapping[Any, str] = {
     bool: "true or false",
     type(None): "empty",
     Any: "anything",
+    Mapping: "keys and values",
 }
-_PLURAL = {"a text": "texts", "a whole number": "whole numbers", "a number": "numbers", "a list": "lists"}
 
 
 def words(wanted: Any, names: Mapping[Any, str] = WORDS) -> str:
@@ -355,17 +355,18 @@ def words(wanted: Any, names: Mapping[Any, str] = WORDS) -> str:
         choices = [str(part) for part in parts if part != ""]
         return f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return f"keys and values: {plural}" if (plural := _plural(parts[1], names)) else "keys and values"
+        return names[Mapping]
     if isinstance(origin, type) and issubclass(origin, Sequence):
         return f"a list of {plural}" if (plural := _plural(parts[0], names)) else "a list"
-    if dataclasses.is_dataclass(bare) or bare is dict or bare is Mapping:
-        return "keys and values"
+    if dataclasses.is_dataclass(bare):
+        return names[Mapping]
     return names.get(bare, getattr(bare, "__name__", str(bare))) + (_bounds(wanted) if bare is not wanted else "")
 
 
 def _plural(wanted: Any, names: Mapping[Any, str]) -> str:
+    """Return a plain type in the plural; "" of others."""
     text = words(wanted, names)
-    return _PLURAL.get(text) or (f"{text[2:]}s" if text.startswith(("a ", "an ")) and " " not in text[2:] else "")
+    return f"{text.split(' ', 1)[1]}s" if re.fullmatch(r"an? (whole )?\w+", text) else ""
 
 
 def _bounds(wanted: Any) -> str:

@@ -15,7 +15,8 @@ import click
 
 from pyagentd.api import Service
 from pyagentd.cli.app import cli
-from pyagentd.wire.operations import Operation, Parameter, operation, words
+from pyagentd.reader import words
+from pyagentd.wire.operations import LISP, Operation, Parameter, operation
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "operations.md"
@@ -89,7 +90,7 @@ def commands() -> Mapping[str, set[str]]:
 def line(each: Parameter) -> str:
     """Return the line of an argument."""
     default = "" if each.is_required else f", {shown(each.default)} by default"
-    return f"- `{each.key}` {words(each.type)}{', required' if each.is_required else default}"
+    return f"- `{each.key}` {words(each.type, LISP)}{', required' if each.is_required else default}"
 
 
 def shown(default: object) -> str:

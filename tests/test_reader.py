@@ -123,7 +123,7 @@ def test_a_lenient_source_takes_either_spelling_and_ignores_what_nobody_reads() 
 def test_types_are_told_in_words() -> None:
     assert words(str | int | None) == "a text or a whole number"
     assert words(tuple[Mapping[str, str], ...]) == "a list"
-    assert words(Mapping[str, int]) == "keys and values: whole numbers"
+    assert words(Mapping[str, int]) == "keys and values"
     assert words(Literal["a"]) == "a"
 
 

@@ -5,13 +5,13 @@ A keyword that is nil counts as left out where the parameter has a default, as e
 """
 
 import inspect
-import types
 import typing
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Union
+from typing import Any
 
 from pyagentd.errors import BadRequest, nearest
+from pyagentd.reader import Misfit, convert, words
 from pyagentd.wire.sexp import SexpError, encode, plist_to_dict
 
 _SHOWN = 60  # characters of a value that does not fit
@@ -73,9 +73,11 @@ class Operation:
                 continue
             if parameter.type is bool and value is None:
                 value = False
-            if not fits(value, parameter.type):
-                raise BadRequest(f"{self.name}: {parameter.key} must be {words(parameter.type)}, got {_shown(value)}")
-            bound[name] = value
+            try:
+                bound[name] = convert(value, parameter.type)
+            except Misfit:
+                wanted = words(parameter.type, LISP)
+                raise BadRequest(f"{self.name}: {parameter.key} must be {wanted}, got {_shown(value)}") from None
         return bound
 
     def _unknown(self, name: str) -> str:
@@ -111,47 +113,16 @@ def operation(name: str, run: Callable[..., Awaitable[Any]]) -> Operation:
     )
 
 
-# What types a value may have that came as Lisp: texts, numbers, t and nil, lists, and plists as mappings.
-
-
-def fits(value: object, wanted: Any) -> bool:
-    """Return whether a value is of a type, given by its annotation."""
-    origin, parts = typing.get_origin(wanted), typing.get_args(wanted)
-    if origin in (Union, types.UnionType):
-        return any(fits(value, part) for part in parts)
-    if origin is Literal:
-        return value in parts
-    if origin is not None and issubclass(origin, Mapping):
-        return isinstance(value, Mapping) and all(fits(each, parts[1]) for each in value.values())
-    if origin is not None and issubclass(origin, Sequence):
-        return isinstance(value, list | tuple) and all(fits(each, parts[0]) for each in value)
-    if wanted in (int, float):
-        return isinstance(value, (int, float) if wanted is float else int) and not isinstance(value, bool)
-    return wanted is Any or isinstance(value, wanted)
-
-
-_WORDS: Mapping[Any, str] = {
+LISP: Mapping[Any, str] = {
     str: "a string",
     int: "an integer",
     float: "a number",
     bool: "t or nil",
     type(None): "nil",
     Any: "anything",
+    Mapping: "a plist",
 }
-
-
-def words(wanted: Any) -> str:
-    """Return a type in words, as ``a list of strings``; nil is left out beside others: it is what nothing is."""
-    origin, parts = typing.get_origin(wanted), typing.get_args(wanted)
-    if origin in (Union, types.UnionType):
-        return " or ".join(words(part) for part in parts if part is not type(None))
-    if origin is Literal:
-        return " or ".join(str(part) for part in parts)
-    if origin is not None and issubclass(origin, Mapping):
-        return "a plist"
-    if origin is not None and issubclass(origin, Sequence):
-        return "a list" if parts[0] is Any else f"a list of {words(parts[0]).split(' ', 1)[-1]}s"
-    return _WORDS.get(wanted) or str(getattr(wanted, "__name__", wanted))
+"""What types are called that a value may have that came as Lisp."""
 
 
 def _shown(value: object) -> str:

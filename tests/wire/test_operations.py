@@ -84,7 +84,7 @@ async def spawn(
         ('((:prompt "p" :paths ("/a/**" 47)))', 'spawn: :paths must be a list of strings, got ("/a/**" 47)'),
         ('((:prompt "p" :mode (view)))', "spawn: :mode must be a string, got (view)"),
         ('((:prompt "p" :wait "no"))', 'spawn: :wait must be t or nil, got "no"'),
-        ('((:prompt "p" :way "up"))', 'spawn: :way must be left or right, got "up"'),
+        ('((:prompt "p" :way "up"))', 'spawn: :way must be one of left, right, got "up"'),
         ('((:prompt "p" :env (:a 1)))', "spawn: :env must be a plist or a list of strings, got (:a 1)"),
         ('((:prompt "p" :promt "q"))', "spawn: unknown :promt (did you mean :prompt?)"),
     ],
