@@ -1,14 +1,23 @@
 """The effective configuration: what file and environment say together, read once when a process starts."""
 
 import os
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pyagentd import reader
-from pyagentd.config.file import Environment, Setting, TomlFile, read_config_file
-from pyagentd.config.locations import OwnPlaces, absolute, config_file, own_places, runtime_setting, sessions_setting
+from pyagentd import reader, regularfile
+from pyagentd.config.locations import (
+    Environment,
+    OwnPlaces,
+    Setting,
+    absolute,
+    config_file,
+    own_places,
+    runtime_setting,
+    sessions_setting,
+)
 from pyagentd.config.tables import (
     BackendSettings,
     CompactionSettings,
@@ -25,6 +34,51 @@ from pyagentd.config.tables import (
 )
 from pyagentd.errors import ConfigError
 from pyagentd.reader import INSIDE, Source
+
+
+@dataclass(frozen=True, slots=True)
+class TomlFile:
+    """A parsed file, able to say on which line something is."""
+
+    path: Path
+    text: str
+    data: Mapping[str, Any]
+
+    def place(self, path: reader.Path) -> str:
+        """Return ``FILE:LINE`` of what is at ``path``, or of what holds it; ``FILE`` when it is written oddly."""
+        line = reader.line_in_toml(self.text, path, reader.at(self.data, path))
+        return str(self.path) if line is None else f"{self.path}:{line}"
+
+
+def read_toml(path: Path, data: str | bytes) -> TomlFile:
+    """Return what the file ``path`` with the content ``data`` says.
+
+    Raises:
+        ConfigError: It is no TOML in UTF-8, or absurdly nested; names file and line.
+    """
+    try:
+        text = data if isinstance(data, str) else data.decode()
+        return TomlFile(path, text, tomllib.loads(text))
+    except RecursionError:
+        raise ConfigError(f"{path}: it is nested too deeply") from None
+    except tomllib.TOMLDecodeError as error:
+        what, _, line = str(error).removesuffix(")").partition(" (at line ")
+        raise ConfigError(f"{path}:{line.split(',')[0]}: {what}" if line else f"{path}: {what}") from error
+    except ValueError as error:  # no UTF-8, or a number of thousands of digits
+        raise ConfigError(f"{path}: cannot be read ({error})") from error
+
+
+def read_config_file(path: Path) -> TomlFile:
+    """Return the file at ``path``, an empty one when there is none; raises ``ConfigError``."""
+    try:
+        return read_toml(path, regularfile.read_bytes(path, links=True))
+    except FileNotFoundError:
+        return TomlFile(path, "", {})
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error})") from error
+
+
+# What file and environment say together.
 
 _ALIASES: Mapping[str, str] = {"claude": "anthropic"}  # gptel's name, which presets written for it use
 

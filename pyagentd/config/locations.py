@@ -1,13 +1,21 @@
 """Where this user's sessions, socket and configuration are."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from platformdirs import user_config_path
 
-from pyagentd.config.file import Environment, Setting
+Environment = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One configured value."""
+
+    value: str
+    source: str  # "default", "environment NAME" or "FILE:LINE"
 
 
 def sessions_dir(env: Environment | None = None) -> Path:

@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pyagentd.clock import new_id
 from pyagentd.errors import BadRequest, ToolError
@@ -23,6 +23,7 @@ from pyagentd.events import Event, Sink
 from pyagentd.jsontext import object_in
 from pyagentd.policy.action import Kind
 from pyagentd.policy.guard import Confirm
+from pyagentd.reader import FullText, Rule, Source, read
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import ClientGone, Feature, Permitted
 from pyagentd.store.atomic import write_text
@@ -61,7 +62,6 @@ Right = Literal["read", "write"]
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _OURS = ("name", "optional", "path", "command")
-_TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
 _LONGEST_S = 24 * 3600.0
 DEFAULT_S = 120.0
 
@@ -80,48 +80,51 @@ class OfferedTool:
     command: str = ""  # the argument that is a command line
 
 
+def _tool_name(value: object) -> str:
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise ValueError
+    return str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfferedArgument:
+    """An argument of a definition; what else it says is JSON Schema."""
+
+    name: FullText
+    type: Literal["string", "integer", "number", "boolean", "array", "object", "null"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Offer:
+    """What a definition has to say."""
+
+    name: Annotated[str, Rule(parse=_tool_name, words="letters, digits, - and _, at most 64")]
+    description: FullText
+    args: tuple[_OfferedArgument, ...] = ()
+
+
 def offered_tool(said: object) -> OfferedTool:
     """Return the tool that a definition describes.
 
     Raises:
         BadRequest: It cannot be used; says why.
     """
-    if not isinstance(said, Mapping):
-        raise BadRequest("The definition of a tool is no object")
-    name, description = said.get("name"), said.get("description")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise BadRequest(f"{name!r} is no name of a tool", mend="Letters, digits, - and _, at most 64")
-    if not isinstance(description, str) or not description.strip():
-        raise BadRequest(f"The tool {name} has no :description", mend="Say for the model what it does")
-    args = _arguments(name, said.get("args"))
+    told = read(said, Mapping[str, Any], Source.at("the definition of a tool", BadRequest))
+    place = f"the tool {told.get('name')}"
+    offer = read(told, _Offer, Source(place=lambda path: place, error=BadRequest, lenient=True))
+    args: Sequence[Mapping[str, Any]] = told.get("args") or ()
     commands = [str(arg["name"]) for arg in args if arg.get("command")]
-    confirm = said.get("confirm")
+    confirm = told.get("confirm")
     return OfferedTool(
-        name=name,
-        description=description,
+        name=offer.name,
+        description=offer.description,
         input_schema=_schema(args),
-        category=str(said.get("category") or "misc"),
+        category=str(told.get("category") or "misc"),
         confirms=cast(Confirms, confirm) if confirm in ("always", "function") else "ask" if confirm else "never",
-        timeout_s=_seconds(said.get("timeout")),
+        timeout_s=_seconds(told.get("timeout")),
         paths={str(arg["name"]): "write" if arg["path"] == "write" else "read" for arg in args if arg.get("path")},
         command=commands[0] if commands else "",
     )
-
-
-def _arguments(tool: str, said: object) -> list[Mapping[str, Any]]:
-    if said is None:
-        return []
-    if not isinstance(said, Sequence) or isinstance(said, str):
-        raise BadRequest(f"The :args of the tool {tool} are no list", mend="A list of plists, one for each argument")
-    for arg in said:
-        if not isinstance(arg, Mapping) or not isinstance(arg.get("name"), str) or not arg["name"]:
-            raise BadRequest(f"An argument of the tool {tool} has no :name", mend="A string")
-        if arg.get("type") is not None and arg["type"] not in _TYPES:
-            raise BadRequest(
-                f"The argument {arg['name']} of the tool {tool} is of no :type that there is: {arg['type']!r}",
-                mend=f"One of {', '.join(_TYPES)}",
-            )
-    return list(said)
 
 
 def _schema(args: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pyagentd import jsontext, regularfile
 from pyagentd.clock import Clock, epoch_ms
-from pyagentd.config.file import read_toml
+from pyagentd.config.loading import read_toml
 from pyagentd.config.tables import HookSettings, ServerSettings, read_hooks, read_server
 from pyagentd.errors import BadRequest, ConfigError, StoreError
 from pyagentd.policy.profiles import compile_action

@@ -5,8 +5,6 @@ it survive. What the keys mean is decided by ``policy.presets``; this module kno
 section that the product itself writes, ``paths``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import CommentMark
 from ruamel.yaml.tokens import CommentToken
 
-from pyagentd import regularfile
+from pyagentd import reader, regularfile
 from pyagentd.errors import PresetError, StoreError
 from pyagentd.store import atomic, yamlfile
 
@@ -69,16 +67,11 @@ class PresetFile:
         Raises:
             PresetError: They are no list of texts.
         """
-        section = self.front.get("paths")
-        listed = section.get(kind) if isinstance(section, Mapping) else None
+        listed = reader.at(self.front, ("paths", kind))
         if listed is None:
             return None
-        if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
-            raise PresetError(
-                f"{self.path}:{self.line('paths')}: paths.{kind} is not a list of patterns",
-                mend="Write one pattern a line",
-            )
-        return tuple(str(item) for item in listed)
+        source = reader.Source.of_front_matter(self.front, str(self.path), PresetError)
+        return reader.read(listed, tuple[str, ...], source, ("paths", kind))
 
 
 def read(path: Path) -> PresetFile:

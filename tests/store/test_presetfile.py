@@ -137,7 +137,7 @@ def test_malformed_front_matter_names_file_line_and_mend(content, line, said):
 @pytest.mark.parametrize(
     ("front", "said"),
     [
-        ("a: 1\npaths:\n  write: /tmp/**\n", ":3: paths.write is not a list"),
+        ("a: 1\npaths:\n  write: /tmp/**\n", r":4: `paths.write` is '/tmp/\*\*'. It should be a list"),
         ("a: &x {read: []}\npaths: *x\n", ":3: paths uses a YAML alias"),
     ],
 )
