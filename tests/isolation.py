@@ -65,5 +65,5 @@ def _memory() -> Iterator[None]:
         log._secrets.update(secrets)
     if (registry := sys.modules.get("pyagentd.mission.registry")) and registry.configured() is not models:
         registry.configure(models)
-    if costs := sys.modules.get("pyagentd.mission.costs"):
+    if costs := sys.modules.get("pyagentd.mission.models"):
         costs._config.cache_clear()

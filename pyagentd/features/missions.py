@@ -48,15 +48,15 @@ from pyagentd.mission import firewall
 from pyagentd.mission.budget import Scope, entered
 from pyagentd.mission.checkpoint import CheckpointError
 from pyagentd.mission.checkpoint import State as State_
-from pyagentd.mission.costs import cost_of
 from pyagentd.mission.delegation import adelegate
+from pyagentd.mission.models import cost_of
 from pyagentd.mission.options import MAX_TURNS, Answer, Request, Retry
 from pyagentd.mission.response import Response
 from pyagentd.mission.response import parse as parse_
+from pyagentd.mission.runtime import Event
 from pyagentd.mission.signature import Field, Signature, SignatureError, parse
 from pyagentd.mission.step import Fail
 from pyagentd.mission.step import Step as Ending
-from pyagentd.mission.telemetry import Event
 from pyagentd.mission.template import expand, placeholders
 from pyagentd.mission.tools import Tool
 from pyagentd.policy.guard import EXPAND

@@ -24,20 +24,31 @@ if TYPE_CHECKING:
     from pyagentd.errors import SignatureError, TemplateError
     from pyagentd.mission.budget import Budget, current
     from pyagentd.mission.checkpoint import CheckpointError, State
-    from pyagentd.mission.costs import cost_of, priced
-    from pyagentd.mission.delegation import Compiled, Validation, adelegate, compiled, delegate, validate
-    from pyagentd.mission.discovery import Discovery, delegate_discovering, discover
+    from pyagentd.mission.delegation import (
+        Compiled,
+        Discovery,
+        Mission,
+        Validation,
+        adelegate,
+        compiled,
+        delegate,
+        delegate_discovering,
+        discover,
+        gather,
+        gather_sync,
+        mission,
+        validate,
+    )
     from pyagentd.mission.llmtool import LLMTool, SubAgentError, ToolsError, as_tool
-    from pyagentd.mission.models import Model
+    from pyagentd.mission.models import Model, cost_of, priced
     from pyagentd.mission.options import LLM, Answer, LLMError, PromptLimit, Request, Retry
-    from pyagentd.mission.parallel import Mission, gather, gather_sync, mission
     from pyagentd.mission.plan import Plan, PlanError, PlanStep, create_plan, make_plan, run_plan
     from pyagentd.mission.registry import ModelNotFound, Scripted, configure
     from pyagentd.mission.registry import from_config as models_from_config
+    from pyagentd.mission.runtime import Event
     from pyagentd.mission.signature import Signature
     from pyagentd.mission.signature import parse as parse_signature
     from pyagentd.mission.step import Fail, MissionFailed, Step, ToolCall, Turn, Usage
-    from pyagentd.mission.telemetry import Event
     from pyagentd.mission.tools import Tool, normalize
 
 _FROM = {
@@ -45,13 +56,13 @@ _FROM = {
     "Budget": "mission.budget",
     "CheckpointError": "mission.checkpoint",
     "Compiled": "mission.delegation",
-    "Discovery": "mission.discovery",
-    "Event": "mission.telemetry",
+    "Discovery": "mission.delegation",
+    "Event": "mission.runtime",
     "Fail": "mission.step",
     "LLM": "mission.options",
     "LLMError": "mission.options",
     "LLMTool": "mission.llmtool",
-    "Mission": "mission.parallel",
+    "Mission": "mission.delegation",
     "MissionFailed": "mission.step",
     "Model": "mission.models",
     "ModelNotFound": "mission.registry",
@@ -78,20 +89,20 @@ _FROM = {
     "as_tool": "mission.llmtool",
     "compiled": "mission.delegation",
     "configure": "mission.registry",
-    "cost_of": "mission.costs",
+    "cost_of": "mission.models",
     "create_plan": "mission.plan",
     "current": "mission.budget",
     "delegate": "mission.delegation",
-    "delegate_discovering": "mission.discovery",
-    "discover": "mission.discovery",
-    "gather": "mission.parallel",
-    "gather_sync": "mission.parallel",
+    "delegate_discovering": "mission.delegation",
+    "discover": "mission.delegation",
+    "gather": "mission.delegation",
+    "gather_sync": "mission.delegation",
     "make_plan": "mission.plan",
-    "mission": "mission.parallel",
+    "mission": "mission.delegation",
     "models_from_config": "mission.registry",
     "normalize": "mission.tools",
     "parse_signature": "mission.signature",
-    "priced": "mission.costs",
+    "priced": "mission.models",
     "run_plan": "mission.plan",
     "validate": "mission.delegation",
 }

@@ -14,8 +14,8 @@ from typing import Any
 
 from pyagentd.mission.firewall import Firewall
 from pyagentd.mission.options import LLM, MAX_DEPTH, TURN_BUDGET, ValidationMode
+from pyagentd.mission.runtime import Listener
 from pyagentd.mission.step import Step, Usage
-from pyagentd.mission.telemetry import Listener
 
 
 class Budget:

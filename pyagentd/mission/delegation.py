@@ -4,11 +4,18 @@
 Called inside a tool of a mission, either runs a child of that mission, within its budget.
 """
 
+import asyncio
 import inspect
 import logging
+import math
+import re
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec
 
@@ -34,9 +41,9 @@ from pyagentd.mission.options import (
     options_of,
 )
 from pyagentd.mission.prompt import Brief, system_prompt
-from pyagentd.mission.runtime import Bridge, Runtime, run_here
-from pyagentd.mission.step import Fail, Step
-from pyagentd.mission.telemetry import Listener, new_span
+from pyagentd.mission.runtime import Bridge, Listener, Runtime, error_text, new_span, run_here
+from pyagentd.mission.step import Fail, Step, failed
+from pyagentd.mission.tools import Tool, normalize
 from pyagentd.mission.turn import Progress, TurnContext
 
 _log = logging.getLogger(__name__)
@@ -446,3 +453,318 @@ def compiled(step: Step) -> Compiled:
     if not step.ok or not programs:
         raise UserError("Only a mission that succeeded has programs worth running again")
     return Compiled(programs=programs, signature=step.signature)
+
+
+# Missions in parallel: ``gather`` and ``gather_sync``.
+#
+# Each mission has its own memory and context; the steps are returned in the order of the missions, failed ones
+# included. Inside a mission's tool they use that mission's budget. ``gather_sync`` runs them in the caller's
+# executor or in its own threads; with a process pool, prompt and options must be picklable.
+
+MAX_CONCURRENCY = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Mission:
+    """A mission to run later: the arguments of ``delegate``.
+
+    Attributes:
+        prompt: The prompt.
+        options: The other arguments, ``llm`` among them.
+    """
+
+    prompt: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def run(self, **more: Any) -> Step:
+        """Run it; ``more`` options take precedence."""
+        return delegate(self.prompt, **{**self.options, **more})
+
+    async def arun(self, **more: Any) -> Step:
+        """Run it without blocking the event loop."""
+        return await adelegate(self.prompt, **{**self.options, **more})
+
+
+def mission(prompt: str, **options: Any) -> Mission:
+    """Return a mission to run later: ``mission("…", llm=…, tools=…)``."""
+    return Mission(prompt, options)
+
+
+Runnable = Mission | tuple[str, Mapping[str, Any]] | Mapping[str, Any]
+"""A mission, ``(prompt, options)``, or a dict of a prompt and options."""
+
+
+async def gather(
+    missions: Iterable[Runnable], *, max_concurrency: int = MAX_CONCURRENCY, **common: Any
+) -> list[Step]:
+    """Run missions at the same time and return their steps in order.
+
+    Args:
+        missions: The missions.
+        max_concurrency: The largest number that run at once.
+        common: Options for all missions; a mission's own take precedence.
+
+    Cancelling it cancels the missions.
+    """
+    slots = asyncio.Semaphore(_checked(max_concurrency))
+
+    async def run(each: Mission) -> Step:
+        async with slots:
+            try:
+                return await each.arun()
+            except Exception as error:  # an exception must not lose the results of the other missions
+                return _broken(error)
+
+    return list(await asyncio.gather(*(run(each) for each in _all(missions, common))))
+
+
+def gather_sync(
+    missions: Iterable[Runnable],
+    *,
+    max_concurrency: int = MAX_CONCURRENCY,
+    executor: Executor | None = None,
+    **common: Any,
+) -> list[Step]:
+    """Run missions in an executor and return their steps in order.
+
+    Args:
+        missions: The missions.
+        max_concurrency: The largest number that are submitted at once.
+        executor: Runs them; None creates a thread pool for this call.
+        common: Options for all missions; a mission's own take precedence.
+    """
+    todo = _all(missions, common)
+    limit = _checked(max_concurrency)
+    if executor is not None:
+        return _window(executor, todo, limit)
+    with ThreadPoolExecutor(min(limit, len(todo)) or 1, thread_name_prefix="mission") as own:
+        return _window(own, todo, limit)
+
+
+def _window(executor: Executor, todo: list[Mission], limit: int) -> list[Step]:
+    """Run ``todo`` with at most ``limit`` of them in the executor at any time."""
+    steps: list[Step | None] = [None] * len(todo)
+    running: dict[Future[Step], int] = {}
+    waiting = iter(enumerate(todo))
+    try:
+        while True:
+            while len(running) < limit and (following := next(waiting, None)) is not None:
+                index, each = following
+                running[executor.submit(_call_for(executor, each))] = index
+            if not running:
+                return [step for step in steps if step is not None]
+            for done in wait(running, return_when=FIRST_COMPLETED).done:
+                steps[running.pop(done)] = _finished(done)
+    finally:
+        for future in running:
+            future.cancel()
+
+
+def _call_for(executor: Executor, each: Mission) -> Callable[[], Step]:
+    if isinstance(executor, ThreadPoolExecutor):  # so that its threads see the calling mission's budget
+        return partial(copy_context().run, each.run)
+    return each.run
+
+
+def _finished(done: Future[Step]) -> Step:
+    try:
+        return done.result()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # not picklable, a broken pool, a bug in a callback
+        return _broken(error)
+
+
+def _broken(error: BaseException) -> Step:
+    return failed("error", f"The mission could not be run: {error_text(error) or type(error).__name__}")
+
+
+def _all(missions: Iterable[Runnable], common: Mapping[str, Any]) -> list[Mission]:
+    return [Mission(each.prompt, {**common, **each.options}) for each in map(_mission, missions)]
+
+
+def _mission(given: Runnable) -> Mission:
+    match given:
+        case Mission():
+            return given
+        case (str() as prompt, Mapping() as options):
+            return Mission(prompt, options)
+        case Mapping() if isinstance(given.get("prompt"), str):
+            return Mission(given["prompt"], {key: value for key, value in given.items() if key != "prompt"})
+    raise UserError(f"{given!r} is not a mission", mend="Give mission(prompt, llm=…), (prompt, options), or a dict")
+
+
+def _checked(limit: int) -> int:
+    if limit < 1:
+        raise UserError(f"max_concurrency is {limit}, and nothing would ever run", mend="Give at least 1")
+    return limit
+
+
+# Tool discovery, for missions with more tools than fit well into a prompt.
+#
+# A first mission chooses tools from the registry, which it can search by words; the mission itself gets only those.
+# Both use one budget. The first mission's prompt lists the tools that match the words of the task.
+
+# Ranking tools by a text: BM25 over names, parameters and descriptions.
+#
+# Words of a name count three times as much as those of a description. Words are compared in lower case and singular;
+# ``get_expenses``, ``getExpenses`` and ``get-expenses`` are the same two words.
+
+_WORD = re.compile(r"[^\W\d_]+|\d+")
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_COMMON = frozenset(_WORD.findall("a an and any by for from get in into is it its of on or that the this to with"))
+_NAME_WEIGHT = 3
+_SATURATION = 1.2  # BM25's k1: how soon repetitions of a word stop counting
+_LENGTH = 0.75  # BM25's b: how much a long description is discounted
+
+
+def ranked(query: str, tools: Mapping[str, Tool], limit: int = 10) -> list[Tool]:
+    """Return the tools that share a word with ``query``, the best first; ties in alphabetical order."""
+    documents = {name: _document(tool) for name, tool in tools.items()}
+    scores = _scores(set(words(query)), documents)
+    best = sorted((name for name, score in scores.items() if score > 0), key=lambda name: (-scores[name], name))
+    return [tools[name] for name in best[: max(0, limit)]]
+
+
+def words(text: str) -> list[str]:
+    """Return the words of ``text`` without common ones, lower case and singular."""
+    return [
+        _stem(word)
+        for word in (found.lower() for found in _WORD.findall(_HUMP.sub(" ", text)))
+        if word not in _COMMON
+    ]
+
+
+def _document(tool: Tool) -> Counter[str]:
+    counted = Counter(words(tool.name) * _NAME_WEIGHT)
+    counted.update(words(tool.description))
+    if tool.signature is not None:
+        counted.update(word for each in tool.signature.params for word in words(each.name))
+    return counted
+
+
+def _scores(query: Iterable[str], documents: Mapping[str, Counter[str]]) -> dict[str, float]:
+    lengths = {name: document.total() for name, document in documents.items()}
+    average = sum(lengths.values()) / len(lengths) if lengths else 1.0
+    scores = dict.fromkeys(documents, 0.0)
+    for word in query:
+        holding = [name for name, document in documents.items() if word in document]
+        rarity = math.log(1 + (len(documents) - len(holding) + 0.5) / (len(holding) + 0.5))
+        for name in holding:
+            count = documents[name][word]
+            discount = 1 - _LENGTH + _LENGTH * lengths[name] / (average or 1.0)
+            scores[name] += rarity * count * (_SATURATION + 1) / (count + _SATURATION * discount)
+    return scores
+
+
+def _stem(word: str) -> str:
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith("s") and len(word) > 3 and not word.endswith(("ss", "us", "is")):
+        return word[:-1]
+    return word
+
+
+LIMIT = 10
+_FOUND = 8  # results of one search, by default
+
+_PROMPT = """Choose the tools that are needed for the task below; do not carry it out.
+
+Task: {prompt}
+
+{found}
+find_tools looks for others by words. Return the names of the tools that are needed, {limit} at most, no others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovery:
+    """The tools that the first mission chose.
+
+    Attributes:
+        tools: The chosen tools, by name.
+        step: The step of that mission.
+    """
+
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+    step: Step
+
+
+def find_tools(registry: Mapping[str, Tool]) -> Tool:
+    """Return a tool that searches ``registry`` by words."""
+
+    def find_tools(query: str, limit: int = _FOUND) -> list[dict[str, str]]:
+        """Find tools by words of their names, parameters and descriptions; the best first."""
+        return [
+            {"name": tool.name, "call": tool.schema(), "description": tool.description}
+            for tool in ranked(query, registry, min(limit, 50))
+        ]
+
+    return normalize({"find_tools": find_tools})["find_tools"]
+
+
+def discover(prompt: str, *, registry: Mapping[str, Any], llm: Any, limit: int = LIMIT, **options: Any) -> Discovery:
+    """Choose the tools of ``registry`` that ``prompt`` needs.
+
+    Args:
+        prompt: The task, its placeholders filled or not.
+        registry: All tools, as ``delegate`` takes them.
+        llm: The model that chooses.
+        limit: The largest number to choose.
+        options: Further options of ``delegate`` for the first mission.
+
+    Raises:
+        ToolsError: Something in the registry is not a tool.
+    """
+    known = normalize(registry)
+    first = ranked(prompt, known, limit)
+    found = "\n".join(f"- {tool.schema()}  {tool.description}".rstrip() for tool in first)
+    step = delegate(
+        _escaped(_PROMPT.format(prompt=prompt, found=f"It may need these:\n{found}\n" if found else "", limit=limit)),
+        llm=llm,
+        signature="{tools [:string]}",
+        tools={"find_tools": find_tools(known)},
+        **options,
+    )
+    if not step.ok:
+        return Discovery(step=step)
+    chosen = {name: known[name] for name in step.value["tools"][:limit] if name in known}
+    if chosen or not step.value["tools"]:
+        return Discovery(tools=chosen, step=step)
+    names = ", ".join(map(str, step.value["tools"]))
+    return Discovery(step=failed("tool_not_found", f"None of the tools that were chosen exists: {names}"))
+
+
+def delegate_discovering(
+    prompt: str,
+    *,
+    registry: Mapping[str, Any],
+    llm: Any,
+    limit: int = LIMIT,
+    discovery_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Step:
+    """Run a mission with the tools of ``registry`` that it needs.
+
+    Args:
+        prompt: The mission.
+        registry: All tools.
+        llm: The model that chooses the tools and then works.
+        limit: The largest number of tools to choose.
+        discovery_options: Options of ``delegate`` for the first mission, such as another ``llm``.
+        options: Options of the mission; its ``tools`` are added to the chosen ones.
+    """
+    if current() is None and "budget" not in options:
+        options["budget"] = Budget()
+    try:
+        choosing = {"llm": llm, "budget": options.get("budget"), **(discovery_options or {})}
+        found = discover(prompt, registry=registry, limit=limit, **choosing)
+    except UserError as error:
+        return failed(getattr(error, "reason", "validation_error"), str(error))
+    if not found.step.ok:
+        return found.step
+    return delegate(prompt, llm=llm, tools={**options.pop("tools", {}), **found.tools}, **options)
+
+
+def _escaped(text: str) -> str:
+    """Return a prompt without ``{{``: the task's placeholders must not be filled in the first mission."""
+    return text.replace("{{", "{ {").replace("}}", "} }")

@@ -11,9 +11,8 @@ from pyagentd.errors import TransientProviderError
 from pyagentd.mission.budget import Scope
 from pyagentd.mission.firewall import well_formed
 from pyagentd.mission.options import LLM, LLMError, Request, Retry
-from pyagentd.mission.runtime import Runtime, call_foreign, error_text
+from pyagentd.mission.runtime import Runtime, call_foreign, error_text, new_span
 from pyagentd.mission.step import Usage
-from pyagentd.mission.telemetry import new_span
 
 # Retries. Only failures of the callback are retried: it raised, or returned something that is not an answer. Mistakes
 # in the model's program (syntax, types, tools) are reported to the model; they cost a turn, not an attempt.

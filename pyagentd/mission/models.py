@@ -9,20 +9,63 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, wraps
 from typing import Any
 
 from pyagentd.config import Config, load_config
 from pyagentd.errors import ProviderError, TransientProviderError, UserError
+from pyagentd.llm import catalog
 from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, StepFinished
 from pyagentd.llm.catalog import facts
 from pyagentd.llm.factory import BackendSettings, close_backends, make_backend
 from pyagentd.messages import Message, Text, Usage
-from pyagentd.mission.costs import cost_of
 from pyagentd.mission.options import Answer, LLMError, Request
+
+# The cost of model requests, in US dollars.
+#
+# Prices come from ``llm.catalog``: the user's ``config.toml``, then the shipped table. A model without a price has
+# an unknown cost, not a cost of zero; a mission with ``max_cost_usd`` then fails.
+
+
+def cost_of(model: str, tokens: Usage | Mapping[str, int], config: Config | None = None) -> float | None:
+    """Return what a request cost, or None when the model's price is not known.
+
+    Args:
+        model: The provider's name of the model.
+        tokens: A ``Usage``, or a map with "input" and "output".
+        config: The configuration; None reads the user's, once per process.
+    """
+    prices = catalog.facts(model, config or _config()).prices
+    return None if prices is None else prices.of(_usage(tokens))
+
+
+def priced(llm: Callable[..., Any], model: str, config: Config | None = None) -> Callable[[Request], Any]:
+    """Return ``llm`` with a cost in every answer that reports its tokens, at the prices of ``model``."""
+
+    @wraps(llm)
+    def asked(request: Request) -> Any:
+        answer = llm(request)
+        if not isinstance(answer, Mapping) or "cost_usd" in answer or "tokens" not in answer:
+            return answer
+        cost = cost_of(model, answer["tokens"], config)
+        return answer if cost is None else {**answer, "cost_usd": cost}
+
+    return asked
+
+
+def _usage(tokens: Usage | Mapping[str, int]) -> Usage:
+    if isinstance(tokens, Usage):
+        return tokens
+    return Usage(input=tokens.get("input", 0), output=tokens.get("output", 0))
+
+
+@cache
+def _config() -> Config:
+    return load_config()
+
 
 MAX_TOKENS = 8192
 _CLOSING_S = 2.0

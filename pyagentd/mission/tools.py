@@ -25,11 +25,10 @@ from pyagentd.mission.budget import Scope
 from pyagentd.mission.firewall import Firewall
 from pyagentd.mission.llmtool import LLMTool, ToolsError
 from pyagentd.mission.options import ValidationMode
-from pyagentd.mission.runtime import Runtime, call_foreign, error_text
+from pyagentd.mission.runtime import Runtime, call_foreign, error_text, new_span
 from pyagentd.mission.signature import Problem, Signature, SignatureError
 from pyagentd.mission.signature.hints import construct
 from pyagentd.mission.step import MissionFailed, Step, ToolCall
-from pyagentd.mission.telemetry import new_span
 
 # Calling a Python function with arguments under string keys.
 #

@@ -19,9 +19,8 @@ from pyagentd.mission.budget import Scope
 from pyagentd.mission.checks import ReadyMission, named
 from pyagentd.mission.llmcall import AttemptsFailed, ModelAnswer, ask
 from pyagentd.mission.options import Message, Options, Request
-from pyagentd.mission.runtime import Runtime
+from pyagentd.mission.runtime import Runtime, new_span
 from pyagentd.mission.step import Fail, Turn, Usage
-from pyagentd.mission.telemetry import new_span
 from pyagentd.mission.tools import Tool, Toolbox
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pyagentd import lisp
 from pyagentd.lisp import Keyword, Limits, LispError
-from pyagentd.lisp.patterns import matcher
+from pyagentd.lisp.builtins.text import matcher
 from pyagentd.lisp.values import Pattern, to_python
 
 _ATOMS = [

@@ -3,7 +3,7 @@
 import pytest
 
 from pyagentd.mission import Budget, Scripted, delegate_discovering, discover, parse_signature
-from pyagentd.mission.discovery import ranked, words
+from pyagentd.mission.delegation import ranked, words
 from pyagentd.mission.tools import Tool
 
 

@@ -7,10 +7,9 @@ import sys
 import pytest
 
 from pyagentd.errors import ProviderError, TransientProviderError
-from pyagentd.mission.delegation import adelegate, delegate
+from pyagentd.mission.delegation import adelegate, delegate, gather_sync, mission
 from pyagentd.mission.llmcall import AttemptsFailed, delay_ms, reason_of, with_retries
 from pyagentd.mission.options import LLMError, Retry, retry
-from pyagentd.mission.parallel import gather_sync, mission
 from pyagentd.mission.registry import Scripted
 from tests.mission.answers import RETURN_1, code, told
 

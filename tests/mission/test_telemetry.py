@@ -5,7 +5,7 @@ import pytest
 from pyagentd.mission.delegation import delegate
 from pyagentd.mission.options import LLMError
 from pyagentd.mission.registry import Scripted
-from pyagentd.mission.telemetry import Event
+from pyagentd.mission.runtime import Event
 from tests.mission.answers import RETURN_1, code
 
 

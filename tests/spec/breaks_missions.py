@@ -298,7 +298,7 @@ BREAKS_OF_MISSIONS = [
     ),
     _of(
         "Tool Discovery",
-        f"{_MISSION}/discovery.py",
+        f"{_MISSION}/delegation.py",
         "    first = ranked(prompt, known, limit)\n",
         "    first: list[Tool] = []\n",
     ),
@@ -310,7 +310,7 @@ BREAKS_OF_MISSIONS = [
     ),
     _of(
         "Parallel SubAgents",
-        f"{_MISSION}/parallel.py",
+        f"{_MISSION}/delegation.py",
         "    return list(await asyncio.gather(*(run(each) for each in _all(missions, common))))\n",
         "    return [await run(each) for each in _all(missions, common)][::-1]\n",
     ),
