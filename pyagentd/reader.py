@@ -202,7 +202,7 @@ def _parsed(value: object, wanted: Any, parse: Callable[[Any], Any], path: Path)
     except PyagentdError as error:
         named = path[:-1] if path and isinstance(path[-1], int) else path  # the message has the entry itself
         raise Misfit(path, f"`{dotted(named)}`: {error.message}", error.mend) from error
-    except ValueError:
+    except (ValueError, OverflowError):
         raise wrong_kind(path, value, words(wanted)) from None
 
 
@@ -317,6 +317,8 @@ def shown(value: object) -> str:
             return "empty"
         case bool():
             return str(value).lower()
+        case int() if value.bit_length() > 256:
+            return f"a number of {value.bit_length()} bits"
         case str() | int() | float():
             text = repr(str(value)) if isinstance(value, str) else f"{value}"
             return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

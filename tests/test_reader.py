@@ -1,15 +1,20 @@
 """What outside data becomes, and what an error says of it."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import Meta
 
-from pyagentd.errors import BadRequest, ConfigError
-from pyagentd.reader import Misfit, Rule, Source, line_in_front_matter, line_in_json, read, words
+from pyagentd.config.tables import Tables, read_hooks, read_server
+from pyagentd.errors import BadRequest, ConfigError, PresetError
+from pyagentd.policy.presets import Preset, parse_message_settings, parse_preset, read_wanted
+from pyagentd.reader import Misfit, Rule, Source, keys_of, line_in_front_matter, line_in_json, read, words
 from pyagentd.store import presetfile
 
 
@@ -87,6 +92,7 @@ def test_values_become_the_fields_and_defaults_stand_for_what_is_left_out() -> N
         ({"share": 1}, "share", "`share` is 1. It should be a number above 0 and below 1"),
         ({"price": float("nan")}, "price", "`price` is nan. It should be a number from 0"),
         ({"price": float("inf")}, "price", "`price` is inf. It should be a number from 0"),
+        ({"count": -(16**5000)}, "count", "`count` is a number of 20001 bits. It should be"),
         ({"mode": "quick"}, "mode", "`mode` is 'quick'. It should be one of fast, slow"),
         ({"on": 1}, "on", "`on` is 1. It should be true or false"),
         ({"name": ["a"]}, "name", "`name` is a list. It should be a text"),
@@ -133,3 +139,50 @@ def test_the_line_of_a_value_is_found_in_front_matter_and_in_json() -> None:
     assert lines == [2, 4, 6, 3, 1]
     text = '{\n "x": 1,\n "s": {\n  "x": 2}}'
     assert [line_in_json(text, path) for path in [("x",), ("s", "x"), ("s",), ("q",)]] == [2, 4, 3, 1]
+
+
+_SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([16**500, -(16**500), 2**64]),
+    st.floats(),
+    st.text(max_size=20),
+    st.sampled_from(["all", "none", "tool:(", "10m", "/x/**", "https://x", "Claude", "auto", "((a+)+)$"]),
+    st.datetimes(),
+)
+_VALUES = st.recursive(
+    _SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.sampled_from(["allow", "command", "url", "tools", "read", "kind", "a b", "type"]), inner),
+    ),
+    max_leaves=6,
+)
+
+
+def _of(wanted: type) -> st.SearchStrategy[dict[str, Any]]:
+    return st.dictionaries(st.sampled_from([*keys_of(wanted), "mcp", "read_only"]), _VALUES, max_size=3)
+
+
+@given(_of(Tables), st.sampled_from(keys_of(Tables)), _VALUES)
+def test_whatever_a_configuration_says_is_read_or_is_an_error_with_its_place(
+    tables: dict[str, Any], name: str, value: Any
+) -> None:
+    with suppress(ConfigError):
+        read({**tables, name: value}, Tables, STRICT)
+    for reads in (read_hooks, lambda *args: read_server("a", *args)):
+        with suppress(ConfigError):
+            reads(value, STRICT, ("x",))
+
+
+@given(_of(Preset), _VALUES)
+def test_whatever_a_front_matter_says_is_read_or_is_an_error_with_its_place(
+    front: dict[str, Any], value: Any
+) -> None:
+    with suppress(PresetError):
+        parse_preset("p", {"backend": "Claude", **front}, "", "p.md", profiles={})
+    with suppress(PresetError):
+        read_wanted(value, Source.of_front_matter(front, "p.md", PresetError), ("mcp",))
+    with suppress(BadRequest):
+        parse_message_settings(front)

@@ -258,7 +258,10 @@ def parse_preset(
         PresetError: A value is missing or of the wrong kind; names file, line and key.
     """
     source = Source.of_front_matter(front, file, PresetError)
-    made = read(front, Preset, source)
+    of_mission = (
+        () if str(front.get("signature") or "").strip() else ("prompt", "isolation")
+    )  # others' keys elsewhere
+    made = read({key: value for key, value in front.items() if key not in of_mission}, Preset, source)
     if (key := written(front, "read-only")) and name == PLAN and not made.read_only:
         mend = "It should be true: an agent of this name only looks; give one that works another name"
         raise source.wrong((key,), f"`{key}` is false", mend)
@@ -272,8 +275,6 @@ def parse_preset(
         read_only=made.read_only or name == PLAN,
         mcp=read_wanted(front[servers], source, (servers,)) if servers else None,
         result="last" if made.signature and not written(front, "result") else made.result,
-        prompt=made.prompt if made.signature else "",
-        isolation=made.isolation if made.signature else "none",
     )
 
 
@@ -321,7 +322,9 @@ def parse_message_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         BadRequest: A name is unknown, or a value of the wrong kind.
     """
-    given = {name: value for name, value in given.items() if value is not None}
+    given = {
+        name: value.strip() if isinstance(value, str) else value for name, value in given.items() if value is not None
+    }
     made = read(given, MessageSettings, Source.at("settings", BadRequest))
     values = {("body" if name == "system" else name): getattr(made, name) for name in given}
     if "model" in values:

@@ -104,6 +104,9 @@ def test_what_is_not_said_grants_nothing():
 
 def test_keys_of_other_systems_are_ignored():
     assert preset(LEAST + "confirm-tool-calls: auto\norg_roam_patterns:\n  tags: [x]\nhooks: {}\n").model == "m"
+    assert preset(LEAST + "prompt: {a: b}\nisolation: vm\n") == preset(LEAST), "these are a mission's"
+    with pytest.raises(PresetError, match="`prompt` is keys and values"):
+        preset(LEAST + "signature: '[:=> [:map] :string]'\nprompt: {a: b}\n")
 
 
 def test_both_spellings_of_a_key_count():
