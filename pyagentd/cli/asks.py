@@ -182,11 +182,11 @@ def grants(session: str, revoke: str | None, as_json: bool) -> None:
 
 
 def _columns(row: dict[str, Any], root: str) -> tuple[str, str, str, str]:
-    from pyagentd.policy.guard import told
+    from pyagentd.policy.guard import explain_pattern
 
     since = datetime.fromtimestamp(row["at"] / 1000).astimezone().strftime("%Y-%m-%d %H:%M")
     where = "this session" if row["kind"] == "session" else root
-    return where, printable(row["action"]), printable(told(row["action"])), since
+    return where, printable(row["action"]), printable(explain_pattern(row["action"])), since
 
 
 @click.group()

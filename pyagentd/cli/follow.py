@@ -543,7 +543,7 @@ def remembered(ask: Mapping[str, Any]) -> list[str]:
         return []
 
     width = max(map(len, patterns))
-    covers = guard.told
+    covers = guard.explain_pattern
     return [
         "For the session, or always, this would be allowed:",
         *(f"  {each:{width}}  {covers(each)}" for each in patterns),

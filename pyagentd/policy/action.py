@@ -1,23 +1,18 @@
 """An action as text and paths, the names of tools, and the glob patterns that paths are matched with."""
 
-from __future__ import annotations
-
 import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Literal, assert_never
+from typing import Annotated, Literal, assert_never
 
 from wcmatch import glob
 
 from pyagentd.errors import BadRequest
+from pyagentd.policy.shell import ShellReading
 from pyagentd.reader import FullText, Rule
-
-if TYPE_CHECKING:
-    from pyagentd.policy.shell import ShellReading
-
 
 # Glob patterns over whole absolute paths.
 #
@@ -263,8 +258,8 @@ class RoamTarget:
     tags: tuple[str, ...] = ()
 
 
-def refusal(target: RoamTarget, rules: Roam) -> str | None:
-    """Return why ``rules`` do not admit ``target``, as the end of a sentence; None when they do."""
+def roam_refusal(target: RoamTarget, rules: Roam) -> str | None:
+    """Return why ``rules`` do not allow ``target``, as the end of a sentence; None when they do."""
     match target.operation:
         case "create":
             if _inside(target.subdirectory, rules) or _tagged(target, rules):

@@ -3,24 +3,17 @@
 A deny wins over every allow, and nothing can allow a protected place. ``decide`` has the order of the rules.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, assert_never
+from typing import Literal, assert_never
 
-from pyagentd.policy import action as roam
-from pyagentd.policy import profiles, shell
-from pyagentd.policy.action import Action, ResolvedPath, exactly, first_match, first_match_folded
-from pyagentd.policy.presets import Commands, Preset
-from pyagentd.policy.profiles import Profile, Verdict, covering, fits, verdict
-from pyagentd.policy.shell import ANY
-
-if TYPE_CHECKING:
-    from pyagentd.policy.shell import ShellReading, SimpleCommand
-
+from pyagentd.policy import shell
+from pyagentd.policy.action import Action, ResolvedPath, exactly, first_match, first_match_folded, roam_refusal
+from pyagentd.policy.presets import Preset
+from pyagentd.policy.profiles import Profile, Verdict, covering, fits, read_only_refusal, verdict
+from pyagentd.policy.shell import ANY, ShellReading, SimpleCommand
 
 # What an approval may be remembered as, and what a remembered approval covers; pure.
 #
@@ -60,7 +53,7 @@ _A_SERVERS = re.compile(r"mcp:([\w-]+):((?:\\.|[^\\.^$*+?{}\[\]|()])+)")
 _CHANGING = "(?:Edit|Write)"
 
 
-def remember(action: Action) -> tuple[str, ...]:
+def patterns_to_remember(action: Action) -> tuple[str, ...]:
     """Return the regular expressions that "session" and "always" would remember for ``action``.
 
     A change of a file is remembered for the files of its directory, a page of the web for its site, a search of the
@@ -87,8 +80,8 @@ def literal(text: str) -> str:
     return _SPECIAL.sub(r"\\\g<0>", text)
 
 
-def told(pattern: str) -> str:
-    """Return what a pattern made by ``remember`` covers, for people; any other as it is."""
+def explain_pattern(pattern: str) -> str:
+    """Return what a pattern made by ``patterns_to_remember`` covers, for people; any other as it is."""
     if (server := _A_SERVERS.fullmatch(pattern)) is not None:
         return f"{_plain(server[2])} of the MCP server {server[1]}, whatever its arguments"
     text = pattern.removeprefix("tool:")
@@ -304,7 +297,7 @@ EXPAND = "Use request_scope_expansion to ask the user for approval."
 _SHOWN_PATTERNS = 5
 
 
-def protected(action: Action, context: Context) -> str | None:
+def protected_reason(action: Action, context: Context) -> str | None:
     """Return why nobody may do this, whatever a preset or a person says; None when nothing speaks against it."""
     for path in _touched(action):
         if _either(CREDENTIALS, path):
@@ -326,7 +319,7 @@ def protected(action: Action, context: Context) -> str | None:
     return None
 
 
-def denied(action: Action, context: Context) -> str | None:
+def denied_reason(action: Action, context: Context) -> str | None:
     """Return which ``deny`` of the agent or of a session above it forbids this, or None."""
     for path in _touched(action):
         if pattern := _either(context.preset.paths.deny, path):
@@ -341,9 +334,9 @@ def denied(action: Action, context: Context) -> str | None:
             )
     if action.command is None or action.shell is None:
         return None
-    if text := shell.denied(action.command, action.shell, context.preset.shell):
+    if text := shell.denied(action.command, action.shell, context.preset.shell.deny):
         return f"{action.tool} may not run this: `shell_commands.deny` has {text!r}. Reach the goal in another way."
-    if text := shell.denied(action.command, action.shell, Commands(deny=context.ancestor_commands)):
+    if text := shell.denied(action.command, action.shell, context.ancestor_commands):
         return (
             f"{action.tool} may not run this: a session above this agent denies {text!r} in commands to all its "
             f"agents. Reach the goal in another way, or say in your answer that it was not possible."
@@ -351,7 +344,7 @@ def denied(action: Action, context: Context) -> str | None:
     return None
 
 
-def outside(action: Action, context: Context) -> str | None:
+def outside_reason(action: Action, context: Context) -> str | None:
     """Return why this is outside what the preset allows; None when it is inside."""
     paths = context.preset.paths
     match action.kind:
@@ -375,14 +368,14 @@ def _outside_roam(action: Action, context: Context) -> str | None:
     if action.roam is None:
         why: str | None = "nothing says which notes it is about"
     else:
-        why = roam.refusal(action.roam, context.preset.roam)
+        why = roam_refusal(action.roam, context.preset.roam)
     return why and f"{action.tool} may not do this: {why}. {EXPAND}"
 
 
 def _outside_commands(action: Action, context: Context) -> str | None:
     if action.shell is None:
         return f"{action.tool} may not run this: nobody has read what it does."
-    if why := shell.refusal(action.shell, context.preset.shell):
+    if why := shell.refusal(action.shell, context.preset.shell.allow):
         return f"{action.tool} may not run this: {why}. Use another tool for it, or another command. {EXPAND}"
     paths = context.preset.paths
     reads = tuple(path for path in action.paths if path.lexical not in COMMAND_DEVICES)
@@ -477,15 +470,15 @@ def decide(action: Action, context: Context, confirm: Confirm) -> Decision:
         confirm: The tool wants a human to agree, see ``Confirm``.
     """
     action = _read(action)
-    if refusal := protected(action, context):
+    if refusal := protected_reason(action, context):
         return Deny(refusal, "protected")
-    if refusal := denied(action, context):
+    if refusal := denied_reason(action, context):
         return Deny(refusal, "deny")
-    if refusal := profiles.refusal(action, own=context.preset.read_only, above=context.ancestor_read_only):
+    if refusal := read_only_refusal(action, own=context.preset.read_only, above=context.ancestor_read_only):
         return Deny(refusal, "read-only")
     if context.allow_once and not context.allow_once.isdisjoint(action.spellings(once_key(action))):
         return Allow("allowed once")
-    if refusal := outside(action, context):
+    if refusal := outside_reason(action, context):
         return Deny(refusal, "command" if action.kind == "command" else "scope")
     return _permitted(action, context, confirm)
 
@@ -516,7 +509,7 @@ def _permitted(action: Action, context: Context, confirm: Confirm) -> Decision:
     """Return what profiles, grants and the tool itself say about an action that is inside the scope."""
     asking = None  # the profile that wants a human to be asked
     for profile in (context.profile, *context.ancestor_profiles):
-        says = _says(profile, action)
+        says = _profile_verdict(profile, action)
         if profile is not None and says == "deny":
             return _out_of_profile(action, profile, above=profile is not context.profile)
         if profile is not None and says == "ask":
@@ -527,7 +520,7 @@ def _permitted(action: Action, context: Context, confirm: Confirm) -> Decision:
         return _unreadable_command(action, context, f"nobody can tell beforehand what it does: {unreadable}")
     if (unlisted := _unlisted(action, context)) is not None:
         return _unreadable_command(action, context, f"it runs with your rights, not confined: {unlisted}")
-    if asking is None and context.profile is not None and _says(context.profile, action) == "allow":
+    if asking is None and context.profile is not None and _profile_verdict(context.profile, action) == "allow":
         return Allow(f"profile {context.profile.name}")
     if asking is None and not confirm:
         return Allow("meta" if action.kind == "meta" else "scope")
@@ -538,7 +531,7 @@ def _permitted(action: Action, context: Context, confirm: Confirm) -> Decision:
     return _question(action, context, f"{action.tool} acts only with your approval, and no grant covers this")
 
 
-def _says(profile: Profile | None, action: Action) -> Verdict | None:
+def _profile_verdict(profile: Profile | None, action: Action) -> Verdict | None:
     """Return what ``profile`` says; None when it leaves it to the tool, as no profile does."""
     if profile is None:
         return None
@@ -563,7 +556,7 @@ def _unreadable(action: Action) -> str | None:
 
 def _unlisted(action: Action, context: Context) -> str | None:
     """Return why a command that nothing confines is not admitted by ``*``, which is all that admits it."""
-    if action.confined or action.shell is None or shell.admitted_by_name(action.shell, context.preset.shell):
+    if action.confined or action.shell is None or shell.allowed_by_name(action.shell, context.preset.shell.allow):
         return None
     return action.shell.unlisted
 
@@ -576,7 +569,7 @@ def _unreadable_command(action: Action, context: Context, why: str) -> Decision:
     if grant := covered(action, context.remembered):
         return Allow(f"grant {grant}")
     if context.interactive:
-        return Ask(why, remember(action))
+        return Ask(why, patterns_to_remember(action))
     return Deny(
         f"{action.tool} may not run this: {why}. No human can be asked in this run. Write it as plain commands, one "
         f"call each, or use another tool; the user can name the program in `shell_commands.allow`.",
@@ -597,7 +590,7 @@ def _always(action: Action, context: Context) -> Decision:
 
 def _question(action: Action, context: Context, reason: str) -> Ask | Deny:
     if context.interactive:
-        return Ask(reason, remember(action), is_routine=True)
+        return Ask(reason, patterns_to_remember(action), is_routine=True)
     grants = (str(action),) if action.kind == "command" else action.forms
     options = " ".join(f"--allow {shlex.quote(re.escape(each))}" for each in grants)
     return Deny(

@@ -5,21 +5,17 @@ Any ``allow`` wins, then any ``ask``; what neither matches is denied. Paths and 
 profile never widens them.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pyagentd.errors import BadRequest
 from pyagentd.policy.action import META_TOOLS, Action, Kind, action_names, action_prefixes, canonical_tool
+from pyagentd.policy.shell import Effect, SimpleCommand
 from pyagentd.reader import INSIDE, Rule
-
-if TYPE_CHECKING:
-    from pyagentd.policy.shell import Effect, SimpleCommand
 
 log = logging.getLogger(__name__)
 
@@ -245,7 +241,7 @@ def _may_match(pattern: str, prefix: str) -> bool:
 
 _EXPANSION = "request_scope_expansion"
 
-LOOKING: dict[str, frozenset[Kind]] = {
+READ_ONLY_TOOLS: dict[str, frozenset[Kind]] = {
     **dict.fromkeys(("Read", "Glob", "Grep"), frozenset[Kind]({"read"})),
     # What these tell goes to the user or to the model, and an agent may do what its parent may.
     **dict.fromkeys(
@@ -260,12 +256,12 @@ PLAN = "plan"
 """The preset of this name is read-only whoever wrote it."""
 
 
-def looks(tool: str) -> bool:
+def is_read_only(tool: str) -> bool:
     """Return whether ``tool`` may be offered to an agent that only looks."""
-    return canonical_tool(tool) in LOOKING
+    return canonical_tool(tool) in READ_ONLY_TOOLS
 
 
-def refusal(action: Action, *, own: bool, above: bool) -> str | None:
+def read_only_refusal(action: Action, *, own: bool, above: bool) -> str | None:
     """Return why an agent that only looks may not do this; None when it may, or when it is no such agent.
 
     Args:
@@ -273,7 +269,7 @@ def refusal(action: Action, *, own: bool, above: bool) -> str | None:
         own: Its own preset is read-only.
         above: That of a session above it is, or was when it was spawned.
     """
-    if not (own or above) or _looks(action):
+    if not (own or above) or _is_read_only(action):
         return None
     if own:
         return (
@@ -287,8 +283,8 @@ def refusal(action: Action, *, own: bool, above: bool) -> str | None:
     )
 
 
-def _looks(action: Action) -> bool:
+def _is_read_only(action: Action) -> bool:
     tool = canonical_tool(action.tool)
-    if action.kind not in LOOKING.get(tool, ()) or action.writes or action.command is not None:
+    if action.kind not in READ_ONLY_TOOLS.get(tool, ()) or action.writes or action.command is not None:
         return False
-    return tool != _EXPANSION or looks(action.detail.split(" ", 1)[0])  # nobody is asked for nothing
+    return tool != _EXPANSION or is_read_only(action.detail.split(" ", 1)[0])  # nobody is asked for nothing

@@ -19,7 +19,7 @@ from pyagentd.errors import BadRequest, NotFound, PresetError, StoreError, ToolE
 from pyagentd.events import Event
 from pyagentd.messages import ToolCall
 from pyagentd.policy.action import Action, ResolvedPath
-from pyagentd.policy.guard import Allow, Confirm, Context, Deny, Widening, decide, told
+from pyagentd.policy.guard import Allow, Confirm, Context, Deny, Widening, decide, explain_pattern
 from pyagentd.policy.guard import Ask as Ask_
 from pyagentd.policy.guard import Decision as Decision_
 from pyagentd.store.db.audit import Decided
@@ -232,7 +232,7 @@ class AskedCall:
             "kind": "tool",
             "choices": list(ONCE if spec.confirm == "always" else CHOICES),
             "remember": list(ask.remember),
-            "covers": [told(pattern) for pattern in ask.remember],
+            "covers": [explain_pattern(pattern) for pattern in ask.remember],
             "project": str(self.tool_context.root),
             "commands": list(_commands(action)),
             "input": json.dumps(dict(self.call.input), ensure_ascii=False),

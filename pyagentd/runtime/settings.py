@@ -18,7 +18,7 @@ from pyagentd.log import conceal
 from pyagentd.policy.action import exactly, under
 from pyagentd.policy.guard import Context
 from pyagentd.policy.presets import Preset
-from pyagentd.policy.profiles import looks, offered, resolved
+from pyagentd.policy.profiles import is_read_only, offered, resolved
 from pyagentd.store import named_agents, paths
 from pyagentd.store.paths import BranchRef
 
@@ -110,7 +110,7 @@ def permitted_tools(
     held = [presets.of_branch(each) for each in (ref, *ancestors)]
     profiles = [resolved(each.profile) for each in held]
     if any(each.read_only for each in held):
-        tools = filter(looks, tools)
+        tools = filter(is_read_only, tools)
     return [tool for tool in tools if all(offered(profile, tool) for profile in profiles)]
 
 

@@ -7,7 +7,17 @@ from dataclasses import replace
 import pytest
 
 from pyagentd.policy.action import Action
-from pyagentd.policy.guard import Allow, Ask, Context, Deny, covered, decide, once_key, remember, told
+from pyagentd.policy.guard import (
+    Allow,
+    Ask,
+    Context,
+    Deny,
+    covered,
+    decide,
+    explain_pattern,
+    once_key,
+    patterns_to_remember,
+)
 from pyagentd.policy.presets import Preset
 from pyagentd.policy.profiles import BUILTIN, Profile, compile_action, make_profile
 
@@ -42,8 +52,11 @@ def test_who_only_looks_calls_none_whoever_allows_it() -> None:
 
 
 def test_what_is_remembered_is_the_tool_and_no_other() -> None:
-    (pattern,) = remember(ACTION)
-    assert pattern == "mcp:notes:echo" and told(pattern) == "echo of the MCP server notes, whatever its arguments"
+    (pattern,) = patterns_to_remember(ACTION)
+    assert (
+        pattern == "mcp:notes:echo"
+        and explain_pattern(pattern) == "echo of the MCP server notes, whatever its arguments"
+    )
     held = (compile_action(pattern),)
     assert covered(replace(ACTION, detail="{}"), held)
     assert not covered(replace(ACTION, rule="mcp:notes:echo2"), held)
@@ -54,7 +67,7 @@ def test_what_is_remembered_is_the_tool_and_no_other() -> None:
 @pytest.mark.parametrize("name", [".*", "a|.*", "a\nb", "[x]"])
 def test_a_name_that_looks_like_a_rule_is_none(name: str) -> None:
     action = replace(ACTION, rule=f"mcp:notes:{name}")
-    held = tuple(map(compile_action, remember(action)))
+    held = tuple(map(compile_action, patterns_to_remember(action)))
     assert covered(action, held) and not covered(ACTION, held)
 
 

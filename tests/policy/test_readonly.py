@@ -9,7 +9,7 @@ from pyagentd.policy import shell
 from pyagentd.policy.action import Action, ResolvedPath, RoamTarget
 from pyagentd.policy.guard import Allow, Ask, Context, Deny, decide, once_key
 from pyagentd.policy.presets import Commands, Paths, Preset, parse_preset
-from pyagentd.policy.profiles import BUILTIN, compile_action, looks, make_profile
+from pyagentd.policy.profiles import BUILTIN, compile_action, is_read_only, make_profile
 
 HERE = "/home/me/project/a.py"
 PLAN_MODE = pytest.mark.spec("002", 'How do I design a "plan mode"?')
@@ -120,8 +120,8 @@ def test_a_session_that_is_not_read_only_is_decided_as_before():
 
 
 def test_tools_that_cannot_pass_are_known():
-    assert looks("Read") and looks("task") and looks("web_fetch") and looks("view")
-    assert not any(map(looks, ("Write", "Edit", "Bash", "bash", "create_file", "anything")))
+    assert is_read_only("Read") and is_read_only("task") and is_read_only("web_fetch") and is_read_only("view")
+    assert not any(map(is_read_only, ("Write", "Edit", "Bash", "bash", "create_file", "anything")))
 
 
 # -- the preset ---------------------------------------------------------------------------------------------------

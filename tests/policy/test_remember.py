@@ -8,7 +8,7 @@ import pytest
 
 from pyagentd.policy import shell
 from pyagentd.policy.action import Action, ResolvedPath
-from pyagentd.policy.guard import covered, literal, remember, told
+from pyagentd.policy.guard import covered, explain_pattern, literal, patterns_to_remember
 from pyagentd.policy.profiles import compile_action
 
 
@@ -24,7 +24,7 @@ def change(path: str, really: str | None = None, tool: str = "Edit") -> Action:
 
 def granted(*actions: Action) -> list[re.Pattern[str]]:
     """The grants of a human who said "always" to each of ``actions``."""
-    return [compile_action(pattern) for action in actions for pattern in remember(action)]
+    return [compile_action(pattern) for action in actions for pattern in patterns_to_remember(action)]
 
 
 REMEMBERED = [
@@ -51,7 +51,7 @@ REMEMBERED = [
 
 @pytest.mark.parametrize(("text", "patterns"), REMEMBERED)
 def test_what_is_remembered_of_a_command(text: str, patterns: list[str]) -> None:
-    assert list(remember(command(text))) == patterns
+    assert list(patterns_to_remember(command(text))) == patterns
 
 
 @pytest.mark.parametrize("text", [text for text, _ in REMEMBERED])
@@ -133,7 +133,7 @@ def test_what_cannot_be_read_is_covered_by_its_very_text_only() -> None:
 
 
 def test_a_change_is_remembered_for_the_files_of_its_directory() -> None:
-    assert remember(change("/w/src/a.py")) == ("tool:(?:Edit|Write):/w/src/[^/]+",)
+    assert patterns_to_remember(change("/w/src/a.py")) == ("tool:(?:Edit|Write):/w/src/[^/]+",)
     grants = granted(change("/w/src/a.py"))
     assert covered(change("/w/src/b.py"), grants) and covered(change("/w/src/b.py", tool="Write"), grants)
     for other in ("/w/src/sub/a.py", "/w/a.py", "/w/src", "/w/srcs/a.py", "/x/w/src/a.py"):
@@ -157,16 +157,16 @@ def test_special_characters_are_taken_literally() -> None:
         assert covered(change(path), grants)
         assert covered(change("/etc/passwd"), grants) is None
     action = Action(tool="PersistentAgent", detail="a.b", kind="meta")
-    assert remember(action) == (r"tool:PersistentAgent:a\.b",)
+    assert patterns_to_remember(action) == (r"tool:PersistentAgent:a\.b",)
     assert covered(Action(tool="PersistentAgent", detail="axb", kind="meta"), granted(action)) is None
 
 
 def test_a_pattern_is_told_in_words() -> None:
-    assert told(remember(change("/w/s.d/a"))[0]) == "Edit and Write any file in /w/s.d/"
-    assert told(remember(command("git log -1"))[0]) == "Bash `git log` with any arguments"
-    assert told(remember(command("head -1"))[0]) == "Bash `head` with any options"
-    assert told(remember(command("make a.o"))[0]) == "Bash `make a.o`, exactly"
-    assert told("tool:.*") == "tool:.*"
+    assert explain_pattern(patterns_to_remember(change("/w/s.d/a"))[0]) == "Edit and Write any file in /w/s.d/"
+    assert explain_pattern(patterns_to_remember(command("git log -1"))[0]) == "Bash `git log` with any arguments"
+    assert explain_pattern(patterns_to_remember(command("head -1"))[0]) == "Bash `head` with any options"
+    assert explain_pattern(patterns_to_remember(command("make a.o"))[0]) == "Bash `make a.o`, exactly"
+    assert explain_pattern("tool:.*") == "tool:.*"
 
 
 def test_an_expression_of_a_text_matches_it_alone() -> None:
@@ -199,12 +199,12 @@ def net(tool: str, detail: str) -> Action:
 
 
 def test_a_page_is_remembered_for_its_site_and_a_search_for_all_of_them():
-    (site,) = remember(net("WebFetch", "https://docs.example.com/a?b=1"))
+    (site,) = patterns_to_remember(net("WebFetch", "https://docs.example.com/a?b=1"))
     assert site == r"tool:WebFetch:https://docs\.example\.com/.*"
-    assert told(site) == "WebFetch any page of https://docs.example.com"
+    assert explain_pattern(site) == "WebFetch any page of https://docs.example.com"
     grants = [compile_action(site)]
     assert covered(net("WebFetch", "https://docs.example.com/other"), grants)
     for other in ("http://docs.example.com/a", "https://docs.example.com.evil.net/a", "https://docsxexample.com/"):
         assert not covered(net("WebFetch", other), grants)
-    (every,) = remember(net("WebSearch", "weather"))
-    assert every == "tool:WebSearch:.*" and told(every) == "WebSearch anything"
+    (every,) = patterns_to_remember(net("WebSearch", "weather"))
+    assert every == "tool:WebSearch:.*" and explain_pattern(every) == "WebSearch anything"

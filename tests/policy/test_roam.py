@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyagentd.policy.action import Action, Roam, RoamTarget, refusal
+from pyagentd.policy.action import Action, Roam, RoamTarget, roam_refusal
 from pyagentd.policy.guard import Allow, Context, Deny, decide
 from pyagentd.policy.presets import Preset
 
@@ -36,24 +36,24 @@ def target(operation, subdirectory="", *tags):
     ],
 )
 def test_making_a_node_needs_its_directory_or_one_of_its_tags(subdirectory, tags, allowed):
-    assert (refusal(target("create", subdirectory, *tags), RULES) is None) == allowed
+    assert (roam_refusal(target("create", subdirectory, *tags), RULES) is None) == allowed
 
 
 @pytest.mark.parametrize(
     ("tags", "allowed"), [(("gptel",), True), (("zzz", "gptel"), True), (("zzz",), False), ((), False)]
 )
 def test_tagging_needs_one_allowed_tag(tags, allowed):
-    assert (refusal(target("tag", "gptel/notes", *tags), RULES) is None) == allowed
+    assert (roam_refusal(target("tag", "gptel/notes", *tags), RULES) is None) == allowed
 
 
 @pytest.mark.parametrize(("ids", "allowed"), [(("*",), True), (("1", "*"), True), (("1", "2"), False), ((), False)])
 def test_linking_needs_a_star(ids, allowed):
-    assert (refusal(target("link"), Roam(node_ids=ids)) is None) == allowed
+    assert (roam_refusal(target("link"), Roam(node_ids=ids)) is None) == allowed
 
 
 def test_without_patterns_nothing_is_allowed():
     for operation in ("create", "tag", "link"):
-        assert refusal(target(operation, "gptel/notes", "gptel"), Roam())
+        assert roam_refusal(target(operation, "gptel/notes", "gptel"), Roam())
 
 
 def decided(roam, rules=RULES, **more):

@@ -2,7 +2,6 @@
 
 import pytest
 
-from pyagentd.policy.presets import Commands
 from pyagentd.policy.shell import denied, read, refusal
 from pyagentd.policy.shell.arguments import is_harmless_awk, is_harmless_sed
 
@@ -12,7 +11,7 @@ def words(text):
 
 
 def why(text, *allow):
-    return refusal(read(text), Commands(allow=allow))
+    return refusal(read(text), allow)
 
 
 # -- commands --------------------------------------------------------------------------------------------------------
@@ -174,7 +173,7 @@ def test_an_entry_that_spells_an_option_out_admits_it():
 
 
 def test_a_denied_text_is_found_however_it_is_written():
-    rules = Commands(deny=("rm -rf",))
+    rules = ("rm -rf",)
     for text in ("rm -rf x", "rm  -fr x", "r''m -r -f x", "env /bin/rm x --force -R", "echo 'rm -rf'"):
         assert denied(text, read(text), rules) == "rm -rf", text
     for text in ("rm -r x", "rm -- -rf", "ls -rf"):

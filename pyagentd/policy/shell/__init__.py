@@ -19,8 +19,8 @@ Programs are a table (``programs``); ``git``, ``find``, ``sed``, ``awk`` and ``t
 Nothing here looks at the disk, and the grammar is bash's with a clean environment, no aliases and no ``extglob``.
 """
 
-from pyagentd.policy.shell.admission import ANY, admitted_by_name, denied, refusal
+from pyagentd.policy.shell.admission import ANY, allowed_by_name, denied, refusal
 from pyagentd.policy.shell.grammar import read
 from pyagentd.policy.shell.values import Effect, ShellReading, SimpleCommand
 
-__all__ = ["ANY", "Effect", "ShellReading", "SimpleCommand", "admitted_by_name", "denied", "read", "refusal"]
+__all__ = ["ANY", "Effect", "ShellReading", "SimpleCommand", "allowed_by_name", "denied", "read", "refusal"]

@@ -1,12 +1,10 @@
 """Whether ``shell_commands`` of a preset allows a command line; what ``*`` allows where nothing confines it."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pyagentd.policy.presets import Commands
 from pyagentd.policy.shell.values import (
     Effect,
     Found,
@@ -236,25 +234,24 @@ ANY = "*"
 _FREE = frozenset({"cd"})  # it only moves; where later words lead from there is accounted for
 
 
-def refusal(reading: ShellReading, rules: Commands) -> str | None:
-    """Return why ``rules`` do not admit what was read, as the end of a sentence; None when they do."""
+def refusal(reading: ShellReading, allow: Sequence[str]) -> str | None:
+    """Return why ``shell_commands.allow`` does not allow what was read, as the end of a sentence, or None."""
     if not reading.commands and reading.unreadable is None:
         return "there is no command"
-    if not rules.allow:
+    if not allow:
         return "the preset allows no commands (it has no `shell_commands.allow`)"
-    if ANY in rules.allow:
+    if ANY in allow:
         return None
-    allowed = ", ".join(rules.allow)
+    allowed = ", ".join(allow)
     if reading.unreadable is not None:
         return f"what it runs cannot be told: {reading.unreadable} (allowed: {allowed})"
-    entries = [tuple(entry.split()) for entry in rules.allow if entry.split()]
+    entries = [tuple(entry.split()) for entry in allow if entry.split()]
     return next((f"{why} ({allowed})" for command in reading.commands if (why := _refused(command, entries))), None)
 
 
-def admitted_by_name(reading: ShellReading, rules: Commands) -> bool:
-    """Return whether entries other than ``*`` admit what was read."""
-    named = tuple(entry for entry in rules.allow if entry != ANY)
-    return refusal(reading, Commands(allow=named, deny=rules.deny)) is None
+def allowed_by_name(reading: ShellReading, allow: Sequence[str]) -> bool:
+    """Return whether entries other than ``*`` allow what was read."""
+    return refusal(reading, [entry for entry in allow if entry != ANY]) is None
 
 
 def _refused(command: SimpleCommand, entries: list[tuple[str, ...]]) -> str | None:
@@ -285,13 +282,13 @@ def _is_prefix(entry: tuple[str, ...], words: tuple[str, ...]) -> bool:
     return words[: len(entry)] == entry
 
 
-def denied(command: str, reading: ShellReading, rules: Commands) -> str | None:
+def denied(command: str, reading: ShellReading, deny: Iterable[str]) -> str | None:
     """Return the entry of ``shell_commands.deny`` that ``command`` has, or None.
 
     It has it when the text occurs in it literally, in the words of one of its commands after quotes are taken away,
     or when a command has the entry's program and options in another order or grouping (``rm -fr`` for ``rm -rf``).
     """
-    return next((text for text in rules.deny if text in command or _in_words(text, reading)), None)
+    return next((text for text in deny if text in command or _in_words(text, reading)), None)
 
 
 def _in_words(text: str, reading: ShellReading) -> bool:

@@ -1,7 +1,5 @@
 """What one command does beyond its plain purpose, from its options and operands."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 

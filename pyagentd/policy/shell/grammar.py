@@ -1,7 +1,5 @@
 """Parses a command line as bash would, and finds what it runs, reads and writes."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 import shlex
@@ -445,12 +443,6 @@ def read(command: str) -> ShellReading:
     )
 
 
-def _climbs(reader: _Reader) -> str | None:
-    """Return why the paths of a line that also writes may be others by then: what ``..`` is above may be replaced."""
-    climbing = [path for path in (*reader.reads, *reader.writes, *reader.looks) if ".." in path.split("/")[1:]]
-    return f"it changes files, and `{climbing[0]}` goes up again" if reader.writes and climbing else None
-
-
 class _Reader:
     def __init__(self) -> None:
         self.commands: list[SimpleCommand] = []
@@ -612,3 +604,9 @@ def _moved(to: Word, places: Places) -> Places:
 
 def _join(place: str, path: str) -> str:
     return path if not place or path.startswith(("/", "~")) else f"{place.rstrip('/')}/{path.removeprefix('./')}"
+
+
+def _climbs(reader: _Reader) -> str | None:
+    """Return why the paths of a line that also writes may be others by then: what ``..`` is above may be replaced."""
+    climbing = [path for path in (*reader.reads, *reader.writes, *reader.looks) if ".." in path.split("/")[1:]]
+    return f"it changes files, and `{climbing[0]}` goes up again" if reader.writes and climbing else None

@@ -5,8 +5,6 @@ an argument that does no harm is in ``takes``, so that its argument is not mista
 is not named is harmless. Options that are named and do something need an allowance of their own (see ``refusal``).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from pyagentd.policy.shell.values import Given, Program, Unreadable, Word, given, is_abbreviated, names, roles_of

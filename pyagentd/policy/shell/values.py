@@ -1,7 +1,5 @@
 """What a reading of a command line consists of."""
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
