@@ -40,7 +40,7 @@ from typing import Any, Final, Protocol
 import pyagentd
 from pyagentd.errors import PyagentdError, ToolError
 from pyagentd.lisp.errors import REASONS, Fail, LispError, Return, Signal
-from pyagentd.lisp.limits import Budget, Limits
+from pyagentd.lisp.limits import Budget, Limits, too_long
 from pyagentd.lisp.runtime import Result, ToolCall, Tools, Usage
 from pyagentd.lisp.serialization import decode, encode
 from pyagentd.lisp.values import Value
@@ -326,11 +326,7 @@ class _Timeout:
             raise self.error()
 
     def error(self) -> LispError:
-        return LispError(
-            "timeout",
-            f"the program ran longer than {self._limits.timeout_ms} ms",
-            hint="Handle less data, or check that every loop and recursion ends.",
-        )
+        return too_long(self._limits)
 
     def is_over(self) -> bool:
         """Return whether the program has used its time."""

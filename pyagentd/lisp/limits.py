@@ -22,7 +22,7 @@ class Limits:
     """The limits of one run of a program.
 
     Args:
-        timeout_ms: Wall time of one run, in milliseconds.
+        timeout_ms: Computing time of one run, in milliseconds: without the time inside tools.
         steps: Calls, iterations and items processed.
         cells: Slots of vectors, maps and sets created in the whole run, including those already freed.
         bytes: Characters of text created in the whole run.
@@ -30,7 +30,7 @@ class Limits:
         depth: Nesting of one value.
         tool_calls: Tool calls in one run; None for no limit.
         memory_bytes: Size of the memory map after the run (``serialization.size``).
-        tool_time_counts: Whether the time spent inside tools counts against ``timeout_ms``.
+        tool_time_counts: Whether the time inside tools counts against ``timeout_ms`` too.
     """
 
     timeout_ms: int = 5000
@@ -41,7 +41,7 @@ class Limits:
     depth: int = 200
     tool_calls: int | None = 1000
     memory_bytes: int = 1_048_576
-    tool_time_counts: bool = True
+    tool_time_counts: bool = False
 
 
 DEFAULT_LIMITS = Limits()
@@ -61,6 +61,7 @@ class Budget:
         "_deadline",
         "_next_look",
         "_now",
+        "_paused",
         "_started",
         "_used",
         "bytes_used",
@@ -85,6 +86,7 @@ class Budget:
         self._cancelled = cancelled
         self._started = now()
         self._deadline = self._started + limits.timeout_ms / 1000
+        self._paused = 0.0
         # ``tick()`` charges one step, in C: the cost of a call and of an iteration.
         self.tick: Callable[[], Any] = chain.from_iterable(self._slices()).__next__
 
@@ -124,11 +126,7 @@ class Budget:
                 hint="Handle less data, or check that every loop and recursion ends.",
             )
         if self._now() > self._deadline:
-            raise LispError(
-                "timeout",
-                f"the program ran longer than {self.limits.timeout_ms} ms",
-                hint="Handle less data, or check that every loop and recursion ends.",
-            )
+            raise too_long(self.limits, self._paused)
         if self._cancelled is not None and self._cancelled():
             raise LispError("timeout", "the program was cancelled")
 
@@ -206,3 +204,15 @@ class Budget:
     def pause(self, seconds: float) -> None:
         """Extend the deadline by ``seconds`` that do not count."""
         self._deadline += seconds
+        self._paused += seconds
+
+
+def too_long(limits: Limits, in_tools: float = 0.0) -> LispError:
+    """Return the error for a program that used up its time; ``in_tools`` are the seconds that did not count."""
+    if limits.tool_time_counts:
+        what = f"the program and its tools ran longer than {limits.timeout_ms} ms"
+    else:
+        what = f"the program computed longer than {limits.timeout_ms} ms"
+        if in_tools >= 0.001:
+            what += f"; the {in_tools * 1000:.0f} ms in tools do not count"
+    return LispError("timeout", what, hint="Handle less data, or check that every loop and recursion ends.")

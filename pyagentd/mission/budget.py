@@ -5,17 +5,20 @@ innermost one is ``current()``, a context variable: a tool in plain Python that 
 the budget of the mission that called the tool.
 """
 
+import inspect
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from pyagentd.mission.firewall import Firewall
 from pyagentd.mission.options import LLM, MAX_DEPTH, TURN_BUDGET, ValidationMode
-from pyagentd.mission.runtime import Listener
+from pyagentd.mission.runtime import LeftBehind, Listener, Runtime, call_foreign, call_until, run_here
 from pyagentd.mission.step import Step, Usage
+
+Activity = Literal["model", "tools", "programs"]
 
 
 class Budget:
@@ -54,6 +57,7 @@ class Scope:
         budget: Shared by the tree.
         depth: 0 for a mission without a parent.
         deadline: When it has to be over, in seconds of ``monotonic``; never later than its parent's.
+        limit_ms: The time limit that the deadline comes from; None when it is the parent's, or there is none.
         max_cost_usd: The most that it and its children may cost, or None.
         span_id: The span of the tool call that a child runs in.
         llm: Its callback, which a tool with ``llm="caller"`` uses too.
@@ -64,11 +68,15 @@ class Scope:
         parent: The mission whose tool started it, or None.
         cancelled: Whether it was cancelled.
         wait_for: Waits for a coroutine on the event loop of the tree's caller; None without one.
+        times: Seconds spent, by what they were spent on.
+        left_behind: What was still running in a thread of its own when the mission stopped waiting for it.
+        children_running: How many missions run inside its tools.
     """
 
     budget: Budget
     depth: int = 0
     deadline: float = float("inf")
+    limit_ms: int | None = None
     max_cost_usd: float | None = None
     span_id: str | None = None
     llm: LLM | None = None
@@ -79,6 +87,9 @@ class Scope:
     parent: "Scope | None" = None
     cancelled: Callable[[], bool] = lambda: False
     wait_for: Callable[[Awaitable[Any], float], Any] | None = None
+    times: dict[Activity, float] = field(default_factory=dict)
+    left_behind: list[str] = field(default_factory=list)
+    children_running: int = 0
     _spent: Usage = field(default_factory=Usage)
     _children: list[Step] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -95,6 +106,11 @@ class Scope:
         if self.parent:
             self.parent.spend(usage)
 
+    def add_time(self, activity: Activity, seconds: float) -> None:
+        """Count ``seconds`` of this mission."""
+        with self._lock:
+            self.times[activity] = self.times.get(activity, 0.0) + seconds
+
     def resume(self, usage: Usage) -> None:
         """Start from the usage of a checkpoint."""
         self._spent = usage
@@ -109,9 +125,15 @@ class Scope:
         """Return whether this mission or an ancestor has a cost limit."""
         return self.max_cost_usd is not None or (self.parent is not None and self.parent.limits_cost())
 
+    def start_child(self) -> None:
+        """Count a child that starts."""
+        with self._lock:
+            self.children_running += 1
+
     def add_child(self, step: Step) -> None:
         """Record the step of a child that has ended."""
         with self._lock:
+            self.children_running -= 1
             self._children.append(step)
 
     def take_children(self) -> tuple[Step, ...]:
@@ -137,3 +159,37 @@ def entered(scope: Scope) -> Iterator[Scope]:
         yield scope
     finally:
         _current.reset(token)
+
+
+def call_within(
+    scope: Scope, runtime: Runtime, what: str, function: Callable[..., Any], *args: Any, blocks: bool = True
+) -> Any:
+    """Call a tool or model of a mission, and await what it returns, until the mission has to end.
+
+    A coroutine is awaited on the event loop of the caller, and cancelled at the deadline. A function that ``blocks``
+    runs in a thread of its own, and is left behind there; unless the mission has no deadline and no event loop.
+
+    Raises:
+        TimeoutError: It was not done in time; ``LeftBehind`` if it still runs.
+        ForeignExit: It tried to end the process, or was cancelled.
+    """
+
+    def call() -> Any:
+        result = call_foreign(function, *args)
+        if inspect.isawaitable(result):
+            return call_foreign(runtime.wait_for, result, scope.deadline - runtime.monotonic())
+        return result
+
+    if not blocks or (runtime.wait_for is run_here and scope.deadline == float("inf")):
+        return call()
+    try:
+        return call_until(scope.deadline, runtime, what, call, lambda: scope.children_running > 0)
+    except LeftBehind as error:
+        scope.left_behind.append(str(error))
+        raise
+
+
+def may_block(function: Callable[..., Any], runtime: Runtime) -> bool:
+    """Return whether a call may block: of anything but a coroutine function that an event loop awaits."""
+    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+    return runtime.wait_for is run_here or not is_async

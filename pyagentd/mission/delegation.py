@@ -84,6 +84,8 @@ def run(args: Arguments, runtime: Runtime) -> Step:
     about = {"prompt": args.prompt, "depth": parent.depth + 1 if parent else 0}
     runtime.emit("mission_start", span, parent_span, metadata=about)
     started = runtime.monotonic()
+    if parent:
+        parent.start_child()
     step = _step(args, runtime, parent, span)
     step = replace(step, usage=replace(step.usage, duration_ms=round((runtime.monotonic() - started) * 1000)))
     if parent:
@@ -126,15 +128,17 @@ def _scope(
 ) -> Scope:
     options = mission.options
     before = resumed.budget if resumed else {}
-    deadline = parent.deadline if parent else float("inf")
+    deadline, inherited = parent.deadline if parent else float("inf"), True
     if options.mission_timeout_ms is not None:
         own = runtime.monotonic() + (options.mission_timeout_ms - before.get("elapsed_ms", 0)) / 1000
+        inherited = deadline < own
         deadline = min(own, deadline)
     shared = args.budget or (parent.budget if parent else None)
     scope = Scope(
         budget=shared or Budget(used=int(before.get("turns_used", 0))),
         depth=parent.depth + 1 if parent else 0,
         deadline=deadline,
+        limit_ms=None if inherited else options.mission_timeout_ms,
         max_cost_usd=options.max_cost_usd,
         llm=mission.llm,
         models=args.models or (parent.models if parent else {}),
@@ -275,7 +279,7 @@ def delegate(
     on_checkpoint: Callable[[State], None] | None = None,
     memory_bytes: int = MEMORY_BYTES,
     isolation: Isolation = "none",
-    tool_time_counts: bool = True,
+    tool_time_counts: bool = False,
     system_prompt: str | Callable[[str], str] | Mapping[str, str] | None = None,
     llm_opts: Mapping[str, Any] | None = None,
     models: Mapping[str, Any] | None = None,
@@ -299,8 +303,10 @@ def delegate(
         context_signature: The types of the context.
         memory: What programs find in ``memory/``.
         max_turns: The number of answers of the model after which the mission has failed.
-        timeout_ms: The time limit of one program, in milliseconds.
-        mission_timeout_ms: The time limit of the mission, in milliseconds; None for no limit of its own.
+        timeout_ms: The computing time of one program, in milliseconds; the time inside tools does not count.
+        mission_timeout_ms: The time limit of the mission, whatever it waits for, in milliseconds; None for no limit
+            of its own. A child has what is left of its parent's at most. An async tool or model that is still running
+            then is cancelled, a blocking one left behind in its thread.
         prompt_limit: How much of a large value is shown to the model.
         llm_retry: When a failing callback is called again.
         signature_validation: ``enabled``; ``warn_only``; ``disabled``; ``strict``, which also refuses undeclared
@@ -312,7 +318,7 @@ def delegate(
         on_checkpoint: Called with the state after each turn.
         memory_bytes: The size limit of ``memory/``.
         isolation: With ``process``, each program runs in a child process.
-        tool_time_counts: Whether the time inside tools counts against ``timeout_ms``.
+        tool_time_counts: Whether the time inside tools counts against ``timeout_ms`` too.
         system_prompt: Replaces the generated one; or a function of it; or a mapping with ``prefix``, ``suffix``,
             ``language_spec``, ``output_format``.
         llm_opts: Passed to the callback in each request.

@@ -1,17 +1,16 @@
 """A request to the model: calling the LLM callback, with retries, telemetry and cost."""
 
 import asyncio
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from pyagentd.errors import TransientProviderError
-from pyagentd.mission.budget import Scope
+from pyagentd.mission.budget import Scope, call_within, may_block
 from pyagentd.mission.firewall import well_formed
 from pyagentd.mission.options import LLM, LLMError, Request, Retry
-from pyagentd.mission.runtime import Runtime, call_foreign, error_text, new_span
+from pyagentd.mission.runtime import Runtime, error_text, new_span
 from pyagentd.mission.step import Usage
 
 # Retries. Only failures of the callback are retried: it raised, or returned something that is not an answer. Mistakes
@@ -157,12 +156,10 @@ def _attempt(llm: LLM, request: Request, *, scope: Scope, span: str, runtime: Ru
     runtime.emit("llm_start", own, span, metadata={"turn": request["turn"], "messages": len(request["messages"])})
     scope.spend(Usage(llm_requests=1))
     try:
-        reply = call_foreign(llm, request)
-        if inspect.isawaitable(reply):
-            reply = call_foreign(runtime.wait_for, reply, scope.deadline - runtime.monotonic())
-        answer = _parse_answer(reply)
+        answer = _parse_answer(call_within(scope, runtime, "the model", llm, request, blocks=may_block(llm, runtime)))
     except Exception as error:
         took = _ms(runtime.monotonic() - started)
+        scope.add_time("model", took / 1000)
         about = {"turn": request["turn"], "reason": reason_of(error), "message": error_text(error)}
         runtime.emit("llm_exception", own, span, {"duration_ms": took}, about)
         raise
@@ -174,6 +171,7 @@ def _attempt(llm: LLM, request: Request, *, scope: Scope, span: str, runtime: Ru
         "output_tokens": answer.usage.output_tokens,
         "cost_usd": answer.usage.cost_usd,
     }
+    scope.add_time("model", runtime.monotonic() - started)
     runtime.emit("llm_stop", own, span, numbers, {"turn": request["turn"], "content": answer.text})
     return answer
 

@@ -107,8 +107,9 @@ class Options:
 
     Attributes:
         max_turns: The number of answers of the model after which the mission has failed.
-        timeout_ms: The time limit of one program, in milliseconds.
-        mission_timeout_ms: The time limit of the mission, in milliseconds; None for no limit of its own.
+        timeout_ms: The computing time of one program, in milliseconds; the time inside tools does not count.
+        mission_timeout_ms: The time limit of the mission, whatever it waits for, in milliseconds; None for no limit
+            of its own.
         prompt_limit: How much of a large value is shown to the model.
         llm_retry: When a failing LLM is called again.
         signature_validation: How strictly inputs, outputs and tools are checked.
@@ -116,7 +117,7 @@ class Options:
         max_consecutive_failures: The number of failed turns in a row after which the mission fails.
         memory_bytes: The size limit of ``memory/``.
         isolation: Whether programs run in a process of their own.
-        tool_time_counts: Whether the time inside tools counts against ``timeout_ms``.
+        tool_time_counts: Whether the time inside tools counts against ``timeout_ms`` too.
         llm_opts: Passed on to the callback.
         system_prompt: Instead of the generated one, a function of it, or a mapping with ``prefix``, ``suffix``,
             ``language_spec`` and ``output_format``.
@@ -132,7 +133,7 @@ class Options:
     max_consecutive_failures: int | None = None
     memory_bytes: int = MEMORY_BYTES
     isolation: Isolation = "none"
-    tool_time_counts: bool = True
+    tool_time_counts: bool = False
     llm_opts: Mapping[str, Any] = field(default_factory=dict)
     system_prompt: str | Callable[[str], str] | Mapping[str, str] | None = None
 

@@ -183,9 +183,8 @@ def _sample_program(brief: Brief) -> str:
 def _limits(brief: Brief) -> str:
     options = brief.options
     turns = "This is the only turn." if options.max_turns == 1 else f"At most {options.max_turns} turns."
-    return (
-        f"{turns} A program may run {_seconds(options.timeout_ms)} and keep {_size(options.memory_bytes)} in memory/."
-    )
+    seconds, size = _seconds(options.timeout_ms), _size(options.memory_bytes)
+    return f"{turns} A program may compute {seconds} and keep {size} in memory/."
 
 
 def _seconds(milliseconds: int) -> str:

@@ -5,12 +5,13 @@ an event loop are awaited on that loop.
 """
 
 import asyncio
+import itertools
 import logging
 import threading
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -95,6 +96,66 @@ def call_foreign(function: Callable[..., Any], *args: Any) -> Any:
         raise ForeignExit(_EXITED) from error
     except asyncio.CancelledError as error:
         raise ForeignExit("it was cancelled") from error
+
+
+GRACE_S: Final = 0.1
+"""How long a call at its deadline still has to tidy up, before it is left behind."""
+
+CHILD_GRACE_S: Final = 1.0
+"""How long one in which child missions are running has: these end by themselves, and their steps are recorded."""
+
+_POLL_S: Final = 0.05
+
+
+class LeftBehind(TimeoutError):
+    """A blocking call was still running at the deadline, or when the mission was cancelled.
+
+    Args:
+        what: What was called, such as ``the tool "search"``.
+        thread: The name of the thread in which it goes on.
+    """
+
+    def __init__(self, what: str, thread: str) -> None:
+        super().__init__(
+            f'{what} was still running when the mission had to end; it was left behind in the thread "{thread}": '
+            "its result will be dropped, and what it does is not undone"
+        )
+
+
+def call_until(
+    deadline: float, runtime: "Runtime", what: str, function: Callable[[], Any], has_children: Callable[[], bool]
+) -> Any:
+    """Return the result of a function that may block, called in a thread of its own.
+
+    Args:
+        deadline: When to stop waiting, in seconds of ``runtime.monotonic``.
+        runtime: Clock and cancellation.
+        what: What is called, for the name of the thread.
+        function: What to call.
+        has_children: Whether child missions are running in it.
+
+    Raises:
+        LeftBehind: It was not done in time, or the mission was cancelled.
+    """
+    done: Future[Any] = Future()
+    context = copy_context()
+    name = f"{what} {next(_numbers)}"
+    # A daemon thread, so that one that hangs does not keep the interpreter from exiting.
+    threading.Thread(target=lambda: context.run(_resolve, done, function), name=name, daemon=True).start()
+    overdue_since: float | None = None
+    while True:
+        left = deadline - runtime.monotonic()
+        if wait([done], timeout=min(_POLL_S, left) if left > 0 else 0.01).done:
+            return done.result()
+        if runtime.monotonic() < deadline and not runtime.cancelled():
+            continue
+        now = time.monotonic()
+        overdue_since = now if overdue_since is None else overdue_since
+        if now - overdue_since >= (CHILD_GRACE_S if has_children() else GRACE_S):
+            raise LeftBehind(what, name)
+
+
+_numbers = itertools.count(1)
 
 
 async def await_foreign(awaitable: Awaitable[Any]) -> Any:

@@ -21,11 +21,11 @@ from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.values import check_data
 from pyagentd.mission import llmtool
 from pyagentd.mission import signature as signatures
-from pyagentd.mission.budget import Scope
+from pyagentd.mission.budget import Scope, call_within, may_block
 from pyagentd.mission.firewall import Firewall
 from pyagentd.mission.llmtool import LLMTool, ToolsError
 from pyagentd.mission.options import ValidationMode
-from pyagentd.mission.runtime import Runtime, call_foreign, error_text, new_span
+from pyagentd.mission.runtime import LeftBehind, Runtime, error_text, new_span
 from pyagentd.mission.signature import Problem, Signature, SignatureError
 from pyagentd.mission.signature.hints import construct
 from pyagentd.mission.step import MissionFailed, Step, ToolCall
@@ -465,6 +465,7 @@ class Toolbox:
         self.runtime.emit("tool_start", span, self.span, metadata=about)
         self.scope.span_id = span
         result, error = None, None
+        began = self.runtime.monotonic()
         try:
             result = self._result(tool, args)
             return result
@@ -472,6 +473,7 @@ class Toolbox:
             error = failure.message
             raise
         finally:
+            self.scope.add_time("tools", self.runtime.monotonic() - began)
             call = ToolCall(
                 name=tool.name,
                 args=args,
@@ -500,17 +502,23 @@ class Toolbox:
 
     def _make_call(self, tool: Tool, args: Mapping[str, Any]) -> Any:
         try:
-            result = call_foreign(tool.call, args)
-            if inspect.isawaitable(result):
-                result = call_foreign(self.runtime.wait_for, result, self.scope.deadline - self.runtime.monotonic())
+            # A mission as a tool ends at the deadline by itself.
+            blocks = not isinstance(tool.function, LLMTool) and may_block(cast(Any, tool.function), self.runtime)
+            what = f'the tool "{tool.name}"'
+            result = call_within(self.scope, self.runtime, what, tool.call, args, blocks=blocks)
             return values.from_python(result)
         except LispError:
             raise
+        except LeftBehind as error:
+            raise LispError("timeout", str(error)) from error
         except MissionFailed as error:
             raise LispError("tool_error", _failure(tool, f"{error.fail.reason}: {error.fail.message}")) from error
         except PyagentdError as error:
             raise LispError("tool_error", _failure(tool, error.message), hint=error.mend) from error
         except Exception as error:
+            if isinstance(error, TimeoutError) and self.runtime.monotonic() >= self.scope.deadline:
+                message = f'The tool "{tool.name}" was cancelled, since the time of the mission is over'
+                raise LispError("timeout", message) from error
             raise LispError("tool_error", _failure(tool, _error_message(error))) from error
 
     def _not_found(self, name: str) -> LispError:

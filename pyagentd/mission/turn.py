@@ -15,7 +15,7 @@ from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.serialization import check_extent
 from pyagentd.lisp.values import check_data
 from pyagentd.mission import prompt, response
-from pyagentd.mission.budget import Scope
+from pyagentd.mission.budget import Activity, Scope
 from pyagentd.mission.checks import ReadyMission, named
 from pyagentd.mission.llmcall import AttemptsFailed, ModelAnswer, ask
 from pyagentd.mission.options import Message, Options, Request
@@ -211,11 +211,37 @@ def limit_reached(scope: Scope, runtime: Runtime) -> Fail | None:
     if runtime.cancelled():
         return Fail(reason="cancelled", message="The mission was cancelled")
     if runtime.monotonic() >= scope.deadline:
-        return Fail(reason="mission_timeout", message="The mission exceeded its time limit")
+        return _out_of_time(scope)
     if over := scope.over_cost_limit():
         message = f"The mission cost ${over.spent.cost_usd:.4f}, and ${over.max_cost_usd:g} is the most"
         return Fail(reason="max_cost_exceeded", message=message)
     return None
+
+
+_FASTER: Final[dict[Activity, str]] = {
+    "model": "Allow more time (mission_timeout_ms), take a faster model, or ask for less in one mission",
+    "tools": "Allow more time (mission_timeout_ms), or call fewer or faster tools",
+    "programs": "Allow more time (mission_timeout_ms), or give the mission less data",
+}
+
+
+def _out_of_time(scope: Scope) -> Fail:
+    """Return the failure of a mission at its deadline: whose it was, and where the time went."""
+    spent = {each: scope.times.get(each, 0.0) for each in _FASTER}
+    limit = "what was left of its parent's time" if scope.limit_ms is None else f"{scope.limit_ms / 1000:g} s"
+    took = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in spent.items())
+    left = "".join(f". {each[0].upper()}{each[1:]}" for each in scope.left_behind)
+    most = max(_FASTER, key=lambda each: spent[each])
+    return Fail(
+        reason="mission_timeout",
+        message=f"The mission exceeded its time limit, {limit} ({took}). {_FASTER[most]}{left}",
+        details={
+            "clock": "mission",
+            "limit_ms": scope.limit_ms,
+            **{f"{name}_ms": round(seconds * 1000) for name, seconds in spent.items()},
+            **({"left_behind": list(scope.left_behind)} if scope.left_behind else {}),
+        },
+    )
 
 
 def _counted(number: int, noun: str) -> str:
@@ -320,12 +346,24 @@ class _TurnRun:
         about = {"turn": self.number, "program": answer.program, "reasoning": answer.reasoning}
         self.ctx.runtime.emit("program_start", self.span, self.ctx.span, metadata=about)
         try:
-            result = self._run(answer.program)
+            result = self._timed(answer.program)
         except LispError as error:
+            late = limit_reached(self.ctx.scope, self.ctx.runtime) if error.reason == "timeout" else None
+            if late:
+                return self._no_value(late, ending=True)
             earlier = [turn.program for turn in self.before.trace]
             tools = {**self.ctx.mission.catalog, **self.ctx.mission.tools}
             return self._error_outcome(with_hint(error, tools, earlier))
         return self._value_outcome(result, answer.program)
+
+    def _timed(self, program: str) -> lisp.Result:
+        scope, monotonic = self.ctx.scope, self.ctx.runtime.monotonic
+        started, in_tools = monotonic(), scope.times.get("tools", 0.0)
+        try:
+            return self._run(program)
+        finally:
+            waited = scope.times.get("tools", 0.0) - in_tools
+            scope.add_time("programs", max(0.0, monotonic() - started - waited))
 
     def _run(self, program: str) -> lisp.Result:
         ctx, options = self.ctx, self.ctx.mission.options
@@ -340,7 +378,7 @@ class _TurnRun:
             self.before.memory,
             tools=self.toolbox.call,
             limits=limits,
-            cancelled=ctx.runtime.cancelled,
+            cancelled=lambda: ctx.runtime.cancelled() or ctx.runtime.monotonic() >= ctx.scope.deadline,
             isolation=options.isolation,
         )
         try:

@@ -208,9 +208,9 @@ def test_the_time_of_a_tool_counts_only_where_it_should():
         time.sleep(0.4)  # longer than the program may take, with its grace
         return 1
 
-    counted = Limits(timeout_ms=100)
+    counted = Limits(timeout_ms=100, tool_time_counts=True)
     assert refused('(call "t" {})', tools=tool, limits=counted).reason == "timeout"
-    free = Limits(timeout_ms=100, tool_time_counts=False)
+    free = Limits(timeout_ms=100)
     assert run('(call "t" {})', tools=tool, limits=free).value == 1
 
 
