@@ -1,7 +1,5 @@
 """Time, ids, and the one heartbeat at which streamed text is recorded and shown."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import time

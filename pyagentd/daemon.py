@@ -3,8 +3,6 @@
 ``serving`` loads this when the socket listens already.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ctypes

@@ -33,8 +33,6 @@
 ``code`` travels over the wire as a symbol and in ``--json`` output; it is stable.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 from typing import ClassVar

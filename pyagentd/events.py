@@ -73,8 +73,6 @@ resync       (): the client was too slow and lost events after ``seq``; it attac
 ===========  =========================================================================================
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal, NamedTuple, Protocol
 
 Kind = Literal[

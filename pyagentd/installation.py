@@ -4,8 +4,6 @@
 there is fit for a confined command and never for the daemon, which nothing confines.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

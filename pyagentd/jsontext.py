@@ -4,8 +4,6 @@ Python's ``json`` takes and writes ``NaN``, ``Infinity`` and integers of any len
 goes. SQLite, Emacs and the servers of models do not: a value that only Python reads must never be recorded or sent.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any, Final

@@ -9,8 +9,6 @@ What happens to sessions (made, branched, unreadable) is also told to whoever ca
 log, and into ``session.log`` of the session if that is wanted.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -5,8 +5,6 @@ format, and never stored themselves. A valid view alternates so that every ``Too
 has exactly one ``ToolResult`` in the user message that follows it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -85,7 +83,7 @@ class Usage:
         """All five buckets together."""
         return self.input + self.output + self.reasoning + self.cache_read + self.cache_write
 
-    def __add__(self, other: Usage) -> Usage:
+    def __add__(self, other: "Usage") -> "Usage":
         """Return the sum, bucket by bucket."""
         return Usage(
             input=self.input + other.input,

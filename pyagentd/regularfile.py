@@ -8,8 +8,6 @@ writes (``~/.config/pyagentd``) may be a link, as dotfiles often are; what it le
 Refusals are ``OSError``, with a ``strerror`` for people, as of a disk that refuses.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

@@ -7,8 +7,6 @@ ours to write. Every refusal of the disk leaves here as ``StoreError`` with the 
 reached through ``system`` alone, so that a test can have any single call fail.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -4,8 +4,6 @@ A link that leads out of ``files/`` is not followed. What a file is its first by
 loaded from elsewhere.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import islice

@@ -5,8 +5,6 @@ the parent's agents and files. ``session.md`` comes last, since a directory with
 ``current`` is moved when everything is there.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

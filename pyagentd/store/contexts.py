@@ -10,8 +10,6 @@ to the model and each result. A call is ``{"id", "name", "params"}``. A file sta
 neither log nor database knows of it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import threading

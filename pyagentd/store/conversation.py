@@ -5,8 +5,6 @@ says what is known of one). Nothing here knows the document: what the user sees 
 elsewhere (``align``). Text of a part that was still streaming when the log ended is there, from its deltas.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import asdict
@@ -229,7 +227,7 @@ class Conversation:
                 return True
         return False
 
-    def snapshot(self) -> Conversation:
+    def snapshot(self) -> "Conversation":
         """Return the conversation for a thread that reads it while further rows are applied here."""
         copied = copy(self)
         copied.messages, copied.parts, copied.runs = dict(self.messages), dict(self.parts), dict(self.runs)
@@ -238,7 +236,7 @@ class Conversation:
         copied.open_parts, copied.naming = dict(self.open_parts), set(self.naming)
         return copied
 
-    def changed(self, rows: Iterable[Mapping[str, Any]]) -> Conversation:
+    def changed(self, rows: Iterable[Mapping[str, Any]]) -> "Conversation":
         """Return the conversation with other rows of some of its messages; this one stays as it is."""
         copied = self.snapshot()
         for row in rows:
@@ -246,7 +244,7 @@ class Conversation:
             message.row = dict(row)
         return copied
 
-    def shown(self) -> Conversation:
+    def shown(self) -> "Conversation":
         """Return the conversation without what was taken back; itself when that is nothing."""
         if not any(message.is_rewound for message in self.messages.values()):
             return self

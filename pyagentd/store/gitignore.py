@@ -1,7 +1,5 @@
 """What ``.gitignore`` files say about a path: the nearest one that says anything decides."""
 
-from __future__ import annotations
-
 import os
 import stat
 from dataclasses import dataclass
@@ -18,8 +16,8 @@ class Rules:
     """One ``.gitignore``, and those of the directories above."""
 
     directory: str  # ends with "/"
-    spec: GitIgnoreSpec
-    above: Rules | None
+    spec: "GitIgnoreSpec"
+    above: "Rules | None"
 
 
 def ignores(rules: Rules | None, path: str, is_directory: bool) -> bool:

@@ -7,8 +7,6 @@ process) is dropped when the file is opened and cut off before the first append;
 what is damaged stays where it is (``lines``).
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import math
@@ -322,7 +320,7 @@ class Journal:
         self._counting = Lock()  # two threads may sync
 
     @classmethod
-    def open(cls, path: Path) -> Journal:
+    def open(cls, path: Path) -> "Journal":
         """Open the log at ``path``; a missing one is made with the first append.
 
         Raises:

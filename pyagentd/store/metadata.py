@@ -5,8 +5,6 @@ of the two YAML files are texts as written. A file that is missing or cannot be 
 one value leaves every other byte of the file as it was.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -4,8 +4,6 @@ The file is a cache beside the sessions: ``{provider: {valid, models, checked_at
 question to each provider; one that cannot be read counts as lost.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

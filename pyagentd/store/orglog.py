@@ -5,8 +5,6 @@ log that cannot be written is a warning and never more. Lines that Org would tak
 as Org itself does.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -13,8 +13,6 @@ No other module spells a file name. Functions ending in ``_file``, ``_dir`` or `
 and ``parent_of`` look at the disk.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

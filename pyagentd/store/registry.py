@@ -4,8 +4,6 @@ Disk is the source of truth: a scan of the root opens no file, an entry
 that has gone is noticed when it is looked up, and one made by somebody else is found by scanning again.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re
@@ -31,7 +29,7 @@ class Entry:
     """A branch or agent with the agents directly under it."""
 
     ref: BranchRef
-    agents: tuple[Entry, ...] = ()
+    agents: tuple["Entry", ...] = ()
 
     def walk(self) -> Iterator[BranchRef]:
         """Yield this branch and all agents below it."""

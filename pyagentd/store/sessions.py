@@ -5,8 +5,6 @@ half-way leaves nothing that a scan would find, and the next daemon removes it. 
 (the parent is a session, the preset loads, the depth is allowed) is the caller's to know beforehand.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import itertools

@@ -19,8 +19,6 @@ Beyond ``LARGEST`` bytes the file becomes ``requests.1.jsonl``, in the place of 
 one begins with a whole request.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Putting directories where the user's desktop finds what was deleted; deleting them where it has no such place."""
 
-from __future__ import annotations
-
 import logging
 import os
 import secrets

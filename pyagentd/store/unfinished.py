@@ -4,8 +4,6 @@ Looks at the end of each log only: the last word about a run is that all its tex
 done about the others is decided where they are opened.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

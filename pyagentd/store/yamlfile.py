@@ -4,8 +4,6 @@ Metadata is read as plain text values (a session called ``2026`` keeps its name,
 matter is read so that comments, key order and quoting come out as they went in.
 """
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ the file last said. A name that was destroyed keeps its row until it is used aga
 writes first what it is about to do, its ``intent``: a daemon that finds one completes it, or takes it back.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import sqlite3
 from dataclasses import dataclass

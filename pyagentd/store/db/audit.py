@@ -4,8 +4,6 @@ Rows are facts of their own: nothing else has them, so deleting a session leaves
 now is written later (``agent.ledger``).
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Where the stamps of a branch's files are those the tables were made from, its fa
 tables, from the files. Thirty thousand branches are usual enough to count system calls.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping

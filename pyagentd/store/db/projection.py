@@ -4,8 +4,6 @@ A branch is one transaction: it is there as its files were at some moment, or as
 date is told by the stamps of its files, so what another program or machine wrote is noticed; nobody has to tell.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -209,7 +207,7 @@ class Query:
         excluded = " OR ".join(term.quoted for term in self.excluded)
         return f"({wanted}) NOT ({excluded})" if excluded else wanted
 
-    def finder(self) -> Finder:
+    def finder(self) -> "Finder":
         """Return what finds the wanted words in a text."""
         return Finder(self.wanted)
 

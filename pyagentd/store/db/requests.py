@@ -4,8 +4,6 @@ A branch has copies of what was said before it, and so has a fork; summed up ove
 where it was made. Days are not made here: sums are by quarters of an hour, which no time zone cuts.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping

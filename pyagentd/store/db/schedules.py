@@ -3,8 +3,6 @@
 Rows are facts of their own: nothing else has them. Deleting a session deletes its schedules.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping

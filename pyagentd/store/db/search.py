@@ -4,8 +4,6 @@ A hit is a message, a title, or a text that only a document has; of a message wi
 same message in several branches, or in a copy of a session, is one hit: in the active branch if that has it.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass

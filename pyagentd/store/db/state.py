@@ -6,8 +6,6 @@ begun; a disk that refuses costs search, remembered grants, schedules and the au
 writes and one reads, each used by one thread at a time, so a search never waits for the indexer.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

@@ -3,8 +3,6 @@
 Rows are facts of their own: nothing else has them. What still runs is found again by process id and start time.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass

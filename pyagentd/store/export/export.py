@@ -5,8 +5,6 @@ log is put where it stands there, so an export has everything that can be read i
 by ``export_html``.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -55,7 +53,7 @@ class Source:
     document: Document
     conversation: Conversation
     images: Mapping[str, bytes] = field(default_factory=dict)
-    agents: tuple[Source, ...] = ()
+    agents: tuple["Source", ...] = ()
 
     @property
     def title(self) -> str:

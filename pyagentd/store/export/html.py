@@ -6,8 +6,6 @@ failed. The agents of the branch follow, folded, with theirs inside. Everything 
 well-formed XML and forbids itself scripts and requests.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re
@@ -42,17 +40,17 @@ _ISO8601 = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\dZ\Z")
 AGENT_TOOL = "PersistentAgent"
 
 
-def prose(text: str, renderer: Prose, *, typed: bool = False) -> str:
+def prose(text: str, renderer: "Prose", *, typed: bool = False) -> str:
     """Return Markdown; ``typed`` by a person."""
     return f'<div class="prose">{renderer.html(text, typed=typed)}</div>'
 
 
-def reasoning(text: str, renderer: Prose) -> str:
+def reasoning(text: str, renderer: "Prose") -> str:
     """Return what the model thought, folded."""
     return folded("reasoning", f"<b>Reasoning</b> {escape(cut(first_line(text)))}", prose(text, renderer))
 
 
-def compaction(head: str, summary: str, renderer: Prose) -> str:
+def compaction(head: str, summary: str, renderer: "Prose") -> str:
     """Return a divider that opens on the summary that the model is shown in place of what stands above it."""
     return folded("compaction", f"<b>Compacted</b> {escape(head.strip('()'))}", prose(summary, renderer))
 
@@ -63,7 +61,7 @@ def error(text: str) -> str:
 
 
 def tool_call(
-    name: str, arguments: Mapping[str, Any], result: str, *, part: Part | None, link: str, renderer: Prose
+    name: str, arguments: Mapping[str, Any], result: str, *, part: Part | None, link: str, renderer: "Prose"
 ) -> str:
     """Return a call with its result, folded under a line such as ``Read presets/plan.md · 0.2 s``.
 
@@ -380,7 +378,7 @@ def _root(source: Source) -> Iterator[str]:
     yield f"<footer>{escape(f'{source.session_id}/{source.branch_name}')} · exported from pyagentd</footer>"
 
 
-def _facts(source: Source, timeline: _Timeline) -> str:
+def _facts(source: Source, timeline: "_Timeline") -> str:
     facts = [
         date(source.created),
         source.document.settings.model,
@@ -392,7 +390,7 @@ def _facts(source: Source, timeline: _Timeline) -> str:
     return '<ul class="facts">' + "".join(f"<li>{escape(fact)}</li>" for fact in facts if fact) + "</ul>"
 
 
-def _contents(timeline: _Timeline) -> Iterator[str]:
+def _contents(timeline: "_Timeline") -> Iterator[str]:
     if not timeline.prompts:
         return
     yield '<nav aria-label="Contents">\n<h2>Prompts</h2>'

@@ -5,8 +5,6 @@ text and its roles come through unchanged, what the variables configure goes int
 taken over is said. The file itself is only read.
 """
 
-from __future__ import annotations
-
 import re
 import stat
 from collections.abc import Mapping

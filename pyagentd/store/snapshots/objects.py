@@ -4,8 +4,6 @@ An object is written beside its place and moved there, and its name is the hash 
 killed leaves a whole object or none. What a loss of power damaged is found when it is read and counts as lost.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import stat

@@ -5,8 +5,6 @@ before and after. A call that has begun has a file of its own until its line is 
 did not survive is known. Who reads takes no line for more than it is: a torn one is left out.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

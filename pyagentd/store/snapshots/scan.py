@@ -7,8 +7,6 @@ A file whose stat is as it was is taken for unchanged, unless it was changed in 
 stat may not tell the next change, and it is read again. The same holds for the names in a directory.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -58,7 +56,7 @@ class _Node:
     rules: Rules | None = None
     above: Rules | None = None  # the rules it was listed under
     files: dict[str, tuple[Signature | None, Entry | None]] = field(default_factory=dict)
-    directories: dict[str, _Node] = field(default_factory=dict)
+    directories: dict[str, "_Node"] = field(default_factory=dict)
     below: dict[str, Entry] = field(default_factory=dict)  # its directories when its tree was written
     tree: str | None = None  # None: it has to be written
 
