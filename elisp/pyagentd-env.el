@@ -31,14 +31,17 @@
 (require 'pyagentd-core)
 
 (defcustom pyagentd-environment
-  '("PYAGENTD_BACKEND" "ANTHROPIC_BASE_URL" "ANTHROPIC_API_KEY" "PATH")
-  "Environment variables to pass to runs that you start in this buffer."
+  '("PYAGENTD_BACKEND" "ANTHROPIC_BASE_URL" "ANTHROPIC_API_KEY" "OPENAI_API_KEY"
+    "DEEPSEEK_API_KEY" "OPENROUTER_API_KEY" "GROQ_API_KEY" "MISTRAL_API_KEY"
+    "XAI_API_KEY" "PATH")
+  "Environment variables to pass to runs that you start in this buffer.
+A key is sent only to the provider whose variable it is in."
   :type '(repeat string)
   :group 'pyagentd
   :package-version '(pyagentd . "0.1.0"))
 
 (defcustom pyagentd-api-key-host "api.anthropic.com"
-  "Host under which auth-source finds the API key, with user \"apikey\".
+  "Host under which auth-source finds Anthropic's API key, with user \"apikey\".
 nil means do not look there."
   :type '(choice string (const :tag "Do not look" nil))
   :group 'pyagentd

@@ -21,11 +21,12 @@ class Text:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasoning:
-    """A thinking block; only valid unchanged, with the signature the provider gave."""
+    """A thinking block; goes back to the provider it is from, unchanged, and to no other."""
 
     text: str
-    signature: str | None = None
+    signature: str | None = None  # what that wants to see again; of Chat Completions, the field that it came in
     redacted: str | None = None  # the provider's opaque data, when it hides the text
+    provider: str = "anthropic"  # the kind of backend, as far as they understand each other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

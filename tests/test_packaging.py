@@ -26,7 +26,9 @@ COMMANDS = (ROOT / "docs" / "command-line.md").read_text()
 DEPENDENCIES = (ROOT / "docs" / "dependencies.md").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-DECLARED = PROJECT["dependencies"] + [each for name in ("acp", "epc", "html", "mcp") for each in EXTRAS[name]]
+DECLARED = PROJECT["dependencies"] + [
+    each for name in ("acp", "epc", "html", "mcp", "openai") for each in EXTRAS[name]
+]
 
 
 def make(*words: str, **env: str) -> subprocess.CompletedProcess[str]:

@@ -225,7 +225,7 @@ def check_daemon(config: Config) -> Finding:
 def check_backend(config: Config) -> Iterator[Finding]:
     """Check the backend that is used when a preset names none: its key, and whether its server is there."""
     try:
-        backend = config.backend(config.backend_override or "anthropic")
+        backend = config.backend(config.backend_override or config.default_backend or "anthropic")
     except PyagentdError as error:
         yield Finding("backend", "missing", error.message, error.mend)
         return

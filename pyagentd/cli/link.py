@@ -93,10 +93,12 @@ def run_environment(env: Mapping[str, str], backend: str = "") -> tuple[dict[str
     try:
         config = load_config(env)
         named = env.get("PYAGENTD_BACKEND") or backend or config.default_backend or "anthropic"
-        key_env = config.backend(named).key_env
-    except ConfigError:
-        key_env = None  # the run itself will say what is wrong
-    return {name: env[name] for name in _SENT if name in env}, (env.get(key_env) if key_env else None) or None
+        known = config.backend(named)
+    except ConfigError:  # the run itself will say what is wrong
+        return {name: env[name] for name in _SENT if name in env}, None
+    names = (*_SENT, known.key_env) if known.kind != "anthropic" else _SENT
+    sent = {name: env[name] for name in names if name and name in env}
+    return sent, (env.get(known.key_env) if known.key_env and known.kind == "anthropic" else None) or None
 
 
 def complete_session(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

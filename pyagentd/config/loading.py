@@ -19,6 +19,7 @@ from pyagentd.config.locations import (
     sessions_setting,
 )
 from pyagentd.config.tables import (
+    SERVICES,
     BackendSettings,
     CompactionSettings,
     Confinement,
@@ -80,7 +81,14 @@ def read_config_file(path: Path) -> TomlFile:
 
 # What file and environment say together.
 
-_ALIASES: Mapping[str, str] = {"claude": "anthropic"}  # gptel's name, which presets written for it use
+_ALIASES: Mapping[str, str] = {  # gptel's names, which presets written for it use
+    "claude": "anthropic",
+    "chatgpt": "openai",
+    "llama-cpp": "llama.cpp",
+    "llamacpp": "llama.cpp",
+    "lm studio": "lmstudio",
+    "mistrallechat": "mistral",
+}
 
 _BUILTIN_BACKENDS: Mapping[str, Mapping[str, str]] = {
     "anthropic": {"kind": "anthropic", "key_env": "ANTHROPIC_API_KEY"},
@@ -145,6 +153,8 @@ class Config:
         key = name.casefold()
         known = self.backends.get(name) or folded.get(key) or folded.get(_ALIASES.get(key, key))
         if known is None:
+            known = service(_ALIASES.get(key, key))
+        if known is None:
             raise ConfigError(
                 f"No backend is called {name!r}; known: {', '.join(sorted(self.backends))}",
                 mend=f"Add [backend.{name}] to {self.file}, which the daemon reads when it starts (pyagentd stop)",
@@ -155,6 +165,12 @@ class Config:
             known = replace(known, base_url=None)
         url = env.get("ANTHROPIC_BASE_URL")
         return replace(known, base_url=url) if url and known.takes_address_from_environment else known
+
+    @property
+    def key_variables(self) -> frozenset[str]:
+        """The variables that keys of providers are in."""
+        own = (each.key_env for each in self.backends.values())
+        return frozenset(each for each in (*own, *(known[1] for known in SERVICES.values())) if each)
 
     def _is_from_environment(self, setting: str) -> bool:
         return setting in self.settings and self.settings[setting].source.startswith("environment ")
@@ -171,9 +187,9 @@ def load_config(env: Environment | None = None) -> Config:
     data, variables = _with_environment(file, env)
     source = Source(place=lambda path: variables.get(path) or file.place(path), error=ConfigError)
     tables = reader.read(data, Tables, source)
-    if (default := tables.default.backend.strip()) and _ALIASES.get(
-        default.casefold(), default
-    ) not in tables.backend:
+    default = tables.default.backend.strip()
+    named = _ALIASES.get(default.casefold(), default)
+    if default and named not in tables.backend and service(named.casefold()) is None:
         known = ", ".join(sorted(tables.backend))
         raise source.wrong(("default", "backend"), f"no backend is called {default!r}; known: {known}")
     backends = {name: _addressed(name, each, env) for name, each in tables.backend.items()}
@@ -247,6 +263,7 @@ def _with_environment(file: TomlFile, env: Environment) -> tuple[dict[str, Any],
             sources[table, key] = f"environment {variable}"
     backends = data.get("backend", {})
     if isinstance(backends, dict):
+        backends = {name: _of_service(values) for name, values in backends.items()}
         builtin = {
             name: {**values, **backends.get(name, {})}
             for name, values in _BUILTIN_BACKENDS.items()
@@ -254,6 +271,24 @@ def _with_environment(file: TomlFile, env: Environment) -> tuple[dict[str, Any],
         }
         data["backend"] = {**builtin, **{name: each for name, each in backends.items() if name not in builtin}}
     return data, sources
+
+
+def _of_service(values: Any) -> Any:
+    """Return a table whose kind is one of ``SERVICES`` as what it stands for; what the table says itself wins."""
+    kind = values.get("kind") if isinstance(values, dict) else None
+    if (known := service(kind) if isinstance(kind, str) else None) is None:
+        return values
+    where = {"base_url": known.base_url}
+    if "base_url" not in values and known.key_env is not None:  # a key is for the provider's own server
+        where["key_env"] = known.key_env
+    return {**where, **values, "kind": known.kind}
+
+
+def service(name: str) -> BackendSettings | None:
+    """Return a provider that nobody configured, by its name in ``SERVICES``; None when it is no such name."""
+    if (known := SERVICES.get(name)) is None:
+        return None
+    return BackendSettings(name=name, kind="openai-compatible", base_url=known[0], key_env=known[1])
 
 
 def _addressed(name: str, backend: BackendSettings, env: Environment) -> BackendSettings:

@@ -102,12 +102,33 @@ class SkillsTable:
     paths: tuple[str, ...] = ()
 
 
+Kind = Literal["anthropic", "offline", "openai-compatible"]
+
+# Providers known by name, which is also what gptel's users call their backends: where they are, and the usual
+# variable for the key. All of them speak Chat Completions.
+SERVICES: Mapping[str, tuple[str, str | None]] = {
+    "openai": ("https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "ollama": ("http://127.0.0.1:11434/v1", None),
+    "llama.cpp": ("http://127.0.0.1:8080/v1", None),
+    "lmstudio": ("http://127.0.0.1:1234/v1", None),
+    "vllm": ("http://127.0.0.1:8000/v1", None),
+    "deepseek": ("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    "openrouter": ("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "groq": ("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    "mistral": ("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    "xai": ("https://api.x.ai/v1", "XAI_API_KEY"),
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendSettings:
-    """``[backend.NAME]``: how to reach one provider of models."""
+    """``[backend.NAME]``: how to reach one provider of models.
+
+    A kind of ``SERVICES`` may be given; it stands for ``openai-compatible`` with the address and the variable there.
+    """
 
     name: str = field(default="", metadata=INSIDE)
-    kind: Literal["anthropic", "offline"]
+    kind: Annotated[Kind, Rule(words=f"one of anthropic, offline, openai-compatible, {', '.join(SERVICES)}")]
     base_url: str | None = None
     key_env: str | None = None  # the environment variable that holds the key
     model: str | None = None  # used where a preset names none

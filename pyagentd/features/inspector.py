@@ -16,7 +16,7 @@ from pyagentd.store.journal import Served, served_by
 from pyagentd.store.trace import TracedStep
 
 _PROMPT = 200  # characters
-_PARAMETERS = ("max_tokens", "temperature", "thinking")
+_PARAMETERS = ("max_tokens", "max_completion_tokens", "temperature", "thinking", "reasoning_effort")
 
 
 def timeline(
@@ -45,7 +45,9 @@ def timeline(
 def catalogue(step: TracedStep | None) -> dict[str, Any]:
     """Return the system prompt and the tools that the model was told of last; empty before the first request."""
     head = step.head if step is not None else {}
-    system = head.get("system") or ()
+    first = (step.messages or ({},))[0] if step is not None else {}
+    # Chat Completions have it as the first of the messages.
+    system = head.get("system") or (first.get("content") if first.get("role") == "system" else "") or ()
     texts = [str(block.get("text", "")) for block in system if isinstance(block, Mapping)]
     return {
         "system": "\n\n".join(texts) if not isinstance(system, str) else system,
@@ -137,4 +139,5 @@ def _decision(entry: Entry) -> dict[str, Any]:
 
 
 def _tools(head: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    return [tool for tool in head.get("tools") or () if isinstance(tool, Mapping) and "name" in tool]
+    tools = (tool.get("function", tool) for tool in head.get("tools") or () if isinstance(tool, Mapping))
+    return [tool for tool in tools if isinstance(tool, Mapping) and "name" in tool]

@@ -367,7 +367,7 @@ class Servers(Feature):
             apart=self.kernel.config.runtime_dir / "mcp",
             variable=lambda name: variable_of(name, options),
             path=options.env.get("PATH", ""),
-            keys=frozenset(each.key_env for each in self.kernel.config.backends.values() if each.key_env),
+            keys=self.kernel.config.key_variables,
         )
         connection = self.pool.get(launch(settings, around))
         self._remembered.recall(connection, settings)

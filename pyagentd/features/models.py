@@ -306,10 +306,10 @@ def _address(backend: BackendSettings) -> str:
 
 def _key_mark(backend: BackendSettings, options: SendOptions) -> str:
     """Return what tells the key of a client from others and does not say it."""
-    return hashlib.sha256((key_of(backend.key_env, options) or "").encode(errors="replace")).hexdigest()
+    return hashlib.sha256((key_of(backend, options) or "").encode(errors="replace")).hexdigest()
 
 
 def _has_key(backend: BackendSettings, options: SendOptions) -> bool:
     if backend.kind == "offline" or backend.key_env is None:
         return True
-    return bool((key_of(backend.key_env, options) or "").strip())
+    return bool((key_of(backend, options) or "").strip())

@@ -35,6 +35,7 @@ from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.schedules import Delivery, Kind, Schedule
 from pyagentd.store.db.schedules import Source as Source_
 from pyagentd.store.paths import BranchRef
+from pyagentd.tools.process import is_secret
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
 
 if TYPE_CHECKING:
@@ -198,6 +199,12 @@ def described(when: When) -> str:
             return f"every {timedelta(seconds=int(when.value))}"
         case "cron":
             return f"cron {when.value}{f' ({when.zone})' if when.zone else ''}"
+
+
+def _without_keys(options: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return the environment of a schedule's runs as it is kept: keys are in memory only."""
+    env: Mapping[str, str] = (options or {}).get("env") or {}
+    return {name: value for name, value in env.items() if not is_secret(name)}
 
 
 def _fixed(moment: datetime, now: datetime, zone: str = "") -> When:
@@ -399,13 +406,19 @@ class Triggers(Feature):
         self._audit(branch, trigger, "deny", "rate", reason=reason)
         return RateLimited(reason, mend="Deliver it later, or send it yourself")
 
+    def remember(self, ref: BranchRef, env: Mapping[str, str]) -> None:
+        """Keep an environment with keys for later turns of a session of which none is known yet."""
+        tree = paths.root_of(ref).key
+        if tree not in self._known and any(map(is_secret, env)):
+            self._known[tree] = SendOptions(env=dict(env))
+
     def _completed(self, ref: BranchRef, options: SendOptions) -> SendOptions:
         """Return ``options`` with what a person's last run in the same tree had and these lack."""
         known = self._known.get(paths.root_of(ref).key)
         if known is None:
             return options
-        if not options.env:
-            options = replace(options, env=known.env)
+        keys = {name: value for name, value in known.env.items() if is_secret(name)}
+        options = replace(options, env={**keys, **options.env} if options.env else known.env)
         # A key must not reach a server it was not meant for.
         return replace(options, api_key=known.api_key) if _server(options) == _server(known) else options
 
@@ -514,11 +527,12 @@ class Schedules(Feature):
             value=when.value,
             zone=when.zone,
             auth_subject=auth_subject,
-            options=dict(options or {}),
+            options={**(options or {}), "env": _without_keys(options)},
             created_at=epoch_ms(now),
             next_at=epoch_ms(min(first, expires or first)),
             expires_at=None if expires is None else epoch_ms(expires),
         )
+        self.kernel.feature(Triggers).remember(ref, (options or {}).get("env") or {})
         await asyncio.to_thread(schedules.put, self.kernel.state, schedule)
         await self._count()
         self._changed.set()

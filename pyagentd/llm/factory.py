@@ -10,20 +10,18 @@ import asyncio
 import gc
 import importlib
 import threading
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, assert_never
+from typing import Protocol, assert_never
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
+from pyagentd.config.tables import Kind
 from pyagentd.errors import ConfigError, NoKey
+from pyagentd.installation import extra
 from pyagentd.llm.backend import Backend, ModelRequest, StreamItem
 from pyagentd.llm.retry import RetryPolicy, with_retry
-
-if TYPE_CHECKING:
-    from pyagentd.llm.anthropic import AnthropicBackend
-
 
 # Load the provider's SDK once, off the event loop.
 #
@@ -51,12 +49,19 @@ async def ready() -> None:
 
 
 def _load() -> None:
+    with _unscanned():
+        importlib.import_module("pyagentd.llm.offline")
+
+
+@contextmanager
+def _unscanned() -> Iterator[None]:
+    """Load an SDK in the body."""
     # Three thousand modules of live objects: collecting garbage while they load costs a third of the time and finds
     # none, and scanning them later costs every full collection of a long-lived process.
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        importlib.import_module("pyagentd.llm.offline")
+        yield
     finally:
         gc.freeze()
         if was_enabled:
@@ -84,9 +89,10 @@ _PLACEHOLDER_KEY = "no-key"
 class BackendSettings:
     """What a backend is made of; equal settings share connections."""
 
-    kind: Literal["anthropic", "offline"] = "anthropic"
+    kind: Kind = "anthropic"
     base_url: str | None = None  # None is the provider's own
     api_key: str | None = field(default=None, repr=False)  # never shown: a log line may hold a repr
+    key_env: str | None = None  # which variable the key should have been in
     max_retries: int = 4  # after the first attempt
     timeout_s: float = 600.0  # the longest silence within an answer
 
@@ -118,8 +124,7 @@ async def list_models(name: str, settings: BackendSettings) -> tuple[str, ...]:
         ProviderError: It has no such list, or cannot be asked now.
     """
     _check(name, settings)
-    await ready()
-    backend = await asyncio.to_thread(_build, settings)
+    backend = await _open(settings)
     try:
         return await backend.models()
     finally:
@@ -136,9 +141,11 @@ _backends: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[BackendSettings, Ba
 
 
 def _check(name: str, settings: BackendSettings) -> None:
-    if settings.kind != "anthropic":
+    if settings.kind == "offline":
         return
-    if settings.base_url is not None:
+    if settings.kind == "openai-compatible":
+        _check_compatible(name, settings)
+    elif settings.base_url is not None:
         _check_url(settings.base_url)
     elif not (settings.api_key or "").strip():
         raise NoKey(
@@ -148,6 +155,21 @@ def _check(name: str, settings: BackendSettings) -> None:
         )
     if not all(" " < character < "\x7f" for character in (settings.api_key or "").strip()):
         raise ConfigError(f'The API key for backend "{name}" holds characters that no key has', mend="Copy it again")
+
+
+def _check_compatible(name: str, settings: BackendSettings) -> None:
+    if settings.base_url is None:
+        raise ConfigError(
+            f'The backend "{name}" has no address',
+            mend=f'Add base_url = "http://127.0.0.1:11434/v1" to [backend.{name}], or another server\'s',
+        )
+    _check_url(settings.base_url)
+    if settings.key_env is not None and not (settings.api_key or "").strip():
+        raise NoKey(
+            f'No API key for backend "{name}"',
+            mend=f"Set {settings.key_env} where you start Emacs or pyagentd, "
+            "or set PYAGENTD_BACKEND=offline to try pyagentd without a model",
+        )
 
 
 def _check_url(url: str) -> None:
@@ -186,20 +208,39 @@ def _failed(task: asyncio.Task[Backend]) -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
 
 
-async def _open(settings: BackendSettings) -> Backend:
-    await ready()
+async def _open(settings: BackendSettings) -> _Listing:
+    if settings.kind in ("anthropic", "offline"):
+        await ready()
     # Building a client reads the certificate store: tens of milliseconds that the loop must not stand still for.
     return await asyncio.to_thread(_build, settings)
 
 
-def _build(settings: BackendSettings) -> AnthropicBackend:
-    # Not at the top of the module: importing these loads the SDK.
-    from pyagentd.llm import anthropic, offline
+class _Listing(Backend, Protocol):
+    """A backend that can say which models it has."""
 
+    async def models(self) -> tuple[str, ...]: ...
+
+
+def _build(settings: BackendSettings) -> _Listing:
+    # Not at the top of the module: importing these loads the provider's SDK.
     match settings.kind:
         case "offline":
+            from pyagentd.llm import offline
+
             return offline.offline_backend()
+        case "openai-compatible":
+            with _unscanned(), extra("openai", "This backend"):
+                from pyagentd.llm import openai
+            return openai.OpenAIBackend(
+                openai.make_client(
+                    api_key=(settings.api_key or "").strip() or _PLACEHOLDER_KEY,
+                    base_url=settings.base_url or "",
+                    timeout_s=settings.timeout_s,
+                )
+            )
         case "anthropic":
+            from pyagentd.llm import anthropic
+
             client = anthropic.make_client(
                 api_key=(settings.api_key or "").strip() or _PLACEHOLDER_KEY,
                 base_url=settings.base_url or anthropic.BASE_URL,

@@ -107,6 +107,7 @@ class Model:
             kind=known.kind,
             base_url=known.base_url,
             api_key=os.environ.get(known.key_env) if known.key_env else None,
+            key_env=known.key_env,
             max_retries=0,
             timeout_s=self.timeout_s,
         )

@@ -347,7 +347,7 @@ def _provider_metadata(part: Text | Reasoning) -> dict[str, Any]:
     kept = {"signature": part.signature, "redactedData": part.redacted}
     return {
         "text": part.text,
-        "providerMetadata": {"anthropic": {key: value for key, value in kept.items() if value is not None}},
+        "providerMetadata": {part.provider: {key: value for key, value in kept.items() if value is not None}},
     }
 
 

@@ -217,18 +217,22 @@ def backend_for(preset: Preset, config: Config, options: SendOptions) -> tuple[B
 
 def server_of(known: BackendSettings, options: SendOptions) -> BackendSettings_:
     """Return where a provider's server is, with the key for it as a client has it."""
-    return BackendSettings_(kind=known.kind, base_url=known.base_url, api_key=key_of(known.key_env, options))
+    return BackendSettings_(
+        kind=known.kind, base_url=known.base_url, api_key=key_of(known, options), key_env=known.key_env
+    )
 
 
-def key_of(variable: str | None, options: SendOptions) -> str | None:
-    """Return the key for a backend whose key is in ``variable``: the client's, else our own environment's.
+def key_of(known: BackendSettings, options: SendOptions) -> str | None:
+    """Return the key for a backend: the client's, else our own environment's.
 
-    A backend that names no variable gets none: a key must not reach a server it was not meant for.
+    A backend that names no variable gets none: a key must not reach a server it was not meant for. A key that a
+    client sends without the name of its variable is one of Anthropic's API.
     """
-    if variable is None:
+    if (variable := known.key_env) is None:
         return None
     late = options.late.api_key if options.late else None
-    key = options.api_key or late or options.env.get(variable) or os.environ.get(variable)
+    unnamed = (options.api_key or late) if known.kind == "anthropic" else None
+    key = unnamed or options.env.get(variable) or os.environ.get(variable)
     conceal(key or "")
     return key
 

@@ -141,6 +141,11 @@ def child_environment(client: Mapping[str, str]) -> dict[str, str]:
     return {"TERM": "dumb", **inherited, **given}
 
 
+def is_secret(name: str) -> bool:
+    """Return whether the name of a variable says that it holds a secret."""
+    return _SECRET.search(name) is not None
+
+
 def _is_given(name: str, value: str) -> bool:
     possible = name != "" and "=" not in name and "\0" not in name + value
-    return possible and not _SECRET.search(name) and not _MEANING.fullmatch(name)
+    return possible and not is_secret(name) and not _MEANING.fullmatch(name)

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from pyagentd.features.inspector import catalogue
+from pyagentd.store.trace import read_trace
 from tests.e2e.conftest import ROOT, System
 from tests.e2e.emacs import wait_for
 from tests.e2e.test_conversation import converse, open_session, send
 from tests.e2e.test_history import IDLE, shows
-from tests.server import ModelServer, Request, answer, refusal, tool_use
+from tests.server import ModelServer, Request, answer, refusal, text, thinking, tool_use
 from tests.server.answers import Scripted
 
 _MANUAL = ROOT / "docs" / "manual" / "pyagentd.org"
@@ -104,9 +106,13 @@ def only(said: Callable[[Request], Scripted]) -> Callable[[Request], Scripted]:
     return rule
 
 
+def system_of(request: Request) -> str:
+    return str(request.body.get("system") or request.messages[0])
+
+
 def said(request: Request) -> Scripted:
     """Answer as the system prompt wants it: a value, a title, or words."""
-    return answer('```clojure\n(return "seven")\n```' if "clojure" in str(request.body.get("system")) else "Seven")
+    return answer('```clojure\n(return "seven")\n```' if "clojure" in system_of(request) else "Seven")
 
 
 def by_the_manual(system: System, server: ModelServer, *, default: bool = True) -> None:
@@ -150,7 +156,7 @@ def test_agents_missions_and_named_agents_are_served_by_the_local_model(
     system.ok("send", session, "how many?", "--allow", "tool:.*")
     assert len(model_server.requests) == 3  # the call, the agent's answer, the end
     assert json.loads(system.ok("mission", "How many?", "--json"))["value"] == "seven"
-    model_server.wait_until(lambda: any("title" in str(each.body["system"][:1]) for each in model_server.requests))
+    model_server.wait_until(lambda: any("title" in system_of(each) for each in model_server.requests))
     system.ok("agent", "init", "mara")
     assert "Seven" in system.ok("send", "mara", "how many?")
     for line in (system.ok("send", session, "/model"), system.ok("send", session, "/status")):
@@ -255,3 +261,52 @@ def test_settings_are_chosen_in_the_menu_for_the_session_and_for_one_message(
     send(emacs, "Again")
     emacs.wait(IDLE)
     assert (sent()["thinking"], sent()["own"]) == ("enabled", True)
+
+
+def test_a_server_of_chat_completions_answers_the_command_line_and_emacs(
+    system: System, model_server: ModelServer
+) -> None:
+    Path(system.env["PYAGENTD_CONFIG"]).write_text(
+        f'[backend.DeepSeek]\nkind = "openai-compatible"\nbase_url = "{model_server.url}/v1"\n'
+        'key_env = "DEEPSEEK_API_KEY"\nmodel = "chat"\n[default]\nbackend = "DeepSeek"\n'
+    )
+    system.env |= {"PYAGENTD_BACKEND": "", "DEEPSEEK_API_KEY": "sk-deep-000000", "ANTHROPIC_API_KEY": "sk-other"}
+    (system.project / "README.md").write_text("A fine project.\n")
+    session, branch = system.new()
+    model_server.say(
+        answer(thinking("Look."), tool_use("Read", file_path=str(system.project / "README.md"))), "Fine."
+    )
+    assert system.ok("send", session, "what is it?").strip().endswith("Fine.")
+    call, result = model_server.last.messages[-2:]
+    assert call["reasoning_content"] == "Look." and "A fine project." in result["content"]
+    emacs = system.emacs()
+    open_session(emacs, branch)
+    converse(emacs, "hello")
+    assert {each.path for each in model_server.requests} == {"/v1/chat/completions"}
+    assert {each.headers["authorization"] for each in model_server.requests} == {"Bearer sk-deep-000000"}
+    assert "sk-other" not in str([each.headers for each in model_server.requests])
+    system.ok("schedule", "add", session, "again", "--in", "90d")
+    assert "sk-deep-000000" not in everything_on_disk(system)
+    (step, *_) = read_trace(branch)
+    assert "Read" in [each["name"] for each in catalogue(step)["tools"]]
+    assert catalogue(step)["system"] == step.body["messages"][0]["content"] != ""
+
+
+def test_a_conversation_goes_on_with_another_provider(system: System, model_server: ModelServer) -> None:
+    Path(system.env["PYAGENTD_CONFIG"]).write_text(
+        f'[backend.chat]\nkind = "openai-compatible"\nbase_url = "{model_server.url}/v1"\nmodel = "m"\n'
+        f'[backend.messages]\nkind = "anthropic"\nbase_url = "{model_server.url}"\nmodel = "m"\n'
+    )
+    (system.project / "README.md").write_text("A fine project.\n")
+    session, branch = system.new()
+    read = tool_use("Read", file_path=str(system.project / "README.md"))
+    for backend in ("chat", "messages", "chat", "messages"):
+        system.env["PYAGENTD_BACKEND"] = backend
+        before = (branch / "messages.jsonl").read_bytes()
+        model_server.say(answer(thinking(f"thought of {backend}"), text("Let me see."), read), f"Said {backend}.")
+        system.ok("send", session, "what is it?")
+        assert (branch / "messages.jsonl").read_bytes().startswith(before)
+        sent = str(model_server.last.messages)
+        assert sent.count("A fine project.") == sum("Said" in str(each) for each in model_server.last.messages) + 1
+        other = {"chat": "messages", "messages": "chat"}[backend]
+        assert f"thought of {backend}" in sent and f"thought of {other}" not in sent

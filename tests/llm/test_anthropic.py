@@ -283,7 +283,7 @@ async def test_deltas_arrive_while_the_answer_is_still_being_written(
 async def test_hundreds_of_agents_have_a_connection_each(
     model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyagentd.llm.anthropic._CONNECT_S", _VERY_BUSY_S)
+    monkeypatch.setattr("pyagentd.llm.anthropic.CONNECT_S", _VERY_BUSY_S)
     backend = AnthropicBackend(make_client(api_key="k", base_url=model_server.url, timeout_s=_VERY_BUSY_S))
     together = asyncio.Barrier(250)
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import ProviderError, TransientProviderError
-from pyagentd.llm.anthropic import MAX_CALLS, MAX_TEXT, SseEvent, StepDecoder
+from pyagentd.llm.anthropic import StepDecoder
 from pyagentd.llm.backend import MAX_ARGUMENTS, PartDelta, PartFinished, PartStarted, StreamItem
+from pyagentd.llm.http import MAX_CALLS, MAX_TEXT, SseEvent
 from pyagentd.messages import Reasoning, Text, ToolCall
 from tests.server import Block, answer, text, thinking, tool_use
 from tests.server.answers import Answer

@@ -85,6 +85,19 @@ async def test_the_offline_backend_needs_nothing() -> None:
     await close_backends()
 
 
+async def test_a_provider_that_needs_a_key_names_its_variable() -> None:
+    settings = BackendSettings(kind="openai-compatible", base_url="http://127.0.0.1:1/v1", key_env="GROQ_API_KEY")
+    with pytest.raises(NoKey, match='backend "groq"') as caught:
+        make_backend("groq", settings)
+    assert "GROQ_API_KEY" in caught.value.mend
+
+
+async def test_a_compatible_backend_needs_an_address() -> None:
+    with pytest.raises(ConfigError, match="has no address") as caught:
+        make_backend("mine", BackendSettings(kind="openai-compatible"))
+    assert "[backend.mine]" in caught.value.mend
+
+
 def test_settings_do_not_show_the_key() -> None:
     assert "secret" not in repr(BackendSettings(api_key="secret"))
 
@@ -99,8 +112,43 @@ def run_python(code: str) -> str:
 def test_nothing_heavy_is_imported_before_the_first_request() -> None:
     run_python(
         "import sys, pyagentd.llm, pyagentd.llm.factory, pyagentd.llm.backend\n"
-        "heavy = {'anthropic', 'httpx2', 'pydantic'} & set(sys.modules)\n"
+        "heavy = {'anthropic', 'openai', 'httpx2', 'pydantic'} & set(sys.modules)\n"
         "assert not heavy, heavy"
+    )
+
+
+def test_one_provider_does_not_load_the_sdk_of_another(model_server: ModelServer) -> None:
+    for kind, path, other in (("anthropic", "", "openai"), ("openai-compatible", "/v1", "anthropic")):
+        run_python(
+            "import asyncio, sys\n"
+            "from pyagentd.llm.factory import BackendSettings, make_backend\n"
+            "from tests.llm.requests import collect, request\n"
+            "async def ask():\n"
+            f"    backend = make_backend('x', BackendSettings(kind={kind!r}, base_url={model_server.url + path!r}))\n"
+            "    assert not {'anthropic', 'openai'} & set(sys.modules)\n"
+            "    await collect(backend, request())\n"
+            "    await backend.close()\n"
+            "asyncio.run(ask())\n"
+            f"assert {other!r} not in sys.modules"
+        )
+
+
+def test_a_missing_sdk_is_named_with_its_extra() -> None:
+    run_python(
+        "import asyncio, sys\n"
+        "sys.modules['openai'] = None\n"
+        "from pyagentd.errors import NotInstalled\n"
+        "from pyagentd.llm.factory import BackendSettings, make_backend\n"
+        "from tests.llm.requests import collect, request\n"
+        "async def ask():\n"
+        "    backend = make_backend('x', BackendSettings(kind='openai-compatible', base_url='http://127.0.0.1:1'))\n"
+        "    try:\n"
+        "        await collect(backend, request())\n"
+        "    except NotInstalled as error:\n"
+        "        assert 'pyagentd[openai]' in error.mend\n"
+        "    else:\n"
+        "        raise AssertionError('nothing was said')\n"
+        "asyncio.run(ask())"
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyagentd.llm.anthropic import SseDecoder, SseEvent
+from pyagentd.llm.http import SseDecoder, SseEvent
 
 STREAM = (
     b": a comment\n\n"

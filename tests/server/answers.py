@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tests.server import chat
 from tests.server.http import Cut, Hang, Pause, Reply, Request, Step, event_stream, json_reply
 
 Json = dict[str, Any]
@@ -101,6 +102,9 @@ class Answer:
         return event_stream(self._steps(request))
 
     def events(self, request: Request) -> Iterator[Json]:
+        if request.path == chat.PATH:
+            yield from chat.chunks(request, self.blocks, self._stop(), self._usage())
+            return
         yield {"type": "message_start", "message": self._message(request, [], None)}
         yield {"type": "ping"}
         for index, block in enumerate(self.blocks):
@@ -111,9 +115,9 @@ class Answer:
 
     def _steps(self, request: Request) -> Iterator[Step]:
         for number, event in enumerate(self.events(request), 1):
-            if self.pause_s and event["type"] == "content_block_delta":
+            if self.pause_s and event.get("type", "content_block_delta") == "content_block_delta":
                 yield Pause(self.pause_s)
-            yield sse(event)
+            yield chat.event(event) if request.path == chat.PATH else sse(event)
             if number in self.insert:
                 yield self.insert[number]
             if number == self.end_after:
@@ -122,6 +126,8 @@ class Answer:
                 yield Cut()
             if number == self.hang_after:
                 yield Hang()
+        if request.path == chat.PATH:
+            yield b"data: [DONE]\n\n"
 
     def _stop(self) -> str:
         calls = any(block.start["type"] == "tool_use" for block in self.blocks)
@@ -158,11 +164,27 @@ class Fixed:
         return self.given
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An error in the words of the API that was asked."""
+
+    status: int
+    kind: str
+    message: str
+    headers: Mapping[str, str]
+
+    def reply(self, request: Request) -> Reply:
+        if request.path == chat.PATH:
+            return json_reply(self.status, chat.refused(self.status, self.kind, self.message), self.headers)
+        error = {"type": "error", "error": {"type": self.kind, "message": self.message}}
+        return json_reply(self.status, error, self.headers)
+
+
 def refusal(
     status: int, kind: str = "api_error", message: str = "no", *, headers: Mapping[str, str] | None = None
-) -> Fixed:
+) -> Scripted:
     """An error of the API: 401, 429 with ``retry-after``, 500, 529 …"""
-    return Fixed(json_reply(status, {"type": "error", "error": {"type": kind, "message": message}}, headers))
+    return Refusal(status, kind, message, headers or {})
 
 
 def error_event(kind: str, message: str) -> bytes:

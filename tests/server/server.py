@@ -1,4 +1,4 @@
-"""The server: a script of answers behind ``POST /v1/messages``, in a thread with its own event loop."""
+"""The server: a script of answers behind the APIs' addresses, in a thread with its own event loop."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from tests.server import chat
 from tests.server.answers import Scripted, answer, refusal
 from tests.server.http import Gone, Reply, Request, json_reply, read_request, write_reply
 from tests.server.rules import missing_key, problems
@@ -122,11 +123,11 @@ class ModelServer:
         return json_reply(200, {"data": listed, "has_more": False, "first_id": None, "last_id": None})
 
     def _choose(self, request: Request) -> Scripted:
-        if (request.method, request.path) != ("POST", "/v1/messages"):
+        if request.method != "POST" or request.path not in ("/v1/messages", chat.PATH):
             return refusal(404, "not_found_error", f"{request.method} {request.path}")
         if missing_key(request):
             return refusal(401, "authentication_error", "x-api-key header is required")
-        if found := problems(request):
+        if found := list((chat.problems if request.path == chat.PATH else problems)(request)):
             return refusal(400, "invalid_request_error", "; ".join(found))
         with self._changed:
             chosen = self._queue.popleft() if self._queue else self.rule

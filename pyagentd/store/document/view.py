@@ -213,11 +213,12 @@ def _recorded_result(part: conversation.Part) -> ToolResult:
 
 def _reasoning(part: conversation.Part) -> Reasoning | None:
     """Return the reasoning if the provider would take it back: it was finished, so it is signed or opaque."""
-    metadata: Mapping[str, Any] = part.data.get("providerMetadata", {}).get("anthropic", {})
-    signature, redacted = metadata.get("signature"), metadata.get("redactedData")
-    if not signature and not redacted:
-        return None
-    return Reasoning(text=part.text, signature=signature, redacted=redacted)
+    recorded: Mapping[str, Mapping[str, Any]] = part.data.get("providerMetadata", {})
+    for provider, metadata in recorded.items():
+        signature, redacted = metadata.get("signature"), metadata.get("redactedData")
+        if signature or redacted:
+            return Reasoning(text=part.text, signature=signature, redacted=redacted, provider=provider)
+    return None
 
 
 def _renamed(part: Part, names: Mapping[str, str]) -> Part:

@@ -1,0 +1,633 @@
+"""Chat Completions, the API that most servers of models speak, through OpenAI's official SDK.
+
+The SDK authenticates, sends, and raises its typed errors; the body's JSON is written and the stream is decoded here,
+as in ``anthropic``. Servers differ in what they take and in how they write the same thing: what one refuses is left
+out from then on, and what differs in an answer is read in all its forms. Importing this imports the SDK.
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import re
+import uuid
+import weakref
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+import httpx2
+import openai
+from aiohttp import ClientError
+from openai import (
+    APIStatusError,
+    AsyncOpenAI,
+    AsyncStream,
+    AuthenticationError,
+    BadRequestError,
+    DefaultAioHttpClient,
+    OpenAIError,
+    PermissionDeniedError,
+    UnprocessableEntityError,
+)
+
+from pyagentd.clock import Clock, SystemClock
+from pyagentd.errors import NoKey, ProviderError, TransientProviderError
+from pyagentd.llm.backend import (
+    MAX_ARGUMENTS,
+    Body,
+    ModelRequest,
+    PartDelta,
+    PartFinished,
+    PartKind,
+    PartStarted,
+    StepFinished,
+    StopReason,
+    StreamItem,
+    ToolSchema,
+    dumps,
+)
+from pyagentd.llm.http import (
+    AGAIN,
+    CONNECT_S,
+    LIMITS,
+    MAX_ANSWER,
+    MAX_CALLS,
+    MAX_NAME,
+    MAX_TEXT,
+    Json,
+    SseEvent,
+    arguments,
+    check_stream,
+    given_arguments,
+    load_event,
+    malformed,
+    provider_error,
+    read_answer,
+    spoken,
+    taken,
+    too_much,
+    whole,
+)
+from pyagentd.messages import Media, Message, Reasoning, Text, ToolCall, ToolResult, Usage
+
+_log = logging.getLogger(__name__)
+
+PROVIDER = "openai-compatible"  # in the record of reasoning that comes from here
+
+# From our values to the JSON of Chat Completions; pure.
+
+_LONGEST_NAME = 64  # characters of a tool's name
+_LONGEST_ID = 40  # characters of a call's id
+_SHORT_ID = 9  # what Mistral wants: exactly so many letters and digits
+_FIELDS = ("reasoning_content", "reasoning")  # where servers write it, and want it back
+_DOCUMENTS = ("api.openai.com", "openrouter.ai")  # who takes PDF
+_EFFORT = ((4_000, "low"), (12_000, "medium"))  # by the largest budget of thinking, in tokens, that means it
+
+Quirk = Literal[
+    "temperature",  # refused
+    "reasoning effort",  # refused
+    "max_tokens",  # called max_completion_tokens
+    "stream options",  # refused
+    "call ids",  # nine letters and digits
+    "reasoning wanted",  # every message with calls needs its reasoning, empty where it has none
+    "reasoning refused",
+]
+
+
+def settings_body(request: ModelRequest, quirks: Set[Quirk]) -> Json:
+    """Return the body of ``request`` without ``messages``, as a server with these quirks takes it."""
+    longest = "max_completion_tokens" if "max_tokens" in quirks else "max_tokens"
+    # Reasoning counts against the limit.
+    body: Json = {"model": request.model, longest: request.max_tokens + (request.thinking_budget or 0)}
+    if request.temperature is not None and "temperature" not in quirks:
+        body["temperature"] = request.temperature
+    if (budget := request.thinking_budget) is not None and "reasoning effort" not in quirks:
+        body["reasoning_effort"] = next((name for most, name in _EFFORT if budget <= most), "high")
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+    if "stream options" not in quirks:
+        body["stream_options"] = {"include_usage": True}
+    return body | {"stream": True}
+
+
+def _tool(tool: ToolSchema) -> Json:
+    schema = {"name": taken(tool.name, _LONGEST_NAME), "description": tool.description}
+    return {"type": "function", "function": schema | {"parameters": dict(tool.input_schema)}}
+
+
+def message_bodies(message: Message, quirks: Set[Quirk], *, documents: bool) -> Iterator[Json]:
+    """Yield what ``message`` is as items of ``messages``: a result of a tool is a message of its own.
+
+    Args:
+        message: Of the conversation.
+        quirks: Of the server.
+        documents: Whether it takes PDF; what it does not take is named to the model in words.
+    """
+    if message.role == "assistant":
+        if (body := _said(message, quirks)) is not None:
+            yield body
+        return
+    for part in message.parts:
+        if isinstance(part, ToolResult):
+            text = (
+                part.text
+                if part.text.strip()
+                else "The tool failed without a message."
+                if part.is_error
+                else "(no output)"
+            )
+            failed = part.is_error and not text.lower().startswith("error")
+            yield {
+                "role": "tool",
+                "tool_call_id": _id(part.id, quirks),
+                "content": f"Error: {text}" if failed else text,
+            }
+    content = [block for part in message.parts if (block := _block(part, documents)) is not None]
+    if content and all(block["type"] == "text" for block in content):
+        yield {"role": "user", "content": "\n\n".join(block["text"] for block in content)}
+    elif content:
+        yield {"role": "user", "content": content}
+
+
+def _said(message: Message, quirks: Set[Quirk]) -> Json | None:
+    text = "".join(part.text for part in message.parts if isinstance(part, Text))
+    calls = [part for part in message.parts if isinstance(part, ToolCall)]
+    body: Json = {"role": "assistant", "content": text if text.strip() else None}
+    if not calls:
+        return body if text.strip() else None
+    body["tool_calls"] = [
+        {
+            "id": _id(call.id, quirks),
+            "type": "function",
+            "function": {"name": taken(call.name, _LONGEST_NAME), "arguments": dumps(dict(call.input))},
+        }
+        for call in calls
+    ]
+    # Those that want it back want it of messages with calls alone: it led to them.
+    own = [part for part in message.parts if isinstance(part, Reasoning) and part.provider == PROVIDER]
+    if "reasoning refused" not in quirks:
+        for name in _FIELDS:
+            if thought := "".join(part.text for part in own if part.signature == name):
+                body[name] = thought
+    if "reasoning wanted" in quirks:
+        body.setdefault(_FIELDS[0], "")
+    return body
+
+
+def _block(part: object, documents: bool) -> Json | None:
+    match part:
+        case Text(text=text):
+            return {"type": "text", "text": text} if text.strip() else None
+        case Media(type=kind, data=data) if kind.startswith("image/"):
+            return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}
+        case Media(type=kind, data=data) if documents:
+            name = f"document.{kind.rpartition('/')[2]}"
+            return {"type": "file", "file": {"filename": name, "file_data": f"data:{kind};base64,{data}"}}
+        case Media(type=kind):
+            return {
+                "type": "text",
+                "text": f"(A document of type {kind} was attached here; it cannot be shown to you.)",
+            }
+    return None
+
+
+def _id(id: str, quirks: Set[Quirk]) -> str:
+    if "call ids" in quirks and not re.fullmatch(r"[A-Za-z0-9]{9}", id):
+        return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:_SHORT_ID]
+    return taken(id, _LONGEST_ID)
+
+
+def check_media(request: ModelRequest, *, documents: bool) -> None:
+    """Raise ``ProviderError`` when what the user just attached cannot be sent."""
+    if documents or not request.messages:
+        return
+    for part in request.messages[-1].parts:
+        if isinstance(part, Media) and not part.type.startswith("image/"):
+            raise ProviderError(
+                f"A document ({part.type}) is attached, and this backend's API takes none: only text and images",
+                mend="Attach its text or pictures of its pages, or use a backend that takes them (docs/models.md)",
+            )
+
+
+class _Texts(NamedTuple):
+    json: tuple[str, ...]
+    digests: tuple[bytes, ...]
+
+
+class BodyWriter:
+    """Writes the requests of one client for one set of quirks; keeps what it wrote as long as the message lives."""
+
+    def __init__(self, quirks: Set[Quirk], *, documents: bool) -> None:
+        self._quirks = quirks
+        self._documents = documents
+        self._known: dict[int, tuple[weakref.ref[Message], _Texts]] = {}  # by the identity of a living message
+
+    def write(self, request: ModelRequest) -> Body:
+        """Return the body of a streamed request."""
+        system = [{"role": "system", "content": request.system}] if request.system.strip() else []
+        texts = [_written(system), *(self._texts(message) for message in request.messages)]
+        return Body(
+            head=settings_body(request, self._quirks),
+            messages=tuple(text for each in texts for text in each.json),
+            digests=tuple(digest for each in texts for digest in each.digests),
+            marked={},
+        )
+
+    def _texts(self, message: Message) -> _Texts:
+        key = id(message)
+        known = self._known.get(key)
+        if known is not None and known[0]() is message:
+            return known[1]
+        texts = _written(message_bodies(message, self._quirks, documents=self._documents))
+        self._known[key] = (weakref.ref(message, lambda _: self._known.pop(key, None)), texts)
+        return texts
+
+
+def _written(bodies: Iterable[Json]) -> _Texts:
+    texts = tuple(map(dumps, bodies))
+    return _Texts(texts, tuple(hashlib.sha256(text.encode("utf-8", "replace")).digest() for text in texts))
+
+
+# From the events of one streamed answer to stream items; pure, one decoder per answer.
+
+_STOPS: dict[str, StopReason] = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "model_length": "max_tokens",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "content_filter": "refusal",
+}
+_FAILED = ("error", "insufficient_system_resource")  # as a reason to stop
+_PASSING = re.compile(
+    r"overloaded|rate.?limit|timeout|unavailable|server_error|try again|\b(408|429|5\d\d)\b", re.IGNORECASE
+)
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call of a tool while it grows."""
+
+    index: int
+    given_id: str  # by the server
+    id: str
+    name: str
+    pieces: list[str] = field(default_factory=list)
+
+
+class ChatDecoder:
+    """Folds the chunks of one answer.
+
+    Args:
+        request: What is answered: its tools' names, and ids of calls that are taken.
+
+    Attributes:
+        finished: The answer is complete.
+        failure: What the server reported, or how it broke the protocol; transient when it may pass.
+    """
+
+    def __init__(self, request: ModelRequest) -> None:
+        self.finished = False
+        self.failure: ProviderError | None = None
+        self._names = {taken(tool.name, _LONGEST_NAME): tool.name for tool in request.tools}
+        parts = (part for message in request.messages for part in message.parts)
+        self._ids = {part.id for part in parts if isinstance(part, ToolCall)}
+        self._next = 0  # number of the next part
+        self._kind: PartKind | None = None  # of the part that grows
+        self._field = ""  # where reasoning comes, the first one of an answer
+        self._pieces: list[str] = []
+        self._calls: list[_Call] = []
+        self._at: dict[int, _Call] = {}  # by the server's number: some give all of them the same
+        self._stop: str | None = None
+        self._refused = False
+        self._usage: Json = {}
+        self._said = self._received = 0
+
+    def decode(self, events: Iterable[SseEvent]) -> list[StreamItem]:
+        """Return the items that ``events`` mean, up to the one that fails; that one sets ``failure``."""
+        items: list[StreamItem] = []
+        try:
+            for event in events:
+                if event.data.strip() == b"[DONE]":
+                    self._end(items)
+                    break
+                body = load_event(event)
+                try:
+                    self._take(body, items)
+                except (KeyError, TypeError, AttributeError, IndexError) as error:
+                    raise malformed(event) from error
+        except ProviderError as error:
+            self.failure = error
+        return _merged(items)
+
+    def end(self) -> list[StreamItem]:
+        """Return what the end of the body means: some servers send no mark for the end."""
+        items: list[StreamItem] = []
+        if self._stop is not None:
+            self._end(items)
+        return items
+
+    def _take(self, body: Json, items: list[StreamItem]) -> None:
+        if body.get("error"):
+            raise _broke_off(body)
+        self._usage.update(body.get("usage") or {})
+        for choice in (body.get("choices") or ())[:1]:
+            if choice.get("error"):
+                raise _broke_off(choice)
+            delta = choice.get("delta") or choice.get("message") or {}
+            self._delta(delta, items)
+            self._stop = choice.get("finish_reason") or self._stop
+
+    def _delta(self, delta: Json, items: list[StreamItem]) -> None:
+        for name in _FIELDS:
+            if (thought := delta.get(name)) and self._field in ("", name):
+                self._field = name
+                self._grow("reasoning", thought, items)
+        content = delta.get("content")
+        if isinstance(content, list):  # Mistral's reasoning models
+            for block in content:
+                if block["type"] == "thinking":
+                    self._grow("reasoning", "".join(each.get("text", "") for each in block["thinking"]), items)
+                elif block["type"] == "text":
+                    self._grow("text", block["text"], items)
+        elif content:
+            self._grow("text", content, items)
+        if refusal := delta.get("refusal"):
+            self._refused = True
+            self._grow("text", refusal, items)
+        for call in delta.get("tool_calls") or ():
+            self._call(call, items)
+
+    def _grow(self, kind: PartKind, text: str, items: list[StreamItem]) -> None:
+        if not isinstance(text, str):
+            raise TypeError("text of a delta")
+        if not text:
+            return
+        if self._kind != kind:
+            self._close(items)
+            self._kind = kind
+            items.append(PartStarted(self._next, kind))
+        self._said += len(text)
+        self._count(len(text))
+        if self._said > MAX_TEXT:
+            raise too_much(f"{MAX_TEXT // 1_000_000} million characters of text")
+        self._pieces.append(text)
+        items.append(PartDelta(self._next, text))
+
+    def _count(self, characters: int) -> None:
+        self._received += characters
+        if self._received > MAX_ANSWER:
+            raise too_much(f"{MAX_ANSWER // 1_000_000} million characters")
+
+    def _close(self, items: list[StreamItem]) -> None:
+        """End the part of text or reasoning that grows."""
+        if self._kind is None:
+            return
+        text = "".join(self._pieces)
+        part = Reasoning(text=text, signature=self._field or None, provider=PROVIDER)
+        items.append(PartFinished(self._next, Text(text=text) if self._kind == "text" else part))
+        self._next, self._kind = self._next + 1, None
+        self._pieces.clear()
+
+    def _call(self, given: Json, items: list[StreamItem]) -> None:
+        function = given.get("function") or {}
+        number = given.get("index")
+        number = len(self._calls) - (not given.get("id")) if number is None else number
+        call = self._at.get(number)
+        id, name = whole(given.get("id") or "")[:MAX_NAME], whole(function.get("name") or "")[:MAX_NAME]
+        if call is None or (id and name and call.pieces and id != call.given_id):
+            self._close(items)
+            if len(self._calls) >= MAX_CALLS:
+                raise too_much(f"{MAX_CALLS} calls of tools")
+            call = _Call(self._next, id, self._unique(id), self._names.get(name, name))
+            self._next += 1
+            self._at[number] = call
+            self._calls.append(call)
+            items.append(PartStarted(call.index, "tool", call.id, call.name))
+        text = function.get("arguments") or ""
+        text = text if isinstance(text, str) else given_arguments(text)
+        self._count(len(text))
+        call.pieces.append(text)
+
+    def _unique(self, id: str) -> str:
+        """Return the id of a call, another one where it has none or another call of the conversation has the same."""
+        if not id or id in self._ids:
+            id = f"{id or 'call'}_{uuid.uuid4().hex[:12]}"
+        self._ids.add(id)
+        return id
+
+    def _end(self, items: list[StreamItem]) -> None:
+        stop = self._stop
+        if stop is None:
+            raise ProviderError("The model's server ended its answer without saying why it stopped", mend=AGAIN)
+        if stop in _FAILED:
+            raise TransientProviderError(f"The model's server broke off: it stopped with {stop!r}", mend=AGAIN)
+        if stop not in _STOPS:
+            _log.warning("unknown reason to stop %r is taken as the end of the turn", stop)
+        reason = _STOPS.get(stop, "end_turn")
+        self._close(items)
+        done = [self._finished(call) for call in self._calls]
+        # A call cut off by the token limit is void; any other half a call is the model's fault, and it is told.
+        items.extend(item for item, readable in done if readable or reason != "max_tokens")
+        if done and reason == "end_turn":
+            reason = "tool_use"  # so several servers end an answer with calls
+        self.finished = True
+        items.append(StepFinished("refusal" if self._refused else reason, _usage(self._usage)))
+
+    def _finished(self, call: _Call) -> tuple[PartFinished, bool]:
+        text = "".join(call.pieces)
+        given = arguments(text if text.strip() else "{}") if len(text) <= MAX_ARGUMENTS else None
+        readable = given is not None
+        part = ToolCall(id=call.id, name=call.name, input=given or {}, unreadable="" if readable else text)
+        return PartFinished(call.index, part), readable or len(text) > MAX_ARGUMENTS
+
+
+def _merged(items: list[StreamItem]) -> list[StreamItem]:
+    """Return ``items`` with deltas that follow each other as one: a chunk costs its reader as much as a token."""
+    merged: list[StreamItem] = []
+    pieces: list[str] = []
+    for item in items:
+        if isinstance(item, PartDelta):
+            last = merged[-1] if merged else None
+            if isinstance(last, PartDelta) and last.index == item.index:
+                pieces.append(item.text)
+                continue
+        _put(merged, pieces)
+        if isinstance(item, PartDelta):
+            pieces.append(item.text)
+        merged.append(item)
+    _put(merged, pieces)
+    return merged
+
+
+def _put(merged: list[StreamItem], pieces: list[str]) -> None:
+    if len(pieces) > 1 and isinstance(last := merged[-1], PartDelta):
+        merged[-1] = PartDelta(last.index, "".join(pieces))
+    pieces.clear()
+
+
+def _broke_off(body: Json) -> ProviderError:
+    kind, message = spoken(body)
+    number = body["error"].get("code") if isinstance(body["error"], dict) else None
+    text = f"The model's server broke off: {message or 'no message'} ({kind or number or 'error'})"
+    return TransientProviderError(text, mend=AGAIN) if _PASSING.search(text) else ProviderError(text, mend=AGAIN)
+
+
+def _usage(given: Json) -> Usage:
+    """Return the tokens that a server counted; what was read from its cache is part of the prompt there."""
+    of_prompt = given.get("prompt_tokens_details") or {}
+    of_answer = given.get("completion_tokens_details") or {}
+    prompt, answer = _tokens(given.get("prompt_tokens")), _tokens(given.get("completion_tokens"))
+    read = min(prompt, _tokens(of_prompt.get("cached_tokens") or given.get("prompt_cache_hit_tokens")))
+    written = min(prompt - read, _tokens(of_prompt.get("cache_write_tokens")))
+    reasoning = _tokens(of_answer.get("reasoning_tokens"))
+    # xAI does not count reasoning among the tokens of the answer.
+    beside = reasoning > answer or (reasoning and _tokens(given.get("total_tokens")) == prompt + answer + reasoning)
+    return Usage(
+        input=prompt - read - written,
+        output=answer if beside else answer - reasoning,
+        reasoning=reasoning,
+        cache_read=read,
+        cache_write=written,
+    )
+
+
+def _tokens(given: Any) -> int:
+    if given is None:
+        return 0
+    if isinstance(given, bool) or not isinstance(given, int | float) or given != int(given):
+        raise ProviderError(f"The model's server counted {given!r} tokens", mend=AGAIN)
+    return max(0, int(given))
+
+
+# What servers refuse, learned from the first refusal; pure.
+
+_UNSUPPORTED = ("not support", "unsupported", "not permitted", "unrecognized", "unknown", "extra", "not allowed")
+
+
+def quirk(body: Json, known: Set[Quirk], refusal: str) -> Quirk | None:
+    """Return what to change after the server refused ``body`` with the message ``refusal``, None for nothing."""
+    said = refusal.lower()
+    unsupported = any(word in said for word in _UNSUPPORTED)
+    found: Quirk | None = None
+    if "max_completion_tokens" in said and "max_tokens" in body:
+        found = "max_tokens"
+    elif "temperature" in body and "temperature" in said:
+        found = "temperature"
+    elif "stream_options" in body and ("stream_options" in said or "stream options" in said):
+        found = "stream options"
+    elif "reasoning_effort" in body and ("reasoning_effort" in said or ("thinking" in said and unsupported)):
+        found = "reasoning effort"
+    elif "tool call id" in said and "length of 9" in said:
+        found = "call ids"
+    elif "reasoning_content" in said and ("passed back" in said or "missing" in said):
+        found = "reasoning wanted"
+    elif any(name in said for name in _FIELDS) and unsupported:
+        found = "reasoning refused"
+    return None if found in known else found
+
+
+# The client and the backend.
+
+
+def make_client(*, api_key: str, base_url: str, timeout_s: float) -> AsyncOpenAI:
+    """Return a client that sends one request per call: retries are ours, so that the user sees them.
+
+    Args:
+        api_key: Sent as it is; nothing is looked up in the environment or in files.
+        base_url: Where ``/chat/completions`` is.
+        timeout_s: The longest silence within an answer.
+    """
+    timeout = httpx2.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s))
+    client = AsyncOpenAI(
+        api_key=api_key,
+        base_url=base_url,
+        timeout=timeout,
+        max_retries=0,
+        http_client=DefaultAioHttpClient(timeout=timeout, limits=LIMITS),
+    )
+    # What the environment says of these is for OpenAI alone, and for another key.
+    client.organization = client.project = None
+    client._custom_headers = {}
+    return client
+
+
+class OpenAIBackend:
+    """Streams answers of one server of Chat Completions over one pool of connections."""
+
+    def __init__(self, client: AsyncOpenAI, clock: Clock | None = None) -> None:
+        self._client = client
+        self._clock = clock or SystemClock()
+        host = urlsplit(str(client.base_url)).hostname or ""
+        self._documents = host in _DOCUMENTS
+        self._usual: frozenset[Quirk] = frozenset({"max_tokens"} if host == "api.openai.com" else ())
+        self._quirks: dict[str, frozenset[Quirk]] = {}  # by model
+        self._writers: dict[frozenset[Quirk], BodyWriter] = {}
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
+        """Send ``request`` and yield its answer, see ``Backend``."""
+        check_media(request, documents=self._documents)
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                chunks = (await self._open(request, stack)).aiter_bytes()
+                async for items in read_answer(chunks, ChatDecoder(request)):
+                    yield items
+        except (OpenAIError, httpx2.HTTPError, ClientError) as error:
+            # `from None`: a cause may quote the request's headers in a logged traceback.
+            raise provider_error(error, self._clock.now(), openai) from None
+
+    async def models(self) -> tuple[str, ...]:
+        """Return the names of the models that the server has for this key.
+
+        Raises:
+            NoKey: It refuses the key.
+            ProviderError: It has no such list, or cannot be asked now.
+        """
+        try:
+            return tuple([model.id async for model in self._client.models.list()])
+        except (AuthenticationError, PermissionDeniedError) as error:
+            said = provider_error(error, self._clock.now(), openai).message
+            raise NoKey(f"The key is refused: {said}") from None
+        except (OpenAIError, httpx2.HTTPError, ClientError, ValueError) as error:
+            raise provider_error(error, self._clock.now(), openai) from None
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def _open(self, request: ModelRequest, stack: contextlib.AsyncExitStack) -> httpx2.Response:
+        """Send ``request``, once more for each thing that its model or server turns out to refuse."""
+        while True:
+            quirks = self._quirks.get(request.model, self._usual)
+            writer = self._writers.setdefault(quirks, BodyWriter(quirks, documents=self._documents))
+            body = writer.write(request)
+            if request.sent is not None:
+                request.sent(body)
+            try:
+                stream = await self._post(body.encoded())
+            except (BadRequestError, UnprocessableEntityError) as error:
+                if (found := quirk(dict(body.head), quirks, _whole_refusal(error))) is None:
+                    raise
+                _log.warning("%s: sending in another form (%s)", request.model, found)
+                self._quirks[request.model] = quirks | {found}
+            else:
+                stack.push_async_callback(stream.close)
+                check_stream(stream.response, "Chat Completions API, which often ends in /v1")
+                return stream.response
+
+    async def _post(self, body: bytes) -> AsyncStream[object]:
+        return await self._client.post(
+            "/chat/completions",
+            cast_to=object,
+            stream=True,
+            stream_cls=AsyncStream[object],
+            content=body,
+            options={"headers": {"Content-Type": "application/json", "Accept": "text/event-stream"}},
+        )
+
+
+def _whole_refusal(error: APIStatusError) -> str:
+    """Return all that a refusal says: the field that it is about may stand beside the message."""
+    return json.dumps(error.body, ensure_ascii=False, default=str)
