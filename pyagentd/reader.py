@@ -69,6 +69,9 @@ def _full_text(value: object) -> str:
     return str(value)
 
 
+_NO_RULE = Rule()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """Where data is from, and how freely it may be written.
@@ -90,11 +93,9 @@ class Source:
         return self.error(f"{self.place(path)}: {message}", mend=mend)
 
     @classmethod
-    def of_front_matter(
-        cls, front: Mapping[str, Any], file: str, error: type[PyagentdError], *, lenient: bool = True
-    ) -> "Source":
+    def of_front_matter(cls, front: Mapping[str, Any], file: str, error: type[PyagentdError]) -> "Source":
         """Return the source of the front matter of ``file``, which may know its lines (``lc``)."""
-        return cls(place=lambda path: f"{file}:{line_in_front_matter(front, path)}", error=error, lenient=lenient)
+        return cls(place=lambda path: f"{file}:{line_in_front_matter(front, path)}", error=error, lenient=True)
 
     @classmethod
     def at(cls, place: str, error: type[PyagentdError]) -> "Source":
@@ -174,10 +175,10 @@ def convert(value: Any, wanted: Any, path: Path = (), *, lenient: bool = False) 
     value = _plain(value)
     if isinstance(value, float) and not math.isfinite(value):
         raise wrong_kind(path, value, words(wanted))
+    if lenient and origin is Literal and isinstance(value, str):
+        value = value.strip()
     try:
-        return msgspec.convert(
-            value.strip() if lenient and origin is Literal and isinstance(value, str) else value, wanted
-        )
+        return msgspec.convert(value, wanted)
     except msgspec.ValidationError:
         raise wrong_kind(path, value, words(wanted)) from None
 
@@ -191,9 +192,9 @@ def _plain(value: Any) -> Any:
 def _unwrapped(wanted: Any) -> tuple[Any, Rule]:
     """Return a type without what is annotated, and its rule."""
     if typing.get_origin(wanted) is not Annotated:
-        return wanted, Rule()
+        return wanted, _NO_RULE
     bare, *notes = typing.get_args(wanted)
-    return bare, next((note for note in notes if isinstance(note, Rule)), Rule())
+    return bare, next((note for note in notes if isinstance(note, Rule)), _NO_RULE)
 
 
 def _parsed(value: object, wanted: Any, parse: Callable[[Any], Any], path: Path) -> Any:
@@ -221,17 +222,18 @@ def _dataclass(values: object, wanted: Any, path: Path, lenient: bool) -> Any:
     if not isinstance(values, Mapping):
         raise wrong_kind(path, values, words(wanted))
     read: dict[str, Any] = {}
-    known: dict[str, None] = {}
-    for name, (kind, keys, required) in _fields(wanted).items():
-        known.update(dict.fromkeys(way for key in keys for way in (_spellings(key) if lenient else (key,))))
-        found = written(values, *keys) if lenient else next((key for key in keys if key in values), None)
-        if found is not None and not (lenient and _is_blank(values[found], kind)):
-            read[name] = convert(values[found], kind, (*path, found), lenient=lenient)
-        elif required:
-            raise Misfit(path, f"`{dotted((*path, keys[0]))}` is missing", f"It should be {words(kind)}")
-    closed = not lenient or getattr(wanted, "CLOSED", False)
-    if closed and (unknown := [str(key) for key in values if key not in known]):
-        raise unknown_key((*path, unknown[0]), known)
+    for name, field in _fields(wanted).items():
+        ways = field.spellings if lenient else field.keys
+        found = next((key for key in ways if key in values and not (lenient and values[key] is None)), None)
+        if found is not None and not (lenient and _is_blank(values[found], field.type)):
+            read[name] = convert(values[found], field.type, (*path, found), lenient=lenient)
+        elif field.is_required:
+            message = f"`{dotted((*path, field.keys[0]))}` is missing"
+            raise Misfit(path, message, f"It should be {words(field.type)}")
+    if not lenient or getattr(wanted, "CLOSED", False):
+        known = [key for field in _fields(wanted).values() for key in (field.spellings if lenient else field.keys)]
+        if unknown := [str(key) for key in values if key not in known]:
+            raise unknown_key((*path, unknown[0]), known)
     try:
         return wanted(**read)
     except Misfit as misfit:
@@ -248,19 +250,31 @@ def _is_blank(value: object, kind: Any) -> bool:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """How a field of a dataclass is read."""
+
+    type: Any
+    keys: tuple[str, ...]
+    spellings: tuple[str, ...]  # of the keys, with dashes and with underscores
+    is_required: bool
+
+
 @lru_cache(maxsize=256)
-def _fields(wanted: type) -> Mapping[str, tuple[Any, tuple[str, ...], bool]]:
-    """Return of each field its type, its keys and whether it has to be given."""
+def _fields(wanted: type) -> Mapping[str, _Field]:
+    """Return the fields that are read from outside, by name."""
     hints = typing.get_type_hints(wanted, include_extras=True)
-    return {
-        each.name: (
-            hints[each.name],
-            _keys(hints[each.name]) or (each.name,),
-            each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING,
-        )
-        for each in dataclasses.fields(wanted)
-        if each.metadata != INSIDE
-    }
+    found = {}
+    for each in dataclasses.fields(wanted):
+        if each.metadata != INSIDE:
+            keys = _keys(hints[each.name]) or (each.name,)
+            found[each.name] = _Field(
+                hints[each.name],
+                keys,
+                tuple(dict.fromkeys(way for key in keys for way in _spellings(key))),
+                each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING,
+            )
+    return found
 
 
 def _keys(kind: Any) -> tuple[str, ...]:
@@ -270,7 +284,7 @@ def _keys(kind: Any) -> tuple[str, ...]:
 
 def keys_of(wanted: type) -> tuple[str, ...]:
     """Return the keys that a dataclass reads."""
-    return tuple(key for _, keys, _ in _fields(wanted).values() for key in keys)
+    return tuple(key for field in _fields(wanted).values() for key in field.keys)
 
 
 def written(values: Mapping[str, Any], *keys: str) -> str | None:
