@@ -1,6 +1,10 @@
 """The one decision about an action: allowed, denied, or to be asked; and what an answer may be remembered as.
 
-A deny wins over every allow, and nothing can allow a protected place. ``decide`` has the order of the rules.
+A deny wins over every allow, and nothing can allow a protected place. The order of the rules is fixed, and the first
+that says anything decides: 1 protected places, 2 any deny, of the agent or above it, that one of them is read-only
+included, 3 what a human allowed once for exactly this resource, 4 tools that have no resource, 5 scope, 6 the
+profile, 7 the tool's own wish to be confirmed. Nothing here looks at the disk: paths come resolved, commands read,
+rules parsed.
 """
 
 import re
@@ -15,180 +19,6 @@ from pyagentd.policy.presets import Preset
 from pyagentd.policy.profiles import Profile, Verdict, covering, fits, read_only_refusal, verdict
 from pyagentd.policy.shell import ANY, ShellReading, SimpleCommand
 
-# What an approval may be remembered as, and what a remembered approval covers; pure.
-#
-# A person who answers "for this session" or "always" agrees to regular expressions that were shown, and to nothing
-# else. Each is matched against a whole action string. They are chosen so that no text which one of them matches can
-# do more than its beginning says: a remembered ``git log`` never matches a command with another command in it, since
-# what would begin one (``;``, ``|``, ``$``…) is not among the characters that may follow. A command line is covered
-# only when *every* command of it is, and only by its exact text when it writes files, runs what its options name, or
-# cannot be read at all.
-
-
-_SPECIAL = re.compile(r"[\\.^$*+?{}\[\]|()]")
-
-# What may follow a remembered command: nothing that a shell would take for more than words of the same command.
-_ANY_WORDS = r"(?: [^;&|<>()$`\\\n\r]*)?"
-_ONLY_OPTIONS = r"(?: (?:-[\w=,.:+-]*|\d+))*"
-
-# Commands known by their second word: those that only look, whatever words follow, and those that run the project's
-# own code anyway, so that no option of theirs adds to it. A command that fetches or sends may name the program to do
-# it with, one that checks may write a report anywhere, one that deletes is not agreed to by its harmless uses: what
-# is remembered of these is their exact text.
-_KNOWN_BY_TWO = {
-    "git": ("blame", "describe", "diff", "log", "ls-files", "rev-parse", "shortlog", "show", "status"),
-    "cargo": ("build", "check", "clippy", "test"),
-    "go": ("test",),
-    "npm": ("test",),
-    "pnpm": ("test",),
-    "yarn": ("test",),
-}
-_SCRIPTS = ("npm", "pnpm", "yarn")  # `npm run NAME` is known by three
-_KNOWN_BY_ONE = ("jest", "pytest", "vitest")
-_FILTERS = ("cat", "cut", "head", "ls", "nl", "pwd", "tac", "tail", "tr", "uniq", "wc")  # with options alone
-
-_A_SITE = re.compile(r"tool:WebFetch:(https?://[^/?#]+)/.*", re.DOTALL)
-_A_FILE = r"[^/]+"
-_A_SERVERS = re.compile(r"mcp:([\w-]+):((?:\\.|[^\\.^$*+?{}\[\]|()])+)")
-_CHANGING = "(?:Edit|Write)"
-
-
-def patterns_to_remember(action: Action) -> tuple[str, ...]:
-    """Return the regular expressions that "session" and "always" would remember for ``action``.
-
-    A change of a file is remembered for the files of its directory, a page of the web for its site, a search of the
-    web for all of them, a command as described above, anything else as exactly what it is.
-    """
-    if action.kind == "command":
-        return _remembered_command(action)
-    return tuple(dict.fromkeys(_for_form(action, form) for form in action.forms))
-
-
-def covered(action: Action, remembered: Iterable[re.Pattern[str]]) -> str | None:
-    """Return the remembered patterns that cover ``action``, joined by " and "; None when they do not."""
-    patterns = list(remembered)
-    if action.kind != "command":
-        return _all_matched(action.forms, patterns)  # a link must not borrow the rights of its name
-    exact = literal(str(action))
-    if any(pattern.pattern in (exact, re.escape(str(action))) for pattern in patterns):
-        return exact
-    return _covered_command(action, patterns)
-
-
-def literal(text: str) -> str:
-    """Return the expression that matches exactly ``text``; what needs no escape has none, since people read it."""
-    return _SPECIAL.sub(r"\\\g<0>", text)
-
-
-def explain_pattern(pattern: str) -> str:
-    """Return what a pattern made by ``patterns_to_remember`` covers, for people; any other as it is."""
-    if (server := _A_SERVERS.fullmatch(pattern)) is not None:
-        return f"{_plain(server[2])} of the MCP server {server[1]}, whatever its arguments"
-    text = pattern.removeprefix("tool:")
-    if text.startswith(f"{_CHANGING}:") and text.endswith(f"/{_A_FILE}"):
-        return f"Edit and Write any file in {_plain(text[len(_CHANGING) + 1 : -len(_A_FILE)])}"
-    tool, _, rest = text.partition(":")
-    for ending, said in ((_ANY_WORDS, "with any arguments"), (_ONLY_OPTIONS, "with any options")):
-        if rest.endswith(ending):
-            return f"{tool} `{_plain(rest.removesuffix(ending))}` {said}"
-    if rest == ".*":
-        return f"{tool} anything"
-    if tool == "WebFetch" and rest.endswith("/.*"):
-        return f"{tool} any page of {_plain(rest.removesuffix('/.*'))}"
-    detail = _plain(rest)
-    if not rest or literal(detail) != rest:
-        return pattern
-    return f"{tool} {f'`{detail}`' if tool == 'Bash' else detail}, exactly"
-
-
-def _for_form(action: Action, form: str) -> str:
-    if action.kind == "write" and form.startswith(("tool:Edit:/", "tool:Write:/")):
-        directory, _, _ = form.split(":", 2)[2].rpartition("/")
-        return f"tool:{_CHANGING}:{literal(directory)}/{_A_FILE}"
-    if action.kind == "net":
-        site = _A_SITE.fullmatch(form)
-        return f"tool:WebFetch:{literal(site[1])}/.*" if site else f"tool:{action.tool}:.*"
-    return literal(form)
-
-
-def _remembered_command(action: Action) -> tuple[str, ...]:
-    reading = action.shell
-    if not _divisible(action, reading):
-        return (literal(str(action)),)
-    assert reading is not None
-    return tuple(dict.fromkeys(_for_command(action.tool, command) for command in reading.commands))
-
-
-def _covered_command(action: Action, patterns: list[re.Pattern[str]]) -> str | None:
-    reading = action.shell
-    if not _divisible(action, reading):
-        return None
-    assert reading is not None
-    if not all(_is_plain(command) or _has_exact(action.tool, command, patterns) for command in reading.commands):
-        return None
-    return _all_matched([f"tool:{action.tool}:{command.text}" for command in reading.commands], patterns)
-
-
-def _divisible(action: Action, reading: ShellReading | None) -> bool:
-    """Return whether a command line is no more than the commands in it, and writes no file."""
-    if reading is None or reading.unreadable is not None or not reading.commands:
-        return False
-    return not reading.writes and not action.writes
-
-
-def _for_command(tool: str, command: SimpleCommand) -> str:
-    if _is_plain(command):
-        words = command.words
-        program, second = words[0], words[1] if len(words) > 1 else ""
-        if second in _KNOWN_BY_TWO.get(program, ()):
-            return f"tool:{tool}:{literal(f'{program} {second}')}{_ANY_WORDS}"
-        if program in _SCRIPTS and second == "run" and len(words) > 2 and re.fullmatch(r"[\w:-]+", words[2]):
-            return f"tool:{tool}:{literal(' '.join(words[:3]))}{_ANY_WORDS}"
-        if program in _KNOWN_BY_ONE:
-            return f"tool:{tool}:{literal(program)}{_ANY_WORDS}"
-        if program in _FILTERS and re.fullmatch(program + _ONLY_OPTIONS, command.text):
-            return f"tool:{tool}:{literal(program)}{_ONLY_OPTIONS}"
-    return literal(f"tool:{tool}:{command.text}")
-
-
-def _is_plain(command: SimpleCommand) -> bool:
-    """Return whether a command is its words and nothing more: no wrapper, no variable, no option that does more."""
-    if not command.words or not command.plain:
-        return False
-    try:
-        return shlex.split(command.text) == list(command.words)
-    except ValueError:
-        return False
-
-
-def _has_exact(tool: str, command: SimpleCommand, patterns: list[re.Pattern[str]]) -> bool:
-    text = f"tool:{tool}:{command.text}"
-    return any(pattern.pattern in (literal(text), re.escape(text)) for pattern in patterns)
-
-
-def _all_matched(texts: Iterable[str], patterns: list[re.Pattern[str]]) -> str | None:
-    """Return the patterns that match the texts, or None when one of the texts is matched by none."""
-    used: dict[str, None] = {}
-    for text in texts:
-        found = next((pattern.pattern for pattern in patterns if fits(pattern, text)), None)
-        if found is None:
-            return None
-        used[found] = None
-    return " and ".join(used)
-
-
-def _plain(expression: str) -> str:
-    return re.sub(r"\\(.)", r"\1", expression)
-
-
-# The one decision: may this action happen, must a human be asked, or not.
-#
-# The order is fixed: 1 protected places, 2 any deny, of the agent or above it, that it only looks included, 3 what a
-# human allowed once for exactly this resource, 4 tools that have no resource, 5 scope, 6 the profile, 7 the tool's
-# own wish to be confirmed. Nothing here looks at the disk: paths come resolved, commands read, rules parsed.
-
-# The rules that hold for one decision.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
@@ -199,15 +29,185 @@ class Context:
     profile: Profile | None = None  # None: every action, and a tool's ``confirm`` decides
     ancestor_denies: tuple[str, ...] = ()  # ``paths.deny`` of every session above an agent
     ancestor_commands: tuple[str, ...] = ()  # ... and their ``shell_commands.deny``
-    ancestor_profiles: tuple[
-        Profile, ...
-    ] = ()  # ... and their profiles: what one of them denies, an agent may not do
-    ancestor_read_only: bool = False  # ... and whether one of them only looks, see ``readonly``
+    ancestor_profiles: tuple[Profile, ...] = ()  # ... and their profiles: what one denies, no agent below may do
+    ancestor_read_only: bool = False  # ... and whether one of them is read-only
     protected: tuple[str, ...] = ()  # the daemon's own places, never written by a tool
     readable: tuple[str, ...] = ()  # in the read scope besides the preset's: the run's own spooled output
     grants: tuple[re.Pattern[str], ...] = ()  # match a whole action that then needs no confirmation: --allow
     remembered: tuple[re.Pattern[str], ...] = ()  # the same, given by a human as answer to an ask
     allow_once: frozenset[str] = frozenset()  # what a human allowed, exactly: ``guard.once_key``
+
+
+Rule = Literal["protected", "deny", "scope", "command", "profile", "headless", "read-only"]
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """It may happen."""
+
+    by: str  # for the audit: "scope", "meta", "grant REGEX", "profile NAME", "allowed once"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A human decides."""
+
+    reason: str
+    remember: tuple[str, ...] = ()  # the regular expressions that "session" and "always" would remember
+    is_routine: bool = False  # a rule asks before every such action; the reason warns of nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """It may not happen."""
+
+    reason: str
+    rule: Rule
+
+
+Decision = Allow | Ask | Deny
+
+Confirm = bool | Literal["always"]
+"""Whether a tool wants a human to agree: unless a named profile or a grant does, or every single time."""
+
+
+def decide(action: Action, context: Context, confirm: Confirm) -> Decision:
+    """Return whether ``action`` may happen.
+
+    Args:
+        action: Computed by the tool from its checked arguments.
+        context: The rules.
+        confirm: The tool wants a human to agree, see ``Confirm``.
+    """
+    action = _read(action)
+    if refusal := protected_reason(action, context):
+        return Deny(refusal, "protected")
+    if refusal := denied_reason(action, context):
+        return Deny(refusal, "deny")
+    if refusal := read_only_refusal(action, own=context.preset.read_only, above=context.ancestor_read_only):
+        return Deny(refusal, "read-only")
+    if context.allow_once and not context.allow_once.isdisjoint(action.spellings(once_key(action))):
+        return Allow("allowed once")
+    if refusal := outside_reason(action, context):
+        return Deny(refusal, "command" if action.kind == "command" else "scope")
+    return _permitted(action, context, confirm)
+
+
+def _read(action: Action) -> Action:
+    """Return a command with what the grammar makes of it; who did not read it did not look where its files are."""
+    if action.kind != "command":
+        return action
+    reading = action.shell
+    if reading is None:
+        reading = shell.read(action.command or "")
+        if reading.reads or reading.writes or reading.looks:
+            reading = replace(reading, unreadable="it names files, and nobody looked where they are")
+    if not action.confined:
+        reading = replace(reading, unreadable=reading.unreadable or reading.behind_links)
+    return replace(action, shell=reading)
+
+
+def once_key(action: Action) -> str:
+    """Return what ``Context.allow_once`` holds when a human allows ``action`` once.
+
+    It names the file that is really touched: a link that is put elsewhere afterwards is another resource.
+    """
+    return str(action) if action.kind == "command" else action.forms[-1]
+
+
+def _permitted(action: Action, context: Context, confirm: Confirm) -> Decision:
+    """Return what profiles, grants and the tool itself say about an action that is inside the scope."""
+    asking = None  # the profile that wants a human to be asked
+    for profile in (context.profile, *context.ancestor_profiles):
+        says = _profile_verdict(profile, action)
+        if profile is not None and says == "deny":
+            return _out_of_profile(action, profile, above=profile is not context.profile)
+        if profile is not None and says == "ask":
+            asking = asking or profile
+    if confirm == "always":
+        return _always(action, context)
+    if (unreadable := _unreadable(action)) is not None:
+        return _unreadable_command(action, context, f"nobody can tell beforehand what it does: {unreadable}")
+    if (unlisted := _unlisted(action, context)) is not None:
+        return _unreadable_command(action, context, f"it runs with your rights, not confined: {unlisted}")
+    if asking is None and context.profile is not None and _profile_verdict(context.profile, action) == "allow":
+        return Allow(f"profile {context.profile.name}")
+    if asking is None and not confirm:
+        return Allow("meta" if action.kind == "meta" else "scope")
+    if grant := covered(action, context.remembered) or covering(context.grants, action):
+        return Allow(f"grant {grant}")
+    if asking is not None:
+        return _question(action, context, f"the profile {asking.name!r} asks before {action.tool} does this")
+    return _question(action, context, f"{action.tool} acts only with your approval, and no grant covers this")
+
+
+def _profile_verdict(profile: Profile | None, action: Action) -> Verdict | None:
+    """Return what ``profile`` says; None when it leaves it to the tool, as no profile does."""
+    if profile is None:
+        return None
+    says = verdict(profile, action)
+    # Tools without a resource of their own are in every profile; whether they ask is theirs to say.
+    return None if action.kind == "meta" and says != "allow" else says
+
+
+def _out_of_profile(action: Action, profile: Profile, *, above: bool) -> Deny:
+    whose = "a session above this agent" if above else "this session"
+    return Deny(
+        f"{action.tool} may not do this: the profile {profile.name!r} of {whose} neither allows it nor lets the user "
+        f"be asked ({action}). Reach the goal in another way, or say that it was not possible.",
+        "profile",
+    )
+
+
+def _unreadable(action: Action) -> str | None:
+    """Return why nobody can say what a command does, as the end of a sentence; None when it can be read."""
+    return action.shell.unreadable if action.shell is not None else None
+
+
+def _unlisted(action: Action, context: Context) -> str | None:
+    """Return why a command that nothing confines is not admitted by ``*``, which is all that admits it."""
+    if action.confined or action.shell is None or shell.allowed_by_name(action.shell, context.preset.shell.allow):
+        return None
+    return action.shell.unlisted
+
+
+def _unreadable_command(action: Action, context: Context, why: str) -> Decision:
+    """Return the decision about a command that is admitted by ``*`` alone and cannot be vouched for.
+
+    Only a human who saw this very text can let it pass: whoever wrote a profile or an ``--allow`` did not.
+    """
+    if grant := covered(action, context.remembered):
+        return Allow(f"grant {grant}")
+    if context.interactive:
+        return Ask(why, patterns_to_remember(action))
+    return Deny(
+        f"{action.tool} may not run this: {why}. No human can be asked in this run. Write it as plain commands, one "
+        f"call each, or use another tool; the user can name the program in `shell_commands.allow`.",
+        "headless",
+    )
+
+
+def _always(action: Action, context: Context) -> Decision:
+    """Return the decision about what needs a human's word each time: no profile, grant or option stands for it."""
+    if context.interactive:
+        return Ask(f"{action.tool} does this only when you say so, each time")
+    return Deny(
+        f"{action.tool} needs a human's approval each time, and none can be asked in this run. Go on without it, and "
+        f"say in your answer what you wanted to change.",
+        "headless",
+    )
+
+
+def _question(action: Action, context: Context, reason: str) -> Ask | Deny:
+    if context.interactive:
+        return Ask(reason, patterns_to_remember(action), is_routine=True)
+    grants = (str(action),) if action.kind == "command" else action.forms
+    options = " ".join(f"--allow {shlex.quote(re.escape(each))}" for each in grants)
+    return Deny(
+        f"{action.tool} needs a human's approval, and none can be asked in this run. "
+        f"Whoever starts it can approve this beforehand with {options}",
+        "headless",
+    )
 
 
 # What no tool may touch, whatever a preset or a person's grant says.
@@ -428,176 +428,170 @@ def _listed(patterns: Iterable[str]) -> str:
     return ", ".join([*listed[:_SHOWN_PATTERNS], *([f"{more} more"] if more > 0 else [])]) or "which is empty"
 
 
-Rule = Literal["protected", "deny", "scope", "command", "profile", "headless", "read-only"]
+# What an approval may be remembered as, and what a remembered approval covers; pure.
+#
+# A person who answers "for this session" or "always" agrees to regular expressions that were shown, and to nothing
+# else. Each is matched against a whole action string. They are chosen so that no text which one of them matches can
+# do more than its beginning says: a remembered ``git log`` never matches a command with another command in it, since
+# what would begin one (``;``, ``|``, ``$``…) is not among the characters that may follow. A command line is covered
+# only when *every* command of it is, and only by its exact text when it writes files, runs what its options name, or
+# cannot be read at all.
 
 
-@dataclass(frozen=True, slots=True)
-class Allow:
-    """It may happen."""
+_SPECIAL = re.compile(r"[\\.^$*+?{}\[\]|()]")
 
-    by: str  # for the audit: "scope", "meta", "grant REGEX", "profile NAME", "allowed once"
+# What may follow a remembered command: nothing that a shell would take for more than words of the same command.
+_ANY_WORDS = r"(?: [^;&|<>()$`\\\n\r]*)?"
+_ONLY_OPTIONS = r"(?: (?:-[\w=,.:+-]*|\d+))*"
 
+# Commands known by their second word: those that only look, whatever words follow, and those that run the project's
+# own code anyway, so that no option of theirs adds to it. A command that fetches or sends may name the program to do
+# it with, one that checks may write a report anywhere, one that deletes is not agreed to by its harmless uses: what
+# is remembered of these is their exact text.
+_KNOWN_BY_TWO = {
+    "git": ("blame", "describe", "diff", "log", "ls-files", "rev-parse", "shortlog", "show", "status"),
+    "cargo": ("build", "check", "clippy", "test"),
+    "go": ("test",),
+    "npm": ("test",),
+    "pnpm": ("test",),
+    "yarn": ("test",),
+}
+_SCRIPTS = ("npm", "pnpm", "yarn")  # `npm run NAME` is known by three
+_KNOWN_BY_ONE = ("jest", "pytest", "vitest")
+_FILTERS = ("cat", "cut", "head", "ls", "nl", "pwd", "tac", "tail", "tr", "uniq", "wc")  # with options alone
 
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """A human decides."""
-
-    reason: str
-    remember: tuple[str, ...] = ()  # the regular expressions that "session" and "always" would remember
-    is_routine: bool = False  # a rule asks before every such action; the reason warns of nothing
-
-
-@dataclass(frozen=True, slots=True)
-class Deny:
-    """It may not happen."""
-
-    reason: str
-    rule: Rule
-
-
-Decision = Allow | Ask | Deny
-
-Confirm = bool | Literal["always"]
-"""Whether a tool wants a human to agree: unless a named profile or a grant does, or every single time."""
+_A_SITE = re.compile(r"tool:WebFetch:(https?://[^/?#]+)/.*", re.DOTALL)
+_A_FILE = r"[^/]+"
+_A_SERVERS = re.compile(r"mcp:([\w-]+):((?:\\.|[^\\.^$*+?{}\[\]|()])+)")
+_CHANGING = "(?:Edit|Write)"
 
 
-def decide(action: Action, context: Context, confirm: Confirm) -> Decision:
-    """Return whether ``action`` may happen.
+def patterns_to_remember(action: Action) -> tuple[str, ...]:
+    """Return the regular expressions that "session" and "always" would remember for ``action``.
 
-    Args:
-        action: Computed by the tool from its checked arguments.
-        context: The rules.
-        confirm: The tool wants a human to agree, see ``Confirm``.
+    A change of a file is remembered for the files of its directory, a page of the web for its site, a search of the
+    web for all of them, a command as described above, anything else as exactly what it is.
     """
-    action = _read(action)
-    if refusal := protected_reason(action, context):
-        return Deny(refusal, "protected")
-    if refusal := denied_reason(action, context):
-        return Deny(refusal, "deny")
-    if refusal := read_only_refusal(action, own=context.preset.read_only, above=context.ancestor_read_only):
-        return Deny(refusal, "read-only")
-    if context.allow_once and not context.allow_once.isdisjoint(action.spellings(once_key(action))):
-        return Allow("allowed once")
-    if refusal := outside_reason(action, context):
-        return Deny(refusal, "command" if action.kind == "command" else "scope")
-    return _permitted(action, context, confirm)
+    if action.kind == "command":
+        return _remembered_command(action)
+    return tuple(dict.fromkeys(_for_form(action, form) for form in action.forms))
 
 
-def _read(action: Action) -> Action:
-    """Return a command with what the grammar makes of it; who did not read it did not look where its files are."""
+def covered(action: Action, remembered: Iterable[re.Pattern[str]]) -> str | None:
+    """Return the remembered patterns that cover ``action``, joined by " and "; None when they do not."""
+    patterns = list(remembered)
     if action.kind != "command":
-        return action
+        return _all_matched(action.forms, patterns)  # a link must not borrow the rights of its name
+    exact = literal(str(action))
+    if any(pattern.pattern in (exact, re.escape(str(action))) for pattern in patterns):
+        return exact
+    return _covered_command(action, patterns)
+
+
+def literal(text: str) -> str:
+    """Return the expression that matches exactly ``text``; what needs no escape has none, since people read it."""
+    return _SPECIAL.sub(r"\\\g<0>", text)
+
+
+def explain_pattern(pattern: str) -> str:
+    """Return what a pattern made by ``patterns_to_remember`` covers, for people; any other as it is."""
+    if (server := _A_SERVERS.fullmatch(pattern)) is not None:
+        return f"{_plain(server[2])} of the MCP server {server[1]}, whatever its arguments"
+    text = pattern.removeprefix("tool:")
+    if text.startswith(f"{_CHANGING}:") and text.endswith(f"/{_A_FILE}"):
+        return f"Edit and Write any file in {_plain(text[len(_CHANGING) + 1 : -len(_A_FILE)])}"
+    tool, _, rest = text.partition(":")
+    for ending, said in ((_ANY_WORDS, "with any arguments"), (_ONLY_OPTIONS, "with any options")):
+        if rest.endswith(ending):
+            return f"{tool} `{_plain(rest.removesuffix(ending))}` {said}"
+    if rest == ".*":
+        return f"{tool} anything"
+    if tool == "WebFetch" and rest.endswith("/.*"):
+        return f"{tool} any page of {_plain(rest.removesuffix('/.*'))}"
+    detail = _plain(rest)
+    if not rest or literal(detail) != rest:
+        return pattern
+    return f"{tool} {f'`{detail}`' if tool == 'Bash' else detail}, exactly"
+
+
+def _for_form(action: Action, form: str) -> str:
+    if action.kind == "write" and form.startswith(("tool:Edit:/", "tool:Write:/")):
+        directory, _, _ = form.split(":", 2)[2].rpartition("/")
+        return f"tool:{_CHANGING}:{literal(directory)}/{_A_FILE}"
+    if action.kind == "net":
+        site = _A_SITE.fullmatch(form)
+        return f"tool:WebFetch:{literal(site[1])}/.*" if site else f"tool:{action.tool}:.*"
+    return literal(form)
+
+
+def _remembered_command(action: Action) -> tuple[str, ...]:
     reading = action.shell
-    if reading is None:
-        reading = shell.read(action.command or "")
-        if reading.reads or reading.writes or reading.looks:
-            reading = replace(reading, unreadable="it names files, and nobody looked where they are")
-    if not action.confined:
-        reading = replace(reading, unreadable=reading.unreadable or reading.behind_links)
-    return replace(action, shell=reading)
+    if not _divisible(action, reading):
+        return (literal(str(action)),)
+    assert reading is not None
+    return tuple(dict.fromkeys(_for_command(action.tool, command) for command in reading.commands))
 
 
-def once_key(action: Action) -> str:
-    """Return what ``Context.allow_once`` holds when a human allows ``action`` once.
-
-    It names the file that is really touched: a link that is put elsewhere afterwards is another resource.
-    """
-    return str(action) if action.kind == "command" else action.forms[-1]
-
-
-def _permitted(action: Action, context: Context, confirm: Confirm) -> Decision:
-    """Return what profiles, grants and the tool itself say about an action that is inside the scope."""
-    asking = None  # the profile that wants a human to be asked
-    for profile in (context.profile, *context.ancestor_profiles):
-        says = _profile_verdict(profile, action)
-        if profile is not None and says == "deny":
-            return _out_of_profile(action, profile, above=profile is not context.profile)
-        if profile is not None and says == "ask":
-            asking = asking or profile
-    if confirm == "always":
-        return _always(action, context)
-    if (unreadable := _unreadable(action)) is not None:
-        return _unreadable_command(action, context, f"nobody can tell beforehand what it does: {unreadable}")
-    if (unlisted := _unlisted(action, context)) is not None:
-        return _unreadable_command(action, context, f"it runs with your rights, not confined: {unlisted}")
-    if asking is None and context.profile is not None and _profile_verdict(context.profile, action) == "allow":
-        return Allow(f"profile {context.profile.name}")
-    if asking is None and not confirm:
-        return Allow("meta" if action.kind == "meta" else "scope")
-    if grant := covered(action, context.remembered) or covering(context.grants, action):
-        return Allow(f"grant {grant}")
-    if asking is not None:
-        return _question(action, context, f"the profile {asking.name!r} asks before {action.tool} does this")
-    return _question(action, context, f"{action.tool} acts only with your approval, and no grant covers this")
-
-
-def _profile_verdict(profile: Profile | None, action: Action) -> Verdict | None:
-    """Return what ``profile`` says; None when it leaves it to the tool, as no profile does."""
-    if profile is None:
+def _covered_command(action: Action, patterns: list[re.Pattern[str]]) -> str | None:
+    reading = action.shell
+    if not _divisible(action, reading):
         return None
-    says = verdict(profile, action)
-    # Tools without a resource of their own are in every profile; whether they ask is theirs to say.
-    return None if action.kind == "meta" and says != "allow" else says
-
-
-def _out_of_profile(action: Action, profile: Profile, *, above: bool) -> Deny:
-    whose = "a session above this agent" if above else "this session"
-    return Deny(
-        f"{action.tool} may not do this: the profile {profile.name!r} of {whose} neither allows it nor lets the user "
-        f"be asked ({action}). Reach the goal in another way, or say that it was not possible.",
-        "profile",
-    )
-
-
-def _unreadable(action: Action) -> str | None:
-    """Return why nobody can say what a command does, as the end of a sentence; None when it can be read."""
-    return action.shell.unreadable if action.shell is not None else None
-
-
-def _unlisted(action: Action, context: Context) -> str | None:
-    """Return why a command that nothing confines is not admitted by ``*``, which is all that admits it."""
-    if action.confined or action.shell is None or shell.allowed_by_name(action.shell, context.preset.shell.allow):
+    assert reading is not None
+    if not all(_is_plain(command) or _has_exact(action.tool, command, patterns) for command in reading.commands):
         return None
-    return action.shell.unlisted
+    return _all_matched([f"tool:{action.tool}:{command.text}" for command in reading.commands], patterns)
 
 
-def _unreadable_command(action: Action, context: Context, why: str) -> Decision:
-    """Return the decision about a command that is admitted by ``*`` alone and cannot be vouched for.
-
-    Only a human who saw this very text can let it pass: whoever wrote a profile or an ``--allow`` did not.
-    """
-    if grant := covered(action, context.remembered):
-        return Allow(f"grant {grant}")
-    if context.interactive:
-        return Ask(why, patterns_to_remember(action))
-    return Deny(
-        f"{action.tool} may not run this: {why}. No human can be asked in this run. Write it as plain commands, one "
-        f"call each, or use another tool; the user can name the program in `shell_commands.allow`.",
-        "headless",
-    )
+def _divisible(action: Action, reading: ShellReading | None) -> bool:
+    """Return whether a command line is no more than the commands in it, and writes no file."""
+    if reading is None or reading.unreadable is not None or not reading.commands:
+        return False
+    return not reading.writes and not action.writes
 
 
-def _always(action: Action, context: Context) -> Decision:
-    """Return the decision about what needs a human's word each time: no profile, grant or option stands for it."""
-    if context.interactive:
-        return Ask(f"{action.tool} does this only when you say so, each time")
-    return Deny(
-        f"{action.tool} needs a human's approval each time, and none can be asked in this run. Go on without it, and "
-        f"say in your answer what you wanted to change.",
-        "headless",
-    )
+def _for_command(tool: str, command: SimpleCommand) -> str:
+    if _is_plain(command):
+        words = command.words
+        program, second = words[0], words[1] if len(words) > 1 else ""
+        if second in _KNOWN_BY_TWO.get(program, ()):
+            return f"tool:{tool}:{literal(f'{program} {second}')}{_ANY_WORDS}"
+        if program in _SCRIPTS and second == "run" and len(words) > 2 and re.fullmatch(r"[\w:-]+", words[2]):
+            return f"tool:{tool}:{literal(' '.join(words[:3]))}{_ANY_WORDS}"
+        if program in _KNOWN_BY_ONE:
+            return f"tool:{tool}:{literal(program)}{_ANY_WORDS}"
+        if program in _FILTERS and re.fullmatch(program + _ONLY_OPTIONS, command.text):
+            return f"tool:{tool}:{literal(program)}{_ONLY_OPTIONS}"
+    return literal(f"tool:{tool}:{command.text}")
 
 
-def _question(action: Action, context: Context, reason: str) -> Ask | Deny:
-    if context.interactive:
-        return Ask(reason, patterns_to_remember(action), is_routine=True)
-    grants = (str(action),) if action.kind == "command" else action.forms
-    options = " ".join(f"--allow {shlex.quote(re.escape(each))}" for each in grants)
-    return Deny(
-        f"{action.tool} needs a human's approval, and none can be asked in this run. "
-        f"Whoever starts it can approve this beforehand with {options}",
-        "headless",
-    )
+def _is_plain(command: SimpleCommand) -> bool:
+    """Return whether a command is its words and nothing more: no wrapper, no variable, no option that does more."""
+    if not command.words or not command.plain:
+        return False
+    try:
+        return shlex.split(command.text) == list(command.words)
+    except ValueError:
+        return False
+
+
+def _has_exact(tool: str, command: SimpleCommand, patterns: list[re.Pattern[str]]) -> bool:
+    text = f"tool:{tool}:{command.text}"
+    return any(pattern.pattern in (literal(text), re.escape(text)) for pattern in patterns)
+
+
+def _all_matched(texts: Iterable[str], patterns: list[re.Pattern[str]]) -> str | None:
+    """Return the patterns that match the texts, or None when one of the texts is matched by none."""
+    used: dict[str, None] = {}
+    for text in texts:
+        found = next((pattern.pattern for pattern in patterns if fits(pattern, text)), None)
+        if found is None:
+            return None
+        used[found] = None
+    return " and ".join(used)
+
+
+def _plain(expression: str) -> str:
+    return re.sub(r"\\(.)", r"\1", expression)
 
 
 # What a human may add to the scope of a session when its model asks for it; pure.
