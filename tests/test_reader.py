@@ -1,5 +1,6 @@
 """What outside data becomes, and what an error says of it."""
 
+import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,8 +15,19 @@ from msgspec import Meta
 from pyagentd.config.tables import Tables, read_hooks, read_server
 from pyagentd.errors import BadRequest, ConfigError, PresetError
 from pyagentd.policy.presets import Preset, parse_message_settings, parse_preset, read_wanted
-from pyagentd.reader import Misfit, Rule, Source, keys_of, line_in_front_matter, line_in_json, read, words
-from pyagentd.store import presetfile
+from pyagentd.reader import (
+    Misfit,
+    Rule,
+    Source,
+    at,
+    keys_of,
+    line_in_front_matter,
+    line_in_json,
+    line_in_toml,
+    read,
+    words,
+)
+from pyagentd.store import named_agents, presetfile
 
 
 def doubled(value: object) -> int:
@@ -139,6 +151,37 @@ def test_the_line_of_a_value_is_found_in_front_matter_and_in_json() -> None:
     assert lines == [2, 4, 6, 3, 1]
     text = '{\n "x": 1,\n "s": {\n  "x": 2}}'
     assert [line_in_json(text, path) for path in [("x",), ("s", "x"), ("s",), ("q",)]] == [2, 4, 3, 1]
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        (("a",), 1),
+        (("a", "x"), 2),
+        (("a", "list", 1), 5),
+        (("a", "dotted", "y"), 7),
+        (("a", "inline", "z"), 8),
+        (("m", "q.7", "in"), 10),
+        (("hooks", "tool", "before", 0, "command"), 12),
+        (("hooks", "tool", "before", 1), 13),
+        (("hooks", "tool", "before", 1, "timeout"), 15),
+        (("hooks", "tool", "before", 1, "nothing"), 13),
+        (("b",), None),
+    ],
+)
+def test_the_line_of_a_value_is_found_in_toml(path: tuple[str | int, ...], line: int | None) -> None:
+    text = (
+        '[a]\nx = 1\nlist = [\n "one",\n "two",\n]\ndotted.y = 1\ninline = {z = 1}\n[m."q.7"]\nin = 1\n'
+        '[[hooks.tool.before]]\ncommand = ["x"]\n[[hooks.tool.before]]\ncommand = ["y"]\ntimeout = 1\n'
+    )
+    assert line_in_toml(text, path, at(tomllib.loads(text), path)) == line
+
+
+def test_a_wrong_value_in_agent_json_is_told_with_its_line() -> None:
+    file = named_agents.parse(b'{\n"name": "x",\n"created_at": null,\n"model": 5}', Path("agent.json"))
+    assert (file.name, file.created_at) == ("x", None)
+    with pytest.raises(PresetError, match=r"^agent.json:4: `model` is 5. It should be a text"):
+        assert file.model
 
 
 _SCALARS = st.one_of(

@@ -21,6 +21,7 @@ import click
 from pyagentd.cli.link import daemon, run_environment
 from pyagentd.cli.output import ExitCode, json_option, note, print_json, print_table, printable, project_option
 from pyagentd.config import config_file
+from pyagentd.config.loading import read_config_file
 from pyagentd.config.tables import read_server
 from pyagentd.errors import ConfigError, Conflict, NotFound
 from pyagentd.reader import Source
@@ -299,12 +300,7 @@ def _tables_in(text: str) -> dict[str, Any]:
 
 
 def _own_tables(config: Path) -> dict[str, Any]:
-    try:
-        return _tables_in(config.read_text("utf-8"))
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise ConfigError(f"{config}: {error}") from None
+    return _tables_in(read_config_file(config).text)
 
 
 def _project_tables(file: Path) -> dict[str, Any]:
