@@ -152,9 +152,9 @@ def read(values: object, wanted: Any, source: Source, path: Path = ()) -> Any:
 
 def convert(value: Any, wanted: Any, path: Path = (), *, lenient: bool = False) -> Any:
     """Return ``value`` as the type ``wanted``; raises ``Misfit``. ``read`` says what the arguments mean."""
-    bare, rule = _unwrapped(wanted)
+    bare, rule = _unwrap(wanted)
     if rule.parse is not None:
-        return _parsed(value, wanted, rule.parse, path)
+        return _parse(value, wanted, rule.parse, path)
     if typing.get_origin(bare) in (Union, types.UnionType):
         if value is None and type(None) in typing.get_args(bare):
             return None
@@ -164,15 +164,15 @@ def convert(value: Any, wanted: Any, path: Path = (), *, lenient: bool = False) 
         if len(others) == 1:
             return convert(value, others[0], path, lenient=lenient)
     if dataclasses.is_dataclass(bare):
-        return _dataclass(value, bare, path, lenient)
+        return _convert_dataclass(value, bare, path, lenient)
     origin, parts = typing.get_origin(bare), typing.get_args(bare)
     if parts and isinstance(value, Mapping) and isinstance(origin, type) and issubclass(origin, Mapping):
         return {str(key): convert(each, parts[1], (*path, str(key)), lenient=lenient) for key, each in value.items()}
     if origin is tuple and len(parts) == 2 and isinstance(value, list | tuple):
-        return tuple(_entry(each, wanted, (*path, n), lenient) for n, each in enumerate(value))
+        return tuple(_convert_entry(each, wanted, (*path, n), lenient) for n, each in enumerate(value))
     if bare is Any:
         return value
-    value = _plain(value)
+    value = _builtin_scalar(value)
     if isinstance(value, float) and not math.isfinite(value):
         raise wrong_kind(path, value, words(wanted))
     if lenient and origin is Literal and isinstance(value, str):
@@ -183,13 +183,13 @@ def convert(value: Any, wanted: Any, path: Path = (), *, lenient: bool = False) 
         raise wrong_kind(path, value, words(wanted)) from None
 
 
-def _plain(value: Any) -> Any:
+def _builtin_scalar(value: Any) -> Any:
     """Return a text or number as one of Python's: a parser's own kind remembers how it was written."""
     kind = next((kind for kind in (str, float, int) if isinstance(value, kind)), None)
     return value if kind is None or isinstance(value, bool) else kind(value)
 
 
-def _unwrapped(wanted: Any) -> tuple[Any, Rule]:
+def _unwrap(wanted: Any) -> tuple[Any, Rule]:
     """Return a type without what is annotated, and its rule."""
     if typing.get_origin(wanted) is not Annotated:
         return wanted, _NO_RULE
@@ -197,7 +197,7 @@ def _unwrapped(wanted: Any) -> tuple[Any, Rule]:
     return bare, next((note for note in notes if isinstance(note, Rule)), _NO_RULE)
 
 
-def _parsed(value: object, wanted: Any, parse: Callable[[Any], Any], path: Path) -> Any:
+def _parse(value: object, wanted: Any, parse: Callable[[Any], Any], path: Path) -> Any:
     try:
         return parse(value)
     except PyagentdError as error:
@@ -207,9 +207,9 @@ def _parsed(value: object, wanted: Any, parse: Callable[[Any], Any], path: Path)
         raise wrong_kind(path, value, words(wanted)) from None
 
 
-def _entry(value: object, listed: Any, path: Path, lenient: bool) -> Any:
+def _convert_entry(value: object, listed: Any, path: Path, lenient: bool) -> Any:
     """Return an entry of a list; where it is of the wrong kind, the error says what all of them should be."""
-    item = typing.get_args(_unwrapped(listed)[0])[0]
+    item = typing.get_args(_unwrap(listed)[0])[0]
     try:
         return convert(value, item, path, lenient=lenient)
     except Misfit as misfit:
@@ -218,7 +218,7 @@ def _entry(value: object, listed: Any, path: Path, lenient: bool) -> Any:
         raise Misfit(path, misfit.message, _SHOULD + words(listed)) from misfit
 
 
-def _dataclass(values: object, wanted: Any, path: Path, lenient: bool) -> Any:
+def _convert_dataclass(values: object, wanted: Any, path: Path, lenient: bool) -> Any:
     if not isinstance(values, Mapping):
         raise wrong_kind(path, values, words(wanted))
     read: dict[str, Any] = {}
@@ -279,7 +279,7 @@ def _fields(wanted: type) -> Mapping[str, _Field]:
 
 def _keys(kind: Any) -> tuple[str, ...]:
     """Return how a field's key is written, which its type says, or the type beside None."""
-    return next((keys for part in (kind, *typing.get_args(kind)) if (keys := _unwrapped(part)[1].keys)), ())
+    return next((keys for part in (kind, *typing.get_args(kind)) if (keys := _unwrap(part)[1].keys)), ())
 
 
 def keys_of(wanted: type) -> tuple[str, ...]:
@@ -287,7 +287,7 @@ def keys_of(wanted: type) -> tuple[str, ...]:
     return tuple(key for field in _fields(wanted).values() for key in field.keys)
 
 
-def written(values: Mapping[str, Any], *keys: str) -> str | None:
+def find_key(values: Mapping[str, Any], *keys: str) -> str | None:
     """Return the first of ``keys`` that has a value, as it is spelled there, with dashes or underscores; or None."""
     return next((way for key in keys for way in _spellings(key) if values.get(way) is not None), None)
 
@@ -304,9 +304,9 @@ _SHOULD = "It should be "
 def wrong_kind(path: Path, value: object, wanted: str) -> Misfit:
     """Return the error that a value is something else than ``wanted``, which is in words."""
     if path and isinstance(path[-1], int):
-        return Misfit(path, f"`{dotted(path[:-1])}`: entry {path[-1] + 1} is {shown(value)}", _SHOULD + wanted)
+        return Misfit(path, f"`{dotted(path[:-1])}`: entry {path[-1] + 1} is {describe(value)}", _SHOULD + wanted)
     subject = f"`{dotted(path)}`" if path else "This"
-    return Misfit(path, f"{subject} is {shown(value)}", _SHOULD + wanted)
+    return Misfit(path, f"{subject} is {describe(value)}", _SHOULD + wanted)
 
 
 def unknown_key(path: Path, known: Iterable[str]) -> Misfit:
@@ -324,7 +324,7 @@ def dotted(path: Path) -> str:
     return text.removeprefix(".")
 
 
-def shown(value: object) -> str:
+def describe(value: object) -> str:
     """Return a value as an error shows it."""
     match value:
         case None:
@@ -361,7 +361,7 @@ def words(wanted: Any, names: Mapping[Any, str] = WORDS) -> str:
         wanted: The type; that something may be absent is left out beside others.
         names: What plain types are called.
     """
-    bare, rule = _unwrapped(wanted)
+    bare, rule = _unwrap(wanted)
     if rule.words:
         return rule.words
     origin, parts = typing.get_origin(bare), typing.get_args(bare)

@@ -16,7 +16,7 @@ from pyagentd.config.tables import ServerSettings, read_server
 from pyagentd.errors import BadRequest, PresetError
 from pyagentd.policy.action import Roam, canonical_tool, normalised, validate_pattern
 from pyagentd.policy.profiles import BUILTIN, PLAN, Profile
-from pyagentd.reader import INSIDE, FromOne, FullText, Path, Rule, Source, Text, read, shown, written
+from pyagentd.reader import INSIDE, FromOne, FullText, Path, Rule, Source, Text, describe, find_key, read
 
 # Which servers of tools a preset wants: the key ``mcp`` of its front matter.
 #
@@ -79,7 +79,7 @@ def read_wanted(value: object, source: Source, path: Path = ()) -> WantedServers
         case Mapping():
             rows = [(str(name), table, (*path, str(name))) for name, table in value.items()]
         case _:
-            raise source.wrong(path, f"`mcp` is {shown(value)}", _MEND)
+            raise source.wrong(path, f"`mcp` is {describe(value)}", _MEND)
     wanted, only, own = list[str](), dict[str, tuple[str, ...]](), list[ServerSettings]()
     for name, table, place in rows:
         if table is True or table is None:
@@ -145,7 +145,7 @@ def _tools(value: object) -> tuple[str, ...]:
     elif isinstance(value, list):
         for number, each in enumerate(value, start=1):
             if not isinstance(each, str) or not each.strip():
-                raise BadRequest(f"entry {number} is {shown(each)}", mend="It should be a list of texts")
+                raise BadRequest(f"entry {number} is {describe(each)}", mend="It should be a list of texts")
         names = list(map(str, value))
     else:
         raise ValueError
@@ -262,11 +262,11 @@ def parse_preset(
         () if str(front.get("signature") or "").strip() else ("prompt", "isolation")
     )  # others' keys elsewhere
     made = read({key: value for key, value in front.items() if key not in of_mission}, Preset, source)
-    if (key := written(front, "read-only")) and name == PLAN and not made.read_only:
+    if (key := find_key(front, "read-only")) and name == PLAN and not made.read_only:
         mend = "It should be true: an agent of this name only looks; give one that works another name"
         raise source.wrong((key,), f"`{key}` is false", mend)
-    servers = written(front, "mcp")
-    profile = written(front, "profile", "permissions")
+    servers = find_key(front, "mcp")
+    profile = find_key(front, "profile", "permissions")
     return replace(
         made,
         name=name,
@@ -274,7 +274,7 @@ def parse_preset(
         profile=known_profile(made.profile, profiles, source, (profile,)) if profile else None,
         read_only=made.read_only or name == PLAN,
         mcp=read_wanted(front[servers], source, (servers,)) if servers else None,
-        result="last" if made.signature and not written(front, "result") else made.result,
+        result="last" if made.signature and not find_key(front, "result") else made.result,
     )
 
 
