@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from pyagentd.api import Service
+from pyagentd.api import GROUPS, methods
 from pyagentd.cli.app import cli
 from pyagentd.reader import words
 from pyagentd.wire.operations import LISP, Operation, Parameter, operation
@@ -34,10 +34,9 @@ This page is made by `python scripts/operations.py` from the code.
 
 def operations() -> list[Operation]:
     """Return all operations, by subject and then by name."""
-    found = []
-    for name, run in inspect.getmembers(Service, inspect.iscoroutinefunction):
-        if not name.startswith("_"):
-            found.append(operation(name.rstrip("_"), run))
+    found: list[Operation] = []
+    for group in GROUPS:
+        found += [operation(name, getattr(group, method)) for name, method in methods(group)]
     return sorted(found, key=lambda each: (subject(each), each.name))
 
 
@@ -116,6 +115,8 @@ def page() -> str:
         parts.append(f"### {each.name}\n\n{markdown(first)}\n")
         if rest.strip():
             parts.append(markdown(rest.strip()) + "\n")
+        if each.human:
+            parts.append("Only for a client with a person at it: it said hello with `human`.\n")
         if each.parameters:
             parts.append("\n".join(map(line, each.parameters.values())) + "\n")
         if also:

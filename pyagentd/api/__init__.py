@@ -6,7 +6,7 @@ The whole interface is ``Service.operations``: every public method of the groups
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 from pyagentd.api.agents import Agents, Pieces, Spawning
@@ -14,6 +14,7 @@ from pyagentd.api.approvals import Approvals
 from pyagentd.api.commands import Builtin
 from pyagentd.api.conversations import Compaction, Conversations, Queue, SlashCommands, TurnAgents
 from pyagentd.api.daemon import Daemon
+from pyagentd.api.group import Process
 from pyagentd.api.history import Histories, SnapshotOperations
 from pyagentd.api.inspection import Inspection, Search
 from pyagentd.api.mcp import EmacsOperations, HookOperations, McpOperations
@@ -27,8 +28,7 @@ from pyagentd.features.slash_commands import Commands
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.store.registry import Registry
 
-
-class Service(
+GROUPS = (
     Conversations,
     Compaction,
     ContextOperations,
@@ -59,8 +59,20 @@ class Service(
     SlashCommands,
     SnapshotOperations,
     Daemon,
-):
-    """All operations, of one daemon; those that people type behind a slash are its commands."""
+)
+"""The classes whose public methods are the operations."""
+
+
+class Service:
+    """All operations of one daemon; those that people type behind a slash are its commands.
+
+    Args:
+        kernel: What they work on.
+        registry: Where sessions are found.
+        indexer: What searches them; None where there is no index.
+        stop: Ends the daemon.
+        clients: Returns how many clients are connected.
+    """
 
     def __init__(
         self,
@@ -71,12 +83,25 @@ class Service(
         stop: Callable[[], None],
         clients: Callable[[], int],
     ) -> None:
-        super().__init__(kernel, registry, indexer, stop=stop, clients=clients)
+        process = Process(stop=stop, clients=clients)
+        self._operations = {
+            name: getattr(group, method)
+            for group in (each(kernel, registry, indexer, process) for each in GROUPS)
+            for name, method in methods(type(group))
+        }
         if (commands := kernel.find(Commands)) is not None:
-            commands.builtin = Builtin(self.operations(), commands)
+            commands.builtin = Builtin(self._operations, commands)
 
     def operations(self) -> Mapping[str, Callable[..., Awaitable[Any]]]:
         """Return every operation by its name on the wire."""
-        names = [name for name, _ in inspect.getmembers(type(self), inspect.iscoroutinefunction)]
-        # An operation called like a word of the language, such as `import_`, has its name without the line.
-        return {name.rstrip("_").replace("_", "-"): getattr(self, name) for name in names if not name.startswith("_")}
+        return self._operations
+
+
+def methods(group: type) -> Iterator[tuple[str, str]]:
+    """Yield for each operation of a class of ``GROUPS`` its name on the wire and its method's name.
+
+    An operation called like a word of the language, such as ``import_``, has its name without the line.
+    """
+    for name, _ in inspect.getmembers(group, inspect.iscoroutinefunction):
+        if not name.startswith("_"):
+            yield name.rstrip("_").replace("_", "-"), name

@@ -26,6 +26,7 @@ from pyagentd.tools.read import READ
 from pyagentd.tools.shell import BASH
 from pyagentd.tools.spec import ToolContext, ToolSpec
 from pyagentd.tools.write import WRITE
+from pyagentd.wire.operations import by_person
 
 MOST_DECISIONS = 1000  # in one answer
 
@@ -56,6 +57,7 @@ class Approvals(Group):
             found = [row for row in found if Path(row["branch"]).is_relative_to(inside)]
         return {"asks": found}
 
+    @by_person
     async def answer(
         self,
         client: Client,

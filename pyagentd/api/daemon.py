@@ -6,35 +6,17 @@ import asyncio
 import os
 import resource
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pyagentd import __version__
 from pyagentd.api.group import Client, Group
-from pyagentd.features.indexer import Indexer
 from pyagentd.features.tasks import Tasks
-from pyagentd.runtime.kernel import Kernel
-from pyagentd.store.registry import Registry
 from pyagentd.tools.sandbox.enclosure import confinement
 
 
 class Daemon(Group):
     """The process."""
-
-    def __init__(
-        self,
-        kernel: Kernel,
-        registry: Registry,
-        indexer: Indexer | None = None,
-        *,
-        stop: Callable[[], None],
-        clients: Callable[[], int],
-    ) -> None:
-        super().__init__(kernel, registry, indexer)
-        self._stop = stop
-        self._clients = clients
-        self._started = time.monotonic()
 
     async def status(self, client: Client) -> dict[str, Any]:
         """Return what the daemon is doing: times in seconds, memory in bytes."""
@@ -42,8 +24,8 @@ class Daemon(Group):
         return {
             "pid": os.getpid(),
             "version": __version__,
-            "uptime": round(time.monotonic() - self._started, 3),
-            "clients": self._clients(),
+            "uptime": round(time.monotonic() - self._process.started, 3),
+            "clients": self._process.clients(),
             "runs": len(self._kernel.runs),
             "tasks": 0 if tasks is None else tasks.pending,
             "memory": _memory(),
@@ -57,7 +39,7 @@ class Daemon(Group):
         ``asks`` is how many questions stay open.
         """
         await self._kernel.trees.awake()
-        self._stop()
+        self._process.stop()
         return {"asks": len(self._kernel.asks.all())}
 
 

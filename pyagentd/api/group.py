@@ -1,13 +1,15 @@
 """What every group of operations stands on: the kernel, the registry, and how a branch is named.
 
 A group is a class whose public methods are operations: they take the client that calls and keyword arguments, and
-return plain values; how both travel is the business of ``rpc``. Errors are those of ``errors.py``.
+return plain values; ``wire.operations`` says how both travel. Errors are those of ``errors.py``.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast, get_args
 
@@ -39,6 +41,7 @@ __all__ = [
     "TITLE_LENGTH",
     "Client",
     "Group",
+    "Process",
     "described",
     "directory",
     "expanded",
@@ -57,13 +60,23 @@ class Client(Sink, Protocol):
     human: bool  # somebody is there to answer questions
 
 
-class Group:
-    """Operations on one kernel."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """What operations know of the daemon's process."""
 
-    def __init__(self, kernel: Kernel, registry: Registry, indexer: Indexer | None = None) -> None:
+    stop: Callable[[], None]
+    clients: Callable[[], int]  # how many are connected
+    started: float = field(default_factory=time.monotonic)
+
+
+class Group:
+    """Operations on one kernel; every public coroutine method is one, see ``wire.operations``."""
+
+    def __init__(self, kernel: Kernel, registry: Registry, indexer: Indexer | None, process: Process) -> None:
         self._kernel = kernel
         self._registry = registry
         self._indexer = indexer
+        self._process = process
 
     def _ref(self, branch: str) -> BranchRef:
         live = self._kernel.opened(branch)

@@ -21,6 +21,7 @@ from pyagentd.reader import Source
 from pyagentd.runtime.grants import ProjectHooks, ProjectServers, project_hooks, project_servers
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.tools.mcp.toolspecs import rule_of
+from pyagentd.wire.operations import by_person
 
 Env = Mapping[str, str] | Sequence[Any]
 
@@ -111,6 +112,7 @@ class McpOperations(Group):
         ]
         return {"resources": found[:_LISTED]}
 
+    @by_person
     async def lend_mcp(self, client: Client, *, branch: str, servers: str) -> dict[str, Any]:
         """Have ``branch`` get the client's servers too, from its next run on, in place of those it lent before.
 
@@ -133,6 +135,7 @@ class McpOperations(Group):
             _log.info("%s lends MCP servers: %s", client.name, ", ".join(names))
         return {"names": names}
 
+    @by_person
     async def trust_mcp(self, client: Client, *, root: str, hash: str) -> dict[str, Any]:
         """Trust the servers of the project ``root`` as they were when ``hash`` was told."""
         _, project = await self._servers_of(root)
@@ -283,6 +286,7 @@ class HookOperations(Group):
             "error": project.error,
         }
 
+    @by_person
     async def trust_hooks(self, client: Client, *, root: str, hash: str) -> dict[str, Any]:
         """Trust the hooks of the project ``root`` as they were when ``hash`` was told."""
         project = await self._project(root)

@@ -32,6 +32,7 @@ from pyagentd.store.conversation import COMPACTION, Message, message_usage, step
 from pyagentd.store.journal import served_by
 from pyagentd.store.modellists import FILE_NAME
 from pyagentd.tools.builtin import builtin_tools
+from pyagentd.wire.operations import by_person
 
 Env = Mapping[str, str] | Sequence[Any]
 
@@ -140,6 +141,7 @@ class PresetTemplates(Group):
         usable = await asyncio.to_thread(lambda: [_told(found, each, config) for each in found.usable.values()])
         return {"presets": usable, "untrusted": untrusted}
 
+    @by_person
     async def trust_presets(self, client: Client, *, root: str, hashes: Sequence[str]) -> dict[str, Any]:
         """Trust presets of the project ``root`` by their ``hash``; the answer names those ``trusted`` now.
 

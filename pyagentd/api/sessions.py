@@ -47,6 +47,7 @@ from pyagentd.store.named_agents import named_dir
 from pyagentd.store.paths import BranchRef, described
 from pyagentd.store.trash import move_to_trash
 from pyagentd.tools.builtin import builtin_tools
+from pyagentd.wire.operations import by_person
 from pyagentd.wire.sexp import encode
 
 INLINE_SESSIONS = 500  # more go by file
@@ -104,6 +105,7 @@ class Sessions(Group):
         await self._kernel.hold(ref)  # whoever lists sessions learns of it
         return described(ref) | {"title": title or None}
 
+    @by_person
     async def trust_session(self, client: Client, *, branch: str, sha256: str | None = None) -> dict[str, Any]:
         """Trust a session that is not from this machine while its ``preset.md`` has the hash ``sha256``.
 

@@ -83,7 +83,7 @@ def answer(
     if arguments is not None and decision != "allow":
         raise click.UsageError("--input goes with allow only: edited arguments are allowed once")
     text, said = (sys.stdin.read() if given == "-" else given for given in (arguments, answers))
-    with daemon() as link:
+    with daemon(human=True) as link:
         env, key = _environment(link, ask)
         answered = link.call(
             "answer", ask=ask, decision=decision, reason=reason, input=text, answers=said, env=env, key=key
@@ -285,7 +285,7 @@ def trust(session: str, as_json: bool) -> None:
 
     Until then, and when it changes, its profile, its grants and its settings for confinement are ignored.
     """
-    with daemon() as link:
+    with daemon(human=True) as link:
         branch = str(branch_of(link, session))
         told = link.call("trust-session", branch=branch)
         if not as_json:

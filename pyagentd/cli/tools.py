@@ -235,7 +235,7 @@ def trust(root: Path, as_json: bool) -> None:
     the project that they run. Their data may change.
     """
     place = str(root.resolve())
-    with daemon() as link:
+    with daemon(human=True) as link:
         told = link.call("mcp", root=place)
         if not as_json:
             for file in (*(told["files"] or ()), *(told["scripts"] or ())):
@@ -374,7 +374,7 @@ def hooks(root: Path, trust: bool, as_json: bool) -> None:
     script that it names changes, you must trust them again.
     """
     place = str(root.resolve())
-    with daemon() as link:
+    with daemon(human=True) as link:
         told = link.call("hooks", root=place)
         if trust:
             if not as_json:
@@ -461,7 +461,7 @@ def presets(root: Path, trust: bool, as_json: bool) -> None:
     you trust them with --trust, and no longer when their content changes.
     """
     place = str(root.resolve())
-    with daemon() as link:
+    with daemon(human=True) as link:
         answer = link.call("presets", root=place)
         if trust:
             _trust(link, place, answer["untrusted"] or [])

@@ -594,7 +594,7 @@ class Connection(asyncio.Protocol):
         client = cast(Client, self._client)  # nothing is called before it said hello
         try:
             with telling(client.tell):
-                result = await operation.run(client, **operation.bind(arguments))
+                result = await operation.call(client, arguments)
         except PyagentdError as error:
             self._send(failure, uid, error)
         except asyncio.CancelledError:

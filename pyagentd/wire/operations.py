@@ -8,11 +8,15 @@ import inspect
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pyagentd.errors import BadRequest, nearest
 from pyagentd.reader import Misfit, convert, words
 from pyagentd.wire.sexp import SexpError, encode, plist_to_dict
+
+Run = TypeVar("Run", bound=Callable[..., Awaitable[Any]])
+
+_BY_PERSON: set[Callable[..., Awaitable[Any]]] = set()
 
 _SHOWN = 60  # characters of a value that does not fit
 
@@ -42,6 +46,7 @@ class Operation:
 
     name: str  # as on the wire, kebab-case
     run: Callable[..., Awaitable[Any]]
+    human: bool  # whether only a client with a person at it may call it
     parameters: Mapping[str, Parameter]  # by name
     reply: Any  # the annotation of what it returns
     doc: str  # the docstring
@@ -50,6 +55,22 @@ class Operation:
     def arguments(self) -> str:
         """The plist it takes, for people: ``(:branch :seq)``."""
         return _keywords(self.parameters)
+
+    async def call(self, client: Any, arguments: object) -> Any:
+        """Return the reply to one call.
+
+        Args:
+            client: Who calls.
+            arguments: The argument list of the call.
+
+        Raises:
+            BadRequest: The arguments are no good, or nobody is there to answer for it.
+            PyagentdError: As the operation says.
+        """
+        given = self.bind(arguments)
+        if self.human and not client.human:
+            raise BadRequest(f"{self.name} needs a person", mend="Say hello with human t where somebody answers")
+        return await self.run(client, **given)
 
     def bind(self, arguments: object) -> dict[str, Any]:
         """Return the keyword arguments in ``arguments``, the argument list of a call.
@@ -97,6 +118,12 @@ class Operation:
                 raise BadRequest(f"{self.name} takes one plist", mend=f"It takes {self.arguments}.")
 
 
+def by_person(run: Run) -> Run:
+    """Declare an operation that gives rights: only a client with a person at it may call it."""
+    _BY_PERSON.add(run)
+    return run
+
+
 def operation(name: str, run: Callable[..., Awaitable[Any]]) -> Operation:
     """Return ``run`` as an operation; its first parameter is the client, the others are keyword-only."""
     hints = typing.get_type_hints(run)
@@ -104,6 +131,7 @@ def operation(name: str, run: Callable[..., Awaitable[Any]]) -> Operation:
     return Operation(
         name=name.replace("_", "-"),
         run=run,
+        human=getattr(run, "__func__", run) in _BY_PERSON,
         parameters={
             each.name: Parameter(name=each.name, type=hints.get(each.name, Any), default=each.default)
             for each in found

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from pyagentd.api import Service
 from pyagentd.errors import BadRequest, ConfigError, NotASession, NotFound, PresetError, PyagentdError
 from pyagentd.runtime import document_sync as lease_module
 from pyagentd.store.document.text import body_sha256
@@ -65,8 +64,8 @@ async def test_a_wrong_call_says_what_is_wrong_and_leaves_nothing_open(
     assert world.kernel.opened(branch) is None
 
 
-def test_every_public_method_is_an_operation_under_its_name_on_the_wire() -> None:
-    operations = object.__new__(Service).operations()
+def test_every_public_method_is_an_operation_under_its_name_on_the_wire(world: World) -> None:
+    operations = world.service().operations()
     assert {"create-session", "attach", "send", "status"} <= operations.keys()
     assert all(name == name.lower() and "_" not in name for name in operations)
 

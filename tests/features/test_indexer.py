@@ -23,7 +23,7 @@ from pyagentd.store.db.state import State
 from pyagentd.store.document import text as document
 from pyagentd.store.registry import Registry
 from pyagentd.wire.sexp import decode, plists_to_dicts
-from tests.runtime.world import Watcher, World
+from tests.runtime.world import Calls, Watcher, World
 from tests.store.shelf import Shelf
 
 
@@ -37,7 +37,7 @@ def indexed(world: World, *, database: str = ".") -> Iterator[Service]:
     world.kernel.bus.on(BranchWritten, lambda written: indexer.branch_written(written.ref))
     indexer.start()
     try:
-        yield Service(world.kernel, registry, indexer, stop=lambda: None, clients=lambda: 1)
+        yield Calls(Service(world.kernel, registry, indexer, stop=lambda: None, clients=lambda: 1), registry, indexer)
     finally:
         indexer.close()
 
@@ -118,8 +118,8 @@ async def test_a_search_does_not_wait_long_for_the_first_look_at_everything(worl
     ref = shelf.new("one", ("q", "zeppelin"))
     shelf.close()
     with indexed(world) as service:
-        assert service._indexer is not None
-        with service._indexer._state.writing():  # the indexer waits for this
+        assert service.indexer is not None
+        with service.indexer._state.writing():  # the indexer waits for this
             answer = await service.search(Watcher(), query="zeppelin")
             assert (answer["hits"], answer["indexing"]) == ([], True)
         monkeypatch.setattr(module, "PATIENCE_S", 10)

@@ -13,7 +13,7 @@ from pyagentd.runtime.feature import BranchChanged, BranchWritten
 from pyagentd.store.registry import Registry
 from tests.features.test_agents import GRANT, converse, spawn
 from tests.features.test_usage import CONFIG, USAGE
-from tests.runtime.world import Watcher, World
+from tests.runtime.world import Calls, Watcher, World
 from tests.server import answer, silent
 
 
@@ -94,7 +94,7 @@ async def test_the_list_has_what_each_branch_cost_of_its_own(priced: World) -> N
     await converse(priced, ref)
     registry = Registry(priced.kernel.config.sessions_dir)
     index = Indexer(priced.kernel.state, registry)
-    service = Service(priced.kernel, registry, index, stop=lambda: None, clients=lambda: 1)
+    service = Calls(Service(priced.kernel, registry, index, stop=lambda: None, clients=lambda: 1), registry)
     index.start()
     try:
         assert await index.fresh()

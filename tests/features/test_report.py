@@ -19,7 +19,7 @@ from pyagentd.store.journal import Served
 from pyagentd.store.registry import Registry
 from tests.features.test_agents import converse, spawn
 from tests.features.test_usage import CONFIG, USAGE
-from tests.runtime.world import Watcher, World
+from tests.runtime.world import Calls, Watcher, World
 from tests.server import answer
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -110,7 +110,7 @@ async def service(world: World) -> Service:
     world.start()
     registry = Registry(world.kernel.config.sessions_dir)
     indexer = Indexer(world.kernel.state, registry)
-    return Service(world.kernel, registry, indexer, stop=lambda: None, clients=lambda: 1)
+    return Calls(Service(world.kernel, registry, indexer, stop=lambda: None, clients=lambda: 1), registry, indexer)
 
 
 async def test_the_report_has_what_runs_and_their_agents_have_cost(world: World, service: Service) -> None:
@@ -120,7 +120,7 @@ async def test_the_report_has_what_runs_and_their_agents_have_cost(world: World,
     )
     ref = world.session()
     await converse(world, ref)
-    index = service._indexer
+    index = service.indexer
     assert index is not None
     index.start()
     try:

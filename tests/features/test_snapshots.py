@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from pyagentd.errors import NotFound
 from pyagentd.features.snapshots import Snapshots
 from pyagentd.runtime.branch import LiveBranch
+from pyagentd.store import paths
 from pyagentd.store.snapshots import objects as tree
 from pyagentd.store.snapshots import scan
 from pyagentd.store.snapshots.objects import DIRECTORY, Objects
@@ -210,7 +211,7 @@ async def test_what_agents_change_belongs_to_the_turn_that_spawned_them(world: W
         turn = next(each.id for each in talk.branch.conversation.messages.values() if each.role == "user")
         assert await talk.preview(turn) == {"by-agent.txt": "delete"}
         (agent,) = await asyncio.to_thread(lambda: list((talk.branch.ref.branch_dir / "agents").iterdir()))
-        own = world.service()._ref(str(agent))
+        own = paths.ref_of(Path(agent))
         assert [row["change"] for row in await world.kernel.feature(Snapshots).preview(own, None)] == ["delete"]
 
 
@@ -274,8 +275,8 @@ async def test_the_store_is_no_session_and_no_tool_may_look_into_it(world: World
         store = world.kernel.config.sessions_dir / DIRECTORY
         assert store.is_dir()
         service = world.service()
-        await asyncio.to_thread(service._registry.scan)
-        assert {ref.session_dir.name for ref in service._registry.refs()} == {talk.branch.ref.session_dir.name}
+        await asyncio.to_thread(service.registry.scan)
+        assert {ref.session_dir.name for ref in service.registry.refs()} == {talk.branch.ref.session_dir.name}
         await talk.turn(tool_use("Read", file_path=str(store / "config")))
         assert "may not touch" in json.dumps(world.server.last.messages[-1])
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from pyagentd.api import Service
 from pyagentd.errors import BadRequest, NotFound
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.status import failed_calls
-from pyagentd.store import branching
+from pyagentd.store import branching, paths
 from pyagentd.store.paths import BranchRef
 from tests.runtime.world import Watcher, World, attached, last_of, rows
 from tests.server import Request, answer, tool_use
@@ -45,7 +46,7 @@ def service(world: World) -> Service:
 
 async def session(world: World, service: Service) -> BranchRef:
     made = await service.create_session(Watcher(), name="test", preset="main", root=str(world.project))
-    return service._ref(made["branch"])
+    return paths.ref_of(Path(made["branch"]))
 
 
 class Talk:
@@ -290,7 +291,7 @@ async def test_what_an_agent_may_do_in_this_session_its_parent_may_too(world: Wo
         assert ask["agent"].startswith("helper-") and ask["description"] == "x"
         await service.answer(talk.watcher, ask=ask["id"], decision="session")
         await talk.end()
-        agent = service._ref(ask["branch"])
+        agent = paths.ref_of(Path(ask["branch"]))
         (grant,) = (await service.grants(talk.watcher, branch=agent.key))["grants"]
         assert grant["ask"] == ask["id"] and talk.branch.conversation.session["permissions_json"]
         decisions = await talk.decisions()

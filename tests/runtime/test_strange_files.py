@@ -18,6 +18,7 @@ import pytest
 from pyagentd.api import Service
 from pyagentd.errors import PyagentdError
 from pyagentd.policy.presets import DEFAULT_PRESET
+from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
 from tests.runtime.world import Watcher, World
 
@@ -175,7 +176,7 @@ async def staged(world: World) -> Stage:
     named = await service.agent_init(Watcher(), name="my-agent")
     secret = world.home / "id_ed25519"
     secret.write_text(f"{SECRET}\nabc\n")
-    ref = service._ref(made["branch"])
+    ref = paths.ref_of(Path(made["branch"]))
     await prompt(world, ref)
     return Stage(world, service, ref, Path(named["dir"]), secret)
 

@@ -15,6 +15,7 @@ from pyagentd.clock import Pulse
 from pyagentd.config import load_config
 from pyagentd.daemon import FEATURES
 from pyagentd.events import Event
+from pyagentd.features.indexer import Indexer
 from pyagentd.features.titles import Titles
 from pyagentd.policy.profiles import compile_action
 from pyagentd.runtime.attaching import attach
@@ -55,6 +56,16 @@ class FixedClock:
 
     def now(self) -> datetime:
         return datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+
+
+class Calls:
+    """The operations of a service as methods: ``calls.session_metadata(client, directory=…)``."""
+
+    def __init__(self, service: Service, registry: Registry, indexer: Indexer | None = None) -> None:
+        self.operations, self.registry, self.indexer = service.operations, registry, indexer
+
+    def __getattr__(self, name: str) -> Any:
+        return self.operations()[name.rstrip("_").replace("_", "-")]
 
 
 class Watcher:
@@ -143,10 +154,10 @@ class World:
         self.kernels.append(self.kernel)
         return self.kernel
 
-    def service(self) -> Service:
+    def service(self) -> Calls:
         config = self.kernel.config
         registry = Registry(config.sessions_dir, agents=config.agents_dir, departed=self.kernel.departed)
-        return Service(self.kernel, registry, stop=lambda: None, clients=lambda: 1)
+        return Calls(Service(self.kernel, registry, stop=lambda: None, clients=lambda: 1), registry)
 
     def preset(self, name: str, **fields: str) -> None:
         """Write a template."""

@@ -23,6 +23,7 @@ from pyagentd.runtime.presets import Presets
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry
+from tests.runtime.world import Calls
 from tests.simulation import reference
 from tests.simulation.client import Client
 from tests.simulation.loop import VirtualClock, VirtualLoop
@@ -116,7 +117,7 @@ class World:
             features=tuple(each for each in FEATURES if each is not Titles),
         )
         registry = Registry(self.root)
-        self.service = Service(self.kernel, registry, stop=lambda: None, clients=lambda: 1)
+        self.service = Calls(Service(self.kernel, registry, stop=lambda: None, clients=lambda: 1), registry)
         if not self.branches:
             made = await self.service.create_session(
                 Client(), name="simulated", preset="main", root=str(self.project)

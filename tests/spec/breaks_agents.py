@@ -115,8 +115,8 @@ BREAKS_OF_AGENTS = [
     _of(
         "Backend, model, system message from preset YAML",
         "pyagentd/policy/presets.py",
-        '        model=keys.text("model"),\n',
-        '        model="",\n',
+        '    model: Text = ""  # "": the backend\'s own\n',
+        '    model: str = field(default="", metadata=INSIDE)\n',
     ),
     _of(
         "Parent configuration never leaked",

@@ -92,8 +92,8 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Permission Profile: an invalid one is rejected",
         _SELFEDIT,
-        '            resolved(profile_of(new, me.profiles, source="new_profile"))',
-        "            pass",
+        "            resolved(read_profile(new, me.profiles, ",
+        "            (lambda _: None)((new, me.profiles, ",
     ),
     _of(
         "Model", _OVERLAY, '        backend, _, fields["model"] = file.model.rpartition("/")', '        backend = ""'

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
 
+from pyagentd.api import GROUPS, methods
 from pyagentd.errors import BadRequest
-from pyagentd.wire.operations import operation
+from pyagentd.wire.operations import by_person, operation
 from pyagentd.wire.sexp import decode
 
 
@@ -106,3 +108,21 @@ def test_an_operation_describes_itself() -> None:
         "(:branch :seq :sha256 :take-it)",
         "Attach to a branch.",
     )
+
+
+async def test_an_operation_that_gives_rights_is_for_a_client_with_a_person_at_it() -> None:
+    @by_person
+    async def allow(client: Any, *, what: str) -> str:
+        return what
+
+    operation_, arguments = operation("allow", allow), decode('((:what "all"))')
+    assert await operation_.call(SimpleNamespace(human=True), arguments) == "all"
+    with pytest.raises(BadRequest, match="allow needs a person"):
+        await operation_.call(SimpleNamespace(human=False), arguments)
+    assert not ATTACH.human
+
+
+def test_what_gives_rights_needs_a_person() -> None:
+    offered = [operation(name, getattr(group, method)) for group in GROUPS for name, method in methods(group)]
+    rights = {each.name for each in offered if each.human}
+    assert rights == {"answer", "lend-mcp", "trust-hooks", "trust-mcp", "trust-presets", "trust-session"}
