@@ -11,6 +11,7 @@ from pyagentd.features.contexts import listing as listing_
 from pyagentd.features.named_agents import DEFAULTS
 from pyagentd.features.slash_commands import Answer, Argument, Call, Command, Commands
 from pyagentd.store import paths
+from pyagentd.store.conversation import counted
 
 if TYPE_CHECKING:
     from pyagentd.store.paths import BranchRef
@@ -260,7 +261,8 @@ async def _restore(ask: Asking, call: Call) -> Answer:
     async def restore() -> None:
         await ask(call, "context-restore", branch=call.ref.key, id=found["id"])
 
-    text = f"Restoring the context [{found['id'][:_ID]}] {found['description']} ({found['message_count']} messages)"
+    messages = counted(found["message_count"], "message")
+    text = f"Restoring the context [{found['id'][:_ID]}] {found['description']} ({messages})"
     return Answer(text=text, data=found, then=restore)
 
 

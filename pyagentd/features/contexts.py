@@ -30,7 +30,7 @@ from pyagentd.runtime.settings import SendOptions, extra_model
 from pyagentd.runtime.status import Outcome
 from pyagentd.store import contexts, paths
 from pyagentd.store.contexts import Context, Trigger, messages_of
-from pyagentd.store.conversation import Conversation
+from pyagentd.store.conversation import Conversation, counted
 from pyagentd.store.db import agents
 from pyagentd.store.db.agents import ContextRow
 from pyagentd.store.document import hidden
@@ -412,7 +412,7 @@ class Contexts(Feature):
             await self._append(branch, context)
         self.kernel.bus.tell(ConversationRestored(branch))
         self.kernel.bus.tell(BranchWritten(branch.ref))
-        self._say(branch, f"Context restored: {row.description} ({row.message_count} messages)")
+        self._say(branch, f"Context restored: {row.description} ({counted(row.message_count, 'message')})")
         return row
 
     # -- what happens by itself --------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from pyagentd.events import Event
 from pyagentd.policy.action import canonical_tool
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchOpened, Feature
-from pyagentd.store.conversation import Conversation
+from pyagentd.store.conversation import Conversation, counted
 from pyagentd.store.journal import Row
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
 
@@ -67,7 +67,7 @@ async def _run(args: Args, ctx: ToolContext) -> Output:
             f"{len(doing)} steps are in_progress ({'; '.join(doing)}); one at a time. The list was not changed."
         )
     left = sum(item["status"] != "completed" for item in items)
-    return Output(text=f"The list has {len(items)} steps, {left} of them not completed." if items else "No list.")
+    return Output(text=f"The list has {counted(len(items), 'step')}, {left} of them not completed." if items else "No list.")
 
 
 TODO_WRITE = ToolSpec(
@@ -77,7 +77,7 @@ TODO_WRITE = ToolSpec(
     kind="meta",
     repeatable=True,
     run=_run,
-    describe=lambda args, ctx: Target(detail=f"{len(args['todos'])} steps"),
+    describe=lambda args, ctx: Target(detail=counted(len(args["todos"]), "step")),
 )
 
 
