@@ -45,7 +45,7 @@ from pyagentd.store.export.export import FORMATS, Exported, exported, read_sourc
 from pyagentd.store.metadata import Node
 from pyagentd.store.named_agents import named_dir
 from pyagentd.store.paths import BranchRef, described
-from pyagentd.store.trash import move_to_trash
+from pyagentd.store.sessions import move_to_trash
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.wire.operations import by_person
 from pyagentd.wire.sexp import encode

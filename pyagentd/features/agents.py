@@ -41,7 +41,8 @@ from pyagentd.runtime.queue import Submission
 from pyagentd.runtime.settings import SendOptions, backend_for, provider_of
 from pyagentd.runtime.status import BY_PARENT, Outcome
 from pyagentd.runtime.turn_agent import answers_next, inherited
-from pyagentd.store import atomic, paths, presetfile, sessions, trash
+from pyagentd.store import atomic, paths, presetfile, sessions
+from pyagentd.store import sessions as trash
 from pyagentd.store.conversation import Conversation, Message, RunState
 from pyagentd.store.journal import read_rows, row_of
 from pyagentd.store.paths import BranchRef

@@ -35,9 +35,8 @@ from pyagentd.store.db import agents
 from pyagentd.store.db.agents import ContextRow
 from pyagentd.store.document import hidden
 from pyagentd.store.document import text as document
-from pyagentd.store.document.reconcile import align
+from pyagentd.store.document.reconcile import ABORTED, BEGINNING, align
 from pyagentd.store.document.render import writable
-from pyagentd.store.document.view import ABORTED, BEGINNING
 from pyagentd.store.journal import message_row, part_row
 from pyagentd.store.named_agents import named_dir, saved_dir
 from pyagentd.store.paths import BranchRef

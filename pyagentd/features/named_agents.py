@@ -32,7 +32,8 @@ from pyagentd.policy.profiles import BUILTIN
 from pyagentd.reader import Source
 from pyagentd.runtime import system_prompt as instructions
 from pyagentd.runtime.feature import Feature
-from pyagentd.store import atomic, contexts, metadata, named_agents, paths, trash
+from pyagentd.store import atomic, contexts, metadata, named_agents, paths
+from pyagentd.store import sessions as trash
 from pyagentd.store.db import agents, schedules
 from pyagentd.store.db.agents import AgentRow, ContextRow
 from pyagentd.store.db.audit import Entry

@@ -36,9 +36,19 @@ from pyagentd.store import atomic, paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.snapshots import objects
-from pyagentd.store.snapshots.objects import DIRECTORY, Difference, Entry, Objects, looked_at, named, required
+from pyagentd.store.snapshots.objects import (
+    DIRECTORY,
+    Difference,
+    Entry,
+    Objects,
+    Scan,
+    Stats,
+    TooMuch,
+    looked_at,
+    named,
+    required,
+)
 from pyagentd.store.snapshots.records import Change, Pruned, Records, Undo, new_change_id, prune, same, since, undoing
-from pyagentd.store.snapshots.scan import Scan, Stats, TooMuch
 from pyagentd.tools.files import draft_name, is_binary, parent, sweep
 from pyagentd.tools.spec import Kept
 from pyagentd.tools.write import unified

@@ -67,7 +67,9 @@ async def _run(args: Args, ctx: ToolContext) -> Output:
             f"{len(doing)} steps are in_progress ({'; '.join(doing)}); one at a time. The list was not changed."
         )
     left = sum(item["status"] != "completed" for item in items)
-    return Output(text=f"The list has {counted(len(items), 'step')}, {left} of them not completed." if items else "No list.")
+    return Output(
+        text=f"The list has {counted(len(items), 'step')}, {left} of them not completed." if items else "No list."
+    )
 
 
 TODO_WRITE = ToolSpec(

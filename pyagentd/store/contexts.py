@@ -26,7 +26,7 @@ from pyagentd.messages import Message, Part, Text, ToolCall, ToolResult
 from pyagentd.store import atomic, paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document.hidden import is_marker, visible
-from pyagentd.store.document.view import View
+from pyagentd.store.document.reconcile import View
 from pyagentd.store.journal import read_rows
 from pyagentd.store.paths import BranchRef
 

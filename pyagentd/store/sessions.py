@@ -1,9 +1,4 @@
-"""Making sessions and agents on disk: complete, or not at all.
-
-What is made is filled under a hidden name, which only one can have, and gets its own in one step: whatever dies
-half-way leaves nothing that a scan would find, and the next daemon removes it. Whether something *should* be made
-(the parent is a session, the preset loads, the depth is allowed) is the caller's to know beforehand.
-"""
+"""Session directories: creating, naming, restoring and trashing them, and keeping them out of a project's git."""
 
 import functools
 import hashlib
@@ -11,22 +6,158 @@ import itertools
 import logging
 import os
 import re
+import secrets
+import stat
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyagentd import clock as ids
 from pyagentd.clock import Clock, epoch_ms, iso8601, stamp
-from pyagentd.errors import BadRequest, StoreError
+from pyagentd.errors import BadRequest, NotFound, StoreError
 from pyagentd.log import of_session
 from pyagentd.store import atomic, metadata, paths, presetfile
 from pyagentd.store.journal import Journal, session_row
 from pyagentd.store.paths import BranchRef
 
-_ID = re.compile(r"[\w][\w.@+-]{0,199}")  # one segment of a path, and one word of `ID/BRANCH`
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+
+# What ``.gitignore`` files say about a path: the nearest one that says anything decides.
+
+
+_MOST_BYTES = 1_000_000  # read of one file
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rules:
+    """One ``.gitignore``, and those of the directories above."""
+
+    directory: str  # ends with "/"
+    spec: GitIgnoreSpec
+    above: Rules | None
+
+
+def ignores(rules: Rules | None, path: str, is_directory: bool) -> bool:
+    """Return whether the absolute ``path`` is ignored."""
+    while rules is not None:
+        relative = path[len(rules.directory) :] + ("/" if is_directory else "")
+        said = rules.spec.check_file(relative).include
+        if said is not None:
+            return said
+        rules = rules.above
+    return False
+
+
+def with_rules(directory: str, text: bytes, above: Rules | None) -> Rules | None:
+    """Return ``above`` with the rules of the ``.gitignore`` of ``directory``, which has this ``text``."""
+    if not text:
+        return above
+    from pathspec import GitIgnoreSpec  # not at the start of every daemon
+
+    try:
+        spec = GitIgnoreSpec.from_lines(text.decode(errors="replace").splitlines())
+    except ValueError:  # a malformed file ignores nothing
+        return above
+    return Rules(directory, spec, above)
+
+
+def rules_file(path: str, directory: int | None = None) -> bytes:
+    """Return what a ``.gitignore`` says; nothing when there is none, or no regular file: a link is not followed.
+
+    Args:
+        path: Of the file, within ``directory`` when that is given.
+        directory: A descriptor.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    except OSError:
+        return b""
+    try:
+        return os.read(descriptor, _MOST_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+# Putting directories where the user's desktop finds what was deleted; deleting them where it has no such place.
 
 _log = logging.getLogger(__name__)
+
+_MEND = "Make the trash usable (its place is ~/.local/share/Trash), or remove the directory yourself"
+
+
+def move_to_trash(directory: Path) -> None:
+    """Move ``directory`` with all that is in it to the system's trash, from where the user can restore it.
+
+    Raises:
+        NotFound: It is not there.
+        StoreError: There is no trash for this disk, or it refuses; the directory is where it was.
+    """
+    # Loaded when it is needed: where the desktop's library is installed it takes longer than the rest of us.
+    from send2trash import send2trash
+
+    if not directory.is_dir():
+        raise NotFound(f"{directory} is gone already")
+    try:
+        send2trash(str(directory))
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise StoreError(f"{directory} cannot be moved to the trash: {why}", mend=_MEND) from error
+    if directory.exists():
+        raise StoreError(f"{directory} cannot be moved to the trash: it is still there", mend=_MEND)
+    _log.info("Moved to the trash: %s", directory)
+
+
+def has_trash(directory: Path) -> bool:
+    """Return whether what is in ``directory`` can be moved to a trash: to the user's own, or one of its disk."""
+    if sys.platform == "darwin":
+        return True
+    home = Path("~").expanduser()
+    place = Path(os.environ.get("XDG_DATA_HOME") or home / ".local/share") / "Trash"
+    try:
+        if directory.lstat().st_dev != home.lstat().st_dev:
+            top = next(each for each in (directory, *directory.parents) if each.is_mount())
+            place = top / f".Trash-{os.getuid()}"
+        there = next(each for each in (place, *place.parents) if each.exists())
+    except OSError:
+        return False
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+
+
+def delete(directory: Path) -> None:
+    """Remove ``directory`` for good: all of it, or, as far as anybody can see by its name, nothing.
+
+    Raises:
+        StoreError: The disk refused; the directory is where it was.
+    """
+    draft = directory.with_name(f".{directory.name}.{secrets.token_hex(8)}")
+    atomic.move(directory, draft)
+    discard(draft)
+
+
+def discard(directory: Path) -> None:
+    """Remove as much of ``directory`` as can be, what is read-only too."""
+    for place, _, _ in os.walk(directory):
+        try:
+            Path(place).chmod(stat.S_IRWXU)
+        except OSError as error:
+            _log.warning("%s stays: %s", place, error)
+    atomic.discard(directory)
+
+
+# Making sessions and agents on disk: complete, or not at all.
+#
+# What is made is filled under a hidden name, which only one can have, and gets its own in one step: whatever dies
+# half-way leaves nothing that a scan would find, and the next daemon removes it. Whether something *should* be made
+# (the parent is a session, the preset loads, the depth is allowed) is the caller's to know beforehand.
+
+_ID = re.compile(r"[\w][\w.@+-]{0,199}")  # one segment of a path, and one word of `ID/BRANCH`
 
 _DRAFT = ".new-"  # begins the name of what is being made; whoever lists directories passes over it
 

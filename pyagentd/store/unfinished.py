@@ -14,7 +14,7 @@ from pyagentd.errors import StoreError
 from pyagentd.messages import Message, Part, ToolResult
 from pyagentd.store import atomic, conversation, paths
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.document.view import View, model_parts
+from pyagentd.store.document.reconcile import View, model_parts
 from pyagentd.store.journal import read_rows, row_of
 from pyagentd.store.paths import BranchRef
 

@@ -22,8 +22,8 @@ from pyagentd.runtime.system_prompt import (
 )
 from pyagentd.store import paths
 from pyagentd.store.journal import Journal
-from pyagentd.store.orglog import last_prompt
 from pyagentd.store.paths import BranchRef
+from pyagentd.store.trace import last_prompt
 from tests.runtime.prefix import assert_prefix
 from tests.runtime.test_turnagent import call, say
 from tests.runtime.world import Watcher, World, last_of, rows

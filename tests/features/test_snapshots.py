@@ -20,11 +20,10 @@ from pyagentd.errors import NotFound
 from pyagentd.features.snapshots import Snapshots
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.store import paths
+from pyagentd.store.snapshots import objects as scan
 from pyagentd.store.snapshots import objects as tree
-from pyagentd.store.snapshots import scan
-from pyagentd.store.snapshots.objects import DIRECTORY, Objects
+from pyagentd.store.snapshots.objects import DIRECTORY, Limits, Objects, Scan, TooMuch
 from pyagentd.store.snapshots.records import BETWEEN, DOUBTFUL, Change, Records, prune, undoing
-from pyagentd.store.snapshots.scan import Limits, Scan, TooMuch
 from pyagentd.tools import files as beneath
 from tests.examples import examples
 from tests.runtime.world import Watcher, World, attached, last_of, rows
@@ -368,7 +367,7 @@ def test_a_kill_in_the_middle_leaves_nothing_that_is_half(tmp_path: Path) -> Non
         (work / f"f{number}").write_text(f"{number}\n" * 20)
     code = (
         "import sys; from pathlib import Path; from pyagentd.store.snapshots.objects import Objects;"
-        "from pyagentd.store.snapshots.scan import Scan; print('begun', flush=True);"
+        "from pyagentd.store.snapshots.objects import Scan; print('begun', flush=True);"
         "Scan(sys.argv[1], Objects(Path(sys.argv[2]))).snapshot()"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(work), str(store)], stdout=subprocess.PIPE)

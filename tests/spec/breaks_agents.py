@@ -372,7 +372,7 @@ BREAKS_OF_AGENTS = [
     ),
     _of(
         "gptel-include-tool-results preserves tools",
-        "pyagentd/store/document/view.py",
+        "pyagentd/store/document/reconcile.py",
         "        return [(_recorded_call(part), pruned_result(result) if part.id in self.pruned else result)]\n",
         "        return []\n",
     ),

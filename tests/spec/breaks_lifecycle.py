@@ -107,7 +107,7 @@ BREAKS_OF_LIFECYCLES = [
     ),
     _of(
         "Active Session: continued",
-        "pyagentd/store/document/view.py",
+        "pyagentd/store/document/reconcile.py",
         "for n, (role, parts) in messages)",
         "for n, (role, parts) in list(messages)[-1:])",
     ),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from pyagentd.store.orglog import LONGEST, OrgLog, last_prompt, prompt_entry, tool_entry
+from pyagentd.store.trace import LONGEST, OrgLog, last_prompt, prompt_entry, tool_entry
 from tests.store.talk import texts
 
 GOLDEN = Path(__file__).parent / "golden"

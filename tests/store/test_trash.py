@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from pyagentd.errors import NotFound
-from pyagentd.store.trash import move_to_trash
+from pyagentd.store.sessions import move_to_trash
 
 SCRIPT = """
 import sys
 from pathlib import Path
-from pyagentd.store.trash import move_to_trash
+from pyagentd.store.sessions import move_to_trash
 move_to_trash(Path(sys.argv[1]))
 """
 

@@ -19,7 +19,7 @@ from pyagentd.features.named_agents import Worktree, look
 from pyagentd.features.schedules import Schedules, every
 from pyagentd.features.tasks import Tasks
 from pyagentd.store import paths
-from pyagentd.store import trash as store_trash
+from pyagentd.store import sessions as store_trash
 from pyagentd.store.db import agents, audit, tasks
 from pyagentd.store.db import agents as contexts
 from pyagentd.store.document import hidden

@@ -12,7 +12,7 @@ from pyagentd.features.contexts import Contexts
 from pyagentd.features.idling import Happening, Idling, Life
 from pyagentd.features.named_agents import destroy
 from pyagentd.store import contexts as files
-from pyagentd.store import trash
+from pyagentd.store import sessions
 from pyagentd.store.db import agents
 from pyagentd.store.paths import BranchRef
 from tests.features.lifecycle.test_idling import agent, clock, say, status
@@ -26,7 +26,7 @@ H, L = Happening, Life
 
 @pytest.fixture(autouse=True)
 def no_trash(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trash, "has_trash", lambda place: False)
+    monkeypatch.setattr(sessions, "has_trash", lambda place: False)
 
 
 async def message(world: World, ref: BranchRef, clock: ManualClock) -> None:

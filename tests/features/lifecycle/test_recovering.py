@@ -16,7 +16,7 @@ from pyagentd.api import Service
 from pyagentd.features import named_agents as creating
 from pyagentd.features import named_agents as destroying
 from pyagentd.features import named_agents as recovering
-from pyagentd.store import atomic, named_agents, paths, trash
+from pyagentd.store import atomic, named_agents, paths, sessions
 from pyagentd.store.db import agents
 from pyagentd.store.db.state import State
 from tests.faults.disk import Died, FaultyDisk
@@ -83,7 +83,7 @@ def quick(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """No git, and no trash."""
     world.preset(creating.DEFAULT_PRESET)
     monkeypatch.setattr(creating, "init_repository", lambda workspace, name: (workspace / ".git").mkdir())
-    monkeypatch.setattr(trash, "has_trash", lambda place: False)
+    monkeypatch.setattr(sessions, "has_trash", lambda place: False)
 
 
 async def made(service: Service, name: str) -> Path:
