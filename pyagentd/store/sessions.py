@@ -38,8 +38,8 @@ class Rules:
     """One ``.gitignore``, and those of the directories above."""
 
     directory: str  # ends with "/"
-    spec: GitIgnoreSpec
-    above: Rules | None
+    spec: "GitIgnoreSpec"
+    above: "Rules | None"
 
 
 def ignores(rules: Rules | None, path: str, is_directory: bool) -> bool:

@@ -20,8 +20,8 @@ from pyagentd.store.document.render import writable
 
 # The readable logs of a branch: ``tools.org`` and ``system-prompts.org``, which nothing but a person ever reads.
 #
-# Append-only Org text. They repeat what ``messages.jsonl`` and ``preset.md`` own, so a log that cannot be written is a
-# warning and never more. Lines that Org would take for its own are quoted with a comma, as Org itself does.
+# Append-only Org text. They repeat what ``messages.jsonl`` and ``preset.md`` own, so a log that cannot be written is
+# a warning and never more. Lines that Org would take for its own are quoted with a comma, as Org itself does.
 
 
 log = logging.getLogger(__name__)

@@ -41,7 +41,7 @@ async def test_each_call_replaces_the_list_and_clients_are_told(world: World, se
         await talk.say(write(step("a", "in_progress"), step("b")), write(step("a", "completed")), "Done.")
         await talk.watcher.until(lambda: talk.watcher.of("run") and len(lists(talk)) == 2)
         assert lists(talk) == [[told("a", "in_progress"), told("b")], [told("a", "completed")]]
-        assert await talk.end() == "The list has 1 steps, 0 of them not completed."
+        assert await talk.end() == "The list has 1 step, 0 of them not completed."
         assert todo.current(talk.branch.conversation) == [told("a", "completed")]
 
 
@@ -83,7 +83,7 @@ async def test_it_is_in_every_profile_and_asks_nobody(world: World, service: Ser
     )
     async with talking(world, service) as talk:
         await talk.say(write(step("a")), "Done.", interactive=False)
-        assert await talk.end() == "The list has 1 steps, 1 of them not completed."
+        assert await talk.end() == "The list has 1 step, 1 of them not completed."
 
 
 async def test_it_is_in_what_show_tells_and_a_rewind_brings_back_the_list_of_that_time(

@@ -372,7 +372,7 @@ class _Node:
     rules: Rules | None = None
     above: Rules | None = None  # the rules it was listed under
     files: dict[str, tuple[Signature | None, Entry | None]] = field(default_factory=dict)
-    directories: dict[str, _Node] = field(default_factory=dict)
+    directories: dict[str, "_Node"] = field(default_factory=dict)
     below: dict[str, Entry] = field(default_factory=dict)  # its directories when its tree was written
     tree: str | None = None  # None: it has to be written
 
