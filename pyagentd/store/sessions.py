@@ -1,4 +1,4 @@
-"""Session directories: creating, naming, restoring and trashing them, and keeping them out of a project's git."""
+"""Session directories: creating, naming, restoring and trashing them."""
 
 import functools
 import hashlib
@@ -11,9 +11,8 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyagentd import clock as ids
 from pyagentd.clock import Clock, epoch_ms, iso8601, stamp
@@ -23,73 +22,9 @@ from pyagentd.store import atomic, metadata, paths, presetfile
 from pyagentd.store.journal import Journal, session_row
 from pyagentd.store.paths import BranchRef
 
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
-
-
-# What ``.gitignore`` files say about a path: the nearest one that says anything decides.
-
-
-_MOST_BYTES = 1_000_000  # read of one file
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rules:
-    """One ``.gitignore``, and those of the directories above."""
-
-    directory: str  # ends with "/"
-    spec: "GitIgnoreSpec"
-    above: "Rules | None"
-
-
-def ignores(rules: Rules | None, path: str, is_directory: bool) -> bool:
-    """Return whether the absolute ``path`` is ignored."""
-    while rules is not None:
-        relative = path[len(rules.directory) :] + ("/" if is_directory else "")
-        said = rules.spec.check_file(relative).include
-        if said is not None:
-            return said
-        rules = rules.above
-    return False
-
-
-def with_rules(directory: str, text: bytes, above: Rules | None) -> Rules | None:
-    """Return ``above`` with the rules of the ``.gitignore`` of ``directory``, which has this ``text``."""
-    if not text:
-        return above
-    from pathspec import GitIgnoreSpec  # not at the start of every daemon
-
-    try:
-        spec = GitIgnoreSpec.from_lines(text.decode(errors="replace").splitlines())
-    except ValueError:  # a malformed file ignores nothing
-        return above
-    return Rules(directory, spec, above)
-
-
-def rules_file(path: str, directory: int | None = None) -> bytes:
-    """Return what a ``.gitignore`` says; nothing when there is none, or no regular file: a link is not followed.
-
-    Args:
-        path: Of the file, within ``directory`` when that is given.
-        directory: A descriptor.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
-    except OSError:
-        return b""
-    try:
-        return os.read(descriptor, _MOST_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)
-
-
-# Putting directories where the user's desktop finds what was deleted; deleting them where it has no such place.
-
 _log = logging.getLogger(__name__)
 
-_MEND = "Make the trash usable (its place is ~/.local/share/Trash), or remove the directory yourself"
+_HINT = "Make the trash usable (its place is ~/.local/share/Trash), or remove the directory yourself"
 
 
 def move_to_trash(directory: Path) -> None:
@@ -108,9 +43,9 @@ def move_to_trash(directory: Path) -> None:
         send2trash(str(directory))
     except OSError as error:
         why = error.strerror or str(error)
-        raise StoreError(f"{directory} cannot be moved to the trash: {why}", mend=_MEND) from error
+        raise StoreError(f"{directory} cannot be moved to the trash: {why}", mend=_HINT) from error
     if directory.exists():
-        raise StoreError(f"{directory} cannot be moved to the trash: it is still there", mend=_MEND)
+        raise StoreError(f"{directory} cannot be moved to the trash: it is still there", mend=_HINT)
     _log.info("Moved to the trash: %s", directory)
 
 

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from pyagentd.errors import ToolError
-from pyagentd.store.sessions import Rules, ignores, rules_file, with_rules
+from pyagentd.store.gitignore import Rules, ignores, rules_file, with_rules
 from pyagentd.tools.files import SNIFFED, is_binary, open_directory, open_file, read_bytes
 
 # The files under a directory, as somebody searching a project wants them.

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from pyagentd import regularfile
 from pyagentd.errors import StoreError
 from pyagentd.store import atomic
-from pyagentd.store.sessions import Rules, ignores, rules_file, with_rules
+from pyagentd.store.gitignore import Rules, ignores, rules_file, with_rules
 
 # The objects of a private store: what git calls loose objects, so that git can read them too.
 #
