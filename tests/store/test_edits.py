@@ -178,6 +178,17 @@ def test_an_answer_below_a_heading_that_was_moved_above_it_stays_an_answer(thoug
     case.check(parse(format_file(elsewhere(case.document, edit))), edit)
 
 
+def test_a_text_that_was_joined_to_the_one_above_takes_nothing_of_its_like_below() -> None:
+    steps = (
+        Step(texts=("Look: ``` too", "``` reasoning\nSo")),
+        Step(reasoning="A thought.", calls=(Call(name="Read"),)),
+    )
+    case = Case([Turn(prompt="Go", steps=steps)])
+    start = case.document.body.index("\n``` reasoning\nSo") - 1
+    edit = Edit(name="replace", splices=(Splice(start, start + 9, "``` tool (X)\n"),))
+    case.check(parse(format_file(elsewhere(case.document, edit))), edit)
+
+
 def test_a_call_that_cannot_be_read_any_more_is_said_in_one_line() -> None:
     case = Case([Turn(prompt="First", steps=(Step(calls=(Call(input={"a": {"b\nc": 1}}, result=""),)),))])
     value = "(:b\\\nc 1)"

@@ -7,7 +7,7 @@ nothing is guessed: a text that the user moved or quoted is the user's.
 """
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -318,7 +318,8 @@ class Comparison(NamedTuple):
 def compare(conversation: Conversation, recorded: Sequence[RecordedPiece], body: str) -> Comparison:
     """Compare ``body`` with the document that shows ``recorded``, which are the pieces of ``conversation``."""
     target = expected(conversation, recorded)
-    kept = common_text(target.body, body)
+    hidden = [place for piece, place in zip(recorded, target.places, strict=True) if piece.is_hidden]
+    kept = _without_hidden(common_text(target.body, body), target.body, hidden)
     carrier = _Carrier(target, body)
     old = new = 0
     spans: list[Span] = []
@@ -328,6 +329,27 @@ def compare(conversation: Conversation, recorded: Sequence[RecordedPiece], body:
         spans += carrier.unchanged(match)
         old, new = match.old + match.size, match.new + match.size
     return Comparison(target, kept, list(merged(spans)), _find_places(target.places, kept))
+
+
+def _without_hidden(kept: Sequence[TextMatch], text: str, hidden: Sequence[tuple[int, int]]) -> list[TextMatch]:
+    """Return ``kept`` with what is missing of ``text`` moved to its ``hidden`` ranges, where the texts allow both.
+
+    Of a hidden piece that begins like the one behind it, the beginning would be found and the rest be missing.
+    """
+    starts, moved = [start for start, _ in hidden], list(kept)
+    for number, (before, after) in enumerate(pairwise(kept)):
+        before = moved[number]
+        end = before.old + before.size
+        start, hidden_end = hidden[index] if (index := bisect_left(starts, end) - 1) >= 0 else (0, 0)
+        size = end - start
+        if (
+            before.new + before.size == after.new
+            and before.old <= start < end < hidden_end <= after.old - size
+            and text[start:end] == text[after.old - size : after.old]
+        ):
+            moved[number] = before._replace(size=before.size - size)
+            moved[number + 1] = TextMatch(after.old - size, after.new - size, after.size + size)
+    return moved
 
 
 def _find_places(places: Iterable[tuple[int, int]], kept: Sequence[TextMatch]) -> list[tuple[int, int] | None]:
