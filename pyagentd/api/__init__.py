@@ -9,18 +9,16 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
-from pyagentd.api.agents import Agents, Pieces, Spawning
+from pyagentd.api.agents import Agents, ContextOperations, NamedAgents, Pieces, Settings, Spawning, TaskOperations
 from pyagentd.api.approvals import Approvals
 from pyagentd.api.commands import Builtin
 from pyagentd.api.conversations import Compaction, Conversations, Queue, SlashCommands, TurnAgents
-from pyagentd.api.daemon import Daemon
 from pyagentd.api.group import Process
 from pyagentd.api.history import Histories, SnapshotOperations
-from pyagentd.api.inspection import Inspection, Search
+from pyagentd.api.inspection import Daemon, Inspection, Search
 from pyagentd.api.mcp import EmacsOperations, HookOperations, McpOperations
 from pyagentd.api.missions import Missions
 from pyagentd.api.models import ModelOperations, PresetTemplates, Spending
-from pyagentd.api.named_agents import ContextOperations, NamedAgents, Settings, TaskOperations
 from pyagentd.api.schedules import Scheduling
 from pyagentd.api.sessions import Branches, Exchange, Lifecycle, Sessions
 from pyagentd.features.indexer import Indexer

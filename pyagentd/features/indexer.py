@@ -24,8 +24,7 @@ from pyagentd.store.db.projection import Facts, Projection, Query, Stamps, mtime
 from pyagentd.store.db.search import Hit, Scope, search
 from pyagentd.store.db.state import Damaged, State, StateError
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.registry import Registry
-from pyagentd.store.unfinished import is_finished
+from pyagentd.store.registry import Registry, is_finished
 
 if TYPE_CHECKING:
     pass

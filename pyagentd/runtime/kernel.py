@@ -43,7 +43,7 @@ from pyagentd.store import paths
 from pyagentd.store.conversation import Message as QueuedMessage
 from pyagentd.store.db.state import State as State_
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.unfinished import Suspended, answered
+from pyagentd.store.registry import Suspended, answered
 
 # Runs in flight are supervised here: each ends with exactly one ``run`` fact, and everybody is told.
 

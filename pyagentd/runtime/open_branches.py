@@ -25,7 +25,7 @@ from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.state import State
 from pyagentd.store.db.tasks import Hint
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.unfinished import Suspended, look, unfinished_agents
+from pyagentd.store.registry import Suspended, look, unfinished_agents
 
 # Remembering, for the next daemon, in which branches something waits (``store.index.pending``).
 #

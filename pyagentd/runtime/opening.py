@@ -28,8 +28,8 @@ from pyagentd.store.document.hidden import rebuild, visible
 from pyagentd.store.document.render import RUN_CLOSE, Insert, Renderer
 from pyagentd.store.journal import Journal
 from pyagentd.store.paths import BranchRef
+from pyagentd.store.registry import Standing
 from pyagentd.store.trace import OrgLog
-from pyagentd.store.unfinished import Standing
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
 
 RESTARTED = "aborted by host restart"

@@ -53,8 +53,8 @@ from pyagentd.runtime.usage import tokens_of
 from pyagentd.store import conversation
 from pyagentd.store.conversation import Conversation, estimated
 from pyagentd.store.journal import message_row, part_row
+from pyagentd.store.registry import Standing
 from pyagentd.store.trace import OrgLog
-from pyagentd.store.unfinished import Standing
 from pyagentd.tools import invoke as spool
 from pyagentd.tools.invoke import Edited, Envelope, invoke
 from pyagentd.tools.spec import Args, Hooking, Output, Target, ToolContext, ToolSpec, schema_of

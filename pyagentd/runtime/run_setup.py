@@ -55,8 +55,8 @@ from pyagentd.store.db.projection import Projection
 from pyagentd.store.document.text import Settings
 from pyagentd.store.journal import served_by
 from pyagentd.store.paths import BranchRef
+from pyagentd.store.registry import standing as standing_of
 from pyagentd.store.trace import TraceWriter
-from pyagentd.store.unfinished import standing as standing_of
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.sandbox.scope import ShellScope
 from pyagentd.tools.spec import Output, ToolContext, ToolSpec

@@ -61,8 +61,9 @@ class Emacs:
         self.socket = directory / "d"
         self.env = {**env, "DRIVER_SOCKET": str(self.socket), "TERM": "xterm-256color"}
         requires = [argument for name in load for argument in ("--eval", f"(require '{name})")]
-        # In a new home everything would be compiled now, with windows full of warnings.
-        quiet = ["--eval", "(setq native-comp-deferred-compilation nil)"]
+        # In a new home everything would be compiled now, with windows full of warnings; and two that compile the same
+        # trampoline at once in one home take it from each other.
+        quiet = ["--eval", "(setq native-comp-deferred-compilation nil comp-enable-subr-trampolines nil)"]
         command = ["emacs", "-Q", *quiet, *load_path(elisp()), *requires, "-l", str(DRIVER)]
         self._tmux: str | None = None
         self._process: subprocess.Popen[bytes] | None = None

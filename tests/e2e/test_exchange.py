@@ -17,7 +17,7 @@ Seven.
 
 <!-- Local Variables: -->
 <!-- gptel-model: gpt-5\\.2 -->
-<!-- gptel--backend-name: "ChatGPT" -->
+<!-- gptel--backend-name: "Kagi" -->
 <!-- gptel-system-prompt: "Be terse." -->
 <!-- gptel--tool-names: ("read_file" "YouTube") -->
 <!-- gptel--bounds: ((response (22 28))) -->
@@ -105,7 +105,7 @@ def test_a_chat_of_gptel_becomes_a_session(system: System) -> None:
     branch = Path(made["branch_dir"])
     assert made["session_id"].startswith("chat-of-mine-")
     assert [note.split(",")[0].split(":")[0] for note in made["notes"]] == [
-        "The chat was with gpt-5.2 of 'ChatGPT'",
+        "The chat was with gpt-5.2 of 'Kagi'",
         "Not known here",
     ]
     preset = (branch / "preset.md").read_text()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyagentd.store import paths, sessions
 from pyagentd.store.journal import Journal
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.unfinished import unfinished_agents
+from pyagentd.store.registry import unfinished_agents
 from tests.faults.files import age_everything, branch_problems
 from tests.runtime.fixtures import world
 from tests.runtime.world import FixedClock, World, assert_closed, body

@@ -3,7 +3,7 @@
 import pytest
 
 from pyagentd.policy.shell import denied, read, refusal
-from pyagentd.policy.shell.arguments import is_harmless_awk, is_harmless_sed
+from pyagentd.policy.shell.programs import is_harmless_awk, is_harmless_sed
 
 
 def words(text):

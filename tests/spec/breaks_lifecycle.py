@@ -323,7 +323,7 @@ BREAKS_OF_LIFECYCLES = [
     ),
     _of(
         "Persistence: Session metadata",
-        "pyagentd/api/named_agents.py",
+        "pyagentd/api/agents.py",
         "found = await archive.known(agent) if agent else",
         "found = [] if agent else",
     ),

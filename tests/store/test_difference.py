@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyagentd.store.document.difference import common_text
 from pyagentd.store.document.heal import expected
-from pyagentd.store.document.pieces import recorded_pieces
+from pyagentd.store.document.pieces import common_text, recorded_pieces
 from tests.store.talk import Talk, Turn, talks, texts
 
 few = st.text(st.sampled_from("ab \n#"), max_size=40)

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 from pyagentd.policy.shell import programs
 from pyagentd.policy.shell.admission import misunderstood
-from pyagentd.policy.shell.arguments import (
+from pyagentd.policy.shell.programs import (
+    ALIASES,
+    PLAIN,
+    PROGRAMS,
     apply,
     read_awk,
     read_dd,
@@ -17,8 +20,8 @@ from pyagentd.policy.shell.arguments import (
     read_sed,
     read_tar,
     read_xargs,
+    unwrap,
 )
-from pyagentd.policy.shell.programs import ALIASES, PLAIN, PROGRAMS, unwrap
 from pyagentd.policy.shell.values import (
     Found,
     ShellReading,

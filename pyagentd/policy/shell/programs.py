@@ -1,13 +1,29 @@
 """What is known of programs: which of their options and operands read, write, run or delete.
 
-To extend it, add a line. Names of options are as the program's manual has them, separated by blanks; an option with
-an argument that does no harm is in ``takes``, so that its argument is not mistaken for something else. An option that
-is not named is harmless. Options that are named and do something need an allowance of their own (see ``refusal``).
+To extend it, add a line to a table. Names of options are as the program's manual has them, separated by blanks; an
+option with an argument that does no harm is in ``takes``, so that its argument is not mistaken for something else. An
+option that is not named is harmless. Options that are named and do something need an allowance of their own (see
+``refusal``). ``git``, ``find``, ``sed``, ``awk`` and ``tar`` are read by code of their own, in the second half.
 """
 
+from __future__ import annotations
+
+import posixpath
+import re
 from dataclasses import dataclass
 
-from pyagentd.policy.shell.values import Given, Program, Unreadable, Word, given, is_abbreviated, names, roles_of
+from pyagentd.policy.shell.values import (
+    Found,
+    Given,
+    Inner,
+    Program,
+    Unreadable,
+    Word,
+    given,
+    is_abbreviated,
+    names,
+    roles_of,
+)
 
 # Whatever arguments they get, these only read and print: a pattern may stand for any of their arguments.
 PLAIN = names(
@@ -469,3 +485,607 @@ def destination(words: tuple[Word, ...]) -> Word:
     if len(words) > 2 or words[1].varies or words[1].text.startswith(("-", "+")) or not words[1].text:
         raise Unreadable("`cd` with anything but one plain directory")
     return words[1]
+
+
+# What one command does beyond its plain purpose, from its options and operands.
+
+_HERE = Word(text=".")
+_KEEP_LINKS = "-a --archive -d -P --no-dereference -R -r --recursive -l --links"  # of cp and rsync
+_NO_MODES = names("-R -v -c -f -h -H -L -P --from")
+
+
+def apply(program: Program, found: Found) -> None:
+    """Add to ``found`` what its words make ``program`` do."""
+    items = list(given(found.words, roles_of(program)))
+    for item in items:
+        _option(item, program, found)
+    if found.fed and sum(item.role == "operand" and not _is_input(item.value) for item in items) < program.feeds:
+        found.runs("< …", what="takes what it runs from its input")
+    if not any(item.certain and item.name in program.prints.split() for item in items):
+        _operands(program, items, found)
+
+
+def _option(item: Given, program: Program, found: Found) -> None:
+    match item.role:
+        case "runs":
+            found.runs(item.name, item.at)
+        case "does":
+            found.runs(item.name, item.at, program.what)
+        case "deletes":
+            found.deletes(item.name, item.at)
+        case "reads":
+            found.read(item.value)
+        case "suffix" if item.value is not None and "/" in item.value.text:
+            raise Unreadable(f"`{found.program} {item.name}` with a `/` writes elsewhere")
+        case "writes":
+            found.write(item.value)
+            if program.beside == "*" and item.value is not None:
+                found.write_beside(item.value)
+        case "into" if item.value is not None:
+            found.write_into(item.value)
+        case "drops":
+            found.write_into(_HERE)
+        case "takes" if item.value is not None and item.value.varies:
+            raise Unreadable(f"what `{item.value.text}` after `{item.name}` becomes cannot be told before; quote it")
+        case "takes" | "operand" if program.code and item.value and re.search(program.code, item.value.text):
+            found.runs(item.value.text, item.at, program.what)
+
+
+def _operands(program: Program, items: list[Given], found: Found) -> None:
+    operands = [item.value for item in items if item.role == "operand" and item.value is not None]
+    into = next((item.value for item in items if item.role == "into"), None)
+    found.links = program.links
+    if program.here and into is None:
+        found.write_into(_HERE)
+    match program.operands:
+        case "written":
+            written = operands
+        case "removed":
+            written = []
+            for word in operands:
+                found.write(word, links=False)
+        case "first":
+            written = operands[:1]
+        case "second":
+            written = operands[1:] + _late_options(items, found)
+        case "moded":
+            written = operands if any(_may_be_mode(item) for item in items) else operands[1:]
+        case "copied" | "moved" | "linked":
+            written = []
+            _copied(program, items, operands, into, found)
+            if any(_means(item.name, program.makes) for item in items):
+                written = operands
+        case _:
+            written = []
+    for word in written:
+        found.write(word)
+        if program.beside == "*":
+            found.write_beside(word)
+
+
+def _late_options(items: list[Given], found: Found) -> list[Word]:
+    """Return what looks like an option after an operand: some of these programs take it for a file."""
+    first = min((item.at for item in items if item.role == "operand"), default=len(found.words))
+    return [word for word in found.words[first + 1 :] if word.text.startswith("-")]
+
+
+def _copied(program: Program, items: list[Given], operands: list[Word], into: Word | None, found: Found) -> None:
+    *sources, target = [*operands, into] if into is not None else operands or [_HERE]
+    found.links = (
+        program.operands in ("moved", "linked")
+        or _is_hard_link(program, items)
+        or any(_means(item.name, _KEEP_LINKS) for item in items)
+    )
+    if program.operands == "linked" and not sources:
+        sources, target = [target], _HERE  # `ln FILE` links to it here
+    sources = [source for source in sources if not _is_remote(source)]
+    reaches_source = program.operands in ("moved", "linked") or _is_hard_link(program, items)
+    for source in sources:
+        if reaches_source:
+            # What is written to the new name of a link is written to what it links to, wherever that is.
+            found.write(source, links=program.operands != "moved")
+            if program.operands == "linked" and not source.text.startswith("/"):
+                beside = Word(text=posixpath.dirname(target.text) or ".", home=target.home and "/" in target.text)
+                found.write_into(beside, source.text)
+        elif not source.varies:
+            found.read(source)
+    if not _is_remote(target):
+        backups = any(_means(item.name, program.beside) for item in items)
+        if into is None and target.text.rpartition("/")[2] not in ("", ".", ".."):
+            found.write(target)
+        _arrive(sources or [_HERE], target, found, backups=backups)
+
+
+def _arrive(sources: list[Word], target: Word, found: Found, *, backups: bool) -> None:
+    """Add what is written where ``target`` is a directory."""
+    if backups:
+        found.write_into(target)
+        found.write_beside(target)
+    for source in sources:
+        name = source.text.rstrip("/").rpartition("/")[2]
+        found.write_into(target, "*" if source.varies or name in ("", ".", "..") else name)
+
+
+def _is_hard_link(program: Program, items: list[Given]) -> bool:
+    """Return whether ``cp`` links instead of copying."""
+    return program.operands == "copied" and any(_means(item.name, "-l --link -s --symbolic-link") for item in items)
+
+
+def _means(name: str, options: str) -> bool:
+    """Return whether ``name`` is one of ``options``, or may be the beginning of a long one."""
+    return any(name == option or (len(name) > 2 and option.startswith(name)) for option in options.split())
+
+
+def _may_be_mode(item: Given) -> bool:
+    """Return whether this stands for the mode, so that the first operand is a file: ``chmod -w FILE``."""
+    return item.role != "operand" and item.name not in _NO_MODES
+
+
+def _is_input(word: Word | None) -> bool:
+    return word is not None and word.text in ("-", "/dev/stdin")
+
+
+def _is_remote(word: Word) -> bool:
+    return ":" in word.text.partition("/")[0]
+
+
+# ``tar`` and ``dd``, whose arguments have a form of their own.
+
+_TAR = Program(
+    takes="""
+    -b --blocking-factor -H --format -L --tape-length -N --newer --after-date -V --label
+    -K --starting-file --exclude --transform --xform -s --strip-components --mode --mtime --owner --group --sort
+    --warning --record-size --level --newer-mtime
+    """,
+    reads="-X --exclude-from",
+    into="-C --directory",
+    writes="-f --file -g --listed-incremental --index-file --volno-file",
+    runs="-I --use-compress-program -F --info-script --new-volume-script --to-command --checkpoint-action "
+    "--rsh-command --rmt-command -T --files-from",
+    does="-P --absolute-names",
+    deletes="--remove-files --recursive-unlink",
+)
+_MODES = names("-c --create -r --append -u --update -A --catenate --concatenate --delete")
+_PRINTS = names("-O --to-stdout")
+_EXTRACTS = names("-x --extract --get")
+
+
+def read_tar(found: Found) -> None:
+    """Add what a ``tar`` runs, and the archive or directory it writes."""
+    archives: list[Word] = []
+    places: list[Word] = []
+    modes: set[str] = set()
+    for item in given(_with_dashes(found.words), roles_of(_TAR)):
+        if item.name in ("-f", "--file") and item.value is not None:
+            archives.append(item.value)
+        elif item.name in ("-C", "--directory") and item.value is not None:
+            places.append(item.value)
+        elif item.name.startswith("--one-top-level") and item.value is not None:
+            found.write_into(item.value)
+        elif item.role == "unknown":
+            modes |= _modes(item.name) - (_PRINTS if not item.certain else set())
+        elif item.role in ("runs", "does"):
+            found.runs(item.name, what="runs programs or reaches anywhere")
+        elif item.role == "deletes":
+            found.deletes(item.name)
+        elif item.role == "writes":
+            found.write(item.value)
+        elif item.role == "reads":
+            found.read(item.value)
+    if len(places) > 1:
+        raise Unreadable("`tar` with several directories")
+    for archive in archives:
+        _archive(archive, modes, found)
+    found.links = bool(modes & _EXTRACTS)
+    if modes & _EXTRACTS and not modes & _PRINTS:
+        found.write_into(places[0] if places else Word(text="."))
+
+
+def _archive(archive: Word, modes: set[str], found: Found) -> None:
+    if ":" in archive.text:
+        found.runs("-f HOST:FILE", what="runs a remote shell")
+    if archive.text == "-":
+        return
+    if modes & _MODES:
+        found.write(archive)
+    elif not archive.varies:
+        found.read(archive)
+
+
+def _modes(name: str) -> set[str]:
+    """Return the modes that an option, perhaps abbreviated, can mean."""
+    known = _MODES | _EXTRACTS | _PRINTS
+    if name in known:
+        return {name}
+    # An abbreviation of --to-stdout must not hide an extraction.
+    return {mode for mode in known - {"--to-stdout"} if name.startswith("--") and mode.startswith(name)}
+
+
+def _with_dashes(words: tuple[Word, ...]) -> tuple[Word, ...]:
+    """Return ``tar xzf FILE`` as ``tar -x -z -f FILE``."""
+    if len(words) < 2 or words[1].text.startswith("-"):
+        return words
+    roles = roles_of(_TAR)
+    letters, rest = words[1].text, list(words[2:])
+    spelled = [words[0]]
+    for letter in letters:
+        spelled.append(Word(text=f"-{letter}"))
+        if roles.get(f"-{letter}", "unknown") not in ("unknown", "does", "deletes") and rest:
+            spelled.append(rest.pop(0))
+    return (*spelled, *rest)
+
+
+def read_dd(found: Found) -> None:
+    """Add the files of a ``dd``."""
+    for word in found.words[1:]:
+        key, _, path = word.text.partition("=")
+        if key == "of":
+            found.write(Word(text=path, varies=word.varies))
+        elif key == "if":
+            found.read(Word(text=path, varies=word.varies))
+
+
+# ``find`` and ``xargs``: programs that run others on what they find.
+
+_RUNS = names("-exec -execdir -ok -okdir")
+_WRITES = names("-fprint -fprint0 -fls -fprintf")
+_LEADING = names("-H -L -P --")
+_OTHER_LEADING = re.compile(r"-[EHLPXdfsx]+")  # of other systems; one of them is followed by a directory
+_FOLLOWS = names("-H -L -follow")
+
+_XARGS = Program(
+    takes="-d --delimiter -E -n --max-args -L -P --max-procs -s --max-chars -I --process-slot-var",
+    maybe="-i --replace -l --max-lines -e --eof",
+    reads="-a --arg-file",
+)
+_XARGS_FLAGS = names("-0 --null -r --no-run-if-empty -t --verbose -x --exit -o --open-tty -p --interactive")
+
+
+def read_find(found: Found) -> None:
+    """Add what a ``find`` runs, writes and deletes."""
+    words = found.words
+    starts = _starts(words)
+    at = 1
+    while at < len(words):
+        text = words[at].text
+        if text in _RUNS:
+            at = _inner(found, at, starts)
+        elif text in _WRITES and at + 1 < len(words):
+            found.write(words[at + 1])
+        elif text == "-files0-from" and at + 1 < len(words):
+            found.read(words[at + 1])
+        elif text == "-delete":
+            found.deletes(text, at)
+            for start in starts or [Word(text="/")]:
+                found.write_into(start)
+        at += 1
+
+
+def _starts(words: tuple[Word, ...]) -> list[Word]:
+    """Return where it starts, below which everything lies that it finds; empty when that cannot be told."""
+    texts = [word.text for word in words]
+    if "-files0-from" in texts or not _FOLLOWS.isdisjoint(texts):
+        return []
+    at = 1
+    while at < len(texts) and (texts[at] in _LEADING or texts[at].startswith(("-O", "-D"))):
+        at += 2 if texts[at] == "-D" else 1
+    if at < len(texts) and _OTHER_LEADING.fullmatch(texts[at]):
+        return []
+    starts = []
+    for word in words[at:]:
+        if word.text.startswith("-") or word.text in ("(", ")", "!", ","):
+            break
+        starts.append(word)
+    return [] if any(start.varies for start in starts) else starts or [Word(text=".")]
+
+
+def _inner(found: Found, at: int, starts: list[Word]) -> int:
+    """Add the command after ``-exec``; return the index of its last word."""
+    option, words = found.words[at].text, found.words
+    end = at + 1
+    while end < len(words) and not _ends(words[end - 1].text, words[end].text):
+        end += 1
+    if end == len(words) or end == at + 1:
+        raise Unreadable(f"`{found.program} {option}` has no command that ends in `;` or `+`")
+    in_its_directory = option.endswith("dir")
+    within = () if in_its_directory else tuple(start.path for start in starts)
+    inner = tuple(_put_in(word, "{}", within, leads=in_its_directory) for word in words[at + 1 : end])
+    where = tuple(f"{start.path.rstrip('/')}/*" for start in starts or [Word(text="/")]) if in_its_directory else ()
+    found.inner.append(Inner(words=inner, where=where))
+    return end
+
+
+def _ends(before: str, text: str) -> bool:
+    return text == ";" or (text == "+" and before == "{}")
+
+
+def _put_in(word: Word, mark: str, within: tuple[str, ...], *, leads: bool) -> Word:
+    """Return ``word`` as one that varies where it has ``mark``."""
+    if mark not in word.text:
+        return word
+    return Word(
+        text=word.text,
+        varies=True,
+        leads=word.leads or (leads and word.text.startswith(mark)) or word.text.startswith("-"),
+        within=within if word.text == mark else (),
+    )
+
+
+def read_xargs(found: Found) -> None:
+    """Add the command that an ``xargs`` runs on words that nobody knows yet."""
+    start, mark = _xargs_command(found)
+    inner = [*found.words[start:]] or [Word(text="echo")]
+    if mark:
+        inner = [_put_in(word, mark, (), leads=True) for word in inner]
+    else:
+        inner.append(Word(text="the words that xargs reads", bare=False, varies=True, leads=True))
+    found.inner.append(Inner(words=tuple(inner)))
+
+
+def _xargs_command(found: Found) -> tuple[int, str]:
+    """Return where the command starts and what stands for a word in it ("": words are added at its end)."""
+    words, mark, at = found.words, "", 1
+    while at < len(words) and words[at].text.startswith("-") and words[at].text != "--":
+        taken = 1
+        for item in given(words[:1] + words[at : at + 2], roles_of(_XARGS)):
+            if item.at != 1:
+                continue
+            if (item.role == "unknown" and item.name not in _XARGS_FLAGS) or is_abbreviated(item, words[at]):
+                raise Unreadable(f"`{found.program} {item.name}` is not known")
+            if item.role == "reads":
+                found.read(item.value)
+            if item.name in ("-I", "-i", "--replace"):
+                mark = item.value.text if item.value is not None else "{}"
+            if item.value is not None and at + 1 < len(words) and item.value is words[at + 1]:
+                taken = 2
+        at += taken
+    return at + (at < len(words) and words[at].text == "--"), mark
+
+
+# ``git``: which subcommands only look, which change the repository, and what its options run.
+
+_QUIET = names(
+    """
+    -p --paginate -P --no-pager --no-replace-objects --no-lazy-fetch --no-optional-locks --bare --literal-pathspecs
+    --glob-pathspecs --noglob-pathspecs --icase-pathspecs
+    """
+)
+
+_WITH_VALUE = names("-c --config-env --exec-path --git-dir --work-tree --namespace --super-prefix --attr-source")
+
+_LOOKS = names(
+    """
+    annotate blame cat-file check-attr check-ignore check-mailmap check-ref-format cherry count-objects describe diff
+    diff-files diff-index diff-tree for-each-ref fsck get-tar-commit-id grep help log ls-files ls-remote ls-tree
+    merge-base merge-tree name-rev patch-id range-diff rev-list rev-parse shortlog show show-branch show-index
+    show-ref status stripspace var verify-commit verify-pack verify-tag version whatchanged --version --help -v -h
+    """
+)
+_CHANGES = names(
+    """
+    add am apply archive branch bundle checkout cherry-pick clean clone commit commit-tree fast-export fetch
+    format-patch gc hash-object init merge mktag mktree mv notes pack-refs prune pull push read-tree rebase reflog
+    remote repack replace rerere reset restore revert rm sparse-checkout stage stash switch symbolic-ref tag
+    unpack-objects update-index update-ref update-server-info worktree write-tree
+    """
+)
+
+_OPTIONS = Program(
+    takes="-m --message --author --date -n --max-count --since --until --format --pretty -L --grep -G -S --depth -b",
+    reads="--file --pathspec-from-file --contents",
+    writes="--output --export-marks",
+    into="--output-directory --separate-git-dir",
+    runs="--upload-pack --receive-pack --exec -x --template -c --config --strategy --open-files-in-pager -u -s -O",
+    does="--ext-diff --unsafe-paths",
+)
+# What an option means to some subcommands, where it means something else, or nothing, to the others.
+_OWN = {
+    **dict.fromkeys(names("archive format-patch"), Program(writes="-o --output")),
+    **dict.fromkeys(names("commit tag notes merge commit-tree"), Program(reads="-F --file")),
+    **dict.fromkeys(names("blame annotate"), Program(reads="-S --contents --ignore-revs-file")),
+    "grep": Program(reads="-f"),
+    "ls-files": Program(reads="-X --exclude-from"),
+}
+_READ = names("apply am hash-object")  # their operands are files that come into the repository
+# One letter means different things to different subcommands; here it runs something only in these.
+_LETTERS = {
+    "-x": names("rebase"),
+    "-c": names("clone"),
+    "-u": names("clone"),
+    "-s": names("merge pull rebase cherry-pick revert"),
+    "-O": names("grep"),
+}
+_PLACES = names("clone init worktree bundle push")  # some of their operands are directories or files they make
+_CONFIG_SCOPES = names(
+    "--global --local --system --worktree --show-origin --show-scope --null -z --name-only --includes"
+)
+_CONFIG_READS = names("--get --get-all --get-regexp --get-urlmatch --list -l get list")
+_DELETES = {"clean": "deletes files that are not in the repository", "rm": "deletes files"}
+_HELPER = re.compile(r"[A-Za-z0-9][\w.+-]*::")
+
+
+def read_git(found: Found) -> tuple[Word, ...]:
+    """Add what a ``git`` runs, deletes and writes; return its words without harmless options before its subcommand.
+
+    What a repository's own settings and hooks run is their owner's: no tool writes those.
+    """
+    words, at = _subcommand(found)
+    if at == len(words):
+        return words
+    if words[at].varies:
+        raise Unreadable(f"the subcommand of git is the pattern `{words[at].text}`")
+    name, arguments = words[at].text, [word.text for word in words[at + 1 :]]
+    if name == "config":
+        first = next((argument for argument in arguments if argument not in _CONFIG_SCOPES), "")
+        if first not in _CONFIG_READS:
+            found.runs(name, at, "changes settings, which can make git run programs")
+    elif name in _DELETES:
+        found.deletes(name, at, _DELETES[name])
+    elif name == "reset" and any(argument.startswith("--h") for argument in arguments):
+        found.deletes("reset --hard", what="throws changes away")
+    elif name not in _LOOKS | _CHANGES:
+        found.runs(name, at, "runs an alias, another program, or a subcommand that runs others")
+    _options(found, name, words, at)
+    if name in _CHANGES:
+        found.links = True  # a commit has links as it has files
+        found.write_into(Word(text="."))
+    return words
+
+
+def _subcommand(found: Found) -> tuple[tuple[Word, ...], int]:
+    """Return the words without the options before the subcommand that change nothing, and where the subcommand is.
+
+    Adds what those do that change something, and notes the directory.
+    """
+    words, at, kept = found.words, 1, [found.words[0]]
+    while at < len(words) and (text := words[at].text).startswith("-") and text not in _LOOKS:
+        following = words[at + 1] if at + 1 < len(words) else None
+        if text == "-C" and following is not None:
+            if found.where is not None or following.varies:
+                raise Unreadable("`git -C` with several directories or a pattern")
+            found.where = following
+        elif text not in _QUIET:
+            found.runs(
+                text.partition("=")[0], len(kept) + (text in _WITH_VALUE), "makes git run or read something else"
+            )
+            kept += words[at : at + 1 + (text in _WITH_VALUE)]
+        at += 1 + (text == "-C" or text in _WITH_VALUE)
+    subcommand = len(kept)
+    return (*kept, *words[at:]), subcommand
+
+
+def _options(found: Found, name: str, words: tuple[Word, ...], subcommand: int) -> None:
+    operands = 0
+    for item in given(words[subcommand:], {**roles_of(_OPTIONS), **roles_of(_OWN.get(name, Program()))}):
+        at, value = item.at + subcommand, item.value
+        if item.role == "operand" and value is not None:
+            operands += 1
+            if name in _READ or (name == "diff" and any(word.text == "--no-index" for word in words)):
+                found.read(value)
+            if _HELPER.match(value.text):
+                found.runs(value.text, at, "runs a program that fetches from there")
+            elif name in _PLACES and (name != "clone" or operands > 1) and _is_elsewhere(value):
+                found.write_into(value)
+            elif name == "push" and value.text.startswith("file:"):
+                found.runs("push file:", at, "writes to another repository")
+        elif item.role == "runs" and name in _LETTERS.get(item.name, (name,)):
+            found.runs(f"{name} {item.name}", at, "makes git run something else")
+        elif item.role == "does":
+            found.runs(f"{name} {item.name}", at, "runs a program that the settings name, or reaches anywhere")
+        elif item.role == "writes":
+            found.write(value)
+        elif item.role == "into" and value is not None:
+            found.write_into(value)
+        elif item.role == "reads":
+            found.read(value)
+
+
+def _is_elsewhere(word: Word) -> bool:
+    """Return whether it is a path that leaves the current directory: one with a colon is a URL."""
+    return word.home or word.text == ".." or ("/" in word.text and ":" not in word.text)
+
+
+# ``sed`` and ``awk``: programs whose first operand is a program itself.
+
+_SED = Program(takes="-l --line-length", script="-e --expression", maybe="-i --in-place", runs="-f --file")
+_AWK = Program(takes="-F -v")
+
+
+def read_sed(found: Found) -> None:
+    """Add what the script of a ``sed`` runs and writes, and the files it edits in place."""
+    items = list(given(found.words, roles_of(_SED)))
+    scripts = [item.value for item in items if item.role == "script" and item.value is not None]
+    operands = [item.value for item in items if item.role == "operand" and item.value is not None]
+    for item in items:
+        if item.role == "runs":
+            found.runs(item.name, item.at, "runs a script that is in a file")
+    if not scripts and not any(item.role == "runs" for item in items):
+        scripts, operands = operands[:1], operands[1:]
+    if any(item.name in ("-i", "--in-place") for item in items):
+        if not all(word.text for word in (*scripts, *operands)):
+            raise Unreadable(
+                f"`{found.program} -i` followed by an empty word means different things on different systems"
+            )
+        suffixes = [item.value for item in items if item.name in ("-i", "--in-place") and item.value is not None]
+        if any("/" in suffix.text or "*" in suffix.text for suffix in suffixes):
+            raise Unreadable(f"`{found.program} -i` keeps copies in places that its suffix describes")
+        for word in operands:
+            found.write(word)
+            if suffixes:
+                found.write_beside(word)
+    for script in scripts:
+        _literal(script, found)
+        if not is_harmless_sed(script.text):
+            found.runs("e", what="runs programs or writes files, unless its script is one of the plain kind")
+
+
+def read_awk(found: Found) -> None:
+    """Add what the program of an ``awk`` runs and writes."""
+    items = list(given(found.words, roles_of(_AWK)))
+    for item in items:
+        if item.role == "unknown":
+            found.runs(item.name, item.at, "runs a program that cannot be read here")
+        if item.role == "takes" and item.value is not None:
+            _literal(item.value, found)
+    program = next((item.value for item in items if item.role == "operand"), None)
+    if program is not None:
+        _literal(program, found)
+        if not is_harmless_awk(program.text):
+            found.runs("system", what="runs programs or writes files, which its program seems to do")
+
+
+def _literal(word: Word, found: Found) -> None:
+    if word.varies:
+        raise Unreadable(f"what `{found.program}` does is in the pattern `{word.text}`; quote it")
+
+
+# -- sed -----------------------------------------------------------------------------------------------------------
+
+_ADDRESS = r"(?:\d+(?:~\d+)?|\$|/(?:[^/\\\n\[]|\\[^\n]|\[\^?\]?[^\]/\n]*\])*/[IM]*)"
+_WHERE = re.compile(rf"[\s;]*(?:{_ADDRESS}(?:\s*,\s*(?:{_ADDRESS}|[+~]\d+))?)?\s*!?\s*")
+_PLAIN = re.compile(r"[{}]|[pdqQnNDgGhHxPl=zF]\s*\d*|[btT]\s*\w*|:\s*\w+|[aic][ \t]+[^\\\n]*(?=\n|$)")
+_SEPARATED = re.compile(r"\s*(?:[;\n]|(?=\})|$)")
+
+
+def is_harmless_sed(script: str) -> bool:
+    """Return whether every command of ``script`` is one that neither runs, nor reads or writes another file."""
+    at = 0
+    while at < len(script):
+        where = _WHERE.match(script, at)
+        at = where.end() if where else at
+        if at == len(script):
+            return not script[where.start() if where else 0 : at].strip(" \t\n;")
+        command = _PLAIN.match(script, at) or _substitution(script, at)
+        if command is None:
+            return False
+        at = command.end()
+        if script[command.start()] not in "{}":
+            separated = _SEPARATED.match(script, at)
+            if separated is None:
+                return False
+            at = separated.end()
+    return True
+
+
+def _substitution(script: str, at: int) -> re.Match[str] | None:
+    """Match ``s`` or ``y`` with flags that do no harm; every sed must agree on where it ends."""
+    delimiter = script[at + 1 : at + 2]
+    if script[at] not in "sy" or not delimiter or delimiter.isalnum() or delimiter in "\\\n[] \t":
+        return None
+    end = re.escape(delimiter)
+    text = rf"(?:[^{end}\\\n\[]|\\[^\n]|\[\^?\]?[^\]{end}\n]*\])*"
+    other = rf"(?:[^{end}\\\n]|\\[^\n])*"
+    return re.compile(rf"[sy]{end}{text}{end}{other}{end}[gpIiMm\d]*").match(script, at)
+
+
+# -- awk -----------------------------------------------------------------------------------------------------------
+
+_RUNS_OR_READS = re.compile(r"system|getline|@|extension|(?<!\|)\|(?!\|)|\|&")
+
+
+def is_harmless_awk(program: str) -> bool:
+    """Return whether ``program`` has nothing with which awk runs, or writes or reads another file."""
+    if _RUNS_OR_READS.search(program):
+        return False
+    _, brace, statements = program.partition("{")
+    return not (brace and "print" in statements and ">" in statements)

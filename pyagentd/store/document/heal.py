@@ -16,13 +16,15 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from pyagentd.store.conversation import COMPACTION, Conversation, Message, Part
-from pyagentd.store.document.difference import SURE, TextMatch, common_text
 from pyagentd.store.document.pieces import (
+    SURE,
     DocumentPiece,
     Key,
     PieceKind,
     RecordedPiece,
+    TextMatch,
     common,
+    common_text,
     fragments,
     laid_out,
     original_text,

@@ -12,12 +12,13 @@ from pyagentd.events import InsertRole
 from pyagentd.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from pyagentd.store import conversation
 from pyagentd.store.conversation import COMPACTION, Conversation, output_stub, summary_in, wrapped
-from pyagentd.store.document.difference import SURE, common_text
 from pyagentd.store.document.heal import Loss, heal, loss
 from pyagentd.store.document.pieces import (
+    SURE,
     DocumentPiece,
     RecordedPiece,
     Step,
+    common_text,
     fill,
     found_pieces,
     joined_keys,
