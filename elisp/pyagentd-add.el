@@ -50,7 +50,7 @@
 (declare-function pyagentd-media-link "pyagentd-media")
 (declare-function pyagentd-menu "pyagentd-menu" nil t)
 (declare-function pyagentd-session "pyagentd")
-(autoload 'pyagentd-list-sessions "pyagentd-list" nil t)
+(autoload 'pyagentd-sessions "pyagentd-sessions" nil t)
 (autoload 'pyagentd-search "pyagentd-search" nil t)
 (autoload 'pyagentd-asks "pyagentd-asks" nil t)
 
@@ -332,7 +332,7 @@ argument, or ASK from Lisp, ask which session."
     (define-key map "d" #'pyagentd-add-diagnostics)
     (define-key map "?" #'pyagentd-ask-about)
     (define-key map "s" #'pyagentd-session)
-    (define-key map "l" #'pyagentd-list-sessions)
+    (define-key map "l" #'pyagentd-sessions)
     (define-key map "/" #'pyagentd-search)
     (define-key map "q" #'pyagentd-asks)
     (define-key map "m" #'pyagentd-menu)

@@ -1,4 +1,4 @@
-;;; pyagentd-list.el --- List sessions -*- lexical-binding: t; -*-
+;;; pyagentd-list.el --- Lists that the daemon makes -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -21,153 +21,457 @@
 
 ;;; Commentary:
 
-;; The sessions the daemon knows, with their branches and agents, newest
-;; first.  Thousands of them are fetched without waiting, and as many lines
-;; are shown as fit a few screens, with more on request; so the list is
-;; there at once however many there are.
+;; The daemon's operation `view' says which columns and rows a list has and
+;; what can be done with a row; here is what all lists have in common: they
+;; are fetched without waiting and again when what they show has changed,
+;; are sorted, filtered and marked, and their keys are those that the daemon
+;; names, with a few that only Emacs can do.  A list with a command of its
+;; own is defined with `pyagentd-list-define'; `pyagentd-list' offers all.
 
 ;;; Code:
 
+(require 'seq)
+(require 'subr-x)
 (require 'tabulated-list)
 (require 'pyagentd-core)
-(require 'pyagentd-place)
-(require 'pyagentd-later)
+(require 'pyagentd-env)
 (require 'pyagentd-here)
-(require 'pyagentd-manage)
-(require 'pyagentd-rows)
-(require 'pyagentd-list-rows)
-(require 'pyagentd-marks)
+(require 'pyagentd-later)
+(require 'pyagentd-live)
+(require 'pyagentd-place)
+(require 'pyagentd-table)
 
-(autoload 'pyagentd-branches "pyagentd-branches" nil t)
-(autoload 'pyagentd-export "pyagentd-exchange" nil t)
-(autoload 'pyagentd-search "pyagentd-search" nil t)
+(defvar-local pyagentd-list-name nil
+  "The name of the list in this buffer.")
+(defvar-local pyagentd-list-arguments nil
+  "The arguments of the list in this buffer, a plist.")
+(defvar-local pyagentd-list--limit nil
+  "How many rows are fetched at most, nil as the daemon has it.")
+(defvar-local pyagentd-list--view nil
+  "The list as the daemon told it last, without its rows.")
+(defvar-local pyagentd-list--follows nil
+  "What this list follows, strings that the daemon named.")
 
-(defcustom pyagentd-list-lines 500
-  "How many lines the list of sessions shows at first and adds on request."
-  :type 'natnum
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+(defvar pyagentd-list-after-show-hook nil
+  "Hook run in the buffer of a list after its rows came.")
 
-;;;; Point
+(defconst pyagentd-list--pause 0.5
+  "Seconds a list that is shown waits for more to change.")
 
-(defun pyagentd-list--here ()
-  "Return the session at point as `pyagentd-here' documents."
-  (pcase (pyagentd-rows-line)
-    (`(,row ,_depth ,what . ,_)
-     (if (eq what 'session) row (append (list :what what) row)))))
+(defconst pyagentd-list-faces
+  '(("strong" . bold) ("title" . pyagentd-session-title)
+    ("agent" . font-lock-type-face) ("dim" . shadow)
+    ("detail" . pyagentd-detail) ("good" . success) ("warn" . warning)
+    ("bad" . error) ("heading" . pyagentd-heading)
+    ("code" . font-lock-string-face) ("added" . pyagentd-added)
+    ("removed" . pyagentd-removed))
+  "The face of each kind of text that the daemon names.")
 
-(defun pyagentd-list-visit ()
-  "Visit the session at point, or show more lines where there are more."
-  (interactive nil pyagentd-list-mode)
-  (if (eq (tabulated-list-get-id) 'more)
-      (pyagentd-list-more)
-    (pyagentd-here-visit (pyagentd-here))))
+(defun pyagentd-list-text (part)
+  "Return PART, a string or a plist with :text and :face, as text."
+  (if (stringp part) part
+    (let ((face (cdr (assoc (plist-get part :face) pyagentd-list-faces)))
+          (text (or (plist-get part :text) "")))
+      (if face (propertize text 'face face) text))))
 
-(defun pyagentd-list-visit-other-window ()
-  "Visit the session at point in another window."
-  (interactive nil pyagentd-list-mode)
-  (pyagentd-here-visit (pyagentd-here) t))
+;;;; Places
 
-(defun pyagentd-list-abort ()
-  "Abort the run of the session at point."
-  (interactive nil pyagentd-list-mode)
-  (pyagentd-later-here
-   'abort (list :branch (plist-get (pyagentd-here) :branch))
-   (lambda (answer)
-     (message (if (plist-get answer :aborted) "Aborted" "Nothing to abort"))
-     (revert-buffer))))
+(defvar pyagentd-list-places
+  '(("session" . pyagentd-list--visit-session)
+    ("file" . pyagentd-list--visit-file)
+    ("view" . pyagentd-list--visit-view))
+  "How each kind of place is visited.
+That is an alist of functions, called with the place, a plist, and non-nil
+if another window is to show it.")
 
-;;;; What is shown
+(defun pyagentd-list-visit-place (place &optional other-window)
+  "Visit PLACE, a plist as the daemon tells it, in OTHER-WINDOW if non-nil."
+  (funcall (or (cdr (assoc (plist-get place :kind) pyagentd-list-places))
+               (user-error "Nothing to visit here"))
+           place other-window))
 
-(defun pyagentd-list-more ()
-  "Show more lines."
-  (interactive nil pyagentd-list-mode)
-  (setq pyagentd-rows-limit (+ pyagentd-rows-limit pyagentd-list-lines))
-  (pyagentd-list--print))
+(defun pyagentd-list--visit-session (place other-window)
+  "Visit the conversation that PLACE names, in OTHER-WINDOW if non-nil."
+  (pyagentd-here-visit
+   (list :file (pyagentd-place-conversation (plist-get place :branch)))
+   other-window))
 
-(defun pyagentd-list-filter (filter)
-  "Show only sessions in which all words of FILTER occur; nothing shows all.
-Looked at are title, id, branch, preset and state."
-  (interactive
-   (list (read-string "Filter (words, empty for all): " pyagentd-rows-filter))
-   pyagentd-list-mode)
-  (setq pyagentd-rows-filter (unless (string-blank-p filter) filter)
-        pyagentd-rows-limit pyagentd-list-lines)
-  (pyagentd-list--print))
+(defun pyagentd-list--visit-file (place other-window)
+  "Visit the file that PLACE names, in OTHER-WINDOW if non-nil."
+  (let ((file (plist-get place :file)))
+    (unless (file-exists-p file)
+      (user-error "%s is gone" (abbreviate-file-name file)))
+    (if other-window (find-file-other-window file) (find-file file))))
 
-(defun pyagentd-list-toggle-archived ()
-  "Include archived sessions, or leave them out again."
-  (interactive nil pyagentd-list-mode)
-  (setq pyagentd-list--archived (not pyagentd-list--archived))
-  (revert-buffer))
+(defun pyagentd-list--visit-view (place _other-window)
+  "Show the list that PLACE names."
+  (pyagentd-list-show (plist-get place :name) (plist-get place :arguments)))
 
-(defun pyagentd-list-toggle-fold ()
-  "Fold away what stands below the line at point, or unfold it."
-  (interactive nil pyagentd-list-mode)
-  (let ((directory (plist-get (pyagentd-here) :branch-dir)))
-    (setq pyagentd-rows-folded
-          (if (member directory pyagentd-rows-folded)
-              (remove directory pyagentd-rows-folded)
-            (cons directory pyagentd-rows-folded))))
-  (pyagentd-list--print))
+;;;; Fetching
 
-;;;; The mode
+(defun pyagentd-list--fetch ()
+  "Fetch the list of this buffer; it is shown when it comes."
+  (pyagentd-table-fetch
+   'view
+   (append (list :name pyagentd-list-name)
+           (when pyagentd-list-arguments
+             (list :arguments pyagentd-list-arguments))
+           (when pyagentd-list--limit (list :limit pyagentd-list--limit))
+           '(:watch t))
+   #'pyagentd-list--receive))
+
+(defun pyagentd-list--revert (&rest _)
+  "Fetch the list of this buffer again."
+  (pyagentd-table-ask #'pyagentd-list--fetch))
+
+(defun pyagentd-list--receive (view)
+  "Show VIEW, a list as the daemon tells it, in this buffer."
+  (setq pyagentd-table-rows (plist-get view :rows)
+        pyagentd-list--view view
+        pyagentd-list--follows (plist-get view :follows)
+        pyagentd-live (and pyagentd-list--follows t)
+        pyagentd-table-empty (plist-get view :empty)
+        mode-name (plist-get view :title)
+        tabulated-list-format (pyagentd-list--format view))
+  (when (member "sessions" pyagentd-list--follows)
+    (pyagentd-live-watched))
+  (unless (assoc (car tabulated-list-sort-key)
+                 (append tabulated-list-format nil))
+    (setq tabulated-list-sort-key nil))
+  (tabulated-list-init-header)
+  (pyagentd-list--define-keys view)
+  (pyagentd-table-print (mapcar #'pyagentd-list--entry pyagentd-table-rows))
+  (pyagentd-table-say (plist-get view :note))
+  (run-hooks 'pyagentd-list-after-show-hook))
+
+(defun pyagentd-list--format (view)
+  "Return the columns of VIEW as `tabulated-list-format' has them."
+  (vconcat
+   (seq-map-indexed
+    (lambda (column number)
+      (append (list (plist-get column :title) (or (plist-get column :width) 0)
+                    (and (plist-get column :sorts)
+                         (pyagentd-list--sorter number)))
+              (when (plist-get column :right) '(:right-align t))))
+    (plist-get view :columns))))
+
+(defun pyagentd-list--sorter (number)
+  "Return a predicate that compares entries by their column NUMBER."
+  (lambda (a b)
+    (let ((a (pyagentd-list--value a number))
+          (b (pyagentd-list--value b number)))
+      (if (and (numberp a) (numberp b)) (< a b)
+        (string-collate-lessp (format "%s" a) (format "%s" b) nil t)))))
+
+(defun pyagentd-list--value (entry number)
+  "Return what ENTRY is sorted by in column NUMBER."
+  (let ((cell (nth number (plist-get (pyagentd-list--row (car entry)) :cells))))
+    (or (plist-get cell :sort) (plist-get cell :text) "")))
+
+(defun pyagentd-list--row (id)
+  "Return the row called ID."
+  (seq-find (lambda (row) (equal id (plist-get row :id)))
+            pyagentd-table-rows))
+
+(defun pyagentd-list--entry (row)
+  "Return ROW as an entry of the list."
+  (list (plist-get row :id)
+        (vconcat (mapcar #'pyagentd-list-text (plist-get row :cells)))))
+
+;;;; Again, when something has changed
+
+(defun pyagentd-list-changed (what)
+  "Fetch the lists that follow WHAT, a string, again: in a moment if shown."
+  (dolist (buffer (buffer-list))
+    (when (member what (buffer-local-value 'pyagentd-list--follows buffer))
+      (with-current-buffer buffer
+        (setq pyagentd-table--behind t)
+        (when (pyagentd-live-shown-p buffer)
+          (let ((pyagentd-live-pause
+                 (if (zerop pyagentd-live-pause) 0
+                   (max pyagentd-list--pause (* 5 pyagentd-table--took)))))
+            (pyagentd-live-print-soon #'pyagentd-list--catch-up)))))))
+
+(defun pyagentd-list--catch-up (&rest _)
+  "Fetch this list again if something has changed since."
+  (when pyagentd-table--behind
+    (let ((pyagentd-table--quietly t))
+      (pyagentd-list--fetch))))
+
+(defun pyagentd-list--on-told (&rest _)
+  "Fetch the lists that follow sessions again."
+  (pyagentd-list-changed "sessions"))
+
+(defun pyagentd-list--on-connected ()
+  "Fetch all lists that follow something from a new daemon."
+  (dolist (what (seq-uniq (seq-mapcat (lambda (buffer)
+                                        (buffer-local-value
+                                         'pyagentd-list--follows buffer))
+                                      (buffer-list))))
+    (pyagentd-list-changed what)))
+
+(defun pyagentd-list--on-disconnected ()
+  "Say in the lists that follow something that nobody tells of it."
+  (dolist (buffer (buffer-list))
+    (when (buffer-local-value 'pyagentd-list--follows buffer)
+      (with-current-buffer buffer
+        (pyagentd-table-say pyagentd-live-no-daemon)))))
+
+(add-hook 'pyagentd-live-functions #'pyagentd-list--on-told)
+(add-hook 'pyagentd-changed-hook #'pyagentd-list--on-told)
+(add-hook 'pyagentd-rpc-connected-hook #'pyagentd-list--on-connected)
+(add-hook 'pyagentd-rpc-disconnected-hook #'pyagentd-list--on-disconnected)
+
+;;;; Actions
 
 (defvar pyagentd-list-mode-map
   (let ((map (make-sparse-keymap)))
+    (set-keymap-parent map pyagentd-table-mode-map)
     (define-key map (kbd "RET") #'pyagentd-list-visit)
-    (define-key map (kbd "o") #'pyagentd-list-visit-other-window)
-    (define-key map (kbd "k") #'pyagentd-list-abort)
-    (define-key map (kbd "TAB") #'pyagentd-list-toggle-fold)
-    (define-key map (kbd "m") #'pyagentd-list-mark)
-    (define-key map (kbd "u") #'pyagentd-list-unmark)
-    (define-key map (kbd "DEL") #'pyagentd-list-unmark-backward)
-    (define-key map (kbd "U") #'pyagentd-list-unmark-all)
-    (define-key map (kbd "d") #'pyagentd-list-flag-deletion)
-    (define-key map (kbd "a") #'pyagentd-list-flag-archive)
-    (define-key map (kbd "x") #'pyagentd-list-execute)
-    (define-key map (kbd "r") #'pyagentd-rename)
-    (define-key map (kbd "D") #'pyagentd-duplicate)
-    (define-key map (kbd "e") #'pyagentd-export)
-    (define-key map (kbd "b") #'pyagentd-branches)
-    (define-key map (kbd "s") #'pyagentd-search)
-    (define-key map (kbd "/") #'pyagentd-list-filter)
-    (define-key map (kbd "A") #'pyagentd-list-toggle-archived)
-    (define-key map (kbd "+") #'pyagentd-list-more)
-    map)
+    (define-key map "o" #'pyagentd-list-visit-other-window)
+    (pyagentd-table-define-marks map))
   "Keymap of `pyagentd-list-mode'.")
 
-(define-derived-mode pyagentd-list-mode tabulated-list-mode "Sessions"
-  "Major mode for the list of sessions, their branches and their agents.
-A line without indentation is a session and its current branch; below it
-stand its other branches and the agents.
+(defvar pyagentd-list--defined nil
+  "The lists that have keys only Emacs can serve: (NAME . KEYS).
+KEYS are lists (KEY COMMAND WORDS).")
+
+(defun pyagentd-list--define-keys (view)
+  "Bind the keys of the actions of VIEW, and those that Emacs adds."
+  (let ((map (copy-keymap pyagentd-list-mode-map))
+        (actions (plist-get view :actions))
+        (own (cdr (assoc pyagentd-list-name pyagentd-list--defined))))
+    (dolist (action actions)
+      (define-key map (kbd (plist-get action :key))
+                  (pyagentd-list--command action)))
+    (pcase-dolist (`(,key ,command ,_) own)
+      (define-key map (kbd key) command))
+    (when (plist-get view :more)
+      (define-key map "+" #'pyagentd-list-more))
+    (use-local-map map)
+    (setq pyagentd-table-help
+          (append
+           (when (seq-some (lambda (row) (plist-get row :visit))
+                           (plist-get view :rows))
+             '(("RET" "open")))
+           (mapcar (lambda (action)
+                     (list (plist-get action :key) (plist-get action :label)))
+                   actions)
+           (mapcar (pcase-lambda (`(,key ,_ ,words)) (list key words)) own)
+           (when (seq-some (lambda (action) (plist-get action :several))
+                           actions)
+             '(("m" "mark")))
+           (when (plist-get view :more) '(("+" "more")))
+           '(("/" "filter") ("g" "refresh") ("q" "close"))))))
+
+(defun pyagentd-list--command (action)
+  "Return a command that does ACTION, a plist."
+  (let ((command (make-symbol (concat "pyagentd-list-"
+                                      (plist-get action :label)))))
+    (fset command (lambda () (interactive) (pyagentd-list-act action)))
+    (put command 'function-documentation
+         (concat (capitalize (plist-get action :label)) "."))
+    command))
+
+(defun pyagentd-list--targets (action)
+  "Return the rows that ACTION is done to; (nil) where it needs none."
+  (if (not (or (plist-get action :takes) (plist-get action :place)))
+      (list nil)
+    (let* ((rows (if (plist-get action :several) (pyagentd-table-targets)
+                   (list (pyagentd-table-row))))
+           (needs (plist-get action :needs)))
+      (or (if needs
+              (seq-filter (lambda (row) (pyagentd-list--fact row needs)) rows)
+            rows)
+          (user-error "%s: nothing to %s" (plist-get (car rows) :label)
+                      (plist-get action :label))))))
+
+(defun pyagentd-list--fact (row name)
+  "Return the fact of ROW that is called NAME, a string."
+  (plist-get (plist-get row :facts) (intern (concat ":" name))))
+
+(defun pyagentd-list--confirmed-p (action rows)
+  "Return non-nil if nobody objects to doing ACTION to ROWS."
+  (let ((question (plist-get action :question)))
+    (or (null question)
+        (and (null (cdr rows)) (equal (plist-get action :asks) "several"))
+        (y-or-n-p
+         (concat (pyagentd-list--named
+                  question
+                  (if (cdr rows)
+                      (pyagentd-count (length rows) (plist-get action :noun))
+                    (plist-get (car rows) :label)))
+                 " ")))))
+
+(defun pyagentd-list--named (text what)
+  "Return TEXT with WHAT in the place of %s."
+  (string-replace "%s" (or what "") text))
+
+(defun pyagentd-list-act (action)
+  "Do ACTION, a plist of this list's view, to the rows it is for."
+  (let ((rows (pyagentd-list--targets action)))
+    (cond ((plist-get action :place)
+           (pyagentd-list-visit-place
+            (pyagentd-list--fact (car rows) (plist-get action :place))))
+          ((null (plist-get action :operation))
+           (pyagentd-list--again-with (plist-get action :arguments)))
+          ((pyagentd-list--confirmed-p action rows)
+           (pyagentd-table-forget-marks)
+           (dolist (row rows)
+             (pyagentd-list--call action row))))))
+
+(defun pyagentd-list--again-with (arguments)
+  "Show this list with ARGUMENTS, a plist, in place of those it has."
+  (let ((all (copy-sequence pyagentd-list-arguments)))
+    (while arguments
+      (setq all (plist-put all (pop arguments) (pop arguments))))
+    (setq pyagentd-list-arguments all))
+  (revert-buffer))
+
+(defun pyagentd-list--call (action row)
+  "Call the operation of ACTION for ROW, and say what became of it."
+  (pyagentd-later-here
+   (intern (plist-get action :operation))
+   (append (seq-mapcat (lambda (name)
+                         (list (intern (concat ":" name))
+                               (pyagentd-list--fact row name)))
+                       (plist-get action :takes))
+           (plist-get action :arguments)
+           (when (plist-get action :env)
+             (list :env (pyagentd-env-variables) :key (pyagentd-env-key))))
+   (lambda (answer)
+     (let ((note (and (listp answer) (plist-get answer :note)))
+           (label (plist-get row :label)))
+       (cond (note (message "%s" (if label (format "%s: %s" note label) note)))
+             ((plist-get action :done)
+              (message "%s" (pyagentd-list--named (plist-get action :done)
+                                                  label)))))
+     (run-hooks 'pyagentd-changed-hook)
+     (pyagentd-list--fetch))
+   (plist-get action :patience)))
+
+(defun pyagentd-list-visit (&optional other-window)
+  "Visit what is at point, in another window if OTHER-WINDOW."
+  (interactive nil pyagentd-list-mode)
+  (pyagentd-list-visit-place
+   (or (plist-get (pyagentd-table-row) :visit)
+       (user-error "Nothing to visit here"))
+   other-window))
+
+(defun pyagentd-list-visit-other-window ()
+  "Visit what is at point in another window."
+  (interactive nil pyagentd-list-mode)
+  (pyagentd-list-visit t))
+
+(defun pyagentd-list-more ()
+  "Fetch twice as many rows."
+  (interactive nil pyagentd-list-mode)
+  (setq pyagentd-list--limit (* 2 (max 1 (length pyagentd-table-rows))))
+  (revert-buffer))
+
+(defun pyagentd-list--here ()
+  "Return the session that this list, or its row at point, is about."
+  (when-let* ((place (plist-get (pyagentd-list--row (tabulated-list-get-id))
+                                :visit))
+              (branch (if (equal (plist-get place :kind) "session")
+                          (plist-get place :branch)
+                        (plist-get pyagentd-list-arguments :branch)))
+              (file (pyagentd-place-conversation branch)))
+    (append (list :branch branch :file file) (pyagentd-place-of file))))
+
+;;;; The mode
+
+(define-derived-mode pyagentd-list-mode pyagentd-table-mode "List"
+  "Major mode for lists that the daemon makes.
+\<pyagentd-list-mode-map>\\[pyagentd-keys] shows the keys of this list.
 
 \\{pyagentd-list-mode-map}"
-  (setq tabulated-list-padding 2
-        tabulated-list-sort-key '("Age" . nil)
-        tabulated-list-format (pyagentd-rows-format)
-        tabulated-list-entries #'pyagentd-rows-entries
-        tabulated-list-printer #'pyagentd-rows-print-entry
-        pyagentd-rows-limit pyagentd-list-lines
-        pyagentd-table-help '(("RET" "open") ("m" "mark") ("d" "delete")
-                              ("a" "archive") ("x" "execute") ("r" "rename")
-                              ("k" "abort") ("/" "filter") ("?" "all keys"))
-        pyagentd-rows-marks (make-hash-table :test #'equal)
-        pyagentd-here-function #'pyagentd-list--here
-        pyagentd-live t)
+  :interactive nil
+  (setq tabulated-list-padding 1
+        pyagentd-here-function #'pyagentd-list--here)
   (setq-local revert-buffer-function #'pyagentd-list--revert)
-  (add-hook 'window-buffer-change-functions #'pyagentd-list--refresh nil t)
-  (pyagentd-live-listing)
-  (tabulated-list-init-header))
+  (add-hook 'window-buffer-change-functions #'pyagentd-list--catch-up nil t))
+
+(defun pyagentd-list-show (name &optional arguments)
+  "Show the list NAME, a string, with ARGUMENTS, a plist; return its buffer."
+  (let ((buffer (get-buffer-create (format "*pyagentd %s*" name))))
+    (with-current-buffer buffer
+      (unless (and (derived-mode-p 'pyagentd-list-mode)
+                   (equal arguments pyagentd-list-arguments))
+        (pyagentd-list-mode)
+        (setq pyagentd-list-name name
+              pyagentd-list-arguments arguments))
+      (revert-buffer))
+    (pop-to-buffer buffer)
+    buffer))
+
+(defun pyagentd-list-of-session (name scope &optional all)
+  "Show the list NAME of the session here.
+SCOPE is `required' if it must be that of a session, `optional' if it can
+be that of ALL, nil if it is always."
+  (pyagentd-list-show
+   name
+   (when-let* ((here (pcase scope
+                       ('required (pyagentd-here))
+                       ('optional (unless all
+                                    (ignore-errors (pyagentd-here)))))))
+     (list :branch (plist-get here :branch)))))
+
+(defmacro pyagentd-list-define (name documentation &rest options)
+  "Define the command `pyagentd-NAME', which shows the list NAME.
+DOCUMENTATION is that of the command.  OPTIONS are :session, which is
+`required' or `optional' where the list is that of the session here;
+:view, the name of the list where it is another one; and :keys, lists
+\(KEY COMMAND WORDS) of what only Emacs does there."
+  (declare (indent 1) (doc-string 2))
+  (let ((command (intern (format "pyagentd-%s" name)))
+        (view (or (plist-get options :view) (symbol-name name)))
+        (scope (plist-get options :session)))
+    `(progn
+       (setf (alist-get ,view pyagentd-list--defined nil nil #'equal)
+             ',(plist-get options :keys))
+       ,(if (eq scope 'optional)
+            `(defun ,command (&optional all)
+               ,documentation
+               (interactive "P")
+               (pyagentd-list-of-session ,view 'optional all))
+          `(defun ,command ()
+             ,documentation
+             (interactive)
+             (pyagentd-list-of-session ,view ',scope))))))
 
 ;;;###autoload
-(defun pyagentd-list-sessions ()
-  "List the sessions with their branches and agents."
-  (interactive)
-  (pop-to-buffer-same-window (get-buffer-create "*pyagentd sessions*"))
-  (unless (derived-mode-p 'pyagentd-list-mode)
-    (pyagentd-list-mode))
-  (revert-buffer))
+(defun pyagentd-list (&optional all)
+  "List what you choose: runs, schedules, tasks, grants, hooks and others.
+A list that can be that of one session is that of the session here, or
+with a prefix argument (ALL from Lisp) that of all."
+  (interactive "P")
+  (pyagentd-later-asking
+   'views nil
+   (lambda (answer)
+     (let* ((views (plist-get answer :views))
+            (find (lambda (name)
+                    (seq-find (lambda (view)
+                                (equal name (plist-get view :name)))
+                              views)))
+            (completion-extra-properties
+             (list :annotation-function
+                   (lambda (name)
+                     (concat "  "
+                             (plist-get (funcall find name) :summary)))))
+            (name (completing-read
+                   "List: " (mapcar (lambda (view) (plist-get view :name))
+                                    views)
+                   nil t)))
+       (pyagentd-list-of-session
+        name (pyagentd-symbol (plist-get (funcall find name) :session)) all)))))
+
+;;;; Lists with a command of their own
+
+;;;###autoload (autoload 'pyagentd-running "pyagentd-list" nil t)
+(pyagentd-list-define running
+  "List the running or waiting turns and agents of all sessions.
+The list is kept up to date.")
 
 (provide 'pyagentd-list)
 ;;; pyagentd-list.el ends here

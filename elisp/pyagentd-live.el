@@ -65,6 +65,10 @@ another by now, and GONE, the names of branches that are no more.")
     (pyagentd-rpc-call-async 'running '(:watch t)
                              :error #'pyagentd-live--forget)))
 
+(defun pyagentd-live-watched ()
+  "Note that the daemon that is connected tells what changes."
+  (setq pyagentd-live--watching t))
+
 (defun pyagentd-live--forget (&rest _)
   "Note that nobody tells what changes."
   (setq pyagentd-live--watching nil))

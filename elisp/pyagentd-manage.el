@@ -90,7 +90,7 @@ The copy has all branches and agents, and nothing in common afterwards."
 (defun pyagentd-manage-late (made)
   "Say that MADE, a session that was given up already, was made after all."
   (run-hooks 'pyagentd-changed-hook)
-  (message "%s was created after all; M-x pyagentd-list-sessions lists it"
+  (message "%s was created after all; M-x pyagentd-sessions lists it"
            (plist-get made :session-id)))
 
 ;;;; Deletion

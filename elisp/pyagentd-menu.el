@@ -37,7 +37,7 @@
 (require 'pyagentd-index)
 (require 'pyagentd-manage)
 (require 'pyagentd-exchange)
-(require 'pyagentd-list)
+(require 'pyagentd-sessions)
 (require 'pyagentd-plan)
 (require 'pyagentd-asks)
 (require 'pyagentd-agents)
@@ -359,7 +359,7 @@ They are set for this session, or for the next message only."
   "Commands on sessions and their branches."
   [["Sessions"
     ("s" "New session" pyagentd-session)
-    ("l" "List" pyagentd-list-sessions)
+    ("l" "List" pyagentd-sessions)
     ("n" "Running now" pyagentd-running)
     ("$" "Usage and cost" pyagentd-usage)
     ("f" "Search" pyagentd-search)

@@ -70,7 +70,7 @@
     ["Context and Cost" pyagentd-context]
     ["Inspect" pyagentd-inspect]
     "---"
-    ["Sessions" pyagentd-list-sessions]
+    ["Sessions" pyagentd-sessions]
     ["Running Now" pyagentd-running]
     ["Usage of All Sessions" pyagentd-usage]
     ["Keys" pyagentd-keys]

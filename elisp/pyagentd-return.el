@@ -109,12 +109,12 @@ It is filled if a daemon runs, else when it is fetched again."
       (revert-buffer))
     (current-buffer)))
 
-(autoload 'pyagentd-list-mode "pyagentd-list" nil t)
+(autoload 'pyagentd-sessions-mode "pyagentd-sessions" nil t)
 (autoload 'pyagentd-asks-mode "pyagentd-asks" nil t)
 
 (defun pyagentd-return--saved-p ()
   "Let a desktop save this list, though it visits no file."
-  (when (memq major-mode '(pyagentd-list-mode pyagentd-asks-mode))
+  (when (memq major-mode '(pyagentd-sessions-mode pyagentd-asks-mode))
     (setq-local desktop-save-buffer t)))
 
 (defun pyagentd-return--writable ()
@@ -136,7 +136,7 @@ Whoever else writes now, the daemon says."
 ;;;###autoload
 (progn
   (add-to-list 'desktop-buffer-mode-handlers
-               '(pyagentd-list-mode . pyagentd-return-list))
+               '(pyagentd-sessions-mode . pyagentd-return-list))
   (add-to-list 'desktop-buffer-mode-handlers
                '(pyagentd-asks-mode . pyagentd-return-list)))
 

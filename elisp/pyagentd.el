@@ -30,7 +30,7 @@
 ;; come back.
 ;;
 ;;   M-x pyagentd-session         make a session and start to converse
-;;   M-x pyagentd-list-sessions   the sessions there are
+;;   M-x pyagentd-sessions   the sessions there are
 ;;   C-c RET                      send, in a session
 ;;   C-c C-c                      go to what a tool asks for, to allow or deny it
 ;;   M-x pyagentd-asks            all that is asked; -agents, -grants, -audit
@@ -104,10 +104,11 @@
 (autoload 'pyagentd-import-gptel "pyagentd-gptel" nil t)
 (autoload 'pyagentd-gptel-register "pyagentd-gptel" nil t)
 (autoload 'pyagentd-gptel-offer-tools "pyagentd-gptel" nil t)
-(autoload 'pyagentd-list-sessions "pyagentd-list" nil t)
+(autoload 'pyagentd-sessions "pyagentd-sessions" nil t)
 (autoload 'pyagentd-asks "pyagentd-asks" nil t)
 (autoload 'pyagentd-agents "pyagentd-agents" nil t)
-(autoload 'pyagentd-running "pyagentd-running" nil t)
+(autoload 'pyagentd-list "pyagentd-list" nil t)
+(autoload 'pyagentd-running "pyagentd-list" nil t)
 (autoload 'pyagentd-usage "pyagentd-usage" nil t)
 (autoload 'pyagentd-grants "pyagentd-grants" nil t)
 (autoload 'pyagentd-audit "pyagentd-audit" nil t)

@@ -64,7 +64,7 @@
     (screenshots-show pyagentd-audit)
     (screenshots-shot "audit")
     (screenshots-back)
-    (screenshots-show pyagentd-list-sessions)
+    (screenshots-show pyagentd-sessions)
     (screenshots-has "explorer")
     (screenshots-shot "sessions")
     (screenshots-do-here pyagentd-keys)

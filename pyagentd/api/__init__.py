@@ -21,6 +21,7 @@ from pyagentd.api.missions import Missions
 from pyagentd.api.models import ModelOperations, PresetTemplates, Spending
 from pyagentd.api.schedules import Scheduling
 from pyagentd.api.sessions import Branches, Exchange, Lifecycle, Sessions
+from pyagentd.api.views import Views
 from pyagentd.features.indexer import Indexer
 from pyagentd.features.slash_commands import Commands
 from pyagentd.runtime.kernel import Kernel
@@ -56,6 +57,7 @@ GROUPS = (
     Settings,
     SlashCommands,
     SnapshotOperations,
+    Views,
     Daemon,
 )
 """The classes whose public methods are the operations."""

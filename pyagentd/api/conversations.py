@@ -403,9 +403,10 @@ class Conversations(Group):
         return told_submitted(made)
 
     async def abort(self, client: Client, *, branch: str) -> dict[str, Any]:
-        """Stop the branch's run."""
+        """Stop the branch's run; ``note`` says that there was none."""
         async with self._kernel.using(self._ref(branch)) as live:  # what waits since an earlier daemon goes on first
-            return {"aborted": await self._kernel.abort(live)}
+            aborted = await self._kernel.abort(live)
+        return {"aborted": aborted, "note": None if aborted else "Not running"}
 
     async def show(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Return the conversation up to row ``seq`` as canonical JSON, when large as a file."""

@@ -29,6 +29,7 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "sessions": ("sessions", "list sessions with their branches and agents"),
         "show": ("sessions", "print a conversation, or what happened in it"),
         "search": ("search", "search everything that was said"),
+        "list": ("schedule", "print a list as Emacs shows it"),
         "usage": ("usage", "show tokens and cost"),
         "rename": ("sessions", "give a session another title"),
         "archive": ("sessions", "hide a session from lists, or show it again"),
@@ -112,7 +113,7 @@ class _Sectioned(click.Group):
         if cmd_name not in _MODULES:
             return None
         module = importlib.import_module(f"pyagentd.cli.{_MODULES[cmd_name]}")
-        command: click.Command = getattr(module, "import_" if cmd_name == "import" else cmd_name)
+        command: click.Command = getattr(module, {"import": "import_", "list": "list_view"}.get(cmd_name, cmd_name))
         return command
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

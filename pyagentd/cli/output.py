@@ -94,6 +94,14 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, empty
     Console().print(table)
 
 
+def print_view(view: Mapping[str, Any]) -> None:
+    """Print a list as the operation ``view`` returns it."""
+    rows = [[str(cell["text"] or "") for cell in row["cells"]] for row in view["rows"] or ()]
+    print_table([str(each["title"] or "").lower() for each in view["columns"]], rows, empty=str(view["empty"]))
+    if rows and view["more"]:
+        note(f"only the first {len(rows)}")
+
+
 # How commands write what something cost.
 
 BUCKETS = ("input", "output", "reasoning", "cache_read", "cache_write")

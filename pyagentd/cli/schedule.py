@@ -1,4 +1,4 @@
-"""``pyagentd schedule`` and ``pyagentd trigger``: turns that begin without anybody at the keyboard."""
+"""``pyagentd schedule`` and ``trigger``, turns nobody is at the keyboard for; ``tasks``; and ``list``, any list."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment, watch
-from pyagentd.cli.output import json_option, note, print_json, print_table
+from pyagentd.cli.output import json_option, note, print_json, print_table, print_view
 
 
 @click.group()
@@ -64,14 +64,10 @@ def list_(session: str | None, as_json: bool) -> None:
     """List the schedules of SESSION, or all, the next one first."""
     with daemon() as link:
         branch = str(branch_of(link, session)) if session else None
-        found = link.call("schedules", branch=branch)["schedules"] or []
-    if as_json:
-        print_json(found)
-        return
-    rows = (
-        (row["id"], row["session"], row["when"], _local(row["next_at"]), _until(row), _remark(row)) for row in found
-    )
-    print_table(("id", "session", "when", "next", "until", "message"), rows, empty="Nothing is scheduled.")
+        if as_json:
+            print_json(link.call("schedules", branch=branch)["schedules"] or [])
+        else:
+            print_view(link.call("view", name="schedules", arguments={"branch": branch}))
 
 
 @schedule.command("cancel")
@@ -148,12 +144,6 @@ def _report(delivered: dict[str, Any], as_json: bool) -> None:
         print(delivered["run"] or f"{delivered['message']} is queued")
 
 
-def _remark(row: dict[str, Any]) -> str:
-    said = f"! {row['last_error']}" if row["last_error"] else str(row["text"])
-    text = said.partition("\n")[0]
-    return text if len(text) <= 60 else f"{text[:59]}…"
-
-
 def _until(row: dict[str, Any]) -> str:
     """Return when a schedule that repeats ends; "-" of one that comes once or has no end."""
     return _local(row["expires_at"]) if row["expires_at"] else "-"
@@ -192,7 +182,36 @@ def tasks(agent: str | None, kill: str | None, output: str | None, as_json: bool
             printed = told["output"].rstrip("\n") or f"[{told['id']} ({told['status']}) has printed nothing]"
             shown = printed if output else f"{told['id']} {told['status']}"
         else:
-            found = link.call("tasks", branch=branch)
-            told = [{**each, "wake": bool(each["wake"])} for each in found["tasks"] or []]
-            shown = found["text"]
+            if not as_json:
+                print_view(link.call("view", name="tasks", arguments={"branch": branch}))
+                return
+            told = [{**each, "wake": bool(each["wake"])} for each in link.call("tasks", branch=branch)["tasks"] or []]
+            shown = ""
     print_json(told) if as_json else click.echo(shown)
+
+
+# ``pyagentd list``: any list that Emacs shows too.
+
+
+@click.command("list")
+@click.argument("name", required=False)
+@click.argument("session", required=False, shell_complete=complete_session)
+@click.option("--limit", type=click.IntRange(min=1), default=500, help="Print at most so many rows (default: 500).")
+@json_option
+def list_view(name: str | None, session: str | None, limit: int, as_json: bool) -> None:
+    """Print the list NAME, of SESSION where it is about one; without NAME, which lists there are.
+
+    Emacs shows the same lists with M-x pyagentd-list.
+    """
+    with daemon() as link:
+        if name is None:
+            found = link.call("views")["views"]
+            if as_json:
+                print_json({"views": found})
+            else:
+                rows = [(each["name"], each["session"] or "", each["summary"]) for each in found]
+                print_table(("name", "session", "what"), rows)
+            return
+        given = {"branch": str(branch_of(link, session))} if session else {}
+        view = link.call("view", name=name, arguments=given, limit=limit)
+    print_json({**view, "rows": view["rows"] or []}) if as_json else print_view(view)

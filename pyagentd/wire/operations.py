@@ -78,7 +78,10 @@ class Operation:
         Raises:
             BadRequest: It is not one plist, its keywords are not the parameters, or a value is of another type.
         """
-        given = self._plist(arguments)
+        return self.bind_named(self._plist(arguments))
+
+    def bind_named(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the keyword arguments in ``given``, by their names in Python; raises as ``bind``."""
         unknown = given.keys() - self.parameters.keys()
         missing = [name for name, each in self.parameters.items() if each.is_required and name not in given]
         if unknown or missing:

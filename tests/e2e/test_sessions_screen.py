@@ -152,7 +152,7 @@ def test_the_list_shows_the_tree_and_does_what_is_flagged(system: System, talk: 
     system.new("old one")
     branch = system.json("branch", session, "--at", _first_prompt(system, session), "--name", "x")["branch_name"]
     emacs = system.emacs(terminal=True)
-    command(emacs, "pyagentd-list-sessions")
+    command(emacs, "pyagentd-sessions")
     shown = shows(emacs, "Making tea", "└ main", "old one", "programming-assistant")
     lines = {name: next(line for line in shown.splitlines() if name in line) for name in ("Making tea", "└ main")}
     assert branch in lines["Making tea"] and session[:12] in lines["Making tea"]

@@ -38,7 +38,7 @@ def test_a_prompt_sent_while_the_daemon_sleeps_is_answered_when_it_wakes(
         emacs.keys("Two and two?", "C-c", "Enter", "Enter", "Enter", "and a draft")
         emacs.wait('(string-match-p "and a draft" (buffer-string))')
         assert emacs.eval("(plist-get pyagentd-status :state)") == "sending"
-        emacs.keys("M-x", "pyagentd-list-sessions", "Enter")  # what else one does meanwhile
+        emacs.keys("M-x", "pyagentd-sessions", "Enter")  # what else one does meanwhile
         emacs.wait('(equal (buffer-name (window-buffer)) "*pyagentd sessions*")')
         emacs.keys("q")
         emacs.wait("pyagentd-mode")

@@ -80,46 +80,6 @@
 
 ;;;; Schedules
 
-(defconst inspect-test--schedules
-  '(:schedules ((:id "sch_1" :session "demo/main" :branch "/b" :source "schedule"
-                 :when "cron 0 9 * * *" :next-at 1772600000000 :text "Look\nagain.")
-                (:id "sch_2" :session "demo/main" :branch "/b" :source "self-schedule"
-                 :when "every 1:00:00" :next-at 1772600000000 :text "x"
-                 :last-error "No key")))
-  "What the daemon tells of two schedules.")
-
-(defmacro inspect-test--with-schedules (&rest body)
-  "Evaluate BODY in the list of schedules."
-  (declare (indent 0) (debug t))
-  `(pyagentd-test-with-ask
-     (let ((branch pyagentd--branch-dir))
-       (ignore branch)
-       (pyagentd-test-answer 'schedules inspect-test--schedules)
-       (let ((buffer (save-window-excursion (pyagentd-schedules) (current-buffer))))
-         (with-current-buffer buffer
-           (unwind-protect
-               (progn (pyagentd-test-await pyagentd-table-rows)
-                      (goto-char (point-min))
-                      ,@body)
-             (kill-buffer buffer)))))))
-
-(ert-deftest pyagentd-schedules-lists-what-comes ()
-  (inspect-test--with-schedules
-    (should (equal (list :branch branch) (car (pyagentd-test-calls 'schedules))))
-    (should (string-match-p "cron 0 9 \\* \\* \\* +demo/main +you +Look again\\." (buffer-string)))
-    (should (string-match-p "the agent +! No key" (buffer-string)))))
-
-(ert-deftest pyagentd-schedules-cancels-and-adds ()
-  (inspect-test--with-schedules
-    (pyagentd-test-answer 'schedule-cancel '(:id "sch_1"))
-    (cl-letf (((symbol-function 'y-or-n-p) #'always))
-      (call-interactively (key-binding "k")))
-    (should (equal '(:id "sch_1") (car (pyagentd-test-calls 'schedule-cancel))))
-    (pyagentd-test-answer 'schedule-add '(:id "sch_3"))
-    (pyagentd-schedule :every "1h" "Go on.")
-    (should (equal (list :branch branch :text "Go on." :every "1h")
-                   (seq-take (car (pyagentd-test-calls 'schedule-add)) 6)))))
-
 (ert-deftest pyagentd-schedule-elsewhere-says-when-it-comes ()
   (pyagentd-test-with-ask
     (pyagentd-test-answer 'schedule-add '(:id "sch_3" :when "at 14:30"))

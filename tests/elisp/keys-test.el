@@ -11,9 +11,9 @@
 (require 'pyagentd-agents)
 
 (ert-deftest pyagentd-keys-every-list-has-a-sheet ()
-  (dolist (mode '(pyagentd-list-mode pyagentd-asks-mode pyagentd-agents-mode
+  (dolist (mode '(pyagentd-sessions-mode pyagentd-asks-mode pyagentd-agents-mode
                   pyagentd-grants-mode pyagentd-audit-mode pyagentd-queue-mode
-                  pyagentd-branches-mode pyagentd-schedules-mode
+                  pyagentd-branches-mode pyagentd-list-mode
                   pyagentd-search-mode pyagentd-snapshots-mode
                   pyagentd-inspect-mode pyagentd-mission-mode))
     (with-temp-buffer
@@ -34,7 +34,7 @@
 
 (ert-deftest pyagentd-keys-every-list-names-some-below-its-lines ()
   (pcase-dolist (`(,mode . ,print)
-                 '((pyagentd-list-mode . pyagentd-rows-print)
+                 '((pyagentd-sessions-mode . pyagentd-sessions-rows-print)
                    (pyagentd-branches-mode
                     . (lambda () (pyagentd-branches--show nil)))
                    (pyagentd-search-mode . pyagentd-search--print)))
@@ -88,7 +88,7 @@
     (should-not (assoc "/" (pyagentd-keys-here)))
     (should-not (assoc "S" (pyagentd-keys-here))))
   (with-temp-buffer
-    (pyagentd-list-mode)
+    (pyagentd-sessions-mode)
     (let ((keys (pyagentd-keys-here)))
       (should-not (equal (cdr (assoc "a" keys)) (cdr (assoc "d" keys)))))))
 

@@ -19,7 +19,7 @@
        (not (seq-some (lambda (timer)
                         (memq (timer--function timer)
                               '(pyagentd-later--give
-                                pyagentd-list--read-slice)))
+                                pyagentd-sessions--read-slice)))
                       timer-list))))
 
 (defun pyagentd-test-settle ()
@@ -96,6 +96,24 @@ PATH is ID/branches/NAME or one with /agents/NAME after it."
                   :branch-name (plist-get place :branch-name)
                   :agent (plist-get place :agent)
                   :preset "programmer" :state 'idle))))
+
+(defun pyagentd-test-view (columns rows &optional actions &rest more)
+  "Return a list as the daemon tells it, with MORE keys.
+COLUMNS are strings; ROWS lists (ID FACTS VISIT CELL...), a cell being a
+string or a plist, the label of a row being its ID; ACTIONS are plists."
+  (append
+   more
+   (list :title "Things" :empty "Nothing." :actions actions
+         :columns (mapcar (lambda (title) (list :title title :width 12 :sorts t))
+                          columns)
+         :rows (mapcar
+                (pcase-lambda (`(,id ,facts ,visit . ,cells))
+                  (list :id id :label id :facts facts :visit visit
+                        :cells (mapcar (lambda (cell)
+                                         (if (stringp cell) (list :text cell)
+                                           cell))
+                                       cells)))
+                rows))))
 
 (defun pyagentd-test-lines ()
   "Return the lines of the current buffer without what is right of them."

@@ -357,25 +357,28 @@ The variable `asked' is bound to them with what is shown, last one first."
                 :status "running" :pid 4711 :exit-code nil
                 :started-at "2026-03-04T10:00:00Z")))
 
-(ert-deftest pyagentd-tasks-are-listed-and-live ()
+(defun named-test--tasks (task)
+  "Return the list of tasks with TASK as the daemon tells it."
+  (pyagentd-test-view '("Id" "Status")
+                      `(("web/task_001" (:branch "/b" :id "task_001")
+                         (:kind "task" :task ,task)
+                         "task_001" ,(plist-get task :status)))
+                      nil :follows '("tasks")))
+
+(ert-deftest pyagentd-tasks-are-live ()
   "SPEC 003 Viewing Tasks: /tasks"
-  (named-test--with ((task (named-test--task "/b")))
-      'tasks (list :tasks (list task))
+  (named-test--with ((pyagentd-live-pause 0))
+      'view (named-test--tasks (named-test--task "/b"))
     (named-test--in (pyagentd-tasks t)
-      (should (string-match-p
-               "^ task_001 +web +running +[0-9]+. +4711 +npm run build"
-               (buffer-string)))
       (pyagentd-test-answer
-       'tasks (list :tasks (list (named-test--task "/b" :status "failed"
-                                                   :exit-code 3))))
-      (let ((pyagentd-table-pause 0))
-        (pyagentd-test-push '(task "/b" 0 (:id "task_001" :agent "web"
-                                           :status "failed"))))
-      (pyagentd-test-await (string-search "failed (3)" (buffer-string))))))
+       'view (named-test--tasks (named-test--task "/b" :status "failed")))
+      (pyagentd-test-push '(task "/b" 0 (:id "task_001" :agent "web"
+                                         :status "failed")))
+      (pyagentd-test-await (string-search "failed" (buffer-string))))))
 
 (ert-deftest pyagentd-task-output-is-followed-at-its-end ()
   (named-test--with ((task (named-test--task "/b")))
-      'tasks (list :tasks (list task))
+      'view (named-test--tasks task)
     (pyagentd-test-answer 'task-output (append '(:output "one\ntwo\n") task))
     (named-test--in (pyagentd-tasks t)
       (call-interactively (key-binding (kbd "RET")))
@@ -399,15 +402,18 @@ The variable `asked' is bound to them with what is shown, last one first."
         (funcall print "far\n")
         (pyagentd-test-await (funcall shows "far\n"))))))
 
-(ert-deftest pyagentd-tasks-are-ended-after-a-question ()
+(ert-deftest pyagentd-task-is-ended-from-its-output-after-a-question ()
   (named-test--with ((task (named-test--task "/b")))
-      'tasks (list :tasks (list task))
+      'view (named-test--tasks task)
+    (pyagentd-test-answer 'task-output (append '(:output "one\n") task))
     (pyagentd-test-answer 'task-kill (named-test--task "/b" :status "killed"))
     (named-test--in (pyagentd-tasks t)
-      (cl-letf (((symbol-function 'y-or-n-p)
-                 (lambda (prompt)
-                   (should (equal prompt "End task_001 (npm run build)? ")))))
-        (call-interactively (key-binding "k")))
+      (call-interactively (key-binding (kbd "RET")))
+      (with-current-buffer "*pyagentd task_001 of web*"
+        (cl-letf (((symbol-function 'y-or-n-p)
+                   (lambda (prompt)
+                     (should (equal prompt "End task_001 (npm run build)? ")))))
+          (call-interactively (key-binding "k"))))
       (pyagentd-test-await
        (equal (pyagentd-test-calls 'task-kill)
               '((:branch "/b" :id "task_001")))))))

@@ -21,7 +21,7 @@
 (add-to-list 'load-path (expand-file-name "../../elisp" pyagentd-test-directory))
 
 (require 'pyagentd)
-(require 'pyagentd-list)
+(require 'pyagentd-sessions)
 (require 'pyagentd-jf)
 
 (defun pyagentd-test-wait (what condition)

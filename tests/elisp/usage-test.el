@@ -8,7 +8,6 @@
 (require 'asks)
 (require 'keys)
 (require 'pyagentd-grants)
-(require 'pyagentd-running)
 (require 'pyagentd-usage)
 
 ;;;; Numbers
@@ -59,109 +58,6 @@
     (should (equal rows (pyagentd-live-merge
                          rows (list (list :branch "/nowhere" :state "idle"))
                          nil)))))
-
-;;;; What runs
-
-(defmacro usage-test--with-running (&rest body)
-  "Evaluate BODY in the list of two runs, `tea' and its agent.
-The variables `tea' and `agent' are their rows."
-  (declare (indent 0) (debug t))
-  `(pyagentd-test-with-daemon
-     (let* ((path "tea-20260101000000/branches/main")
-            (tea (usage-test--row root path :title "Making tea" :preset "coder"
-                                  :state "busy" :started-at 1770000000000
-                                  :phase "TOOL" :tokens 12345
-                                  :tools '("Read a.py" "Bash make")))
-            (agent (append (usage-test--row
-                            root (concat path "/agents/x-20260101000002-deep")
-                            :parent (plist-get tea :branch) :preset "explorer"
-                            :state "waiting" :started-at 1770000001000)
-                           '(:agent t)))
-            (pyagentd-live-pause 0))
-       (pyagentd-test-answer 'running (list :running (list agent tea)))
-       (save-window-excursion (pyagentd-running))
-       (with-current-buffer pyagentd-running--buffer
-         (unwind-protect
-             (progn (pyagentd-test-await pyagentd-table-rows)
-                    (goto-char (point-min))
-                    ,@body)
-           (kill-buffer))))))
-
-(defun usage-test--first-words ()
-  "Return the first word of each line of the list."
-  (mapcar (lambda (line) (car (split-string line)))
-          (seq-take-while (lambda (line) (not (string-prefix-p "RET" line)))
-                          (pyagentd-test-lines))))
-
-(ert-deftest pyagentd-running-says-who-does-what-with-agents-below ()
-  (usage-test--with-running
-    (should (equal (pyagentd-test-calls 'running) '((:watch t))))
-    (should (string-match-p
-             " coder +busy +[0-9:]+ +12k Making tea +Read a.py, Bash make"
-             (car (pyagentd-test-lines))))
-    (should (string-match-p "└ explorer +waiting" (cadr (pyagentd-test-lines))))
-    (should (equal mode-line-process " 1 running, 1 waiting"))))
-
-(ert-deftest pyagentd-running-follows-what-happens ()
-  (usage-test--with-running
-    (run-hook-with-args 'pyagentd-live-functions
-                        (list (list :branch (plist-get agent :branch)
-                                    :state "idle"))
-                        nil)
-    (pyagentd-test-await (equal (usage-test--first-words) '("coder")))
-    (run-hook-with-args
-     'pyagentd-live-functions
-     (list (usage-test--row root "cup-20260101000000/branches/main"
-                            :preset "writer" :state "busy" :phase "TYPE"
-                            :started-at 1770000009000))
-     nil)
-    (pyagentd-test-await (equal (usage-test--first-words) '("coder" "writer")))
-    (should (string-suffix-p "answers" (cadr (pyagentd-test-lines))))
-    (run-hook-with-args 'pyagentd-live-functions
-                        (list (list :branch (plist-get tea :branch)
-                                    :state "idle"))
-                        nil)
-    (pyagentd-test-await (equal (usage-test--first-words) '("writer")))))
-
-(ert-deftest pyagentd-running-stops-one-or-all-that-are-marked ()
-  (usage-test--with-running
-    (pyagentd-test-answer 'abort '(:aborted t))
-    (pyagentd-running-stop)
-    (pyagentd-test-await (equal (pyagentd-test-calls 'abort)
-                                `((:branch ,(plist-get tea :branch)))))
-    (pyagentd-test-type "m m")
-    (should (string-prefix-p "*" (car (pyagentd-test-lines))))
-    (cl-letf (((symbol-function 'y-or-n-p)
-               (lambda (prompt) (equal prompt "Stop 2 runs? "))))
-      (pyagentd-running-stop))
-    (pyagentd-test-await (= 3 (length (pyagentd-test-calls 'abort))))
-    (should-not pyagentd-table-marks)))
-
-;;;; Filter and marks of any list
-
-(ert-deftest pyagentd-table-marks-that-a-filter-hides-do-not-count ()
-  (usage-test--with-running
-    (pyagentd-test-answer 'abort '(:aborted t))
-    (pyagentd-test-type "m / DEEP SPC expl RET")
-    (goto-char (point-min))
-    (pyagentd-running-stop)
-    (pyagentd-test-await (pyagentd-test-calls 'abort))
-    (should (equal (pyagentd-test-calls 'abort)
-                   `((:branch ,(plist-get agent :branch)))))
-    (pyagentd-table-filter "")
-    (should (string-prefix-p "*coder" (car (pyagentd-test-lines))))))
-
-(ert-deftest pyagentd-tables-are-filtered-by-words-and-keep-their-marks ()
-  (usage-test--with-running
-    (pyagentd-test-type "m / DEEP SPC expl RET")
-    (should (equal (usage-test--first-words) '("└")))
-    (should (equal mode-line-process " /DEEP expl 1 running, 1 waiting"))
-    (pyagentd-test-type "/ C-a C-k nothing RET")
-    (should (string-prefix-p "No matches" (car (pyagentd-test-lines))))
-    (pyagentd-test-type "/ C-a C-k RET")
-    (should (string-prefix-p "*coder" (car (pyagentd-test-lines))))
-    (pyagentd-test-type "U")
-    (should (string-prefix-p " coder" (car (pyagentd-test-lines))))))
 
 ;;;; What was spent
 

@@ -1,0 +1,115 @@
+"""The lists as people see them: which rows, in which words, and what can be done with each."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyagentd.errors import BadRequest, NotFound
+from pyagentd.store.paths import ref_of
+from tests.features.tasks.test_tasks import bash, over, run
+from tests.features.test_agents import GRANT, spawn
+from tests.features.test_overview import told
+from tests.runtime.world import Calls, Watcher, World
+from tests.server import answer, silent
+
+
+def texts(view: dict[str, Any]) -> list[list[str]]:
+    """Return the cells of a view."""
+    return [[cell["text"] for cell in row["cells"]] for row in view["rows"]]
+
+
+def act(view: dict[str, Any], key: str, row: int = 0) -> tuple[str, dict[str, Any]]:
+    """Return the operation that a key calls for a row, and its arguments, as a client puts them together."""
+    (action,) = (each for each in view["actions"] if each["key"] == key)
+    facts = view["rows"][row]["facts"]
+    taken = {name.replace("-", "_"): facts[name.replace("-", "_")] for name in action["takes"]}
+    return action["operation"].replace("-", "_"), {**taken, **action["arguments"]}
+
+
+async def do(service: Calls, view: dict[str, Any], key: str, row: int = 0) -> dict[str, Any]:
+    name, arguments = act(view, key, row)
+    reply: dict[str, Any] = await getattr(service, name)(Watcher(), **arguments)
+    return reply
+
+
+async def test_every_view_is_told_with_its_arguments_and_every_row_fits_its_columns(world: World) -> None:
+    service, ref = world.service(), world.session()
+    found = (await service.views(Watcher()))["views"]
+    assert {"running", "schedules", "tasks"} <= {each["name"] for each in found}
+    operations = service.operations()
+    for each in found:
+        assert each["summary"] and each["session"] in (None, "optional", "required")
+        given = {"branch": ref.key} if each["session"] else {}
+        view = await service.view(Watcher(), name=each["name"], arguments=given)
+        assert view["title"] and view["empty"] and view["columns"][-1]["width"] == 0
+        assert all(len(row["cells"]) == len(view["columns"]) for row in view["rows"])
+        keys = [action["key"] for action in view["actions"]]
+        assert len(keys) == len(set(keys)) and not {"g", "q", "m", "u", "U", "/", "?", "RET", "o"} & set(keys)
+        for action in view["actions"]:
+            if action["operation"] is not None:
+                parameters = operations[action["operation"]].__annotations__
+                assert {name.replace("-", "_") for name in action["takes"]} <= parameters.keys()
+                assert action["arguments"].keys() <= parameters.keys()
+            assert (
+                action["question"] is None
+                or "%s" not in action["question"]
+                or not action["several"]
+                or action["noun"]
+            )
+
+
+async def test_a_view_that_is_not_there_or_not_meant_so_says_what_there_is(world: World) -> None:
+    service = world.service()
+    with pytest.raises(NotFound, match='Did you mean "running"'):
+        await service.view(Watcher(), name="runing")
+    with pytest.raises(BadRequest, match=":brnch"):
+        await service.view(Watcher(), name="schedules", arguments={"brnch": "x"})
+
+
+async def test_what_runs_says_who_does_what_with_agents_below_and_is_stopped(world: World) -> None:
+    world.preset("helper", model="model-helper", tools="Read, PersistentAgent")
+    world.server.say(answer("I delegate.", spawn()), silent())
+    service, watcher = world.service(), Watcher()
+    made = await service.create_session(watcher, name="Tea", preset="main", titled=True)
+    ref = ref_of(Path(made["branch"]))
+    assert (await service.view(watcher, name="running", watch=True))["empty"] == "Nothing is running."
+    async with world.kernel.using(ref) as live:
+        await world.kernel.prompt(live, text="Go.", options=world.granted(*GRANT))
+        await watcher.until(lambda: any(row["agent"] and row["phase"] for row in told(watcher)))
+        view = await service.view(Watcher(), name="running")
+        (own, agent) = texts(view)
+        assert (own[0], own[1], own[4]) == ("main", "busy", "Tea") and agent[0] == "└ helper"
+        assert view["note"] == "2 running" and view["rows"][0]["visit"] == {"kind": "session", "branch": ref.key}
+        assert (await do(service, view, "k"))["aborted"]
+    again = await service.view(Watcher(), name="running")
+    assert again["rows"] == []
+    assert (await do(service, view, "k"))["note"] == "Not running"
+
+
+async def test_schedules_are_listed_in_order_sent_now_and_cancelled(world: World) -> None:
+    service, ref = world.service(), world.session()
+    world.server.rule = lambda request: answer("Looked.")
+    for delay, text in (("2h", "Later."), ("1h", "Look\nagain.")):
+        await service.schedule_add(Watcher(), branch=ref.key, text=text, delay=delay, env=dict(world.options.env))
+    view = await service.view(Watcher(), name="schedules", arguments={"branch": ref.key})
+    assert [row[-1] for row in texts(view)] == ["Look again.", "Later."]
+    assert texts(view)[0][-2:] == ["you", "Look again."] and view["rows"][0]["label"].startswith("“Look again.”, ")
+    assert len((await service.view(Watcher(), name="schedules", limit=1))["rows"]) == 1
+    assert (await service.view(Watcher(), name="schedules", limit=1))["more"]
+    assert (await do(service, view, "x"))["run"]
+    await do(service, view, "k")
+    assert [row[-1] for row in texts(await service.view(Watcher(), name="schedules"))] == ["Later."]
+
+
+async def test_tasks_are_listed_with_their_ends_the_latest_first(world: World) -> None:
+    service, ref = world.service(), world.session()
+    await run(world, ref, bash("echo tea"), bash("exit 3"), "Done.")
+    await over(world.kernel, ref.session_id)
+    view = await service.view(Watcher(), name="tasks", arguments={"branch": ref.key})
+    assert [(row[0], row[2], row[-1]) for row in texts(view)] == [
+        ("task_002", "failed (3)", "exit 3"),
+        ("task_001", "completed", "echo tea"),
+    ]
+    assert not view["rows"][0]["facts"]["running"] and view["rows"][0]["visit"]["task"]["id"] == "task_002"
+    assert (await do(service, view, "k"))["status"] == "failed", "what has ended stays as it is"
