@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from pyagentd.api.agents import TaskOperations
 from pyagentd.api.group import Client, Group, Process
-from pyagentd.api.named_agents import TaskOperations
 from pyagentd.api.schedules import Scheduling
 from pyagentd.api.sessions import Sessions
 from pyagentd.errors import BadRequest, NotFound, did_you_mean
