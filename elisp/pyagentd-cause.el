@@ -55,7 +55,7 @@ that of this buffer does not count."
     (goto-char (point-min))
     (forward-line (1- (cdr cause)))))
 
-(defun pyagentd-cause-with-mend (text)
+(defun pyagentd-cause-with-hint (text)
   "Return TEXT, of an error in this buffer, with how to get to its file."
   (if (pyagentd-cause text)
       (concat text "; M-x pyagentd-visit-cause opens it")

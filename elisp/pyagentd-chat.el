@@ -145,7 +145,7 @@ writes the next prompt."
        (setq waits nil)
        (pyagentd-chat--stop-waiting)
        (message "Not sent: %s"
-                (pyagentd-cause-with-mend (pyagentd-error-text err)))))
+                (pyagentd-cause-with-hint (pyagentd-error-text err)))))
     (when waits
       (pyagentd-chat--wait))))
 

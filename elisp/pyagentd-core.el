@@ -145,8 +145,8 @@ show in the echo area."
   "Return ERR, a list (SYMBOL . DATA), as a sentence for a person."
   (pcase err
     (`(pyagentd-remote-error ,_code ,message . ,plist)
-     (if-let ((mend (plist-get plist :mend)))
-         (format "%s (%s)" message mend)
+     (if-let ((hint (plist-get plist :hint)))
+         (format "%s (%s)" message hint)
        (format "%s" message)))
     ;; What was called is a name of the protocol's; a text says more.
     (`(pyagentd-timeout . ,data)

@@ -222,14 +222,14 @@ connected with need not answer: the server has asked it."
   (let ((name (plist-get check :name))
         (level (intern (plist-get check :level)))
         (detail (plist-get check :detail))
-        (mend (plist-get check :mend)))
+        (hint (plist-get check :hint)))
     (apply #'pyagentd-doctor-check-finding name level
-           (if (or (eq level 'ok) (string-empty-p mend)) detail
-             (concat detail "\n" mend))
+           (if (or (eq level 'ok) (string-empty-p hint)) detail
+             (concat detail "\n" hint))
            (unless (eq level 'ok)
-             (pyagentd-doctor-check--remedies name detail mend)))))
+             (pyagentd-doctor-check--remedies name detail hint)))))
 
-(defun pyagentd-doctor-check--remedies (name detail mend)
+(defun pyagentd-doctor-check--remedies (name detail hint)
   "Return the buttons for what is wrong with NAME, by DETAIL and MEND."
   (pcase name
     ("daemon" (list pyagentd-doctor-check--restart-button
@@ -239,8 +239,8 @@ connected with need not answer: the server has asked it."
            '("Save it in ~/.authinfo.gpg" . pyagentd-doctor-mend-authinfo)
            '("Use the offline stand-in" . pyagentd-doctor-mend-offline)))
     ("packages" (list (pyagentd-doctor-check--install-button)))
-    (_ (or (pyagentd-doctor-check--file-button (concat detail "\n" mend))
-           (pyagentd-doctor-check--run-button mend)))))
+    (_ (or (pyagentd-doctor-check--file-button (concat detail "\n" hint))
+           (pyagentd-doctor-check--run-button hint)))))
 
 (defun pyagentd-doctor-check--file-button (text)
   "Return a list with the button that opens the file TEXT names, or nil."

@@ -1,4 +1,4 @@
-;;; pyagentd-doctor.el --- What can be wrong, and its mend -*- lexical-binding: t; -*-
+;;; pyagentd-doctor.el --- What can be wrong, and what to do -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -22,7 +22,7 @@
 
 ;; One buffer says what Emacs, the package, the server and the daemon are
 ;; like, and what is wrong with them.  Each thing that is wrong has buttons
-;; that mend it.
+;; that put it right.
 
 ;;; Code:
 

@@ -2,8 +2,8 @@
 
 ::
 
-    PyagentdError                what went wrong, and how to mend it
-    ├── UserError                the person who asked can mend it
+    PyagentdError                what went wrong, and a hint what to do
+    ├── UserError                the person who asked can correct it
     │   ├── NotFound             no such session, branch, ask, run
     │   ├── Ambiguous            a prefix or name fits several
     │   ├── NotASession          the file or directory is no session
@@ -45,24 +45,24 @@ class PyagentdError(Exception):
 
     Args:
         message: One sentence that names what is wrong (file, line, value).
-        mend: One sentence that says what to do about it, or "".
+        hint: One sentence that says what to do about it, or "".
     """
 
     code: ClassVar[str] = "internal"
 
-    def __init__(self, message: str, *, mend: str = "") -> None:
+    def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
-        self.mend = mend
+        self.hint = hint
 
     def __str__(self) -> str:
-        if not self.mend:
+        if not self.hint:
             return self.message
-        return f"{self.message}{'' if self.message.endswith(_ENDS) else '.'} {self.mend}"
+        return f"{self.message}{'' if self.message.endswith(_ENDS) else '.'} {self.hint}"
 
 
 class UserError(PyagentdError):
-    """The person who asked can mend it."""
+    """The person who asked can correct it."""
 
     code = "user-error"
 
@@ -111,13 +111,13 @@ class SignatureError(UserError):
         source: The whole text of the signature, or "" where it was data.
         line: Where in it, from 1; 0 where it was data.
         column: Likewise, from 1.
-        mend: What to write instead.
+        hint: What to write instead.
     """
 
     code = "signature-error"
 
-    def __init__(self, message: str, *, source: str = "", line: int = 0, column: int = 0, mend: str = "") -> None:
-        super().__init__(message, mend=mend)
+    def __init__(self, message: str, *, source: str = "", line: int = 0, column: int = 0, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
         self.source = source
         self.line = line
         self.column = column
@@ -137,15 +137,15 @@ class TemplateError(UserError):
         missing: The names that have no value, dotted, in order of appearance.
         line: Where, from 1; 0 where several places are meant.
         column: Likewise, from 1.
-        mend: What to write instead.
+        hint: What to write instead.
     """
 
     code = "template-error"
 
     def __init__(
-        self, message: str, *, missing: tuple[str, ...] = (), line: int = 0, column: int = 0, mend: str = ""
+        self, message: str, *, missing: tuple[str, ...] = (), line: int = 0, column: int = 0, hint: str = ""
     ) -> None:
-        super().__init__(message, mend=mend)
+        super().__init__(message, hint=hint)
         self.missing = missing
         self.line = line
         self.column = column
@@ -221,8 +221,8 @@ class TransientProviderError(ProviderError):
 
     code = "provider-unavailable"
 
-    def __init__(self, message: str, *, retry_after: float | None = None, mend: str = "") -> None:
-        super().__init__(message, mend=mend)
+    def __init__(self, message: str, *, retry_after: float | None = None, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
         self.retry_after = retry_after
 
 
@@ -230,10 +230,10 @@ class ContextOverflow(ProviderError):
     """The conversation is too long for the model, whatever is left out of it."""
 
     code = "context_overflow"
-    MEND = "Fork it from an earlier message, rewind it, or choose a model with a larger window"
+    HINT = "Fork it from an earlier message, rewind it, or choose a model with a larger window"
 
-    def __init__(self, message: str, *, mend: str = MEND) -> None:
-        super().__init__(message, mend=mend)
+    def __init__(self, message: str, *, hint: str = HINT) -> None:
+        super().__init__(message, hint=hint)
 
 
 class BudgetSpent(PyagentdError):

@@ -31,13 +31,13 @@ def parse(text: str | bytes) -> Any:
     return value
 
 
-def object_in(text: str | None, what: str, *, mend: str = "") -> dict[str, Any]:
+def object_in(text: str | None, what: str, *, hint: str = "") -> dict[str, Any]:
     """Return the JSON object in ``text``; one without a key where a client gave none.
 
     Args:
         text: What a client gave.
         what: What it is, as an error begins.
-        mend: What to do where it is another value.
+        hint: What to do where it is another value.
 
     Raises:
         BadRequest: It is no JSON object.
@@ -47,7 +47,7 @@ def object_in(text: str | None, what: str, *, mend: str = "") -> dict[str, Any]:
     except ValueError as error:
         raise BadRequest(f"{what} is no JSON: {error}") from error
     if not isinstance(given, dict):
-        raise BadRequest(f"{what} is no JSON object", mend=mend)
+        raise BadRequest(f"{what} is no JSON object", hint=hint)
     return given
 
 

@@ -88,9 +88,9 @@ class Source:
     error: type[PyagentdError] = UserError
     lenient: bool = False
 
-    def wrong(self, path: Path, message: str, mend: str = "") -> PyagentdError:
+    def wrong(self, path: Path, message: str, hint: str = "") -> PyagentdError:
         """Return the error that says where something is wrong."""
-        return self.error(f"{self.place(path)}: {message}", mend=mend)
+        return self.error(f"{self.place(path)}: {message}", hint=hint)
 
     @classmethod
     def of_front_matter(cls, front: Mapping[str, Any], file: str, error: type[PyagentdError]) -> "Source":
@@ -118,14 +118,14 @@ class Misfit(Exception):
     Attributes:
         path: Where it is.
         message: What is wrong.
-        mend: What to write instead.
+        hint: What to write instead.
     """
 
-    def __init__(self, path: Path, message: str, mend: str = "") -> None:
+    def __init__(self, path: Path, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.path = path
         self.message = message
-        self.mend = mend
+        self.hint = hint
 
 
 @overload
@@ -147,7 +147,7 @@ def read(values: object, wanted: Any, source: Source, path: Path = ()) -> Any:
     try:
         return convert(values, wanted, path, lenient=source.lenient)
     except Misfit as misfit:
-        raise source.wrong(misfit.path, misfit.message, misfit.mend) from misfit
+        raise source.wrong(misfit.path, misfit.message, misfit.hint) from misfit
 
 
 def convert(value: Any, wanted: Any, path: Path = (), *, lenient: bool = False) -> Any:
@@ -202,7 +202,7 @@ def _parse(value: object, wanted: Any, parse: Callable[[Any], Any], path: Path) 
         return parse(value)
     except PyagentdError as error:
         named = path[:-1] if path and isinstance(path[-1], int) else path  # the message has the entry itself
-        raise Misfit(path, f"`{dotted(named)}`: {error.message}", error.mend) from error
+        raise Misfit(path, f"`{dotted(named)}`: {error.message}", error.hint) from error
     except (ValueError, OverflowError):
         raise wrong_kind(path, value, words(wanted)) from None
 
@@ -213,7 +213,7 @@ def _convert_entry(value: object, listed: Any, path: Path, lenient: bool) -> Any
     try:
         return convert(value, item, path, lenient=lenient)
     except Misfit as misfit:
-        if misfit.path != path or misfit.mend != _SHOULD + words(item):
+        if misfit.path != path or misfit.hint != _SHOULD + words(item):
             raise
         raise Misfit(path, misfit.message, _SHOULD + words(listed)) from misfit
 
@@ -239,7 +239,7 @@ def _convert_dataclass(values: object, wanted: Any, path: Path, lenient: bool) -
     except Misfit as misfit:
         place = (*path, *misfit.path)
         subject = f"`{dotted(place)}`: " if place else ""
-        raise Misfit(place, f"{subject}{misfit.message}", misfit.mend) from misfit
+        raise Misfit(place, f"{subject}{misfit.message}", misfit.hint) from misfit
 
 
 def _is_blank(value: object, kind: Any) -> bool:

@@ -80,7 +80,7 @@ async def _run(config: Config, instance: Instance, tcp_port: int | None, ready: 
     except Exception as error:
         log.exception("the daemon cannot be loaded")
         if not isinstance(error, PyagentdError):
-            error = PyagentdError(f"The daemon cannot be loaded: {error}", mend="Look into `pyagentd logs`")
+            error = PyagentdError(f"The daemon cannot be loaded: {error}", hint="Look into `pyagentd logs`")
         server.refuse(error)
         await server.close()
         raise

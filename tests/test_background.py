@@ -42,7 +42,7 @@ def test_it_returns_when_the_daemon_is_ready(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("raise UserError('The port is taken', mend='Name another')", "failed: The port is taken. Name another"),
+        ("raise UserError('The port is taken', hint='Name another')", "failed: The port is taken. Name another"),
         ("1 / 0", "failed: ZeroDivisionError: division by zero"),
         ("return", "failed: The daemon ended before it was ready"),
     ],

@@ -34,7 +34,7 @@ def doubled(value: object) -> int:
     if not isinstance(value, int):
         raise ValueError
     if value > 100:
-        raise BadRequest("that is too much", mend="Take less")
+        raise BadRequest("that is too much", hint="Take less")
     return 2 * value
 
 

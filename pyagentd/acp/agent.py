@@ -49,7 +49,7 @@ def _table(server: Any) -> dict[str, Any]:
     kind = str(getattr(server, "type", "") or "unknown")
     raise BadRequest(
         f"The MCP server {server.name} has the type {kind}, which cannot be reached",
-        mend="Known: stdio, http (streamable HTTP)",
+        hint="Known: stdio, http (streamable HTTP)",
     )
 
 
@@ -71,7 +71,7 @@ _CAPABILITIES: Final = schema.AgentCapabilities(
 
 
 def _telling(method: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Have an error of the daemon's told as one of the protocol's, with its mend."""
+    """Have an error of the daemon's told as one of the protocol's, with its hint."""
 
     @functools.wraps(method)
     async def told(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -92,7 +92,7 @@ def request_error(error: PyagentdError) -> RequestError:
             code = -32602
         case _:
             code = -32603
-    return RequestError(code, str(error), {"code": error.code, "mend": error.mend or None})
+    return RequestError(code, str(error), {"code": error.code, "hint": error.hint or None})
 
 
 class PyagentdAgent:
@@ -257,7 +257,7 @@ class PyagentdAgent:
 
     async def _awake(self, session_id: str) -> Conversation:
         if (opened := self._conversations.get(session_id)) is None:
-            raise NotFound(f"{session_id} is not open here", mend="Load it first")
+            raise NotFound(f"{session_id} is not open here", hint="Load it first")
         await self._files.offer()
         await opened.awaken()
         return opened

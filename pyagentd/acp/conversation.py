@@ -236,7 +236,7 @@ async def attach(daemon: Daemon, place: Path) -> Mapping[str, Any]:
         state: Mapping[str, Any] = await daemon.call("attach", branch=str(place), sha256=sha256, mode="view")
         if not state.get("reread"):
             return state
-    raise Busy(f"{place}/session.md changes faster than it can be read", mend="Try again")
+    raise Busy(f"{place}/session.md changes faster than it can be read", hint="Try again")
 
 
 async def attaching_shown(daemon: Daemon, branch: str) -> dict[str, Any]:
@@ -296,7 +296,7 @@ class Modes:
         told = await self._daemon.call("agents-available", branch=branch)
         known = [str(each["name"]) for each in told["agents"] or ()]
         if mode not in known and mode != self._mode:
-            raise BadRequest(f"There is no mode {mode!r}", mend=f"One of {', '.join(known)}")
+            raise BadRequest(f"There is no mode {mode!r}", hint=f"One of {', '.join(known)}")
         self._mode = mode
 
     async def changed(self, branch: str) -> str | None:

@@ -217,7 +217,7 @@ def prompt(blocks: Sequence[Block], root: str) -> Prompt:
                 files.append(file)
                 said.append(_between(said) + _link(_name(blob.uri), file.name, shown=kind.startswith("image/")))
             case _:
-                raise BadRequest("Sound cannot be sent", mend="Say it in words")
+                raise BadRequest("Sound cannot be sent", hint="Say it in words")
     text = "\n\n".join(["".join(said).strip(), *behind]).strip()
     if not text:
         raise BadRequest("The prompt is empty")

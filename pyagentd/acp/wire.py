@@ -19,7 +19,7 @@ from pyagentd.wire.framing import MAX_FRAME, FrameReader, Incoming, call, error_
 from pyagentd.wire.sexp import plists_to_dicts
 
 _READ: Final = 1 << 18  # bytes at once
-_ENDED: Final = Unreachable("The daemon has ended", mend="The next call starts it again")
+_ENDED: Final = Unreachable("The daemon has ended", hint="The next call starts it again")
 
 
 class Daemon:
@@ -54,7 +54,7 @@ class Daemon:
             writer.write(call(uid, method, arguments))
             message = await asyncio.wait_for(answered, timeout)
         except TimeoutError:
-            raise WireError(f"No answer to {method} within {timeout:g} s", mend="See the daemon's log.") from None
+            raise WireError(f"No answer to {method} within {timeout:g} s", hint="See the daemon's log.") from None
         finally:
             self._pending.pop(uid, None)
         value = message.rest[0] if message.rest else None

@@ -64,9 +64,9 @@ class Agents(Group):
         ids = {each["id"]: each["branch"] for each in _flat(await self._tree(self._ref(branch)))}
         meant = [agent] if agent in ids else [id for id in ids if id.startswith(agent)]
         if not meant:
-            raise NotFound(f"{branch} has no agent {agent}", mend="See: pyagentd agents SESSION")
+            raise NotFound(f"{branch} has no agent {agent}", hint="See: pyagentd agents SESSION")
         if len(meant) > 1:
-            raise Ambiguous(f"{agent} fits {', '.join(meant)}", mend="Give more of the id")
+            raise Ambiguous(f"{agent} fits {', '.join(meant)}", hint="Give more of the id")
         live = self._kernel.opened(ids[meant[0]])
         return {"id": meant[0], "aborted": live is not None and await self._kernel.abort(live)}
 
@@ -119,7 +119,7 @@ class Spawning(Group):
         """
         parent = self._ref(branch)
         if len(paths.ancestors_of(parent)) >= MAX_DEPTH:
-            raise BadRequest(f"Agents may be nested {MAX_DEPTH} deep", mend="Spawn it further up")
+            raise BadRequest(f"Agents may be nested {MAX_DEPTH} deep", hint="Spawn it further up")
         options = send_options(client, env, key, allow)
         wanted = Assignment(
             preset=preset,
@@ -147,7 +147,7 @@ class Spawning(Group):
                 live.conversation, live.conversation.last_run, self._kernel.presets.of_branch(live.ref).result
             )
         if outcome is None:
-            raise NotFound(f"{live.ref.session_id} has not run yet", mend="Send it something")
+            raise NotFound(f"{live.ref.session_id} has not run yet", hint="Send it something")
         result = result_of(outcome)
         return {"ok": result.ok, "text": result.text}
 
@@ -201,7 +201,7 @@ class Pieces(Group):
         place = _preset(file)
         front = metadata.read_preset_metadata(place.parent)
         if front is None:
-            raise PresetError(f"Failed to load preset from {place}", mend="See its front matter")
+            raise PresetError(f"Failed to load preset from {place}", hint="See its front matter")
         return {key: front[key] for key in _SCOPE if key in front}
 
     async def update_preset_paths(
@@ -224,7 +224,7 @@ class Pieces(Group):
 def _existing(directory: str) -> Path:
     place = expanded(directory).absolute()
     if not place.is_dir():
-        raise NotFound(f"{directory} is no directory", mend="Make it first")
+        raise NotFound(f"{directory} is no directory", hint="Make it first")
     return place
 
 
@@ -326,7 +326,7 @@ class NamedAgents(Group):
             self._publish(name, key)
         config = await named_agents.shown(self._kernel, name)
         if key is not None and key not in config:
-            raise NotFound(f"{key[:40]!r} is no key of an agent", mend=f"Known: {', '.join(config)}")
+            raise NotFound(f"{key[:40]!r} is no key of an agent", hint=f"Known: {', '.join(config)}")
         return {
             "name": name,
             "dir": str(self._kernel.config.agents_dir.resolve() / name),
@@ -367,7 +367,7 @@ class NamedAgents(Group):
         if not confirmed:
             lines = (await named_agents.of(self._kernel, name)).lines(keep_files=keep_files)
             lost = "; ".join(lines) or "nothing"
-            raise Unconfirmed(f"The agent {name} is not destroyed: lost would be {lost}", mend="Confirm it first")
+            raise Unconfirmed(f"The agent {name} is not destroyed: lost would be {lost}", hint="Confirm it first")
         done = await named_agents.destroy(self._kernel, name, keep_files=keep_files, user=local_user())
         self._registry.forget(done.directory)
         self._tell_written(*done.gone)
@@ -454,9 +454,9 @@ class Settings(Group):
         """
         kernel, note = self._kernel, ""
         if key is not None and key not in named_agents.DEFAULTS:
-            raise BadRequest(f"{key[:40]!r} is no setting", mend=f"Known: {', '.join(named_agents.DEFAULTS)}")
+            raise BadRequest(f"{key[:40]!r} is no setting", hint=f"Known: {', '.join(named_agents.DEFAULTS)}")
         if key is None and (value is not None or reset):
-            raise BadRequest("No key is given", mend=f"Known: {', '.join(named_agents.DEFAULTS)}")
+            raise BadRequest("No key is given", hint=f"Known: {', '.join(named_agents.DEFAULTS)}")
         if key is not None and (value is not None or reset):
             if key == MODEL_SETTING and value and not reset:
                 checked = await checked_model(kernel, None, str(value), send_options(client, env, api_key, ()))
@@ -493,7 +493,7 @@ class TaskOperations(Group):
         file = self._kernel.feature(Tasks).output(task)
         if not await asyncio.to_thread(file.is_file):
             raise NotFound(
-                f"What {id} printed is not there any more: {file} is gone", mend=f"It ended: {task.status}"
+                f"What {id} printed is not there any more: {file} is gone", hint=f"It ended: {task.status}"
             )
         return await self._task_shown(task)
 
@@ -627,7 +627,7 @@ class ContextOperations(Group):
         archive = self._kernel.feature(Contexts).archive
         found = await archive.known(agent) if agent else await archive.history(self._ref(branch or ""))
         if agent and not found and await asyncio.to_thread(agents.find, self._kernel.state, agent) is None:
-            raise NotFound(f"There is, and was, no agent called {agent[:80]!r}", mend="/agent list shows them")
+            raise NotFound(f"There is, and was, no agent called {agent[:80]!r}", hint="/agent list shows them")
         gone = await asyncio.to_thread(_gone, found)
         return {"contexts": [{**_told(row), "gone": row.file_path in gone} for row in found]}
 

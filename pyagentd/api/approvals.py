@@ -104,7 +104,7 @@ class Approvals(Group):
             if kind == known:
                 return await self._revoke(branch, action, known)
         if kind:
-            raise BadRequest(f"{kind!r} is no kind of grant", mend=f"One of {', '.join(get_args(Kind))}")
+            raise BadRequest(f"{kind!r} is no kind of grant", hint=f"One of {', '.join(get_args(Kind))}")
         return await self._revoke(branch, action, None)
 
     async def audit(
@@ -136,7 +136,7 @@ class Approvals(Group):
         ``kind`` is read, write or command; ``resource`` a path, relative to the workspace root, or a command.
         """
         if kind not in _CHECKED:
-            raise BadRequest(f"{kind!r} is no kind of access", mend=f"One of {', '.join(_CHECKED)}")
+            raise BadRequest(f"{kind!r} is no kind of access", hint=f"One of {', '.join(_CHECKED)}")
         async with self._kernel.using(self._ref(branch)) as live:
             await self._kernel.grants.load(paths.root_of(live.ref), _workspace(live))
             decision, reason = await asyncio.to_thread(self._checked, live.ref, _workspace(live), kind, resource)
@@ -148,13 +148,13 @@ class Approvals(Group):
         """Raise ``BadRequest`` for an answer that the question does not have; it stays open."""
         choices = asked.row.get("choices") or ["allow", "deny", "abort"]
         if decision not in (*choices, "abort"):  # an older daemon did not record that every question has it
-            raise BadRequest(f"{decision!r} is no answer to this question", mend=f"One of {', '.join(choices)}")
+            raise BadRequest(f"{decision!r} is no answer to this question", hint=f"One of {', '.join(choices)}")
         if edited is None:
             return
         if asked.row.get("kind") != "tool":
-            raise BadRequest("A question that is no tool's approval has no arguments to edit", mend="Leave them out")
+            raise BadRequest("A question that is no tool's approval has no arguments to edit", hint="Leave them out")
         if decision != "allow":
-            raise BadRequest("Edited arguments can only be allowed once", mend="Answer allow")
+            raise BadRequest("Edited arguments can only be allowed once", hint="Answer allow")
         live = self._kernel.opened(str(asked.row["branch"]))
         if live is None or live.run is None:
             raise BadRequest("The run that asked does not wait any more")
@@ -168,13 +168,13 @@ class Approvals(Group):
         """
         if decision != "answer":
             if text is not None:
-                raise BadRequest(f"Answers do not go with {decision!r}", mend="Decide answer")
+                raise BadRequest(f"Answers do not go with {decision!r}", hint="Decide answer")
             return None
         if not self._kernel.asks.has(ask):  # said by the kernel, which knows what became of it
             return ()
         row = self._kernel.asks.get(ask).row
         if row.get("kind") != "question":
-            raise BadRequest("This is no question but an approval", mend=f"One of {', '.join(row['choices'])}")
+            raise BadRequest("This is no question but an approval", hint=f"One of {', '.join(row['choices'])}")
         return checked_answers(row["questions"], text or "null")
 
     @contextlib.asynccontextmanager
@@ -221,7 +221,7 @@ class Approvals(Group):
             revoked = await self._kernel.grants.revoke(paths.root_of(live.ref), _workspace(live), action, kind)
         if not revoked:
             raise NotFound(
-                f"There is no grant {action!r}", mend="`pyagentd grants SESSION` lists them; name one exactly"
+                f"There is no grant {action!r}", hint="`pyagentd grants SESSION` lists them; name one exactly"
             )
         return {"revoked": revoked}
 
@@ -277,7 +277,7 @@ def _decision(text: str) -> Decision:
     for known in get_args(Decision):
         if text == known:
             return known  # type: ignore[no-any-return]  # get_args forgets the type
-    raise BadRequest(f"{text!r} is no decision", mend=f"One of {', '.join(get_args(Decision))}")
+    raise BadRequest(f"{text!r} is no decision", hint=f"One of {', '.join(get_args(Decision))}")
 
 
 def _workspace(live: LiveBranch) -> Path:

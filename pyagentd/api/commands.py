@@ -435,7 +435,7 @@ async def _help(known: Commands, call: Call) -> Answer:
         return Answer(text=columns(rows), data={"commands": [told(command) for command in found.values()]})
     own = [command for name, command in found.items() if name == wanted or name.startswith(f"{wanted} ")]
     if not own:
-        raise NotFound(f"There is no command /{wanted[:60]}", mend=did_you_mean(wanted, found))
+        raise NotFound(f"There is no command /{wanted[:60]}", hint=did_you_mean(wanted, found))
     return Answer(text="\n\n".join(map(_told_whole, own)), data={"commands": [told(command) for command in own]})
 
 

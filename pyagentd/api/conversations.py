@@ -161,9 +161,9 @@ class Conversations(Group):
         Who only views may leave the hash out, and is told what comes from now on.
         """
         if mode not in ("edit", "view"):
-            raise BadRequest(f"{mode!r} is no mode", mend="edit or view")
+            raise BadRequest(f"{mode!r} is no mode", hint="edit or view")
         if mode == "edit" and sha256 is None and seq is None:
-            raise BadRequest("Who edits says which text: sha256 is missing", mend="Send it, or attach with mode view")
+            raise BadRequest("Who edits says which text: sha256 is missing", hint="Send it, or attach with mode view")
         async with self._kernel.using(self._ref(branch)) as live:
             preset = self._kernel.presets.of_branch(live.ref)
             scope = shell_scope(self._kernel.presets, live.ref, (), self._kernel.config)()
@@ -205,7 +205,7 @@ class Conversations(Group):
         """Ask to become the editor of a branch that is attached; with ``take`` the present one is asked to leave."""
         live = self._open(branch)
         if client not in live.sinks:
-            raise NotFound(f"{branch} is not attached by this client", mend="Attach it first")
+            raise NotFound(f"{branch} is not attached by this client", hint="Attach it first")
         if not take or live.refusal:
             return {"editor": not live.refusal and live.lease.offer(client, None)}
         async with self._kernel.using(live.ref):
@@ -305,7 +305,7 @@ class Conversations(Group):
         async with self._kernel.using(self._ref(branch)) as live:
             live.require_writable()
             if live.keeper.editor not in (None, client):
-                raise Busy(f"Another client edits {live.ref.session_id}", mend="Take over first, or do it there")
+                raise Busy(f"Another client edits {live.ref.session_id}", hint="Take over first, or do it there")
             reading = await live.reader.look(compare=False)
             own = self._kernel.presets.of_branch(live.ref)
             dropped = live.override(own)
@@ -573,10 +573,10 @@ def _require_plan(kernel: Kernel, live: LiveBranch) -> None:
     """Raise ``BadRequest`` where there is no plan to approve."""
     if not turn_agent.told(kernel.presets, live.ref, live.conversation)["plan"]:
         raise BadRequest(
-            f"{live.ref.session_id} is not in plan mode", mend="Say what is to be done in a message of your own"
+            f"{live.ref.session_id} is not in plan mode", hint="Say what is to be done in a message of your own"
         )
     if not any(each.role == "assistant" and not each.is_hidden for each in live.conversation.messages.values()):
-        raise BadRequest(f"{live.ref.session_id} has no plan yet", mend="Ask for one first")
+        raise BadRequest(f"{live.ref.session_id} has no plan yet", hint="Ask for one first")
 
 
 async def _made_from(ref: BranchRef) -> str | None:

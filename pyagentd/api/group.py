@@ -85,7 +85,7 @@ class Group:
     def _open(self, branch: str) -> LiveBranch:
         live = self._kernel.opened(branch)
         if live is None:
-            raise NotFound(f"{branch} is not attached", mend="Attach it first")
+            raise NotFound(f"{branch} is not attached", hint="Attach it first")
         return live
 
     @property
@@ -130,7 +130,7 @@ def directory(path: str) -> Path:
     """
     place = expanded(path).resolve()
     if not place.is_dir():
-        raise BadRequest(f"{path} is no directory", mend="Name the project's directory")
+        raise BadRequest(f"{path} is no directory", hint="Name the project's directory")
     return place
 
 
@@ -179,7 +179,7 @@ def commanding(command: str) -> Commanding:
         BadRequest: It is none of what can be said.
     """
     if command not in get_args(Commanding):
-        raise BadRequest(f"command is no {command[:60]!r}", mend=f"One of {', '.join(get_args(Commanding))}")
+        raise BadRequest(f"command is no {command[:60]!r}", hint=f"One of {', '.join(get_args(Commanding))}")
     return cast(Commanding, command)
 
 

@@ -177,7 +177,7 @@ class SnapshotOperations(Group):
         kept: ({path, reason}…), copies}``; ``undo-restore`` takes the ``id``.
         """
         if conflicts not in get_args(Conflicts):
-            raise BadRequest(f"conflicts is {conflicts!r}", mend=f"Known: {', '.join(get_args(Conflicts))}")
+            raise BadRequest(f"conflicts is {conflicts!r}", hint=f"Known: {', '.join(get_args(Conflicts))}")
         ref = self._ref(branch)
         self._require_quiet(ref)
         return await self._kernel.feature(Snapshots).restore(
@@ -202,4 +202,4 @@ class SnapshotOperations(Group):
         """Raise ``Busy`` while an agent of the session may change files."""
         for live in self._kernel.inside(paths.root_of(ref).branch_dir):
             if live.run is not None:
-                raise Busy(f"{live.ref.name} is answering", mend="Wait for the answer, or abort it first")
+                raise Busy(f"{live.ref.name} is answering", hint="Wait for the answer, or abort it first")

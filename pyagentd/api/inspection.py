@@ -114,7 +114,7 @@ class Inspection(Group):
                 return await self._given(
                     ref, f"request-{run}-{step}", await asyncio.to_thread(_body, traced, pretty=pretty)
                 )
-        raise NotFound(f"No step {step} of {run} is traced", mend="`pyagentd show SESSION --trace` lists them")
+        raise NotFound(f"No step {step} of {run} is traced", hint="`pyagentd show SESSION --trace` lists them")
 
     def _recorded(self, ref: BranchRef) -> tuple[list[TracedStep], list[Entry]]:
         self._kernel.ledger.flush()
@@ -220,7 +220,7 @@ class Search(Group):
         """
         wanted = parse(query)
         if not 1 <= limit <= MAX_HITS:
-            raise BadRequest(f"{limit} is no limit", mend=f"Give 1 to {MAX_HITS}")
+            raise BadRequest(f"{limit} is no limit", hint=f"Give 1 to {MAX_HITS}")
         # Who names a session wants to look there, archived or not.
         scope = Scope(
             archived=archived or bool(session), hidden=hidden, within=self._within(session) if session else ""

@@ -76,12 +76,12 @@ class McpOperations(Group):
         if name in of_project - known.keys():  # they are not among them as long as they are not trusted
             raise NotFound(
                 f"The MCP server {name} is the project's, and not trusted as it is now",
-                mend="Read it, then: pyagentd mcp trust",
+                hint="Read it, then: pyagentd mcp trust",
             )
         if name not in known:
             named = [each for each in problems if re.search(rf"[ .`']{re.escape(name)}[ .`':]", each)] or problems[:1]
             why = named[0] if named else f"Known: {', '.join(sorted(known)) or 'none'}"
-            raise NotFound(f"There is no MCP server {name!r}", mend=why)
+            raise NotFound(f"There is no MCP server {name!r}", hint=why)
         began = time.monotonic()
         told: dict[str, Any] = {"name": name, "ok": True, "error": ""}
         try:
@@ -129,7 +129,7 @@ class McpOperations(Group):
         ]
         names = [each.name for each in given]
         if len({*names}) < len(names):
-            raise BadRequest(f"Two MCP servers have one name: {', '.join(names)}", mend="Rename one")
+            raise BadRequest(f"Two MCP servers have one name: {', '.join(names)}", hint="Rename one")
         self._kernel.feature(Servers).lent.lend(self._open(branch).ref.key, given)
         if names:
             _log.info("%s lends MCP servers: %s", client.name, ", ".join(names))
@@ -142,11 +142,11 @@ class McpOperations(Group):
         if project is None or not project.servers:
             raise BadRequest(
                 f"{root} has no MCP servers that can be used{': ' + project.error if project else ''}",
-                mend="They are in .mcp.json or .pyagentd/mcp.toml",
+                hint="They are in .mcp.json or .pyagentd/mcp.toml",
             )
         if project.hash != hash:
             raise BadRequest(
-                f"The MCP servers of {root} have changed since", mend="Look at them again (pyagentd mcp list)"
+                f"The MCP servers of {root} have changed since", hint="Look at them again (pyagentd mcp list)"
             )
         await asyncio.to_thread(self._kernel.presets.trust.add, [hash])
         _log.info("%s trusts the MCP servers of %s (%s)", client.name, root, hash)
@@ -293,10 +293,10 @@ class HookOperations(Group):
         if project is None or project.error:
             raise BadRequest(
                 f"{root} has no hooks that can be used{': ' + project.error if project else ''}",
-                mend="They are in .pyagentd/hooks.toml",
+                hint="They are in .pyagentd/hooks.toml",
             )
         if project.hash != hash:
-            raise BadRequest(f"The hooks of {root} have changed since", mend="Look at them again (pyagentd hooks)")
+            raise BadRequest(f"The hooks of {root} have changed since", hint="Look at them again (pyagentd hooks)")
         await asyncio.to_thread(self._kernel.presets.trust.add, [hash])
         _log.info("%s trusts the hooks in %s (%s)", client.name, project.file, hash)
         return {"trusted": [" ".join(hook.command) for hook in project.hooks]}

@@ -51,7 +51,7 @@ class Missions(Group):
         preset's, and ``no_tools`` leaves it none.
         """
         if not prompt.strip():
-            raise BadRequest("prompt is empty", mend="Say what the mission is to find out or do")
+            raise BadRequest("prompt is empty", hint="Say what the mission is to find out or do")
         given = _context(context)
         options = send_options(client, env, key, allow)
         values: dict[str, Any] = {}
@@ -90,7 +90,7 @@ class Missions(Group):
             run_id = unfinished(live.conversation)
             if not run_id:
                 raise BadRequest(
-                    f"{live.ref.session_id} has no mission that was cut off", mend="Send it a task instead"
+                    f"{live.ref.session_id} has no mission that was cut off", hint="Send it a task instead"
                 )
             given = Submission(text=_GO_ON, options=options, metadata={"mission": {"resume": run_id}})
             made = await self._kernel.submit(live, given)
@@ -127,7 +127,7 @@ class Missions(Group):
         of_project = await asyncio.to_thread(kernel.presets.for_project, workspace)
         parsed, text = of_project.template(preset)
         if not parsed.signature and "signature" not in values:
-            raise BadRequest(f"The preset {preset} promises no signature", mend="Say what comes back")
+            raise BadRequest(f"The preset {preset} promises no signature", hint="Say what comes back")
         if _COMMANDS in values.get("tools", ()) and not parsed.shell.allow:
             values["shell_commands"] = {"allow": ["*"]}  # each is asked about all the same
         text = presetfile.with_values(presetfile.parse(text, Path(f"{preset}.md")), values)
@@ -149,7 +149,7 @@ class Missions(Group):
 
 
 def _context(text: str | None) -> dict[str, Any] | None:
-    return object_in(text, "The context", mend='Give it names, as in {"rows": […]}') if text else None
+    return object_in(text, "The context", hint='Give it names, as in {"rows": […]}') if text else None
 
 
 def _known(tools: Sequence[str]) -> list[str]:
@@ -157,7 +157,7 @@ def _known(tools: Sequence[str]) -> list[str]:
     names = list(dict.fromkeys(map(canonical_tool, tools)))
     if unknown := [name for name in names if name not in _tool_names()]:
         raise BadRequest(
-            f"There is no tool {', '.join(unknown)}", mend=f"There are: {', '.join(sorted(_tool_names()))}"
+            f"There is no tool {', '.join(unknown)}", hint=f"There are: {', '.join(sorted(_tool_names()))}"
         )
     return names
 

@@ -153,7 +153,7 @@ class PresetTemplates(Group):
         if unknown:
             raise BadRequest(
                 f"{expanded(root)} has no preset with the hash {min(unknown)}",
-                mend="It has changed since: look at it again (pyagentd presets)",
+                hint="It has changed since: look at it again (pyagentd presets)",
             )
         await asyncio.to_thread(lambda: [found.read(template) for template in wanted])
         self._kernel.presets.trust.add(template.hash for template in wanted if template.hash)
@@ -248,9 +248,9 @@ class Spending(Group):
         ``together`` that of all. ``indexing`` says that the index is still being built, ``problem`` why it cannot be.
         """
         if by not in get_args(By):
-            raise BadRequest(f"Nothing is counted by {by!r}", mend=f"By {', '.join(get_args(By))}")
+            raise BadRequest(f"Nothing is counted by {by!r}", hint=f"By {', '.join(get_args(By))}")
         if not 0 <= days <= MOST_DAYS:
-            raise BadRequest(f"{days} is no number of days", mend=f"Up to {MOST_DAYS}; 0 is always")
+            raise BadRequest(f"{days} is no number of days", hint=f"Up to {MOST_DAYS}; 0 is always")
         for live in self._kernel.runs:  # what they have so far
             self._index.branch_written(live.ref)
         complete = await self._index.fresh()

@@ -39,7 +39,7 @@ class Scheduling(Group):
         for pattern in allow:
             compile_action(pattern)
         if lifetime and (at or delay):
-            raise BadRequest("What comes once does not repeat", mend="Leave for out, or give cron or every")
+            raise BadRequest("What comes once does not repeat", hint="Leave for out, or give cron or every")
         schedule = await self._kernel.feature(Schedules).add(
             self._ref(branch),
             self._when(cron=cron, at=at, delay=delay, every=every, zone=zone),
@@ -81,7 +81,7 @@ class Scheduling(Group):
         ``headers`` is a JSON object of texts that are kept with the message.
         """
         if source not in OUTSIDE:
-            raise BadRequest(f"{source!r} is no source", mend=", ".join(OUTSIDE))
+            raise BadRequest(f"{source!r} is no source", hint=", ".join(OUTSIDE))
         trigger = Trigger(
             source=source,
             text=text,
@@ -96,7 +96,7 @@ class Scheduling(Group):
     def _when(self, *, cron: str | None, at: str | None, delay: str | None, every: str | None, zone: str) -> When:
         now = self._kernel.clock.now()
         if zone and (delay or every):
-            raise BadRequest("Only cron and at have a time zone", mend="Leave timezone out")
+            raise BadRequest("Only cron and at have a time zone", hint="Leave timezone out")
         match [cron, at, delay, every]:
             case [str(), None, None, None]:
                 return occurrences.cron(cron or "", now=now, zone=zone)
@@ -106,7 +106,7 @@ class Scheduling(Group):
                 return occurrences.after(occurrences.duration(delay or ""), now=now)
             case [None, None, None, str()]:
                 return occurrences.every(occurrences.duration(every or ""))
-        raise BadRequest("A schedule needs one time", mend="One of cron, at, in and every")
+        raise BadRequest("A schedule needs one time", hint="One of cron, at, in and every")
 
     def _told(self, schedule: Schedule) -> dict[str, Any]:
         directory = self._kernel.feature(Schedules).directory(schedule)

@@ -117,7 +117,7 @@ class Sessions(Group):
         data = await asyncio.to_thread(presetfile.content, file)
         preset, found = kernel.presets.of_content(data, file, ref.branch_name), hashlib.sha256(data).hexdigest()
         if sha256 not in (None, found):
-            raise BadRequest(f"{file} has changed since it was shown", mend="Look at it again")
+            raise BadRequest(f"{file} has changed since it was shown", hint="Look at it again")
         if sha256 and kernel.origins.foreign(ref):
             kernel.origins.trust(ref, data)
         profile = resolved(preset.profile)
@@ -153,7 +153,7 @@ class Sessions(Group):
         if watch:
             self._watch(client)
         if form not in ("sexp", "json"):
-            raise BadRequest(f"{form!r} is no form", mend="sexp or json")
+            raise BadRequest(f"{form!r} is no form", hint="sexp or json")
         found = await asyncio.to_thread(self._found, archived)
         for row in found:
             live = self._kernel.opened(row["branch"])
@@ -242,7 +242,7 @@ class Lifecycle(Group):
         """
         wanted = " ".join(title.split())
         if not _is_title(wanted):
-            raise BadRequest(f"{title[:40]!r} is no title", mend=f"Give one line of up to {TITLE_LENGTH} characters")
+            raise BadRequest(f"{title[:40]!r} is no title", hint=f"Give one line of up to {TITLE_LENGTH} characters")
         ref = self._ref(branch)
         await self._note(ref, title=wanted)
         self._touch(*_timelines(ref))
@@ -264,12 +264,12 @@ class Lifecycle(Group):
         """
         ref = self._ref(branch)
         if ref.is_agent:
-            raise BadRequest(f"{ref.session_id} is an agent", mend="Duplicate the session it belongs to")
+            raise BadRequest(f"{ref.session_id} is an agent", hint="Duplicate the session it belongs to")
         if self._kernel.origins.foreign(ref):  # a copy would be the user's own
-            raise BadRequest(f"{ref.session_id} is not from this machine", mend="Read its preset.md, then trust it")
+            raise BadRequest(f"{ref.session_id} is not from this machine", hint="Read its preset.md, then trust it")
         for live in self._kernel.inside(ref.session_dir):
             if live.run is not None or live.starting.locked():
-                raise Busy(f"{live.ref.name} is answering", mend="Wait for the answer, or abort it first")
+                raise Busy(f"{live.ref.name} is answering", hint="Wait for the answer, or abort it first")
             live.recorder.flush()
             await live.keeper.flush()
         made = await asyncio.to_thread(
@@ -296,7 +296,7 @@ class Lifecycle(Group):
         if chosen == "session" and (named := _named(self._kernel, ref)):
             raise BadRequest(
                 f"{named} is a named agent; deleting would leave its record and what it does behind",
-                mend=f"Destroy it: `pyagentd agent destroy {named}`, in Emacs M-x pyagentd-agent-destroy",
+                hint=f"Destroy it: `pyagentd agent destroy {named}`, in Emacs M-x pyagentd-agent-destroy",
             )
         directory = ref.session_dir if chosen == "session" else ref.branch_dir
         heir = _heir(ref) if chosen == "branch" else None
@@ -363,16 +363,16 @@ def _what(ref: BranchRef, wanted: str | None) -> What:
         BadRequest: ``ref`` is no such thing, or the only branch of its session.
     """
     if wanted is not None and wanted not in get_args(What):
-        raise BadRequest(f"{wanted!r} cannot be deleted", mend="session, branch or agent")
+        raise BadRequest(f"{wanted!r} cannot be deleted", hint="session, branch or agent")
     if ref.is_agent:
         if wanted not in (None, "agent"):
             raise BadRequest(f"{ref.session_id} is an agent, no {wanted}")
         return "agent"
     if wanted == "agent":
-        raise BadRequest(f"{ref.name} is no agent", mend="Say session or branch")
+        raise BadRequest(f"{ref.name} is no agent", hint="Say session or branch")
     is_only = len(metadata.branches(ref.session_dir)) < 2
     if wanted == "branch" and is_only:
-        raise BadRequest(f"{ref.name} is the only branch of its session", mend="Delete the session")
+        raise BadRequest(f"{ref.name} is the only branch of its session", hint="Delete the session")
     return "session" if wanted == "session" or is_only else "branch"
 
 
@@ -514,7 +514,7 @@ class Exchange(Group):
         An existing ``file`` is replaced.
         """
         if format not in FORMATS:
-            raise BadRequest(f"{format!r} is no format", mend=", ".join(FORMATS))
+            raise BadRequest(f"{format!r} is no format", hint=", ".join(FORMATS))
         place = None if file is None else self._place(file)
         ref = self._ref(branch)
         async with self._kernel.using(ref) as live:
@@ -575,9 +575,9 @@ class Exchange(Group):
     def _place(self, file: str) -> Path:
         place = expanded(file)
         if not place.is_absolute() or place.is_dir():
-            raise BadRequest(f"{file} is no absolute path of a file", mend="Name the file to write")
+            raise BadRequest(f"{file} is no absolute path of a file", hint="Name the file to write")
         if place.resolve().is_relative_to(self._kernel.config.sessions_dir.resolve()):
-            raise BadRequest(f"{file} is among the sessions", mend="Export to another place")
+            raise BadRequest(f"{file} is among the sessions", hint="Export to another place")
         return place
 
     def _settings_of(self, ref: BranchRef) -> Settings | None:

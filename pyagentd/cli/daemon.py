@@ -40,7 +40,7 @@ def stop() -> None:
             click.echo(f"stopped (pid {pid}){_left_open(asks)}")
             return
         time.sleep(0.02)
-    raise Unreachable(f"The daemon (pid {pid}) was told to stop and still runs", mend="See pyagentd logs")
+    raise Unreachable(f"The daemon (pid {pid}) was told to stop and still runs", hint="See pyagentd logs")
 
 
 def _left_open(asks: int) -> str:
@@ -110,7 +110,7 @@ def logs(lines: int, follow: bool) -> None:
     """Print the end of the daemon's log."""
     path = load_config().runtime_dir / LOG_NAME
     if not path.exists():
-        raise NotFound(f"There is no log at {path}", mend="The daemon has not run yet: pyagentd serve --detach")
+        raise NotFound(f"There is no log at {path}", hint="The daemon has not run yet: pyagentd serve --detach")
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in deque(file, maxlen=lines):
             click.echo(line, nl=False)

@@ -45,8 +45,8 @@ def doctor(no_emacs: bool, as_json: bool) -> int:
             click.echo(
                 f"{click.style(mark, fg=shade) if colour(sys.stdout) else mark} {finding.name}: {finding.detail}"
             )
-            if finding.mend:
-                click.echo(f"    {finding.mend}")
+            if finding.hint:
+                click.echo(f"    {finding.hint}")
     well = all(finding.level != "missing" for finding in findings)
     if as_json:
         checks = [finding._asdict() for finding in findings]
@@ -74,7 +74,7 @@ class Finding(NamedTuple):
     name: str
     level: Level  # "missing": the product does not work so
     detail: str
-    mend: str = ""  # the line that fixes it
+    hint: str = ""  # the line that fixes it
 
 
 def all_checks(*, emacs: bool = True) -> Iterator[Finding]:
@@ -86,7 +86,7 @@ def all_checks(*, emacs: bool = True) -> Iterator[Finding]:
     try:
         config = load_config()
     except PyagentdError as error:
-        yield Finding("configuration", "missing", error.message, error.mend or "Edit the file")
+        yield Finding("configuration", "missing", error.message, error.hint or "Edit the file")
         return
     yield Finding(
         "configuration", "ok", str(config.file) + ("" if config.file.exists() else " (not there; defaults)")
@@ -227,7 +227,7 @@ def check_backend(config: Config) -> Iterator[Finding]:
     try:
         backend = config.backend(config.backend_override or config.default_backend or "anthropic")
     except PyagentdError as error:
-        yield Finding("backend", "missing", error.message, error.mend)
+        yield Finding("backend", "missing", error.message, error.hint)
         return
     if backend.kind == "offline":
         yield Finding("backend", "ok", f"{backend.name}: a stand-in, no language model; needs no key")
@@ -289,7 +289,7 @@ def check_presets(config: Config) -> Iterator[Finding]:
             parse_preset(name, file.front, file.body, str(path), profiles=configured_profiles(config))
         except PyagentdError as error:
             broken = True
-            yield Finding(f"preset {name}", "missing", error.message, error.mend or f"$EDITOR {path}")
+            yield Finding(f"preset {name}", "missing", error.message, error.hint or f"$EDITOR {path}")
     if not templates:
         yield Finding("presets", "missing", f"none in {shipped_dir()}", "Reinstall the package: make setup")
     elif not broken:

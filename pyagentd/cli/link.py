@@ -48,7 +48,7 @@ def daemon(*, start: bool = True, human: bool = False, name: str = "") -> Iterat
         link = connect(runtime, human=human, name=name)
     except Unreachable as error:
         if not start:
-            raise Unreachable(error.message, mend="`pyagentd serve --detach` starts one") from None
+            raise Unreachable(error.message, hint="`pyagentd serve --detach` starts one") from None
         # -P: a directory called pyagentd where the user happens to stand must not be run.
         command = (sys.executable, "-P", "-m", "pyagentd", "serve")
         load_config()  # what is wrong with it is told here, and not only in the daemon's log
@@ -63,7 +63,7 @@ def _check_root(served: str, wanted: Path) -> None:
     if Path(served).resolve() != wanted.resolve():
         raise ConfigError(
             f"The daemon serves the sessions in {served}, not {wanted}",
-            mend="Give each sessions directory a PYAGENTD_RUNTIME_DIR of its own, or run `pyagentd stop` first",
+            hint="Give each sessions directory a PYAGENTD_RUNTIME_DIR of its own, or run `pyagentd stop` first",
         )
 
 
@@ -81,7 +81,7 @@ def watch(link: DaemonClient, branch_dir: Path) -> Mapping[str, Any]:
         state: Mapping[str, Any] = link.call("attach", branch=str(branch_dir), sha256=sha256, mode="view")
         if not state.get("reread"):
             return state
-    raise Busy(f"{branch_dir}/session.md changes faster than it can be read", mend="Try again")
+    raise Busy(f"{branch_dir}/session.md changes faster than it can be read", hint="Try again")
 
 
 def run_environment(env: Mapping[str, str], backend: str = "") -> tuple[dict[str, str], str | None]:

@@ -121,7 +121,7 @@ def _check(wishes: Mapping[str, Any], as_json: bool) -> None:
     if not wishes["prompt"].strip():
         raise click.UsageError("PROMPT is empty")
     if len(json.dumps([wishes["prompt"], wishes["context"]]).encode()) > _LONGEST:
-        raise BadRequest("Prompt and context are more than 900 kB", mend="Name files for its tools to read instead")
+        raise BadRequest("Prompt and context are more than 900 kB", hint="Name files for its tools to read instead")
     try:
         parse(wishes["signature"] or ":any")
     except SignatureError as error:
@@ -140,7 +140,7 @@ def _context(file: str | None) -> str | None:
         try:
             text = Path(file).expanduser().read_text("utf-8")
         except UnicodeDecodeError:
-            raise BadRequest(f"{file} is no text", mend="Give a JSON object, or a file of text") from None
+            raise BadRequest(f"{file} is no text", hint="Give a JSON object, or a file of text") from None
     try:
         found = json.loads(text)
     except ValueError:
@@ -247,7 +247,7 @@ def _print(told: Mapping[str, Any], begun: Mapping[str, Any], ending: Ending) ->
         note(f"go on with it: pyagentd mission --resume {begun['session_id']}")
     if fail := told.get("fail"):
         reason = f"{fail['reason']}: " if fail.get("reason") else ""
-        report(RunFailed(f"{reason}{fail.get('message', '')}".strip(), mend=""), as_json=False)
+        report(RunFailed(f"{reason}{fail.get('message', '')}".strip(), hint=""), as_json=False)
         return ExitCode.FAILED
     return conclude(ending, str(begun["session_id"]), False)
 
@@ -330,14 +330,14 @@ def _signature_print(read: Signature) -> None:
 
 
 def _report(error: SignatureError, *, as_json: bool) -> None:
-    """Print an error on stderr: what, where, the line with a caret, and the mend."""
+    """Print an error on stderr: what, where, the line with a caret, and the hint."""
     if as_json:
-        said = {"code": error.code, "message": error.message, "mend": error.mend}
+        said = {"code": error.code, "message": error.message, "hint": error.hint}
         place = {"line": error.line, "column": error.column}
         print(json.dumps({"error": {**said, **place}}, ensure_ascii=False), file=sys.stderr)
         return
     place_text = f"line {error.line}, column {error.column}: " if error.line else ""
-    lines = [f"pyagentd: {place_text}{error.message}", *error.caret().splitlines(), error.mend]
+    lines = [f"pyagentd: {place_text}{error.message}", *error.caret().splitlines(), error.hint]
     print(shown("\n".join(line for line in lines if line), sys.stderr), file=sys.stderr)
 
 
@@ -448,7 +448,7 @@ def _described(result: Result) -> dict[str, Any]:
 
 
 def _lisp_report(error: LispError, *, as_json: bool) -> None:
-    """Print an error on stderr: reason, place, the line with a caret, and the mend."""
+    """Print an error on stderr: reason, place, the line with a caret, and the hint."""
     if as_json:
         print(json.dumps({"error": _error(error)}, ensure_ascii=False), file=sys.stderr)
     else:

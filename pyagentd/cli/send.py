@@ -212,7 +212,7 @@ def prompt_text(text: str | None) -> str:
     if not message:
         raise click.UsageError("TEXT is empty" if text is not None else "Missing argument 'TEXT'")
     if (size := len(message.encode("utf-8", "surrogateescape"))) > _LONGEST_PROMPT:
-        raise BadRequest(f"A prompt of {size:,} bytes", mend="Above 900 kB, send it as a file: --attach FILE")
+        raise BadRequest(f"A prompt of {size:,} bytes", hint="Above 900 kB, send it as a file: --attach FILE")
     return message
 
 
@@ -239,7 +239,7 @@ def _last_session(link: DaemonClient, root: Path) -> tuple[Path, str]:
     for each in sorted(found, key=lambda each: str(each["updated"]), reverse=True):
         if each["current"] and not each["agent"] and workspace_root(Path(each["branch"])) == str(root):
             return Path(each["branch"]), str(each["session_id"])
-    raise NotFound(f"{root} has no session yet", mend="Leave out --continue")
+    raise NotFound(f"{root} has no session yet", hint="Leave out --continue")
 
 
 def _with_files(message: str, files: Sequence[Path], branch_dir: Path) -> str:
@@ -248,7 +248,7 @@ def _with_files(message: str, files: Sequence[Path], branch_dir: Path) -> str:
     for file in files:
         if (size := file.stat().st_size) > _LARGEST_FILE or not file.is_file():
             raise BadRequest(
-                f"{file}: {size:,} bytes cannot be attached", mend="At most 50 MB; name the path instead"
+                f"{file}: {size:,} bytes cannot be attached", hint="At most 50 MB; name the path instead"
             )
         data = file.read_bytes()
         home = files_dir(branch_dir)
@@ -713,6 +713,6 @@ def messages(file: Path, end: int | None, prompt_prefix: str, response_prefix: s
     if is_org(file, text):
         raise BadRequest(
             f"{file} is an Org file: its roles stand in properties of headings, which pyagentd does not read",
-            mend="Name a chat in Markdown or plain text",
+            hint="Name a chat in Markdown or plain text",
         )
     print_json(gptel_messages(text, end=end, prompt_prefix=prompt_prefix, response_prefix=response_prefix))

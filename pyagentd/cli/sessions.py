@@ -388,7 +388,7 @@ def export(session: str, format_: str | None, output: Path | None, force: bool) 
     """
     place = None if output is None else output.absolute()
     if place is not None and place.exists() and not force:
-        raise BadRequest(f"{output} exists", mend="Choose another name, or give --force")
+        raise BadRequest(f"{output} exists", hint="Choose another name, or give --force")
     wanted = format_ or _format_of(place)
     with daemon() as link:
         branch = str(branch_of(link, session))

@@ -122,7 +122,7 @@ def get(root: Path, name: str, as_json: bool) -> None:
     if not found:
         known = ", ".join(sorted({row["name"] for row in told["servers"] or ()})) or "none"
         raise NotFound(
-            f"There is no MCP server {name!r}{': ' + told['error'] if told['error'] else ''}", mend=f"Known: {known}"
+            f"There is no MCP server {name!r}{': ' + told['error'] if told['error'] else ''}", hint=f"Known: {known}"
         )
     if as_json:
         print_json(found[0])
@@ -153,7 +153,7 @@ def remove(scope: str | None, root: Path, name: str) -> None:
     places = {"user": name in _own_tables(config), "project": name in _project_tables(project).get("mcpServers", {})}
     named = [place for place, has in places.items() if has and scope in (None, place)]
     if not named:
-        raise NotFound(f"No MCP server is called {name!r} in {config} or {project}", mend="pyagentd mcp list")
+        raise NotFound(f"No MCP server is called {name!r} in {config} or {project}", hint="pyagentd mcp list")
     if len(named) > 1:
         raise click.UsageError(f"{name} is in both places: say --scope user or --scope project")
     if named == ["project"]:
@@ -167,7 +167,7 @@ def remove(scope: str | None, root: Path, name: str) -> None:
         del tables["mcp"][name]
         # What cannot be taken out in whole lines is left to its author.
         if {**tomllib.loads(after), "mcp": {}} != {**tables, "mcp": {}} or _tables_in(after) != tables["mcp"]:
-            raise ConfigError(f"{config}: [mcp.{name}] could not be removed", mend="Remove it with an editor")
+            raise ConfigError(f"{config}: [mcp.{name}] could not be removed", hint="Remove it with an editor")
         write_text(config, after)
     note(f"removed {name} from {project if named == ['project'] else config}{_DAEMON if named == ['user'] else ''}")
 
@@ -269,7 +269,7 @@ def _added(name: str, table: dict[str, Any], scope: str | None, root: Path) -> N
     document = _project_tables(project)
     known = document.get("mcpServers", {}) if scope == "project" else _own_tables(config)
     if name in known:
-        raise Conflict(f"{file} has an MCP server {name!r} already", mend=f"pyagentd mcp remove {name}")
+        raise Conflict(f"{file} has an MCP server {name!r} already", hint=f"pyagentd mcp remove {name}")
     if scope == "project":
         document.setdefault("mcpServers", {})[name] = table
         write_text(project, json.dumps(document, ensure_ascii=False, indent=2) + "\n")
@@ -279,7 +279,7 @@ def _added(name: str, table: dict[str, Any], scope: str | None, root: Path) -> N
     lines = [f"[mcp.{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
     after = "\n".join(filter(None, (before.rstrip("\n"), ""))) + ("\n" if before else "") + "\n".join(lines) + "\n"
     if _tables_in(after) != {**_tables_in(before), name: table}:
-        raise ConfigError(f"{config}: the server could not be added at its end", mend="Add it with an editor")
+        raise ConfigError(f"{config}: the server could not be added at its end", hint="Add it with an editor")
     make_dirs(config.parent)
     write_text(config, after)
     note(f"added {name} to {config}{_DAEMON}")

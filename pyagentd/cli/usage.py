@@ -230,7 +230,7 @@ def _found(report: Mapping[str, Any], number: int) -> tuple[Mapping[str, Any], M
         for step in run["steps"]:
             if step["number"] == number:
                 return run, step
-    raise NotFound(f"There is no request {number}", mend="`pyagentd show SESSION --trace` lists them")
+    raise NotFound(f"There is no request {number}", hint="`pyagentd show SESSION --trace` lists them")
 
 
 def _say(lines: Iterator[tuple[str, bool]]) -> None:

@@ -157,7 +157,7 @@ class Config:
         if known is None:
             raise ConfigError(
                 f"No backend is called {name!r}; known: {', '.join(sorted(self.backends))}",
-                mend=f"Add [backend.{name}] to {self.file}, which the daemon reads when it starts (pyagentd stop)",
+                hint=f"Add [backend.{name}] to {self.file}, which the daemon reads when it starts (pyagentd stop)",
             )
         if not env:
             return known

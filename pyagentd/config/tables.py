@@ -30,7 +30,7 @@ def _expression(text: object) -> re.Pattern[str]:
     except (re.error, OverflowError, RecursionError) as error:
         raise ConfigError(
             f"{text!r} is no regular expression: {error}",
-            mend="Write one that matches the whole text, such as tool:Read:.* for an action",
+            hint="Write one that matches the whole text, such as tool:Read:.* for an action",
         ) from error
 
 
@@ -241,8 +241,8 @@ class WebSettings:
 
     def __post_init__(self) -> None:
         if self.search == "searxng" and self.search_url is None:
-            mend = 'Add search_url = "https://searx.example.org" to [web]'
-            raise Misfit(("search",), "searxng needs the address of an instance", mend)
+            hint = 'Add search_url = "https://searx.example.org" to [web]'
+            raise Misfit(("search",), "searxng needs the address of an instance", hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,8 +391,8 @@ class _ServerTable:
 
     def __post_init__(self) -> None:
         if bool(self.command) == bool(self.url):
-            mend = 'Write command = ["PROGRAM", "ARGUMENT"] or url = "https://…"'
-            raise Misfit((), "an MCP server needs either a command or a url", mend)
+            hint = 'Write command = ["PROGRAM", "ARGUMENT"] or url = "https://…"'
+            raise Misfit((), "an MCP server needs either a command or a url", hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -435,8 +435,8 @@ def read_server(name: str, table: object, source: Source, path: Path = ()) -> Se
         PyagentdError: The source's error: something of it is not possible.
     """
     if not _SERVER_NAME.fullmatch(name):
-        mend = "Use at most 32 letters, digits, _ and -, the first no _ or -"
-        raise source.wrong(path, f"{name!r} is no name for an MCP server", mend)
+        hint = "Use at most 32 letters, digits, _ and -, the first no _ or -"
+        raise source.wrong(path, f"{name!r} is no name for an MCP server", hint)
     made = read(table, _OtherServerTable if source.lenient else _ServerTable, source, path)
     return ServerSettings(
         name=name,

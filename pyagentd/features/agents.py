@@ -104,18 +104,18 @@ def validate(wanted: Assignment, known: Collection[str]) -> None:
     """
     for name, text in (("prompt", wanted.prompt), ("description", wanted.description)):
         if not text.strip():
-            raise BadRequest(f"{name} is empty", mend="Say what the agent is to do")
+            raise BadRequest(f"{name} is empty", hint="Say what the agent is to do")
     if wanted.preset not in known:
         raise PresetError(
             f"preset: there is none called {wanted.preset!r} for agents",
-            mend=f"Known: {', '.join(sorted(known)) or 'none'}",
+            hint=f"Known: {', '.join(sorted(known)) or 'none'}",
         )
     for name, patterns in (("allowed_paths", wanted.read or ()), ("denied_paths", wanted.deny)):
         for pattern in patterns:
             try:
                 validate_pattern(pattern)
             except BadRequest as error:
-                raise BadRequest(f"{name}: {error.message}", mend=error.mend) from None
+                raise BadRequest(f"{name}: {error.message}", hint=error.hint) from None
 
 
 class Spawner(Protocol):

@@ -655,7 +655,7 @@ async def compact(kernel: Kernel, branch: LiveBranch, options: SendOptions, inst
         run_id, found = new_run_id(), await asyncio.to_thread(_read, branch, branch.conversation.snapshot())
         settings = await RunBuilder(kernel, branch, run_id, options).settings(found.settings)
         if kernel.closing:
-            raise Busy("The daemon is stopping", mend="Try it again in a moment")
+            raise Busy("The daemon is stopping", hint="Try it again in a moment")
         compactor = Compactor(kernel, branch, run_id, settings)
         run = CompactionRun(
             lambda: compactor.summarise(found.view, None, auto=False, instructions=instructions),
@@ -683,7 +683,7 @@ def _read(branch: LiveBranch, conversation: Conversation) -> Prompt:
     anchor = whole.record_end  # what comes last in the log stands last in the document
     sha256, aligned = text.body_sha256(doc.body), align(doc, conversation, anchor)
     if not is_summarised(None, aligned.view):
-        raise BadRequest("There is nothing to compact", mend="Say something first")
+        raise BadRequest("There is nothing to compact", hint="Say something first")
     return Prompt(
         text=doc.body[max(0, anchor - _BEHIND) : anchor],
         view=aligned.view,

@@ -99,11 +99,11 @@ class Archive:
         found = await asyncio.to_thread(agents.find_context, self._kernel.state, id, owner.name) if id else []
         if not found:
             raise NotFound(
-                f"{owner.name} has no saved context {id}", mend="`pyagentd context history` lists those there are"
+                f"{owner.name} has no saved context {id}", hint="`pyagentd context history` lists those there are"
             )
         if len(found) > 1:
             listed = ", ".join(row.id for row in found[:8])
-            raise BadRequest(f"Several contexts begin with {id}: {listed}", mend="Give more of the id")
+            raise BadRequest(f"Several contexts begin with {id}: {listed}", hint="Give more of the id")
         return found[0]
 
     def owner(self, ref: BranchRef) -> Owner:
@@ -403,7 +403,7 @@ class Contexts(Feature):
         row = await self.archive.get(branch.ref, id)
         context = await asyncio.to_thread(contexts.read, Path(row.file_path))
         if not restored(context.messages).turns:
-            raise BadRequest(f"The context {row.id} is empty", mend="Restore another")
+            raise BadRequest(f"The context {row.id} is empty", hint="Restore another")
         async with branch.starting:
             self._require_next(branch)
             if hidden.continuation(branch.conversation, ""):
@@ -477,7 +477,7 @@ class Contexts(Feature):
         conversation = branch.conversation.snapshot()
         messages = await asyncio.to_thread(contexts.said, conversation)
         if not messages:
-            raise BadRequest("No active session to save", mend="Say something first")
+            raise BadRequest("No active session to save", hint="Say something first")
         return _Said(messages, hidden.visible(conversation)[0].id, conversation.last_seq)
 
     async def _note_edits(self, branch: LiveBranch) -> None:
@@ -555,9 +555,9 @@ class Contexts(Feature):
         branch.require_idle()
         branch.require_writable()
         if self.kernel.closing:
-            raise Busy("The daemon is stopping", mend="Try again in a moment")
+            raise Busy("The daemon is stopping", hint="Try again in a moment")
         if branch.queue.waiting:
-            raise Busy("Messages wait for their answers", mend="Let them be answered, or take them back first")
+            raise Busy("Messages wait for their answers", hint="Let them be answered, or take them back first")
 
     def _say(self, branch: LiveBranch, text: str) -> None:
         branch.publish(Event("notice", branch.key, 0, ({"text": text},)))

@@ -294,7 +294,7 @@ class EmacsClients(Feature):
         """Return what is in a file of a client's, and remove it."""
         file = Path(path)
         if file.parent.resolve() != self._spill.resolve() or not file.name.startswith("emacs-"):
-            raise BadRequest(f"{path} is no place for an answer", mend=f"Put it into {self._spill}")
+            raise BadRequest(f"{path} is no place for an answer", hint=f"Put it into {self._spill}")
         try:
             data = read_bytes(str(file.resolve()))
             file.unlink()

@@ -29,19 +29,19 @@ async def fork_of(
     """
     ref = branch.ref
     if ref.is_agent:
-        raise BadRequest(f"{ref.session_id} is an agent", mend="Fork the session it works for")
+        raise BadRequest(f"{ref.session_id} is an agent", hint="Fork the session it works for")
     if kernel.origins.foreign(ref):  # a fork would be the user's own
-        raise BadRequest(f"{ref.session_id} is not from this machine", mend="Read its preset.md, then trust it")
+        raise BadRequest(f"{ref.session_id} is not from this machine", hint="Read its preset.md, then trust it")
     async with branch.starting:
         branch.require_idle()
         await _settle(branch)
         shown = hidden.visible(branch.conversation)
         if not shown:
-            raise NotFound(f"{ref.session_id} has no message yet", mend="Write and send one first")
+            raise NotFound(f"{ref.session_id} has no message yet", hint="Write and send one first")
         anchor = message_id if message_id is not None else shown[-1].id
         if all(message.id != anchor for message in shown):
             raise NotFound(
-                f"Message {anchor} cannot be forked at: only what is shown can", mend=candidates(branch.conversation)
+                f"Message {anchor} cannot be forked at: only what is shown can", hint=candidates(branch.conversation)
             )
         return await asyncio.to_thread(
             branching.fork_session,

@@ -168,7 +168,7 @@ def chosen_prompt(conversation: Conversation, message_id: str) -> Message:
         if prompt.id == message_id:
             return prompt
     what = "is no prompt that can be chosen" if message_id in conversation.messages else "is not in this branch"
-    raise NotFound(f"Message {message_id} {what}", mend=candidates(found))
+    raise NotFound(f"Message {message_id} {what}", hint=candidates(found))
 
 
 def variants_of(conversation: Conversation, message_id: str) -> list[Variant]:
@@ -179,7 +179,7 @@ def variants_of(conversation: Conversation, message_id: str) -> list[Variant]:
     """
     message = conversation.messages.get(message_id)
     if message is None:
-        raise NotFound(f"Message {message_id} is not in this branch", mend=candidates(conversation))
+        raise NotFound(f"Message {message_id} is not in this branch", hint=candidates(conversation))
     if not message.is_hidden:
         return hidden.variants(conversation, hidden.before(conversation, message_id))
     after = str(message.metadata.get("hidden_after", ""))
@@ -187,7 +187,7 @@ def variants_of(conversation: Conversation, message_id: str) -> list[Variant]:
         found = hidden.variants(conversation, after)
         if any(variant.first.id == message_id for variant in found):
             return found
-    raise NotFound(f"Message {message_id} is hidden together with what came before it", mend="Choose that first")
+    raise NotFound(f"Message {message_id} is hidden together with what came before it", hint="Choose that first")
 
 
 def prompt_of(conversation: Conversation, message_id: str | None) -> Message:
@@ -204,13 +204,13 @@ def prompt_of(conversation: Conversation, message_id: str | None) -> Message:
     if message_id is not None:
         ids = [message.id for message in shown]
         if message_id not in ids:
-            raise NotFound(f"Message {message_id} is not shown in this branch", mend=candidates(conversation))
+            raise NotFound(f"Message {message_id} is not shown in this branch", hint=candidates(conversation))
         shown = shown[: ids.index(message_id) + 1]
     for message in reversed(shown):
         steered = message.metadata.get("steered") and not message.metadata.get("context")  # of a restored one: a turn
         if message.role == "user" and not steered:
             return message
-    raise NotFound("There is no prompt to ask again", mend="Write and send one first")
+    raise NotFound("There is no prompt to ask again", hint="Write and send one first")
 
 
 _MOST_ROLES = 4000  # in one event; a client that needs more attaches anew
@@ -261,11 +261,11 @@ class History:
             conversation = branch.conversation
             group = hidden.last_rewind(conversation)
             if group is None:
-                raise BadRequest("No rewind is to be reversed", mend="Only turns that a rewind took back come back")
+                raise BadRequest("No rewind is to be reversed", hint="Only turns that a rewind took back come back")
             if not hidden.is_shown(conversation, group.after) or hidden.continuation(conversation, group.after):
                 raise BadRequest(
                     "Something was sent since the last rewind",
-                    mend="What it took back is a variant of that now: choose it there, or rewind to the same prompt",
+                    hint="What it took back is a variant of that now: choose it there, or rewind to the same prompt",
                 )
             restored = str(group.messages[0].metadata.get("restored") or "")
             files = await self._kernel.feature(Snapshots).undo(branch.ref, restored) if restored else None
@@ -309,7 +309,7 @@ class History:
             PyagentdError: The run cannot start; nothing is changed then.
         """
         if not text.strip():
-            raise BadRequest("The prompt is empty", mend="Write something")
+            raise BadRequest("The prompt is empty", hint="Write something")
         async with branch.starting:
             self._require_ready(branch)
             self._require_next(branch)
@@ -333,7 +333,7 @@ class History:
             found = variants_of(conversation, message_id)
             if not 1 <= number <= len(found):
                 raise NotFound(
-                    f"There is no variant {number} of {message_id}", mend=f"There are variants 1 to {len(found)}"
+                    f"There is no variant {number} of {message_id}", hint=f"There are variants 1 to {len(found)}"
                 )
             chosen = found[number - 1]
             if chosen.group is None:
@@ -381,12 +381,12 @@ class History:
         branch.require_idle()
         branch.require_writable()
         if self._kernel.closing:
-            raise Busy("The daemon is stopping", mend="Try again in a moment")
+            raise Busy("The daemon is stopping", hint="Try again in a moment")
 
     def _require_next(self, branch: LiveBranch) -> None:
         """Raise ``Busy`` if what is sent now would not be answered at once, but behind what waits."""
         if branch.queue.waiting and not branch.paused:
-            raise Busy("Messages wait for their answers", mend="Let them be answered, or take them back first")
+            raise Busy("Messages wait for their answers", hint="Let them be answered, or take them back first")
 
     async def _hide(
         self, branch: LiveBranch, messages: Sequence[Message], *, by: By, after: str, **notes: Any

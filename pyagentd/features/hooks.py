@@ -245,7 +245,7 @@ class HookClients:
             BadRequest: There is no such event.
         """
         if unknown := set(events) - set(EVENTS):
-            raise BadRequest(f"There is no event {min(unknown)!r} for hooks", mend=f"Known: {', '.join(EVENTS)}")
+            raise BadRequest(f"There is no event {min(unknown)!r} for hooks", hint=f"Known: {', '.join(EVENTS)}")
         if events:
             self._events[client] = frozenset(events)
         else:

@@ -169,7 +169,7 @@ def readable(text: str, source: str) -> Signature:
             source=error.source,
             line=error.line,
             column=error.column,
-            mend=error.mend,
+            hint=error.hint,
         ) from error
 
 
@@ -183,7 +183,7 @@ def contract_of(preset: Preset) -> Contract:
         signature = readable(preset.signature, f"`signature` of the preset {preset.name}")
         placeholders(preset.prompt)
     except PyagentdError as error:
-        raise PresetError(error.message, mend=error.mend) from error
+        raise PresetError(error.message, hint=error.hint) from error
     return Contract(
         signature=signature,
         prompt=preset.prompt,
@@ -218,7 +218,7 @@ def task_of(mission: Assignment, view: Sequence[Message], said: str | None = Non
         return Task(prompt=contract.prompt, context=context, message=expanded(contract.prompt, context))
     if is_template:
         if lacking := [each.name for each in contract.signature.params if _needs(each, context)]:
-            raise BadRequest(f"The signature has inputs without a value: {', '.join(lacking)}", mend=_GIVE)
+            raise BadRequest(f"The signature has inputs without a value: {', '.join(lacking)}", hint=_GIVE)
         return Task(prompt=message, context=context, message=expanded(message, context))
     return _literal(message, context)
 
@@ -280,7 +280,7 @@ def _inputs(contract: Contract, message: str) -> dict[str, Any]:
         return {names[0]: message}
     raise BadRequest(
         f"This is a mission with the inputs {', '.join(names)}, and the message does not say what they are",
-        mend=f"Write one a line, as in `{names[0]}: …`, or a JSON object",
+        hint=f"Write one a line, as in `{names[0]}: …`, or a JSON object",
     )
 
 
@@ -395,12 +395,12 @@ def state_of(conversation: Conversation, run_id: str) -> State_ | None:
     row = standing(conversation, run_id)
     if row is None:
         if begun(conversation, run_id) is None:
-            raise BadRequest(f"{run_id} is no mission that can go on", mend="Send the task again")
+            raise BadRequest(f"{run_id} is no mission that can go on", hint="Send the task again")
         return None
     try:
         return State_.from_json(row["state"])
     except CheckpointError as error:
-        raise BadRequest(f"Where {run_id} stands cannot be read: {error}", mend="Send the task again") from error
+        raise BadRequest(f"Where {run_id} stands cannot be read: {error}", hint="Send the task again") from error
 
 
 # The mission that a message begins, or goes on with.

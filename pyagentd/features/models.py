@@ -64,7 +64,7 @@ def syntax(model: str, config: Config) -> str:
     """Return ``[PROVIDER/]NAME``; raises ``BadRequest`` when it is no name, ``ConfigError`` for another provider."""
     text = model.strip()
     if not text or any(char.isspace() or not char.isprintable() for char in text):
-        raise BadRequest(f"{model[:80]!r} is no model", mend="Give its name, or BACKEND/NAME")
+        raise BadRequest(f"{model[:80]!r} is no model", hint="Give its name, or BACKEND/NAME")
     if backend := text.rpartition("/")[0]:
         config.backend(backend)
     return text
@@ -83,7 +83,7 @@ def written(model: str, found: Mapping[str, Provider], *, backend: str) -> str:
     """
     if (made := found_in(model, found, backend=backend)) is not None:
         return made
-    raise ToolError(f"{unknown(model)} {mend(model.rpartition('/')[2], found)}")
+    raise ToolError(f"{unknown(model)} {hint(model.rpartition('/')[2], found)}")
 
 
 def found_in(model: str, found: Mapping[str, Provider], *, backend: str) -> str | None:
@@ -110,7 +110,7 @@ def unknown(model: str) -> str:
     return f'Model "{model[:100]}" not found in available models.'
 
 
-def mend(name: str, found: Mapping[str, Provider]) -> str:
+def hint(name: str, found: Mapping[str, Provider]) -> str:
     """Return which models there are, the one first that ``name`` may have meant."""
     listed = sorted({each for known in found.values() if known.valid for each in known.models})
     near = did_you_mean(name, listed)
@@ -228,7 +228,7 @@ class Models(Feature):
             near = did_you_mean(name, known.models)
             said = f"{text} is taken as it is, for nobody could be asked for it: {where}: {known.trouble}"
             return Checked(model=written, note=f"{said}. {near}" if near else said)
-        raise BadRequest(unknown(text), mend=mend(name, found))
+        raise BadRequest(unknown(text), hint=hint(name, found))
 
     def _provider(self, backend: BackendSettings, options: SendOptions) -> Provider:
         listed = (self._lists or {}).get(backend.name)

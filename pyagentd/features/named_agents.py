@@ -79,7 +79,7 @@ def said(directory: Path, *words: str, timeout_s: float) -> str:
     """
     git = installation.program("git")
     if git is None:
-        raise StoreError("git is not installed", mend="An agent's workspace is a git repository: install git")
+        raise StoreError("git is not installed", hint="An agent's workspace is a git repository: install git")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(
@@ -169,7 +169,7 @@ async def create(kernel: Kernel, wanted: Wanted) -> BranchRef:
         _, text = kernel.presets.template(DEFAULT_PRESET)
         template = kernel.config.agent_template or named_agents.shipped_template()
         if not named_agents.agent_file(template).is_file():
-            raise NotFound(f"{template} has no agent.json", mend="Correct [agents] template in the configuration")
+            raise NotFound(f"{template} has no agent.json", hint="Correct [agents] template in the configuration")
         material = Material(template=template, values=given, preset_name=DEFAULT_PRESET, preset_text=text)
         now = kernel.clock.now()
         place = kernel.config.agents_dir.resolve() / name
@@ -240,25 +240,25 @@ def checked_permissions(kernel: Kernel, value: Permissions) -> Permissions:
             value = json.loads(value)
         except json.JSONDecodeError as error:
             raise PresetError(
-                f"The permissions are no JSON: {error.msg}", mend='{"allow": […], "ask": […]}'
+                f"The permissions are no JSON: {error.msg}", hint='{"allow": […], "ask": […]}'
             ) from error
     known = {**BUILTIN, **kernel.presets.profiles}
     if isinstance(value, str) and value.strip() not in known:
         raise PresetError(
             f"There is no profile {value.strip()[:80]!r}",
-            mend=f'Known: {", ".join(sorted(known))}; or write one out: {{"allow": […], "ask": […]}}',
+            hint=f'Known: {", ".join(sorted(known))}; or write one out: {{"allow": […], "ask": […]}}',
         )
     try:
         read_profile(value, kernel.presets.profiles, Source.at("permissions", PresetError), ("permissions",))
     except BadRequest as error:
-        raise PresetError(error.message, mend=error.mend) from error
+        raise PresetError(error.message, hint=error.hint) from error
     return value
 
 
 def checked_prompt(text: str) -> str:
     """Return a system prompt; raises ``BadRequest`` for one that says nothing."""
     if not text.strip():
-        raise BadRequest("The system prompt is empty", mend="Say what the agent is and does")
+        raise BadRequest("The system prompt is empty", hint="Say what the agent is and does")
     return text
 
 
@@ -266,7 +266,7 @@ def checked_model(kernel: Kernel, model: str) -> str:
     """Return ``[BACKEND/]MODEL``; raises ``BadRequest`` when it is no name, ``ConfigError`` for another backend."""
     text = model.strip()
     if not text or any(char.isspace() or not char.isprintable() for char in text):
-        raise BadRequest(f"{model[:80]!r} is no model", mend="Give its name, or BACKEND/NAME")
+        raise BadRequest(f"{model[:80]!r} is no model", hint="Give its name, or BACKEND/NAME")
     if backend := text.rpartition("/")[0]:
         kernel.config.backend(backend)
     return text
@@ -309,16 +309,16 @@ async def _free(kernel: Kernel, name: str) -> tuple[bool, AgentRow | None]:
     if row is not None and row.status != "destroyed":
         if exists:
             raise Conflict(
-                f"There is an agent called {name!r} already", mend="Take another name, or destroy it first"
+                f"There is an agent called {name!r} already", hint="Take another name, or destroy it first"
             )
         await asyncio.to_thread(agents.forget, kernel.state, name)  # its directory was removed by hand
         row = None
     if exists and row is not None and row.intent == "remove":
-        raise Conflict(f"{place} was to be removed and is still there", mend="Remove it, or restart the daemon")
+        raise Conflict(f"{place} was to be removed and is still there", hint="Remove it, or restart the daemon")
     if exists and not (place.is_dir() and not place.is_symlink() and named_agents.agent_file(place).is_file()):
-        raise Conflict(f"{place} exists already and is no agent", mend="Take another name, or move that away")
+        raise Conflict(f"{place} exists already and is no agent", hint="Take another name, or move that away")
     if not exists and (kernel.config.sessions_dir / name / paths.BRANCHES_DIR).is_dir():
-        raise Conflict(f"A session has the id {name!r} already", mend="Take another name")
+        raise Conflict(f"A session has the id {name!r} already", hint="Take another name")
     return exists, row
 
 
@@ -330,7 +330,7 @@ def require_other_letters(kernel: Kernel, name: str, *, besides: str = "") -> No
     """
     for row in agents.known(kernel.state):
         if row.name not in (name, besides) and row.name.casefold() == name.casefold():
-            raise Conflict(f"There is an agent called {row.name!r}, which differs in case alone", mend=_OTHER)
+            raise Conflict(f"There is an agent called {row.name!r}, which differs in case alone", hint=_OTHER)
 
 
 def _take_back(kernel: Kernel, name: str, before: AgentRow | None) -> None:
@@ -371,8 +371,8 @@ def agent_dir(kernel: Kernel, name: str) -> Path:
     row = agents.find(kernel.state, name)
     if (row is not None and row.status == "destroyed") or not named_agents.agent_file(place).is_file():
         if row is not None and row.status == "destroyed":
-            raise NotFound(f"The agent {name} was destroyed", mend=f"`pyagentd agent init {name}` makes it anew")
-        raise NotFound(f"There is no agent called {name!r}", mend="List them with `pyagentd agent list`")
+            raise NotFound(f"The agent {name} was destroyed", hint=f"`pyagentd agent init {name}` makes it anew")
+        raise NotFound(f"There is no agent called {name!r}", hint="List them with `pyagentd agent list`")
     return place
 
 
@@ -409,7 +409,7 @@ async def change(kernel: Kernel, name: str, key: str, value: Any, *, user: str) 
         BadRequest, NotFound, PresetError, StoreError: As ``creating.create``; nothing was changed.
     """
     if key not in SETTABLE:
-        raise BadRequest(f"{key[:40]!r} is no key of an agent", mend=f"Known: {', '.join((*SETTABLE, 'name'))}")
+        raise BadRequest(f"{key[:40]!r} is no key of an agent", hint=f"Known: {', '.join((*SETTABLE, 'name'))}")
     directory = await asyncio.to_thread(agent_dir, kernel, name)
     wanted = _checked(kernel, key, value)
     before = await asyncio.to_thread(named_agents.change, directory, {key: wanted})
@@ -536,7 +536,7 @@ async def destroy(kernel: Kernel, name: str, *, keep_files: bool, user: str) -> 
 async def _destroy(kernel: Kernel, name: str, keep_files: bool, user: str) -> Destroyed:
     place = await asyncio.to_thread(agent_dir, kernel, name)
     if kernel.closing:
-        raise Busy("The daemon is stopping", mend="Try again in a moment")
+        raise Busy("The daemon is stopping", hint="Try again in a moment")
     timelines = metadata.branches(place)
     gone = tuple(each for timeline in timelines for each in metadata.with_agents(timeline))
     saved: list[ContextRow] = []
@@ -676,7 +676,7 @@ def _require_free(kernel: Kernel, new: Path) -> None:
     row = agents.find(kernel.state, new.name)
     taken = new.exists() or new.is_symlink() or (row is not None and row.status != "destroyed")
     if taken or (kernel.config.sessions_dir / new.name / paths.BRANCHES_DIR).is_dir():
-        raise Conflict(f"Something is called {new.name!r} already", mend="Take another name")
+        raise Conflict(f"Something is called {new.name!r} already", hint="Take another name")
 
 
 def _require_rest(state: State, name: str, directory: Path) -> None:
@@ -687,11 +687,11 @@ def _require_rest(state: State, name: str, directory: Path) -> None:
         due = db.execute("SELECT count(*) FROM schedules WHERE branch_dir = ? OR substr(branch_dir, 1, ?) = ?", below)
         schedules = due.fetchone()[0]
     if tasks:
-        raise Busy(f"{name} has {tasks} running task{'' if tasks == 1 else 's'}", mend="Wait for them, or kill them")
+        raise Busy(f"{name} has {tasks} running task{'' if tasks == 1 else 's'}", hint="Wait for them, or kill them")
     if schedules:
         raise Busy(
             f"{name} has {schedules} scheduled turn{'' if schedules == 1 else 's'}",
-            mend="Remove them first: pyagentd schedule",
+            hint="Remove them first: pyagentd schedule",
         )
 
 
@@ -1029,10 +1029,10 @@ def checked(kernel: Kernel, key: str, value: Any) -> Any:
         PresetError: There is no such profile.
     """
     if key not in DEFAULTS:
-        raise BadRequest(f"{key[:40]!r} is no setting", mend=f"Known: {', '.join(DEFAULTS)}")
+        raise BadRequest(f"{key[:40]!r} is no setting", hint=f"Known: {', '.join(DEFAULTS)}")
     if key == PERMISSIONS_SETTING:
         if not isinstance(value, str | Mapping):
-            raise BadRequest("The permissions are no profile", mend="Give its name, or its JSON")
+            raise BadRequest("The permissions are no profile", hint="Give its name, or its JSON")
         return checked_permissions(kernel, value)
     return checked_model(kernel, str(value)) if key == MODEL_SETTING else _seconds(value)
 
@@ -1049,5 +1049,5 @@ def _seconds(value: Any) -> int:
     found = _SPAN.fullmatch("0" if text == "never" else text)
     seconds = round(float(found[1]) * _DEFAULTS_UNITS[found[2]]) if found else -1
     if not 0 <= seconds <= _LONGEST_S:
-        raise BadRequest(f"{text[:40]!r} is no span of time", mend="Give seconds, or 45min, 2h, never")
+        raise BadRequest(f"{text[:40]!r} is no span of time", hint="Give seconds, or 45min, 2h, never")
     return seconds

@@ -120,13 +120,13 @@ def checked_answers(questions: Sequence[Mapping[str, Any]], text: str) -> tuple[
     try:
         given = jsontext.parse(text)
     except ValueError as error:
-        raise BadRequest(f"The answers are no JSON: {error}", mend=_usage(questions)) from None
+        raise BadRequest(f"The answers are no JSON: {error}", hint=_usage(questions)) from None
     if not isinstance(given, list) or len(given) != len(questions):
-        raise BadRequest(f"{len(questions)} answers are needed, a list for each question", mend=_usage(questions))
+        raise BadRequest(f"{len(questions)} answers are needed, a list for each question", hint=_usage(questions))
     pairs = zip(questions, given, strict=True)
     answers = tuple(_answers_to(number, one, said) for number, (one, said) in enumerate(pairs, 1))
     if not any(answers):
-        raise BadRequest("Nothing is answered", mend="Answer one question at least, or decline with deny")
+        raise BadRequest("Nothing is answered", hint="Answer one question at least, or decline with deny")
     return answers
 
 
@@ -140,7 +140,7 @@ def _answers_to(number: int, asked: Mapping[str, Any], said: object) -> tuple[st
     if not asked.get("multi_select") and (len(picked) > 1 or len(words) - len(picked) > 1):
         raise BadRequest(
             f"Question {number} takes one answer, got {len(words)}: {', '.join(words)}",
-            mend="One of its options, words of your own, or both",
+            hint="One of its options, words of your own, or both",
         )
     return words
 

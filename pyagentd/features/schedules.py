@@ -110,7 +110,7 @@ def at(said: str, *, now: datetime, zone: str = "") -> When:
         try:
             moment = datetime.fromisoformat(said.strip())
         except ValueError:
-            raise BadRequest(f"{said!r} is no time", mend="It looks like 14:30 or 2026-03-04T14:30") from None
+            raise BadRequest(f"{said!r} is no time", hint="It looks like 14:30 or 2026-03-04T14:30") from None
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=place)
     return _fixed(moment.astimezone(UTC), now, zone)
@@ -130,7 +130,7 @@ def every(interval: timedelta) -> When:
         BadRequest: It is too short or too long.
     """
     if not SHORTEST <= interval <= LONGEST:
-        raise BadRequest(f"An interval of {interval} is not possible", mend="From one minute to a year")
+        raise BadRequest(f"An interval of {interval} is not possible", hint="From one minute to a year")
     return When(kind="every", value=str(int(interval.total_seconds())))
 
 
@@ -145,7 +145,7 @@ def cron(expression: str, *, now: datetime, zone: str = "") -> When:
     if len(when.value.split()) != 5:
         raise BadRequest(
             f"{expression!r} is no cron expression",
-            mend="Five fields: minute hour day month weekday, as '0 9 * * 1-5'",
+            hint="Five fields: minute hour day month weekday, as '0 9 * * 1-5'",
         )
     if next(when.after(now), None) is None:
         raise BadRequest(f"{expression!r} never comes")
@@ -160,7 +160,7 @@ def duration(said: str) -> timedelta:
     """
     found = _DURATION.fullmatch(said)
     if found is None or not any(found.groups()):
-        raise BadRequest(f"{said[:40]!r} is no duration", mend="It looks like 90s, 10m, 1h30m or 7d")
+        raise BadRequest(f"{said[:40]!r} is no duration", hint="It looks like 90s, 10m, 1h30m or 7d")
     try:
         days, hours, minutes, seconds = (int(text or 0) for text in found.groups())
         return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
@@ -234,8 +234,8 @@ def _zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # one of them is ZoneInfoNotFoundError
-        mend = "As in Europe/Berlin; without one it is the machine's"
-        raise BadRequest(f"There is no time zone {name!r}", mend=mend) from None
+        hint = "As in Europe/Berlin; without one it is the machine's"
+        raise BadRequest(f"There is no time zone {name!r}", hint=hint) from None
 
 
 # Turns that no human began: from a schedule, a webhook, a program, the agent itself.
@@ -284,10 +284,10 @@ class Trigger:
         if not self.text.strip():
             raise BadRequest("The message of a trigger is empty")
         if not 0 < len(self.delivery_id) <= LONGEST_ID or not self.delivery_id.isprintable():
-            raise BadRequest("A delivery needs an id", mend=f"Of 1 to {LONGEST_ID} printable characters")
+            raise BadRequest("A delivery needs an id", hint=f"Of 1 to {LONGEST_ID} printable characters")
         if sum(len(name) + len(value) for name, value in self.headers.items()) > LONGEST_HEADERS:
             raise BadRequest(
-                f"The headers have more than {LONGEST_HEADERS} characters", mend="Name only what matters"
+                f"The headers have more than {LONGEST_HEADERS} characters", hint="Name only what matters"
             )
 
     def told(self, fired_at: int) -> dict[str, Any]:
@@ -404,7 +404,7 @@ class Triggers(Feature):
 
     def _refused(self, branch: LiveBranch, trigger: Trigger, reason: str) -> RateLimited:
         self._audit(branch, trigger, "deny", "rate", reason=reason)
-        return RateLimited(reason, mend="Deliver it later, or send it yourself")
+        return RateLimited(reason, hint="Deliver it later, or send it yourself")
 
     def remember(self, ref: BranchRef, env: Mapping[str, str]) -> None:
         """Keep an environment with keys for later turns of a session of which none is known yet."""
@@ -514,7 +514,7 @@ class Schedules(Feature):
         now = self.kernel.clock.now()
         mine = await self.of(ref)
         if len(mine) >= MOST:
-            raise BadRequest(f"{ref.name} has {MOST} schedules, which is the most", mend="Cancel one first")
+            raise BadRequest(f"{ref.name} has {MOST} schedules, which is the most", hint="Cancel one first")
         first = when.first(now)
         expires = None if lifetime is None or when.kind == "at" else now + lifetime
         schedule = Schedule(
@@ -551,7 +551,7 @@ class Schedules(Feature):
         """
         found = await asyncio.to_thread(schedules.get, self.kernel.state, id)
         if found is None or (ref is not None and found.branch_dir != self._names.key(ref.branch_dir)):
-            raise NotFound(f"There is no schedule {id}", mend="`pyagentd schedule list` shows those there are")
+            raise NotFound(f"There is no schedule {id}", hint="`pyagentd schedule list` shows those there are")
         return found
 
     async def cancel(self, id: str, ref: BranchRef | None = None) -> Schedule:

@@ -224,8 +224,8 @@ def typed(text: str, known: Mapping[str, Command]) -> Typed | None:
     if not name:
         second = {each.split()[1] for each in own}
         near = get_close_matches(spelt[1], second, 1) if len(spelt) > 1 else []
-        mend = f"Did you mean /{head[1]} {near[0]}?" if near else f"There is /{head[1]} {'|'.join(sorted(second))}"
-        raise BadRequest(f"/{' '.join(spelt[:2])} is no command", mend=mend)
+        hint = f"Did you mean /{head[1]} {near[0]}?" if near else f"There is /{head[1]} {'|'.join(sorted(second))}"
+        raise BadRequest(f"/{' '.join(spelt[:2])} is no command", hint=hint)
     command = known[name]
     return Typed(command, arguments_of(command, text, words[len(name.split()) :]))
 
@@ -252,7 +252,7 @@ def arguments_of(command: Command, text: str, given: list[Token]) -> dict[str, A
         if not token.is_quoted and token.text in flags:
             found[flags[token.text].name] = True
         elif not expected:
-            raise BadRequest(f"/{command.name} takes no {token.text[:60]!r}", mend=command.synopsis)
+            raise BadRequest(f"/{command.name} takes no {token.text[:60]!r}", hint=command.synopsis)
         elif expected[0].takes == "rest":
             alone = token.is_quoted and not left
             found[expected.pop(0).name] = token.text if alone else text[token.start : end].strip()
@@ -261,20 +261,20 @@ def arguments_of(command: Command, text: str, given: list[Token]) -> dict[str, A
             text = " ".join([token.text, *(each.text for each in left)])[:60]
             raise BadRequest(
                 f"/{command.name}: {expected[0].name} is a text of several words here",
-                mend=f'Put it in quotation marks, such as "{text}"',
+                hint=f'Put it in quotation marks, such as "{text}"',
             )
         else:
             found[expected[0].name] = _checked(command, expected[0], token.text)
             expected.pop(0)
     if missing := next((each for each in expected if each.required), None):
-        raise BadRequest(f"/{command.name} needs {_article(missing)}", mend=command.synopsis)
+        raise BadRequest(f"/{command.name} needs {_article(missing)}", hint=command.synopsis)
     return found
 
 
 def _checked(command: Command, argument: Argument, value: str) -> str:
     if argument.choices and value not in argument.choices:
         raise BadRequest(
-            f"/{command.name}: {value[:60]!r} is no {argument.name}", mend=f"One of {', '.join(argument.choices)}"
+            f"/{command.name}: {value[:60]!r} is no {argument.name}", hint=f"One of {', '.join(argument.choices)}"
         )
     return value
 
@@ -361,7 +361,7 @@ async def answered(kernel: Kernel, branch: LiveBranch, given: Submission, client
             return None
         name = found.command.name
         if not _may_change(given) and found.command.changes(found.arguments):
-            raise NoHuman(f"/{name} changes something, and nobody is there who typed it", mend=_NO_HUMAN)
+            raise NoHuman(f"/{name} changes something, and nobody is there who typed it", hint=_NO_HUMAN)
         call = Call(
             command=found.command, arguments=found.arguments, ref=branch.ref, options=given.options, client=client
         )
@@ -369,7 +369,7 @@ async def answered(kernel: Kernel, branch: LiveBranch, given: Submission, client
     except NoHuman:
         raise
     except PyagentdError as error:
-        answer, code = Answer(text=str(error), data={"error": error.message, "mend": error.mend}), error.code
+        answer, code = Answer(text=str(error), data={"error": error.message, "hint": error.hint}), error.code
     made = Answered(name=name, text=answer.text, data=answer.data, code=code)
     if answer.text:
         made = await _recorded(kernel, branch, prompt, made, given, goes_on=bool(answer.prompt))

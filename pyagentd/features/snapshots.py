@@ -436,9 +436,9 @@ def turns_from(conversation: Conversation, message_id: str) -> frozenset[str]:
     messages = list(conversation.messages.values())
     at = next((index for index, each in enumerate(messages) if each.id == message_id), None)
     if at is None:
-        raise NotFound(f"There is no message {message_id}", mend="`pyagentd show SESSION --json` has their ids")
+        raise NotFound(f"There is no message {message_id}", hint="`pyagentd show SESSION --json` has their ids")
     if messages[at].role != "user":
-        raise NotFound(f"{message_id} is no message of yours", mend="Name one of yours: files go back to before it")
+        raise NotFound(f"{message_id} is no message of yours", hint="Name one of yours: files go back to before it")
     return frozenset(each.id for each in messages[at:] if each.role == "user")
 
 
@@ -748,7 +748,7 @@ class Snapshots(Feature):
         changes = await self.changes(paths.root_of(ref), None)
         found = [change for change in changes if change.id == change_id]
         if not found:
-            raise NotFound(f"There is no change {change_id}", mend="Restoring tells the id that undoes it")
+            raise NotFound(f"There is no change {change_id}", hint="Restoring tells the id that undoes it")
         return await self._undo(ref, found, None, "keep")
 
     async def _undo(

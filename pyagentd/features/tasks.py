@@ -425,7 +425,7 @@ class Tasks(Feature):
             return running.task
         found = await asyncio.to_thread(tasks.get, self.kernel.state, agent_name, id)
         if found is None:
-            raise NotFound(f"{agent_name} has no task {id}", mend="`pyagentd tasks` lists those there are")
+            raise NotFound(f"{agent_name} has no task {id}", hint="`pyagentd tasks` lists those there are")
         return found
 
     async def wait(self, task: Task, seconds: float) -> Task:
@@ -501,7 +501,7 @@ class Tasks(Feature):
     async def _begin(self, ref: BranchRef, command: BackgroundCommand, options: SendOptions) -> Task:
         try:
             if self.kernel.closing:
-                raise Busy("The daemon is stopping", mend="Try again in a moment")
+                raise Busy("The daemon is stopping", hint="Try again in a moment")
             directory = paths.files_dir(ref.branch_dir)
             started = await asyncio.to_thread(
                 start,

@@ -51,18 +51,13 @@ class LispError(PyagentdError):
         source: str | None = None,
         data: Any = None,
     ) -> None:
-        super().__init__(message, mend=hint)
+        super().__init__(message, hint=hint)
         self.reason: Reason = reason
         self.line = line
         self.column = column
         self.source = source
         self.data = data
         self.undone = False
-
-    @property
-    def hint(self) -> str:
-        """What to write instead, or ""."""
-        return self.mend
 
     def at(self, line: int | None, column: int | None, source: str | None = None) -> "LispError":
         """Set position and source unless they are set already; return the error."""
@@ -92,7 +87,7 @@ class LispError(PyagentdError):
         return "\n".join(part for part in parts if part)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.reason, self.message, self.mend, self.line, self.column, self.source)
+        return _restored, (self.reason, self.message, self.hint, self.line, self.column, self.source)
 
 
 def _restored(

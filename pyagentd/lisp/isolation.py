@@ -296,7 +296,7 @@ def run(
                 continue
             timeout.start()
             return _ChildRun(channel, timeout, source, tools, limits).result()
-    raise PyagentdError("The process that runs isolated programs does not start", mend="Run without isolation.")
+    raise PyagentdError("The process that runs isolated programs does not start", hint="Run without isolation.")
 
 
 class _Timeout:

@@ -396,7 +396,7 @@ class StepDecoder:
 
     def _message_stop(self, body: Json, items: list[StreamItem]) -> None:
         if self._stop_reason is None:
-            raise ProviderError("The model's server ended its answer without saying why it stopped", mend=AGAIN)
+            raise ProviderError("The model's server ended its answer without saying why it stopped", hint=AGAIN)
         reason = _stop_reason(self._stop_reason)
         # A call cut off by the token limit is void; any other half a call is the model's fault, and it is told.
         if reason != "max_tokens":
@@ -408,7 +408,7 @@ class StepDecoder:
         error = body.get("error") or {}
         kind, message = error.get("type", "error"), error.get("message") or "no message"
         text = f"The model's server broke off: {message} ({kind})"
-        raise TransientProviderError(text, mend=AGAIN) if kind in _TRANSIENT else ProviderError(text, mend=AGAIN)
+        raise TransientProviderError(text, hint=AGAIN) if kind in _TRANSIENT else ProviderError(text, hint=AGAIN)
 
     def _count(self, usage: Json | None) -> None:
         # Counts are cumulative: a later one replaces an earlier one, a missing one does not.

@@ -150,24 +150,24 @@ def _check(name: str, settings: BackendSettings) -> None:
     elif not (settings.api_key or "").strip():
         raise NoKey(
             f'No API key for backend "{name}"',
-            mend="Set ANTHROPIC_API_KEY, or add an entry for api.anthropic.com to auth-source, "
+            hint="Set ANTHROPIC_API_KEY, or add an entry for api.anthropic.com to auth-source, "
             "or set PYAGENTD_BACKEND=offline to try pyagentd without a model",
         )
     if not all(" " < character < "\x7f" for character in (settings.api_key or "").strip()):
-        raise ConfigError(f'The API key for backend "{name}" holds characters that no key has', mend="Copy it again")
+        raise ConfigError(f'The API key for backend "{name}" holds characters that no key has', hint="Copy it again")
 
 
 def _check_compatible(name: str, settings: BackendSettings) -> None:
     if settings.base_url is None:
         raise ConfigError(
             f'The backend "{name}" has no address',
-            mend=f'Add base_url = "http://127.0.0.1:11434/v1" to [backend.{name}], or another server\'s',
+            hint=f'Add base_url = "http://127.0.0.1:11434/v1" to [backend.{name}], or another server\'s',
         )
     _check_url(settings.base_url)
     if settings.key_env is not None and not (settings.api_key or "").strip():
         raise NoKey(
             f'No API key for backend "{name}"',
-            mend=f"Set {settings.key_env} where you start Emacs or pyagentd, "
+            hint=f"Set {settings.key_env} where you start Emacs or pyagentd, "
             "or set PYAGENTD_BACKEND=offline to try pyagentd without a model",
         )
 
@@ -179,7 +179,7 @@ def _check_url(url: str) -> None:
     except ValueError:
         valid = False
     if not valid:
-        raise ConfigError(f"The base URL {url!r} is not an HTTP address", mend="It looks like https://host[:port]")
+        raise ConfigError(f"The base URL {url!r} is not an HTTP address", hint="It looks like https://host[:port]")
 
 
 class _OnFirstUse:

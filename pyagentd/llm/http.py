@@ -111,7 +111,7 @@ def too_much(what: str) -> ProviderError:
     """Return the error that ends an answer which has more than ``what``."""
     return ProviderError(
         f"The model's answer was cut off: it has more than {what}",
-        mend="What was said before stands: send again, and ask for less at a time",
+        hint="What was said before stands: send again, and ask for less at a time",
     )
 
 
@@ -131,7 +131,7 @@ def malformed(event: SseEvent) -> ProviderError:
     name = f" {event.name}" if event.name else ""
     return ProviderError(
         f"The model's server sent a malformed{name} event",
-        mend="Check that the base URL is what the backend's kind says",
+        hint="Check that the base URL is what the backend's kind says",
     )
 
 
@@ -214,11 +214,11 @@ def provider_error(error: Exception, now: datetime, sdk: ModuleType) -> Provider
         return _of_status(error, now)
     cause = error.__cause__ if isinstance(error, sdk.APIConnectionError) else error
     if isinstance(cause, httpx2.TransportError) and not isinstance(cause, _OUR_FAULT):
-        return TransientProviderError(_of_network(cause, _address(error)), mend=_OFFLINE)
+        return TransientProviderError(_of_network(cause, _address(error)), hint=_OFFLINE)
     if isinstance(cause, httpx2.HTTPError) or isinstance(error, sdk.APIConnectionError):
         # Its text may quote a header.
         kind = type(cause or error).__name__
-        return ProviderError(f"The request could not be sent or its answer read ({kind})", mend="Check the base URL")
+        return ProviderError(f"The request could not be sent or its answer read ({kind})", hint="Check the base URL")
     return ProviderError(f"The request was refused before it was sent: {error}")
 
 
@@ -228,15 +228,15 @@ def _of_status(error: Any, now: datetime) -> ProviderError:
     text = f"The model's server says {status} {_reason(error)}"
     transient = status in _TRANSIENT_STATUS or status >= 500
     if "insufficient_quota" in text:
-        return ProviderError(text, mend=_NO_CREDIT)
+        return ProviderError(text, hint=_NO_CREDIT)
     if _RETRY_HEADER.get(headers.get("x-should-retry", ""), transient):
-        mend = _MENDS[status] if status == HTTPStatus.TOO_MANY_REQUESTS else _OVERLOADED
-        return TransientProviderError(text, retry_after=retry_after(headers, now), mend=mend)
+        hint = _MENDS[status] if status == HTTPStatus.TOO_MANY_REQUESTS else _OVERLOADED
+        return TransientProviderError(text, retry_after=retry_after(headers, now), hint=hint)
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or (status in _REFUSED and _TOO_LONG.search(text)):
         return ContextOverflow(text)
     if status == HTTPStatus.BAD_REQUEST and _CREDIT.search(text):
-        return ProviderError(text, mend=_NO_CREDIT)
-    return ProviderError(text, mend=_MENDS.get(status, "The run ended; what was said before stands. Send again"))
+        return ProviderError(text, hint=_NO_CREDIT)
+    return ProviderError(text, hint=_MENDS.get(status, "The run ended; what was said before stands. Send again"))
 
 
 def _reason(error: Any) -> str:
@@ -346,7 +346,7 @@ async def read_answer(chunks: AsyncIterator[bytes], step: Step) -> AsyncIterator
         yield items
         return
     raise TransientProviderError(
-        "The model's server ended its answer in the middle", mend="What was said before stands: send again"
+        "The model's server ended its answer in the middle", hint="What was said before stands: send again"
     )
 
 
@@ -356,7 +356,7 @@ def check_stream(response: httpx2.Response, api: str) -> None:
     if given.startswith(_NOT_A_STREAM):
         raise ProviderError(
             f"The model's server answered with {given.partition(';')[0]} instead of a stream of events",
-            mend=f"Check that the base URL is a {api}",
+            hint=f"Check that the base URL is a {api}",
         )
 
 

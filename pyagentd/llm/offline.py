@@ -791,7 +791,7 @@ def pace_from_environment(environment: Mapping[str, str]) -> float:
     except ValueError:
         pace = -1.0
     if not 0 <= pace <= 10:
-        raise ConfigError(f"{PACE_VARIABLE} is {given!r}", mend="It is the number of seconds per word, 0 to 10")
+        raise ConfigError(f"{PACE_VARIABLE} is {given!r}", hint="It is the number of seconds per word, 0 to 10")
     return pace
 
 

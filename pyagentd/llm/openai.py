@@ -207,7 +207,7 @@ def check_media(request: ModelRequest, *, documents: bool) -> None:
         if isinstance(part, Media) and not part.type.startswith("image/"):
             raise ProviderError(
                 f"A document ({part.type}) is attached, and this backend's API takes none: only text and images",
-                mend="Attach its text or pictures of its pages, or use a backend that takes them (docs/models.md)",
+                hint="Attach its text or pictures of its pages, or use a backend that takes them (docs/models.md)",
             )
 
 
@@ -421,9 +421,9 @@ class ChatDecoder:
     def _end(self, items: list[StreamItem]) -> None:
         stop = self._stop
         if stop is None:
-            raise ProviderError("The model's server ended its answer without saying why it stopped", mend=AGAIN)
+            raise ProviderError("The model's server ended its answer without saying why it stopped", hint=AGAIN)
         if stop in _FAILED:
-            raise TransientProviderError(f"The model's server broke off: it stopped with {stop!r}", mend=AGAIN)
+            raise TransientProviderError(f"The model's server broke off: it stopped with {stop!r}", hint=AGAIN)
         if stop not in _STOPS:
             _log.warning("unknown reason to stop %r is taken as the end of the turn", stop)
         reason = _STOPS.get(stop, "end_turn")
@@ -472,7 +472,7 @@ def _broke_off(body: Json) -> ProviderError:
     kind, message = spoken(body)
     number = body["error"].get("code") if isinstance(body["error"], dict) else None
     text = f"The model's server broke off: {message or 'no message'} ({kind or number or 'error'})"
-    return TransientProviderError(text, mend=AGAIN) if _PASSING.search(text) else ProviderError(text, mend=AGAIN)
+    return TransientProviderError(text, hint=AGAIN) if _PASSING.search(text) else ProviderError(text, hint=AGAIN)
 
 
 def _usage(given: Json) -> Usage:
@@ -498,7 +498,7 @@ def _tokens(given: Any) -> int:
     if given is None:
         return 0
     if isinstance(given, bool) or not isinstance(given, int | float) or given != int(given):
-        raise ProviderError(f"The model's server counted {given!r} tokens", mend=AGAIN)
+        raise ProviderError(f"The model's server counted {given!r} tokens", hint=AGAIN)
     return max(0, int(given))
 
 

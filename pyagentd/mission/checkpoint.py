@@ -84,7 +84,7 @@ class State:
         if data["version"] != VERSION:
             raise CheckpointError(
                 f"The checkpoint has version {data['version']}, and this program knows {VERSION}",
-                mend="Resume it with the version of pyagentd that wrote it",
+                hint="Resume it with the version of pyagentd that wrote it",
             )
         known = {each.name: data[each.name] for each in fields(cls) if each.name in data}
         if not isinstance(known.get("prompt"), str) or not isinstance(known.get("turn"), int):
@@ -126,13 +126,13 @@ def load(source: State | str | Path, directory: str | Path | None = None) -> Sta
     try:
         return State.from_json(json.loads(path.read_text("utf-8")))
     except FileNotFoundError:
-        raise CheckpointError(f"There is no checkpoint {path}", mend=_there(path.parent)) from None
+        raise CheckpointError(f"There is no checkpoint {path}", hint=_there(path.parent)) from None
     except (OSError, UnicodeDecodeError) as error:
         raise CheckpointError(f"{path} cannot be read ({error})") from error
     except json.JSONDecodeError as error:
         raise CheckpointError(f"{path} is not JSON: {error}") from error
     except CheckpointError as error:
-        raise CheckpointError(f"{path}: {error.message}", mend=error.mend) from error
+        raise CheckpointError(f"{path}: {error.message}", hint=error.hint) from error
 
 
 def saved(directory: str | Path) -> list[Path]:

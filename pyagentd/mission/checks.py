@@ -74,7 +74,7 @@ def start_context(context: Any, signature: str | Signature | None = None) -> Sta
         return StartContext(context=context.model_dump(), signature=signature)
     raise UserError(
         f"The context of a mission is a {type(context).__name__}, which has no names",
-        mend='Give a dict, {"name": value}, or a Step',
+        hint='Give a dict, {"name": value}, or a Step',
     )
 
 

@@ -597,12 +597,12 @@ def _mission(given: Runnable) -> Mission:
             return Mission(prompt, options)
         case Mapping() if isinstance(given.get("prompt"), str):
             return Mission(given["prompt"], {key: value for key, value in given.items() if key != "prompt"})
-    raise UserError(f"{given!r} is not a mission", mend="Give mission(prompt, llm=…), (prompt, options), or a dict")
+    raise UserError(f"{given!r} is not a mission", hint="Give mission(prompt, llm=…), (prompt, options), or a dict")
 
 
 def _checked(limit: int) -> int:
     if limit < 1:
-        raise UserError(f"max_concurrency is {limit}, and nothing would ever run", mend="Give at least 1")
+        raise UserError(f"max_concurrency is {limit}, and nothing would ever run", hint="Give at least 1")
     return limit
 
 

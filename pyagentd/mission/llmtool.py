@@ -42,8 +42,8 @@ class ToolsError(UserError):
 
     code = "tools-error"
 
-    def __init__(self, message: str, *, reason: str = "validation_error", mend: str = "") -> None:
-        super().__init__(message, mend=mend)
+    def __init__(self, message: str, *, reason: str = "validation_error", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
         self.reason = reason
 
 
@@ -83,12 +83,12 @@ class LLMTool:
         if missing := [name for name in unknown if name.split(".")[0] not in known]:
             raise ToolsError(
                 f"The prompt has {_braced(missing)}, and the signature {contract.render()} has no such parameter",
-                mend="Add the parameter to the signature, or correct the placeholder",
+                hint="Add the parameter to the signature, or correct the placeholder",
             )
         for name in self.options:
             if name not in OPTIONS:
                 raise ToolsError(
-                    f'"{name}" is not an option of a tool with a prompt', mend=_known_names(name, OPTIONS | _OWN)
+                    f'"{name}" is not an option of a tool with a prompt', hint=_known_names(name, OPTIONS | _OWN)
                 )
 
     @property
@@ -142,7 +142,7 @@ def of_mapping(config: Mapping[str, Any]) -> LLMTool:
     """
     for key in ("prompt", "signature"):
         if config.get(key) is None:
-            raise ToolsError(f"A tool given as a dict needs a {key}", mend=f'Add "{key}" to it')
+            raise ToolsError(f"A tool given as a dict needs a {key}", hint=f'Add "{key}" to it')
     own = {key: value for key, value in config.items() if key in _OWN}
     return LLMTool(**own, options={key: value for key, value in config.items() if key not in _OWN})
 

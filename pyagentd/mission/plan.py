@@ -48,8 +48,8 @@ class PlanError(UserError):
 
     code = "plan-error"
 
-    def __init__(self, problems: Sequence[str], *, mend: str = "") -> None:
-        super().__init__("; ".join(problems), mend=mend)
+    def __init__(self, problems: Sequence[str], *, hint: str = "") -> None:
+        super().__init__("; ".join(problems), hint=hint)
         self.problems = tuple(problems)
 
 

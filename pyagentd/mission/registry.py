@@ -49,7 +49,7 @@ def resolve(llm: Any, models: Mapping[str, Any] | None = None, caller: LLM | Non
     """
     if llm == CALLER and CALLER not in (models or {}):
         if caller is None:
-            raise ModelNotFound('llm is "caller", but no mission is calling', mend=_GIVE)
+            raise ModelNotFound('llm is "caller", but no mission is calling', hint=_GIVE)
         return caller
     known = {**_configured, **(models or {})}
     return _callback(llm, known, ())
@@ -75,12 +75,12 @@ def _callback(llm: Any, known: Mapping[str, Any], seen: tuple[str, ...]) -> LLM:
     if isinstance(llm, Mapping):
         return _model(llm)
     if not isinstance(llm, str):
-        raise UserError(f"llm is {type(llm).__name__}, neither a callback nor the name of a model", mend=_GIVE)
+        raise UserError(f"llm is {type(llm).__name__}, neither a callback nor the name of a model", hint=_GIVE)
     if llm in known and llm not in seen:
         return _callback(known[llm], known, (*seen, llm))
     if seen and llm not in known:  # a string in a registry is the provider's name of the model
         return _model({"model": llm})
-    raise ModelNotFound(_unknown(llm, known, seen), mend=_GIVE)
+    raise ModelNotFound(_unknown(llm, known, seen), hint=_GIVE)
 
 
 def _model(settings: Mapping[str, Any]) -> Callable[..., Any]:
@@ -88,7 +88,7 @@ def _model(settings: Mapping[str, Any]) -> Callable[..., Any]:
     try:
         return missions.Model(settings["model"], **rest)
     except KeyError:
-        raise UserError("A model in a registry needs a name", mend='Add "model": "claude-…"') from None
+        raise UserError("A model in a registry needs a name", hint='Add "model": "claude-…"') from None
     except TypeError:
         known = ", ".join(sorted(missions.Model.__slots__))
         raise UserError(f"A model in a registry takes {known}, got {', '.join(sorted(rest))}") from None

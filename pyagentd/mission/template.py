@@ -143,8 +143,8 @@ class _Parser:
     def _end(self, name: tuple[str, ...], line: int, column: int) -> None:
         section = self._open[-1].section
         if section is None:
-            mend = f"Take it out, or begin with `{{{{#{dotted(name)}}}}}`"
-            raise self._error(f"no section `{dotted(name)}` is open here", line, column, mend)
+            hint = f"Take it out, or begin with `{{{{#{dotted(name)}}}}}`"
+            raise self._error(f"no section `{dotted(name)}` is open here", line, column, hint)
         if section.name != name:
             message = f"`{dotted(name)}` ends here, but `{dotted(section.name)}` of line {section.line} is open"
             raise self._error(message, line, column, f"Write `{{{{/{dotted(section.name)}}}}}`")
@@ -154,8 +154,8 @@ class _Parser:
     def _name(self, text: str, line: int, column: int) -> tuple[str, ...]:
         if not _NAME.fullmatch(text):
             what = f"`{text}` is not a name" if text else "a name is missing"
-            mend = r"Write `{{name}}` or `{{a.b}}`; `\{{` is the two braces themselves"
-            raise self._error(what, line, column, mend)
+            hint = r"Write `{{name}}` or `{{a.b}}`; `\{{` is the two braces themselves"
+            raise self._error(what, line, column, hint)
         return () if text == "." else tuple(text.split("."))
 
     def _add(self, node: Node) -> None:
@@ -165,8 +165,8 @@ class _Parser:
     def _place(self, at: int) -> tuple[int, int]:
         return self._text.count("\n", 0, at) + 1, at - self._text.rfind("\n", 0, at)
 
-    def _error(self, message: str, line: int, column: int, mend: str = "") -> TemplateError:
-        return TemplateError(f"{message} (line {line}, column {column})", line=line, column=column, mend=mend)
+    def _error(self, message: str, line: int, column: int, hint: str = "") -> TemplateError:
+        return TemplateError(f"{message} (line {line}, column {column})", line=line, column=column, hint=hint)
 
 
 # Expanding, and checking placeholders by types.
@@ -223,7 +223,7 @@ def expand(text: str, context: Mapping[Any, Any], text_of: TextOf) -> str:
     if run.missing:
         names = tuple(run.missing)
         listed = ", ".join(f"{{{{{name}}}}}" for name in names)
-        raise TemplateError(f"no value is known for {listed}", missing=names, mend="Add it to the context")
+        raise TemplateError(f"no value is known for {listed}", missing=names, hint="Add it to the context")
     return "".join(run.pieces)
 
 
@@ -240,7 +240,7 @@ class _Expansion:
         for node in nodes:
             self._parts += 1
             if self._parts > MAX_PARTS:
-                raise TemplateError(f"the text has more than {MAX_PARTS} parts", mend="Give the prompt shorter lists")
+                raise TemplateError(f"the text has more than {MAX_PARTS} parts", hint="Give the prompt shorter lists")
             match node:
                 case str():
                     self.pieces.append(node)

@@ -286,7 +286,7 @@ def normalize(tools: Mapping[str, Any] | Sequence[Any] | None, *, catalog: bool 
             raise ToolsError(
                 f'"{name}" is reserved: missions end by calling it',
                 reason="reserved_tool_name",
-                mend="Register the tool under another name",
+                hint="Register the tool under another name",
             )
     return {name: _tool(name, given, catalog) for name, given in named.items()}
 
@@ -295,7 +295,7 @@ def _tool(name: str, given: Any, catalog: bool) -> Tool:
     try:
         return _normalized(name, given, catalog)
     except ToolsError as error:
-        raise ToolsError(f'Tool "{name}": {error.message}', reason=error.reason, mend=error.mend) from error
+        raise ToolsError(f'Tool "{name}": {error.message}', reason=error.reason, hint=error.hint) from error
     except SignatureError as error:
         raise ToolsError(f'Tool "{name}": its signature cannot be read: {error}') from error
 
@@ -321,7 +321,7 @@ def _normalized(name: str, given: Any, catalog: bool) -> Tool:
             return Tool(name=name, signature=_signature(given))
     if not callable(given):
         raise ToolsError(
-            "it is neither a function, a pair of function and signature, nor a dict with a prompt", mend=_HOW
+            "it is neither a function, a pair of function and signature, nor a dict with a prompt", hint=_HOW
         )
     return _of_function(name, given)
 
@@ -331,7 +331,7 @@ _HOW = 'Give a function, (function, "(query :string) -> :any"), or {"prompt": â€
 
 def _with_options(name: str, function: Any, signature: Any, options: Mapping[str, Any]) -> Tool:
     if unknown := options.keys() - _OPTIONS:
-        raise ToolsError(f"unknown option {sorted(unknown)[0]!r}", mend=f"Known: {', '.join(sorted(_OPTIONS))}")
+        raise ToolsError(f"unknown option {sorted(unknown)[0]!r}", hint=f"Known: {', '.join(sorted(_OPTIONS))}")
     validation = options.get("validation")
     if validation is not None and validation not in _MODES:
         raise ToolsError(f"validation is {validation!r}, not one of {', '.join(_MODES)}")
@@ -366,7 +366,7 @@ def _of_function(name: str, function: Callable[..., Any]) -> Tool:
 def _own_name(given: Any) -> str:
     name = given.name if isinstance(given, Tool) else getattr(given, "__name__", None)
     if not isinstance(name, str) or name == "<lambda>":
-        raise ToolsError("A tool without a name cannot be registered", mend="Give tools as a dict from names")
+        raise ToolsError("A tool without a name cannot be registered", hint="Give tools as a dict from names")
     return name
 
 
@@ -514,7 +514,7 @@ class Toolbox:
         except MissionFailed as error:
             raise LispError("tool_error", _failure(tool, f"{error.fail.reason}: {error.fail.message}")) from error
         except PyagentdError as error:
-            raise LispError("tool_error", _failure(tool, error.message), hint=error.mend) from error
+            raise LispError("tool_error", _failure(tool, error.message), hint=error.hint) from error
         except Exception as error:
             if isinstance(error, TimeoutError) and self.runtime.monotonic() >= self.scope.deadline:
                 message = f'The tool "{tool.name}" was cancelled, since the time of the mission is over'

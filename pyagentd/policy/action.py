@@ -91,14 +91,14 @@ def validate_pattern(pattern: str, *, shown: str | None = None) -> None:
     if not pattern.startswith(("/", "**/", "~/")):
         raise BadRequest(
             f"The pattern {named!r} is not absolute",
-            mend="Begin it with /, with ~/ or with **/ for any depth; all below a directory is /DIR/**",
+            hint="Begin it with /, with ~/ or with **/ for any depth; all below a directory is /DIR/**",
         )
     if any(segment in (".", "..") for segment in pattern.split("/")):
         raise BadRequest(
-            f"The pattern {named!r} has a . or .. segment, which no path has", mend="Write the directory it means"
+            f"The pattern {named!r} has a . or .. segment, which no path has", hint="Write the directory it means"
         )
     if "\0" in pattern or "\n" in pattern:
-        raise BadRequest(f"The pattern {named!r} has a control character", mend="Write one pattern a line")
+        raise BadRequest(f"The pattern {named!r} has a control character", hint="Write one pattern a line")
 
 
 def _folded(text: str) -> str:
@@ -232,8 +232,8 @@ def _relative(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError
     if value.startswith(("/", "~")):
-        mend = "It is about directories below that of the notes"
-        raise BadRequest(f"The pattern {value!r} is not relative", mend=mend)
+        hint = "It is about directories below that of the notes"
+        raise BadRequest(f"The pattern {value!r} is not relative", hint=hint)
     validate_pattern(f"/{value}", shown=value)
     return str(value)
 

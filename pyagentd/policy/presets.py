@@ -79,7 +79,7 @@ def read_wanted(value: object, source: Source, path: Path = ()) -> WantedServers
         case Mapping():
             rows = [(str(name), table, (*path, str(name))) for name, table in value.items()]
         case _:
-            raise source.wrong(path, f"`mcp` is {describe(value)}", _MEND)
+            raise source.wrong(path, f"`mcp` is {describe(value)}", _HINT)
     wanted, only, own = list[str](), dict[str, tuple[str, ...]](), list[ServerSettings]()
     for name, table, place in rows:
         if table is True or table is None:
@@ -92,7 +92,7 @@ def read_wanted(value: object, source: Source, path: Path = ()) -> WantedServers
     return WantedServers(names=tuple(wanted), only=only, own=tuple(own))
 
 
-_MEND = "It should be all, none, a list of names, or a table of servers"
+_HINT = "It should be all, none, a list of names, or a table of servers"
 
 
 def _listed(each: object, source: Source, path: Path) -> tuple[str, object]:
@@ -103,7 +103,7 @@ def _listed(each: object, source: Source, path: Path) -> tuple[str, object]:
     if isinstance(each, Mapping) and len(each) == 1:
         ((name, table),) = each.items()
         return str(name), table
-    raise source.wrong(path, "`mcp` lists what is neither a name nor a server", _MEND)
+    raise source.wrong(path, "`mcp` lists what is neither a name nor a server", _HINT)
 
 
 # How single values are written.
@@ -145,7 +145,7 @@ def _tools(value: object) -> tuple[str, ...]:
     elif isinstance(value, list):
         for number, each in enumerate(value, start=1):
             if not isinstance(each, str) or not each.strip():
-                raise BadRequest(f"entry {number} is {describe(each)}", mend="It should be a list of texts")
+                raise BadRequest(f"entry {number} is {describe(each)}", hint="It should be a list of texts")
         names = list(map(str, value))
     else:
         raise ValueError
@@ -263,8 +263,8 @@ def parse_preset(
     )  # others' keys elsewhere
     made = read({key: value for key, value in front.items() if key not in of_mission}, Preset, source)
     if (key := find_key(front, "read-only")) and name == PLAN and not made.read_only:
-        mend = "It should be true: an agent of this name only looks; give one that works another name"
-        raise source.wrong((key,), f"`{key}` is false", mend)
+        hint = "It should be true: an agent of this name only looks; give one that works another name"
+        raise source.wrong((key,), f"`{key}` is false", hint)
     servers = find_key(front, "mcp")
     profile = find_key(front, "profile", "permissions")
     return replace(
@@ -296,8 +296,8 @@ def known_profile(
     profiles, name = {**BUILTIN, **known}, profile.strip()
     if name not in profiles:
         one = f"It should be one of {', '.join(sorted(profiles))}, or lists allow and ask"
-        mend = f"{one}; the daemon reads config.toml when it starts (pyagentd stop)"
-        raise source.wrong(path, f"`{path[-1]}` is {name!r}", mend)
+        hint = f"{one}; the daemon reads config.toml when it starts (pyagentd stop)"
+        raise source.wrong(path, f"`{path[-1]}` is {name!r}", hint)
     return profiles[name]
 
 

@@ -37,7 +37,7 @@ def compile_action(pattern: str) -> re.Pattern[str]:
     except (re.error, OverflowError, RecursionError) as error:
         raise BadRequest(
             f"{pattern!r} is no regular expression: {error}",
-            mend="Write a Python regular expression for the whole action, such as tool:Read:.*",
+            hint="Write a Python regular expression for the whole action, such as tool:Read:.*",
         ) from error
 
 
@@ -108,7 +108,7 @@ def resolved(profile: Profile | str | None) -> Profile | None:
     if not isinstance(profile, str):
         return profile
     if profile not in BUILTIN:
-        raise BadRequest(f"No profile is called {profile!r}", mend=f"Known: {', '.join(BUILTIN)}")
+        raise BadRequest(f"No profile is called {profile!r}", hint=f"Known: {', '.join(BUILTIN)}")
     return BUILTIN[profile]
 
 

@@ -125,7 +125,7 @@ class AskBoard:
             return ask
         settled = self._settled.get(ask_id)
         if settled is None:
-            raise NotFound(f"No question {ask_id} is open", mend="It may have been answered elsewhere")
+            raise NotFound(f"No question {ask_id} is open", hint="It may have been answered elsewhere")
         if settled.decision == "abort":
             raise NotFound(f"The run that asked {ask_id} was stopped; nobody waits for the answer")
         by = f" by {settled.by}" if settled.by else ""

@@ -159,7 +159,7 @@ class Audience:
         finally:
             left = self._attaching.pop(attempt, None) is None
         if left:
-            raise NotFound(f"{self.key} was detached meanwhile", mend="Attach it again")
+            raise NotFound(f"{self.key} was detached meanwhile", hint="Attach it again")
         return result
 
     def leave(self, sink: Sink) -> None:
@@ -474,15 +474,15 @@ class LiveBranch(Audience, SessionRow):
         if self.run is not None and self.status["state"] == "waiting":
             raise Busy(
                 f"{self.ref.session_id} waits for an answer to its question",
-                mend="Answer it, `pyagentd asks` shows it, or abort the run first",
+                hint="Answer it, `pyagentd asks` shows it, or abort the run first",
             )
         if self.run is not None:
-            raise Busy(f"{self.ref.session_id} is answering", mend="Wait for the answer, or abort it first")
+            raise Busy(f"{self.ref.session_id} is answering", hint="Wait for the answer, or abort it first")
 
     def require_writable(self) -> None:
         """Raise ``StoreError`` if nothing can be written."""
         if self.refusal:
-            raise StoreError(self.refusal, mend="It can only be read; see to the disk, then send again")
+            raise StoreError(self.refusal, hint="It can only be read; see to the disk, then send again")
 
     # -- clients -----------------------------------------------------------------------------------------------
 

@@ -571,7 +571,7 @@ class Keeper:
                     await self._saved.wait()
         await self.flush()
         if not self.complete:
-            raise Busy(f"The editor of {self._path} has not saved the last answer", mend="Save it there, then go on")
+            raise Busy(f"The editor of {self._path} has not saved the last answer", hint="Save it there, then go on")
 
     async def settle_roles(self) -> None:
         """Return when the file has the roles that its editor was told, for who reads it and is not that editor.

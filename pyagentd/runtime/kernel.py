@@ -383,7 +383,7 @@ class Kernel(OpenBranches):
             StoreError: The disk refused; nothing was recorded.
         """
         if self._closing:
-            raise Busy("The daemon is stopping", mend="Send it again in a moment")
+            raise Busy("The daemon is stopping", hint="Send it again in a moment")
         if self.is_going(branch.ref):
             raise Busy(f"{branch.ref.name} is being deleted")
         run = self._run(branch, run_id, prompt.view, settings)

@@ -343,7 +343,7 @@ class OpenBranches:
             raise NotFound(f"{ref.name} is being deleted")
         if self.departed and any(ref.branch_dir.is_relative_to(directory) for directory in self.departed):
             name = ref.session_dir.name
-            raise NotFound(f"The agent {name} was destroyed", mend=f"`pyagentd agent init {name}` makes it anew")
+            raise NotFound(f"The agent {name} was destroyed", hint=f"`pyagentd agent init {name}` makes it anew")
         if ref.key not in self._branches:
             await self.trees.wake(ref)
         lock = self._opening.setdefault(ref.key, asyncio.Lock())
@@ -448,7 +448,7 @@ class OpenBranches:
                     await stop(branch)
             for branch in self.inside(directory):
                 if branch.run is not None or branch.starting.locked():
-                    raise Busy(f"{branch.ref.name} is answering", mend="Wait for the answer, or abort it first")
+                    raise Busy(f"{branch.ref.name} is answering", hint="Wait for the answer, or abort it first")
                 with contextlib.suppress(StoreError):  # the log has it
                     await branch.keeper.flush()
             yield

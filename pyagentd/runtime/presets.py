@@ -84,7 +84,7 @@ class Overlay:
         try:
             status = path.stat()
         except FileNotFoundError as error:
-            raise PresetError(f"{path} is missing", mend="Restore it: it says what the agent may do") from error
+            raise PresetError(f"{path} is missing", hint="Restore it: it says what the agent may do") from error
         except OSError as error:
             raise StoreError(f"{path}: {error.strerror or error}") from error
         stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
@@ -93,7 +93,7 @@ class Overlay:
             try:
                 file = named_agents.read(directory)
             except NotFound as error:
-                raise PresetError(error.message, mend=error.mend) from error
+                raise PresetError(error.message, hint=error.hint) from error
             known = (stamp, file, overlaid(file, self._profiles))
             while len(self._known) >= _AGENT_OVERLAY_REMEMBERED:
                 del self._known[next(iter(self._known))]
@@ -348,12 +348,12 @@ class Presets:
         """Return what ``preset.md`` of a branch says, whoever wrote it; raises as ``of_branch``."""
         file = paths.preset_file(ref.branch_dir)
         if not file.exists():
-            raise PresetError(f"Failed to load preset from {ref.branch_dir}", mend=f"Restore {file}")
+            raise PresetError(f"Failed to load preset from {ref.branch_dir}", hint=f"Restore {file}")
         try:
             return self.read(file, file.parent.name)
         except PresetError as error:  # the message names the file that is missing
             raise PresetError(
-                f"Failed to load preset from {ref.branch_dir}: {error.message}", mend=error.mend
+                f"Failed to load preset from {ref.branch_dir}: {error.message}", hint=error.hint
             ) from error
 
     def for_project(self, root: Path | str | None) -> ProjectPresets:
@@ -402,7 +402,7 @@ class Presets:
         if isinstance(known, Preset):
             return replace(known, name=name)
         if known is not None and known[0] == file:  # what is wrong is told of the file
-            raise PresetError(known[1].message, mend=known[1].mend)
+            raise PresetError(known[1].message, hint=known[1].hint)
         try:
             made: Preset | tuple[Path, PresetError] = self.parsed(presetfile.decoded(data, file), name)
         except PresetError as error:
@@ -502,9 +502,9 @@ class ProjectPresets:
                 self.read(template)  # what cannot be used cannot be trusted either
                 raise PresetError(
                     f"{template.file}: this preset is the project's own, and you have not said that you trust it",
-                    mend="Read it, then: pyagentd presets --trust",
+                    hint="Read it, then: pyagentd presets --trust",
                 )
-        raise PresetError(f"There is no preset {name!r}", mend=f"Known: {', '.join(sorted(known))}")
+        raise PresetError(f"There is no preset {name!r}", hint=f"Known: {', '.join(sorted(known))}")
 
     def for_agents(self) -> dict[str, Preset]:
         """Return the templates an agent may have; broken ones are left out (``broken`` tells them)."""

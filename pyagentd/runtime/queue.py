@@ -60,9 +60,9 @@ class Submission:
     def check(self) -> None:
         """Raise ``BadRequest`` for an id that is none, and for a steering message that stands in the document."""
         if self.id is not None and not _ID.fullmatch(self.id):
-            raise BadRequest(f"{self.id!r} is no id", mend="Up to 100 letters, digits, and _ . : -")
+            raise BadRequest(f"{self.id!r} is no id", hint="Up to 100 letters, digits, and _ . : -")
         if self.steer and self.text is None:
-            raise BadRequest("A message that steers a run is sent as text", mend="Use the operation prompt")
+            raise BadRequest("A message that steers a run is sent as text", hint="Use the operation prompt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +138,8 @@ class Waitlist:
         if message is not None:
             raise NotFound(f"The message {message_id} was taken back already")
         if message_id in conversation.messages:
-            raise NotFound(f"The message {message_id} was sent already", mend="Abort its run, or rewind")
-        raise NotFound(f"The queue has no message {message_id}", mend="`pyagentd queue SESSION` lists it")
+            raise NotFound(f"The message {message_id} was sent already", hint="Abort its run, or rewind")
+        raise NotFound(f"The queue has no message {message_id}", hint="`pyagentd queue SESSION` lists it")
 
     def add(self, text: str, given: Submission) -> str:
         """Record a message that waits, and return its id.
@@ -191,7 +191,7 @@ class Waitlist:
         """
         message, now = self.get(message_id), self._recorder.now_ms()
         if not text.strip():
-            raise BadRequest("The text is empty", mend="Take the message back instead")
+            raise BadRequest("The text is empty", hint="Take the message back instead")
         with self._recorder.together():
             changed = {**message.row, "metadata_json": {**message.metadata, **(metadata or {})}, "updated_at": now}
             self._recorder.record("message", changed)

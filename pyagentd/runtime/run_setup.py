@@ -523,7 +523,7 @@ async def continuation(kernel: Kernel, branch: LiveBranch, run_id: str) -> Conti
     if kernel.closing or branch.refusal or last is None or standing is None:
         return None
     if kernel.origins.foreign(branch.ref):  # a log can say that a human allowed what no human saw
-        raise BadRequest("A run of a session that is not from this machine does not go on", mend="Send it again")
+        raise BadRequest("A run of a session that is not from this machine does not go on", hint="Send it again")
     data = branch.conversation.runs[run_id].data
     late = kernel.trees.late(paths.root_of(branch.ref).key)
     grants = tuple(map(compile_action, data.get("allow", ())))

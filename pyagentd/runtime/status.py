@@ -187,7 +187,7 @@ class Outcome:
     reason: Reason
     text: str  # what the model said in this run
     code: str = ""  # of the error, see errors.py
-    message: str = ""  # for a human: what went wrong, and the mend
+    message: str = ""  # for a human: what went wrong, and what to do
     tools: int = 0  # how many calls an agent made, where that was counted
 
     @property

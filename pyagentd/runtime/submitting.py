@@ -63,7 +63,7 @@ class Submitting:
             return known
         branch.require_writable()
         if self._kernel.closing:
-            raise Busy("The daemon is stopping", mend="Send it again in a moment")
+            raise Busy("The daemon is stopping", hint="Send it again in a moment")
         self._kernel.queue.came(branch, given)
         if self._kernel.queue.must_wait(branch, given):
             return await self._kernel.queue.add(branch, given)
@@ -72,7 +72,7 @@ class Submitting:
         try:
             run_id = await self._start(branch, lambda: self._prompt_of(branch, given), given.options)
         except PyagentdError:
-            if given.is_persons:  # who can mend it
+            if given.is_persons:  # who can correct it
                 raise
             return await self._kernel.queue.add(branch, given)
         message_id = str(branch.conversation.runs[run_id].data["message_id"])
@@ -126,7 +126,7 @@ class Submitting:
         if await asyncio.to_thread(is_emptied, branch.ref, branch.conversation):
             raise Conflict(
                 f"{paths.session_file(branch.ref.branch_dir)} is empty, but its log has a conversation",
-                mend=f"Undo that, or delete the file and open the session anew. {CLEARS}",
+                hint=f"Undo that, or delete the file and open the session anew. {CLEARS}",
             )
         run_id = new_run_id()
         prompt = await read()
@@ -183,7 +183,7 @@ class Queueing:
             return None
         for other in self._kernel.all_opened:
             if other is not branch and _known(other, given.id):
-                raise Conflict(f"The id {given.id} is of a message in {other.ref.session_id}", mend="Make another")
+                raise Conflict(f"The id {given.id} is of a message in {other.ref.session_id}", hint="Make another")
         runs = branch.conversation.runs.values()
         again = next((run.data for run in runs if run.data.get("submission") == given.id), None)
         message = _known(branch, str(again["message_id"]) if again else given.id)
@@ -191,7 +191,7 @@ class Queueing:
             return None
         payload = again.get("payload") if again else message.metadata.get("payload")
         if payload != given.payload:
-            raise Conflict(f"The id {given.id} is of another message", mend="Make another")
+            raise Conflict(f"The id {given.id} is of another message", hint="Make another")
         answered = again or next((run.data for run in runs if run.data["message_id"] == message.id), None)
         run_id = answered["id"] if answered else message.metadata.get("steered")
         run = branch.conversation.runs.get(run_id or "")

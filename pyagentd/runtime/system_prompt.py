@@ -335,7 +335,7 @@ def read_skill(file: Path, origin: Origin, top: Path | None = None) -> Skill:
         real = file.resolve(strict=True)
         if top is not None and not real.is_relative_to(top.resolve()):
             raise SkillError(
-                f"{file}: it is a link to {real}, outside of the project", mend="Put the skill itself there"
+                f"{file}: it is a link to {real}, outside of the project", hint="Put the skill itself there"
             )
         data = regularfile.read_bytes(real, limit=_SKILLS_MAX_BYTES)
     except (OSError, RuntimeError) as error:
@@ -343,7 +343,7 @@ def read_skill(file: Path, origin: Origin, top: Path | None = None) -> Skill:
     try:
         parsed = presetfile.decoded(data, file)
     except PyagentdError as error:
-        raise SkillError(error.message, mend="A skill begins with ---, name: and description:, and ---") from error
+        raise SkillError(error.message, hint="A skill begins with ---, name: and description:, and ---") from error
     front = read(parsed.front, _SkillFront, Source.of_front_matter(parsed.front, str(file), SkillError))
     body = writable(parsed.body).strip()
     return Skill(

@@ -143,11 +143,11 @@ def _template(presets: Presets, root: str | None, name: str) -> tuple[Preset, st
     of_project = presets.for_project(Path(root) if root else None)
     if not any(template.name == name for template in of_project.found):
         known = ", ".join(available(of_project)) or "none"
-        raise BadRequest(f"There is no agent {name!r}", mend=f"There are: {known}")
+        raise BadRequest(f"There is no agent {name!r}", hint=f"There are: {known}")
     preset, _ = of_project.template(name)
     if preset.mode == "subagent":
         known = ", ".join(available(of_project)) or "none"
-        raise BadRequest(f"{name} is for agents of agents only (mode: subagent)", mend=f"There are: {known}")
+        raise BadRequest(f"{name} is for agents of agents only (mode: subagent)", hint=f"There are: {known}")
     return preset, of_project.usable[name].origin
 
 

@@ -78,7 +78,7 @@ def saved(file: Path, sha256: str) -> Document:
     """
     read = document_cache.read(file)
     if read.sha256 != sha256:
-        raise Stale(f"{file} changed since it was saved", mend="Revert or save the buffer, then send")
+        raise Stale(f"{file} changed since it was saved", hint="Revert or save the buffer, then send")
     return read.document
 
 
@@ -93,7 +93,7 @@ def standing_at(
     aligned = aligning(doc, conversation, end)
     text = aligned.new_prompt or aligned.last_prompt
     if not text:
-        raise BadRequest("There is no prompt before point", mend="Write something first")
+        raise BadRequest("There is no prompt before point", hint="Write something first")
     return Prompt(
         text=text,
         view=aligned.view,
@@ -129,7 +129,7 @@ def from_client(
     """
     text = writable(text.strip())
     if not text:
-        raise BadRequest("The prompt is empty", mend="Write something")
+        raise BadRequest("The prompt is empty", hint="Write something")
     read = document_cache.read(file)
     doc, sha256 = read.document, read.sha256
     place = at(doc, sha256) if at is not None else len(doc.body)
@@ -344,7 +344,7 @@ def text_to_queue(
             text = text[at + len(message.text) :]
     places = list(fragments(text, 0, len(text)))
     if not places:
-        raise BadRequest("There is nothing new before point", mend="Write something below what is queued")
+        raise BadRequest("There is nothing new before point", hint="Write something below what is queued")
     return text[places[0][0] : places[-1][1]]
 
 

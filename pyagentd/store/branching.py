@@ -419,7 +419,7 @@ def choose(found: Outline, *, message_id: str | None = None, offset: int | None 
         NotFound: There is no such prompt, or none at all.
     """
     if not found.points:
-        raise NotFound("There is no prompt to branch at", mend="Write and send one first")
+        raise NotFound("There is no prompt to branch at", hint="Write and send one first")
     if message_id is not None:
         chosen = [point for point in found.points if point.message_id == message_id]
     elif offset is not None:
@@ -431,8 +431,8 @@ def choose(found: Outline, *, message_id: str | None = None, offset: int | None 
         return chosen[0]
     if message_id is not None:
         what = "is no prompt of the user" if message_id in found.conversation.messages else "is not in this branch"
-        raise NotFound(f"Message {message_id} {what}", mend="Only prompts that stand in the document can be chosen")
-    raise NotFound(f"There is no prompt at position {(offset or 0) + 1}", mend="Put point into a prompt of yours")
+        raise NotFound(f"Message {message_id} {what}", hint="Only prompts that stand in the document can be chosen")
+    raise NotFound(f"There is no prompt at position {(offset or 0) + 1}", hint="Put point into a prompt of yours")
 
 
 def create_branch(
@@ -463,7 +463,7 @@ def create_branch(
         StoreError: The disk refused. As with all errors, nothing was made.
     """
     if parent.is_agent:
-        raise BadRequest(f"{parent.session_id} is an agent, which has no branches", mend="Branch its session")
+        raise BadRequest(f"{parent.session_id} is an agent, which has no branches", hint="Branch its session")
     now = clock.now()
     wanted = f"{stamp(now)}-{checked_name(name)}"
     configuration = _configuration(parent)
@@ -504,7 +504,7 @@ def switch(branch: BranchRef) -> None:
         StoreError: The disk refused; the active branch is the same as before.
     """
     if branch.is_agent:
-        raise BadRequest(f"{branch.session_id} is an agent, which has no branches", mend="Name a branch of a session")
+        raise BadRequest(f"{branch.session_id} is an agent, which has no branches", hint="Name a branch of a session")
     point_current(branch.session_dir, branch.branch_name)
 
 
@@ -535,7 +535,7 @@ def checked_name(name: str) -> str:
     """
     problem = _problem(name)
     if problem:
-        raise BadRequest(f"{name[:40]!r} cannot name a branch: it {problem}", mend="Take a short plain name")
+        raise BadRequest(f"{name[:40]!r} cannot name a branch: it {problem}", hint="Take a short plain name")
     return name
 
 
@@ -554,10 +554,10 @@ def _problem(name: str) -> str:
 def _require_ended(parent: BranchRef, before: Before, missing_run: str | None) -> None:
     if before.open_run() is not None:
         raise Busy(
-            f"{parent.name} is answering a prompt before that point", mend="Wait for the answer, or abort it first"
+            f"{parent.name} is answering a prompt before that point", hint="Wait for the answer, or abort it first"
         )
     if missing_run is not None and before.keeps_run(missing_run):
-        raise Busy(f"The editor of {parent.name} has not saved the last answer", mend="Save it there, then branch")
+        raise Busy(f"The editor of {parent.name} has not saved the last answer", hint="Save it there, then branch")
 
 
 def _configuration(parent: BranchRef) -> Mapping[str, bytes]:
@@ -575,7 +575,7 @@ def _configuration(parent: BranchRef) -> Mapping[str, bytes]:
     if missing:
         listed = " and ".join(missing)
         _log.error("Cannot branch %s: missing %s", parent.branch_dir, listed, extra=of_session(parent.session_dir))
-        raise NotFound(f"{parent.branch_dir} has no {listed}", mend="Copy it there from another branch, then go on")
+        raise NotFound(f"{parent.branch_dir} has no {listed}", hint="Copy it there from another branch, then go on")
     return content
 
 
@@ -687,7 +687,7 @@ def copied_messages(conversation: Conversation, anchor: str) -> list[Message]:
     if number is None:
         known = conversation.messages.get(anchor)
         what = "is hidden or was never sent" if known else "is not in this branch, or waits in its queue"
-        raise NotFound(f"Message {anchor} {what}", mend="Fork at a message that is shown")
+        raise NotFound(f"Message {anchor} {what}", hint="Fork at a message that is shown")
     return shown[: number + 1]
 
 
@@ -799,7 +799,7 @@ def _copy_file(source: Path, target: Path) -> None:
     try:
         content = regularfile.read_bytes(source)
     except FileNotFoundError:
-        raise NotFound(f"{source.parent} has no {source.name}", mend="Copy it there, then go on") from None
+        raise NotFound(f"{source.parent} has no {source.name}", hint="Copy it there, then go on") from None
     atomic.write_bytes(target, content)
 
 

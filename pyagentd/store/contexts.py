@@ -191,11 +191,11 @@ def read(path: Path) -> Context:
     try:
         data = json.loads(regularfile.read_text(path, limit=LARGEST))
     except FileNotFoundError as error:
-        raise NotFound(f"{path} is not there any more", mend="Put the file back, or restore another") from error
+        raise NotFound(f"{path} is not there any more", hint="Put the file back, or restore another") from error
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise StoreError(f"{path} is no JSON in UTF-8: {error}", mend="Correct the file") from error
+        raise StoreError(f"{path} is no JSON in UTF-8: {error}", hint="Correct the file") from error
     return _checked(data, path)
 
 
@@ -231,7 +231,7 @@ def _checked(data: Any, path: Path) -> Context:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(
-            f"{path} is no saved conversation", mend="It has an id, and messages with role and content"
+            f"{path} is no saved conversation", hint="It has an id, and messages with role and content"
         ) from error
 
 

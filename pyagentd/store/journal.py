@@ -427,8 +427,8 @@ class Journal:
                 self._named = True
         except StoreError as error:
             self._doubted = True
-            mend = "See to the disk; what was recorded is written anew with the next message"
-            raise StoreError(error.message, mend=mend) from error
+            hint = "See to the disk; what was recorded is written anew with the next message"
+            raise StoreError(error.message, hint=hint) from error
         self._note_safe(end)
 
     def close(self) -> None:

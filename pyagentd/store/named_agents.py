@@ -161,7 +161,7 @@ def read(directory: Path) -> AgentFile:
     try:
         data = regularfile.read_bytes(path)
     except FileNotFoundError as error:
-        raise NotFound(f"{directory} has no {path.name}", mend="It is no named agent") from error
+        raise NotFound(f"{directory} has no {path.name}", hint="It is no named agent") from error
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror or error}") from error
     return parse(data, path)
@@ -170,17 +170,17 @@ def read(directory: Path) -> AgentFile:
 def parse(data: bytes, path: Path) -> AgentFile:
     """Return what a file at ``path`` with the content ``data`` says; raises ``PresetError`` as ``read``."""
     if len(data) > _LARGEST:
-        raise PresetError(f"{path} is larger than {_LARGEST} bytes", mend="Keep what is long in docs/")
+        raise PresetError(f"{path} is larger than {_LARGEST} bytes", hint="Keep what is long in docs/")
     try:
         values = jsontext.parse(text := data.decode("utf-8-sig"))
     except json.JSONDecodeError as error:
-        raise PresetError(f"{path}:{error.lineno}: {error.msg}", mend="Correct the JSON there") from error
+        raise PresetError(f"{path}:{error.lineno}: {error.msg}", hint="Correct the JSON there") from error
     except UnicodeDecodeError as error:
-        raise PresetError(f"{path}:1: this is no JSON in UTF-8", mend="Save the file in UTF-8") from error
+        raise PresetError(f"{path}:1: this is no JSON in UTF-8", hint="Save the file in UTF-8") from error
     except ValueError as error:
-        raise PresetError(f"{path}: {error}", mend="Correct the JSON there") from error
+        raise PresetError(f"{path}: {error}", hint="Correct the JSON there") from error
     if not isinstance(values, dict):
-        raise PresetError(f"{path}:1: this is no JSON object", mend='Begin with {"name": …')
+        raise PresetError(f"{path}:1: this is no JSON object", hint='Begin with {"name": …')
     return AgentFile(path=path, values=values, text=text)
 
 
@@ -200,7 +200,7 @@ def change(directory: Path, values: Mapping[str, Any], *, only_if: Mapping[str, 
     with _changing:
         before = read(directory)
         if other := [key for key, value in (only_if or {}).items() if before.values.get(key) != value]:
-            raise Conflict(f"{other[0]} was changed meanwhile", mend="Look at it, then change it again")
+            raise Conflict(f"{other[0]} was changed meanwhile", hint="Look at it, then change it again")
         after = {**before.values, **values}
         if after != before.values:
             write(directory, after)
@@ -263,7 +263,7 @@ def make(root: Path, name: str, material: Material, *, prepare: Prepare, clock: 
         write(draft, values)
         prepare(workspace_dir(draft))
         if place.exists() or place.is_symlink():
-            raise Conflict(f"{place} exists already", mend="Take another name, or move that away")
+            raise Conflict(f"{place} exists already", hint="Take another name, or move that away")
         atomic.move(draft, place)
     except BaseException:
         atomic.discard(draft)
@@ -282,7 +282,7 @@ def adopt(root: Path, name: str, material: Material, *, prepare: Prepare, clock:
     for key, value in before.values.items():
         if key == "name" and value not in (name, "", None):
             raise PresetError(
-                f"{before.path} is of the agent {value!r}", mend=f"Call that agent {value!r}, or move it"
+                f"{before.path} is of the agent {value!r}", hint=f"Call that agent {value!r}, or move it"
             )
     _fill(place, material.template)
     if not paths.is_session_dir(place):
@@ -348,6 +348,6 @@ def checked(text: str) -> str:
     if not is_name(text):
         raise BadRequest(
             f"{text[:80]!r} is no name of an agent",
-            mend=f"Use up to {LONGEST} letters A-Z a-z, digits, hyphens and underscores, no hyphen first",
+            hint=f"Use up to {LONGEST} letters A-Z a-z, digits, hyphens and underscores, no hyphen first",
         )
     return text

@@ -160,7 +160,7 @@ def ref_of(path: Path) -> BranchRef:
     elif is_session_dir(place):
         return ref_of(_active_branch(place))
     raise NotASession(
-        f"{path} is no session", mend=f"A session has {BRANCHES_DIR}/NAME/{SESSION_FILE}; give its directory or file"
+        f"{path} is no session", hint=f"A session has {BRANCHES_DIR}/NAME/{SESSION_FILE}; give its directory or file"
     )
 
 
@@ -244,5 +244,5 @@ def _active_branch(session_dir: Path) -> Path:
         return main
     raise NotASession(
         f"{session_dir} has no active branch",
-        mend=f"Point its link {CURRENT_LINK!r} at {BRANCHES_DIR}/NAME, or name a branch",
+        hint=f"Point its link {CURRENT_LINK!r} at {BRANCHES_DIR}/NAME, or name a branch",
     )

@@ -93,7 +93,7 @@ def content(path: Path, *, links: bool = False) -> bytes:
         return regularfile.read_bytes(path, links=links)
     except FileNotFoundError as error:
         raise PresetError(
-            f"Failed to load preset from {path}: there is no such file", mend="Copy a preset there"
+            f"Failed to load preset from {path}: there is no such file", hint="Copy a preset there"
         ) from error
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror or error}") from error
@@ -105,7 +105,7 @@ def decoded(data: bytes, path: Path) -> PresetFile:
         return parse(data.decode("utf-8-sig"), path)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise PresetError(f"{path}:{line}: this is not UTF-8", mend="Save the file in UTF-8") from error
+        raise PresetError(f"{path}:{line}: this is not UTF-8", hint="Save the file in UTF-8") from error
 
 
 def parse(text: str, path: Path) -> PresetFile:
@@ -116,30 +116,30 @@ def parse(text: str, path: Path) -> PresetFile:
     """
     if not _HANDLER.detect(text):
         raise PresetError(
-            f"{path}:1: No YAML frontmatter found", mend="Begin the file with a line ---, then keys such as model:"
+            f"{path}:1: No YAML frontmatter found", hint="Begin the file with a line ---, then keys such as model:"
         )
     try:
         front, body = _HANDLER.split(text)
     except ValueError as error:
         raise PresetError(
-            f"{path}:1: No closing delimiter for YAML frontmatter", mend="End the keys with a line ---"
+            f"{path}:1: No closing delimiter for YAML frontmatter", hint="End the keys with a line ---"
         ) from error
     try:
         loaded = _HANDLER.load(front)
     except yamlfile.Malformed as error:
         line = _FRONT_STARTS_ON_LINE + (error.line or 1) - 1
         raise PresetError(
-            f"{path}:{line}: Malformed frontmatter: {error.problem}", mend=_mend(error.problem)
+            f"{path}:{line}: Malformed frontmatter: {error.problem}", hint=_hint(error.problem)
         ) from error
     if not isinstance(loaded, CommentedMap):
         raise PresetError(
             f"{path}:{_FRONT_STARTS_ON_LINE}: Malformed frontmatter: it has no keys",
-            mend="Write keys such as backend: Claude",
+            hint="Write keys such as backend: Claude",
         )
     return PresetFile(path=path, text=text, front=loaded, body=body)
 
 
-def _mend(problem: str) -> str:
+def _hint(problem: str) -> str:
     """Return what helps; the library's words for the usual slips do not."""
     if "mapping values are not allowed" in problem:
         return "Put a value that has a colon in it in quotes"
@@ -233,7 +233,7 @@ def with_paths(
         updated = _updated(section, wanted)
     except yamlfile.Malformed as error:  # it is valid only together with the rest
         raise PresetError(
-            f"{preset.path}:{preset.line('paths')}: paths uses a YAML alias", mend="Write its patterns out"
+            f"{preset.path}:{preset.line('paths')}: paths uses a YAML alias", hint="Write its patterns out"
         ) from error
     return replaced(preset, before + updated + after)
 
@@ -333,7 +333,7 @@ def extend(path: Path, section: str, key: str, values: Iterable[str]) -> tuple[s
         document = yamlfile.load(text) if text else CommentedMap()
     except yamlfile.Malformed as error:  # it is valid only together with the rest
         raise PresetError(
-            f"{path}:{preset.line(name)}: {name} uses a YAML alias", mend="Write its entries out"
+            f"{path}:{preset.line(name)}: {name} uses a YAML alias", hint="Write its entries out"
         ) from error
     listed = _list_of(document, name, key, f"{path}:{preset.line(name) if name in preset.front else 1}")
     had = [str(item) for item in listed]
@@ -350,13 +350,13 @@ def _list_of(document: CommentedMap, section: str, key: str, where: str) -> Comm
     if lists is None:
         lists = document[section] = CommentedMap()
     if not isinstance(lists, CommentedMap):
-        raise PresetError(f"{where}: {section} is no mapping", mend="Write keys and lists below it")
+        raise PresetError(f"{where}: {section} is no mapping", hint="Write keys and lists below it")
     name = _spelled(key, lists)
     if lists.get(name) is None:
         lists[name] = CommentedSeq()
     listed = lists[name]
     if not isinstance(listed, CommentedSeq) or not all(isinstance(item, str) for item in listed):
-        raise PresetError(f"{where}: {section}.{name} is not a list of texts", mend="Write one entry a line")
+        raise PresetError(f"{where}: {section}.{name} is not a list of texts", hint="Write one entry a line")
     return listed
 
 

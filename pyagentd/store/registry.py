@@ -150,13 +150,13 @@ class Registry:
             NotASession: It is a path, but not of a session.
         """
         if not text.strip():
-            raise NotFound("The name of a session is empty", mend="List them with `pyagentd sessions`")
+            raise NotFound("The name of a session is empty", hint="List them with `pyagentd sessions`")
         if text.startswith(("/", "~", ".")):
             return paths.ref_of(Path(text).expanduser())
         if "/" not in text and (place := self._session_dir(text)) is not None:
             return paths.ref_of(place)
         if any(text == place.name for place in (*self._departed,)):
-            raise NotFound(f"The agent {text} was destroyed", mend=f"`pyagentd agent init {text}` makes it anew")
+            raise NotFound(f"The agent {text} was destroyed", hint=f"`pyagentd agent init {text}` makes it anew")
         if known := self.get(*text.rsplit("/", 1)):
             return known if "/" in text else paths.ref_of(known.session_dir)
         fitting = _fitting(text, self.branches())
@@ -165,13 +165,13 @@ class Registry:
         if fitting:
             raise Ambiguous(
                 f"{text!r} fits {len(fitting)} sessions: {_listed(fitting)}",
-                mend="Give more of the id, or a directory",
+                hint="Give more of the id, or a directory",
             )
         if Path(text).exists():
             return paths.ref_of(Path(text))
         raise NotFound(
             f"No session, branch or agent is called {text!r} in {self._root}",
-            mend="List them with `pyagentd sessions`; the beginning of an id is enough",
+            hint="List them with `pyagentd sessions`; the beginning of an id is enough",
         )
 
     def _session_dir(self, session_id: str) -> Path | None:

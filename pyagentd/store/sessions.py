@@ -43,9 +43,9 @@ def move_to_trash(directory: Path) -> None:
         send2trash(str(directory))
     except OSError as error:
         why = error.strerror or str(error)
-        raise StoreError(f"{directory} cannot be moved to the trash: {why}", mend=_HINT) from error
+        raise StoreError(f"{directory} cannot be moved to the trash: {why}", hint=_HINT) from error
     if directory.exists():
-        raise StoreError(f"{directory} cannot be moved to the trash: it is still there", mend=_HINT)
+        raise StoreError(f"{directory} cannot be moved to the trash: it is still there", hint=_HINT)
     _log.info("Moved to the trash: %s", directory)
 
 
@@ -256,13 +256,13 @@ def claim(home: Path, wanted: str) -> Path:
 def _place_of(root: Path, session_dir: Path | None, given: str | None, made: str) -> tuple[Path, str, bool]:
     """Return where a session is to be, its directory's name there, and whether it may have no other name."""
     if given is not None and not _ID.fullmatch(given):
-        raise BadRequest(f"{given[:80]!r} is no session id", mend="Use letters, digits, dots, dashes; no slash")
+        raise BadRequest(f"{given[:80]!r} is no session id", hint="Use letters, digits, dots, dashes; no slash")
     if session_dir is None:
         return root, given or made, given is not None
     if paths.is_dated(session_dir.name) and given is not None and given != session_dir.name:
         raise BadRequest(
             f"The directory {session_dir.name} has the form of an id, which {given} is not",
-            mend="Give the directory the session's id, or a name without a date",
+            hint="Give the directory the session's id, or a name without a date",
         )
     return session_dir.parent, session_dir.name, True
 
@@ -305,7 +305,7 @@ def _claim(home: Path, wanted: str) -> Path:
     atomic.make_dirs(home)
     place = home.resolve() / wanted
     if not _is_free(place, empty=True):
-        raise BadRequest(f"{place} is in use", mend="Name a directory that is absent or empty")
+        raise BadRequest(f"{place} is in use", hint="Name a directory that is absent or empty")
     atomic.make_dir_exclusive(place)
     return place
 
@@ -323,7 +323,7 @@ def _reserve(home: Path, wanted: str, *, exactly: bool) -> tuple[Path, Path]:
                         return draft, place
                     atomic.discard(draft)  # somebody else was done in between
                 elif exactly:
-                    raise BadRequest(f"{place} is in use", mend="Name a directory that is absent or empty")
+                    raise BadRequest(f"{place} is in use", hint="Name a directory that is absent or empty")
         except StoreError:
             if home.is_dir():
                 raise  # else another agent that could not be made took the empty directory away

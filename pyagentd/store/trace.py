@@ -403,7 +403,7 @@ class TracedStep:
             NotFound: Its beginning was traced too long ago.
         """
         if self.messages is None:
-            raise NotFound(f"Of step {self.step} of {self.run_id} only the end is kept", mend="Look at a later one")
+            raise NotFound(f"Of step {self.step} of {self.run_id} only the end is kept", hint="Look at a later one")
         messages = list(self.messages)
         for number, block, value in self.marks:
             messages[number] = copy.deepcopy(messages[number])

@@ -216,7 +216,7 @@ def checked(tool: str, schema: Schema, args: object) -> dict[str, Any]:
     given = {name: value for name, value in args.items() if value is not None or name in required}
     problems = list(_object_problems("", schema, given))
     if problems:
-        raise ToolError(f"{tool}: " + "; ".join(problems), mend=_usage(schema))
+        raise ToolError(f"{tool}: " + "; ".join(problems), hint=_usage(schema))
     properties = schema.get("properties", {})
     return {name: _normal(properties.get(name, {}), value) for name, value in given.items()}
 

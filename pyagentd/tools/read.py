@@ -139,9 +139,9 @@ def open_existing(path: ResolvedPath, ctx: ToolContext) -> int:
     except FileNotFoundError as error:
         near = _near_names(path, ctx)
         hint = f"Did you mean {' or '.join(near)}?" if near else "Find it with Glob"
-        raise ToolError(f"{path.lexical} does not exist", mend=hint) from error
+        raise ToolError(f"{path.lexical} does not exist", hint=hint) from error
     except beneath.IsDirectory as error:
-        raise ToolError(error.message, mend=f'List it with Glob(pattern="*", path="{path.lexical}")') from error
+        raise ToolError(error.message, hint=f'List it with Glob(pattern="*", path="{path.lexical}")') from error
 
 
 def read_existing(path: ResolvedPath, ctx: ToolContext) -> bytes:

@@ -82,7 +82,7 @@ async def _run(args: Args, ctx: ToolContext) -> Output:
         finally:
             started.close()
     # What was to be kept from it came and went under our hands.
-    raise ToolError(f"The command was not run, because it could not be confined: {output.text}", mend="Try again")
+    raise ToolError(f"The command was not run, because it could not be confined: {output.text}", hint="Try again")
 
 
 async def _run_in_background(args: Args, ctx: ToolContext) -> Output:

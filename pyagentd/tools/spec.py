@@ -168,7 +168,7 @@ def only_open(path: str) -> ToolError:
     """Return what is said of a file of another machine that nobody has open."""
     return ToolError(
         f"{path} is on another machine, and can be reached only while the user has it open in Emacs",
-        mend="Ask the user to open it",
+        hint="Ask the user to open it",
     )
 
 

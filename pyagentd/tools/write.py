@@ -77,7 +77,7 @@ async def changed_in_buffer(path: ResolvedPath, ctx: ToolContext, planned: Plann
         if (told := await _made(path, ctx.buffers, seen, before.text, after)) is not None:
             return f"{said} {told}"
     raise ToolError(
-        f"{path.lexical} is being edited by the user just now, and was not changed", mend="Read it again, then retry"
+        f"{path.lexical} is being edited by the user just now, and was not changed", hint="Read it again, then retry"
     )
 
 
@@ -86,7 +86,7 @@ def _text(path: ResolvedPath, seen: Seen) -> TextFile:
         why = seen.trouble or "its text cannot be had"
         raise ToolError(
             f"{path.lexical} is open in the user's Emacs (buffer {seen.buffer}) and was not changed: {why}",
-            mend="Ask the user to save or revert it",
+            hint="Ask the user to save or revert it",
         )
     return TextFile(seen.text)
 
@@ -103,7 +103,7 @@ async def _made(path: ResolvedPath, buffers: Buffers, seen: Seen, before: str, a
         case "unknown" if not await asyncio.to_thread(_is_on_disk, path, after):
             raise ToolError(
                 f"Nobody can say whether {path.lexical} was changed: {made.reason}",
-                mend="Read it before you go on, and do not repeat the change unseen",
+                hint="Read it before you go on, and do not repeat the change unseen",
             )
     also = ", together with changes of the user's that were not saved" if seen.modified else ""
     if not made.saved:
@@ -324,12 +324,12 @@ def _edit_change(path: ResolvedPath, args: Args, ctx: ToolContext, shown: TextFi
     found = list(islice(occurrences(wanted, old.text), _COUNTED + 1))
     lines = _line_numbers(old.text, found)
     if not found:
-        raise ToolError(f"old_string does not occur in {path.lexical}", mend=_near_miss(wanted, old.text))
+        raise ToolError(f"old_string does not occur in {path.lexical}", hint=_near_miss(wanted, old.text))
     if len(found) > 1 and not args.get("replace_all"):
         times = f"{len(found)} times" if len(found) <= _COUNTED else f"more than {_COUNTED} times"
         raise ToolError(
             f"old_string occurs {times} in {path.lexical} (line {lines})",
-            mend="Nothing was changed: give more of the text around it, or set replace_all",
+            hint="Nothing was changed: give more of the text around it, or set replace_all",
         )
     after, count = replaced(wanted, new.replace("\n", "\r\n") if old.crlf else new, old.text)
     times = f"{count} occurrences" if count > 1 else "1 occurrence"

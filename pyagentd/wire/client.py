@@ -77,7 +77,7 @@ class DaemonClient:
         self._send(call(uid, method, arguments), timeout)
         while uid not in self._answers:
             if not self._receive(deadline - time.monotonic()):
-                raise WireError(f"No answer to {method} within {timeout:g} s", mend="See the daemon's log.")
+                raise WireError(f"No answer to {method} within {timeout:g} s", hint="See the daemon's log.")
         answer = self._answers.pop(uid)
         value = answer.rest[0] if answer.rest else None
         if answer.verb != "return":
@@ -134,7 +134,7 @@ class DaemonClient:
         except OSError as error:
             raise Unreachable(f"The connection to the daemon ended: {error}") from error
         if not data:
-            raise Unreachable("The daemon closed the connection", mend="See the daemon's log.")
+            raise Unreachable("The daemon closed the connection", hint="See the daemon's log.")
         for payload in self._reader.feed(data):
             if isinstance(payload, bytes):
                 self._take(parse(payload))
@@ -168,8 +168,8 @@ def connect(
     """
     runtime = read_runtime(runtime_dir)
     if runtime.proto != PROTOCOL:
-        mend = "Stop it with `pyagentd stop`, then try again."
-        raise WireError(f"The daemon speaks protocol {runtime.proto}, this client {PROTOCOL}", mend=mend)
+        hint = "Stop it with `pyagentd stop`, then try again."
+        raise WireError(f"The daemon speaks protocol {runtime.proto}, this client {PROTOCOL}", hint=hint)
     client = DaemonClient(_open(runtime, timeout))
     try:
         client.greeting = client.call(
@@ -224,7 +224,7 @@ def start_daemon(
                 deadline = min(deadline, time.monotonic() + _LOST_RACE_S)
             if time.monotonic() > deadline:
                 raise Unreachable(
-                    f"The daemon did not start: {_tail(log).rstrip('.')}", mend=f"See {log}."
+                    f"The daemon did not start: {_tail(log).rstrip('.')}", hint=f"See {log}."
                 ) from error
         time.sleep(_POLL_S)
 
@@ -256,7 +256,7 @@ def _open(runtime: Runtime, timeout: float) -> socket.socket:
             reason = error.strerror or str(error)
         else:
             return connection
-    raise Unreachable(f"The daemon (pid {runtime.pid}) does not answer: {reason}", mend="Start it: `pyagentd serve`.")
+    raise Unreachable(f"The daemon (pid {runtime.pid}) does not answer: {reason}", hint="Start it: `pyagentd serve`.")
 
 
 def _addresses(runtime: Runtime) -> Iterator[tuple[socket.AddressFamily, Any]]:

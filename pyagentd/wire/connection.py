@@ -548,8 +548,8 @@ class Connection(asyncio.Protocol):
         if self._client is None:
             self._introduce(item)
         elif isinstance(item, Oversized):
-            mend = f"At most {MAX_INCOMING} bytes go into one call: send a path."
-            self._refuse(uid_of(item.head), WireError(f"A frame of {item.length} bytes", mend=mend))
+            hint = f"At most {MAX_INCOMING} bytes go into one call: send a path."
+            self._refuse(uid_of(item.head), WireError(f"A frame of {item.length} bytes", hint=hint))
         else:
             try:
                 message = parse(item)
@@ -585,7 +585,7 @@ class Connection(asyncio.Protocol):
     def _call(self, uid: int, method: str, arguments: object) -> None:
         operation = cast(Mapping[str, Operation], self._host.operations).get(method)
         if operation is None:
-            self._refuse(uid, WireError(f"No such method: {method}", mend="Daemon and client may differ in version."))
+            self._refuse(uid, WireError(f"No such method: {method}", hint="Daemon and client may differ in version."))
             return
         self._tasks.add(self._loop.create_task(self._run(uid, operation, arguments)))
 
@@ -632,9 +632,9 @@ class Connection(asyncio.Protocol):
             self._drop("has no valid token")
             return
         if hello.get("proto") != PROTOCOL:
-            mend = "Install the same version of both, then restart the daemon with `pyagentd stop`."
+            hint = "Install the same version of both, then restart the daemon with `pyagentd stop`."
             said = f"The daemon speaks protocol {PROTOCOL}, the client {hello.get('proto')}"
-            self._refuse(uid, WireError(said, mend=mend))
+            self._refuse(uid, WireError(said, hint=hint))
             self._transport.close()
             return
         self._deadline.cancel()

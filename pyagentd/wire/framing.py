@@ -94,7 +94,7 @@ def frame(payload: bytes) -> bytes:
     """
     length = len(payload) + 1
     if length > MAX_FRAME:
-        raise FrameTooLarge(f"A frame of {length} bytes", mend="Ask for less at a time, or for a path.")
+        raise FrameTooLarge(f"A frame of {length} bytes", hint="Ask for less at a time, or for a path.")
     return b"%06x%b\n" % (length, payload)
 
 
@@ -136,7 +136,7 @@ def answer(uid: int, value: object) -> bytes:
 
 
 def failure(uid: int, error: PyagentdError, *, verb: str = "return-error") -> bytes:
-    """Return the frame that fails a call: ``(CODE "message" :mend "…")``.
+    """Return the frame that fails a call: ``(CODE "message" :hint "…")``.
 
     Args:
         uid: The call.
@@ -144,8 +144,8 @@ def failure(uid: int, error: PyagentdError, *, verb: str = "return-error") -> by
         verb: ``return-error`` when the method failed, ``epc-error`` when it was never reached.
     """
     description: list[object] = [Symbol(error.code), error.message[:_LONGEST_MESSAGE]]
-    if error.mend:
-        description += [Symbol(":mend"), error.mend[:_LONGEST_MESSAGE]]
+    if error.hint:
+        description += [Symbol(":hint"), error.hint[:_LONGEST_MESSAGE]]
     return frame(encode((Symbol(verb), uid, description)))
 
 
@@ -153,8 +153,8 @@ def error_from(description: object) -> PyagentdError:
     """Return the error a peer described, as the class of our tree that has its code."""
     match description:
         case [Symbol() as code, str() as message, *rest]:
-            mend = rest[1] if len(rest) == 2 and isinstance(rest[1], str) else ""
-            return _CLASSES.get(code, PyagentdError)(message, mend=mend)
+            hint = rest[1] if len(rest) == 2 and isinstance(rest[1], str) else ""
+            return _CLASSES.get(code, PyagentdError)(message, hint=hint)
         case _:  # a peer that is not ours
             return WireError(str(description))
 

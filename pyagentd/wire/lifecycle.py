@@ -82,13 +82,13 @@ def private_directory(path: Path) -> Path:
     if status.st_uid != os.geteuid():
         raise _no_runtime_dir(path, "it belongs to another user")
     if stat.S_IMODE(status.st_mode) & 0o077:
-        raise ConfigError(f"Other users may enter the runtime directory {path}", mend=f"Run `chmod 700 {path}`.")
+        raise ConfigError(f"Other users may enter the runtime directory {path}", hint=f"Run `chmod 700 {path}`.")
     return path
 
 
 def _no_runtime_dir(path: Path, reason: str) -> ConfigError:
-    mend = "Set PYAGENTD_RUNTIME_DIR to a directory of your own."
-    return ConfigError(f"{path} cannot be the runtime directory: {reason}", mend=mend)
+    hint = "Set PYAGENTD_RUNTIME_DIR to a directory of your own."
+    return ConfigError(f"{path} cannot be the runtime directory: {reason}", hint=hint)
 
 
 class Instance:
@@ -111,7 +111,7 @@ class Instance:
         except OSError as error:
             raise StoreError(
                 f"{self.sessions_dir} cannot be the sessions directory: {error.strerror}",
-                mend="Set PYAGENTD_SESSIONS_DIR to a directory of your own.",
+                hint="Set PYAGENTD_SESSIONS_DIR to a directory of your own.",
             ) from error
         with ExitStack() as held:
             held.enter_context(_lock(self.runtime_dir / _LOCK, f"runtime directory {self.runtime_dir}"))
@@ -141,9 +141,9 @@ class Instance:
         path = self.runtime_dir / SOCKET
         length = len(os.fsencode(path))
         if length > _LONGEST_SOCKET:
-            mend = "Set PYAGENTD_RUNTIME_DIR to a shorter path."
+            hint = "Set PYAGENTD_RUNTIME_DIR to a shorter path."
             raise ConfigError(
-                f"The socket path {path} is {length} bytes long, at most {_LONGEST_SOCKET} fit", mend=mend
+                f"The socket path {path} is {length} bytes long, at most {_LONGEST_SOCKET} fit", hint=hint
             )
         _forget(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -171,7 +171,7 @@ class Instance:
             listener.close()
             taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
             reason = "it is taken" if taken else str(error)
-            raise UserError(f"Port {port} cannot be used: {reason}", mend="Choose another, or 0 for any.") from error
+            raise UserError(f"Port {port} cannot be used: {reason}", hint="Choose another, or 0 for any.") from error
         return listener
 
     def publish(self, *, version: str, port: int | None = None, token: str | None = None) -> Runtime:
@@ -229,8 +229,8 @@ def _take_lock(descriptor: int, path: Path, what: str) -> None:
         if error.errno not in (errno.EAGAIN, errno.EACCES):
             raise StoreError(f"{path} cannot be locked: {error.strerror}") from error
         holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
-        mend = "Use it, or stop it first: `pyagentd stop`, or if that fails `kill` with its pid."
-        raise UserError(f"A daemon already serves the {what} (pid {holder})", mend=mend) from error
+        hint = "Use it, or stop it first: `pyagentd stop`, or if that fails `kill` with its pid."
+        raise UserError(f"A daemon already serves the {what} (pid {holder})", hint=hint) from error
     with suppress(OSError):  # a full or read-only disk; the lock holds, only its holder has no name
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()}\n".encode())

@@ -69,7 +69,7 @@ class Operation:
         """
         given = self.bind(arguments)
         if self.human and not client.human:
-            raise BadRequest(f"{self.name} needs a person", mend="Say hello with human t where somebody answers")
+            raise BadRequest(f"{self.name} needs a person", hint="Say hello with human t where somebody answers")
         return await self.run(client, **given)
 
     def bind(self, arguments: object) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class Operation:
                 *(["unknown " + " ".join(map(self._unknown, sorted(unknown)))] if unknown else []),
                 *(["missing " + " ".join(map(_key, missing))] if missing else []),
             ]
-            raise BadRequest(f"{self.name}: {', '.join(complaints)}", mend=f"It takes {self.arguments}.")
+            raise BadRequest(f"{self.name}: {', '.join(complaints)}", hint=f"It takes {self.arguments}.")
         bound = {}
         for name, value in given.items():
             parameter = self.parameters[name]
@@ -116,9 +116,9 @@ class Operation:
                 try:
                     return plist_to_dict(plist)
                 except SexpError as error:
-                    raise BadRequest(f"{self.name}: {error.message}", mend=f"It takes {self.arguments}.") from error
+                    raise BadRequest(f"{self.name}: {error.message}", hint=f"It takes {self.arguments}.") from error
             case _:
-                raise BadRequest(f"{self.name} takes one plist", mend=f"It takes {self.arguments}.")
+                raise BadRequest(f"{self.name} takes one plist", hint=f"It takes {self.arguments}.")
 
 
 def by_person(run: Run) -> Run:

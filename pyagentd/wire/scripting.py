@@ -56,7 +56,7 @@ def _connected(runtime: Runtime, tcp: bool) -> socket.socket:
         return connection
     except OSError as error:
         raise Unreachable(
-            f"The daemon does not answer: {error}", mend="`pyagentd serve --detach` starts one"
+            f"The daemon does not answer: {error}", hint="`pyagentd serve --detach` starts one"
         ) from error
 
 

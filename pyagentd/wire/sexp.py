@@ -154,7 +154,7 @@ def _write_other(value: object, put: _Put) -> None:
         case Mapping():
             _write_plist(value, put)
         case bytes() | bytearray() | memoryview():
-            raise Unencodable("Bytes cannot travel", mend="Decode them, or send base64.")
+            raise Unencodable("Bytes cannot travel", hint="Decode them, or send base64.")
         case _:
             raise Unencodable(f"No form on the wire for {type(value).__name__}")
 

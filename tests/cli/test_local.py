@@ -116,7 +116,7 @@ def test_doctor_lists_checks_with_the_line_that_fixes_each(home: Path, capsys: p
     assert main(["doctor", "--json"]) == ExitCode.FAILED
     found = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
     assert found["runtime directory"]["level"] == "missing"
-    assert found["runtime directory"]["mend"] == f"chmod 700 {home}/run"
+    assert found["runtime directory"]["hint"] == f"chmod 700 {home}/run"
     assert found["packages"]["level"] == "ok"
     assert found["daemon"]["detail"] == "not running (starts on demand)"
     assert found["backend"]["level"] == "ok"
@@ -142,7 +142,7 @@ def test_doctor_names_an_absent_emacs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMACS", "emacs-that-is-not-there")
     (finding,) = checks.check_emacs()
     assert finding.level == "missing"
-    assert finding.mend.startswith("sudo apt-get install -y emacs")
+    assert finding.hint.startswith("sudo apt-get install -y emacs")
 
 
 def test_doctor_asks_of_emacs_for_nothing_that_the_package_does_not_need(home: Path) -> None:

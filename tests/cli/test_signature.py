@@ -32,7 +32,7 @@ def test_a_signature_may_begin_with_an_arrow(capsys):
     assert capsys.readouterr().out.startswith("() -> :int\n")
 
 
-def test_an_error_shows_the_place_and_the_mend(capsys):
+def test_an_error_shows_the_place_and_the_hint(capsys):
     assert main(["signature", "check", "{id :integer}"]) == ExitCode.FAILED
     assert capsys.readouterr().err.splitlines() == [
         "pyagentd: line 1, column 5: `:integer` is not a type",
@@ -47,7 +47,7 @@ def test_an_error_as_json(capsys):
     assert json.loads(capsys.readouterr().err)["error"] == {
         "code": "signature-error",
         "message": "`:integer` is not a type",
-        "mend": "Did you mean `:int`?",
+        "hint": "Did you mean `:int`?",
         "line": 1,
         "column": 5,
     }

@@ -49,7 +49,7 @@ def test_a_missing_preset_says_so(system: System) -> None:
     assert "Failed to load preset from" in fails(system, "send", str(branch), "hello")
 
 
-def test_without_a_key_nothing_is_sent_and_the_mend_is_named(system: System) -> None:
+def test_without_a_key_nothing_is_sent_and_the_hint_is_named(system: System) -> None:
     system.env.pop("PYAGENTD_BACKEND")
     _, branch = system.new()
     said = fails(system, "send", str(branch), "hello")
@@ -68,7 +68,7 @@ def test_an_unreachable_server_ends_the_run_with_its_address(system: System) -> 
     assert body.startswith("### hello\n\n``` error\n") and "127.0.0.1" in body
 
 
-def test_a_refused_key_is_said_with_its_mend(system: System, model_server: ModelServer) -> None:
+def test_a_refused_key_is_said_with_its_hint(system: System, model_server: ModelServer) -> None:
     system.use_server(model_server.url)
     _, branch = system.new()
     model_server.say(refusal(401, "authentication_error", "invalid x-api-key"))

@@ -109,7 +109,7 @@
 
 (ert-deftest pyagentd-chat-send-refused-shows-why ()
   (chat-test--with-session "### Hi"
-    (pyagentd-test-tell 'fake-error "(no-key \"No API key\" :mend \"see the manual\")"
+    (pyagentd-test-tell 'fake-error "(no-key \"No API key\" :hint \"see the manual\")"
                         'send)
     (pyagentd-send)
     (pyagentd-test-await (string-match-p "Error: No API key (see the manual)"

@@ -68,7 +68,7 @@ The variable `root' is bound to a temporary directory."
       (should (equal (pyagentd-server-found)
                      '(:command ("elsewhere") :source option))))))
 
-(ert-deftest pyagentd-server-that-is-nowhere-is-an-error-with-a-mend ()
+(ert-deftest pyagentd-server-that-is-nowhere-is-an-error-with-a-hint ()
   (install-test--with-tools pyagentd-version
     (let ((err (should-error (pyagentd-rpc-call 'status)
                              :type 'pyagentd-no-server)))
@@ -285,9 +285,9 @@ The variable `root' is bound to a temporary directory."
      (json-serialize
       '(:ok :false :version "0.0.9" :protocol 1
         :checks [(:name "key" :level "warning" :detail "not set"
-                  :mend "export KEY=…")
+                  :hint "export KEY=…")
                  (:name "runtime directory" :level "missing"
-                  :detail "open to others" :mend "chmod 700 run")]))
+                  :detail "open to others" :hint "chmod 700 run")]))
      "END")
     (let ((text (install-test--doctor)))
       (dolist (part '("0\\.0\\.9, protocol 1; this package"
@@ -323,7 +323,7 @@ The variable `root' is bound to a temporary directory."
               `(:ok :false :version ,pyagentd-version
                 :protocol ,pyagentd-rpc-protocol
                 :checks [(:name "daemon" :level "missing" :detail "No answer"
-                          :mend "pyagentd stop")]))))
+                          :hint "pyagentd stop")]))))
     (cl-letf (((symbol-function 'pyagentd-rpc-connected-p) #'always)
               ((symbol-function 'pyagentd-rpc-runtime)
                (lambda () (list :proto pyagentd-rpc-protocol :pid 7))))

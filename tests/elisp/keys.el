@@ -77,9 +77,9 @@ That is a list (LABEL ANNOTATION) for each candidate, in the order shown."
   "Tell the daemon to answer METHOD with VALUE."
   (pyagentd-test-tell 'fake-answer (prin1-to-string value) method))
 
-(defun pyagentd-test-refuse (method message &optional mend)
+(defun pyagentd-test-refuse (method message &optional hint)
   "Tell the daemon to refuse METHOD with MESSAGE and MEND."
-  (pyagentd-test-tell 'fake-error (format "(busy %S :mend %S)" message mend)
+  (pyagentd-test-tell 'fake-error (format "(busy %S :hint %S)" message hint)
                       method))
 
 (defun pyagentd-test-row (root path &rest more)

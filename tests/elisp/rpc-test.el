@@ -25,7 +25,7 @@
 
 (ert-deftest pyagentd-rpc-call-signals-what-the-daemon-refused ()
   (pyagentd-test-with-daemon
-    (pyagentd-test-tell 'fake-error "(busy \"A run is going on\" :mend \"abort it\")"
+    (pyagentd-test-tell 'fake-error "(busy \"A run is going on\" :hint \"abort it\")"
                         'send)
     (let ((err (should-error (pyagentd-rpc-call 'send)
                              :type 'pyagentd-remote-error)))
@@ -254,7 +254,7 @@ exec python3 %s serve --detach" began root
                   (pyagentd-rpc-runtime-file) nil 'quiet)
     (should-not (pyagentd-rpc-connect))))
 
-(ert-deftest pyagentd-rpc-other-protocol-is-an-error-with-a-mend ()
+(ert-deftest pyagentd-rpc-other-protocol-is-an-error-with-a-hint ()
   (pyagentd-test-with-place
     (write-region "(:proto 2 :socket \"/nonexistent/daemon.sock\")" nil
                   (pyagentd-rpc-runtime-file) nil 'quiet)

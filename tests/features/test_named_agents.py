@@ -327,7 +327,7 @@ async def test_a_named_agent_is_destroyed_and_not_deleted(service: Service) -> N
     told = await made(service)
     with pytest.raises(BadRequest, match="named agent") as refused:
         await service.delete(Watcher(), branch=told["branch"])
-    assert "pyagentd agent destroy my-agent" in (refused.value.mend or "")
+    assert "pyagentd agent destroy my-agent" in (refused.value.hint or "")
     assert (await service.agent_list(Watcher()))["agents"]
     assert "agent rename my-agent" in (await service.rename(Watcher(), branch=told["branch"], title="Mine"))["note"]
     assert "not copied" in (await service.duplicate(Watcher(), branch=told["branch"]))["note"]
@@ -348,7 +348,7 @@ async def test_no_two_names_differ_in_case_alone(service: Service) -> None:
 async def test_a_profile_that_there_is_not_is_told_with_those_there_are(service: Service) -> None:
     with pytest.raises(PresetError) as refused:
         await made(service, permissions="foo")
-    assert (refused.value.message, "locked, open, standard" in refused.value.mend) == (
+    assert (refused.value.message, "locked, open, standard" in refused.value.hint) == (
         "There is no profile 'foo'",
         True,
     )

@@ -83,7 +83,7 @@ def test_an_untrusted_preset_cannot_be_used_and_the_error_says_how_it_can(
     put(of(project), "reviewer")
     with pytest.raises(PresetError, match="you have not said that you trust it") as caught:
         makes(tmp_path).for_project(project).template("reviewer")
-    assert "pyagentd presets --trust" in caught.value.mend
+    assert "pyagentd presets --trust" in caught.value.hint
     assert "reviewer" not in makes(tmp_path).for_project(project).for_agents()
     with pytest.raises(PresetError, match="There is no preset 'nobody'"):
         makes(tmp_path).for_project(project).template("nobody")

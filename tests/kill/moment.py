@@ -35,7 +35,7 @@ _FINISHED = "(memq (plist-get pyagentd-status :state) '(idle error))"
 _ATTACHED = f"(and (eq pyagentd-attach-state t) {_FINISHED})"
 _TEXT = "(save-restriction (widen) (buffer-substring-no-properties (point-min) (point-max)))"
 # What a user does when Emacs says that the file was written by somebody else.
-_MEND = "(progn (condition-case nil (driver-attach) (user-error (driver-call #'pyagentd-take-over 'draft))) t)"
+_HINT = "(progn (condition-case nil (driver-attach) (user-error (driver-call #'pyagentd-take-over 'draft))) t)"
 # What Emacs shows is written down before anything else happens.
 _LOG = """(advice-add 'pyagentd-insert :after
   (lambda (text &rest _)
@@ -304,7 +304,7 @@ class Moment:
                 return bool(emacs.eval(command, 40))
             except EmacsError:
                 with suppress(EmacsError):
-                    emacs.eval(_MEND, 40)
+                    emacs.eval(_HINT, 40)
                 return False
 
         wait_for(given, what, 30)

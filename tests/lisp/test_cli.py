@@ -51,7 +51,7 @@ def test_a_program_that_fails_itself_is_a_failure(stdin, capsys) -> None:
     assert capsys.readouterr().out == ":no\n"
 
 
-def test_an_error_shows_place_line_caret_and_mend(stdin, capsys) -> None:
+def test_an_error_shows_place_line_caret_and_hint(stdin, capsys) -> None:
     stdin("(let [x 1]\n  (fliter x))")
     assert main(["lisp"]) == 1
     assert capsys.readouterr().err == (

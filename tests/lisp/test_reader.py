@@ -1,4 +1,4 @@
-"""Texts become forms, and what is wrong with a text is said with its place and how to mend it."""
+"""Texts become forms, and what is wrong with a text is said with its place and a hint."""
 
 import threading
 

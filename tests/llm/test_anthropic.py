@@ -414,7 +414,7 @@ async def test_a_wrong_key_is_mended_by_the_user_and_never_shown(
     model_server.say(refusal(401, "authentication_error", "invalid x-api-key"))
     with pytest.raises(ProviderError) as caught:
         await collect(backend, request())
-    assert "ANTHROPIC_API_KEY" in caught.value.mend and "auth-source" in caught.value.mend
+    assert "ANTHROPIC_API_KEY" in caught.value.hint and "auth-source" in caught.value.hint
     assert "sk-test" not in str(caught.value)
 
 
@@ -539,7 +539,7 @@ async def test_an_answer_that_is_no_stream_points_at_the_base_url(
     model_server.say(raw([b"<html>Welcome</html>"], content_type="text/html; charset=utf-8"))
     with pytest.raises(ProviderError, match="text/html") as caught:
         await collect(backend, request())
-    assert "base URL" in caught.value.mend
+    assert "base URL" in caught.value.hint
 
 
 async def test_no_header_appears_in_an_error(model_server: ModelServer) -> None:
@@ -552,7 +552,7 @@ async def test_no_header_appears_in_an_error(model_server: ModelServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "kind", "words", "mend"),
+    ("status", "kind", "words", "hint"),
     [
         (401, "authentication_error", "invalid x-api-key", "ANTHROPIC_API_KEY"),
         (400, "invalid_request_error", "Your credit balance is too low to access the API", "Add credit"),
@@ -567,10 +567,10 @@ async def test_no_header_appears_in_an_error(model_server: ModelServer) -> None:
 )
 @pytest.mark.spec("002", ERRORS)
 async def test_every_refusal_says_what_to_do(
-    model_server: ModelServer, backend: AnthropicBackend, status: int, kind: str, words: str, mend: str
+    model_server: ModelServer, backend: AnthropicBackend, status: int, kind: str, words: str, hint: str
 ) -> None:
     model_server.say(refusal(status, kind, words))
     with pytest.raises(ProviderError) as caught:
         await collect(backend, request())
-    assert words in caught.value.message and mend in caught.value.mend
+    assert words in caught.value.message and hint in caught.value.hint
     assert isinstance(caught.value, TransientProviderError) == (status in (429, 529, 500))

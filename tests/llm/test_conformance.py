@@ -204,7 +204,7 @@ async def refuses(case: Case) -> str:
         case.server.say(refusal(status, "some_error", "in the server's words"))
         with pytest.raises(ProviderError, match="in the server's words") as caught:
             await collect(case.backend, request())
-        assert not isinstance(caught.value, TransientProviderError) and words in caught.value.mend
+        assert not isinstance(caught.value, TransientProviderError) and words in caught.value.hint
         assert "sk-test" not in str(caught.value)
     return YES
 

@@ -19,7 +19,7 @@ async def test_no_key_says_how_to_get_one() -> None:
         with pytest.raises(NoKey, match='backend "Claude"') as caught:
             make_backend("Claude", BackendSettings(api_key=key))
         for word in ("ANTHROPIC_API_KEY", "auth-source", "PYAGENTD_BACKEND=offline"):
-            assert word in caught.value.mend
+            assert word in caught.value.hint
 
 
 async def test_a_server_of_ones_own_needs_no_key(model_server: ModelServer) -> None:
@@ -89,13 +89,13 @@ async def test_a_provider_that_needs_a_key_names_its_variable() -> None:
     settings = BackendSettings(kind="openai-compatible", base_url="http://127.0.0.1:1/v1", key_env="GROQ_API_KEY")
     with pytest.raises(NoKey, match='backend "groq"') as caught:
         make_backend("groq", settings)
-    assert "GROQ_API_KEY" in caught.value.mend
+    assert "GROQ_API_KEY" in caught.value.hint
 
 
 async def test_a_compatible_backend_needs_an_address() -> None:
     with pytest.raises(ConfigError, match="has no address") as caught:
         make_backend("mine", BackendSettings(kind="openai-compatible"))
-    assert "[backend.mine]" in caught.value.mend
+    assert "[backend.mine]" in caught.value.hint
 
 
 def test_settings_do_not_show_the_key() -> None:
@@ -145,7 +145,7 @@ def test_a_missing_sdk_is_named_with_its_extra() -> None:
         "    try:\n"
         "        await collect(backend, request())\n"
         "    except NotInstalled as error:\n"
-        "        assert 'pyagentd[openai]' in error.mend\n"
+        "        assert 'pyagentd[openai]' in error.hint\n"
         "    else:\n"
         "        raise AssertionError('nothing was said')\n"
         "asyncio.run(ask())"

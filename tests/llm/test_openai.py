@@ -314,4 +314,4 @@ async def test_a_quota_that_is_used_up_is_not_tried_again(model_server: ModelSer
     model_server.say(refusal(429, "insufficient_quota", "You exceeded your current quota."))
     with pytest.raises(ProviderError, match="exceeded") as caught:
         await collect(backend, request())
-    assert not isinstance(caught.value, TransientProviderError) and "credit" in caught.value.mend
+    assert not isinstance(caught.value, TransientProviderError) and "credit" in caught.value.hint

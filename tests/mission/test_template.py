@@ -119,13 +119,13 @@ MALFORMED = [
 
 
 @pytest.mark.spec("004", "Error reason template_error")
-@pytest.mark.parametrize(("template", "line", "column", "message", "mend"), MALFORMED)
-def test_what_is_malformed_is_said_with_its_place(template, line, column, message, mend):
+@pytest.mark.parametrize(("template", "line", "column", "message", "hint"), MALFORMED)
+def test_what_is_malformed_is_said_with_its_place(template, line, column, message, hint):
     for use in (placeholders, lambda text: expand(text, {}, plain), lambda text: unknown(text, ())):
         with pytest.raises(TemplateError) as caught:
             use(template)
         assert message in caught.value.message
-        assert mend in caught.value.mend
+        assert hint in caught.value.hint
         assert (caught.value.line, caught.value.column) == (line, column)
 
 

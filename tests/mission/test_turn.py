@@ -318,7 +318,7 @@ def hint_of(*programs: str) -> str:
         (["(count ctx/row)"], "Note: There is no ctx/row, it is nil; did you mean ctx/rows?"),
     ],
 )
-def test_the_mend_is_named(programs, hint):
+def test_the_hint_is_named(programs, hint):
     assert hint in hint_of(*programs)
 
 

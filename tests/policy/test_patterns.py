@@ -85,7 +85,7 @@ def test_an_absolute_pattern_is_valid(pattern):
 
 
 @pytest.mark.parametrize("pattern", ["", "src/**", "*.py", "./a", "~other/x", "!/a", "/a/../b", "/a/./b", "/a\nb"])
-def test_a_pattern_that_could_never_match_is_refused_with_a_mend(pattern):
+def test_a_pattern_that_could_never_match_is_refused_with_a_hint(pattern):
     with pytest.raises(BadRequest) as error:
         validate_pattern(pattern)
-    assert error.value.mend
+    assert error.value.hint

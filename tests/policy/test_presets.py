@@ -87,7 +87,7 @@ def test_a_profile_is_named_or_written_out_and_may_be_called_permissions():
         profile("profile: lockd\n")
     assert caught.value.message.startswith("p.md:4: `profile` is 'lockd'")
     assert "pyagentd stop" in str(caught.value)  # the daemon may not know of one yet
-    assert caught.value.mend.startswith("It should be one of docs, locked, open, standard")
+    assert caught.value.hint.startswith("It should be one of docs, locked, open, standard")
 
 
 def test_what_is_not_said_grants_nothing():
@@ -187,12 +187,12 @@ def test_locked_ids_and_our_names_are_the_same_tools(theirs, ours):
         (LEAST + "profile:\n  allow: tool:x\n", 5, "`profile.allow` is 'tool:x'"),
     ],
 )
-def test_a_value_of_the_wrong_kind_names_file_line_and_mend(front, line, said):
+def test_a_value_of_the_wrong_kind_names_file_line_and_hint(front, line, said):
     with pytest.raises(PresetError) as error:
         preset(front)
     assert error.value.message.startswith(f"p.md:{line}: ")
     assert said in str(error.value)
-    assert error.value.mend
+    assert error.value.hint
 
 
 def test_a_plain_mapping_gives_the_same_errors_without_its_lines():

@@ -198,7 +198,7 @@ def test_the_custom_profile_of_the_specification():
 def test_a_malformed_expression_is_refused_when_it_is_loaded(pattern):
     with pytest.raises(BadRequest) as caught:
         compile_action(pattern)
-    assert repr(pattern) in caught.value.message and caught.value.mend
+    assert repr(pattern) in caught.value.message and caught.value.hint
 
 
 def test_a_profile_by_name():

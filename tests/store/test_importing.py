@@ -200,7 +200,7 @@ class TestNoChat:
         path = file(tmp_path, content, name)
         with pytest.raises(BadRequest, match=said) as caught:
             read_chat(path)
-        assert str(path) in str(caught.value) and caught.value.mend
+        assert str(path) in str(caught.value) and caught.value.hint
 
     def test_places_that_hold_no_chat(self, tmp_path: Path) -> None:
         with pytest.raises(BadRequest, match="is a directory"):

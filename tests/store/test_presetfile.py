@@ -126,12 +126,12 @@ def test_setting_paths_twice_is_setting_them_once(tmp_path):
         (text(""), 2, "no keys"),
     ],
 )
-def test_malformed_front_matter_names_file_line_and_mend(content, line, said):
+def test_malformed_front_matter_names_file_line_and_hint(content, line, said):
     with pytest.raises(PresetError) as error:
         parse(content, Path("/p/explorer.md"))
     assert error.value.message.startswith(f"/p/explorer.md:{line}: ")
     assert said in str(error.value)
-    assert error.value.mend
+    assert error.value.hint
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def test_what_fits_nothing_says_how_to_find_it(root, text):
     new_session(root)
     with pytest.raises((NotFound, NotASession)) as error:
         Registry(root).resolve(text)
-    assert error.value.mend
+    assert error.value.hint
 
 
 def test_a_root_that_does_not_exist_holds_nothing(tmp_path):

@@ -53,7 +53,7 @@ async def test_arguments_are_checked_before_anybody_is_asked(ctx: ToolContext) -
 
 async def test_a_refusal_is_the_text_and_the_tool_does_not_run(call: Call) -> None:
     async def deny(action: Action) -> None:
-        raise ToolError(f"no {action}", mend="Ask for it")
+        raise ToolError(f"no {action}", hint="Ask for it")
 
     ran = False
 
@@ -74,7 +74,7 @@ async def test_a_refusal_is_the_text_and_the_tool_does_not_run(call: Call) -> No
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (ToolError("it is so", mend="Do this"), "it is so. Do this"),
+        (ToolError("it is so", hint="Do this"), "it is so. Do this"),
         (FileNotFoundError(2, "No such file or directory", "/a/b"), "No such file or directory: /a/b"),
         (ValueError("bad"), "Tool failed: ValueError: bad"),
         (RecursionError("deep"), "Tool failed: RecursionError: deep"),

@@ -58,7 +58,7 @@ def test_all_problems_come_at_once_with_the_usage() -> None:
         checked("Tool", SCHEMA, {"count": "3", "other": 1})
     assert raised.value.message.startswith("Tool: ")
     assert raised.value.message.count(";") == 2
-    assert raised.value.mend.startswith("It takes name, count?, ratio?")
+    assert raised.value.hint.startswith("It takes name, count?, ratio?")
 
 
 @pytest.mark.parametrize("args", [[], "text", None, 3])

@@ -43,7 +43,7 @@ class Operations:
 
     async def fails(self, client: Client, *, how: str) -> Any:
         if how == "busy":
-            raise Busy("A run is in flight", mend="Wait or abort it")
+            raise Busy("A run is in flight", hint="Wait or abort it")
         if how == "exit":
             sys.exit(3)
         if how == "cancel":

@@ -48,7 +48,7 @@ async def test_the_daemons_errors_keep_their_class(daemon: Daemon) -> None:
         with connect(daemon.runtime_dir) as client:
             with pytest.raises(Busy, match="in flight") as caught:
                 client.call("fails", how="busy")
-            assert caught.value.mend == "Wait or abort it"
+            assert caught.value.hint == "Wait or abort it"
             with pytest.raises(BadRequest, match="unknown :colour"):
                 client.call("echo", colour=1)
             with pytest.raises(PyagentdError, match="ZeroDivisionError"):
@@ -119,7 +119,7 @@ def test_a_stale_address_is_unreachable(tmp_path: Path) -> None:
     (tmp_path / "daemon.eld").write_text(f'(:proto 1 :pid 7 :socket "{tmp_path}/gone")')
     with pytest.raises(Unreachable, match=r"pid 7.*No such file") as caught:
         connect(tmp_path)
-    assert "pyagentd serve" in caught.value.mend
+    assert "pyagentd serve" in caught.value.hint
 
 
 def test_a_daemon_of_another_protocol_is_no_guess(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_of_many_started_at_once_one_serves_all_and_outlives_its_session(tmp_pat
 def test_a_daemon_that_fails_says_why(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="SyntaxError") as caught:
         start_daemon([sys.executable, "-c", "=="], tmp_path / "run")
-    assert str(tmp_path / "run" / "daemon.log") in caught.value.mend
+    assert str(tmp_path / "run" / "daemon.log") in caught.value.hint
 
 
 def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:

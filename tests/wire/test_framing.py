@@ -103,11 +103,11 @@ def test_what_is_no_message_is_an_error(payload: bytes) -> None:
         parse(payload)
 
 
-@pytest.mark.parametrize("error", [Busy("Busy", mend="Wait"), PyagentdError("Odd"), TransientProviderError("Later")])
+@pytest.mark.parametrize("error", [Busy("Busy", hint="Wait"), PyagentdError("Odd"), TransientProviderError("Later")])
 def test_an_error_is_of_the_same_class_on_the_other_side(error: PyagentdError) -> None:
     _, uid, description = decode(failure(4, error)[6:])
     received = error_from(description)
-    assert (uid, type(received), received.message, received.mend) == (4, type(error), error.message, error.mend)
+    assert (uid, type(received), received.message, received.hint) == (4, type(error), error.message, error.hint)
 
 
 def test_an_error_with_an_endless_message_can_still_be_told() -> None:

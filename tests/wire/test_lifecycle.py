@@ -102,7 +102,7 @@ try:
         print("entered", flush=True)
         sys.stdin.read()
 except UserError as error:
-    print(error.message, "/", error.mend)
+    print(error.message, "/", error.hint)
 """
 
 
@@ -163,7 +163,7 @@ def test_a_socket_path_the_kernel_would_cut_is_refused(tmp_path: Path, sessions:
     deep = tmp_path / ("d" * 100)
     with Instance(deep, sessions) as instance, pytest.raises(ConfigError, match="bytes long") as caught:
         instance.bind_unix()
-    assert "PYAGENTD_RUNTIME_DIR" in caught.value.mend
+    assert "PYAGENTD_RUNTIME_DIR" in caught.value.hint
 
 
 def test_a_directory_others_may_enter_is_refused(run: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_directory_others_may_enter_is_refused(run: Path) -> None:
     run.chmod(0o750)
     with pytest.raises(ConfigError, match="Other users") as caught:
         private_directory(run)
-    assert f"chmod 700 {run}" in caught.value.mend
+    assert f"chmod 700 {run}" in caught.value.hint
 
 
 def test_a_directory_of_somebody_else_is_refused(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

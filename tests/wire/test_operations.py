@@ -57,7 +57,7 @@ def test_what_does_not_fit_is_named(arguments: str, complaint: str) -> None:
         ATTACH.bind(decode(arguments))
     assert caught.match("attach-it")
     assert re.search(complaint, caught.value.message)
-    assert caught.value.mend == "It takes (:branch :seq :sha256 :take-it)."
+    assert caught.value.hint == "It takes (:branch :seq :sha256 :take-it)."
 
 
 async def spawn(

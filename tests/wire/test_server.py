@@ -87,10 +87,10 @@ async def test_whoever_says_nothing_is_dropped(tmp_path: Path, strangers: Strang
 
 async def test_another_protocol_is_told_what_to_do(strangers: Strangers) -> None:
     peer = await strangers()
-    verb, uid, (code, message, _, mend) = await peer.call("hello", {"proto": 2, "novelty": "yes"}, uid=9)
+    verb, uid, (code, message, _, hint) = await peer.call("hello", {"proto": 2, "novelty": "yes"}, uid=9)
     assert (verb, uid, code) == ("epc-error", 9, "wire-error")
     assert message == "The daemon speaks protocol 1, the client 2"
-    assert "pyagentd stop" in mend
+    assert "pyagentd stop" in hint
     assert await peer.ended() == b""
 
 
@@ -196,9 +196,9 @@ async def test_every_failure_is_one_answer_and_the_connection_lives(
     assert (await peer.call("echo", {"value": 1}, uid=8))[1] == 8
 
 
-async def test_an_error_says_how_to_mend_it(peer: Peer) -> None:
+async def test_an_error_says_how_to_hint_it(peer: Peer) -> None:
     answer = await peer.call("fails", {"how": "busy"})
-    assert answer[2] == ["busy", "A run is in flight", ":mend", "Wait or abort it"]
+    assert answer[2] == ["busy", "A run is in flight", ":hint", "Wait or abort it"]
 
 
 async def test_an_unexpected_error_leaves_its_traceback_in_the_log(

@@ -159,14 +159,14 @@ def of_callable(function: Callable[..., Any], *, strict: bool = False) -> Signat
     try:
         found = inspect.signature(function)
     except (ValueError, TypeError) as error:
-        mend = "Give a signature as text"
-        raise SignatureError(f"the parameters of {name} cannot be inspected", mend=mend) from error
+        hint = "Give a signature as text"
+        raise SignatureError(f"the parameters of {name} cannot be inspected", hint=hint) from error
     hints = _hints(function)
     params = [_param(one, hints, name, strict) for one in found.parameters.values() if _is_named(one)]
     returns = hints.get("return", Parameter.empty)
     if returns is Parameter.empty and strict:
         raise SignatureError(
-            f"{name} has no type hint for its result", mend="Add a type hint, or a signature as text"
+            f"{name} has no type hint for its result", hint="Add a type hint, or a signature as text"
         )
     return Signature(tuple(params), ANY if returns is Parameter.empty else type_of_hint(returns, strict=strict))
 
@@ -204,5 +204,5 @@ def _param(parameter: Parameter, hints: dict[str, Any], function: str, strict: b
     if parameter.name in hints:
         return optional_field(parameter.name, type_of_hint(hints[parameter.name], strict=strict), required=required)
     if strict:
-        raise SignatureError(f"the parameter {parameter.name} of {function} has no type hint", mend="Add one")
+        raise SignatureError(f"the parameter {parameter.name} of {function} has no type hint", hint="Add one")
     return optional_field(parameter.name, ANY, required=required)

@@ -183,8 +183,8 @@ def resolved_hints(of: Any) -> dict[str, Any]:
         return typing.get_type_hints(of, include_extras=True)
     except (NameError, TypeError, AttributeError, SyntaxError) as error:
         name = getattr(of, "__qualname__", type(of).__name__)
-        mend = "Import the type where the function stands, or give a signature as text"
-        raise SignatureError(f"the type hints of {name} cannot be resolved: {error}", mend=mend) from error
+        hint = "Import the type where the function stands, or give a signature as text"
+        raise SignatureError(f"the type hints of {name} cannot be resolved: {error}", hint=hint) from error
 
 
 def optional_field(name: str, of: Type, *, required: bool) -> Field:
@@ -268,7 +268,7 @@ class _Deriving:
     def _unsupported(self, hint: Any) -> Type:
         if self._strict:
             name = getattr(hint, "__qualname__", str(hint))
-            raise SignatureError(f"no type corresponds to the type hint {name}", mend="Give a signature as text")
+            raise SignatureError(f"no type corresponds to the type hint {name}", hint="Give a signature as text")
         return ANY
 
 

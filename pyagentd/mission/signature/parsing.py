@@ -89,9 +89,9 @@ class Form:
     optional: bool = False
     after_comma: bool = False
 
-    def error(self, message: str, mend: str = "") -> SignatureError:
+    def error(self, message: str, hint: str = "") -> SignatureError:
         """Return an error at the position of this form."""
-        return _error(message, self.source, self.offset, mend)
+        return _error(message, self.source, self.offset, hint)
 
 
 def read(text: str) -> tuple[Form, ...]:
@@ -113,12 +113,12 @@ def is_keyword(name: str) -> bool:
     return _KEYWORD.fullmatch(name) is not None
 
 
-def _error(message: str, source: str, offset: int, mend: str = "") -> SignatureError:
+def _error(message: str, source: str, offset: int, hint: str = "") -> SignatureError:
     if offset < 0:
-        return SignatureError(message, mend=mend)
+        return SignatureError(message, hint=hint)
     before = source[:offset]
     line = before.count("\n") + 1
-    return SignatureError(message, source=source, line=line, column=offset - before.rfind("\n"), mend=mend)
+    return SignatureError(message, source=source, line=line, column=offset - before.rfind("\n"), hint=hint)
 
 
 class _Reader:
@@ -233,16 +233,16 @@ class _Reader:
         if char == ":" and self._inside[-1] and self._inside[-1][-1].kind in ("name", "string"):
             name = self._inside[-1][-1].value
             return self._error("this colon is not needed", at, f"Only types have a colon: `{name} :int`")
-        for signs, message, mend in _STRAY:
+        for signs, message, hint in _STRAY:
             if char in signs:
-                return self._error(message.format(char), at, mend)
+                return self._error(message.format(char), at, hint)
         return self._error(f"`{char}` has no meaning here", at)
 
     def _column(self, at: int) -> int:
         return at - self._text.rfind("\n", 0, at)
 
-    def _error(self, message: str, at: int, mend: str = "") -> SignatureError:
-        return _error(message, self._text, at, mend)
+    def _error(self, message: str, at: int, hint: str = "") -> SignatureError:
+        return _error(message, self._text, at, hint)
 
 
 # Names of types, and suggestions for unknown names.
@@ -320,8 +320,8 @@ def name_of(form: Form, what: What) -> str:
     plain = form.kind in ("name", "keyword") and is_plain(form.value)
     if not form.optional and (plain or (form.kind == "string" and form.value)):
         return str(form.value)
-    mend = f'Write it in quotes: `"{form.value}"`' if form.kind == "keyword" else f"As in {_EXAMPLE[what]}"
-    raise form.error(f"this is not a {what} name", mend)
+    hint = f'Write it in quotes: `"{form.value}"`' if form.kind == "keyword" else f"As in {_EXAMPLE[what]}"
+    raise form.error(f"this is not a {what} name", hint)
 
 
 def missing_type(key: Form, name: str, what: What) -> SignatureError:
@@ -389,8 +389,8 @@ def schema_of(form: Form, type_of: TypeOf) -> Type:
         SignatureError: It is malformed, or a schema that cannot be checked here.
     """
     word = form.value[0].value
-    if mend := _UNSUPPORTED.get(word):
-        raise form.error(f"`[:{word} …]` is not supported here", mend)
+    if hint := _UNSUPPORTED.get(word):
+        raise form.error(f"`[:{word} …]` is not supported here", hint)
     if word in OPERATORS:
         return _constraint(form)
     if word != "map" and (name := known(word)):
@@ -613,7 +613,7 @@ def parts_of(forms: Sequence[Form]) -> tuple[tuple[Field, ...], Type]:
     """
     match forms:
         case []:
-            raise SignatureError("there is no signature", mend="The shortest one is `:any`")
+            raise SignatureError("there is no signature", hint="The shortest one is `:any`")
         case [Form(kind="vector", value=(Form(kind="keyword", value="=>"), *rest)) as whole]:
             if whole.optional:
                 raise whole.error("a signature cannot be optional", "Put the `?` after the type of its result")
@@ -741,8 +741,8 @@ def _vector(form: Form) -> Type:
     if is_schema(parts):
         return schema_of(form, type_of)
     if len(parts) > 1:
-        mend = "A list has one type of items; what may be either is written `[:or :int :string]`"
-        raise parts[1].error("there are two types in one list", mend)
+        hint = "A list has one type of items; what may be either is written `[:or :int :string]`"
+        raise parts[1].error("there are two types in one list", hint)
     return List(type_of(parts[0]))
 
 
@@ -760,7 +760,7 @@ def form_of(data: Any, depth: int = 0) -> Form:
     """
     if depth > MAX_DEPTH:
         raise SignatureError(
-            f"brackets are nested more than {MAX_DEPTH} deep", mend="Use :map or :any for deep values"
+            f"brackets are nested more than {MAX_DEPTH} deep", hint="Use :map or :any for deep values"
         )
     match data:
         case Keyword():
@@ -784,4 +784,4 @@ def form_of(data: Any, depth: int = 0) -> Form:
             return Form(kind="type", value=type_of_hint(data))
         case _:
             name = type(data).__name__
-            raise SignatureError(f"a value of type {name} cannot be part of a signature", mend="Write text or lists")
+            raise SignatureError(f"a value of type {name} cannot be part of a signature", hint="Write text or lists")

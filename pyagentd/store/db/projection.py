@@ -221,7 +221,7 @@ def parse(text: str) -> Query:
     terms = [term for term in _terms(writable(text.replace("\0", " "))) if _TOKEN.search(term.text)][:MAX_TERMS]
     wanted = tuple(term for term in terms if not term.is_excluded)
     if not wanted:
-        raise BadRequest("The query has no word to look for", mend='Give words, a "phrase", or words and -exclusions')
+        raise BadRequest("The query has no word to look for", hint='Give words, a "phrase", or words and -exclusions')
     return Query(wanted, tuple(term for term in terms if term.is_excluded))
 
 

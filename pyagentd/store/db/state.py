@@ -389,15 +389,15 @@ class State:
             with self._locks[use]:
                 connection = self._connections.get(use)
                 if connection is None:  # moved aside by the other thread just now
-                    raise Damaged(f"{self.path} was damaged", mend=_AGAIN)
+                    raise Damaged(f"{self.path} was damaged", hint=_AGAIN)
                 yield connection
         except sqlite3.Error as error:
             if _primary(error) in _REFUSALS:
-                raise StateError(f"{self.path}: {error}", mend=_MEND) from error
+                raise StateError(f"{self.path}: {error}", hint=_HINT) from error
             if _primary(error) not in _BEYOND_USE:
                 raise  # not the disk's doing
             self._set_aside(str(error), connection)
-            raise Damaged(f"{self.path} was damaged: {error}", mend=_AGAIN) from error
+            raise Damaged(f"{self.path} was damaged: {error}", hint=_AGAIN) from error
 
     def _open_both(self) -> None:
         # Both at once: afterwards whoever reads never waits for the lock of who writes.
@@ -491,7 +491,7 @@ class State:
         except OSError as error:
             if error.errno in _PLANTED:
                 raise _Unusable("it is no regular file") from error
-            raise StateError(f"{self.path}: {error.strerror}", mend=_MEND) from error
+            raise StateError(f"{self.path}: {error.strerror}", hint=_HINT) from error
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise _Unusable("it is no regular file")
@@ -523,7 +523,7 @@ class State:
 
 
 _AGAIN = "It is being built anew; try again in a moment"
-_MEND = "Sessions are not affected, only search is; see that the disk has room and may be written"
+_HINT = "Sessions are not affected, only search is; see that the disk has room and may be written"
 
 
 def _primary(error: sqlite3.Error) -> int:

@@ -354,7 +354,7 @@ class DocumentWriter:
             StoreError: The disk refused, or the file holds what was not read.
         """
         if self.changed_on_disk():
-            raise StoreError(f"{self._path} changed since it was read", mend="Read it again")
+            raise StoreError(f"{self._path} changed since it was read", hint="Read it again")
         if self.unsaved:
             written = format_document(self._document, self._formatted)
             atomic.write_bytes(self._path, written.data, fsync=fsync)

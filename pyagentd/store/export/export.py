@@ -132,7 +132,7 @@ def exported(source: Source, format: str, settings: Settings | None = None) -> E
             from pyagentd.store.export.html import page  # not at the start of every daemon
 
             return Exported(text=page(source))
-    raise BadRequest(f"{format!r} is no format", mend=", ".join(FORMATS))
+    raise BadRequest(f"{format!r} is no format", hint=", ".join(FORMATS))
 
 
 def markdown(source: Source, settings: Settings | None = None) -> str:

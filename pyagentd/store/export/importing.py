@@ -58,11 +58,11 @@ def read_chat(path: Path) -> Chat:
     data = _content(path)
     text, notes = _decoded(data, path)
     if not text.strip():
-        raise BadRequest(f"{path} is empty", mend="Name a saved chat")
+        raise BadRequest(f"{path} is empty", hint="Name a saved chat")
     if is_org(path, text):
         raise BadRequest(
             f"{path} is an Org file, and chats are imported from Markdown or plain text",
-            mend="Export it from Emacs with C-c C-e m m and import that; the roles are lost on the way",
+            hint="Export it from Emacs with C-c C-e m m and import that; the roles are lost on the way",
         )
     found = document.parse(text)
     notes += found.damage
@@ -126,15 +126,15 @@ def _content(path: Path) -> bytes:
     try:
         info = path.stat()
         if stat.S_ISDIR(info.st_mode):
-            raise BadRequest(f"{path} is a directory", mend="Name the file of a chat")
+            raise BadRequest(f"{path} is a directory", hint="Name the file of a chat")
         if not stat.S_ISREG(info.st_mode):
-            raise BadRequest(f"{path} is no ordinary file", mend="Name the file of a chat")
+            raise BadRequest(f"{path} is no ordinary file", hint="Name the file of a chat")
         if info.st_size > LARGEST:
             size = info.st_size // 1024 // 1024
-            raise BadRequest(f"{path} has {size} MB, which is no chat", mend=f"At most {LARGEST // 1024 // 1024} MB")
+            raise BadRequest(f"{path} has {size} MB, which is no chat", hint=f"At most {LARGEST // 1024 // 1024} MB")
         return regularfile.read_bytes(path, limit=LARGEST, links=True)
     except FileNotFoundError as error:
-        raise NotFound(f"There is no file {path}", mend="Name a saved chat") from error
+        raise NotFound(f"There is no file {path}", hint="Name a saved chat") from error
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror}") from error
 
@@ -146,7 +146,7 @@ def _decoded(data: bytes, path: Path) -> tuple[str, list[str]]:
         BadRequest: It is no text.
     """
     if b"\0" in data and b"Local Variables:" not in data:  # a tool may have printed some
-        raise BadRequest(f"{path} is no text: it holds zero bytes", mend="Save the chat as UTF-8 and import that")
+        raise BadRequest(f"{path} is no text: it holds zero bytes", hint="Save the chat as UTF-8 and import that")
     try:
         return data.decode("utf-8").removeprefix(_BOM), []
     except UnicodeDecodeError as error:

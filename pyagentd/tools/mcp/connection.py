@@ -129,13 +129,13 @@ def _value(settings: ServerSettings, around: Surrounding, found: re.Match[str]) 
     if name in around.keys or _PROVIDERS.fullmatch(name):
         raise ConfigError(
             f"{settings.source}: the MCP server {settings.name} wants ${{{name}}}, which is not given to servers",
-            mend="Keep what a server needs in a variable of its own",
+            hint="Keep what a server needs in a variable of its own",
         )
     value = around.variable(name) or otherwise
     if value is None:
         raise ConfigError(
             f"{settings.source}: the MCP server {settings.name} needs the variable {name}, which is not set",
-            mend=f"Set {name} where the daemon is started, then: pyagentd stop",
+            hint=f"Set {name} where the daemon is started, then: pyagentd stop",
         )
     conceal(value)
     return value

@@ -86,6 +86,6 @@ def test_a_text_of_several_words_without_quotation_marks_is_told() -> None:
     known = {"agent init": init}
     with pytest.raises(BadRequest, match="several words") as refused:
         typed("/agent init x You are X", known)
-    assert '"You are X"' in (refused.value.mend or "")
+    assert '"You are X"' in (refused.value.hint or "")
     found = typed('/agent init x "You are X" m', known)
     assert found is not None and found.arguments == {"name": "x", "p": "You are X", "model": "m"}

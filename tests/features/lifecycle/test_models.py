@@ -119,8 +119,8 @@ async def test_a_name_alone_never_means_the_stand_in(world: World) -> None:
     assert found["offline"].has("claude-haiku-4-5") and found["offline"].stand_in
     with pytest.raises(BadRequest, match="not found") as refused:
         await models(world).checked("claude-haiku-4-5", world.options, backend="anthropic")
-    assert "model-one (anthropic)" in (refused.value.mend or "")
-    assert "(offline, a stand-in" in (refused.value.mend or "")
+    assert "model-one (anthropic)" in (refused.value.hint or "")
+    assert "(offline, a stand-in" in (refused.value.hint or "")
     with pytest.raises(ToolError):
         written("claude-haiku-4-5", found, backend="anthropic")
     assert written("claude-haiku-4-5", found, backend="offline") == "claude-haiku-4-5"

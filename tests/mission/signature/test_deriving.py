@@ -207,7 +207,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("derive", "message"), ERRORS, ids=[message for _, message in ERRORS])
-def test_what_cannot_be_derived_is_said_with_a_mend(derive, message):
+def test_what_cannot_be_derived_is_said_with_a_hint(derive, message):
     with pytest.raises(SignatureError, match=message) as caught:
         derive()
-    assert caught.value.mend
+    assert caught.value.hint

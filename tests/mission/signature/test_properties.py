@@ -53,7 +53,7 @@ def test_every_schema_is_a_schema(signature):
 @given(
     st.lists(PIECES, max_size=12).map(" ".join) | st.lists(PIECES, max_size=12).map("".join) | st.text(max_size=20)
 )
-def test_any_text_is_a_signature_or_an_error_with_a_mend(text):
+def test_any_text_is_a_signature_or_an_error_with_a_hint(text):
     try:
         signature = parse(text)
     except SignatureError as error:

@@ -313,13 +313,13 @@ ERRORS = [
 
 
 @pytest.mark.spec("004", "PtcRunner.SubAgent.Signature")
-@pytest.mark.parametrize(("text", "line", "column", "message", "mend"), ERRORS, ids=[row[0][:40] for row in ERRORS])
-def test_what_is_wrong_is_said_with_place_and_mend(text, line, column, message, mend):
+@pytest.mark.parametrize(("text", "line", "column", "message", "hint"), ERRORS, ids=[row[0][:40] for row in ERRORS])
+def test_what_is_wrong_is_said_with_place_and_hint(text, line, column, message, hint):
     with pytest.raises(SignatureError) as caught:
         parse(text)
     assert (caught.value.line, caught.value.column) == (line, column)
     assert message in caught.value.message
-    assert mend in caught.value.mend
+    assert hint in caught.value.hint
 
 
 def test_a_caret_stands_under_the_place():
