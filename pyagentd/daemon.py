@@ -152,7 +152,7 @@ class Daemon:
         await kernel.start()
         # Have what an earlier daemon left waiting go on; who asks for it waits until it does.
         projection = Projection(kernel.state, self._config.sessions_dir)
-        kernel.hints = hints = PendingHints(kernel.state, projection, kernel.clock, kernel.own)
+        kernel.hints = hints = PendingHints(kernel.state, projection, kernel.clock, kernel.spawn)
         kernel.trees.wake_all(hints)
         self._indexer.unfinished = lambda ref: _soon(loop, kernel.trees.wake_soon, ref)
         self._indexer.start()

@@ -15,9 +15,9 @@ from acp.helpers import update_available_commands, update_current_mode
 
 from pyagentd.acp import updates
 from pyagentd.acp.files import Prompt
-from pyagentd.acp.updates import Update, Updates, said
+from pyagentd.acp.updates import Update, Updates, notice_chunk
 from pyagentd.acp.wire import Daemon
-from pyagentd.cli.follow import question, told
+from pyagentd.cli.follow import question, question_lines
 from pyagentd.cli.link import run_environment
 from pyagentd.clock import new_id
 from pyagentd.errors import BadRequest, Busy, PyagentdError, Unreachable, WireError
@@ -80,7 +80,7 @@ def approval(ask: Mapping[str, Any], branch: str, root: str) -> Request:
 
 
 def questions(ask: Mapping[str, Any], branch: str) -> Iterator[Request]:
-    """Yield a request for each question of the model's; the options are numbered, see ``picked``."""
+    """Yield a request for each question of the model's; the options are numbered, see ``picked_label``."""
     for number, asked in enumerate(ask["questions"]):
         options = [
             schema.PermissionOption(option_id=str(place), name=str(option["label"]), kind="allow_once")
@@ -92,17 +92,17 @@ def questions(ask: Mapping[str, Any], branch: str) -> Iterator[Request]:
             title=_title(ask, branch, str(asked["question"])),
             kind="other",
             status="pending",
-            content=[tool_content(text_block("\n".join(told(asked))))],
+            content=[tool_content(text_block("\n".join(question_lines(asked))))],
         )
         yield call, options
 
 
-def picked(asked: Mapping[str, Any], option: str) -> str:
+def picked_label(asked: Mapping[str, Any], option: str) -> str:
     """Return the label of the option that was chosen."""
     return str(asked["options"][int(option)]["label"])
 
 
-def answered(labels: Sequence[str]) -> dict[str, Any]:
+def answers_of(labels: Sequence[str]) -> dict[str, Any]:
     """Return the arguments of ``answer`` that give the model its answers, one label for each question."""
     return {"decision": "answer", "answers": json.dumps([[label] for label in labels], ensure_ascii=False)}
 
@@ -184,7 +184,7 @@ class Asker:
                 await self._daemon.call("answer", ask=ask["id"], **answer)
         except RequestError as error:
             text = f"\n\n> It waits for an answer (`pyagentd asks`): {error}\n\n"
-            await self._editor.session_update(session_id=self._session_id, update=said(text))
+            await self._editor.session_update(session_id=self._session_id, update=notice_chunk(text))
         except (ConnectionError, PyagentdError):
             pass  # the editor is gone, or somebody else was faster
         finally:
@@ -203,8 +203,8 @@ class Asker:
                 return self._dismissed()
             if chosen == LATER:
                 return {"decision": "deny", "reason": IN_WORDS}
-            labels.append(picked(asked, chosen))
-        return answered(labels)
+            labels.append(picked_label(asked, chosen))
+        return answers_of(labels)
 
     async def _choice(self, call: schema.ToolCallUpdate, options: list[schema.PermissionOption]) -> str | None:
         answer = await self._editor.request_permission(session_id=self._session_id, tool_call=call, options=options)
@@ -476,7 +476,7 @@ class Conversation:
         try:
             sent = await self._submit(message, text)
             if (command := sent.get("command")) and not command["recorded"]:
-                await self.tell(updates.said(str(command["text"])))
+                await self.tell(updates.notice_chunk(str(command["text"])))
             if sent.get("message"):
                 self._own.add(sent["message"])  # another one, where a command sent it
                 self._turns[sent["message"]] = ended
@@ -575,7 +575,7 @@ class Conversation:
             case "session", ({"title": str(title)},):
                 await self.tell(schema.SessionInfoUpdate(session_update="session_info_update", title=title))
             case "notice", ({"text": str(text)},):
-                await self.tell(updates.said(f"\n\n> {text}\n\n"))
+                await self.tell(updates.notice_chunk(f"\n\n> {text}\n\n"))
             case "resync", _:
                 self._is_attached = False
                 await self.awaken()
@@ -597,6 +597,6 @@ class Conversation:
         if turn is not None and not turn.done():
             turn.set_result((reason, text))
         elif turn is None and reason == "error" and text:  # somebody else's
-            await self.tell(updates.said(f"\n\n> {text}\n\n"))
+            await self.tell(updates.notice_chunk(f"\n\n> {text}\n\n"))
         if (mode := await self.modes.changed(self.key)) is not None:
             await self.tell(update_current_mode(mode))

@@ -299,7 +299,7 @@ def usage(context: Mapping[str, Any]) -> schema.UsageUpdate | None:
     return update
 
 
-def said(text: str) -> schema.AgentMessageChunk:
+def notice_chunk(text: str) -> schema.AgentMessageChunk:
     """Return words of ours, not the model's, as an editor shows them."""
     return schema.AgentMessageChunk(session_update="agent_message_chunk", content=text_block(text))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pyagentd import clock
-from pyagentd.api.group import INLINE_LIMIT, Client, Group, expanded, name_of, send_options
+from pyagentd.api.group import INLINE_LIMIT, Client, Group, expand_home, name_of, send_options
 from pyagentd.api.models import checked_model
 from pyagentd.clock import iso8601, stamp
 from pyagentd.errors import Ambiguous, BadRequest, NotFound, PresetError, PyagentdError, StoreError, Unconfirmed
@@ -20,9 +20,9 @@ from pyagentd.features import named_agents
 from pyagentd.features import tasks as telling
 from pyagentd.features.agents import MAX_DEPTH, AgentSpawner, Assignment, Open, agents_below, outcome_of, result_of
 from pyagentd.features.contexts import KEPT, Contexts
-from pyagentd.features.named_agents import MODEL_SETTING, Wanted
+from pyagentd.features.named_agents import MODEL_SETTING, AgentRequest
 from pyagentd.features.schedules import local_user
-from pyagentd.features.tasks import Tasks, standing
+from pyagentd.features.tasks import Tasks, status_lines
 from pyagentd.log import of_session
 from pyagentd.policy.action import validate_pattern
 from pyagentd.policy.presets import Result
@@ -36,7 +36,7 @@ from pyagentd.store.db import agents
 from pyagentd.store.db.agents import AgentRow, ContextRow
 from pyagentd.store.db.tasks import Task
 from pyagentd.store.document import hidden
-from pyagentd.store.paths import BranchRef, described
+from pyagentd.store.paths import BranchRef, describe_branch
 from pyagentd.wire.sexp import SexpError, encode, plist_to_dict
 
 
@@ -136,7 +136,7 @@ class Spawning(Group):
             except PyagentdError as error:
                 _log.error("agent %s: %s", preset, error, extra=of_session(parent.session_dir))
                 raise
-        return described(ref)
+        return describe_branch(ref)
 
     async def agent_result(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Wait until an agent has no run any more; return what its parent would be told: ``{ok, text}``."""
@@ -167,10 +167,10 @@ class Pieces(Group):
         self, client: Client, *, directory: str, preset: str, description: str
     ) -> dict[str, Any]:
         """Make an empty directory for an agent under the branch, or agent, in ``directory``."""
-        parent = paths.ref_of(expanded(directory))
+        parent = paths.ref_of(expand_home(directory))
         name = clock.agent_id(preset, stamp(self._kernel.clock.now()), description)
         try:
-            with sessions.built(paths.agents_dir(parent.branch_dir), name) as (_, place):
+            with sessions.build_directory(paths.agents_dir(parent.branch_dir), name) as (_, place):
                 pass
         except StoreError as error:
             _log.error("%s", error, extra=of_session(parent.session_dir))
@@ -192,7 +192,7 @@ class Pieces(Group):
 
     async def load_preset(self, client: Client, *, directory: str) -> dict[str, Any] | None:
         """Return the keys of ``preset.md`` and its body as ``system``; nil when it is missing or no preset."""
-        place = expanded(directory).absolute()
+        place = expand_home(directory).absolute()
         front = metadata.read_preset_metadata(place)  # logs what is wrong
         return None if front is None else {**front, "system": presetfile.read(paths.preset_file(place)).body.strip()}
 
@@ -222,7 +222,7 @@ class Pieces(Group):
 
 
 def _existing(directory: str) -> Path:
-    place = expanded(directory).absolute()
+    place = expand_home(directory).absolute()
     if not place.is_dir():
         raise NotFound(f"{directory} is no directory", hint="Make it first")
     return place
@@ -230,7 +230,7 @@ def _existing(directory: str) -> Path:
 
 def _preset(file: str) -> Path:
     """Return the preset that ``file`` means; a directory means the one in it."""
-    place = expanded(file).absolute()
+    place = expand_home(file).absolute()
     return paths.preset_file(place) if place.is_dir() else place
 
 
@@ -262,7 +262,9 @@ class NamedAgents(Group):
             await asyncio.to_thread(atomic.make_dirs, self._kernel.config.sessions_dir)  # where lists of models are
             checked = await checked_model(self._kernel, None, model, send_options(client, env, key, ()))
             model, note = checked.model, checked.note
-        wanted = Wanted(name=name, system_prompt=system_prompt, model=model, permissions=_permissions(permissions))
+        wanted = AgentRequest(
+            name=name, system_prompt=system_prompt, model=model, permissions=_permissions(permissions)
+        )
         place = self._kernel.config.agents_dir.resolve() / name
         kept = agent_files.is_name(name) and await asyncio.to_thread((place / agent_files.AGENT_FILE).is_file)
         ref = await named_agents.create(self._kernel, wanted)
@@ -274,8 +276,8 @@ class NamedAgents(Group):
         self._registry.add(ref)
         self._tell_written(ref)
         self._kernel.publish(Event("agents", "", 0))
-        told = {"name": name, "dir": str(ref.session_dir), **described(ref)}
-        return {**told, "welcome": named_agents.welcome(self._kernel, ref), "note": note or None}
+        told = {"name": name, "dir": str(ref.session_dir), **describe_branch(ref)}
+        return {**told, "welcome": named_agents.introduction_of(self._kernel, ref), "note": note or None}
 
     async def agent_list(self, client: Client, *, destroyed: bool = False, watch: bool = False) -> dict[str, Any]:
         """Return all named agents by name, ``{agents: (A…)}``, with ``destroyed`` those too that are gone.
@@ -322,9 +324,9 @@ class NamedAgents(Group):
         if key is not None and (value is not None or reset):
             given = _permissions(value) if key == "permissions" else value
             user = local_user()
-            await named_agents.change(self._kernel, name, key, None if reset else given, user=user)
+            await named_agents.set_setting(self._kernel, name, key, None if reset else given, user=user)
             self._publish(name, key)
-        config = await named_agents.shown(self._kernel, name)
+        config = await named_agents.agent_settings(self._kernel, name)
         if key is not None and key not in config:
             raise NotFound(f"{key[:40]!r} is no key of an agent", hint=f"Known: {', '.join(config)}")
         return {
@@ -342,8 +344,8 @@ class NamedAgents(Group):
         self._registry.add(ref)
         self._tell_written(old, ref)
         self._kernel.publish(Event("agents", "", 0))
-        config = await named_agents.shown(self._kernel, new_name)
-        return {"name": new_name, "dir": str(ref.session_dir), "config": config, **described(ref)}
+        config = await named_agents.agent_settings(self._kernel, new_name)
+        return {"name": new_name, "dir": str(ref.session_dir), "config": config, **describe_branch(ref)}
 
     async def agent_losses(self, client: Client, *, name: str, keep_files: bool = False) -> dict[str, Any]:
         """Return what would be lost with an agent, to be told before it is destroyed; ``lines`` says all of it.
@@ -353,8 +355,8 @@ class NamedAgents(Group):
         ``asks``, ``runs``, ``schedules``; ``tasks`` that run; ``trash``: whether files would go there; ``branch``: of
         its workspace.
         """
-        found = await named_agents.of(self._kernel, name)
-        return {**found.told(), "lines": found.lines(keep_files=keep_files)}
+        found = await named_agents.destroy_warnings(self._kernel, name)
+        return {**found.to_wire(), "lines": found.lines(keep_files=keep_files)}
 
     async def agent_destroy(
         self, client: Client, *, name: str, keep_files: bool = False, confirmed: bool = False
@@ -365,7 +367,7 @@ class NamedAgents(Group):
         that were saved. Without ``confirmed`` nothing is done: the error, ``unconfirmed``, says what would be lost.
         """
         if not confirmed:
-            lines = (await named_agents.of(self._kernel, name)).lines(keep_files=keep_files)
+            lines = (await named_agents.destroy_warnings(self._kernel, name)).lines(keep_files=keep_files)
             lost = "; ".join(lines) or "nothing"
             raise Unconfirmed(f"The agent {name} is not destroyed: lost would be {lost}", hint="Confirm it first")
         done = await named_agents.destroy(self._kernel, name, keep_files=keep_files, user=local_user())
@@ -461,7 +463,7 @@ class Settings(Group):
             if key == MODEL_SETTING and value and not reset:
                 checked = await checked_model(kernel, None, str(value), send_options(client, env, api_key, ()))
                 value, note = checked.model, checked.note
-            wanted = None if reset else named_agents.checked(kernel, key, value)
+            wanted = None if reset else named_agents.checked_setting(kernel, key, value)
             await asyncio.to_thread(named_agents.put, kernel, key, wanted)
         held = await asyncio.to_thread(named_agents.read, kernel)
         return {"settings": held, "defaults": dict(named_agents.DEFAULTS), "note": note or None}
@@ -547,7 +549,7 @@ class TaskOperations(Group):
             "saved": {"saved_at": saved[0].saved_at, "description": saved[0].description} if saved else None,
         }
         told = [self._task_told(task) for task in running]
-        return {**facts, "tasks": told, "text": standing(facts, running, kernel.clock.now())}
+        return {**facts, "tasks": told, "text": status_lines(facts, running, kernel.clock.now())}
 
     async def _task_shown(self, task: Task) -> dict[str, Any]:
         file = self._kernel.feature(Tasks).output(task)
@@ -575,7 +577,7 @@ class TaskOperations(Group):
 
 def _git(directory: Path) -> dict[str, Any] | None:
     """Return branch and number of uncommitted files of a repository, None where there is none; blocks."""
-    found = named_agents.look(directory)
+    found = named_agents.repository_state(directory)
     return None if found is None else {"branch": found.branch, "uncommitted": found.uncommitted}
 
 

@@ -432,11 +432,13 @@ async def _help(known: Commands, call: Call) -> Answer:
     wanted = " ".join(str(call.arguments.get("command") or "").removeprefix("/").split())
     if not wanted:
         rows = [(command.synopsis, command.summary) for command in found.values()]
-        return Answer(text=columns(rows), data={"commands": [told(command) for command in found.values()]})
+        return Answer(text=columns(rows), data={"commands": [command_to_wire(command) for command in found.values()]})
     own = [command for name, command in found.items() if name == wanted or name.startswith(f"{wanted} ")]
     if not own:
         raise NotFound(f"There is no command /{wanted[:60]}", hint=did_you_mean(wanted, found))
-    return Answer(text="\n\n".join(map(_told_whole, own)), data={"commands": [told(command) for command in own]})
+    return Answer(
+        text="\n\n".join(map(_told_whole, own)), data={"commands": [command_to_wire(command) for command in own]}
+    )
 
 
 def _told_whole(command: Command) -> str:
@@ -444,7 +446,7 @@ def _told_whole(command: Command) -> str:
     return "\n".join(filter(None, (command.synopsis, command.summary, columns(rows))))
 
 
-def told(command: Command) -> dict[str, object]:
+def command_to_wire(command: Command) -> dict[str, object]:
     """Return a command as clients are told of it, see ``commands``."""
     return {
         "name": command.name,

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyagentd.api.commands import told
+from pyagentd.api.commands import command_to_wire
 from pyagentd.api.group import (
     INLINE_LIMIT,
     Client,
     Group,
-    commanding,
+    command_options,
     directory,
     message_settings,
     send_options,
@@ -30,17 +30,23 @@ from pyagentd.features.agents import AgentSpawner
 from pyagentd.features.compaction import compact, marker_of
 from pyagentd.features.emacs import EmacsClients
 from pyagentd.features.schedules import local_user
-from pyagentd.features.slash_commands import Answered, Commands, answered
+from pyagentd.features.slash_commands import CommandOutcome, Commands, run_if_command
 from pyagentd.features.usage import tell_below
 from pyagentd.policy.presets import Preset, parse_message_settings
 from pyagentd.runtime import attaching, turn_agent
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.document_sync import Version, effective, overridden, printed, settings_of
+from pyagentd.runtime.document_sync import (
+    DocumentVersion,
+    effective_settings,
+    preset_with_overrides,
+    settings_in_document,
+    settings_of,
+)
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.queue import Submission
 from pyagentd.runtime.run_setup import shell_scope
 from pyagentd.runtime.settings import SendOptions
-from pyagentd.runtime.status import failed_calls, summaries
+from pyagentd.runtime.status import call_summaries, failed_calls
 from pyagentd.runtime.system_prompt import skills_of
 from pyagentd.store import metadata, paths, presetfile
 from pyagentd.store.document.heal import role_diff
@@ -57,7 +63,7 @@ class Queue(Group):
     async def queue(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Return the messages that wait, the next one first: {id, text, queued_at, steer, origin, …} each."""
         async with self._kernel.using(self._ref(branch)) as live:
-            return {"items": live.queue.told(), "paused": live.paused and bool(live.queue.waiting)}
+            return {"items": live.queue.to_wire(), "paused": live.paused and bool(live.queue.waiting)}
 
     async def queue_cancel(self, client: Client, *, branch: str, id: str) -> dict[str, Any]:
         """Take a message back; its text is the client's again. What stands in the document stays there."""
@@ -119,10 +125,10 @@ class SlashCommands(Group):
         """
         ref = self._ref(branch) if branch else None
         found = await self._kernel.feature(Commands).of(ref)
-        return {"commands": [told(command) for command in found.values()]}
+        return {"commands": [command_to_wire(command) for command in found.values()]}
 
 
-def told_answered(made: Answered) -> dict[str, Any]:
+def told_answered(made: CommandOutcome) -> dict[str, Any]:
     """Return what became of a command, in the shape of what becomes of a message.
 
     ``command`` is ``{name, text, json, code, recorded, began}``: the answer, for people and as JSON for programs; the
@@ -176,16 +182,16 @@ class Conversations(Group):
             if answer is None:
                 return {"branch": live.key, "reread": True}
             if answer["editor"]:
-                live.given = printed(settings_of(preset))
+                live.given = settings_in_document(settings_of(preset))
                 live.note_said()
                 if live.key in self._kernel.emptied and client.human:
                     emptied.ask(self._kernel, live)
             if live.meter is not None and not live.meter.looked and paths.agents_dir(live.ref.branch_dir).is_dir():
-                self._kernel.own(tell_below(self._kernel, live))
+                self._kernel.spawn(tell_below(self._kernel, live))
             notes = [
                 *answer["notes"],
                 *self._kernel.origins.notes(live.ref),
-                *named_agents.welcomes(self._kernel, live),
+                *named_agents.opening_notes(self._kernel, live),
             ]
             described = self._described_live(live, preset, made_from)
             return {**answer, "notes": notes, "unconfined": unconfined, **described}
@@ -199,7 +205,7 @@ class Conversations(Group):
     async def saved(self, client: Client, *, branch: str, sha256: str, seq: int, marker: int | None = None) -> None:
         """Note that the editor saved everything up to event ``seq``, the run's marker at position ``marker``."""
         offset = None if marker is None else marker - 1
-        self._open(branch).saved(client, Version(sha256=sha256, seq=seq, marker=offset))
+        self._open(branch).saved(client, DocumentVersion(sha256=sha256, seq=seq, marker=offset))
 
     async def lease(self, client: Client, *, branch: str, take: bool = False) -> dict[str, Any]:
         """Ask to become the editor of a branch that is attached; with ``take`` the present one is asked to leave."""
@@ -230,12 +236,12 @@ class Conversations(Group):
             live.require_writable()
             await live.reader.look(compare=False)
             values = live.override(self._kernel.presets.of_branch(live.ref))
-            if left := await named_agents.keep(self._kernel, live.ref, values, user=local_user()):
+            if left := await named_agents.keep_document_settings(self._kernel, live.ref, values, user=local_user()):
                 keys = {name.replace("_", "-"): value for name, value in left.items()}
                 with self._kernel.origins.keeping(live.ref):
                     presetfile.set_values(paths.preset_file(live.ref.branch_dir), keys)
             own = self._kernel.presets.of_branch(live.ref)
-            live.given = printed(settings_of(own))
+            live.given = settings_in_document(settings_of(own))
             live.note_given()
             made_from = await _made_from(live.ref)
             return {"kept": sorted(values), **self._described_live(live, own, made_from)}
@@ -263,7 +269,7 @@ class Conversations(Group):
             file, ref = paths.preset_file(live.ref.branch_dir), live.ref
             override = dict(live.override(self._kernel.presets.of_branch(ref)))
             if body is not None and self._kernel.named.is_named(ref):
-                await named_agents.change(
+                await named_agents.set_setting(
                     self._kernel, ref.session_dir.name, "system_prompt", body, user=local_user()
                 )
                 body = None
@@ -275,12 +281,14 @@ class Conversations(Group):
             if "tools" in values:
                 override.pop("tools", None)
                 live.write_settings(
-                    given=printed(settings_of(own)), effective=effective(own, override), seen=reading.settings
+                    given=settings_in_document(settings_of(own)),
+                    effective=effective_settings(own, override),
+                    seen=reading.settings,
                 )
                 live.note_given()
-                if live.keeper.editor is None:
-                    live.keeper.renew()
-                    await live.keeper.flush()
+                if live.document.editor is None:
+                    live.document.renew()
+                    await live.document.flush()
             return self._described_live(live, own, await _made_from(live.ref))
 
     async def system_prompt(self, client: Client, *, branch: str) -> dict[str, Any]:
@@ -295,7 +303,7 @@ class Conversations(Group):
         """
         async with self._kernel.using(self._ref(branch)) as live:
             preset = self._kernel.presets.of_branch(live.ref)
-            on = overridden(preset, live.override(preset)).tools
+            on = preset_with_overrides(preset, live.override(preset)).tools
             emacs = self._kernel.find(EmacsClients)
             offered = () if emacs is None else emacs.tools(self._kernel.watching(live))
             return {"tools": sorted({*on, *TOOLS, *offered}, key=str.casefold), "on": on}
@@ -304,16 +312,16 @@ class Conversations(Group):
         """Go back to what ``preset.md`` says; the editor, if there is one, calls this and saves what it is told."""
         async with self._kernel.using(self._ref(branch)) as live:
             live.require_writable()
-            if live.keeper.editor not in (None, client):
+            if live.document.editor not in (None, client):
                 raise Busy(f"Another client edits {live.ref.session_id}", hint="Take over first, or do it there")
             reading = await live.reader.look(compare=False)
             own = self._kernel.presets.of_branch(live.ref)
             dropped = live.override(own)
-            if dropped and live.keeper.editor is None:
-                settings = printed(settings_of(own))
+            if dropped and live.document.editor is None:
+                settings = settings_in_document(settings_of(own))
                 live.write_settings(given=settings, effective=settings, seen=reading.settings)
-                live.keeper.renew()
-                await live.keeper.flush()
+                live.document.renew()
+                await live.document.flush()
             told = self._described_live(live, own, await _made_from(live.ref))
             return {"dropped": sorted(dropped), **told, "settings": told["own_settings"], "overridden": []}
 
@@ -366,7 +374,7 @@ class Conversations(Group):
         options = send_options(client, env, key, allow)
         metadata = await self._metadata(branch, options, agent, model, settings)
         given = Submission(
-            text=text, options=options, id=id, metadata=metadata, steer=bool(steer), command=commanding(command)
+            text=text, options=options, id=id, metadata=metadata, steer=bool(steer), command=command_options(command)
         )
         return await self._submit(client, branch, given)
 
@@ -397,7 +405,7 @@ class Conversations(Group):
 
     async def _submit(self, client: Client, branch: str, given: Submission) -> dict[str, Any]:
         async with self._kernel.using(self._ref(branch)) as live:
-            if (done := await answered(self._kernel, live, given, client)) is not None:
+            if (done := await run_if_command(self._kernel, live, given, client)) is not None:
                 return told_answered(done)
             made = await self._kernel.submit(live, given)
         return told_submitted(made)
@@ -421,24 +429,24 @@ class Conversations(Group):
 
     def _described_live(self, live: LiveBranch, preset: Preset, made_from: str | None) -> dict[str, Any]:
         override, agents = live.override(preset), self._kernel.find(AgentSpawner)
-        holds = overridden(preset, override)
+        holds = preset_with_overrides(preset, override)
         return {
             "session_id": live.ref.session_id,
             "root": live.conversation.session.get("workspace_root"),
             "agents": [] if agents is None else agents.running(live.key),
             "asks": self._kernel.asks.open_for(live.key),
-            "queue": live.queue.told(),
+            "queue": live.queue.to_wire(),
             "todo": todo.current(live.conversation),
             "failed": failed_calls(live.conversation),
-            "summaries": summaries(live.conversation),
-            "chips": suggestions.standing(live.conversation).told() if live.run is None else None,
-            "context": live.meter.told() if live.meter else None,
+            "summaries": call_summaries(live.conversation),
+            "chips": suggestions.current_options(live.conversation).to_wire() if live.run is None else None,
+            "context": live.meter.to_wire() if live.meter else None,
             "preset": made_from,
             "model": holds.model,
-            "turn": turn_agent.told(self._kernel.presets, live.ref, live.conversation),
+            "turn": turn_agent.next_turn(self._kernel.presets, live.ref, live.conversation),
             "settings": _told(settings_of(holds)),
             "own_settings": _told(settings_of(preset)),
-            "gptel_tools": printed(settings_of(preset)).tools,
+            "gptel_tools": settings_in_document(settings_of(preset)).tools,
             "overridden": sorted(override),
             "thinking": holds.thinking or None,
         }
@@ -517,7 +525,7 @@ class TurnAgents(Group):
         async with self._kernel.using(self._ref(branch)) as live:
             root = live.conversation.session.get("workspace_root")
             presets = await asyncio.to_thread(self._kernel.presets.for_project, Path(root) if root else None)
-            agents = {} if live.ref.is_agent else await asyncio.to_thread(turn_agent.available, presets)
+            agents = {} if live.ref.is_agent else await asyncio.to_thread(turn_agent.turn_agents, presets)
             rows = [
                 {
                     "name": name,
@@ -528,7 +536,7 @@ class TurnAgents(Group):
                 }
                 for name, preset in agents.items()
             ]
-            return {**turn_agent.told(self._kernel.presets, live.ref, live.conversation), "agents": rows}
+            return {**turn_agent.next_turn(self._kernel.presets, live.ref, live.conversation), "agents": rows}
 
     async def approve(
         self,
@@ -571,7 +579,7 @@ class TurnAgents(Group):
 
 def _require_plan(kernel: Kernel, live: LiveBranch) -> None:
     """Raise ``BadRequest`` where there is no plan to approve."""
-    if not turn_agent.told(kernel.presets, live.ref, live.conversation)["plan"]:
+    if not turn_agent.next_turn(kernel.presets, live.ref, live.conversation)["plan"]:
         raise BadRequest(
             f"{live.ref.session_id} is not in plan mode", hint="Say what is to be done in a message of your own"
         )

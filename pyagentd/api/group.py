@@ -21,12 +21,12 @@ from pyagentd.policy.profiles import compile_action
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchWritten
 from pyagentd.runtime.kernel import Kernel
-from pyagentd.runtime.queue import Commanding, Submitted
+from pyagentd.runtime.queue import Commanding, Receipt
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.store import metadata, paths
 from pyagentd.store.atomic import write_text
 from pyagentd.store.metadata import workspace_root
-from pyagentd.store.paths import BranchRef, described
+from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry
 from pyagentd.wire.sexp import SexpError, plist_to_dict
 
@@ -42,12 +42,11 @@ __all__ = [
     "Client",
     "Group",
     "Process",
-    "described",
     "directory",
-    "expanded",
+    "expand_home",
     "name_of",
+    "project_of",
     "spill",
-    "workplace",
 ]
 
 _log = logging.getLogger(__name__)
@@ -117,7 +116,7 @@ def name_of(directory: Path) -> str:
         return ""
 
 
-def expanded(path: str) -> Path:
+def expand_home(path: str) -> Path:
     """Return ``path`` with ``~`` replaced."""
     return Path(path).expanduser()
 
@@ -128,13 +127,13 @@ def directory(path: str) -> Path:
     Raises:
         BadRequest: It is no directory.
     """
-    place = expanded(path).resolve()
+    place = expand_home(path).resolve()
     if not place.is_dir():
         raise BadRequest(f"{path} is no directory", hint="Name the project's directory")
     return place
 
 
-def workplace(path: str) -> Path | None:
+def project_of(path: str) -> Path | None:
     """Return the project that ``path`` means: of what is in a branch's directory, the one that its session works in.
 
     A session's own directory, with its rights in it, is no project. None where that session has no project either.
@@ -172,7 +171,7 @@ def send_options(
     return SendOptions(interactive=client.human, env=_environment(env), api_key=key, grants=grants)
 
 
-def commanding(command: str) -> Commanding:
+def command_options(command: str) -> Commanding:
     """Return what a client says about slash commands.
 
     Raises:
@@ -224,7 +223,7 @@ def _environment(env: Mapping[str, str] | Sequence[Any]) -> dict[str, str]:
     return {name: str(value) for name, value in variables.items() if value is not None}
 
 
-def told_submitted(made: Submitted) -> dict[str, Any]:
+def told_submitted(made: Receipt) -> dict[str, Any]:
     """Return what became of a message, as its client is told; ``ended`` is nil unless it came before and is over."""
     return {
         "run": made.run_id,

@@ -13,9 +13,9 @@ from pyagentd.features import history as looking
 from pyagentd.features.forking import fork_of, forks_of
 from pyagentd.features.history import Changed, History, chosen_prompt, variants_of
 from pyagentd.features.snapshots import Conflicts, Snapshots
-from pyagentd.runtime.queue import Submitted
+from pyagentd.runtime.queue import Receipt
 from pyagentd.store import paths
-from pyagentd.store.paths import BranchRef, described
+from pyagentd.store.paths import BranchRef, describe_branch
 
 _SHOWN = 200  # characters of a variant
 
@@ -99,7 +99,7 @@ class Histories(Group):
             made = await fork_of(self._kernel, live, message, title=title)
         self._registry.add(made)
         self._tell_written(made)
-        return {**described(made), "dir": str(made.session_dir)}
+        return {**describe_branch(made), "dir": str(made.session_dir)}
 
     async def forks(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Return the sessions that were forked from a session, oldest first."""
@@ -117,7 +117,7 @@ def _told(changed: Changed) -> dict[str, Any]:
     return {"hidden": list(changed.hidden), "shown": list(changed.shown), **files}
 
 
-def _told_run(submitted: Submitted) -> dict[str, Any]:
+def _told_run(submitted: Receipt) -> dict[str, Any]:
     return {"run": submitted.run_id, "message": submitted.message_id, "seq": submitted.seq}
 
 

@@ -136,7 +136,7 @@ class Inspection(Group):
             "temperature": preset.temperature,
             "max_tokens": preset.max_tokens,
             "thinking": preset.thinking or None,
-            "turn": turn_agent.told(self._kernel.presets, live.ref, live.conversation),
+            "turn": turn_agent.next_turn(self._kernel.presets, live.ref, live.conversation),
             "status": live.status,
         }
 

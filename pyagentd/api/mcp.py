@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyagentd.api.group import Client, Group, directory, send_options, workplace
+from pyagentd.api.group import Client, Group, directory, project_of, send_options
 from pyagentd.config.tables import HookSettings, ServerSettings, read_server
 from pyagentd.errors import BadRequest, ConfigError, NotFound, ToolError
-from pyagentd.features.emacs import EmacsClients, Offered, OfferedTool, offered_tool
+from pyagentd.features.emacs import EmacsClients, EmacsOffer, OfferedTool, offered_tool
 from pyagentd.features.hooks import Hooks
 from pyagentd.features.mcp import Server, Servers
 from pyagentd.reader import Source
@@ -159,7 +159,7 @@ class McpOperations(Group):
     async def _servers_of(self, root: str | None) -> tuple[Path, ProjectServers | None]:
         if root is None:
             return Path.home(), None
-        place = await asyncio.to_thread(lambda: workplace(root) or directory(root))
+        place = await asyncio.to_thread(lambda: project_of(root) or directory(root))
         return place, await asyncio.to_thread(project_servers, place)
 
     def _one_server(
@@ -347,7 +347,7 @@ class EmacsOperations(Group):
             except BadRequest as error:
                 name = str(said.get("name") or "") if isinstance(said, dict) else ""
                 refused.append({"name": name, "why": str(error)})
-        self._kernel.feature(EmacsClients).offer(client, Offered(buffers=buffers, tools=tuple(usable.values())))
+        self._kernel.feature(EmacsClients).offer(client, EmacsOffer(buffers=buffers, tools=tuple(usable.values())))
         _log.info("%s offers%s and %d tools", client.name, " its buffers" if buffers else "", len(usable))
         return {"tools": list(usable), "refused": refused, "spill": str(self._kernel.config.runtime_dir)}
 

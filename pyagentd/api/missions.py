@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyagentd.api.group import INLINE_LIMIT, Client, Group, send_options, spill, told_submitted, workplace
+from pyagentd.api.group import INLINE_LIMIT, Client, Group, project_of, send_options, spill, told_submitted
 from pyagentd.errors import BadRequest
-from pyagentd.features.agents import described
+from pyagentd.features.agents import short_title
 from pyagentd.features.mission_tool import PRESET, missions, readable_mission, unfinished
 from pyagentd.jsontext import object_in
 from pyagentd.policy.action import canonical_tool, under
@@ -18,7 +18,7 @@ from pyagentd.runtime.queue import Submission
 from pyagentd.runtime.run_setup import NAMES
 from pyagentd.store import presetfile, sessions
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.paths import described as described_
+from pyagentd.store.paths import describe_branch as described_
 from pyagentd.tools.builtin import builtin_tools
 
 _GO_ON = "Continue."
@@ -123,7 +123,7 @@ class Missions(Group):
 
     async def _made(self, prompt: str, preset: str, values: dict[str, Any], root: str | None) -> BranchRef:
         """Create the session of a mission."""
-        kernel, workspace = self._kernel, workplace(root) if root else None
+        kernel, workspace = self._kernel, project_of(root) if root else None
         of_project = await asyncio.to_thread(kernel.presets.for_project, workspace)
         parsed, text = of_project.template(preset)
         if not parsed.signature and "signature" not in values:
@@ -134,7 +134,7 @@ class Missions(Group):
         inside = None if workspace is None else [under(str(workspace))]
         ref = sessions.create_session(
             kernel.config.sessions_dir,
-            described(prompt),
+            short_title(prompt),
             preset_name=parsed.name,
             preset_text=text,
             paths_read=inside,

@@ -9,24 +9,34 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
-from pyagentd.api.group import Client, Group, expanded, send_options, workplace
+from pyagentd.api.group import Client, Group, expand_home, project_of, send_options
 from pyagentd.config import Config
 from pyagentd.errors import BadRequest, ConfigError, NotASession, NotInstalled, PyagentdError, nearest
 from pyagentd.events import Event
 from pyagentd.features import mission_tool, named_agents
-from pyagentd.features.models import Checked, Models
+from pyagentd.features.models import CheckedModel, Models
 from pyagentd.features.schedules import local_user
-from pyagentd.features.usage import Below, facts_of, look_below
+from pyagentd.features.usage import AgentCost, facts_of, look_below
 from pyagentd.policy.presets import DEFAULT_PRESET, Preset
 from pyagentd.reader import keys_of
 from pyagentd.runtime import run_setup
 from pyagentd.runtime import system_prompt as instructions
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.kernel import Kernel
-from pyagentd.runtime.presets import ProjectPresets, Template
+from pyagentd.runtime.presets import PresetTemplate, ProjectPresets
 from pyagentd.runtime.settings import SendOptions, configured_provider, provider_of
 from pyagentd.runtime.turn_agent import answers_next
-from pyagentd.runtime.usage import By, Line, Meter, days_ago, report, spent_on, together, total, used
+from pyagentd.runtime.usage import (
+    By,
+    Meter,
+    UsageLine,
+    days_ago,
+    report,
+    spent_on,
+    sum_of_lines,
+    tokens_used,
+    total_spent,
+)
 from pyagentd.store import paths, presetfile
 from pyagentd.store.conversation import COMPACTION, Message, message_usage, steps_of
 from pyagentd.store.journal import served_by
@@ -78,7 +88,9 @@ class ModelOperations(Group):
             checked = await checked_model(kernel, kernel.presets.of_branch(ref), model, options)
             note = checked.note
             if kernel.named.is_named(ref):
-                await named_agents.change(kernel, ref.session_dir.name, "model", checked.model, user=local_user())
+                await named_agents.set_setting(
+                    kernel, ref.session_dir.name, "model", checked.model, user=local_user()
+                )
             else:
                 provider, _, name = checked.model.rpartition("/")
                 with kernel.origins.keeping(ref):
@@ -91,7 +103,7 @@ class ModelOperations(Group):
         return {"model": preset.model, "backend": provider_of(preset, kernel.config, options), "note": note or None}
 
 
-async def checked_model(kernel: Kernel, preset: Preset | None, model: str, options: SendOptions) -> Checked:
+async def checked_model(kernel: Kernel, preset: Preset | None, model: str, options: SendOptions) -> CheckedModel:
     """Return a model that a person gives a conversation with this preset, None for that of a new agent.
 
     Raises:
@@ -152,7 +164,7 @@ class PresetTemplates(Group):
         unknown = set(hashes) - {template.hash for template in found.found}
         if unknown:
             raise BadRequest(
-                f"{expanded(root)} has no preset with the hash {min(unknown)}",
+                f"{expand_home(root)} has no preset with the hash {min(unknown)}",
                 hint="It has changed since: look at it again (pyagentd presets)",
             )
         await asyncio.to_thread(lambda: [found.read(template) for template in wanted])
@@ -162,8 +174,8 @@ class PresetTemplates(Group):
         return {"trusted": [template.name for template in wanted]}
 
     def _for_project(self, root: str | None) -> ProjectPresets:
-        place = expanded(root) if root else None
-        return self._kernel.presets.for_project(workplace(str(place)) if place and place.is_dir() else place)
+        place = expand_home(root) if root else None
+        return self._kernel.presets.for_project(project_of(str(place)) if place and place.is_dir() else place)
 
 
 def _shown(data: bytes, scripts: Sequence[tuple[Path, bytes]]) -> str:
@@ -171,14 +183,14 @@ def _shown(data: bytes, scripts: Sequence[tuple[Path, bytes]]) -> str:
     return "".join((data.decode(errors="replace"), *files))
 
 
-def _told(found: ProjectPresets, template: Template, config: Config) -> dict[str, Any]:
+def _told(found: ProjectPresets, template: PresetTemplate, config: Config) -> dict[str, Any]:
     row: dict[str, Any] = {"name": template.name, "source": str(template.file), "origin": template.origin}
     if template.hash is not None:
         row["hash"] = template.hash
     try:
         preset = found.read(template)
         if preset.signature:
-            mission_tool.promised(preset)
+            mission_tool.signature_of(preset)
         data = presetfile.content(template.file, links=True) if template.data is None else template.data
         misspelt = _misspelt(presetfile.decoded(data, template.file).front)
     except PyagentdError as error:
@@ -229,12 +241,12 @@ class Spending(Group):
             return {
                 "branch": live.key,
                 "session_id": live.ref.session_id,
-                "context": meter.told(),
-                "rollup": asdict(used(live.conversation)),
-                "own": meter.own.told(),
+                "context": meter.to_wire(),
+                "rollup": asdict(tokens_used(live.conversation)),
+                "own": meter.own.to_wire(),
                 "agents": [_agent(each) for each in below],
-                "agents_total": total(each.spent for each in below).told(),
-                "together": meter.together.told(),
+                "agents_total": total_spent(each.spent for each in below).to_wire(),
+                "together": meter.together.to_wire(),
                 "messages": list(self._messages(live))[-MOST_MESSAGES:],
             }
 
@@ -261,17 +273,17 @@ class Spending(Group):
             "by": by,
             "days": days,
             "lines": await asyncio.to_thread(lambda: [self._line(line, by) for line in shown]),
-            "rest": {**together(rest, "others").told(), "number": len(rest)} if rest else None,
-            "together": together(lines, "together").told(),
+            "rest": {**sum_of_lines(rest, "others").to_wire(), "number": len(rest)} if rest else None,
+            "together": sum_of_lines(lines, "together").to_wire(),
             "indexing": not complete,
             "problem": self._index.problem or None,
         }
 
-    def _line(self, line: Line, by: By) -> dict[str, Any]:
+    def _line(self, line: UsageLine, by: By) -> dict[str, Any]:
         if by != "session":
-            return line.told()
+            return line.to_wire()
         place = self._index.projection.directory(line.key)
-        return {**line.told(), "key": str(place), "file": _file(place)}
+        return {**line.to_wire(), "key": str(place), "file": _file(place)}
 
     def _messages(self, live: LiveBranch) -> Iterator[dict[str, Any]]:
         known = facts_of(self._kernel)
@@ -284,22 +296,22 @@ class Spending(Group):
                     "steps": sum(1 for _ in steps_of(message)),
                     "hidden": message.is_hidden,
                     "compaction": _is_compaction(message),
-                    **spent_on(message, known).told(),
+                    **spent_on(message, known).to_wire(),
                 }
 
 
 def summary(meter: Meter) -> dict[str, Any]:
     """Return what ``show`` says of usage: the branch's own and, as far as they are known, its agents'."""
-    return {"context": meter.told(), "own": meter.own.told(), "together": meter.together.told()}
+    return {"context": meter.to_wire(), "own": meter.own.to_wire(), "together": meter.together.to_wire()}
 
 
-def _agent(below: Below) -> dict[str, Any]:
+def _agent(below: AgentCost) -> dict[str, Any]:
     return {
         "id": below.ref.session_id,
         "branch": below.ref.key,
         "parent": below.parent,
         **below.described,
-        **below.spent.told(),
+        **below.spent.to_wire(),
     }
 
 

@@ -8,7 +8,16 @@ from typing import Any
 from pyagentd.api.group import Client, Group, name_of, send_options
 from pyagentd.errors import BadRequest
 from pyagentd.features import schedules as occurrences
-from pyagentd.features.schedules import LIFETIME, OUTSIDE, Delivered, Schedules, Trigger, Triggers, When, local_user
+from pyagentd.features.schedules import (
+    LIFETIME,
+    OUTSIDE,
+    DeliveryOutcome,
+    Schedules,
+    Trigger,
+    Triggers,
+    When,
+    local_user,
+)
 from pyagentd.jsontext import object_in
 from pyagentd.policy.profiles import compile_action
 from pyagentd.store.db.schedules import Schedule
@@ -115,7 +124,7 @@ class Scheduling(Group):
             "session": name_of(directory),
             "branch": str(directory),
             "source": schedule.source,
-            "when": occurrences.described(When(kind=schedule.kind, value=schedule.value, zone=schedule.zone)),
+            "when": occurrences.describe_schedule(When(kind=schedule.kind, value=schedule.value, zone=schedule.zone)),
             "kind": schedule.kind,
             "value": schedule.value,
             "zone": schedule.zone or None,
@@ -132,7 +141,7 @@ class Scheduling(Group):
         }
 
 
-def _delivered(delivered: Delivered) -> dict[str, Any]:
+def _delivered(delivered: DeliveryOutcome) -> dict[str, Any]:
     submitted = delivered.submitted
     return {
         "message": delivered.message_id,

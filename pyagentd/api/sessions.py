@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pyagentd.api.group import INLINE_LIMIT, TITLE_LENGTH, Client, Group, directory, expanded, workplace
+from pyagentd.api.group import INLINE_LIMIT, TITLE_LENGTH, Client, Group, directory, expand_home, project_of
 from pyagentd.clock import epoch_ms
 from pyagentd.errors import BadRequest, Busy, ConfigError, PyagentdError, StoreError
 from pyagentd.events import Event
@@ -26,25 +26,25 @@ from pyagentd.features.usage import facts_of
 from pyagentd.llm.prompts import one_line
 from pyagentd.policy.action import under
 from pyagentd.policy.presets import DEFAULT_PRESET, Preset, parse_preset
-from pyagentd.policy.profiles import resolved
+from pyagentd.policy.profiles import resolve_profile
 from pyagentd.runtime import run as offer
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.document_sync import printed, settings_of
+from pyagentd.runtime.document_sync import settings_in_document, settings_of
 from pyagentd.runtime.kernel import Kernel
-from pyagentd.runtime.usage import Spent, priced, total
+from pyagentd.runtime.usage import Spent, priced_usage, total_spent
 from pyagentd.store import branching, metadata, paths, presetfile, sessions
 from pyagentd.store.atomic import write_bytes
 from pyagentd.store.branching import BranchPoint
-from pyagentd.store.db.listing import listed
+from pyagentd.store.db.listing import list_entries
 from pyagentd.store.db.requests import spent_by_branch
 from pyagentd.store.document.adopt import Adoption
 from pyagentd.store.document.render import writable
 from pyagentd.store.document.text import Settings
 from pyagentd.store.export import importing
-from pyagentd.store.export.export import FORMATS, Exported, exported, read_source
+from pyagentd.store.export.export import FORMATS, ExportResult, export_text, read_source
 from pyagentd.store.metadata import Node
 from pyagentd.store.named_agents import named_dir
-from pyagentd.store.paths import BranchRef, described
+from pyagentd.store.paths import BranchRef, describe_branch
 from pyagentd.store.sessions import move_to_trash
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.wire.operations import by_person
@@ -77,7 +77,7 @@ class Sessions(Group):
         typed ``name``, which is the title then. Activities give its directory and id, the directories of ``projects``
         that it may read, and their document.
         """
-        workspace = workplace(root) if root else None
+        workspace = project_of(root) if root else None
         of_project = await asyncio.to_thread(self._kernel.presets.for_project, workspace)
         parsed, text = of_project.template(preset)
         inside = [] if workspace is None else [under(str(workspace))]
@@ -91,7 +91,7 @@ class Sessions(Group):
             paths_read=[*inside, *readable] or None,
             paths_write=inside or None,
             clock=self._kernel.clock,
-            session_dir=expanded(session_dir) if session_dir else None,
+            session_dir=expand_home(session_dir) if session_dir else None,
             session_id=session_id,
             activity_org_file=activity_org_file,
             facts={
@@ -103,7 +103,7 @@ class Sessions(Group):
         self._registry.add(ref)
         self._kernel.origins.made(ref)
         await self._kernel.hold(ref)  # whoever lists sessions learns of it
-        return described(ref) | {"title": title or None}
+        return describe_branch(ref) | {"title": title or None}
 
     @by_person
     async def trust_session(self, client: Client, *, branch: str, sha256: str | None = None) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class Sessions(Group):
             raise BadRequest(f"{file} has changed since it was shown", hint="Look at it again")
         if sha256 and kernel.origins.foreign(ref):
             kernel.origins.trust(ref, data)
-        profile = resolved(preset.profile)
+        profile = resolve_profile(preset.profile)
         return {
             "foreign": kernel.origins.foreign(ref),
             "file": str(file),
@@ -135,7 +135,7 @@ class Sessions(Group):
 
     async def resolve(self, client: Client, *, name: str) -> dict[str, Any]:
         """Return the branch that an id, a prefix, ID/BRANCH or a directory means."""
-        return described(await asyncio.to_thread(self._registry.resolve, name))
+        return describe_branch(await asyncio.to_thread(self._registry.resolve, name))
 
     async def sessions(
         self, client: Client, *, archived: bool = False, form: str = "sexp", watch: bool = False
@@ -196,7 +196,7 @@ class Sessions(Group):
         spent = self._spent()
         return [
             listed_row(each) | spent_row(spent.get(each.ref.key, _NOTHING))
-            for each in listed(self._registry.scan(), facts, archived=archived)
+            for each in list_entries(self._registry.scan(), facts, archived=archived)
         ]
 
     def _spent(self) -> dict[str, Spent]:
@@ -209,7 +209,10 @@ class Sessions(Group):
         except StoreError:  # the list is worth more than its last column
             return {}
         directory = self._indexer.projection.directory
-        return {str(directory(key)): total(priced(each, known) for each in sums) for key, sums in found.items()}
+        return {
+            str(directory(key)): total_spent(priced_usage(each, known) for each in sums)
+            for key, sums in found.items()
+        }
 
 
 def _first(projects: Sequence[str]) -> Path | None:
@@ -248,14 +251,14 @@ class Lifecycle(Group):
         self._touch(*_timelines(ref))
         named = _named(self._kernel, ref)
         note = f"This is its title; {named} is still its name: `pyagentd agent rename {named} NAME` gives it another"
-        return {**described(ref), "title": wanted, "note": note if named else None}
+        return {**describe_branch(ref), "title": wanted, "note": note if named else None}
 
     async def archive(self, client: Client, *, branch: str, undo: bool = False) -> dict[str, Any]:
         """Leave a session, or an agent, out of lists from now on, or with ``undo`` no longer; it is not changed."""
         ref = self._ref(branch)
         archived_at = None if undo else epoch_ms(self._kernel.clock.now())
         await self._note(ref, archived_at=archived_at)
-        return {**described(ref), "archived_at": archived_at}
+        return {**describe_branch(ref), "archived_at": archived_at}
 
     async def duplicate(self, client: Client, *, branch: str, name: str | None = None) -> dict[str, Any]:
         """Copy a session with all its branches, agents and files; the copy has an id of its own.
@@ -271,7 +274,7 @@ class Lifecycle(Group):
             if live.run is not None or live.starting.locked():
                 raise Busy(f"{live.ref.name} is answering", hint="Wait for the answer, or abort it first")
             live.recorder.flush()
-            await live.keeper.flush()
+            await live.document.flush()
         made = await asyncio.to_thread(
             branching.duplicate_session,
             ref,
@@ -283,7 +286,7 @@ class Lifecycle(Group):
         self._tell_written(*_all_of(made))
         named = _named(self._kernel, ref)
         note = f"The copy is a session without a name: prompt, permissions and docs of {named} are not copied"
-        return {**described(made), "note": note if named else None}
+        return {**describe_branch(made), "note": note if named else None}
 
     async def delete(self, client: Client, *, branch: str, what: str | None = None) -> dict[str, Any]:
         """Move a session, a branch or an agent to the trash.
@@ -386,7 +389,7 @@ def _heir(ref: BranchRef) -> str | None:
 
 
 def _place(directory: str) -> Path:
-    return expanded(directory).absolute()
+    return expand_home(directory).absolute()
 
 
 def _told(values: dict[str, Any] | dict[str, str] | None) -> dict[str, Any] | None:
@@ -407,7 +410,7 @@ class Branches(Group):
         async with self._kernel.using(ref) as live:
             with contextlib.suppress(StoreError):  # what is saved can be looked at all the same
                 live.recorder.flush()
-                await live.keeper.flush()
+                await live.document.flush()
             found = await asyncio.to_thread(branching.read_outline, ref)
         return {"points": [_told_point(point) for point in found.points]}
 
@@ -442,7 +445,7 @@ class Branches(Group):
         self._registry.add(made)
         self._tell_written(*metadata.with_agents(made))
         told = metadata.read_branch_metadata(made.branch_dir) or {}
-        return {**described(made), "parent": parent.branch_name, "position": told["branch_point_position"]}
+        return {**describe_branch(made), "parent": parent.branch_name, "position": told["branch_point_position"]}
 
     async def branches(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Return the branches of a session as a tree: each after its parent, one level deeper."""
@@ -454,7 +457,7 @@ class Branches(Group):
         ref = self._ref(branch)
         branching.switch(ref)
         self._touch(ref)
-        return described(ref)
+        return describe_branch(ref)
 
 
 async def _settled(live: LiveBranch) -> str | None:
@@ -464,12 +467,12 @@ async def _settled(live: LiveBranch) -> str | None:
         StoreError: The disk refused.
     """
     live.recorder.flush()
-    await live.keeper.flush()
-    if live.run is None and not live.keeper.complete:
+    await live.document.flush()
+    if live.run is None and not live.document.complete:
         with contextlib.suppress(Busy):  # its editor does not save
-            await live.keeper.settle()
+            await live.document.settle()
     run = live.conversation.last_run
-    return None if run is None or live.keeper.complete else str(run.data["id"])
+    return None if run is None or live.document.complete else str(run.data["id"])
 
 
 def _told_point(point: BranchPoint) -> dict[str, Any]:
@@ -519,7 +522,7 @@ class Exchange(Group):
         ref = self._ref(branch)
         async with self._kernel.using(ref) as live:
             live.recorder.flush()
-            await live.keeper.flush()
+            await live.document.flush()
             made = await asyncio.to_thread(_exported, ref, format, self._settings_of(ref))
         data = made.text.encode("utf-8", "surrogateescape")  # bytes that are no text go out as they came
         if (
@@ -540,15 +543,15 @@ class Exchange(Group):
         root: str | None = None,
     ) -> dict[str, Any]:
         """Make a session of a saved gptel chat; ``notes`` says what could not be taken over."""
-        path = expanded(file)
+        path = expand_home(file)
         chat = await asyncio.to_thread(importing.read_chat, path)
-        workspace = workplace(root) if root else None
+        workspace = project_of(root) if root else None
         of_project = await asyncio.to_thread(self._kernel.presets.for_project, workspace)
         template, text = of_project.template(preset)
         settings, notes = self._usable(chat.document.settings, template)
         text = importing.preset_text(text, template.name, settings, chat.system)
         configured = _parsed(text, template.name)
-        settings = replace(printed(settings_of(configured)), other=settings.other)
+        settings = replace(settings_in_document(settings_of(configured)), other=settings.other)
         emacs = self._kernel.find(EmacsClients)
         notes += _unknown_tools(configured, () if emacs is None else emacs.names())
         inside = None if workspace is None else [under(str(workspace))]
@@ -570,10 +573,10 @@ class Exchange(Group):
         (made,) = filled
         self._registry.add(ref)
         await self._kernel.hold(ref)  # whoever lists sessions learns of it
-        return {**described(ref), "notes": [*chat.notes, *notes, *made.notes]}
+        return {**describe_branch(ref), "notes": [*chat.notes, *notes, *made.notes]}
 
     def _place(self, file: str) -> Path:
-        place = expanded(file)
+        place = expand_home(file)
         if not place.is_absolute() or place.is_dir():
             raise BadRequest(f"{file} is no absolute path of a file", hint="Name the file to write")
         if place.resolve().is_relative_to(self._kernel.config.sessions_dir.resolve()):
@@ -582,7 +585,7 @@ class Exchange(Group):
 
     def _settings_of(self, ref: BranchRef) -> Settings | None:
         try:
-            return printed(settings_of(self._kernel.presets.of_branch(ref)))
+            return settings_in_document(settings_of(self._kernel.presets.of_branch(ref)))
         except PyagentdError:  # a conversation can be exported whatever became of its preset
             return None
 
@@ -618,8 +621,8 @@ def _unknown_tools(preset: Preset, of_emacs: Collection[str]) -> list[str]:
     return [f"Not known here, and not offered to the model: {', '.join(unknown)}"] if unknown else []
 
 
-def _exported(ref: BranchRef, format: str, settings: Settings | None) -> Exported:
-    return exported(read_source(ref), format, settings)
+def _exported(ref: BranchRef, format: str, settings: Settings | None) -> ExportResult:
+    return export_text(read_source(ref), format, settings)
 
 
 def _filled(session_id: str, branch_dir: Path, chat: importing.Chat, now_ms: int) -> Adoption:

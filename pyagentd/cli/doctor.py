@@ -183,19 +183,19 @@ def check_directory(name: str, path: Path, *, private: bool) -> Finding:
 
 def check_confinement(config: Config) -> Finding:
     """Try what keeps the commands of agents inside their scope."""
-    from pyagentd.tools.sandbox.enclosure import confinement, told
+    from pyagentd.tools.sandbox.enclosure import confinement, describe_mechanism
 
     found = confinement(config.confinement)
     setting = config.settings["shell.confinement"]
     if config.confinement == "off":
-        return Finding("confinement", "warning", f"{told(None)} Off by {setting.source}")
+        return Finding("confinement", "warning", f"{describe_mechanism(None)} Off by {setting.source}")
     if found is None and config.confinement != "auto":
         detail = f"{config.confinement} ({setting.source}) does not work here; no command will run"
         return Finding("confinement", "missing", detail, _INSTALL_BUBBLEWRAP)
     return Finding(
         "confinement",
         "ok" if found == "bubblewrap" else "warning",
-        told(found),
+        describe_mechanism(found),
         "" if found == "bubblewrap" else _INSTALL_BUBBLEWRAP,
     )
 

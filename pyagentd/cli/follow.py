@@ -414,7 +414,7 @@ class QuestionForm:
         """Return the question that comes next, with what may be typed."""
         place = len(self._answers)
         asked = self._questions[place]
-        lines = told(asked, place if len(self._questions) > 1 else None)
+        lines = question_lines(asked, place if len(self._questions) > 1 else None)
         number = "numbers" if asked.get("multi_select") else "a number"
         ways = [f"{number} or your words" if asked.get("options") else "your words"]
         ways += ["nothing to leave it open"] if len(self._questions) > 1 else []
@@ -422,7 +422,7 @@ class QuestionForm:
 
     def take(self, line: str) -> bool:
         """Take the answer to the question that was asked; return whether that was the last one."""
-        self._answers.append(parsed(line, self._questions[len(self._answers)]))
+        self._answers.append(parse_answer(line, self._questions[len(self._answers)]))
         return len(self._answers) == len(self._questions)
 
     def again(self) -> None:
@@ -440,7 +440,7 @@ class QuestionForm:
         return json.dumps(self._answers, ensure_ascii=False)
 
 
-def parsed(line: str, asked: Mapping[str, Any]) -> list[str]:
+def parse_answer(line: str, asked: Mapping[str, Any]) -> list[str]:
     """Return the answer that a line gives to a question: options by number, words, or one option and words."""
     text, options = line.strip(), asked.get("options") or ()
     labels = [str(option["label"]) for option in options]
@@ -454,7 +454,7 @@ def parsed(line: str, asked: Mapping[str, Any]) -> list[str]:
     return [*(labels[number - 1] for number in dict.fromkeys(numbers)), *filter(None, [rest])]
 
 
-def told(asked: Mapping[str, Any], number: int | None = None) -> list[str]:
+def question_lines(asked: Mapping[str, Any], number: int | None = None) -> list[str]:
     """Return the lines that put one question; ``number``, from 0, of several."""
     header = f"{asked['header']}: " if asked.get("header") else ""
     several = "  (several)" if asked.get("multi_select") else ""
@@ -533,7 +533,7 @@ def _questions(ask: Mapping[str, Any], branch: str) -> Iterator[str]:
     yield f"{ask.get('agent') or 'An agent'} asks:" if foreign else "The model asks:"
     several = len(ask["questions"]) > 1
     for number, asked in enumerate(ask["questions"]):
-        yield from (f"  {line}" for line in told(asked, number if several else None))
+        yield from (f"  {line}" for line in question_lines(asked, number if several else None))
 
 
 def remembered(ask: Mapping[str, Any]) -> list[str]:

@@ -350,7 +350,7 @@ def _denied_call(call: Mapping[str, Any]) -> str:
 
 def _result(link: DaemonClient, branch: str, session: str, view: Noting, ending: Ending) -> dict[str, Any]:
     """Return what ``--json`` prints of a run: its answer, what it took, and how each call of a tool came out."""
-    from pyagentd.runtime.status import told as tool_told
+    from pyagentd.runtime.status import tool_event as tool_told
 
     answer = link.call("show", timeout=_LONG_S, branch=branch)
     text = answer.get("json") or Path(answer["path"]).read_text("utf-8")

@@ -40,7 +40,7 @@ from pyagentd.runtime.presets import ProjectPresets
 from pyagentd.runtime.queue import Submission
 from pyagentd.runtime.settings import SendOptions, backend_for, provider_of
 from pyagentd.runtime.status import BY_PARENT, Outcome
-from pyagentd.runtime.turn_agent import answers_next, inherited
+from pyagentd.runtime.turn_agent import answers_next, inherited_metadata
 from pyagentd.store import atomic, paths, presetfile, sessions
 from pyagentd.store import sessions as trash
 from pyagentd.store.conversation import Conversation, Message, RunState
@@ -343,7 +343,7 @@ def as_output(outcome: Outcome) -> Output:
     return replace(output, text=json.dumps({"output": output.text}, ensure_ascii=False)) if output.ok else output
 
 
-def described(prompt: str) -> str:
+def short_title(prompt: str) -> str:
     """Return a few words that say what a prompt is about: the beginning of its first line."""
     line = " ".join(next(filter(str.strip, prompt.splitlines()), "").lstrip("#").split())
     if len(line) <= _DESCRIBED:
@@ -354,7 +354,7 @@ def described(prompt: str) -> str:
 def _task_assignment(args: Args, call_id: str) -> Assignment:
     return Assignment(
         preset=args["subagent_type"],
-        description=described(args["prompt"]),
+        description=short_title(args["prompt"]),
         prompt=args["prompt"],
         background=bool(args.get("background")),
         call_id=call_id,
@@ -387,10 +387,10 @@ def _task_schema(names: Sequence[str]) -> dict[str, Any]:
 
 
 def outcome_of(conversation: Conversation, run: RunState | None, wanted: Result) -> Outcome | None:
-    """Return how a recorded run ended and what it said (``said``); None while it goes on, and of none."""
+    """Return how a recorded run ended and what it said (``answer_text``); None while it goes on, and of none."""
     if run is None or not run.is_finished:
         return None
-    text = said(conversation, run, wanted)
+    text = answer_text(conversation, run, wanted)
     error: Mapping[str, Any] = run.data.get("error") or {}
     if run.data.get("reason") == "aborted":
         return Outcome(reason="aborted", text=text, message=BY_PARENT if error.get("message") == BY_PARENT else "")
@@ -401,7 +401,7 @@ def outcome_of(conversation: Conversation, run: RunState | None, wanted: Result)
     )
 
 
-def said(conversation: Conversation, run: RunState, wanted: Result) -> str:
+def answer_text(conversation: Conversation, run: RunState, wanted: Result) -> str:
     """Return what the model said in a run: all its text, or what followed its last tool call."""
     texts: list[str] = []
     for message in _answers(conversation, run):
@@ -456,7 +456,7 @@ def agents_in(row: dict[str, object]) -> tuple[str, ...]:
 _HEAD = 64 * 1024  # bytes; the session's row is among the first
 
 
-def children(ref: BranchRef) -> list[BranchRef]:
+def child_agents(ref: BranchRef) -> list[BranchRef]:
     """Return the agents right under a branch, by name."""
     home = paths.agents_dir(ref.branch_dir)
     try:
@@ -468,7 +468,7 @@ def children(ref: BranchRef) -> list[BranchRef]:
 
 def child_of_call(ref: BranchRef, call_id: str) -> BranchRef | None:
     """Return the agent that the tool call ``call_id`` of a branch spawned."""
-    return next((child for child in children(ref) if session_row(child).get("parent_call_id") == call_id), None)
+    return next((child for child in child_agents(ref) if session_row(child).get("parent_call_id") == call_id), None)
 
 
 def session_row(ref: BranchRef) -> Mapping[str, Any]:
@@ -520,7 +520,7 @@ def agents_below(
         the call that made it), ``tokens`` (all of its runs), ``result`` (what its last run came to, as a parent is
         told; None while there is none).
     """
-    return [_described(child, opened, wanted) for child in children(ref)]
+    return [_described(child, opened, wanted) for child in child_agents(ref)]
 
 
 def _described(ref: BranchRef, opened: Mapping[str, Open], wanted: Callable[[BranchRef], Result]) -> dict[str, Any]:
@@ -677,7 +677,7 @@ class Background:
                 self._note(parent, agent, "delivered")
                 continue
             self._alive.setdefault(parent.key, set()).add(agent)
-            self._kernel.own(self._recover(parent.ref, agent, str(row.get("description") or "")))
+            self._kernel.spawn(self._recover(parent.ref, agent, str(row.get("description") or "")))
 
     def close(self) -> None:
         """Let nobody wait any more: what goes on is stopped, and found again when the branch is opened."""
@@ -707,9 +707,9 @@ class Background:
             return
         session = branch.conversation.session
         if session.get("background") and len(branch.conversation.runs) == 1:  # later ones are the user's
-            self._kernel.own(self._complete(branch.ref, str(session.get("description") or ""), outcome))
+            self._kernel.spawn(self._complete(branch.ref, str(session.get("description") or ""), outcome))
         if outcome.reason == "aborted" and self._alive.get(branch.key):
-            self._kernel.own(self._abort(branch.ref))
+            self._kernel.spawn(self._abort(branch.ref))
 
     # -- inside ------------------------------------------------------------------------------------------------
 
@@ -943,7 +943,7 @@ class ParentSpawner:
             # Whom a human stopped, its parent was told of at once: this one the daemon's end stopped.
             return None if outcome is not None and outcome.reason == "aborted" else outcome
         self._show(stack, branch)
-        return await self._result(ref, self._kernel.own(self._finish(stack, branch, branch.task)))
+        return await self._result(ref, self._kernel.spawn(self._finish(stack, branch, branch.task)))
 
     async def launch(self, wanted: Assignment) -> tuple[BranchRef, asyncio.Task[Outcome]]:
         """Create an agent and start its run; return it and the task that has its outcome.
@@ -967,7 +967,7 @@ class ParentSpawner:
             await self._discard(ref)
             raise
         assert branch.task is not None, "nothing was awaited since the run began"
-        return ref, self._kernel.own(self._finish(stack, branch, branch.task))
+        return ref, self._kernel.spawn(self._finish(stack, branch, branch.task))
 
     async def _discard(self, ref: BranchRef) -> None:
         """Remove an agent that could not be started: nothing was said there. What cannot be removed stays."""
@@ -1048,7 +1048,7 @@ class ParentSpawner:
             "background": wanted.background,
             "description": wanted.description,
             "metadata_json": {
-                **inherited(self._kernel.presets, self.parent),
+                **inherited_metadata(self._kernel.presets, self.parent),
                 **({"environment": metadata["environment"]} if "environment" in metadata else {}),
                 **({"task": dict(wanted.metadata)} if wanted.metadata else {}),
             },

@@ -20,27 +20,37 @@ from pyagentd.errors import BadRequest, Busy, ContextOverflow, ProviderError, St
 from pyagentd.events import Event
 from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, StepFinished
 from pyagentd.llm.catalog import ModelFacts, facts
-from pyagentd.llm.prompts import accepted, previous_summary, shortened, summary_request, transcript
+from pyagentd.llm.prompts import accept_summary, previous_summary, shorten, summary_request, transcript
 from pyagentd.messages import Message, Text, ToolResult, Usage
 from pyagentd.runtime import system_prompt
-from pyagentd.runtime.document_sync import Roles, Version
+from pyagentd.runtime.document_sync import DocumentVersion, RecoveredRoles
 from pyagentd.runtime.feature import Feature
 from pyagentd.runtime.recorder import Recorder
-from pyagentd.runtime.run import Fit, Run, RunSettings, Signal, Step, new_run_id
+from pyagentd.runtime.run import FitToWindow, Run, RunSettings, RunSignal, Step, new_run_id
 from pyagentd.runtime.run_setup import RunBuilder
 from pyagentd.runtime.settings import SendOptions, extra_model
 from pyagentd.runtime.turns import Prompt
-from pyagentd.runtime.usage import Cut, Tail, chosen, context_used, cuts, prunable, pruned, saving, tokens_of
+from pyagentd.runtime.usage import (
+    Tail,
+    TailStart,
+    choose_tail,
+    context_used,
+    prunable_outputs,
+    tail_starts,
+    tokens_of,
+    tokens_saved,
+    without_outputs,
+)
 from pyagentd.store.conversation import (
     COMPACTION,
     Conversation,
     Part,
     compaction_data,
-    estimated,
+    estimated_tokens,
     output_stub,
     round_tokens,
     summarised,
-    wrapped,
+    summary_message,
 )
 from pyagentd.store.document import text
 from pyagentd.store.document.reconcile import align, recognise
@@ -209,12 +219,12 @@ class Summariser:
 
     def _ladder(self, previous: str, messages: Sequence[Message]) -> Iterator[tuple[str, str, list[str]]]:
         """Yield what may be tried in turn: its name, the summary it begins with, and the texts that go into that."""
-        settings, earlier = self._settings, estimated(previous)
+        settings, earlier = self._settings, estimated_tokens(previous)
         whole = transcript(messages)
-        if earlier + estimated(whole) <= self._room:
+        if earlier + estimated_tokens(whole) <= self._room:
             yield "one-shot", previous, [whole]
         stubbed = transcript(messages, output=_stubbed)
-        if settings.prune_tool_outputs and earlier + estimated(stubbed) <= min(self._room, self._refused - 1):
+        if settings.prune_tool_outputs and earlier + estimated_tokens(stubbed) <= min(self._room, self._refused - 1):
             yield "pruned", previous, [stubbed]
         shortest = stubbed if settings.prune_tool_outputs else whole
         while (room := min(self._room, self._refused // 2)) >= _LEAST:
@@ -222,10 +232,10 @@ class Summariser:
             before, text = (previous, shortest) if 3 * earlier <= room else ("", f"{previous}\n\n{shortest}".strip())
             longest = min(self._longest, room // 3)  # a summary so far goes with each piece
             refused = self._refused
-            share = (room - max(longest, estimated(before))) * 3 // 4
-            if settings.chunked_summarize and estimated(text) <= share * _MOST_PIECES:
+            share = (room - max(longest, estimated_tokens(before))) * 3 // 4
+            if settings.chunked_summarize and estimated_tokens(text) <= share * _MOST_PIECES:
                 yield "chunked", before, list(_chunks(text, share))
-            share = min(room, self._refused // 2) - estimated(before)
+            share = min(room, self._refused // 2) - estimated_tokens(before)
             if settings.drop_middle and share > 0:
                 yield "drop-middle", before, [_ends(text, max(1, share * 3 // 4))]
             if self._refused >= refused:
@@ -233,7 +243,7 @@ class Summariser:
 
     async def _fold(self, previous: str, pieces: Sequence[str], instructions: str) -> str:
         for piece in pieces:
-            size = estimated(previous) + estimated(piece)
+            size = estimated_tokens(previous) + estimated_tokens(piece)
             longest = min(self._longest, max(_LEAST, self._refused // 6))
             request = self._request(
                 self.model, piece, previous=previous, instructions=instructions, max_tokens=longest
@@ -253,7 +263,7 @@ class Summariser:
                 if cut and more > request.max_tokens:  # what is cut then is better than none, and says so
                     with contextlib.suppress(ContextOverflow):
                         said, cut = await self._said(replace(request, max_tokens=more))
-                text = accepted(said)
+                text = accept_summary(said)
         except TimeoutError:
             raise TransientProviderError(
                 f"The summary took longer than {self._settings.timeout_s:g} seconds"
@@ -285,12 +295,12 @@ class Summariser:
 
 
 def _stubbed(text: str) -> str:
-    return output_stub(text) if len(text) >= _STUB_FROM else shortened(text)
+    return output_stub(text) if len(text) >= _STUB_FROM else shorten(text)
 
 
 def _chunks(text: str, tokens: int) -> Iterator[str]:
     """Yield ``text`` in pieces of about so many tokens, cut between paragraphs where that is possible."""
-    longest = max(1, len(text) * tokens // max(1, estimated(text)))
+    longest = max(1, len(text) * tokens // max(1, estimated_tokens(text)))
     start = 0
     while start < len(text):
         end = start + longest
@@ -302,7 +312,7 @@ def _chunks(text: str, tokens: int) -> Iterator[str]:
 
 def _ends(text: str, tokens: int) -> str:
     """Return the beginning and the end of ``text``, together of about so many tokens."""
-    share = len(text) * tokens // max(1, estimated(text)) // 2
+    share = len(text) * tokens // max(1, estimated_tokens(text)) // 2
     if 2 * share >= len(text):
         return text
     return f"{text[:share]}\n\n[… the middle is left out …]\n\n{text[-share:]}"
@@ -350,7 +360,7 @@ class Compactor:
             summary=text,
             tail_start_id=tail.cut.message_id if tail else None,
             auto=auto,
-            summary_tokens=estimated(text),
+            summary_tokens=estimated_tokens(text),
             metadata={
                 "messages": len(head),
                 "tokens": tokens_of(view[:split]),
@@ -372,7 +382,7 @@ class Compactor:
         before = last_marker(self._branch.conversation)
         known: Mapping[str, Any] = before.data if before is not None else {}
         facts: Mapping[str, Any] = known.get("metadata") or {}
-        left = pruned(view, calls)
+        left = without_outputs(view, calls)
         tail_id = known.get("tail_start_id") if before is not None else None
         data = compaction_data(
             summary=previous_summary(view)[0],
@@ -424,14 +434,14 @@ class Compactor:
     async def _look_again(self) -> None:
         """Make the part of the system prompt anew that says where the session works; the next run begins with it."""
         try:
-            await system_prompt.renew(self._kernel, self._branch)
+            await system_prompt.renew_workplace(self._kernel, self._branch)
         except (OSError, StoreError) as error:
             log.warning("%s: %s", self._branch.key, error)
 
 
 def with_summary(summary: str, tail: Sequence[Message]) -> tuple[Message, ...]:
     """Return a view of ``summary`` and what stays; the same as is read from document and log."""
-    head = Text(text=wrapped(summary))
+    head = Text(text=summary_message(summary))
     if tail and tail[0].role == "user":
         return (replace(tail[0], parts=(head, *tail[0].parts)), *tail[1:])
     return (Message(role="user", parts=(head,)), *tail)
@@ -454,7 +464,7 @@ def _is_summary(text: str) -> bool:
     return text.startswith("<conversation_summary>")
 
 
-def is_summarised(cut: Cut | None, view: Sequence[Message]) -> bool:
+def is_summarised(cut: TailStart | None, view: Sequence[Message]) -> bool:
     """Return whether something before ``cut`` is more than an earlier summary."""
     head = previous_summary(view if cut is None else view[: cut.index])[1]
     return any(message.parts for message in head)
@@ -472,7 +482,7 @@ _PRUNED_TO = 0.6  # of what is usable: pruning that frees less is followed by a 
 class Compaction(Feature):
     """Keeps runs within the windows of their models."""
 
-    def fit_for(self, run: RunBuilder, settings: RunSettings) -> Fit | None:
+    def fit_for(self, run: RunBuilder, settings: RunSettings) -> FitToWindow | None:
         """Return who does so for a run."""
         compactor = Compactor(self.kernel, run.branch, run.run_id, settings)
         return ContextFitter(compactor, self.kernel, run.branch, run.run_id, settings)
@@ -483,7 +493,7 @@ class Compaction(Feature):
 
 
 class ContextFitter:
-    """See ``run.Fit``."""
+    """See ``run.FitToWindow``."""
 
     def __init__(
         self, compactor: Compactor, kernel: Kernel, branch: LiveBranch, run_id: str, settings: RunSettings
@@ -496,7 +506,7 @@ class ContextFitter:
         self._configured = kernel.config.compaction
         self._usable = self._facts.usable(self._configured.reserve_tokens)
         schemas = (str(schema_of(spec)) for spec in settings.tools.values())
-        self._overhead = estimated(settings.system) + sum(map(estimated, schemas))
+        self._overhead = estimated_tokens(settings.system) + sum(map(estimated_tokens, schemas))
         self._sent = 0  # how many messages the last request had
         self._refused = (
             sys.maxsize
@@ -560,16 +570,16 @@ class ContextFitter:
         """Leave out old tool outputs if that is enough; return what is left, or None."""
         if not self._configured.prune_tool_outputs or not self._compactor.can_prune(view):
             return None
-        calls = prunable(view, self._branch.conversation)
-        if not calls or used - saving(view, calls) > self._usable * _PRUNED_TO:
+        calls = prunable_outputs(view, self._branch.conversation)
+        if not calls or used - tokens_saved(view, calls) > self._usable * _PRUNED_TO:
             return None
         return self._compactor.prune(view, calls)
 
     def _tail(self, view: Sequence[Message]) -> Tail | None:
         """Return what stays, None when nothing can go."""
-        places = [cut for cut in cuts(view, self._branch.conversation) if is_summarised(cut, view)]
+        places = [cut for cut in tail_starts(view, self._branch.conversation) if is_summarised(cut, view)]
         budget = int(min(self._usable, self._refused // 2) * self._configured.tail_budget_pct)
-        return chosen(view, places, turns=self._configured.tail_turns, budget=budget)
+        return choose_tail(view, places, turns=self._configured.tail_turns, budget=budget)
 
     def _named(self, view: tuple[Message, ...]) -> tuple[Message, ...]:
         """Return the view with the id of the prompt, which was not recorded when the view was made."""
@@ -607,11 +617,11 @@ def compacted_view(view: Sequence[Message], conversation: Conversation, run_id: 
         return tuple(view)
     facts: Mapping[str, Any] = marker.data.get("metadata") or {}
     wanted = marker.data.get("tail_start_id"), facts.get("tail_start_part_id") or ""
-    place = next((cut for cut in cuts(view, conversation) if (cut.message_id, cut.part_id) == wanted), None)
+    place = next((cut for cut in tail_starts(view, conversation) if (cut.message_id, cut.part_id) == wanted), None)
     left = previous_summary(view)[1] if place is None else tuple(view[place.index :])
     gone = facts.get("pruned") or ()
     parts = (part for part in conversation.parts.values() if part.is_tool and part.id in gone)
-    left = pruned(left, {str(part.data["toolCallId"]): part.id for part in parts})
+    left = without_outputs(left, {str(part.data["toolCallId"]): part.id for part in parts})
     summary = str(marker.data.get("summary") or "")
     return with_summary(summary, left) if summary else left
 
@@ -634,7 +644,7 @@ class CompactionRun(Run):
 
     async def _begin(self) -> Step | None:  # type: ignore[override]  # its first step is its last
         await self._prepare()
-        self._move(Signal.COMPACT)
+        self._move(RunSignal.COMPACT)
         await self._compact()
         return None
 
@@ -650,7 +660,7 @@ async def compact(kernel: Kernel, branch: LiveBranch, options: SendOptions, inst
     async with branch.starting:
         branch.require_idle()
         branch.require_writable()
-        await branch.keeper.settle()
+        await branch.document.settle()
         await branch.look_once()
         run_id, found = new_run_id(), await asyncio.to_thread(_read, branch, branch.conversation.snapshot())
         settings = await RunBuilder(kernel, branch, run_id, options).settings(found.settings)
@@ -687,9 +697,9 @@ def _read(branch: LiveBranch, conversation: Conversation) -> Prompt:
     return Prompt(
         text=doc.body[max(0, anchor - _BEHIND) : anchor],
         view=aligned.view,
-        version=Version(sha256=sha256, seq=0, marker=anchor),
+        version=DocumentVersion(sha256=sha256, seq=0, marker=anchor),
         edits=aligned.edits,
-        roles=None if spans is None else Roles(sha256=sha256, spans=spans),
+        roles=None if spans is None else RecoveredRoles(sha256=sha256, spans=spans),
         settings=doc.settings,
     )
 
@@ -700,10 +710,10 @@ def _start(branch: LiveBranch, found: Prompt, run_id: str, options: SendOptions)
     with branch.recorder.together():
         for edit in found.edits:
             branch.recorder.record("edit", edit)
-    version = Version(sha256=found.version.sha256, seq=branch.recorder.last_seq, marker=anchor)
-    branch.keeper.begin(prompt=found.text, inserted_prompt=False, anchor=anchor, version=version)
+    version = DocumentVersion(sha256=found.version.sha256, seq=branch.recorder.last_seq, marker=anchor)
+    branch.document.begin(prompt=found.text, inserted_prompt=False, anchor=anchor, version=version)
     if found.roles is not None:
-        branch.keeper.heal(found.roles.sha256, found.roles.spans)
+        branch.document.heal(found.roles.sha256, found.roles.spans)
     place = {"position": anchor + 1, "sha256": found.version.sha256, "behind": found.text}
     branch.publish(Event("compacting", branch.key, 0, (place,)))
     run = {"id": run_id, "state": "started", "kind": ORIGIN, "message_id": "", "interactive": options.interactive}

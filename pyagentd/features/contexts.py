@@ -169,7 +169,7 @@ def row_of(context: Context, path: Path) -> ContextRow:
 ID = 8  # characters of an id that are shown
 
 
-def left(conversation: Conversation) -> list[str]:
+def left_notice(conversation: Conversation) -> list[str]:
     """Return what whoever opens a branch is told of the conversation that was put behind there, if none goes on."""
     if hidden.visible(conversation):
         return []
@@ -236,7 +236,7 @@ class Restored:
     results: dict[str, str]
 
 
-def restored(entries: Iterable[Mapping[str, Any]]) -> Restored:
+def restored_turns(entries: Iterable[Mapping[str, Any]]) -> Restored:
     """Return the turns of a saved conversation; one that begins with an answer gets a prompt that says so."""
     turns: list[Turn] = []
     results: dict[str, str] = {}
@@ -402,7 +402,7 @@ class Contexts(Feature):
         """
         row = await self.archive.get(branch.ref, id)
         context = await asyncio.to_thread(contexts.read, Path(row.file_path))
-        if not restored(context.messages).turns:
+        if not restored_turns(context.messages).turns:
             raise BadRequest(f"The context {row.id} is empty", hint="Restore another")
         async with branch.starting:
             self._require_next(branch)
@@ -475,14 +475,14 @@ class Contexts(Feature):
                 if branch.run is None:
                     await self._note_edits(branch)
         conversation = branch.conversation.snapshot()
-        messages = await asyncio.to_thread(contexts.said, conversation)
+        messages = await asyncio.to_thread(contexts.visible_messages, conversation)
         if not messages:
             raise BadRequest("No active session to save", hint="Say something first")
         return _Said(messages, hidden.visible(conversation)[0].id, conversation.last_seq)
 
     async def _note_edits(self, branch: LiveBranch) -> None:
         """Record what the user made of the document; the caller holds ``branch.starting``."""
-        await branch.keeper.settle()
+        await branch.document.settle()
         await branch.look_once()
         doc = await asyncio.to_thread(document.read, branch.file)
         edits = (await asyncio.to_thread(align, doc, branch.conversation.snapshot())).edits
@@ -524,9 +524,9 @@ class Contexts(Feature):
 
     async def _append(self, branch: LiveBranch, context: Context) -> None:
         """Record a saved conversation as turns of this one; the caller holds ``branch.starting``."""
-        await branch.keeper.settle()
+        await branch.document.settle()
         await branch.look_once()
-        found, run_id = restored(context.messages), new_run_id()
+        found, run_id = restored_turns(context.messages), new_run_id()
         metadata = {"context": context.id}
         prompt = await branch.prompts.from_client(found.turns[0].prompt)
         # No await from here on: either all of it is there or the next daemon ends it.
@@ -619,7 +619,7 @@ def ask(kernel: Kernel, branch: LiveBranch) -> None:
 
     def settle(answer: Answer) -> None:
         if answer.decision == "answer" and answer.answers and REMOVE in answer.answers[0]:
-            kernel.own(_remove(kernel, branch, shown))
+            kernel.spawn(_remove(kernel, branch, shown))
 
     kernel.questions.post(branch, fields, settle)
 

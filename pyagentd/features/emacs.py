@@ -32,10 +32,10 @@ from pyagentd.tools.search import directory
 from pyagentd.tools.shell import describe_command
 from pyagentd.tools.spec import (
     Args,
-    Made,
+    ChangeOutcome,
+    EditorView,
     Output,
     Replacement,
-    Seen,
     Target,
     ToolContext,
     ToolSpec,
@@ -154,7 +154,7 @@ class NoAnswer(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offered:
+class EmacsOffer:
     """What one client offers."""
 
     buffers: bool = False
@@ -167,7 +167,7 @@ class EmacsClients(Feature):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self._spill = kernel.config.runtime_dir  # for what is too long for a frame
-        self._offers: dict[Sink, Offered] = {}
+        self._offers: dict[Sink, EmacsOffer] = {}
         self._open: dict[str, tuple[Sink, asyncio.Future[dict[str, Any]]]] = {}
         self._silent: set[Sink] = set()
         kernel.bus.on(ClientGone, lambda gone: self.forget(gone.client))
@@ -189,7 +189,7 @@ class EmacsClients(Feature):
         branch = run.branch
         offered = {name: tool for name, (_, tool) in self.tools(self.kernel.watching(branch)).items()}
         known = offered or _had(branch)
-        found = chosen(wanted, known, taken)
+        found = chosen_tools(wanted, known, taken)
         if offered:
             branch.note_metadata(**{_TOOLS: [asdict(offered[name]) for name in found.values()]})
         allowed = set(permitted([action_name(name) for name in found.values()]))
@@ -201,7 +201,7 @@ class EmacsClients(Feature):
 
     # -- clients -----------------------------------------------------------------------------------------------------
 
-    def offer(self, client: Sink, offered: Offered) -> None:
+    def offer(self, client: Sink, offered: EmacsOffer) -> None:
         """Take what ``client`` offers from now on, in place of what it offered before."""
         self._offers[client] = offered
 
@@ -216,13 +216,13 @@ class EmacsClients(Feature):
     def with_buffers(self, first: Iterable[Sink] = ()) -> list[Sink]:
         """Return the clients that show buffers and answer, those of ``first`` before the others."""
         every = dict.fromkeys((*first, *self._offers))
-        return [one for one in every if self._offers.get(one, Offered()).buffers and one not in self._silent]
+        return [one for one in every if self._offers.get(one, EmacsOffer()).buffers and one not in self._silent]
 
     def tools(self, watching: Iterable[Sink]) -> dict[str, tuple[Sink, OfferedTool]]:
         """Return the tools of the clients ``watching``, by name, with who has each; the first one's counts."""
         found: dict[str, tuple[Sink, OfferedTool]] = {}
         for client in dict.fromkeys(watching):
-            for tool in self._offers.get(client, Offered()).tools:
+            for tool in self._offers.get(client, EmacsOffer()).tools:
                 found.setdefault(tool.name, (client, tool))
         return found
 
@@ -322,11 +322,11 @@ class RunBuffers:
         self._watching = watching
         self._loop = asyncio.get_running_loop()
 
-    async def look(self, path: str, *, whole: bool) -> Seen:
+    async def look(self, path: str, *, whole: bool) -> EditorView:
         """Return what the Emacsen show of a file, all asked at once: one with unsaved text comes first."""
         asked = self._clients.with_buffers(self._watching())
         if not asked:
-            return Seen()
+            return EditorView()
         seen = await asyncio.gather(*(self._look(client, path, whole) for client in asked))
         showing = [one for one in seen if one.is_open]
         changed = [one for one in showing if one.modified]
@@ -334,38 +334,38 @@ class RunBuffers:
             return replace(changed[0], trouble=f"{len(changed)} Emacsen have unsaved changes of it")
         if found := changed or showing:
             return found[0]
-        return Seen(silent=any(one.silent for one in seen))
+        return EditorView(silent=any(one.silent for one in seen))
 
-    def look_now(self, path: str, *, whole: bool) -> Seen:
+    def look_now(self, path: str, *, whole: bool) -> EditorView:
         """Do as ``look``, called from a thread."""
         if not self._clients.with_buffers():
-            return Seen()
+            return EditorView()
         return asyncio.run_coroutine_threadsafe(self.look(path, whole=whole), self._loop).result()
 
-    async def change(self, path: str, seen: Seen, edits: Sequence[Replacement]) -> Made:
+    async def change(self, path: str, seen: EditorView, edits: Sequence[Replacement]) -> ChangeOutcome:
         """Have the Emacs that showed the text change and save it; one that went in between may have done so."""
         facts = {"path": path, "version": seen.version, "edits": [list(edit) for edit in edits]}
         try:
             said = await self._clients.ask(cast(Sink, seen.source), "change", facts, timeout_s=CHANGE_S)
         except NoAnswer as error:
-            return Made(outcome="unknown", reason=str(error))
+            return ChangeOutcome(outcome="unknown", reason=str(error))
         reason = str(said.get("reason") or "")
         match said.get("outcome"):
             case "done":
-                return Made(outcome="done", reason=reason, saved=bool(said.get("saved")))
+                return ChangeOutcome(outcome="done", reason=reason, saved=bool(said.get("saved")))
             case "outdated":
-                return Made(outcome="outdated")
+                return ChangeOutcome(outcome="outdated")
             case _:
-                return Made(outcome="refused", reason=reason or "it does not say why")
+                return ChangeOutcome(outcome="refused", reason=reason or "it does not say why")
 
-    async def _look(self, client: Sink, path: str, whole: bool) -> Seen:
+    async def _look(self, client: Sink, path: str, whole: bool) -> EditorView:
         try:
             said = await self._clients.ask(client, "look", {"path": path, "whole": whole}, timeout_s=LOOK_S)
         except NoAnswer as error:
             log.info("%s: %s", path, error)
-            return Seen(silent=True)
+            return EditorView(silent=True)
         text = said.get("text")
-        return Seen(
+        return EditorView(
             buffer=str(said.get("buffer") or ""),
             version=str(said.get("version") or ""),
             modified=bool(said.get("modified")),
@@ -397,7 +397,9 @@ def action_name(tool: str) -> str:
     return f"{ALL}:{tool}"
 
 
-def chosen(wanted: Collection[str], offered: Mapping[str, OfferedTool], taken: Collection[str]) -> dict[str, str]:
+def chosen_tools(
+    wanted: Collection[str], offered: Mapping[str, OfferedTool], taken: Collection[str]
+) -> dict[str, str]:
     """Return which tools a preset has, by the name under which the model is told of them.
 
     Args:
@@ -480,7 +482,7 @@ async def _at_hand(tool: OfferedTool, args: Args, ctx: ToolContext) -> None:
         return
     paths = [resolve(args[key], ctx.root) for key in _named(tool, args)]
     for file in filter(is_remote, (form for path in paths for form in (path.lexical, path.resolved))):
-        seen = Seen() if ctx.buffers is None else await ctx.buffers.look(file, whole=False)
+        seen = EditorView() if ctx.buffers is None else await ctx.buffers.look(file, whole=False)
         if not seen.buffer:
             raise only_open(file)
 

@@ -79,7 +79,7 @@ async def _settle(branch: LiveBranch) -> None:
     if branch.refusal:
         return
     branch.recorder.flush()
-    await branch.keeper.settle()
+    await branch.document.settle()
     await branch.look_once()
     doc = await asyncio.to_thread(text.read, branch.file)
     aligned = await asyncio.to_thread(align, doc, branch.conversation.snapshot())

@@ -20,9 +20,9 @@ from pyagentd.events import Event
 from pyagentd.features.snapshots import Snapshots
 from pyagentd.features.suggestions import tell_anew
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.document_sync import Roles
+from pyagentd.runtime.document_sync import RecoveredRoles
 from pyagentd.runtime.feature import BranchWritten
-from pyagentd.runtime.queue import Submission, Submitted
+from pyagentd.runtime.queue import Receipt, Submission
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.store.conversation import Conversation, Message
 from pyagentd.store.document import hidden, text
@@ -274,7 +274,7 @@ class History:
 
     async def regenerate(
         self, branch: LiveBranch, message_id: str | None, options: SendOptions
-    ) -> tuple[Changed, Submitted]:
+    ) -> tuple[Changed, Receipt]:
         """Ask a prompt again; its answer so far, and what came after it, becomes a variant of the new one.
 
         Args:
@@ -300,7 +300,7 @@ class History:
 
     async def edit(
         self, branch: LiveBranch, message_id: str, text: str, options: SendOptions
-    ) -> tuple[Changed, Submitted]:
+    ) -> tuple[Changed, Receipt]:
         """Take a prompt and all after it back, and send ``text`` in its place.
 
         Raises:
@@ -365,7 +365,7 @@ class History:
 
         For a caller that holds ``branch.starting``. Raises ``Busy`` if the editor does not save, ``StoreError``.
         """
-        await branch.keeper.settle()
+        await branch.document.settle()
         conversation = branch.conversation.snapshot()
         own = [message for message in conversation.messages.values() if message.metadata.get("hidden_by") == by]
         before = conversation.changed(hidden.show(own, now_ms=branch.recorder.now_ms()))
@@ -397,7 +397,7 @@ class History:
     async def _change(self, branch: LiveBranch, rows: Iterable[Mapping[str, Any]]) -> None:
         """Record message rows that hide and show, and give the document the roles that follow."""
         changed = list(rows)
-        await branch.keeper.settle()
+        await branch.document.settle()
         await branch.look_once()
         doc = await asyncio.to_thread(text.read, branch.file)
         before = branch.conversation
@@ -428,15 +428,15 @@ class History:
 
     def _tell_roles(self, branch: LiveBranch, doc: Document, marker: int | None = None) -> None:
         """Have roles written into the file, by the editor if there is one, and shown by all clients."""
-        roles = Roles(sha256=text.body_sha256(doc.body), spans=doc.spans)
-        branch.keeper.heal(roles.sha256, roles.spans)
+        roles = RecoveredRoles(sha256=text.body_sha256(doc.body), spans=doc.spans)
+        branch.document.heal(roles.sha256, roles.spans)
         if len(roles.spans) > _MOST_ROLES:
             branch.publish(Event("resync", branch.key, branch.recorder.last_seq))
             return
         place = {} if marker is None else {"marker": marker + 1}
-        branch.tell_others(None, "roles", sha256=roles.sha256, spans=roles.told(), **place)
+        branch.tell_others(None, "roles", sha256=roles.sha256, spans=roles.to_wire(), **place)
 
-    async def _attempt(self, branch: LiveBranch, gone: Sequence[Message], given: Submission) -> Submitted:
+    async def _attempt(self, branch: LiveBranch, gone: Sequence[Message], given: Submission) -> Receipt:
         """Submit; what was hidden for that comes back if no run can start."""
         try:
             return await self._kernel.submit_held(branch, given)

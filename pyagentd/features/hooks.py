@@ -33,7 +33,7 @@ from pyagentd.runtime.turns import Prompt
 from pyagentd.tools.process import Group, child_environment
 
 if TYPE_CHECKING:
-    from pyagentd.runtime.approvals import Witness
+    from pyagentd.runtime.approvals import DecisionLog
     from pyagentd.runtime.kernel import Kernel
     from pyagentd.runtime.run_setup import RunBuilder
 
@@ -52,7 +52,7 @@ _SHOWN = 2000  # characters of a reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Word:
+class HookAnswer:
     """What a hook said."""
 
     changes: Mapping[str, Any] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Word:
 
 async def ask_program(
     hook: HookSettings, facts: Mapping[str, Any], *, base: Path, root: Path, env: Mapping[str, str]
-) -> Word:
+) -> HookAnswer:
     """Run ``hook`` and return its word; raises nothing but a cancellation.
 
     Args:
@@ -77,8 +77,8 @@ async def ask_program(
     try:
         word = await _asked(hook, facts, base, root, _environment(hook.event, root, env))
     except OSError as error:
-        word = Word(problem=f"it could not be run: {error.strerror or error}")
-    return Word(
+        word = HookAnswer(problem=f"it could not be run: {error.strerror or error}")
+    return HookAnswer(
         changes=word.changes,
         blocks=word.blocks,
         problem=word.problem,
@@ -88,10 +88,10 @@ async def ask_program(
 
 async def _asked(
     hook: HookSettings, facts: Mapping[str, Any], base: Path, root: Path, env: Mapping[str, str]
-) -> Word:
+) -> HookAnswer:
     program = _program(hook.command[0], base)
     if program is None:
-        return Word(problem=f"there is no program {hook.command[0]}: give its whole path")
+        return HookAnswer(problem=f"there is no program {hook.command[0]}: give its whole path")
     pipe = asyncio.subprocess.PIPE
     group = await Group.start(program, *hook.command[1:], cwd=root, env=env, stdin=pipe, stdout=pipe, stderr=pipe)
     try:
@@ -101,29 +101,29 @@ async def _asked(
             )
             code = await group.process.wait()
     except TimeoutError:
-        return Word(problem=f"it did not answer within {hook.timeout_s:g} s and was stopped")
+        return HookAnswer(problem=f"it did not answer within {hook.timeout_s:g} s and was stopped")
     finally:
         await group.stop(grace_s=0.2)
-    return understood(code, out, err)
+    return parse_answer(code, out, err)
 
 
-def understood(code: int, out: bytes, err: bytes) -> Word:
+def parse_answer(code: int, out: bytes, err: bytes) -> HookAnswer:
     """Return what an exit code and what was printed mean."""
     said = err.decode(errors="replace").strip()[:_SHOWN]
     if code == BLOCKS:
-        return Word(blocks=said or "no reason was given")
+        return HookAnswer(blocks=said or "no reason was given")
     if code != 0:
-        return Word(problem=f"it ended with {code}: {said}" if said else f"it ended with {code}")
+        return HookAnswer(problem=f"it ended with {code}: {said}" if said else f"it ended with {code}")
     text = out.decode(errors="replace").strip()
     if not text:
-        return Word()
+        return HookAnswer()
     try:
         changes = jsontext.parse(text)
     except ValueError:
         changes = None
     if not isinstance(changes, dict):
-        return Word(problem=f"it printed no JSON object: {text[:80]!r}")
-    return Word(changes=changes)
+        return HookAnswer(problem=f"it printed no JSON object: {text[:80]!r}")
+    return HookAnswer(changes=changes)
 
 
 def _program(name: str, base: Path) -> str | None:
@@ -174,7 +174,7 @@ class RunHooks:
     """Asks about the calls of one run; see ``tools.around.Hooking``."""
 
     _hooks: Hooks
-    _moment: Moment
+    _moment: HookMoment
 
     async def before(
         self, tool: str, args: Mapping[str, Any], action: Action, call_id: str
@@ -183,7 +183,7 @@ class RunHooks:
         facts: dict[str, Any] = {"tool": tool, "input": dict(args), "action": str(action), "call_id": call_id}
         changed = False
         async for source, word in self._hooks.words("tool.before", self._moment, lambda: facts, tool):
-            why = refusal(word)
+            why = refusal_reason(word)
             if why is None and (denied := word.changes.get("deny")):
                 why = str(denied)
             if why is not None:
@@ -215,7 +215,7 @@ class RunHooks:
         return "\n".join(f"[hook] {each}" for each in added)
 
 
-def refusal(word: Word) -> str | None:
+def refusal_reason(word: HookAnswer) -> str | None:
     """Return why a hook blocks: by its exit code, or ``{"block": REASON}``."""
     if word.blocks is None and (said := word.changes.get("block")):
         return str(said)
@@ -236,7 +236,7 @@ class HookClients:
 
     def __init__(self) -> None:
         self._events: dict[Sink, frozenset[str]] = {}
-        self._open: dict[str, tuple[Sink, asyncio.Future[Word]]] = {}
+        self._open: dict[str, tuple[Sink, asyncio.Future[HookAnswer]]] = {}
 
     def offer(self, client: Sink, events: Collection[str]) -> None:
         """Have ``client`` asked about ``events`` from now on, and about nothing else.
@@ -256,26 +256,26 @@ class HookClients:
         self._events.pop(client, None)
         for asked, answer in self._open.values():
             if asked is client and not answer.done():
-                answer.set_result(Word(problem="its Emacs has gone"))
+                answer.set_result(HookAnswer(problem="its Emacs has gone"))
 
     def of(self, event: str, watching: Iterable[Sink]) -> list[Sink]:
         """Return those of the clients ``watching`` that have functions for ``event``."""
         return [client for client in dict.fromkeys(watching) if event in self._events.get(client, ())]
 
-    async def ask(self, client: Sink, branch: str, event: str, facts: Mapping[str, Any]) -> Word:
+    async def ask(self, client: Sink, branch: str, event: str, facts: Mapping[str, Any]) -> HookAnswer:
         """Ask one client and return its word."""
         text = json.dumps(facts, ensure_ascii=False, default=str)
         if len(text.encode(errors="replace")) > _MOST_BYTES:
-            return Word(problem="what it would have been told is too long for Emacs")
+            return HookAnswer(problem="what it would have been told is too long for Emacs")
         number = new_id("hok")
-        answer: asyncio.Future[Word] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[HookAnswer] = asyncio.get_running_loop().create_future()
         self._open[number] = client, answer
         client.push(Event("hook", branch, 0, ({"id": number, "event": event, "facts": text},)))
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 return await answer
         except TimeoutError:
-            return Word(problem=f"Emacs did not answer within {TIMEOUT_S:g} s")
+            return HookAnswer(problem=f"Emacs did not answer within {TIMEOUT_S:g} s")
         finally:
             del self._open[number]
 
@@ -294,7 +294,7 @@ class HookClients:
         error = str(changes.pop("error", "") or "")
         blocks = changes.pop("block", None)
         waiting.set_result(
-            Word(changes=changes, blocks=None if blocks in (None, False, "") else str(blocks), problem=error)
+            HookAnswer(changes=changes, blocks=None if blocks in (None, False, "") else str(blocks), problem=error)
         )
         return True
 
@@ -304,14 +304,14 @@ _POLL_S = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class HookMoment:
     """Where and for whom hooks are asked."""
 
     branch: LiveBranch
     root: Path  # the workspace
     run_id: str
     options: SendOptions
-    witness: Witness | None = None
+    witness: DecisionLog | None = None
 
 
 class Hooks(Feature):
@@ -336,7 +336,7 @@ class Hooks(Feature):
         Raises:
             Blocked: A hook does not let it pass.
         """
-        moment = Moment(branch=branch, root=_root(branch), run_id=run_id, options=options)
+        moment = HookMoment(branch=branch, root=_root(branch), run_id=run_id, options=options)
         facts = {
             "text": prompt.text[:MOST_TEXT],
             "agent": prompt.metadata.get("agent"),
@@ -346,7 +346,7 @@ class Hooks(Feature):
         }
         metadata, text = dict(prompt.metadata), prompt.text
         async for source, word in self.words("message.user", moment, lambda: facts):
-            if (why := refusal(word)) is not None:
+            if (why := refusal_reason(word)) is not None:
                 raise Blocked(f"The hook {source} does not let this message pass: {why}")
             if isinstance(agent := word.changes.get("agent"), str) and agent:
                 metadata["agent"] = facts["agent"] = agent
@@ -364,7 +364,7 @@ class Hooks(Feature):
 
     async def before_steering(self, branch: LiveBranch, text: str, options: SendOptions, run_id: str) -> str:
         """Return what the model sees of a message that steers a run; raises ``Blocked``."""
-        moment = Moment(branch=branch, root=_root(branch), run_id=run_id, options=options)
+        moment = HookMoment(branch=branch, root=_root(branch), run_id=run_id, options=options)
         facts: dict[str, Any] = {
             "text": text[:MOST_TEXT],
             "agent": None,
@@ -373,7 +373,7 @@ class Hooks(Feature):
             "metadata": {},
         }
         async for source, word in self.words("message.user", moment, lambda: facts):
-            if (why := refusal(word)) is not None:
+            if (why := refusal_reason(word)) is not None:
                 raise Blocked(f"The hook {source} does not let this message pass: {why}")
             if isinstance(changed := word.changes.get("text"), str) and changed.strip():
                 text = facts["text"] = changed
@@ -396,7 +396,7 @@ class Hooks(Feature):
         """Tell the hooks that a run has ended; nobody waits for them."""
         branch, outcome, options = ended.branch, ended.outcome, ended.options
         last = branch.conversation.last_run
-        moment = Moment(
+        moment = HookMoment(
             branch=branch, root=_root(branch), run_id=str(last.data["id"]) if last else "", options=options
         )
         if not self._is_any("run.finished", moment):
@@ -407,9 +407,9 @@ class Hooks(Feature):
             "code": outcome.code,
             "message": outcome.message,
         }
-        self.kernel.own(self._inform("run.finished", moment, facts))
+        self.kernel.spawn(self._inform("run.finished", moment, facts))
 
-    async def _inform(self, event: str, moment: Moment, facts: Mapping[str, Any]) -> None:
+    async def _inform(self, event: str, moment: HookMoment, facts: Mapping[str, Any]) -> None:
         """Tell the hooks; a daemon that stops waits a moment for them and no longer."""
         telling, left = asyncio.ensure_future(self._tell(event, moment, facts)), _LAST_S
         while not telling.done() and left > 0:
@@ -418,13 +418,15 @@ class Hooks(Feature):
         if telling.cancel():
             await asyncio.wait([telling])
 
-    async def _tell(self, event: str, moment: Moment, facts: Mapping[str, Any]) -> None:
+    async def _tell(self, event: str, moment: HookMoment, facts: Mapping[str, Any]) -> None:
         async for _ in self.words(event, moment, lambda: facts):
             pass
 
     # -- asking --------------------------------------------------------------------------------------------------
 
-    async def words(self, event: str, moment: Moment, facts: Any, tool: str = "") -> AsyncIterator[tuple[str, Word]]:
+    async def words(
+        self, event: str, moment: HookMoment, facts: Any, tool: str = ""
+    ) -> AsyncIterator[tuple[str, HookAnswer]]:
         """Ask every hook for ``event``, one after the other, and yield its name and its word.
 
         ``facts`` returns what the next one is told: what those before it changed counts.
@@ -445,14 +447,14 @@ class Hooks(Feature):
             self._note(event, moment, name, word)
             yield name, word
 
-    def _is_any(self, event: str, moment: Moment) -> bool:
+    def _is_any(self, event: str, moment: HookMoment) -> bool:
         return (
             any(hook.event == event for hook in self.kernel.config.hooks)
             or bool(self.clients.of(event, self.kernel.watching(moment.branch)))
             or (moment.root / ".pyagentd").is_dir()
         )
 
-    async def _programs(self, event: str, moment: Moment) -> list[tuple[Path, HookSettings]]:
+    async def _programs(self, event: str, moment: HookMoment) -> list[tuple[Path, HookSettings]]:
         """Return the programs for ``event`` with where their names begin: the user's, then a trusted project's."""
         config = self.kernel.config
         found = [(config.file.parent, hook) for hook in config.hooks if hook.event == event]
@@ -476,7 +478,7 @@ class Hooks(Feature):
         """Return whether the user agreed to exactly this."""
         return project.hash in self.kernel.presets.trust
 
-    def _note(self, event: str, moment: Moment, name: str, word: Word) -> None:
+    def _note(self, event: str, moment: HookMoment, name: str, word: HookAnswer) -> None:
         """Have what a hook said in the log, and failures before the user."""
         said = "blocks" if word.blocks is not None else "changes" if word.changes else word.problem or "nothing"
         log.info("hook %s for %s of %s: %s (%d ms)", name, event, moment.branch.ref.name, said, word.duration_ms)
@@ -494,11 +496,11 @@ class Hooks(Feature):
         branch.publish(Event("notice", branch.key, 0, ({"text": text},)))
 
 
-def _moment(run: RunBuilder) -> Moment:
-    return Moment(branch=run.branch, root=run.root, run_id=run.run_id, options=run.options, witness=run.witness())
+def _moment(run: RunBuilder) -> HookMoment:
+    return HookMoment(branch=run.branch, root=run.root, run_id=run.run_id, options=run.options, witness=run.witness())
 
 
-def _common(event: str, moment: Moment) -> dict[str, Any]:
+def _common(event: str, moment: HookMoment) -> dict[str, Any]:
     ref = moment.branch.ref
     return {
         "event": event,

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 # while there are rows that no boundary has put behind it.
 
 
-class Life(StrEnum):
+class AgentState(StrEnum):
     """Where an agent is."""
 
     CREATED = "created"  # being made
@@ -47,7 +47,7 @@ class Life(StrEnum):
     DESTROYED = "destroyed"  # it is gone; records of it are kept
 
 
-class Happening(StrEnum):
+class AgentEvent(StrEnum):
     """What happened to an agent."""
 
     MADE = "made"  # its creation is complete
@@ -60,28 +60,28 @@ class Happening(StrEnum):
     DESTROY = "destroy"
 
 
-TRANSITIONS: Mapping[Life, Mapping[Happening, Life]] = {
-    Life.CREATED: {Happening.MADE: Life.IDLE},
-    Life.IDLE: {
-        Happening.MESSAGE: Life.ACTIVE,
-        Happening.RESTORE: Life.ACTIVE,
-        Happening.SHUTDOWN: Life.IDLE,
-        Happening.DESTROY: Life.DESTROYED,
+TRANSITIONS: Mapping[AgentState, Mapping[AgentEvent, AgentState]] = {
+    AgentState.CREATED: {AgentEvent.MADE: AgentState.IDLE},
+    AgentState.IDLE: {
+        AgentEvent.MESSAGE: AgentState.ACTIVE,
+        AgentEvent.RESTORE: AgentState.ACTIVE,
+        AgentEvent.SHUTDOWN: AgentState.IDLE,
+        AgentEvent.DESTROY: AgentState.DESTROYED,
     },
-    Life.ACTIVE: {
-        Happening.MESSAGE: Life.ACTIVE,
-        Happening.SAVE: Life.ACTIVE,
-        Happening.RESTORE: Life.ACTIVE,
-        Happening.CLEAR: Life.IDLE,
-        Happening.IDLE_TIMEOUT: Life.IDLE,
-        Happening.SHUTDOWN: Life.IDLE,
-        Happening.DESTROY: Life.DESTROYED,
+    AgentState.ACTIVE: {
+        AgentEvent.MESSAGE: AgentState.ACTIVE,
+        AgentEvent.SAVE: AgentState.ACTIVE,
+        AgentEvent.RESTORE: AgentState.ACTIVE,
+        AgentEvent.CLEAR: AgentState.IDLE,
+        AgentEvent.IDLE_TIMEOUT: AgentState.IDLE,
+        AgentEvent.SHUTDOWN: AgentState.IDLE,
+        AgentEvent.DESTROY: AgentState.DESTROYED,
     },
-    Life.DESTROYED: {},
+    AgentState.DESTROYED: {},
 }
 
 
-def after(life: Life, happening: Happening) -> Life | None:
+def next_state(life: AgentState, happening: AgentEvent) -> AgentState | None:
     """Return the state after ``happening``; None where the diagram has no such arrow."""
     return TRANSITIONS[life].get(happening)
 
@@ -105,9 +105,9 @@ class Idling(Feature):
         if kernel.find(Contexts) is None:  # there is nothing to put conversations behind with
             return
         kernel.bus.on(ConversationCleared, lambda cleared: self.cleared(cleared.branch))
-        kernel.bus.on(ConversationRestored, lambda restored: self._touch(restored.branch, Happening.RESTORE))
-        kernel.bus.on(RunStarted, lambda started: self._touch(started.branch, Happening.MESSAGE))
-        kernel.bus.on(RunEnded, lambda ended: self._touch(ended.branch, Happening.MESSAGE))
+        kernel.bus.on(ConversationRestored, lambda restored: self._touch(restored.branch, AgentEvent.RESTORE))
+        kernel.bus.on(RunStarted, lambda started: self._touch(started.branch, AgentEvent.MESSAGE))
+        kernel.bus.on(RunEnded, lambda ended: self._touch(ended.branch, AgentEvent.MESSAGE))
 
     @property
     def pending(self) -> int:
@@ -116,7 +116,7 @@ class Idling(Feature):
 
     # -- what happens to agents --------------------------------------------------------------------------------
 
-    def cleared(self, branch: LiveBranch, happening: Happening = Happening.CLEAR) -> None:
+    def cleared(self, branch: LiveBranch, happening: AgentEvent = AgentEvent.CLEAR) -> None:
         """Note that a conversation was put behind."""
         if self._last.pop(branch.key, None) is not None or self._name(branch.ref):
             self._note(branch.ref, happening)
@@ -177,11 +177,11 @@ class Idling(Feature):
             try:
                 async with self.kernel.using(paths.ref_of(Path(row.dir))) as branch:
                     if _goes_on(branch):
-                        self._touch(branch, Happening.MESSAGE)
+                        self._touch(branch, AgentEvent.MESSAGE)
                     elif await self.kernel.feature(Contexts).put_behind(branch, "shutdown"):
-                        self.cleared(branch, Happening.SHUTDOWN)
+                        self.cleared(branch, AgentEvent.SHUTDOWN)
                     else:
-                        self._note(branch.ref, Happening.SHUTDOWN)
+                        self._note(branch.ref, AgentEvent.SHUTDOWN)
             except PyagentdError as error:  # whoever opens it is told
                 log.warning("agent %s: %s", row.name, error)
 
@@ -226,7 +226,7 @@ class Idling(Feature):
                 if _goes_on(branch):
                     self._last[ref.key] = ref, now
                 elif await self.kernel.feature(Contexts).idle_out(branch, seconds=idle_s):
-                    self.cleared(branch, Happening.IDLE_TIMEOUT)
+                    self.cleared(branch, AgentEvent.IDLE_TIMEOUT)
         except (BadRequest, NotASession, NotFound):  # nothing goes on there any more
             self._last.pop(ref.key, None)
         except PyagentdError as error:  # the disk, or somebody was faster: it is tried again when it is time again
@@ -234,7 +234,7 @@ class Idling(Feature):
             if ref.key in self._last:
                 self._last[ref.key] = ref, now
 
-    def _touch(self, branch: LiveBranch, happening: Happening) -> None:
+    def _touch(self, branch: LiveBranch, happening: AgentEvent) -> None:
         if not self._name(branch.ref):
             return
         self._tell()
@@ -244,13 +244,13 @@ class Idling(Feature):
             self._begun.set()
             self._note(branch.ref, happening)
 
-    def _note(self, ref: BranchRef, happening: Happening) -> None:
+    def _note(self, ref: BranchRef, happening: AgentEvent) -> None:
         """Have the table of agents say in which state one is."""
         now_ms, name = epoch_ms(self.kernel.clock.now()), self._name(ref)
 
         def note() -> None:
             row = agents.find(self.kernel.state, name)
-            life = None if row is None else after(Life(row.status), happening)
+            life = None if row is None else next_state(AgentState(row.status), happening)
             if row is not None and life is not None and life != row.status:
                 agents.set_status(self.kernel.state, name, life.value, now_ms=now_ms)
 
@@ -261,7 +261,7 @@ class Idling(Feature):
                 log.warning("agent %s: %s", name, error)
             self._tell()
 
-        self.kernel.own(errand())
+        self.kernel.spawn(errand())
 
     def _tell(self) -> None:
         self.kernel.publish(Event("agents", "", 0))

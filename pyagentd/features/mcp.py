@@ -25,16 +25,16 @@ from pyagentd.features.slash_commands import Answer, Argument, Call, Command
 from pyagentd.log import conceal
 from pyagentd.policy.action import Action, is_ours
 from pyagentd.policy.presets import Preset, WantedServers
-from pyagentd.policy.profiles import resolved, verdict
+from pyagentd.policy.profiles import resolve_profile, verdict
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchesRemoved, Feature
 from pyagentd.runtime.grants import ProjectServers, project_servers
 from pyagentd.runtime.queue import is_persons
-from pyagentd.runtime.run import CORE, Offer, RunSettings
-from pyagentd.runtime.settings import Configured, SendOptions, variable_of
+from pyagentd.runtime.run import CORE, RunSettings, ToolOffer
+from pyagentd.runtime.settings import PresetSource, SendOptions, variable_of
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store import paths
-from pyagentd.store.attachments import unlinked
+from pyagentd.store.attachments import without_links
 from pyagentd.store.db.state import State
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools import invoke
@@ -47,11 +47,11 @@ from pyagentd.tools.mcp.connection import (
     ServerPrompt,
     ServerResource,
     ServerTool,
-    Surrounding,
+    ServerVariables,
     launch,
 )
-from pyagentd.tools.mcp.toolspecs import named, rule_of, shared_names, specs, told, tool_name
-from pyagentd.tools.mcp.toolspecs import wanted as let_through
+from pyagentd.tools.mcp.toolspecs import result_texts, rule_of, shared_names, specs, tool_name, unique_tools
+from pyagentd.tools.mcp.toolspecs import tools_let_through as let_through
 from pyagentd.tools.spec import ToolSpec
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ log = logging.getLogger(__name__)
 # often secrets. A run goes on without its client, and so do they: until the client names others, or the daemon ends.
 
 
-class Lent:
+class LentServers:
     """The servers that were lent to branches."""
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ _MOST = 200  # servers
 _LISTED = 300  # prompts, and resources, of one
 
 
-class Remembered:
+class KnownCatalogs:
     """What servers said, by how they are started.
 
     Args:
@@ -219,8 +219,8 @@ class Servers(Feature):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.pool = Pool(self._changed, self._learned)
-        self.lent = Lent()
-        self._remembered = Remembered(kernel.state)
+        self.lent = LentServers()
+        self._remembered = KnownCatalogs(kernel.state)
         self._users: dict[Launch, dict[str, None]] = {}  # keys of the branches that have it, the last one last
         self._said: set[tuple[str, str]] = set()
         self._told: dict[tuple[str, str], float] = {}  # by branch and server: when it was told of a change
@@ -240,7 +240,7 @@ class Servers(Feature):
                 return ()  # nothing of them may be called, so nothing is started
             return await self.of(run.branch.ref, run.preset, run.root, run.options)
 
-        joining = Joining(
+        joining = RunServers(
             servers=self, key=run.branch.ref.key, wanted=wanted, offer=run.offer, permitted=permits(presets, family)
         )
         return replace(settings, ready=joining)
@@ -251,7 +251,7 @@ class Servers(Feature):
         if prompt.message_id or branch.ref.is_agent or not is_typed or not _MENTION.search(prompt.text):
             return prompt
         servers = by_name(await self.of_branch(branch, options))
-        found = mentioned(prompt.text, list(servers))
+        found = mentioned_servers(prompt.text, list(servers))
         if not found:
             return prompt
         directory = paths.files_dir(branch.ref.branch_dir)
@@ -358,11 +358,11 @@ class Servers(Feature):
         for server in servers:
             wanted = server.connection.catalog is None and server.connection.state in ("stopped", "failed")
             if wanted and not self.kernel.closing:
-                self.kernel.own(_offers(server))
+                self.kernel.spawn(_offers(server))
 
     def server(self, settings: ServerSettings, root: Path, options: SendOptions) -> Server:
         """Return one server as it is in a workspace; raises ``ConfigError``."""
-        around = Surrounding(
+        around = ServerVariables(
             root=root,
             apart=self.kernel.config.runtime_dir / "mcp",
             variable=lambda name: variable_of(name, options),
@@ -386,7 +386,7 @@ class Servers(Feature):
 
     def _learned(self, connection: Connection) -> None:
         if not self.kernel.closing:
-            self.kernel.own(asyncio.to_thread(self._remembered.keep, connection))
+            self.kernel.spawn(asyncio.to_thread(self._remembered.keep, connection))
 
     def _changed(self, connection: Connection, new: Sequence[str], gone: Sequence[str]) -> None:
         """Tell the sessions that have a server that it offers something else."""
@@ -434,10 +434,10 @@ Permits = Callable[[str, str], bool]
 """Whether an agent may call a tool of a server, so that its model is told about it: names of server and tool."""
 
 
-def permits(presets: Configured, family: Sequence[BranchRef]) -> Permits:
+def permits(presets: PresetSource, family: Sequence[BranchRef]) -> Permits:
     """Return what nothing, of a branch or of those above it, denies: as ``permitted_tools``."""
     held = (presets.of_branch(each).profile for each in family)
-    profiles = [profile for each in held if (profile := resolved(each)) is not None]
+    profiles = [profile for each in held if (profile := resolve_profile(each)) is not None]
 
     def permitted(server: str, tool: str) -> bool:
         action = Action(tool=tool_name(server, tool), detail="", kind="mcp", rule=rule_of(server, tool))
@@ -447,7 +447,7 @@ def permits(presets: Configured, family: Sequence[BranchRef]) -> Permits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joining:
+class RunServers:
     """One run's servers.
 
     Attributes:
@@ -461,7 +461,7 @@ class Joining:
     servers: Servers
     key: str
     wanted: Callable[[], Awaitable[Sequence[Server]]]
-    offer: Offer
+    offer: ToolOffer
     permitted: Permits
 
     async def __call__(self) -> None:
@@ -481,7 +481,7 @@ class Joining:
         for server, tools in offered:
             found += specs(server.settings, server.connection, tools, shared)
         names = [server.name for server, tools in offered if tools]
-        self.offer.add(named(found, self.offer.tools), servers=names)
+        self.offer.add(unique_tools(found, self.offer.tools), servers=names)
 
     def _is_taken(self, name: str) -> bool:
         """Return whether a name is of a tool of ours, though the preset may not offer that."""
@@ -535,7 +535,7 @@ _MENTION = re.compile(r"(?<![\w@/.])@([A-Za-z0-9][\w-]{0,31}):([^\s\"'<>`]+)")
 _BEHIND = ".,;:!?)]}*_"  # what ends a sentence and not an address
 
 
-def mentioned(text: str, known: Sequence[str]) -> list[tuple[str, str]]:
+def mentioned_servers(text: str, known: Sequence[str]) -> list[tuple[str, str]]:
     """Return what a text mentions of the servers ``known``: names and addresses, each once, in its order."""
     found = ((name, uri.rstrip(_BEHIND)) for name, uri in _MENTION.findall(text))
     return list(dict.fromkeys((name, uri) for name, uri in found if name in known and ":" in uri))[:MOST]
@@ -556,10 +556,10 @@ async def _read(server: Server, uri: str, directory: Path) -> str:
     pieces = await server.connection.read(uri)
 
     def text() -> str:
-        whole = "\n".join(told([replace(piece, uri="") for piece in pieces], directory, server.name))
+        whole = "\n".join(result_texts([replace(piece, uri="") for piece in pieces], directory, server.name))
         shown = invoke.head(whole, _SHOWN_BYTES)
-        kept = "" if shown == whole else invoke.notice(shown, invoke.save(directory, server.name, whole))
-        return unlinked(shown) + kept
+        kept = "" if shown == whole else invoke.truncation_notice(shown, invoke.save(directory, server.name, whole))
+        return without_links(shown) + kept
 
     return await asyncio.to_thread(text)
 
@@ -578,7 +578,7 @@ def _command(server: Server, prompt: ServerPrompt) -> Command:
         try:
             messages = await server.connection.prompt(prompt.name, args)
             directory = paths.files_dir(call.ref.branch_dir)
-            texts = await asyncio.to_thread(told, [piece for _, piece in messages], directory, server.name)
+            texts = await asyncio.to_thread(result_texts, [piece for _, piece in messages], directory, server.name)
         except ToolError as error:
             raise BadRequest(str(error)) from error
         said = "\n\n".join(
@@ -588,7 +588,7 @@ def _command(server: Server, prompt: ServerPrompt) -> Command:
         if not said.strip():
             raise BadRequest(f"The MCP server {server.name} made nothing of its prompt {prompt.name}")
         text = f"The prompt {prompt.name} of the MCP server {server.name}"
-        return Answer(text=text, prompt=unlinked(said), prompt_origin=SERVERS)
+        return Answer(text=text, prompt=without_links(said), prompt_origin=SERVERS)
 
     return Command(
         name=f"{server.name}:{_NO_NAME.sub('_', prompt.name)}",

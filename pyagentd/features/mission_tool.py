@@ -19,10 +19,10 @@ from pyagentd.features.agents import (
     AgentSpawner,
     Assignment,
     Spawner,
-    children,
-    described,
+    child_agents,
     result_of,
     session_row,
+    short_title,
 )
 from pyagentd.messages import Usage
 from pyagentd.policy.presets import Preset
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 _FENCED = re.compile(r"```json\n(.*)\n```", re.DOTALL)
 
 
-def shown(public: Any) -> str:
+def answer_of_value(public: Any) -> str:
     """Return the answer that a value is, of which everybody may see all."""
     if isinstance(public, str) and public.strip() and not _FENCED.fullmatch(public):
         return public
@@ -68,7 +68,7 @@ def shown(public: Any) -> str:
 
 
 def as_json(answer: str) -> str:
-    """Return as JSON what ``shown`` made of a value."""
+    """Return as JSON what ``answer_of_value`` made of a value."""
     fenced = _FENCED.fullmatch(answer.strip())
     return dumped(json.loads(fenced[1])) if fenced else dumped(answer)
 
@@ -104,7 +104,7 @@ pages or agents. `signature` says what comes back: `{count :int, files [{path :s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lending:
+class ToolGrant:
     """What a mission may be given.
 
     Attributes:
@@ -160,7 +160,7 @@ class Missions(Feature):
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
-        self._kindred = Kindred()
+        self._kindred = RunningMissions()
         if (agents := kernel.find(AgentSpawner)) is not None:
             agents.outputs[NAME] = as_value
 
@@ -169,7 +169,7 @@ class Missions(Feature):
         agents, ref = self.kernel.find(AgentSpawner), run.branch.ref
         if agents is None:
             return ()
-        lending = Lending(
+        lending = ToolGrant(
             preset=run.preset,
             tools=tuple(run.permitted(run.preset.tools)),
             above=lambda: self._kindred.above(ref),
@@ -189,7 +189,7 @@ class Missions(Feature):
         return replace(settings, make=make)
 
 
-def mission_tool(spawner: Spawner, *, depth: int, lending: Lending) -> ToolSpec:
+def mission_tool(spawner: Spawner, *, depth: int, lending: ToolGrant) -> ToolSpec:
     """Return the tool for a run of a branch that is ``depth`` agents below its root."""
 
     async def run(args: Args, ctx: ToolContext) -> Output:
@@ -227,10 +227,10 @@ def readable_mission(text: str, source: str) -> Signature:
     """Return the signature that a person or a model wrote; see ``contract.readable``."""
     from pyagentd.features import missions as contract  # the language is loaded when the first mission comes
 
-    return contract.readable(text, source)
+    return contract.parse_readable(text, source)
 
 
-def promised(preset: Preset) -> str:
+def signature_of(preset: Preset) -> str:
     """Return the signature of a preset as it is understood; raises as ``contract.contract_of``."""
     from pyagentd.features import missions as contract
 
@@ -246,11 +246,11 @@ def as_value(outcome: Outcome) -> Output:
     return Output(text=outcome.message if failed else output.text, ok=False)
 
 
-def _assignment(args: Args, call_id: str, lending: Lending) -> Assignment:
+def _assignment(args: Args, call_id: str, lending: ToolGrant) -> Assignment:
     context: Mapping[str, Any] = args.get("context") or {}
     return Assignment(
         preset=PRESET,
-        description=described(args["prompt"]),
+        description=short_title(args["prompt"]),
         prompt=args["prompt"],
         call_id=call_id,
         values=lending.values(args),
@@ -258,7 +258,7 @@ def _assignment(args: Args, call_id: str, lending: Lending) -> Assignment:
     )
 
 
-def _preview(args: Args, lending: Lending) -> str:
+def _preview(args: Args, lending: ToolGrant) -> str:
     """Return what a human should know before the mission starts, its rights first."""
     own, tools = lending.preset, lending.chosen(args)
     lines = ["May read: what this session may read"]
@@ -301,7 +301,7 @@ class Place:
     depth: int
 
 
-class Kindred:
+class RunningMissions:
     """The missions of all branches that run now."""
 
     def __init__(self) -> None:
@@ -362,12 +362,12 @@ def unfinished(conversation: Conversation) -> str:
     return ""
 
 
-def standing(conversation: Conversation, run_id: str) -> Mapping[str, Any] | None:
+def last_progress(conversation: Conversation, run_id: str) -> Mapping[str, Any] | None:
     """Return the last row that says where the mission of a run stands; None while no turn of it has ended."""
     return next((rows["turn"] for rows in _chain(conversation, run_id) if "turn" in rows), None)
 
 
-def begun(conversation: Conversation, run_id: str) -> Mapping[str, Any] | None:
+def first_request(conversation: Conversation, run_id: str) -> Mapping[str, Any] | None:
     """Return the row that says what the mission of a run was asked first."""
     return next((rows["start"] for rows in reversed(_chain(conversation, run_id)) if "start" in rows), None)
 
@@ -391,7 +391,7 @@ def missions(conversation: Conversation, ref: BranchRef) -> list[Report]:
     value as JSON. A turn is ``{number, said, program, result, ok, state, duration_ms, usage, calls}``, a call of it
     ``{id, name, input, result, state, duration_ms, branch}``: ``branch`` is the agent or mission that it started.
     """
-    below = {str(session_row(child).get("parent_call_id")): child.key for child in children(ref)}
+    below = {str(session_row(child).get("parent_call_id")): child.key for child in child_agents(ref)}
     resumable = unfinished(conversation)
     return [
         _mission(conversation, run_id, rows, below) | {"can_resume": run_id == resumable}
@@ -400,7 +400,7 @@ def missions(conversation: Conversation, ref: BranchRef) -> list[Report]:
     ]
 
 
-def ending(conversation: Conversation, run_id: str) -> Mapping[str, Any] | None:
+def how_it_ended(conversation: Conversation, run_id: str) -> Mapping[str, Any] | None:
     """Return how the mission of a run ended: ``{ok, value, fail, usage}``; None while nobody knows."""
     return conversation.missions.get(run_id, {}).get("end")
 
@@ -441,7 +441,7 @@ def _parts(conversation: Conversation, run_id: str) -> Iterator[Part]:
 
 def _before(conversation: Conversation, start: Mapping[str, Any]) -> int:
     """Return how many turns a mission had before the run that goes on with it."""
-    stood = standing(conversation, str(start.get("resumed") or ""))
+    stood = last_progress(conversation, str(start.get("resumed") or ""))
     return int(stood["turn"]) if stood else 0
 
 

@@ -3,7 +3,7 @@
 A preset whose front matter has ``signature:`` is a contract (``contract``). A run of such a branch is a mission
 (``missionrun``): the loop of the room ``mission`` with callbacks of ours. Its model is the run's backend, so retry,
 ``requests.jsonl``, usage and cost are those of any run; its tools are the run's tools (``programtools``), called
-through the same ``Calling`` and so through the same decision, questions, audit, hooks and snapshots.
+through the same ``ToolCaller`` and so through the same decision, questions, audit, hooks and snapshots.
 
 What happens is rows, as of any run, so that replay equals live and the document reads as a conversation: what the
 model says around a program is text, the program is a call of the tool ``program``, what the model reads next is that
@@ -32,20 +32,20 @@ from pyagentd.features.agents import child_of_call
 from pyagentd.features.mission_tool import (
     NAME,
     PROGRAM,
-    Kindred,
     Place,
+    RunningMissions,
+    answer_of_value,
     as_json,
-    begun,
     dumped,
+    first_request,
+    last_progress,
     plain,
-    shown,
-    standing,
     unfinished,
 )
 from pyagentd.llm.backend import ModelRequest, PartDelta, PartFinished, PartStarted, Retrying, SentAgain, StepFinished
 from pyagentd.messages import Message, Text, ToolCall, ToolResult
 from pyagentd.mission import firewall
-from pyagentd.mission.budget import Scope, entered
+from pyagentd.mission.budget import Scope, enter
 from pyagentd.mission.checkpoint import CheckpointError
 from pyagentd.mission.checkpoint import State as State_
 from pyagentd.mission.delegation import adelegate
@@ -61,9 +61,9 @@ from pyagentd.mission.template import expand, placeholders
 from pyagentd.mission.tools import Tool
 from pyagentd.policy.guard import EXPAND
 from pyagentd.policy.presets import Isolation, Preset
-from pyagentd.runtime.opening import Resumed
+from pyagentd.runtime.opening import ResumedRun
 from pyagentd.runtime.recorder import Recorder
-from pyagentd.runtime.run import Run, Signal, State, Step, describe
+from pyagentd.runtime.run import Run, RunPhase, RunSignal, Step, describe_call
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.journal import read_rows
@@ -153,7 +153,7 @@ class Task:
     message: str = ""
 
 
-def readable(text: str, source: str) -> Signature:
+def parse_readable(text: str, source: str) -> Signature:
     """Return the signature that a preset, a person or a model wrote.
 
     Raises:
@@ -180,7 +180,7 @@ def contract_of(preset: Preset) -> Contract:
         PresetError: Its signature or its template cannot be read.
     """
     try:
-        signature = readable(preset.signature, f"`signature` of the preset {preset.name}")
+        signature = parse_readable(preset.signature, f"`signature` of the preset {preset.name}")
         placeholders(preset.prompt)
     except PyagentdError as error:
         raise PresetError(error.message, hint=error.hint) from error
@@ -336,7 +336,7 @@ def private_value(ref: BranchRef, call_id: str, text: str) -> Any:
         return None
     ends = [row.data for row in rows if row.type == "mission" and row.data.get("phase") == "end"]
     value = ends[-1].get("value") if ends else None
-    return value if value is not None and as_json(shown(firewall.public(value))) == text else None
+    return value if value is not None and as_json(answer_of_value(firewall.public(value))) == text else None
 
 
 # The rows of a mission: what was asked, where it stands after a turn, how it ended.
@@ -392,9 +392,9 @@ def state_of(conversation: Conversation, run_id: str) -> State_ | None:
     Raises:
         BadRequest: That run was no mission.
     """
-    row = standing(conversation, run_id)
+    row = last_progress(conversation, run_id)
     if row is None:
-        if begun(conversation, run_id) is None:
+        if first_request(conversation, run_id) is None:
             raise BadRequest(f"{run_id} is no mission that can go on", hint="Send the task again")
         return None
     try:
@@ -431,7 +431,7 @@ def mission_of(run_id: str, preset: Preset, conversation: Conversation, given: M
         given=given,
         cut_off=cut_off,
         state=state_of(conversation, cut_off) if cut_off else None,
-        first=begun(conversation, cut_off) if cut_off else None,
+        first=first_request(conversation, cut_off) if cut_off else None,
         resumes=resumes,
     )
 
@@ -444,7 +444,7 @@ def mission_of(run_id: str, preset: Preset, conversation: Conversation, given: M
 # was aborted.
 
 
-class Recorded(NamedTuple):
+class RecordedCall(NamedTuple):
     """A call that the record has: its result, if there is one, else what stands in for its tool, if anything does."""
 
     call: ToolCall
@@ -460,7 +460,7 @@ class Replay:
         text: What the model said, the program included.
     """
 
-    def __init__(self, resumed: Resumed) -> None:
+    def __init__(self, resumed: ResumedRun) -> None:
         self._resumed = resumed
         said = resumed.standing.step
         calls = [part for part in said if isinstance(part, ToolCall)]
@@ -470,7 +470,7 @@ class Replay:
         program = "" if self.program is None else f"```clojure\n{self.program.input.get('program', '')}\n```"
         self.text = f"{words}\n\n{program}".strip()
 
-    def next(self, name: str, args: Mapping[str, Any]) -> Recorded | None:
+    def next(self, name: str, args: Mapping[str, Any]) -> RecordedCall | None:
         """Return the record of the next call if it is this one; None when the program makes a new call."""
         if not self._calls or (self._calls[0].name, dict(self._calls[0].input)) != (name, dict(args)):
             self._calls.clear()
@@ -478,7 +478,7 @@ class Replay:
         call = self._calls.popleft()
         result = self._resumed.standing.results.get(call.id)
         begun = call.id in self._resumed.begun and result is None
-        return Recorded(call, result, self._resumed.stand_in(call) if begun else None)
+        return RecordedCall(call, result, self._resumed.stand_in(call) if begun else None)
 
 
 # What the model says in a mission, taken apart: the words around a program, and the program.
@@ -489,7 +489,7 @@ class Replay:
 Item = PartStarted | PartDelta | PartFinished
 
 
-class Said:
+class ReplayedAnswer:
     """The answer to one request."""
 
     def __init__(self) -> None:
@@ -523,7 +523,7 @@ class Said:
         """Yield ``text`` as a part that follows what was streamed."""
         if text:
             self._next += 1
-            yield from whole(self._next, text)
+            yield from as_one_part(self._next, text)
 
     def index(self) -> int:
         """Return an index that no part has yet."""
@@ -531,7 +531,7 @@ class Said:
         return self._next
 
 
-def whole(index: int, text: str) -> Iterator[Item]:
+def as_one_part(index: int, text: str) -> Iterator[Item]:
     """Yield a text that is there at once as the part that it is."""
     yield PartStarted(index, "text")
     yield PartDelta(index, text)
@@ -662,13 +662,13 @@ class MissionRun(Run):
         run: What every run needs.
     """
 
-    def __init__(self, *, mission: Assignment, ref: BranchRef, kindred: Kindred, **run: Any) -> None:
+    def __init__(self, *, mission: Assignment, ref: BranchRef, kindred: RunningMissions, **run: Any) -> None:
         super().__init__(**run)
         self._mission = mission
         self._ref = ref
         self._kindred = kindred
         self._record = Record(self._recorder, self.id)
-        self._said = Said()
+        self._said = ReplayedAnswer()
         self._sending: ModelRequest | None = None
         self._program: ToolCall | None = None  # the one that runs
         self._trouble: PyagentdError | None = None  # why the model could not be asked
@@ -698,7 +698,7 @@ class MissionRun(Run):
         self._record.ended(ending)
         if not ending.ok:
             raise Unfulfilled(ending.fail or Fail(reason="unknown", message="nobody said why"))
-        self._conclude(shown(firewall.public(ending.value)))
+        self._conclude(answer_of_value(firewall.public(ending.value)))
         self._note = "; ".join(ending.warnings)
 
     def _prompted(self) -> str | None:
@@ -714,7 +714,7 @@ class MissionRun(Run):
         """Run the loop to its end."""
         contract = self._mission.contract
         # What is around it is what the tree of sessions says, whoever's task started this run.
-        with entered(Scope(budget=place.budget, depth=place.depth - 1)):
+        with enter(Scope(budget=place.budget, depth=place.depth - 1)):
             return await self._loop(contract, task)
 
     async def _loop(self, contract: Contract, task: Task) -> Ending:
@@ -739,9 +739,9 @@ class MissionRun(Run):
 
     async def _asked(self, request: Request) -> Answer:
         """Ask the model; the loop's callback."""
-        if self._replay is not None and self._program is None and self.state is State.INIT:
+        if self._replay is not None and self._program is None and self.state is RunPhase.INIT:
             self._program = self._replay.program
-            self._move(Signal.RESUME, tools=[PROGRAM], turn=request["turn"])
+            self._move(RunSignal.RESUME, tools=[PROGRAM], turn=request["turn"])
             return {"content": self._replay.text}
         try:
             await self._recorder.commit(also=self._log.flush)
@@ -757,15 +757,15 @@ class MissionRun(Run):
         before = self._answer.usage
         self._settings.limits.check(self._turns, before)
         self._turns += 1
-        self._said, self._program = Said(), None
+        self._said, self._program = ReplayedAnswer(), None
         self._sending = replace(super()._request(), system=request["system"], messages=_messages(request), tools=())
-        self._move(Signal.REQUEST, turn=request["turn"])
+        self._move(RunSignal.REQUEST, turn=request["turn"])
         self._answer.begin_step()
         stop = await self._send()
         if self._program is None:
-            self._move(Signal.PAUSE)
+            self._move(RunSignal.PAUSE)
         else:
-            self._move(Signal.CALLS, tools=[PROGRAM], turn=request["turn"])
+            self._move(RunSignal.CALLS, tools=[PROGRAM], turn=request["turn"])
         usage = stop.usage
         read = usage.input + usage.cache_read + usage.cache_write
         told: Answer = {
@@ -786,8 +786,8 @@ class MissionRun(Run):
         kept = self._said.take(item)
         if kept is not None:
             super()._take(kept)
-        elif self.state is State.WAIT:
-            self._move(Signal.ANSWER)
+        elif self.state is RunPhase.WAIT:
+            self._move(RunSignal.ANSWER)
 
     def _finish_step(self, stop: StepFinished) -> None:
         """Record what was said around the program, and the program, before it is run."""
@@ -810,7 +810,7 @@ class MissionRun(Run):
         text = str(facts.get("feedback") or facts.get("message") or _ENDED)
         duration_ms = int(event.measurements.get("program_ms", event.measurements.get("duration_ms", 0)))
         self._answer.result(program, Envelope(ok=bool(facts.get("ok")), text=text, duration_ms=duration_ms))
-        self._move(Signal.RESULTS)
+        self._move(RunSignal.RESULTS)
 
     def _stands(self, state: State_) -> None:
         """Record where the loop stands after a turn."""
@@ -832,7 +832,7 @@ class MissionRun(Run):
                 self.fail(error)
                 raise ToolError("The mission was stopped") from None
             self._answer.take(PartFinished(self._said.index(), call))
-        self._tell("busy", tools=[describe(call)])
+        self._tell("busy", tools=[describe_call(call)])
         stand_ins = {call.id: known.stand_in} if known is not None and known.stand_in is not None else {}
         (result,) = await self._calling.complete((call,), {}, stand_ins)
         return result
@@ -845,11 +845,11 @@ class MissionRun(Run):
         """Say the answer."""
         self._answer.begin_step()
         with self._recorder.together():
-            for item in whole(0, text):
+            for item in as_one_part(0, text):
                 self._answer.take(item)
 
-    def _end(self, signal: Signal, outcome: Any) -> Any:
-        if self._said.text and self._program is None and self.state in (State.WAIT, State.TYPE):
+    def _end(self, signal: RunSignal, outcome: Any) -> Any:
+        if self._said.text and self._program is None and self.state in (RunPhase.WAIT, RunPhase.TYPE):
             self._keep_said()
         return super()._end(signal, outcome)
 

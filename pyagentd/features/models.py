@@ -60,7 +60,7 @@ class Provider:
         return name in self.models or catalog.family(name) in map(catalog.family, self.models)
 
 
-def syntax(model: str, config: Config) -> str:
+def parse_model(model: str, config: Config) -> str:
     """Return ``[PROVIDER/]NAME``; raises ``BadRequest`` when it is no name, ``ConfigError`` for another provider."""
     text = model.strip()
     if not text or any(char.isspace() or not char.isprintable() for char in text):
@@ -70,7 +70,7 @@ def syntax(model: str, config: Config) -> str:
     return text
 
 
-def written(model: str, found: Mapping[str, Provider], *, backend: str) -> str:
+def model_for_file(model: str, found: Mapping[str, Provider], *, backend: str) -> str:
     """Return how ``model`` is written into ``agent.json``: its name, with the provider where that is another.
 
     Args:
@@ -83,7 +83,7 @@ def written(model: str, found: Mapping[str, Provider], *, backend: str) -> str:
     """
     if (made := found_in(model, found, backend=backend)) is not None:
         return made
-    raise ToolError(f"{unknown(model)} {hint(model.rpartition('/')[2], found)}")
+    raise ToolError(f"{unknown_model_note(model)} {models_hint(model.rpartition('/')[2], found)}")
 
 
 def found_in(model: str, found: Mapping[str, Provider], *, backend: str) -> str | None:
@@ -105,12 +105,12 @@ def found_in(model: str, found: Mapping[str, Provider], *, backend: str) -> str 
     return None
 
 
-def unknown(model: str) -> str:
+def unknown_model_note(model: str) -> str:
     """Return what is said of a model that nobody has."""
     return f'Model "{model[:100]}" not found in available models.'
 
 
-def hint(name: str, found: Mapping[str, Provider]) -> str:
+def models_hint(name: str, found: Mapping[str, Provider]) -> str:
     """Return which models there are, the one first that ``name`` may have meant."""
     listed = sorted({each for known in found.values() if known.valid for each in known.models})
     near = did_you_mean(name, listed)
@@ -136,7 +136,7 @@ _OF_THE_TABLE = ("anthropic", "offline")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class CheckedModel:
     """A model that somebody may have: how it is written, and what is to be said about it."""
 
     model: str
@@ -199,7 +199,7 @@ class Models(Feature):
             self._soon.cancel()
             await asyncio.wait([self._soon])
 
-    async def checked(self, model: str, options: SendOptions, *, backend: str) -> Checked:
+    async def checked(self, model: str, options: SendOptions, *, backend: str) -> CheckedModel:
         """Return how a person's ``[PROVIDER/]NAME`` is written; one that cannot be checked is taken, and said.
 
         Args:
@@ -211,10 +211,10 @@ class Models(Feature):
             BadRequest: It is no name, or nobody has it.
             ConfigError: There is no such provider.
         """
-        text = syntax(model, self._config)
+        text = parse_model(model, self._config)
         found = await self.look(options)
         if (made := found_in(text, found, backend=backend)) is not None:
-            return Checked(model=made)
+            return CheckedModel(model=made)
         provider, _, name = text.rpartition("/")
         written = text
         if backend not in found:  # the client's environment names another one for everything
@@ -224,11 +224,11 @@ class Models(Feature):
         if troubled := next(((each, known) for each, known in asked.items() if known.trouble), None):
             where, known = troubled
             if known.has(name):
-                return Checked(model=written, note=f"{text} could not be tried: {where}: {known.trouble}")
+                return CheckedModel(model=written, note=f"{text} could not be tried: {where}: {known.trouble}")
             near = did_you_mean(name, known.models)
             said = f"{text} is taken as it is, for nobody could be asked for it: {where}: {known.trouble}"
-            return Checked(model=written, note=f"{said}. {near}" if near else said)
-        raise BadRequest(unknown(text), hint=hint(name, found))
+            return CheckedModel(model=written, note=f"{said}. {near}" if near else said)
+        raise BadRequest(unknown_model_note(text), hint=models_hint(name, found))
 
     def _provider(self, backend: BackendSettings, options: SendOptions) -> Provider:
         listed = (self._lists or {}).get(backend.name)

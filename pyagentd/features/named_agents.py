@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, assert_never
 from pyagentd import installation, regularfile
 from pyagentd.clock import epoch_ms, iso8601
 from pyagentd.errors import BadRequest, Busy, Conflict, NotFound, PresetError, PyagentdError, StoreError
-from pyagentd.features.contexts import Contexts, left
+from pyagentd.features.contexts import Contexts, left_notice
 from pyagentd.features.idling import IDLE_S, IDLE_SETTING, Idling
 from pyagentd.features.schedules import Schedules, local_user
 from pyagentd.features.tasks import Tasks
@@ -69,7 +69,7 @@ _OWN = {
 }
 
 
-def said(directory: Path, *words: str, timeout_s: float) -> str:
+def run_git(directory: Path, *words: str, timeout_s: float) -> str:
     """Run git in ``directory`` and return what it says.
 
     Blocks, for ``timeout_s`` seconds at most.
@@ -123,7 +123,7 @@ def init_repository(workspace: Path, name: str) -> None:
         ("add", "--all"),
         ("commit", "--quiet", "--allow-empty", "--no-verify", "--no-gpg-sign", "--message", "Workspace"),
     ):
-        said(workspace, *words, timeout_s=_TIMEOUT_S)
+        run_git(workspace, *words, timeout_s=_TIMEOUT_S)
     (workspace / ".git/hooks").mkdir(exist_ok=True)  # watched while commands run: its absence would be a change
 
 
@@ -143,7 +143,7 @@ naming = asyncio.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class AgentRequest:
     """What is said about an agent that is to be made; None: the defaults say."""
 
     name: str
@@ -152,7 +152,7 @@ class Wanted:
     permissions: Permissions | None = None
 
 
-async def create(kernel: Kernel, wanted: Wanted) -> BranchRef:
+async def create(kernel: Kernel, wanted: AgentRequest) -> BranchRef:
     """Make an agent and return its branch, registered and idle.
 
     Raises:
@@ -161,7 +161,7 @@ async def create(kernel: Kernel, wanted: Wanted) -> BranchRef:
         PresetError: The permissions, the template or the preset are malformed.
         StoreError: The disk refused, or git. Nothing is left behind in any case.
     """
-    name = named_agents.checked(wanted.name)
+    name = named_agents.checked_name(wanted.name)
     async with naming:
         await asyncio.to_thread(atomic.make_dirs, kernel.config.sessions_dir)  # where the table of agents is
         known, before = await _free(kernel, name)
@@ -272,7 +272,7 @@ def checked_model(kernel: Kernel, model: str) -> str:
     return text
 
 
-def welcome(kernel: Kernel, ref: BranchRef) -> str:
+def introduction_of(kernel: Kernel, ref: BranchRef) -> str:
     """Return the introduction of a named agent: what it is told to be, and what it may do."""
     file = kernel.named.file(ref)
     prompt = " ".join((file.system_prompt or "").split())
@@ -285,15 +285,15 @@ def welcome(kernel: Kernel, ref: BranchRef) -> str:
     return f"{head}, permissions: {shown}. {said} Say what it is to do; /help lists commands."
 
 
-def welcomes(kernel: Kernel, branch: LiveBranch) -> list[str]:
+def opening_notes(kernel: Kernel, branch: LiveBranch) -> list[str]:
     """Return what whoever opens a branch is told.
 
     Of a named agent with whom nobody has talked yet, the welcome; of a conversation that was put behind since nobody
     went on, where it is.
     """
     if kernel.named.is_named(branch.ref) and all(map(is_command, branch.conversation.messages.values())):
-        return [welcome(kernel, branch.ref)]
-    return left(branch.conversation)
+        return [introduction_of(kernel, branch.ref)]
+    return left_notice(branch.conversation)
 
 
 async def _free(kernel: Kernel, name: str) -> tuple[bool, AgentRow | None]:
@@ -338,7 +338,7 @@ def _take_back(kernel: Kernel, name: str, before: AgentRow | None) -> None:
     agents.forget(kernel.state, name) if before is None else agents.put(kernel.state, before)
 
 
-async def _overrides(kernel: Kernel, wanted: Wanted, *, adopted: bool) -> dict[str, Any]:
+async def _overrides(kernel: Kernel, wanted: AgentRequest, *, adopted: bool) -> dict[str, Any]:
     """Return the keys of ``agent.json`` that are set; of one that is taken up only what was said."""
     values: dict[str, Any] = {}
     model, permissions = wanted.model, wanted.permissions
@@ -367,7 +367,7 @@ def agent_dir(kernel: Kernel, name: str) -> Path:
         BadRequest: No agent may be called that.
         NotFound: There is none.
     """
-    place = kernel.config.agents_dir.resolve() / named_agents.checked(name)
+    place = kernel.config.agents_dir.resolve() / named_agents.checked_name(name)
     row = agents.find(kernel.state, name)
     if (row is not None and row.status == "destroyed") or not named_agents.agent_file(place).is_file():
         if row is not None and row.status == "destroyed":
@@ -388,14 +388,14 @@ _OF_THE_MODEL = {"backend", "model"}  # keys of a preset that are one in the fil
 _LONGEST = 500  # characters of an old or new value in the audit
 
 
-async def shown(kernel: Kernel, name: str) -> dict[str, Any]:
+async def agent_settings(kernel: Kernel, name: str) -> dict[str, Any]:
     """Return what the ``agent.json`` of an agent says, without what it never decides; raises as ``agent_dir``."""
     directory = await asyncio.to_thread(agent_dir, kernel, name)
     file = await asyncio.to_thread(named_agents.read, directory)
     return {key: file.values.get(key) for key in SHOWN}
 
 
-async def change(kernel: Kernel, name: str, key: str, value: Any, *, user: str) -> AgentFile:
+async def set_setting(kernel: Kernel, name: str, key: str, value: Any, *, user: str) -> AgentFile:
     """Set one key of an agent; return what its file said before.
 
     Args:
@@ -418,11 +418,13 @@ async def change(kernel: Kernel, name: str, key: str, value: Any, *, user: str) 
     status = row.status if row is not None else "idle"
     after = await asyncio.to_thread(named_agents.read, directory)
     await asyncio.to_thread(agents.put, kernel.state, row_of(kernel, after, ref, status=status))
-    note(kernel, name, f"config:{key}", old=before.values.get(key), new=wanted, user=user)
+    audit_change(kernel, name, f"config:{key}", old=before.values.get(key), new=wanted, user=user)
     return before
 
 
-async def keep(kernel: Kernel, ref: BranchRef, values: Mapping[str, Any], *, user: str) -> Mapping[str, Any]:
+async def keep_document_settings(
+    kernel: Kernel, ref: BranchRef, values: Mapping[str, Any], *, user: str
+) -> Mapping[str, Any]:
     """Write what ``agent.json`` owns of settings that a person put into the document of a named agent.
 
     Args:
@@ -435,17 +437,17 @@ async def keep(kernel: Kernel, ref: BranchRef, values: Mapping[str, Any], *, use
         What is left for ``preset.md``.
 
     Raises:
-        NotFound, PresetError, StoreError: As ``change``; nothing was written.
+        NotFound, PresetError, StoreError: As ``set_setting``; nothing was written.
     """
     if not kernel.named.is_named(ref) or not values.keys() & _OF_THE_MODEL:
         return values
     provider = values.get("backend") or (kernel.named.file(ref).model or "").rpartition("/")[0]
     name = values.get("model") or kernel.presets.of_branch(ref).model
-    await change(kernel, ref.session_dir.name, "model", f"{provider}/{name}" if provider else name, user=user)
+    await set_setting(kernel, ref.session_dir.name, "model", f"{provider}/{name}" if provider else name, user=user)
     return {key: value for key, value in values.items() if key not in _OF_THE_MODEL}
 
 
-def note(kernel: Kernel, name: str, action: str, *, old: Any, new: Any, user: str) -> None:
+def audit_change(kernel: Kernel, name: str, action: str, *, old: Any, new: Any, user: str) -> None:
     """Audit what a person changed of an agent: nobody was asked, since the one who may allow it did it."""
     kernel.ledger.note(
         Entry(
@@ -530,7 +532,7 @@ async def destroy(kernel: Kernel, name: str, *, keep_files: bool, user: str) -> 
         Busy: It is being destroyed already, or the daemon stops.
         StoreError: The disk refused; the agent is there, although what it was doing has ended.
     """
-    return await asyncio.shield(kernel.own(_destroy(kernel, name, keep_files, user)))
+    return await asyncio.shield(kernel.spawn(_destroy(kernel, name, keep_files, user)))
 
 
 async def _destroy(kernel: Kernel, name: str, keep_files: bool, user: str) -> Destroyed:
@@ -588,7 +590,7 @@ async def destroying_complete(kernel: Kernel, row: AgentRow, intent: str, *, use
         idling.forget(place)
     if (planned := kernel.find(Schedules)) is not None:
         await planned.forget(place)
-    note(kernel, row.name, "destroy", old=None, new={"files": files}, user=user)
+    audit_change(kernel, row.name, "destroy", old=None, new={"files": files}, user=user)
     await asyncio.to_thread(kernel.ledger.flush)  # a daemon that is killed from here on has it audited
     await asyncio.to_thread(agents.intend, kernel.state, row.name, None)
     return files
@@ -640,7 +642,7 @@ async def rename(kernel: Kernel, name: str, new_name: str, *, user: str) -> Bran
         Busy: It is answering, a task of it runs, or turns of it are scheduled.
         StoreError: The disk refused; it has its old name.
     """
-    named_agents.checked(new_name)
+    named_agents.checked_name(new_name)
     old = await asyncio.to_thread(agent_dir, kernel, name)
     new = old.parent / new_name
     if name == new_name:
@@ -663,10 +665,10 @@ async def follow(kernel: Kernel, old: Path, new: Path, *, user: str) -> BranchRe
             async with kernel.using(each) as branch:
                 root = str(branch.conversation.session.get("workspace_root") or named_agents.workspace_dir(new))
                 branch.record_session(workspace_root=Path(_moved(root, old, new)))
-                await instructions.renew(kernel, branch)
+                await instructions.renew_workplace(kernel, branch)
     if (idling := kernel.find(Idling)) is not None:
         idling.moved(old, new)
-    note(kernel, new.name, "config:name", old=old.name, new=new.name, user=user)
+    audit_change(kernel, new.name, "config:name", old=old.name, new=new.name, user=user)
     await asyncio.to_thread(kernel.ledger.flush)  # a daemon that is killed from here on has it audited
     await asyncio.to_thread(agents.intend, kernel.state, new.name, None)
     return ref
@@ -851,7 +853,7 @@ class Worktree:
     unpushed: int  # commits that are on no remote, without the first one of a history
 
 
-def look(directory: Path) -> Worktree | None:
+def repository_state(directory: Path) -> Worktree | None:
     """Return how the repository whose work tree is ``directory`` stands; None when it is none, or cannot be asked.
 
     Blocks, for some seconds at most.
@@ -871,7 +873,7 @@ def look(directory: Path) -> Worktree | None:
 
 def _said(directory: Path, *words: str) -> str | None:
     try:
-        return said(directory, *words, timeout_s=_WORKTREE_TIMEOUT_S)
+        return run_git(directory, *words, timeout_s=_WORKTREE_TIMEOUT_S)
     except StoreError:
         return None
 
@@ -883,7 +885,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Losses:
+class DestroyWarnings:
     """What there is of an agent; counts, sizes in bytes."""
 
     name: str
@@ -900,7 +902,7 @@ class Losses:
     runs: int  # answers in flight
     schedules: int  # turns that would come by themselves
 
-    def told(self) -> dict[str, Any]:
+    def to_wire(self) -> dict[str, Any]:
         """Return it as clients are told, without the text."""
         git = asdict(self.worktree) if self.worktree else {"branch": None, "uncommitted": None, "unpushed": None}
         tasks = [{"id": task.id, "command": task.command, "started_at": task.started_at} for task in self.tasks]
@@ -935,7 +937,7 @@ class Losses:
             yield f"{_many(self.schedules, 'scheduled turn')}, cancelled"
 
 
-async def of(kernel: Kernel, name: str) -> Losses:
+async def destroy_warnings(kernel: Kernel, name: str) -> DestroyWarnings:
     """Return what would be lost with the agent ``name``; raises as ``creating.agent_dir``."""
     place = await asyncio.to_thread(agent_dir, kernel, name)
     messages = 0
@@ -948,16 +950,16 @@ async def of(kernel: Kernel, name: str) -> Losses:
     tasks = tuple(task for task in began if task.status == "running")
     key = Projection(kernel.state, kernel.config.sessions_dir).key(place)
 
-    def counted() -> Losses:
+    def counted() -> DestroyWarnings:
         files, size, more = _counted(place)
-        return Losses(
+        return DestroyWarnings(
             name=name,
             directory=place,
             files=files,
             size=size,
             more=more,
             trash=trash.has_trash(place),
-            worktree=look(named_agents.workspace_dir(place)),
+            worktree=repository_state(named_agents.workspace_dir(place)),
             contexts=len(list(named_agents.saved_dir(place).glob("*.json"))),
             messages=messages,
             tasks=tasks,
@@ -1021,7 +1023,7 @@ def read(kernel: Kernel) -> dict[str, Any]:
     return {key: DEFAULTS[key] if value is None else value for key, value in found.items()}
 
 
-def checked(kernel: Kernel, key: str, value: Any) -> Any:
+def checked_setting(kernel: Kernel, key: str, value: Any) -> Any:
     """Return ``value`` as it is kept under ``key``.
 
     Raises:

@@ -15,8 +15,8 @@ from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchChanged, BranchWritten, ClientGone, Feature, RunEnded
 from pyagentd.runtime.status import Session
 from pyagentd.runtime.usage import Spent
-from pyagentd.store.db.listing import Listed, alone
-from pyagentd.store.paths import BranchRef, described
+from pyagentd.store.db.listing import ListEntry, single_entry
+from pyagentd.store.paths import BranchRef, describe_branch
 
 if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
@@ -71,12 +71,12 @@ class Overview(Feature):
         rows = {branch.key: self.row(branch) for branch in live}
         self._push([row for row in rows.values() if row], [key for key, row in rows.items() if not row])
         if closed:
-            self.kernel.own(self._tell_closed(closed))
+            self.kernel.spawn(self._tell_closed(closed))
 
     async def _tell_closed(self, refs: Iterable[BranchRef]) -> None:
-        found = await asyncio.to_thread(lambda: {ref.key: alone(ref) for ref in refs})
+        found = await asyncio.to_thread(lambda: {ref.key: single_entry(ref) for ref in refs})
         states = {key: {"state": self.kernel.state_of(key)} for key in found}
-        rows = [listed_row(each) | doing(states[key]) for key, each in found.items() if each is not None]
+        rows = [listed_row(each) | activity(states[key]) for key, each in found.items() if each is not None]
         # What was opened meanwhile tells itself.
         self._push(
             [row for row in rows if self.kernel.opened(row["branch"]) is None],
@@ -95,7 +95,7 @@ class Overview(Feature):
     def row(self, branch: LiveBranch) -> dict[str, Any]:
         """Return what is told of an open branch, as in a ``sessions`` event; nothing when its files are gone."""
         session = branch.conversation.session
-        listed = alone(branch.ref, session)
+        listed = single_entry(branch.ref, session)
         if listed is None:
             return {}
         # What the log does not tell stays as it was.
@@ -103,7 +103,7 @@ class Overview(Feature):
         return {
             **known,
             **spent_row(branch.meter.own if branch.meter is not None else Spent()),
-            **doing(
+            **activity(
                 branch.status
                 if self.kernel.opened(branch.key) is branch
                 else {"state": self.kernel.state_of(branch.key)}
@@ -111,10 +111,10 @@ class Overview(Feature):
         }
 
 
-def listed_row(listed: Listed) -> dict[str, Any]:
+def listed_row(listed: ListEntry) -> dict[str, Any]:
     """Return the fields of ``sessions`` that files and tables tell."""
     return {
-        **described(listed.ref),
+        **describe_branch(listed.ref),
         "agent": listed.ref.is_agent,
         "parent": listed.parent,
         "title": listed.title or None,
@@ -131,7 +131,7 @@ def spent_row(spent: Spent) -> dict[str, Any]:
     return {"tokens": spent.tokens.total, "usd": spent.known_usd, "unpriced": bool(spent.unpriced)}
 
 
-def doing(status: Mapping[str, Any]) -> dict[str, Any]:
+def activity(status: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a branch does: ``state``, ``queued`` and what a status says of a run, nil where there is none."""
     state = status.get("state", Session.IDLE.value)
     return {"state": state, "queued": status.get("queued", 0), **{name: status.get(name) for name in _RUN}}

@@ -26,7 +26,7 @@ from pyagentd.errors import BadRequest, Busy, NotASession, NotFound, PyagentdErr
 from pyagentd.policy.profiles import compile_action
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import Feature, RunEnded
-from pyagentd.runtime.queue import Submission, Submitted
+from pyagentd.runtime.queue import Receipt, Submission
 from pyagentd.runtime.settings import LastOptions, SendOptions
 from pyagentd.store import paths
 from pyagentd.store.db import schedules
@@ -168,7 +168,7 @@ def duration(said: str) -> timedelta:
         raise BadRequest(f"{said[:40]!r} is too long") from None
 
 
-def following(when: When, due: datetime, now: datetime) -> tuple[datetime | None, int]:
+def next_occurrence(when: When, due: datetime, now: datetime) -> tuple[datetime | None, int]:
     """Return the next moment after ``now`` of what was due at ``due``, and how many moments in between were missed.
 
     None when there is none.
@@ -189,7 +189,7 @@ def following(when: When, due: datetime, now: datetime) -> tuple[datetime | None
     return None, missed
 
 
-def described(when: When) -> str:
+def describe_schedule(when: When) -> str:
     """Return a schedule in words."""
     match when.kind:
         case "at":
@@ -290,7 +290,7 @@ class Trigger:
                 f"The headers have more than {LONGEST_HEADERS} characters", hint="Name only what matters"
             )
 
-    def told(self, fired_at: int) -> dict[str, Any]:
+    def to_wire(self, fired_at: int) -> dict[str, Any]:
         """Return ``metadata.trigger``."""
         headers = {name: value for name, value in self.headers.items() if not _SECRET.search(name)}
         return {
@@ -305,7 +305,7 @@ class Trigger:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivered:
+class DeliveryOutcome:
     """What became of a delivery: ``submitted`` is None when it came before, as ``message_id``.
 
     ``ended`` is how the run then ended that answered it, as the log says it: "done", "error", "aborted" or "restart"
@@ -313,7 +313,7 @@ class Delivered:
     """
 
     message_id: str
-    submitted: Submitted | None
+    submitted: Receipt | None
     ended: str = ""
 
 
@@ -327,7 +327,7 @@ class Triggers(Feature):
         self._busy: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by the branch's key
         self._known = LastOptions()  # what people's last runs had, by the root's key
 
-    async def deliver(self, branch: LiveBranch, trigger: Trigger) -> Delivered:
+    async def deliver(self, branch: LiveBranch, trigger: Trigger) -> DeliveryOutcome:
         """Make a delivery a message of ``branch``, unless it is one.
 
         Raises:
@@ -340,13 +340,13 @@ class Triggers(Feature):
                 self._audit(branch, trigger, "deny", "duplicate", reason=f"it is {known}")
                 runs = [run for run in branch.conversation.runs.values() if run.data.get("message_id") == known]
                 ended = str(runs[-1].data.get("reason") or "") if runs and runs[-1].is_finished else ""
-                return Delivered(message_id=known, submitted=None, ended=ended)
+                return DeliveryOutcome(message_id=known, submitted=None, ended=ended)
             await self._check_limits(branch, trigger)
             now_ms = epoch_ms(self.kernel.clock.now())
             given = Submission(
                 text=trigger.text,
                 options=replace(self._completed(branch.ref, trigger.options), interactive=False),
-                metadata={"trigger": trigger.told(now_ms)},
+                metadata={"trigger": trigger.to_wire(now_ms)},
             )
             submitted = await self.kernel.submit(branch, given)
             self._audit(branch, trigger, "allow", trigger.source, run_id=submitted.run_id or "")
@@ -358,7 +358,7 @@ class Triggers(Feature):
                 message_id=submitted.message_id,
             )
             await asyncio.to_thread(schedules.note_delivery, self.kernel.state, delivery)
-            return Delivered(message_id=submitted.message_id, submitted=submitted)
+            return DeliveryOutcome(message_id=submitted.message_id, submitted=submitted)
 
     def _run_ended(self, ended: RunEnded) -> None:
         """Remember environment and key of a person's run, for turns of the same session that no person begins."""
@@ -565,7 +565,7 @@ class Schedules(Feature):
         await asyncio.to_thread(schedules.remove_within, self.kernel.state, self._names.key(directory))
         await self._count()
 
-    async def run(self, id: str) -> Delivered:
+    async def run(self, id: str) -> DeliveryOutcome:
         """Deliver a schedule's message now; when it fires next does not change.
 
         Raises:
@@ -590,7 +590,7 @@ class Schedules(Feature):
 
     def tools_for(self, run: RunBuilder) -> Sequence[ToolSpec]:
         """Return the tools by which an agent has itself woken."""
-        sleeper = Sleeper(ref=run.branch.ref, calendar=self, env=run.options.env, now=self.kernel.clock.now)
+        sleeper = WakeupOwner(ref=run.branch.ref, calendar=self, env=run.options.env, now=self.kernel.clock.now)
         return tuple(wakeup_tools(sleeper).values())
 
     # -- time --------------------------------------------------------------------------------------------------
@@ -642,7 +642,7 @@ class Schedules(Feature):
         when = When(kind=schedule.kind, value=schedule.value, zone=schedule.zone)
         due, expires = _moment(schedule.next_at), _moment(schedule.expires_at)
         last = expires is not None and now >= expires
-        after, missed = following(when, due, now)
+        after, missed = next_occurrence(when, due, now)
         facts = {**({"missed": missed} if missed else {}), **({"expired": True} if last else {})}
         gone = when.kind == "at" or last or after is None
         try:
@@ -670,7 +670,7 @@ class Schedules(Feature):
 
     async def _deliver(
         self, branch: LiveBranch, schedule: Schedule, firing: str, facts: Mapping[str, Any]
-    ) -> Delivered:
+    ) -> DeliveryOutcome:
         options = schedule.options
         trigger = Trigger(
             source=schedule.source,
@@ -783,7 +783,7 @@ class Calendar(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sleeper:
+class WakeupOwner:
     """Whose wake-ups they are.
 
     Attributes:
@@ -799,7 +799,7 @@ class Sleeper:
     now: Any
 
 
-def wakeup_tools(sleeper: Sleeper) -> dict[str, ToolSpec]:
+def wakeup_tools(sleeper: WakeupOwner) -> dict[str, ToolSpec]:
     """Return both tools by name, for one run."""
 
     async def request(args: Args, ctx: ToolContext) -> Output:
@@ -875,4 +875,4 @@ def _preview(args: Args, now: datetime) -> str:
     except PyagentdError as error:
         return str(error)
     first = when.first(now).astimezone()
-    return f"{described(when)}, first {first:%a %Y-%m-%d %H:%M}\n{args['reason']}\n\n{args['prompt']}"
+    return f"{describe_schedule(when)}, first {first:%a %Y-%m-%d %H:%M}\n{args['reason']}\n\n{args['prompt']}"

@@ -27,7 +27,7 @@ from pyagentd.policy.action import (
     ResolvedPath,
     canonical_tool,
     exactly,
-    normalised,
+    normalise,
     validate_pattern,
 )
 from pyagentd.policy.guard import ROAM_KEYS, Deny, Right, Widening
@@ -102,7 +102,7 @@ def _path_pattern(text: str, root: Path) -> str:
     """Return ``text`` as the pattern of the files that would really be opened: absolute, links followed."""
     if "\0" in text or "\n" in text:
         raise ToolError(f"{text!r} is no pattern: it has a control character")
-    pattern = normalised(text.strip())
+    pattern = normalise(text.strip())
     if not pattern.startswith(("/", "**/")):
         pattern = f"{exactly(str(root))}/{pattern.removeprefix('./')}"
     wild = _WILD.search(pattern)

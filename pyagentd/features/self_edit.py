@@ -21,7 +21,7 @@ from pyagentd.features import models
 from pyagentd.features.models import Models
 from pyagentd.policy.guard import Confirm
 from pyagentd.policy.presets import read_profile
-from pyagentd.policy.profiles import Profile, resolved
+from pyagentd.policy.profiles import Profile, resolve_profile
 from pyagentd.reader import Source
 from pyagentd.runtime import presets as agent_overlay
 from pyagentd.runtime.feature import Feature
@@ -60,7 +60,7 @@ class SelfEditing(Feature):
             if listed is None:
                 return name
             backend = configured_provider(kernel.presets.of_branch(ref), kernel.config, options)
-            return models.written(name, listed.known(options), backend=backend)
+            return models.model_for_file(name, listed.known(options), backend=backend)
 
         me = Self(directory=ref.session_dir, profiles=kernel.presets.profiles, model=model)
         return tuple(selfedit_tools(me).values())
@@ -142,7 +142,7 @@ def selfedit_tools(me: Self) -> dict[str, ToolSpec]:
         if not new:
             raise ToolError('Name a profile, or write one: {"allow": [...], "ask": [...]}.')
         try:
-            resolved(read_profile(new, me.profiles, Source.at("new_profile", PresetError), ("permissions",)))
+            resolve_profile(read_profile(new, me.profiles, Source.at("new_profile", PresetError), ("permissions",)))
         except PyagentdError as error:
             raise ToolError(f"This is no profile: {error}") from error
         named = new if isinstance(new, str) else CUSTOM

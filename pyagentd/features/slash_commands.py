@@ -19,9 +19,9 @@ from pyagentd.errors import BadRequest, PyagentdError, UserError, did_you_mean
 from pyagentd.events import Event
 from pyagentd.features.history import History
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.document_sync import Version
+from pyagentd.runtime.document_sync import DocumentVersion
 from pyagentd.runtime.feature import BranchWritten, Feature
-from pyagentd.runtime.queue import Submission, Submitted
+from pyagentd.runtime.queue import Receipt, Submission
 from pyagentd.runtime.run import new_run_id
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.status import Outcome
@@ -197,7 +197,7 @@ class Token(NamedTuple):
     is_quoted: bool
 
 
-class Typed(NamedTuple):
+class TypedCommand(NamedTuple):
     """A command as it was typed."""
 
     command: Command
@@ -209,7 +209,7 @@ def may_be_command(text: str) -> bool:
     return _HEAD.match(text) is not None
 
 
-def typed(text: str, known: Mapping[str, Command]) -> Typed | None:
+def parse_typed(text: str, known: Mapping[str, Command]) -> TypedCommand | None:
     """Return the command that a prompt is; None when it is text for the model.
 
     Raises:
@@ -227,7 +227,7 @@ def typed(text: str, known: Mapping[str, Command]) -> Typed | None:
         hint = f"Did you mean /{head[1]} {near[0]}?" if near else f"There is /{head[1]} {'|'.join(sorted(second))}"
         raise BadRequest(f"/{' '.join(spelt[:2])} is no command", hint=hint)
     command = known[name]
-    return Typed(command, arguments_of(command, text, words[len(name.split()) :]))
+    return TypedCommand(command, arguments_of(command, text, words[len(name.split()) :]))
 
 
 def tokens(text: str, start: int) -> Iterator[Token]:
@@ -304,7 +304,7 @@ class NoHuman(UserError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class CommandOutcome:
     """What became of a command.
 
     Attributes:
@@ -328,11 +328,11 @@ class Answered:
     run_id: str = ""
     message_id: str = ""
     seq: int = 0
-    submitted: Submitted | None = None
+    submitted: Receipt | None = None
     began: str = ""
 
 
-async def answered(kernel: Kernel, branch: LiveBranch, given: Submission, client: Any) -> Answered | None:
+async def run_if_command(kernel: Kernel, branch: LiveBranch, given: Submission, client: Any) -> CommandOutcome | None:
     """Do what a submission says if it is a command; None when it is a message for the model.
 
     Raises:
@@ -355,7 +355,7 @@ async def answered(kernel: Kernel, branch: LiveBranch, given: Submission, client
     known = await commands.of(branch.ref)
     name, code = text.split()[0].removeprefix("/"), ""
     try:
-        if (found := typed(text, known)) is None:
+        if (found := parse_typed(text, known)) is None:
             if near := did_you_mean(name, {each.split()[0] for each in known}, shown="/{}", cutoff=_ALIKE):
                 _say(branch, f"/{name} is no command, and was sent as it is. {near}")
             return None
@@ -370,7 +370,7 @@ async def answered(kernel: Kernel, branch: LiveBranch, given: Submission, client
         raise
     except PyagentdError as error:
         answer, code = Answer(text=str(error), data={"error": error.message, "hint": error.hint}), error.code
-    made = Answered(name=name, text=answer.text, data=answer.data, code=code)
+    made = CommandOutcome(name=name, text=answer.text, data=answer.data, code=code)
     if answer.text:
         made = await _recorded(kernel, branch, prompt, made, given, goes_on=bool(answer.prompt))
     if answer.then is not None:
@@ -417,20 +417,20 @@ async def _prompt(branch: LiveBranch, given: Submission) -> Prompt:
 
 
 def _bare(text: str) -> Prompt:
-    return Prompt(text=text.strip(), view=(), version=Version(sha256="", seq=0, marker=None))
+    return Prompt(text=text.strip(), view=(), version=DocumentVersion(sha256="", seq=0, marker=None))
 
 
 # -- in the conversation ------------------------------------------------------------------------------------------
 
 
 async def _recorded(
-    kernel: Kernel, branch: LiveBranch, prompt: Prompt, made: Answered, given: Submission, *, goes_on: bool
-) -> Answered:
+    kernel: Kernel, branch: LiveBranch, prompt: Prompt, made: CommandOutcome, given: Submission, *, goes_on: bool
+) -> CommandOutcome:
     """Put a command and its answer into the conversation, if that can be done now; ``goes_on``: a message follows."""
     async with branch.starting:
         if not _may_stand(kernel, branch, prompt):
             return made
-        await branch.keeper.settle()
+        await branch.document.settle()
         await branch.look_once()
         again = await _as_it_is(branch, prompt, given)
         if not _may_stand(kernel, branch, prompt):
@@ -448,11 +448,11 @@ async def _recorded(
         await branch.secure()
         branch.note_complete()
         _tell_run(branch, run_id, branch.tell_end(run_id), "finished")
-        if branch.keeper.editor is None:
+        if branch.document.editor is None:
             await History(kernel).give_roles_held(branch, hidden.COMMAND)
-    if branch.keeper.editor is not None:  # it saves first
+    if branch.document.editor is not None:  # it saves first
         giving = _give_roles(kernel, branch)
-        await giving if goes_on else kernel.own(giving)  # what follows stands below roles that the editor knows
+        await giving if goes_on else kernel.spawn(giving)  # what follows stands below roles that the editor knows
     kernel.bus.tell(BranchWritten(branch.ref))
     message_id = str(branch.conversation.runs[run_id].data["message_id"])
     return replace(made, is_recorded=True, run_id=run_id, message_id=message_id)

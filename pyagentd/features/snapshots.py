@@ -50,7 +50,7 @@ from pyagentd.store.snapshots.objects import (
 )
 from pyagentd.store.snapshots.records import Change, Pruned, Records, Undo, new_change_id, prune, same, since, undoing
 from pyagentd.tools.files import draft_name, is_binary, parent, sweep
-from pyagentd.tools.spec import Kept
+from pyagentd.tools.spec import KeptFiles
 from pyagentd.tools.write import unified
 
 if TYPE_CHECKING:
@@ -91,9 +91,9 @@ class RunKeeper:
     _too_much: list[str] = field(default_factory=list)  # why its workspace is not kept
 
     @contextlib.asynccontextmanager
-    async def around(self, action: Action, call_id: str) -> AsyncIterator[Kept]:
+    async def around(self, action: Action, call_id: str) -> AsyncIterator[KeptFiles]:
         """Keep what ``action`` may change from before and after the block."""
-        kept = Kept()
+        kept = KeptFiles()
         if action.kind not in ("write", "command") and not action.roams:
             yield kept
             return
@@ -141,7 +141,7 @@ class RunKeeper:
             self._say(f"The files could not be kept, so this cannot be undone: {error}")
             return None
         except asyncio.CancelledError:
-            self.snapshots.kernel.own(self._forget(change.id, beginning))  # an abort need not wait for it
+            self.snapshots.kernel.spawn(self._forget(change.id, beginning))  # an abort need not wait for it
             raise
 
     async def _forget(self, change_id: str, beginning: asyncio.Future[_Call | None]) -> None:
@@ -160,7 +160,7 @@ class RunKeeper:
     def _tree(self, call: _Call) -> str:
         return self.snapshots.tree_of(call.files, call.root, self._denies())
 
-    async def _end(self, call: _Call, kept: Kept) -> None:
+    async def _end(self, call: _Call, kept: KeptFiles) -> None:
         try:
             call.change, changed = await asyncio.to_thread(self._after, call)
         except PyagentdError as error:
@@ -315,7 +315,7 @@ class _Written(NamedTuple):
     after: Entry | None
 
 
-class Recent:
+class RecentEdits:
     """What Write and Edit made of files a moment ago, and for which session: a command beside them did not."""
 
     def __init__(self) -> None:
@@ -515,7 +515,7 @@ class Workspaces:
             self._stats.clear()
 
     def _new(self, root: Path, denies: tuple[str, ...], key: str) -> Scan:
-        secret = secrecy(denies)
+        secret = is_secret(denies)
 
         def left_out(path: str, is_directory: bool) -> bool:
             return is_directory and (path in self._own or secret(f"{path}/-"))
@@ -527,7 +527,7 @@ def _key(root: Path, denies: tuple[str, ...]) -> str:
     return "\n".join((str(root), *denies))
 
 
-def secrecy(denies: tuple[str, ...]) -> Callable[[str], bool]:
+def is_secret(denies: tuple[str, ...]) -> Callable[[str], bool]:
     """Return whether the content of a path is not to be kept."""
     patterns = tuple(dict.fromkeys((*CREDENTIALS, *SECRETS, *SESSION_RECORDS, *denies)))
     return lambda path: first_match_folded(patterns, path) is not None
@@ -541,7 +541,7 @@ PROTECTED = "no tool may write there"
 
 
 @dataclass(slots=True)
-class Restored:
+class RestoreResult:
     """What restoring did."""
 
     id: str = ""  # undoes it; "" when nothing was to do
@@ -549,7 +549,7 @@ class Restored:
     kept: list[dict[str, str]] = field(default_factory=list)  # {path, reason}
     copies: list[str] = field(default_factory=list)
 
-    def told(self) -> dict[str, Any]:
+    def to_wire(self) -> dict[str, Any]:
         """Return it for clients."""
         return {"id": self.id, "restored": self.restored, "kept": self.kept, "copies": self.copies}
 
@@ -572,7 +572,7 @@ class Snapshots(Feature):
         self.objects = Objects(directory)
         self.records = Records(directory)
         self.workspaces = Workspaces(kernel.config, self.objects, Stats(directory))
-        self.recent = Recent()
+        self.recent = RecentEdits()
         self.upkeep = Upkeep(kernel, self)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._users = 0
@@ -596,11 +596,11 @@ class Snapshots(Feature):
         """Return who keeps files for a run in the workspace ``root``; with ``commands`` it is looked at now."""
         if not self._begun:
             self._begun = True
-            self.kernel.own(self.upkeep.recover())
+            self.kernel.spawn(self.upkeep.recover())
         top, root = paths.root_of(branch.ref), root.resolve()
         keeper = RunKeeper(snapshots=self, branch=branch, top=top, run_id=run_id, root=root)
         if commands and not self.workspaces.is_known(root, self.denies(top)):
-            self.kernel.own(keeper.warm())
+            self.kernel.spawn(keeper.warm())
         return keeper
 
     def head(self, ref: BranchRef) -> str:
@@ -728,7 +728,7 @@ class Snapshots(Feature):
         only: Collection[str] | None = None,
         conflicts: Conflicts = "keep",
     ) -> dict[str, Any]:
-        """Put files back as they were when ``message_id`` was sent; see ``Restored``.
+        """Put files back as they were when ``message_id`` was sent; see ``RestoreResult``.
 
         Args:
             ref: The branch or agent whose changes are undone, those of its agents too.
@@ -763,7 +763,7 @@ class Snapshots(Feature):
         for key in dict.fromkeys((ref.key, paths.root_of(ref).key)):
             if done.restored:
                 self.kernel.publish(Event("files", key, 0, ({"paths": done.restored, "call_id": "", "more": False},)))
-        return done.told()
+        return done.to_wire()
 
     # -- what would become of files ------------------------------------------------------------------------------
 
@@ -814,8 +814,8 @@ class Snapshots(Feature):
 
     def _perform(
         self, ref: BranchRef, turns: tuple[str, ...], proposals: Sequence[Proposal], conflicts: Conflicts
-    ) -> Restored:
-        done = Restored()
+    ) -> RestoreResult:
+        done = RestoreResult()
         wanted = []
         for each in proposals:
             if each.becomes == "unkept" or (each.becomes == "conflict" and conflicts != "overwrite"):
@@ -850,7 +850,7 @@ class Snapshots(Feature):
         self._record(ref, change, files, done)
         return done
 
-    def _record(self, ref: BranchRef, change: Change, files: Sequence[str], done: Restored) -> None:
+    def _record(self, ref: BranchRef, change: Change, files: Sequence[str], done: RestoreResult) -> None:
         """Record what was done, so that it can be undone."""
         after = self._kept(files)
         if after == change.before:
@@ -863,7 +863,7 @@ class Snapshots(Feature):
         """Store ``files`` as they are now and return the tree."""
         return objects.assemble(self.objects, named(files, self.objects))
 
-    def _step(self, step: Callable[[Proposal], None], proposal: Proposal, done: Restored) -> None:
+    def _step(self, step: Callable[[Proposal], None], proposal: Proposal, done: RestoreResult) -> None:
         try:
             step(proposal)
         except (OSError, PyagentdError) as error:
@@ -880,7 +880,7 @@ class Snapshots(Feature):
         content = required(self.objects.get("blob", entry.id), f"The old version of {proposal.path}")
         put(proposal.path, entry, content)
 
-    def _copy(self, proposal: Proposal, done: Restored) -> None:
+    def _copy(self, proposal: Proposal, done: RestoreResult) -> None:
         """Put the old version beside a file that is kept."""
         assert proposal.target is not None
         number = 1

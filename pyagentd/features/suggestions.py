@@ -50,7 +50,7 @@ _MOST_WORDS = 8  # of an option in a sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chip:
+class ReplyOption:
     """One option: what stands on its button, and what the user says by picking it."""
 
     label: str
@@ -58,22 +58,22 @@ class Chip:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chips:
+class ReplyOptions:
     """The options that an answer offers, two at least; ``several`` of them may be picked together."""
 
-    options: tuple[Chip, ...] = ()
+    options: tuple[ReplyOption, ...] = ()
     several: bool = False
 
-    def told(self) -> dict[str, Any]:
+    def to_wire(self) -> dict[str, Any]:
         """Return them as clients get them."""
         options = [{"label": chip.label, "text": chip.text} for chip in self.options]
         return {"options": options, "several": self.several}
 
 
-NONE = Chips()
+NONE = ReplyOptions()
 
 
-def standing(conversation: Conversation) -> Chips:
+def current_options(conversation: Conversation) -> ReplyOptions:
     """Return what the last answer offers, when nobody has said anything since."""
     for message in reversed(conversation.messages.values()):
         if message.is_hidden:
@@ -81,11 +81,13 @@ def standing(conversation: Conversation) -> Chips:
         if message.role != "assistant" or not message.parts:
             return NONE
         last = next((part for part in reversed(message.parts) if part.type != "step-start"), None)
-        return offered(last.text if last.edited is None else last.edited) if last and last.type == "text" else NONE
+        return (
+            parse_options(last.text if last.edited is None else last.edited) if last and last.type == "text" else NONE
+        )
     return NONE
 
 
-def offered(answer: str) -> Chips:
+def parse_options(answer: str) -> ReplyOptions:
     """Return the options that an answer ends with: a list that goes with a question, or "A or B?"."""
     lines = answer.rstrip().splitlines()
     if lines and _FENCE.match(lines[-1]):
@@ -109,7 +111,7 @@ def _without_code(lines: Sequence[str]) -> list[str]:
     return prose
 
 
-def _listed(prose: Sequence[str]) -> Chips | None:
+def _listed(prose: Sequence[str]) -> ReplyOptions | None:
     """Return the items of the last list, if it belongs to a question right before or right after it."""
     last = next((at for at in range(len(prose), 0, -1) if _is_item_or_more(prose[at - 1])), 0)
     lines = list(prose[:last])
@@ -138,7 +140,7 @@ def _listed(prose: Sequence[str]) -> Chips | None:
     options = tuple(map(_chip, reversed(items)))
     if len({chip.text for chip in options}) < len(options):
         return None
-    return Chips(options=options, several=bool(_SEVERAL.search(f"{before} {question_after}")))
+    return ReplyOptions(options=options, several=bool(_SEVERAL.search(f"{before} {question_after}")))
 
 
 def _is_item_or_more(line: str) -> bool:
@@ -166,16 +168,16 @@ def _ends_asking(line: str) -> bool:
     return plain.endswith("?") or (plain.endswith(":") and ("?" in plain or bool(_PICKING.search(plain))))
 
 
-def _chip(item: str) -> Chip:
+def _chip(item: str) -> ReplyOption:
     bold = _BOLD.match(item)
     whole = _plain(item)
     name = _plain(bold["label"]) if bold else re.split(r"\s+[–—-]\s+|:\s", whole, maxsplit=1)[0]
     name = name.strip().rstrip(":.,;")
     text = name if bold or len(whole) > _TEXT else whole.rstrip(".;,")
-    return Chip(label=_cut(name or whole, _LABEL), text=text[:_TEXT])
+    return ReplyOption(label=_cut(name or whole, _LABEL), text=text[:_TEXT])
 
 
-def _in_a_sentence(last: str) -> Chips | None:
+def _in_a_sentence(last: str) -> ReplyOptions | None:
     """Return the alternatives of a question that ends the last line: "Postgres, MySQL or SQLite?"."""
     if not last.endswith("?") or _ITEM.fullmatch(last):
         return None
@@ -190,8 +192,8 @@ def _in_a_sentence(last: str) -> Chips | None:
     parts = [_STEM.sub("", part.strip(" ,")) for part in re.split(r",? or |, ", words)]
     if not 2 <= len(parts) <= MOST or not all(map(_can_be_said, parts)):
         return None
-    options = tuple(Chip(label=_cut(each, _LABEL), text=each) for each in map(_capital, parts))
-    return Chips(options=options) if len({chip.text for chip in options}) == len(options) else None
+    options = tuple(ReplyOption(label=_cut(each, _LABEL), text=each) for each in map(_capital, parts))
+    return ReplyOptions(options=options) if len({chip.text for chip in options}) == len(options) else None
 
 
 def _can_be_said(part: str) -> bool:
@@ -214,7 +216,7 @@ def tell_anew(branch: LiveBranch) -> None:
     """Tell whoever watches a branch the agent's steps and what may be picked, after its history changed."""
     if branch.sinks:
         branch.publish(Event("todo", branch.key, 0, ({"items": todo.current(branch.conversation)},)))
-        branch.publish(Event("chips", branch.key, 0, (standing(branch.conversation).told(),)))
+        branch.publish(Event("chips", branch.key, 0, (current_options(branch.conversation).to_wire(),)))
 
 
 class Suggestions(Feature):
@@ -226,5 +228,9 @@ class Suggestions(Feature):
 
     def _offer(self, ended: RunEnded) -> None:
         branch = ended.branch
-        if ended.outcome.reason == "done" and branch.sinks and (found := standing(branch.conversation)).options:
-            branch.publish(Event("chips", branch.key, 0, (found.told(),)))
+        if (
+            ended.outcome.reason == "done"
+            and branch.sinks
+            and (found := current_options(branch.conversation)).options
+        ):
+            branch.publish(Event("chips", branch.key, 0, (found.to_wire(),)))

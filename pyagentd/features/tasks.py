@@ -105,7 +105,7 @@ def ending_of(output: Path) -> Ending:
         return Ending(exit_code=None)
 
 
-def tell(pid: int, pid_started: int, output: Path, number: signal.Signals) -> bool:
+def signal_runner(pid: int, pid_started: int, output: Path, number: signal.Signals) -> bool:
     """Send a signal to a runner and to nobody else; return whether it was there."""
     try:
         descriptor = os.pidfd_open(pid)
@@ -138,7 +138,7 @@ def _lives(pid: int) -> bool:
 POLL_S = 0.5
 
 
-async def gone(pid: int, pid_started: int, output: Path, *, every_s: float, tick: Callable[[], None]) -> None:
+async def runner_gone(pid: int, pid_started: int, output: Path, *, every_s: float, tick: Callable[[], None]) -> None:
     """Return when the runner of the task that prints to ``output`` is gone; call ``tick`` now and then."""
     try:
         descriptor = os.pidfd_open(pid)
@@ -171,7 +171,7 @@ _RUNNER = str(Path(__file__).with_name("task_runner.py"))
 
 
 @dataclass(slots=True, kw_only=True)
-class Started:
+class WaitingRunner:
     """A runner that waits for the word to begin; without one it ends."""
 
     process: subprocess.Popen[bytes]
@@ -192,7 +192,7 @@ class Started:
         self.output.unlink(missing_ok=True)
 
 
-def start(enclosure: Enclosure, *, cwd: Path, directory: Path, timeout_s: float | None) -> Started:
+def start(enclosure: Enclosure, *, cwd: Path, directory: Path, timeout_s: float | None) -> WaitingRunner:
     """Start the runner of a command; it takes over what ``enclosure`` has, which is closed here. Blocks.
 
     Args:
@@ -237,7 +237,7 @@ def start(enclosure: Enclosure, *, cwd: Path, directory: Path, timeout_s: float 
             os.close(spec)
         enclosure.opened()
     enclosure.temporary = None  # the runner removes it
-    return Started(process=process, pid_started=started_of(process.pid), output=output)
+    return WaitingRunner(process=process, pid_started=started_of(process.pid), output=output)
 
 
 def _nameless(content: bytes) -> int:
@@ -259,14 +259,14 @@ RECENT = 5  # ended tasks that a list shows
 _LONGEST = 120  # characters of a command in a line
 
 
-def recorded(task: Task) -> dict[str, Any]:
+def task_record(task: Task) -> dict[str, Any]:
     """Return a task as an element of ``running_tasks``."""
     facts = {"id": task.id, "command": task.command, "started_at": task.started_at, "pid": task.pid}
     ended = {} if task.status == "running" else {"exit_code": task.exit_code, "ended_at": task.ended_at}
     return {**facts, "status": task.status, **ended}
 
 
-def ended(task: Task) -> str:
+def task_outcome(task: Task) -> str:
     """Return how a task stands, in a few words."""
     match task.status:
         case "completed":
@@ -278,9 +278,9 @@ def ended(task: Task) -> str:
     return task.status
 
 
-def shown(task: Task) -> str:
+def task_for_model(task: Task) -> str:
     """Return a task and the end of its output, for the model."""
-    head = f"{task.id} ({one_line(task.command)}): {ended(task)}"
+    head = f"{task.id} ({one_line(task.command)}): {task_outcome(task)}"
     text, whole = tail(Path(task.output_path), SHOWN_BYTES)
     if not text:
         return f"{head}\n[no output{' yet' if task.status == 'running' else ''}]"
@@ -291,7 +291,7 @@ def shown(task: Task) -> str:
 def completion(task: Task) -> str:
     """Return the message that wakes the agent when its task has ended."""
     text, whole = tail(Path(task.output_path), TOLD_BYTES)
-    said = f"Background task {task.id} ({one_line(task.command)}): {ended(task)}."
+    said = f"Background task {task.id} ({one_line(task.command)}): {task_outcome(task)}."
     if not text:
         return f"{said} It printed nothing."
     return f"{said} {'Its output' if whole else f'The end of its output (all of it: {task.output_path})'}:\n\n{text}"
@@ -412,7 +412,7 @@ class Tasks(Feature):
         try:
             return await asyncio.shield(beginning)
         except asyncio.CancelledError:
-            self.kernel.own(self._take_back(beginning))
+            self.kernel.spawn(self._take_back(beginning))
             raise
 
     async def of(self, agent_name: str | None = None) -> list[Task]:
@@ -444,11 +444,11 @@ class Tasks(Feature):
             return await self.get(task.agent_name, task.id)
         task, output = running.task, Path(running.task.output_path)
         running.killed = True
-        tell(task.pid, task.pid_started, output, signal.SIGTERM)
+        signal_runner(task.pid, task.pid_started, output, signal.SIGTERM)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(running.ended.wait(), _KILL_S)
             return running.task
-        tell(task.pid, task.pid_started, output, signal.SIGKILL)  # all it started ends with it
+        signal_runner(task.pid, task.pid_started, output, signal.SIGKILL)  # all it started ends with it
         await running.ended.wait()
         return running.task
 
@@ -546,7 +546,7 @@ class Tasks(Feature):
         try:
             if is_runner(task.pid, task.pid_started, output):
                 tick = lambda: self._tick(running)  # noqa: E731
-                await gone(task.pid, task.pid_started, output, every_s=TICK_S, tick=tick)
+                await runner_gone(task.pid, task.pid_started, output, every_s=TICK_S, tick=tick)
             if running.process is not None:
                 await asyncio.to_thread(running.process.wait)
             await self._ended(running, await asyncio.to_thread(ending_of, output))
@@ -593,7 +593,7 @@ class Tasks(Feature):
             found = tasks.find(self.kernel.state, agent_name=task.agent_name)
             ended = [each for each in found if each.status != "running"][-RECENT:]
             shown = [each for each in found if each.status == "running" or each in ended]
-            named_agents.change(directory, {"running_tasks": list(map(recorded, shown))})
+            named_agents.change(directory, {"running_tasks": list(map(task_record, shown))})
         except PyagentdError as error:
             log.warning("task %s of %s: agent.json does not show it: %s", task.id, task.agent_name, error)
 
@@ -622,7 +622,7 @@ class Tasks(Feature):
             self._publish(running.task, text)
 
     def _publish(self, task: Task, output: str | None = None) -> None:
-        told: dict[str, Any] = {**recorded(task), "agent": task.agent_name, "output": output}
+        told: dict[str, Any] = {**task_record(task), "agent": task.agent_name, "output": output}
         self.kernel.publish(Event("task", str(self.directory(task)), 0, (told,)))
 
 
@@ -665,7 +665,7 @@ class RunTasks:
 _STAND_IN = "none: the offline stand-in answers (PYAGENTD_BACKEND=offline)"
 
 
-def standing(facts: Mapping[str, Any], running: Sequence[Task], now: datetime) -> str:
+def status_lines(facts: Mapping[str, Any], running: Sequence[Task], now: datetime) -> str:
     """Return the lines that ``/status`` shows.
 
     Args:
@@ -755,7 +755,7 @@ _KILL_SCHEMA = {
 }
 
 
-class Known(Protocol):
+class VisibleTasks(Protocol):
     """The tasks a run may look at."""
 
     async def get(self, id: str) -> Task:
@@ -771,20 +771,20 @@ class Known(Protocol):
         ...
 
 
-def task_tools(tasks: Known) -> dict[str, ToolSpec]:
+def task_tools(tasks: VisibleTasks) -> dict[str, ToolSpec]:
     """Return both tools by name, for one run."""
 
     async def output(args: Args, ctx: ToolContext) -> Output:
         task = await _get(tasks, args["task_id"])
         if task.status == "running" and args.get("block", True):
             task = await tasks.wait(task, args.get("timeout_ms", _WAIT_MS) / 1000)
-        return Output(text=await asyncio.to_thread(shown, task))
+        return Output(text=await asyncio.to_thread(task_for_model, task))
 
     async def kill(args: Args, ctx: ToolContext) -> Output:
         task = await _get(tasks, args["task_id"])
         if task.status != "running":
-            return Output(text=f"{task.id} has ended before: {ended(task)}")
-        return Output(text=await asyncio.to_thread(shown, await tasks.kill(task)))
+            return Output(text=f"{task.id} has ended before: {task_outcome(task)}")
+        return Output(text=await asyncio.to_thread(task_for_model, await tasks.kill(task)))
 
     return {
         OUTPUT: ToolSpec(
@@ -808,7 +808,7 @@ def task_tools(tasks: Known) -> dict[str, ToolSpec]:
     }
 
 
-async def _get(tasks: Known, id: str) -> Task:
+async def _get(tasks: VisibleTasks, id: str) -> Task:
     try:
         return await tasks.get(id)
     except PyagentdError as error:

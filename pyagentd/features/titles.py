@@ -14,7 +14,7 @@ from pathlib import Path
 from pyagentd.errors import PyagentdError
 from pyagentd.events import Event
 from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, StepFinished
-from pyagentd.llm.prompts import sanitised, title_request
+from pyagentd.llm.prompts import sanitise_title, title_request
 from pyagentd.messages import Text
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchWritten, Feature, RunEnded
@@ -67,7 +67,7 @@ class Titles(Feature):
     async def _name(self, ref: BranchRef, prompt: str, answer: str, options: SendOptions) -> None:
         try:
             async with asyncio.timeout(self._timeout_s):
-                title = sanitised(await self._ask(ref, prompt, answer, options))
+                title = sanitise_title(await self._ask(ref, prompt, answer, options))
             if title:
                 await self._note(ref, title)
         except (PyagentdError, TimeoutError, OSError) as error:

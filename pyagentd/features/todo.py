@@ -60,7 +60,7 @@ Item = dict[str, str]
 
 
 async def _run(args: Args, ctx: ToolContext) -> Output:
-    items = told(args["todos"])
+    items = todo_items(args["todos"])
     doing = [item["content"] for item in items if item["status"] == "in_progress"]
     if len(doing) > 1:
         raise ToolError(
@@ -105,7 +105,7 @@ def _telling(branch: LiveBranch) -> Callable[[Row], None]:
     return tell
 
 
-def told(todos: Sequence[Mapping[str, Any]]) -> list[Item]:
+def todo_items(todos: Sequence[Mapping[str, Any]]) -> list[Item]:
     """Return a list as clients are told of it."""
     return [
         {"content": each["content"], "status": each["status"], "active_form": each["activeForm"]} for each in todos
@@ -117,7 +117,7 @@ def of_part(row: Mapping[str, Any]) -> list[Item] | None:
     data = row.get("data_json", {})
     if data.get("state") != "output-available" or canonical_tool(str(row["type"]).removeprefix("tool-")) != NAME:
         return None
-    return told(data["input"]["todos"])
+    return todo_items(data["input"]["todos"])
 
 
 def current(conversation: Conversation) -> list[Item]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyagentd.errors import PyagentdError, StoreError
 from pyagentd.events import Event
-from pyagentd.features.agents import children
+from pyagentd.features.agents import child_agents
 from pyagentd.llm.catalog import facts
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchOpened, Feature
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
 
 
-class Below(NamedTuple):
+class AgentCost(NamedTuple):
     """What an agent cost, without those below it."""
 
     ref: BranchRef
@@ -53,7 +53,7 @@ def meter_of(kernel: Kernel, branch: LiveBranch) -> Meter:
     """Return the meter of a branch that was opened; it tells whoever watches it or a branch above."""
 
     def changed() -> None:
-        branch.publish(Event("context", branch.key, 0, (meter.told(),)))
+        branch.publish(Event("context", branch.key, 0, (meter.to_wire(),)))
         for ref in paths.ancestors_of(branch.ref):
             above = kernel.opened(ref.key)
             if above is not None and above.meter is not None:
@@ -70,7 +70,7 @@ def meter_of(kernel: Kernel, branch: LiveBranch) -> Meter:
     return meter
 
 
-async def look_below(kernel: Kernel, branch: LiveBranch) -> list[Below]:
+async def look_below(kernel: Kernel, branch: LiveBranch) -> list[AgentCost]:
     """Return every agent below a branch, those above first, and have its meter know what they cost.
 
     A log that cannot be read counts nothing.
@@ -96,11 +96,11 @@ async def tell_below(kernel: Kernel, branch: LiveBranch) -> None:
             live.meter.tell()
 
 
-def _below(ref: BranchRef, opened: set[str], known: FactsOf) -> Iterator[Below]:
-    for child in children(ref):
+def _below(ref: BranchRef, opened: set[str], known: FactsOf) -> Iterator[AgentCost]:
+    for child in child_agents(ref):
         # What is open is counted on the loop, where nothing is added to it meanwhile.
         conversation = Conversation() if child.key in opened else _read(child)
-        yield Below(child, ref.key, _described(conversation), session_usage(conversation, known))
+        yield AgentCost(child, ref.key, _described(conversation), session_usage(conversation, known))
         yield from _below(child, opened, known)
 
 

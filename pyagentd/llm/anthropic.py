@@ -56,6 +56,7 @@ from pyagentd.llm.http import (
     MAX_NAME,
     MAX_TEXT,
     SseEvent,
+    api_name,
     arguments,
     check_stream,
     given_arguments,
@@ -63,9 +64,8 @@ from pyagentd.llm.http import (
     malformed,
     provider_error,
     read_answer,
-    taken,
     too_much,
-    whole,
+    without_surrogates,
 )
 from pyagentd.messages import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
 
@@ -142,7 +142,7 @@ def _block(part: Part) -> Json | None:
         case Reasoning():
             return None  # without its signature the provider refuses it
         case ToolCall(id=call_id, name=name, input=arguments):
-            return {"type": "tool_use", "id": taken(call_id), "name": taken(name), "input": dict(arguments)}
+            return {"type": "tool_use", "id": api_name(call_id), "name": api_name(name), "input": dict(arguments)}
         case ToolResult():
             return _tool_result(part)
         case Media(type=media_type, data=data):
@@ -151,7 +151,7 @@ def _block(part: Part) -> Json | None:
 
 
 def _tool_result(part: ToolResult) -> Json:
-    block: Json = {"type": "tool_result", "tool_use_id": taken(part.id)}
+    block: Json = {"type": "tool_result", "tool_use_id": api_name(part.id)}
     if part.text.strip():
         block["content"] = [{"type": "text", "text": part.text}]
     if part.is_error:
@@ -346,7 +346,7 @@ class StepDecoder:
             self._calls += 1
             if self._calls > MAX_CALLS:
                 raise too_much(f"{MAX_CALLS} calls of tools")
-            block.call_id, block.name = self._unique(start["id"]), whole(start["name"])[:MAX_NAME]
+            block.call_id, block.name = self._unique(start["id"]), without_surrogates(start["name"])[:MAX_NAME]
             block.given = start.get("input")
         elif start["type"] == "redacted_thinking":
             block.redacted = start["data"]
@@ -360,7 +360,7 @@ class StepDecoder:
 
     def _unique(self, id: str) -> str:
         """Return the id of a call, another one where it has none or another call of this answer has the same."""
-        id = whole(id)[:MAX_NAME]
+        id = without_surrogates(id)[:MAX_NAME]
         taken = [block.call_id for block in self._blocks.values() if block is not None and block.kind == "tool"]
         if not id or id in taken:
             id = f"{id or 'call'}_{uuid.uuid4().hex[:12]}"
@@ -461,7 +461,7 @@ _EFFORT = ((4_000, "low"), (12_000, "medium"))  # by the largest budget of think
 _UNSUPPORTED = ("not support", "unsupported", "not available")
 
 
-def concession(body: Json, refusal: str) -> Concession | None:
+def unsupported_param(body: Json, refusal: str) -> Concession | None:
     """Return what to give up after the server refused ``body`` with the message ``refusal``, None for nothing."""
     said = refusal.lower()
     if "temperature" in body and "temperature" in said:
@@ -475,7 +475,7 @@ def concession(body: Json, refusal: str) -> Concession | None:
     return None
 
 
-def concede(body: Json, concessions: Set[Concession]) -> Json:
+def without_unsupported(body: Json, concessions: Set[Concession]) -> Json:
     """Return ``body`` without what its model is known to refuse."""
     if "temperature" in concessions:
         body = {key: value for key, value in body.items() if key != "temperature"}
@@ -576,14 +576,14 @@ class AnthropicBackend:
         """Send ``request``, once more for each thing its model turns out to refuse."""
         refused = self._refused.setdefault(request.model, set())
         while True:
-            settings = concede(settings_body(request), refused)
+            settings = without_unsupported(settings_body(request), refused)
             try:
                 body = self._bodies.write(settings, request.messages)
                 if request.sent is not None:
                     request.sent(body)
                 stream = await self._post(body.encoded())
             except BadRequestError as error:
-                if (found := concession(settings, error.api_message or "")) is None:
+                if (found := unsupported_param(settings, error.api_message or "")) is None:
                     raise
                 _log.warning("%s takes no %s: sending without", request.model, found)
                 refused.add(found)

@@ -135,7 +135,7 @@ def malformed(event: SseEvent) -> ProviderError:
     )
 
 
-def whole(name: str) -> str:
+def without_surrogates(name: str) -> str:
     """Return a name without halves of surrogate pairs, which neither a file nor a request can hold."""
     return name.encode("utf-8", "replace").decode()
 
@@ -160,7 +160,7 @@ def arguments(text: str) -> Json | None:
 _NAME = re.compile(r"[A-Za-z0-9_-]+")  # what APIs take as a tool's name, and as a call's id
 
 
-def taken(name: str, longest: int = 128) -> str:
+def api_name(name: str, longest: int = 128) -> str:
     """Return a name or an id that a model made up as the API takes it: other characters would end every request."""
     if _NAME.fullmatch(name) and len(name) <= longest:
         return name
@@ -241,7 +241,7 @@ def _of_status(error: Any, now: datetime) -> ProviderError:
 
 def _reason(error: Any) -> str:
     """Return the server's own words, or the status' name when its body holds none."""
-    kind, said = spoken(error.body)
+    kind, said = error_of_body(error.body)
     if said:
         return f"({kind or 'error'}): {said.rstrip('.')}"
     try:
@@ -250,17 +250,17 @@ def _reason(error: Any) -> str:
         return "Overloaded" if error.status_code == 529 else "(no reason given)"
 
 
-def spoken(body: object) -> tuple[str, str]:
+def error_of_body(body: object) -> tuple[str, str]:
     """Return the kind of an error and its message, from the body that a server sent; "" for what it does not say."""
     if isinstance(body, Mapping):
         inner = body.get("error", body.get("detail"))
         if inner is not None and not isinstance(body.get("message"), str):
-            return spoken(inner)
+            return error_of_body(inner)
         kind = next((str(body[key]) for key in ("code", "type") if isinstance(body.get(key), str)), "")
         said = body.get("message") or body.get("msg")
         return kind, said if isinstance(said, str) else (json.dumps(said) if said else "")
     if isinstance(body, list):
-        return "", "; ".join(said for each in body if (said := spoken(each)[1]))
+        return "", "; ".join(said for each in body if (said := error_of_body(each)[1]))
     return "", body if isinstance(body, str) and not body.lstrip().startswith("<") else ""
 
 

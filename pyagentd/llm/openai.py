@@ -58,17 +58,17 @@ from pyagentd.llm.http import (
     MAX_TEXT,
     Json,
     SseEvent,
+    api_name,
     arguments,
     check_stream,
+    error_of_body,
     given_arguments,
     load_event,
     malformed,
     provider_error,
     read_answer,
-    spoken,
-    taken,
     too_much,
-    whole,
+    without_surrogates,
 )
 from pyagentd.messages import Media, Message, Reasoning, Text, ToolCall, ToolResult, Usage
 
@@ -113,7 +113,7 @@ def settings_body(request: ModelRequest, quirks: Set[Quirk]) -> Json:
 
 
 def _tool(tool: ToolSchema) -> Json:
-    schema = {"name": taken(tool.name, _LONGEST_NAME), "description": tool.description}
+    schema = {"name": api_name(tool.name, _LONGEST_NAME), "description": tool.description}
     return {"type": "function", "function": schema | {"parameters": dict(tool.input_schema)}}
 
 
@@ -161,7 +161,7 @@ def _said(message: Message, quirks: Set[Quirk]) -> Json | None:
         {
             "id": _id(call.id, quirks),
             "type": "function",
-            "function": {"name": taken(call.name, _LONGEST_NAME), "arguments": dumps(dict(call.input))},
+            "function": {"name": api_name(call.name, _LONGEST_NAME), "arguments": dumps(dict(call.input))},
         }
         for call in calls
     ]
@@ -196,7 +196,7 @@ def _block(part: object, documents: bool) -> Json | None:
 def _id(id: str, quirks: Set[Quirk]) -> str:
     if "call ids" in quirks and not re.fullmatch(r"[A-Za-z0-9]{9}", id):
         return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:_SHORT_ID]
-    return taken(id, _LONGEST_ID)
+    return api_name(id, _LONGEST_ID)
 
 
 def check_media(request: ModelRequest, *, documents: bool) -> None:
@@ -291,7 +291,7 @@ class ChatDecoder:
     def __init__(self, request: ModelRequest) -> None:
         self.finished = False
         self.failure: ProviderError | None = None
-        self._names = {taken(tool.name, _LONGEST_NAME): tool.name for tool in request.tools}
+        self._names = {api_name(tool.name, _LONGEST_NAME): tool.name for tool in request.tools}
         parts = (part for message in request.messages for part in message.parts)
         self._ids = {part.id for part in parts if isinstance(part, ToolCall)}
         self._next = 0  # number of the next part
@@ -396,7 +396,10 @@ class ChatDecoder:
         number = given.get("index")
         number = len(self._calls) - (not given.get("id")) if number is None else number
         call = self._at.get(number)
-        id, name = whole(given.get("id") or "")[:MAX_NAME], whole(function.get("name") or "")[:MAX_NAME]
+        id, name = (
+            without_surrogates(given.get("id") or "")[:MAX_NAME],
+            without_surrogates(function.get("name") or "")[:MAX_NAME],
+        )
         if call is None or (id and name and call.pieces and id != call.given_id):
             self._close(items)
             if len(self._calls) >= MAX_CALLS:
@@ -469,7 +472,7 @@ def _put(merged: list[StreamItem], pieces: list[str]) -> None:
 
 
 def _broke_off(body: Json) -> ProviderError:
-    kind, message = spoken(body)
+    kind, message = error_of_body(body)
     number = body["error"].get("code") if isinstance(body["error"], dict) else None
     text = f"The model's server broke off: {message or 'no message'} ({kind or number or 'error'})"
     return TransientProviderError(text, hint=AGAIN) if _PASSING.search(text) else ProviderError(text, hint=AGAIN)

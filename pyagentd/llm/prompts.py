@@ -62,7 +62,7 @@ def quoting_request(model: str, system: str, quoted: Mapping[str, str | None], *
     )
 
 
-def accepted(answer: str) -> str:
+def accept_summary(answer: str) -> str:
     """Return a model's answer as a summary; fences become such that end no block of the document."""
     return _FENCE.sub(r"\1~~~", answer.strip())
 
@@ -86,10 +86,10 @@ def transcript(messages: Sequence[Message], *, output: Callable[[str], str] | No
         messages: The conversation.
         output: What to show of a tool's output; its beginning and end without.
     """
-    return "\n\n".join(text for message in messages if (text := _said(message, output or shortened)))
+    return "\n\n".join(text for message in messages if (text := _said(message, output or shorten)))
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """Return a text, or its beginning and end if it is long."""
     if len(text) <= _CUT:
         return text
@@ -106,7 +106,7 @@ def _lines(role: str, part: Part, output: Callable[[str], str]) -> Iterator[str]
         case Text(text=text) if text.strip():
             yield f"[{role}]\n{text.strip()}"
         case ToolCall(name=name, input=arguments):
-            yield f"(tool: {name} {shortened(json.dumps(dict(arguments), ensure_ascii=False))})"
+            yield f"(tool: {name} {shorten(json.dumps(dict(arguments), ensure_ascii=False))})"
         case ToolResult(text=text, is_error=failed):
             yield f"→ {'error: ' if failed else ''}{output(text)}"
         case Reasoning():
@@ -147,7 +147,7 @@ def quoted_prompt(text: str) -> str:
     return found[1] if found else text
 
 
-def sanitised(answer: str) -> str:
+def sanitise_title(answer: str) -> str:
     """Return a model's answer as a title: one line of at most 60 characters without markup, or ""."""
     lines = (" ".join(_printable(line).split()) for line in answer[:_READ_AT_MOST].splitlines())
     title = next((text for line in lines if (text := _plain(line))), "")

@@ -152,7 +152,7 @@ def current() -> Scope | None:
 
 
 @contextmanager
-def entered(scope: Scope) -> Iterator[Scope]:
+def enter(scope: Scope) -> Iterator[Scope]:
     """Make ``scope`` the current mission inside the ``with``."""
     token = _current.set(scope)
     try:

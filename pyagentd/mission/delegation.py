@@ -23,7 +23,7 @@ from pyagentd.errors import PyagentdError, UserError
 from pyagentd.lisp import serialization, values
 from pyagentd.mission import checkpoint, checks, turn
 from pyagentd.mission import step as trace
-from pyagentd.mission.budget import Budget, Scope, current, entered
+from pyagentd.mission.budget import Budget, Scope, current, enter
 from pyagentd.mission.checkpoint import CheckpointError, State
 from pyagentd.mission.checks import CannotStart, ReadyMission, prepare
 from pyagentd.mission.options import (
@@ -183,7 +183,7 @@ class _MissionRun:
         elapsed_ms = resumed.budget.get("elapsed_ms", 0) if resumed else 0
         started = self.runtime.monotonic() - elapsed_ms / 1000
         first = self._resumed(resumed) if resumed else self._first()
-        with entered(self.scope):
+        with enter(self.scope):
             progress, end = turn.run(ctx, first, lambda now: self._save(now, started))
         if self.scope.parent and self.scope.parent.firewall:
             self.scope.parent.firewall.adopt(mission.firewall)

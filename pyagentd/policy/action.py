@@ -41,7 +41,7 @@ _SPECIAL = re.compile(r"[*?\[\\]")
 
 def matches(pattern: str, path: str) -> bool:
     """Return whether ``pattern`` matches all of the absolute ``path``."""
-    literal, matcher = _prepared(normalised(pattern))
+    literal, matcher = _prepared(normalise(pattern))
     # A search asks about every file it finds: looking for a word is fifty times cheaper than matching.
     return literal in path and matcher.match(path)
 
@@ -73,7 +73,7 @@ def exactly(path: str) -> str:
     return _literal(path)
 
 
-def normalised(pattern: str) -> str:
+def normalise(pattern: str) -> str:
     """Return ``pattern`` with ``~`` for the user's home and a ``/`` at its end written out."""
     if pattern.startswith("~/"):
         home = os.path.expanduser("~")  # noqa: PTH111 - as text; no Path is made here
@@ -110,7 +110,7 @@ def _folded(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _prepared_folded(patterns: tuple[str, ...]) -> tuple[tuple[str, str, glob.WcMatcher[str]], ...]:
-    return tuple((pattern, *_prepared(_folded(normalised(pattern)))) for pattern in patterns)
+    return tuple((pattern, *_prepared(_folded(normalise(pattern)))) for pattern in patterns)
 
 
 def _literal(path: str) -> str:

@@ -16,7 +16,7 @@ from typing import Literal, assert_never
 from pyagentd.policy import shell
 from pyagentd.policy.action import Action, ResolvedPath, exactly, first_match, first_match_folded, roam_refusal
 from pyagentd.policy.presets import Preset
-from pyagentd.policy.profiles import Profile, Verdict, covering, fits, read_only_refusal, verdict
+from pyagentd.policy.profiles import Profile, Verdict, covering_expressions, fits, read_only_refusal, verdict
 from pyagentd.policy.shell import ANY, ShellReading, SimpleCommand
 
 
@@ -134,7 +134,7 @@ def _permitted(action: Action, context: Context, confirm: Confirm) -> Decision:
         return Allow(f"profile {context.profile.name}")
     if asking is None and not confirm:
         return Allow("meta" if action.kind == "meta" else "scope")
-    if grant := covered(action, context.remembered) or covering(context.grants, action):
+    if grant := covering_grants(action, context.remembered) or covering_expressions(context.grants, action):
         return Allow(f"grant {grant}")
     if asking is not None:
         return _question(action, context, f"the profile {asking.name!r} asks before {action.tool} does this")
@@ -176,7 +176,7 @@ def _unreadable_command(action: Action, context: Context, why: str) -> Decision:
 
     Only a human who saw this very text can let it pass: whoever wrote a profile or an ``--allow`` did not.
     """
-    if grant := covered(action, context.remembered):
+    if grant := covering_grants(action, context.remembered):
         return Allow(f"grant {grant}")
     if context.interactive:
         return Ask(why, patterns_to_remember(action))
@@ -477,7 +477,7 @@ def patterns_to_remember(action: Action) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_for_form(action, form) for form in action.forms))
 
 
-def covered(action: Action, remembered: Iterable[re.Pattern[str]]) -> str | None:
+def covering_grants(action: Action, remembered: Iterable[re.Pattern[str]]) -> str | None:
     """Return the remembered patterns that cover ``action``, joined by " and "; None when they do not."""
     patterns = list(remembered)
     if action.kind != "command":

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from pyagentd.config.tables import ServerSettings, read_server
 from pyagentd.errors import BadRequest, PresetError
-from pyagentd.policy.action import Roam, canonical_tool, normalised, validate_pattern
+from pyagentd.policy.action import Roam, canonical_tool, normalise, validate_pattern
 from pyagentd.policy.profiles import BUILTIN, PLAN, Profile
 from pyagentd.reader import INSIDE, FromOne, FullText, Path, Rule, Source, Text, describe, find_key, read
 
@@ -156,7 +156,7 @@ def _pattern(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError
     validate_pattern(value)
-    return normalised(value)
+    return normalise(value)
 
 
 _Pattern = Annotated[str, Rule(parse=_pattern, words="a text")]

@@ -99,7 +99,7 @@ def make_profile(name: str, *, allow: Sequence[str] = (), ask: Sequence[str] = (
     return Profile(name=name, allow=tuple(map(compile_action, allow)), ask=tuple(map(compile_action, ask)))
 
 
-def resolved(profile: Profile | str | None) -> Profile | None:
+def resolve_profile(profile: Profile | str | None) -> Profile | None:
     """Return a preset's profile; a name that is still one is a built-in profile's.
 
     Raises:
@@ -117,14 +117,14 @@ def verdict(profile: Profile, action: Action) -> Verdict:
 
     What is really done must be permitted too: a link's target and each command of a line as much as the whole.
     """
-    if covering(profile.allow, action) is not None:
+    if covering_expressions(profile.allow, action) is not None:
         return "allow"
-    if covering((*profile.allow, *profile.ask), action) is not None:
+    if covering_expressions((*profile.allow, *profile.ask), action) is not None:
         return "ask"
     return "deny"
 
 
-def covering(patterns: Iterable[re.Pattern[str]], action: Action) -> str | None:
+def covering_expressions(patterns: Iterable[re.Pattern[str]], action: Action) -> str | None:
     """Return the expressions that together permit all of ``action``, for the audit; None when they do not.
 
     A human's grant for exactly this command line covers its commands; any other has to match each of them.
@@ -208,7 +208,7 @@ BUILTIN = {
 _UNSURE = re.compile(r"\\[bBZzGKmMXRLpPN]|\$(?!\Z)|\[\[|\{(?![\d,])|\(\?\(|--|&&|\|\||~~")
 
 
-def offered(profile: Profile | None, tool: str) -> bool:
+def may_pass(profile: Profile | None, tool: str) -> bool:
     """Return whether some action of ``tool`` may pass ``profile``; no profile denies nothing."""
     if profile is None or canonical_tool(tool) in META_TOOLS:
         return True

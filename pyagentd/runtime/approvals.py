@@ -23,7 +23,7 @@ from pyagentd.policy.guard import Allow, Confirm, Context, Deny, Widening, decid
 from pyagentd.policy.guard import Ask as Ask_
 from pyagentd.policy.guard import Decision as Decision_
 from pyagentd.store.db.audit import Decided
-from pyagentd.tools.invoke import Authorise, Denied, Edited, checked
+from pyagentd.tools.invoke import Authorise, Denied, Edited, checked_arguments
 from pyagentd.tools.spec import ToolContext, ToolSpec
 
 # Questions to a human: asked once, answered once, shown where somebody looks.
@@ -249,7 +249,7 @@ class AskedCall:
             given = jsontext.parse(text)
         except ValueError as error:
             raise ToolError(f"they are no JSON: {error}") from None
-        args = checked(self.spec.name, self.spec.input_schema, given)
+        args = checked_arguments(self.spec.name, self.spec.input_schema, given)
         return args, self.spec.action(args, self.tool_context)
 
 
@@ -263,7 +263,7 @@ def _commands(action: Action) -> Sequence[str]:
 AskHuman = Callable[[Mapping[str, Any]], Awaitable[Answer]]
 
 
-class Witness(Protocol):
+class DecisionLog(Protocol):
     """Who notes decisions; see ``ledger.RunWitness``."""
 
     def __call__(
@@ -298,7 +298,7 @@ class Authority:
         context: Callable[[], Context],
         ask_human: AskHuman,
         stop: Callable[[], object],
-        witness: Witness = lambda *_, **__: None,
+        witness: DecisionLog = lambda *_, **__: None,
         leaving: Callable[[], bool] = lambda: False,
         unasked: Callable[[str, str], object] = lambda tool, action: None,
     ) -> None:

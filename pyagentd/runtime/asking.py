@@ -1,6 +1,6 @@
 """Asking a human on behalf of a run: recorded first, shown to whoever watches, and waited for.
 
-A run that an earlier daemon began finds the questions it had asked (``Left``): one without an answer is asked again
+A run that an earlier daemon began finds the questions it had asked (``OpenQuestions``): one without an answer is asked again
 under its id, one with an answer is not asked again.
 """
 
@@ -41,7 +41,7 @@ class Questions:
         self._branches = branches
         self._board = branches.asks
         self._trees = branches.trees
-        self._left: dict[str, Left] = {}  # by run
+        self._left: dict[str, OpenQuestions] = {}  # by run
         self._answered: dict[str, list[str]] = {}  # by run: ids of questions whose answer something is to come of
 
     async def ask(
@@ -122,7 +122,7 @@ class Questions:
 
     def go_on(self, run_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Take over the questions that a run had asked before it was resumed."""
-        self._left[run_id] = Left(rows)
+        self._left[run_id] = OpenQuestions(rows)
 
     def close_left(self, branch: LiveBranch, run_id: str) -> None:
         """Close the questions of a run whose calls have ended: those that nobody needs to answer any more too."""
@@ -160,7 +160,7 @@ class Questions:
             yield
 
 
-class Left:
+class OpenQuestions:
     """The questions of a run as its log has them.
 
     Args:

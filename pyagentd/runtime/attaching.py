@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pyagentd.errors import StoreError
 from pyagentd.events import Event, Sink
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.document_sync import Lacking, Reading, Roles, Version
+from pyagentd.runtime.document_sync import DocumentReading, DocumentVersion, MissingInserts, RecoveredRoles
 from pyagentd.store.document.render import Insert, Renderer
 from pyagentd.store.journal import Row
 from pyagentd.wire.sexp import tagged
@@ -32,7 +32,7 @@ class _Standing:
 
     marker: int | None
     inserts: tuple[Insert, ...]
-    version: Version | None = None  # its text, when that is a state of the file
+    version: DocumentVersion | None = None  # its text, when that is a state of the file
     behind: bool = False  # it is attached already and lost events
 
 
@@ -55,7 +55,7 @@ class Attaching:
 
     def __init__(self, branch: LiveBranch, sink: Sink, *, sha256: str | None, seq: int | None) -> None:
         self._branch = branch
-        self._keeper = branch.keeper
+        self._document = branch.document
         self._sink = sink
         self._sha256 = sha256
         self._seq = seq
@@ -82,70 +82,70 @@ class Attaching:
         editor = mode == "edit" and self._may_edit(standing) and branch.lease.offer(sink, standing.version)
         roles = None
         if reading.spans is not None and reading.sha256 == self._sha256:
-            roles = Roles(sha256=reading.sha256, spans=reading.spans)
-            self._keeper.heal(roles.sha256, roles.spans)
+            roles = RecoveredRoles(sha256=reading.sha256, spans=reading.spans)
+            self._document.heal(roles.sha256, roles.spans)
         return {
             "branch": branch.key,
             "seq": branch.recorder.last_seq,
             "editor": editor,
-            "free": not branch.refusal and self._keeper.editor is None,
+            "free": not branch.refusal and self._document.editor is None,
             "marker": None if standing.marker is None else standing.marker + 1,
             "inserts": [(i.seq, i.text, tagged(i.role)) for i in standing.inserts],
             "status": branch.status,
-            "roles": None if roles is None else roles.told(),
+            "roles": None if roles is None else roles.to_wire(),
             "notes": self._notes(reading),
             "read_only": branch.refusal or None,
             "title": branch.conversation.session.get("title") or None,
-            "written": reading.sha256 if self._keeper.version(reading.sha256) is not None else None,
+            "written": reading.sha256 if self._document.version(reading.sha256) is not None else None,
         }
 
-    async def _look(self) -> tuple[Reading, Lacking | None]:
+    async def _look(self) -> tuple[DocumentReading, MissingInserts | None]:
         """Bring the document up to date and read it."""
         branch = self._branch
         try:
             branch.recorder.flush()
-            await self._keeper.flush()
+            await self._document.flush()
         except StoreError as error:  # what cannot be written can be shown
             self._trouble = str(error)
         run = branch.conversation.last_run
         settled = branch.run is None and (run is None or run.is_kept)
         for _ in range(_ATTEMPTS):
-            writes = self._keeper.writes
+            writes = self._document.writes
             reading = await branch.reader.look(compare=settled)
-            if self._keeper.writes == writes:
+            if self._document.writes == writes:
                 break
             with contextlib.suppress(StoreError):  # whoever edits from now on must find the file as it was read
-                await self._keeper.flush()
+                await self._document.flush()
         # Its editor may be waiting for us: it cannot save where somebody else changed the file.
-        unknown = not self._keeper.complete and self._keeper.version(reading.sha256) is None
-        return reading, await self._keeper.survey() if unknown else None
+        unknown = not self._document.complete and self._document.version(reading.sha256) is None
+        return reading, await self._document.survey() if unknown else None
 
-    def _standing(self, reading: Reading, lacking: Lacking | None, sha256: str) -> _Standing | None:
-        keeper = self._keeper
-        if self._seq is not None and self._sink in self._branch.sinks and keeper.knows_since(self._seq):
+    def _standing(self, reading: DocumentReading, lacking: MissingInserts | None, sha256: str) -> _Standing | None:
+        document = self._document
+        if self._seq is not None and self._sink in self._branch.sinks and document.knows_since(self._seq):
             # It fell behind; its own marker goes on.
-            fallen = Version(sha256=sha256, seq=self._seq, marker=None)
-            return _Standing(marker=None, inserts=tuple(keeper.missing(fallen)), behind=True)
-        version = keeper.version(sha256)
-        if version is not None and (keeper.is_latest(version) or sha256 == reading.sha256):
+            fallen = DocumentVersion(sha256=sha256, seq=self._seq, marker=None)
+            return _Standing(marker=None, inserts=tuple(document.missing(fallen)), behind=True)
+        version = document.version(sha256)
+        if version is not None and (document.is_latest(version) or sha256 == reading.sha256):
             return self._at(version)
         if sha256 != reading.sha256:
             return None
-        if keeper.complete:
-            return self._at(keeper.on_disk(sha256))
+        if document.complete:
+            return self._at(document.on_disk(sha256))
         if lacking is not None and lacking.sha256 == sha256:
             return _Standing(marker=lacking.marker, inserts=lacking.inserts)
         return None
 
     def _may_edit(self, standing: _Standing) -> bool:
         # Who fell behind knows nothing of what others edited meanwhile.
-        return not self._branch.refusal and (not standing.behind or self._keeper.editor is self._sink)
+        return not self._branch.refusal and (not standing.behind or self._document.editor is self._sink)
 
-    def _at(self, version: Version) -> _Standing:
-        inserts = tuple(self._keeper.missing(version))
+    def _at(self, version: DocumentVersion) -> _Standing:
+        inserts = tuple(self._document.missing(version))
         return _Standing(marker=version.marker, inserts=inserts, version=version)
 
-    def _notes(self, reading: Reading) -> list[str]:
+    def _notes(self, reading: DocumentReading) -> list[str]:
         trouble = (self._trouble,) if self._trouble else ()
         return list(dict.fromkeys([*self._branch.notes, *reading.notes, *trouble]))
 

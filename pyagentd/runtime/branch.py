@@ -1,7 +1,7 @@
 """A branch that somebody works with: its log, its document, its run, and who watches.
 
 Opened from disk on demand (``opening``) and dropped when nobody needs it. How a turn begins is in ``turn``, who
-writes the document in ``keeper``, who may edit it in ``lease``; what attaching clients are told is in ``attaching``.
+writes the document in ``document``, who may edit it in ``lease``; what attaching clients are told is in ``attaching``.
 """
 
 from __future__ import annotations
@@ -20,14 +20,23 @@ from pyagentd.errors import Busy, NotFound, StoreError
 from pyagentd.events import Event, Kind, Sink
 from pyagentd.policy.presets import Preset
 from pyagentd.runtime import document_sync, turns
-from pyagentd.runtime.document_sync import Keeper, Lease, Override, Reader, Roles, Version, Written, find_override
-from pyagentd.runtime.opening import LastRun, Opened, open_branch, open_ends
+from pyagentd.runtime.document_sync import (
+    DocumentReader,
+    DocumentSync,
+    DocumentVersion,
+    Lease,
+    Override,
+    RecoveredRoles,
+    WriteOutcome,
+    find_override,
+)
+from pyagentd.runtime.opening import LastRun, OpenedBranch, open_branch, open_ends
 from pyagentd.runtime.queue import Waitlist
 from pyagentd.runtime.recorder import Recorder
 from pyagentd.runtime.run import Run
-from pyagentd.runtime.status import Outcome, SessionStatus, failed_call, told
-from pyagentd.runtime.turn_agent import TurnPresets, shown
-from pyagentd.runtime.turns import Beginning, Prompt
+from pyagentd.runtime.status import Outcome, SessionStatus, failed_call, tool_event
+from pyagentd.runtime.turn_agent import TurnPresets, agent_label
+from pyagentd.runtime.turns import Prompt, TurnStart
 from pyagentd.runtime.usage import Meter
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation, Message
@@ -129,7 +138,7 @@ _AT_A_GLANCE = frozenset({"status", "context", "session"})
 """Kinds of events about what is seen of a branch among others."""
 
 
-class Audience:
+class Watchers:
     """The clients that watch one branch.
 
     Attributes:
@@ -205,7 +214,7 @@ class Prompts:
     Args:
         file: Its document.
         recorder: Its log.
-        keeper: Who writes the document.
+        document: Who writes the document.
         queue: The messages that wait.
         is_agent: Whether it is an agent's.
 
@@ -213,11 +222,13 @@ class Prompts:
         continued: Aligns the document turn after turn.
     """
 
-    def __init__(self, file: Path, recorder: Recorder, keeper: Keeper, queue: Waitlist, *, is_agent: bool) -> None:
+    def __init__(
+        self, file: Path, recorder: Recorder, document: DocumentSync, queue: Waitlist, *, is_agent: bool
+    ) -> None:
         self.continued = IncrementalAligner()
         self._file = file
         self._recorder = recorder
-        self._keeper = keeper
+        self._document = document
         self._queue = queue
         self._is_agent = is_agent
 
@@ -264,13 +275,13 @@ class Prompts:
 
     def _marker(self, sha256: str) -> int | None:
         """Return where the last run is, or ended, in the document with this hash; None when that is not known."""
-        return version.marker if (version := self._keeper.version(sha256)) is not None else None
+        return version.marker if (version := self._document.version(sha256)) is not None else None
 
 
 _MOST_ROLES = 4000  # in one event; a client gets more of them when it attaches
 
 
-class LiveBranch(Audience, SessionRow):
+class LiveBranch(Watchers, SessionRow):
     """One open branch; use ``LiveBranch.open``.
 
     Attributes:
@@ -290,8 +301,8 @@ class LiveBranch(Audience, SessionRow):
         emptied: Whether its document was empty when it was opened, and was made anew.
     """
 
-    def __init__(self, ref: BranchRef, opened: Opened, *, pulse: Pulse, clock: Clock) -> None:
-        Audience.__init__(self, ref.key)
+    def __init__(self, ref: BranchRef, opened: OpenedBranch, *, pulse: Pulse, clock: Clock) -> None:
+        Watchers.__init__(self, ref.key)
         self.run: Run | None = None
         self.task: asyncio.Task[Outcome] | None = None
         self.starting = asyncio.Lock()
@@ -302,10 +313,10 @@ class LiveBranch(Audience, SessionRow):
         self.file = paths.session_file(ref.branch_dir)
         self.notes = (*opened.notes, *opened.lasting)
         self.emptied = opened.emptied
-        self.keeper = Keeper(self.file, persisted=self._persisted)
-        self.keeper.refusal = opened.refusal
+        self.document = DocumentSync(self.file, persisted=self._persisted)
+        self.document.refusal = opened.refusal
         self.lease = Lease(
-            self.keeper,
+            self.document,
             tell=lambda sink, facts: self.tell(sink, "lease", **facts),
             tell_others=lambda sink, facts: self.tell_others(sink, "lease", **facts),
         )
@@ -318,17 +329,17 @@ class LiveBranch(Audience, SessionRow):
             show=self._show,
         )
         SessionRow.__init__(self, ref, recorder, refusal=opened.refusal, lasting=opened.lasting)
-        self.reader = Reader(ref, recorder)
+        self.reader = DocumentReader(ref, recorder)
         self.state.extra = self._shown
         self.queue = Waitlist(recorder, ref.session_id)
-        self.prompts = Prompts(self.file, recorder, self.keeper, self.queue, is_agent=ref.is_agent)
+        self.prompts = Prompts(self.file, recorder, self.document, self.queue, is_agent=ref.is_agent)
         # After an error, and where a user wanted it, the queue waits until somebody goes on; a restart is none.
         latest = opened.conversation.last_run
         self.paused = latest is not None and (latest.data.get("reason") == "error" or bool(latest.data.get("paused")))
         self.announce: Callable[[], None] | None = None
         self.last_run: LastRun | None = None
         if (last := opened.last_run) is not None:
-            self.keeper.recall(
+            self.document.recall(
                 prompt=last.above or last.prompt,
                 inserted_prompt=last.inserted_prompt,
                 anchor=last.anchor,
@@ -351,7 +362,7 @@ class LiveBranch(Audience, SessionRow):
         branch = cls(ref, opened, pulse=pulse, clock=clock)
         branch.last_run = opened.last_run if goes_on else None
         try:
-            await branch.keeper.flush()
+            await branch.document.flush()
             branch.note_complete()
         except StoreError as error:  # whoever attaches is told, and each of them has it tried again
             log.warning("%s", error)
@@ -399,7 +410,7 @@ class LiveBranch(Audience, SessionRow):
             seen: What the document said when the override was found.
         """
         self.given = given
-        self.keeper.settings, self.keeper.seen = effective, seen
+        self.document.settings, self.document.seen = effective, seen
 
     # -- turns -------------------------------------------------------------------------------------------------
 
@@ -418,7 +429,7 @@ class LiveBranch(Audience, SessionRow):
             run["allow"] = list(allow)
         if not tool_results:
             run["tool_results"] = False
-        return Beginning(self, prompt).record(run)
+        return TurnStart(self, prompt).record(run)
 
     async def secure(self) -> None:
         """Return when what was recorded survives a power failure, and the document holds it if the daemon writes it.
@@ -427,7 +438,7 @@ class LiveBranch(Audience, SessionRow):
             StoreError: The disk refused.
         """
         await self.recorder.commit()
-        await self.keeper.flush()
+        await self.document.flush()
 
     def stop(self, why: str = "") -> None:
         """Have the run end as soon as it can, saying ``why``; its task says when it has."""
@@ -491,12 +502,12 @@ class LiveBranch(Audience, SessionRow):
         self.leave(sink)
         self.lease.release(sink)
 
-    def saved(self, sink: Sink, version: Version) -> None:
+    def saved(self, sink: Sink, version: DocumentVersion) -> None:
         """Note that a client wrote the file, which should be the editor, and tell the others."""
         if sink not in self.sinks:
             return
-        if self.keeper.editor is sink:
-            self.keeper.saved(version)
+        if self.document.editor is sink:
+            self.document.saved(version)
             self.reader.trust(version.sha256)
             self.note_complete()
             self.note_given()
@@ -505,7 +516,7 @@ class LiveBranch(Audience, SessionRow):
     def note_complete(self) -> None:
         """Record once that the last run's text has reached the document, so that nothing puts it there again."""
         run = self.conversation.last_run
-        if run and run.is_finished and not run.is_kept and self.keeper.complete:
+        if run and run.is_finished and not run.is_kept and self.document.complete:
             self.recorder.record("run", {**run.data, "state": "kept"})
 
     # -- the end -----------------------------------------------------------------------------------------------
@@ -517,31 +528,31 @@ class LiveBranch(Audience, SessionRow):
             StoreError: The disk refused; the log is closed nevertheless.
         """
         try:
-            await self.keeper.flush()
+            await self.document.flush()
         finally:
             self.close_now()
 
     def close_now(self) -> None:
         """Close the log; what the document lacks it gets when the branch is opened again."""
-        self.keeper.close()
+        self.document.close()
         self.recorder.close()
 
     def abandon(self) -> None:
         """Close the log without writing anything; whoever watches must attach anew."""
-        self.keeper.close()
+        self.document.close()
         self.recorder.journal.close()
         self.publish(Event("resync", self.key, self.recorder.last_seq))
 
     # -- inside ------------------------------------------------------------------------------------------------
 
-    def heal(self, roles: Roles) -> None:
+    def heal(self, roles: RecoveredRoles) -> None:
         """Have recovered roles written, by the editor if there is one."""
-        self.keeper.heal(roles.sha256, roles.spans)
-        if self.keeper.editor is not None and len(roles.spans) <= _MOST_ROLES:
-            self.tell_others(None, "roles", sha256=roles.sha256, spans=roles.told())
+        self.document.heal(roles.sha256, roles.spans)
+        if self.document.editor is not None and len(roles.spans) <= _MOST_ROLES:
+            self.tell_others(None, "roles", sha256=roles.sha256, spans=roles.to_wire())
 
     def _shown(self) -> dict[str, Any]:
-        name = shown(self.conversation)
+        name = agent_label(self.conversation)
         return ({"agent": name} if name else {}) | ({"paused": True} if self.paused and self.queue.waiting else {})
 
     def _show(self, row: Row, inserts: list[Insert]) -> None:
@@ -552,21 +563,21 @@ class LiveBranch(Audience, SessionRow):
             announce()
         if row.type == "part" and (call := failed_call(row.data)) is not None:
             self.publish(Event("failed", self.key, 0, ({"id": call},)))
-        if row.type == "part" and (outcome := told(row.data)) is not None:
+        if row.type == "part" and (outcome := tool_event(row.data)) is not None:
             self.publish(Event("tool", self.key, 0, (outcome,)))
         for insert in inserts:
-            self.keeper.add(insert)
+            self.document.add(insert)
             self.publish(Event("insert", self.key, insert.seq, (insert.text, insert.role)))
         for observe in self.observers:
             observe(row)
 
-    def _persisted(self, written: Written) -> None:
+    def _persisted(self, written: WriteOutcome) -> None:
         writer, sha256 = written.writer, written.version.sha256
         self.reader.wrote(stamp=writer.stamp, sha256=sha256, settings=writer.document.settings)
         mtime = writer.stamp.mtime if writer.stamp else 0.0
         self.tell_others(None, "persisted", sha256=sha256, mtime=mtime)
         self.note_complete()
-        if self.keeper.settings is not None:
+        if self.document.settings is not None:
             self.note_given()
 
     def _tell_changed(self, sink: Sink | None, sha256: str) -> None:

@@ -1,6 +1,6 @@
 """Who writes ``session.md``: the editor that holds the lease, or the daemon while nobody does.
 
-The keeper remembers what the current or last run inserted and which versions of the file (by hash of the body) hold
+``DocumentSync`` remembers what the current or last run inserted and which versions of the file (by hash of the body) hold
 how much of it. From that follows what an attaching client misses, and where the daemon goes on when an editor
 disappears. How one write is done is ``persist``'s business; here is when, and that there is one at a time.
 """
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class DocumentReading:
     """What the file says.
 
     Attributes:
@@ -69,7 +69,7 @@ class Reading:
 
 def read(
     file: Path, conversation: Conversation, *, session_id: str, now_ms: int, sound: Callable[[str], bool]
-) -> Reading:
+) -> DocumentReading:
     """Read a document and find out what it and the record lack of each other.
 
     Args:
@@ -84,7 +84,9 @@ def read(
     """
     condition = inspect(file)
     doc = condition.document
-    as_found = Reading(stamp=condition.stamp, sha256=condition.sha256, settings=doc.settings, notes=condition.notes)
+    as_found = DocumentReading(
+        stamp=condition.stamp, sha256=condition.sha256, settings=doc.settings, notes=condition.notes
+    )
     answered = any(message.role == "assistant" for message in conversation.messages.values())
     if not answered and not doc.spans:
         return as_found
@@ -94,8 +96,8 @@ def read(
 
 
 def _compared(
-    as_found: Reading, condition: Condition, conversation: Conversation, session_id: str, now_ms: int
-) -> Reading:
+    as_found: DocumentReading, condition: Condition, conversation: Conversation, session_id: str, now_ms: int
+) -> DocumentReading:
     doc = condition.document
     alignment = recognise(doc, conversation)
     notes = list(condition.notes)
@@ -118,7 +120,7 @@ def _changed(before: Document, after: Document) -> tuple[Span, ...] | None:
     return None if after.spans == before.spans and not before.stale else after.spans
 
 
-class Reader:
+class DocumentReader:
     """Reads one branch's document when it changed.
 
     Args:
@@ -131,7 +133,7 @@ class Reader:
     """
 
     def __init__(self, ref: BranchRef, recorder: Recorder) -> None:
-        self.last: Reading | None = None
+        self.last: DocumentReading | None = None
         self.recovery: tuple[Document, tuple[Span, ...]] | None = None
         self._ref = ref
         self._file = paths.session_file(ref.branch_dir)
@@ -140,7 +142,7 @@ class Reader:
         self._compared = False
         self._turn = asyncio.Lock()
 
-    async def look(self, *, compare: bool) -> Reading:
+    async def look(self, *, compare: bool) -> DocumentReading:
         """Return what the file says; with ``compare`` also what it and the record lack of each other.
 
         Raises:
@@ -167,7 +169,7 @@ class Reader:
 
     def wrote(self, *, stamp: Stamp | None, sha256: str, settings: Settings) -> None:
         """Note that the daemon wrote the file."""
-        self._keep(Reading(stamp=stamp, sha256=sha256, settings=settings), compared=True)
+        self._keep(DocumentReading(stamp=stamp, sha256=sha256, settings=settings), compared=True)
 
     def trust(self, sha256: str) -> None:
         """Note that an editor, which knows the roles, wrote a body with this hash."""
@@ -178,7 +180,7 @@ class Reader:
         self.last = None
         self._sound.clear()
 
-    def _record(self, reading: Reading) -> str:
+    def _record(self, reading: DocumentReading) -> str:
         """Record what the log lacks, and return how that is said, "" when it lacks no message."""
         messages = sum(kind == "message" for kind, _ in reading.facts)
         try:
@@ -188,7 +190,7 @@ class Reader:
         lacked = "1 message" if messages == 1 else f"{messages} messages"
         return f"{paths.JOURNAL_FILE} lacked {lacked} of this document; recorded now" if messages else ""
 
-    def _keep(self, reading: Reading, *, compared: bool) -> None:
+    def _keep(self, reading: DocumentReading, *, compared: bool) -> None:
         self.last, self._compared = reading, compared
         if reading.spans is None:
             if compared:
@@ -212,7 +214,7 @@ Override = Mapping[str, Any]
 
 
 def settings_of(preset: Preset) -> Settings:
-    """Return what a preset says, in gptel's terms; ``printed`` is what of it the document has."""
+    """Return what a preset says, in gptel's terms; ``settings_in_document`` is what of it the document has."""
     return Settings(
         model=preset.model or None,
         backend=preset.backend,
@@ -222,7 +224,7 @@ def settings_of(preset: Preset) -> Settings:
     )
 
 
-def printed(settings: Settings) -> Settings:
+def settings_in_document(settings: Settings) -> Settings:
     """Return what the document's Local Variables say of a preset's ``settings``: of the tools those gptel can have.
 
     Stock gptel warns of each that it does not know, and ours it cannot have. None that it can have is no word about
@@ -243,7 +245,7 @@ def find_override(block: Settings, written: Settings | None, preset: Preset) -> 
         preset: The branch's configuration; what is as it says is no override.
     """
     own = settings_of(preset)
-    known = (own, printed(own) if written is None else written)
+    known = (own, settings_in_document(own) if written is None else written)
     return {
         name: getattr(block, name)
         for name in FIELDS
@@ -257,13 +259,13 @@ def _same(said: Any, known: Any) -> bool:
     return bool(said == known or (said == () and known is None))
 
 
-def effective(preset: Preset, override: Override) -> Settings:
+def effective_settings(preset: Preset, override: Override) -> Settings:
     """Return what the document's Local Variables say of a branch with this override."""
-    holds = settings_of(overridden(preset, override))
-    return holds if "tools" in override else printed(holds)
+    holds = settings_of(preset_with_overrides(preset, override))
+    return holds if "tools" in override else settings_in_document(holds)
 
 
-def overridden(preset: Preset, override: Override) -> Preset:
+def preset_with_overrides(preset: Preset, override: Override) -> Preset:
     """Return the preset that holds for a run of a branch with this override."""
     values = dict(override)
     if "tools" in values:
@@ -271,7 +273,7 @@ def overridden(preset: Preset, override: Override) -> Preset:
     return replace(preset, **values)
 
 
-def merged(found: Settings, seen: Settings | None, wanted: Settings) -> Settings:
+def merged_settings(found: Settings, seen: Settings | None, wanted: Settings) -> Settings:
     """Return ``wanted`` with what was changed in the file since it was ``seen``, where ``found`` is there now."""
     if seen is None:
         return wanted
@@ -310,7 +312,7 @@ def from_json(data: Mapping[str, Any] | None) -> Settings | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
+class DocumentVersion:
     """One known state of the file's body.
 
     ``marker`` is the offset (code points from 0) where the run's next insert goes, or None when no run was active.
@@ -324,13 +326,13 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Roles:
+class RecoveredRoles:
     """Recovered roles of the body with hash ``sha256``."""
 
     sha256: str
     spans: tuple[Span, ...]
 
-    def told(self) -> list[tuple[int, int, object]]:
+    def to_wire(self) -> list[tuple[int, int, object]]:
         """Return them as clients are told: first position (from 1), position behind the last, role."""
         return [
             (start + 1, end + 1, tagged(("tool", call_id) if kind == "tool" else kind))
@@ -339,16 +341,16 @@ class Roles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class WriteOutcome:
     """What a write led to."""
 
     writer: DocumentWriter
-    version: Version
+    version: DocumentVersion
     foreign: bool  # the file held what nobody had reported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lacking:
+class MissingInserts:
     """What a file, whose body has hash ``sha256``, lacks of a run: it goes to ``marker``."""
 
     sha256: str
@@ -357,7 +359,7 @@ class Lacking:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Writing:
+class PendingWrite:
     """What is to be written.
 
     Attributes:
@@ -379,16 +381,16 @@ class Writing:
     writer: DocumentWriter | None
     waiting: Sequence[Insert]
     inserts: Sequence[Insert]
-    versions: Sequence[Version]
+    versions: Sequence[DocumentVersion]
     prompt: str
     inserted_prompt: bool
     anchor: int
     settings: Settings | None
     seen: Settings | None = None
-    roles: Roles | None = None
+    roles: RecoveredRoles | None = None
     renew: bool = False
 
-    def perform(self) -> Written:
+    def perform(self) -> WriteOutcome:
         """Write what is missing.
 
         Raises:
@@ -398,22 +400,24 @@ class Writing:
         if writer is None or writer.changed_on_disk():
             writer, missing, foreign = self._reopened()
             if self.settings is not None:
-                writer.set_settings(merged(writer.document.settings, self.seen, self.settings))
+                writer.set_settings(merged_settings(writer.document.settings, self.seen, self.settings))
         writer.insert(*missing)
         if self.renew:
             writer.renew()
         sha256 = writer.persist()
         seq = self.inserts[-1].seq if self.inserts else 0
-        return Written(writer=writer, version=Version(sha256=sha256, seq=seq, marker=writer.marker), foreign=foreign)
+        return WriteOutcome(
+            writer=writer, version=DocumentVersion(sha256=sha256, seq=seq, marker=writer.marker), foreign=foreign
+        )
 
-    def survey(self) -> Lacking:
+    def survey(self) -> MissingInserts:
         """Return what the file lacks, without writing.
 
         Raises:
             StoreError: The disk refused.
         """
         writer, missing, _ = self._reopened()
-        return Lacking(sha256=writer.sha256, marker=writer.marker, inserts=tuple(missing))
+        return MissingInserts(sha256=writer.sha256, marker=writer.marker, inserts=tuple(missing))
 
     def _reopened(self) -> tuple[DocumentWriter, Sequence[Insert], bool]:
         """Read the file and find out which inserts it lacks, where they go, and whether its text is a surprise."""
@@ -490,7 +494,7 @@ _WRITERS_KEPT = 20  # of a crowd; each holds its whole document
 SAVED_WITHIN_S = 6.0  # an editor saves by itself at most 5 s after a change
 
 
-class Keeper:
+class DocumentSync:
     """Keeps one branch's ``session.md``.
 
     Args:
@@ -505,7 +509,7 @@ class Keeper:
         refusal: Why nothing is to be written, or "".
     """
 
-    def __init__(self, path: Path, *, persisted: Callable[[Written], None]) -> None:
+    def __init__(self, path: Path, *, persisted: Callable[[WriteOutcome], None]) -> None:
         self._path = path
         self._persisted = persisted
         self.editor: Sink | None = None
@@ -514,15 +518,15 @@ class Keeper:
         self.settings: Settings | None = None
         self.seen: Settings | None = None
         self.refusal = ""
-        self._roles: Roles | None = None  # to be written
-        self._told: Roles | None = None  # to be written by the editor
+        self._roles: RecoveredRoles | None = None  # to be written
+        self._told: RecoveredRoles | None = None  # to be written by the editor
         self._renew = False
         self._edition = 0
         self._known_since = 0  # the last row of the run before; of earlier inserts nothing is kept
         self._prompt = ""
         self._inserted_prompt = False
         self._anchor = 0
-        self._versions: deque[Version] = deque(maxlen=8)
+        self._versions: deque[DocumentVersion] = deque(maxlen=8)
         self._writer: DocumentWriter | None = None
         self._epoch = 0  # counts what makes a writer in a thread useless
         self._waiting: list[Insert] = []  # inserts the daemon has yet to put into the file
@@ -533,7 +537,7 @@ class Keeper:
 
     # -- a run begins and goes on ------------------------------------------------------------------------------
 
-    def begin(self, *, prompt: str, inserted_prompt: bool, anchor: int, version: Version) -> None:
+    def begin(self, *, prompt: str, inserted_prompt: bool, anchor: int, version: DocumentVersion) -> None:
         """Start keeping a run whose first insert goes to ``anchor`` of the document in its state ``version``.
 
         ``inserted_prompt`` says that the first insert is the prompt; else the document holds it already.
@@ -602,28 +606,28 @@ class Keeper:
 
     # -- clients -----------------------------------------------------------------------------------------------
 
-    def version(self, sha256: str) -> Version | None:
+    def version(self, sha256: str) -> DocumentVersion | None:
         """Return the known version with this hash."""
         return next((version for version in reversed(self._versions) if version.sha256 == sha256), None)
 
-    def is_latest(self, version: Version) -> bool:
+    def is_latest(self, version: DocumentVersion) -> bool:
         """Return whether ``version`` and what it misses make the document as it is: nobody edited it since."""
         return version.edition == self._edition
 
-    def on_disk(self, sha256: str) -> Version:
+    def on_disk(self, sha256: str) -> DocumentVersion:
         """Return the version of a file with this hash that holds the whole run, whoever wrote it."""
         seq = self.inserts[-1].seq if self.inserts else 0
-        return Version(sha256=sha256, seq=seq, marker=None, edition=self._edition)
+        return DocumentVersion(sha256=sha256, seq=seq, marker=None, edition=self._edition)
 
     def knows_since(self, seq: int) -> bool:
         """Return whether ``missing`` can tell everything that came after row ``seq``."""
         return seq >= self._known_since
 
-    def missing(self, version: Version) -> list[Insert]:
+    def missing(self, version: DocumentVersion) -> list[Insert]:
         """Return the inserts that a client at ``version`` does not have."""
         return [insert for insert in self.inserts if insert.seq > version.seq]
 
-    def lease(self, sink: Sink, version: Version | None) -> bool:
+    def lease(self, sink: Sink, version: DocumentVersion | None) -> bool:
         """Make ``sink`` the editor if nobody else is; from now on the daemon leaves the file alone."""
         if self.editor is None:
             self.editor = sink
@@ -633,7 +637,7 @@ class Keeper:
                 self._versions.append(version)
         return self.editor is sink
 
-    def saved(self, version: Version) -> None:
+    def saved(self, version: DocumentVersion) -> None:
         """Note what the editor wrote."""
         if self.version(version.sha256) is None:
             self._edition += 1
@@ -652,7 +656,7 @@ class Keeper:
 
     def heal(self, sha256: str, spans: tuple[Span, ...]) -> None:
         """Have roles written into the file while it holds the text with this hash, by its editor if there is one."""
-        roles = Roles(sha256=sha256, spans=spans)
+        roles = RecoveredRoles(sha256=sha256, spans=spans)
         if self.editor is not None:
             self._told = roles
             return
@@ -670,7 +674,7 @@ class Keeper:
         self._prompt, self._inserted_prompt, self._anchor = prompt, inserted_prompt, anchor
         self._waiting = []
 
-    async def survey(self) -> Lacking:
+    async def survey(self) -> MissingInserts:
         """Return what the file as it is lacks of the run, without writing it; also what came while it was read.
 
         Raises:
@@ -754,8 +758,8 @@ class Keeper:
             self._versions.append(version)
         self._persisted(replace(written, version=version))
 
-    def _next_writing(self, waiting: Sequence[Insert]) -> Writing:
-        return Writing(
+    def _next_writing(self, waiting: Sequence[Insert]) -> PendingWrite:
+        return PendingWrite(
             path=self._path,
             writer=self._writer,
             waiting=waiting,
@@ -783,12 +787,12 @@ def _retrieve(writing: asyncio.Task[None]) -> None:
         writing.exception()
 
 
-_by_and_by: WeakSet[Keeper] = WeakSet()  # those that write now and then while their runs go on
+_by_and_by: WeakSet[DocumentSync] = WeakSet()  # those that write now and then while their runs go on
 
 
 # Who may edit a branch: asking the present editor to leave, and telling everybody when nobody edits.
 #
-# The keeper knows who is the editor; here is how that changes. Who wants to take over waits for its turn, the
+# ``DocumentSync`` knows who is the editor; here is how that changes. Who wants to take over waits for its turn, the
 # present editor is asked first and has time to save and let go, and one that stays silent loses the lease. It may
 # wake up any time later with text that it never saved: the file is written anew before the next editor reads it, so
 # that Emacs finds a file that changed and leaves it alone.
@@ -800,30 +804,30 @@ class Lease:
     """Gives the right to edit to one client at a time.
 
     Args:
-        keeper: Who writes when nobody edits.
+        document: Who writes when nobody edits.
         tell: Tells one client what happened to the lease: the argument of event ``lease``.
         tell_others: Tells all clients but one.
     """
 
     def __init__(
         self,
-        keeper: Keeper,
+        document: DocumentSync,
         *,
         tell: Callable[[Sink, Mapping[str, str]], None],
         tell_others: Callable[[Sink, Mapping[str, str]], None],
     ) -> None:
-        self._keeper = keeper
+        self._document = document
         self._tell = tell
         self._tell_others = tell_others
         self._turn = asyncio.Lock()  # of several that take over, one after the other
         self._taking: list[Sink] = []
         self._left = asyncio.Event()
 
-    def offer(self, sink: Sink, version: Version | None) -> bool:
+    def offer(self, sink: Sink, version: DocumentVersion | None) -> bool:
         """Make ``sink`` the editor if nobody else is, and nobody else is about to be."""
-        if self._keeper.editor is None and self._taking and self._taking[0] is not sink:
+        if self._document.editor is None and self._taking and self._taking[0] is not sink:
             return False
-        return self._keeper.lease(sink, version)
+        return self._document.lease(sink, version)
 
     async def take(self, sink: Sink, by: str) -> bool:
         """Make ``sink``, which people know as ``by``, the editor in place of whoever is; False when it went away.
@@ -834,7 +838,7 @@ class Lease:
         try:
             async with self._turn:
                 await self._clear_for(sink, by)
-                return sink in self._taking and self._keeper.lease(sink, None)
+                return sink in self._taking and self._document.lease(sink, None)
         finally:
             if sink in self._taking:
                 self._taking.remove(sink)
@@ -844,33 +848,33 @@ class Lease:
         """Take the lease back from ``sink``, or its wish to have it."""
         if sink in self._taking:
             self._taking.remove(sink)
-        if self._keeper.editor is sink:
-            self._keeper.release(sink)
+        if self._document.editor is sink:
+            self._document.release(sink)
             self._left.set()
             self._tell_if_free(sink)
 
     async def _clear_for(self, sink: Sink, by: str) -> None:
         """Return when nobody but ``sink`` edits, and the file is complete."""
-        present = self._keeper.editor
+        present = self._document.editor
         if present is None or present is sink:
             return
         self._tell(present, {"state": "wanted", "by": by})
         if not await self._let_go(present):
             log.info("an editor was silent for %g s and lost the lease", SILENT_S)
-            self._keeper.release(present)
-            self._keeper.renew()
+            self._document.release(present)
+            self._document.renew()
             self._tell(present, {"state": "lost", "by": by})
         with contextlib.suppress(StoreError):  # it is said where the file is written next
-            await self._keeper.flush()
+            await self._document.flush()
 
     async def _let_go(self, present: Sink) -> bool:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SILENT_S):
-                while self._keeper.editor is present:
+                while self._document.editor is present:
                     self._left.clear()
                     await self._left.wait()
-        return self._keeper.editor is not present
+        return self._document.editor is not present
 
     def _tell_if_free(self, last: Sink) -> None:
-        if self._keeper.editor is None and not self._taking:
+        if self._document.editor is None and not self._taking:
             self._tell_others(last, {"state": "free"})

@@ -13,7 +13,7 @@ from pyagentd.events import Sink
 from pyagentd.messages import Message, ToolCall
 from pyagentd.policy.presets import Preset
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.run import Fit, RunSettings
+from pyagentd.runtime.run import FitToWindow, RunSettings
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.status import Outcome
 from pyagentd.runtime.turns import Prompt
@@ -203,7 +203,7 @@ class Feature:
         """Return the settings of a run, complete but for what features add."""
         return settings
 
-    def fit_for(self, run: RunBuilder, settings: RunSettings) -> Fit | None:
+    def fit_for(self, run: RunBuilder, settings: RunSettings) -> FitToWindow | None:
         """Return who keeps a run within the window of its model."""
         return None
 

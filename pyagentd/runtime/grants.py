@@ -553,11 +553,11 @@ def project_hooks(root: Path) -> ProjectHooks | None:
     if not os.path.lexists(file):
         return None
     try:
-        data = content(file)
+        data = read_project_file(file)
         toml = read_toml(file, data)
         hooks = read_hooks(toml.data, Source(place=toml.place, error=ConfigError))
         words = (word for hook in hooks for word in hook.command)
-        scripts = [(path, content(path)) for path in scripts_of(root, words)]
+        scripts = [(path, read_project_file(path)) for path in scripts_of(root, words)]
     except (OSError, ValueError, ConfigError) as error:
         return ProjectHooks(root=root, file=file, hash="", error=str(error))
     hashed = hashlib.sha256(b"hooks\0" + os.fsencode(root.resolve()) + b"\0" + hashlib.sha256(data).digest())
@@ -568,7 +568,7 @@ def project_hooks(root: Path) -> ProjectHooks | None:
     return ProjectHooks(root=root, file=file, hash=hashed.hexdigest(), text=text, hooks=hooks, scripts=shown)
 
 
-def guarded(scope: Callable[[], ShellScope], root: Path) -> Callable[[], ShellScope]:
+def protecting_hooks(scope: Callable[[], ShellScope], root: Path) -> Callable[[], ShellScope]:
     """Return ``scope`` with the project's hooks where there are any: a command must not put a guard to sleep."""
     own = [path for name in (FILE, DIRECTORY) if os.path.lexists(path := str(root.resolve() / name))]
     return scope if not own else lambda: replace(known := scope(), protected=(*known.protected, *own))
@@ -584,7 +584,7 @@ def scripts_of(root: Path, words: Iterable[str]) -> Iterator[Path]:
             yield path
 
 
-def content(path: Path) -> bytes:
+def read_project_file(path: Path) -> bytes:
     """Return what a file of a project holds; raises ``OSError``, or ``ValueError`` when it is too large."""
     try:
         return regularfile.read_bytes(path, limit=_MOST_BYTES)
@@ -632,7 +632,7 @@ def project_servers(root: Path) -> ProjectServers | None:
     if not files:
         return None
     try:
-        texts = [(file, content(file)) for file in files]
+        texts = [(file, read_project_file(file)) for file in files]
         problems: list[str] = []
         found = (each for file, data in texts for each in _servers(file, data, problems))
         servers = {each.name: each for each in found}  # ours come last and win
@@ -666,7 +666,7 @@ def server_scripts(root: Path, servers: Iterable[ServerSettings]) -> list[tuple[
     Raises ``OSError``, or ``ValueError`` when one is too large.
     """
     words = (word for each in servers for word in _words(each, root))
-    return [(path, content(path)) for path in scripts_of(root, words)]
+    return [(path, read_project_file(path)) for path in scripts_of(root, words)]
 
 
 def _servers(file: Path, data: bytes, problems: list[str]) -> Iterator[ServerSettings]:
@@ -715,7 +715,7 @@ def _is_program(file: Path) -> bool:
     if not file.suffix or _PROGRAMS.fullmatch(file.suffix) or os.access(file, os.X_OK):
         return True
     try:
-        return content(file)[:2] == b"#!"
+        return read_project_file(file)[:2] == b"#!"
     except (OSError, ValueError):
         return False
 

@@ -30,20 +30,20 @@ from pyagentd.runtime.feature import (
 )
 from pyagentd.runtime.grants import Grants, Ledger, Origins
 from pyagentd.runtime.open_branches import OpenBranches
-from pyagentd.runtime.opening import Resumed
-from pyagentd.runtime.presets import Overlay, Presets
-from pyagentd.runtime.queue import Submission, Submitted
-from pyagentd.runtime.run import Run, RunSettings, State
-from pyagentd.runtime.run_setup import continuation
+from pyagentd.runtime.opening import ResumedRun
+from pyagentd.runtime.presets import NamedAgentOverlay, Presets
+from pyagentd.runtime.queue import Receipt, Submission
+from pyagentd.runtime.run import Run, RunPhase, RunSettings
+from pyagentd.runtime.run_setup import find_continuation
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.status import BY_PARENT, Outcome, told_of
-from pyagentd.runtime.submitting import Queueing, Submitting
+from pyagentd.runtime.submitting import Queues, Submissions
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store import paths
 from pyagentd.store.conversation import Message as QueuedMessage
 from pyagentd.store.db.state import State as State_
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.registry import Suspended, answered
+from pyagentd.store.registry import SuspendedRun, answered_questions
 
 # Runs in flight are supervised here: each ends with exactly one ``run`` fact, and everybody is told.
 
@@ -143,7 +143,7 @@ class Supervisor:
 
     def observe(self, branch: LiveBranch, run: Run, status: Mapping[str, Any]) -> None:
         """Tell what a run does to all who watch its branch or wait for it."""
-        if run.state is not State.TOOL:
+        if run.state is not RunPhase.TOOL:
             self._kernel.questions.close_left(branch, run.id)
         match dict(status):
             case {"state": "retrying", "attempt": attempt, "max_attempts": most, "delay_s": delay_s, "message": text}:
@@ -177,7 +177,7 @@ def _whatever_happens(run: Run) -> Iterator[None]:
 Opened = Callable[[str], LiveBranch | None]
 
 
-def waiting(runs: Sequence[LiveBranch], asks: AskBoard, opened: Opened) -> frozenset[str]:
+def waiting_branches(runs: Sequence[LiveBranch], asks: AskBoard, opened: Opened) -> frozenset[str]:
     """Return the keys of those branches whose runs wait.
 
     Args:
@@ -187,7 +187,7 @@ def waiting(runs: Sequence[LiveBranch], asks: AskBoard, opened: Opened) -> froze
     """
     found: set[str] = set()
     for branch in runs:
-        if branch.run is not None and (asks.of_run(branch.run.id) or answered(branch.conversation)):
+        if branch.run is not None and (asks.of_run(branch.run.id) or answered_questions(branch.conversation)):
             above: LiveBranch | None = branch
             while above is not None and above.key not in found:
                 found.add(above.key)
@@ -244,12 +244,12 @@ class Kernel(OpenBranches):
         self.state = state or State_(config.sessions_dir, clock)
         self._closes_state = state is None
         self.origins = presets.origins = Origins(config.sessions_dir, self.state)
-        self.named = presets.named = Overlay(config.agents_dir, presets.profiles)
+        self.named = presets.named = NamedAgentOverlay(config.agents_dir, presets.profiles)
         self.ledger = Ledger(self.state)
         self.grants = Grants(self, self.state)
         self.questions = Questions(self)
-        self.queue = Queueing(self)
-        self._submitting = Submitting(self)
+        self.queue = Queues(self)
+        self._submitting = Submissions(self)
         self.supervisor = Supervisor(self)
         self._closing = False
         self.features: list[Feature] = []
@@ -307,11 +307,11 @@ class Kernel(OpenBranches):
         """Tell that branches are not there any more."""
         self.bus.tell(BranchesRemoved(directory))
 
-    async def submit(self, branch: LiveBranch, given: Submission) -> Submitted:
+    async def submit(self, branch: LiveBranch, given: Submission) -> Receipt:
         """Start a run for a message, or queue it behind the run in flight; see ``Submitting.submit``."""
         return await self._submitting.submit(branch, given)
 
-    async def submit_held(self, branch: LiveBranch, given: Submission) -> Submitted:
+    async def submit_held(self, branch: LiveBranch, given: Submission) -> Receipt:
         """Do as ``submit`` for a caller that holds ``branch.starting``."""
         return await self._submitting.submit_held(branch, given)
 
@@ -353,7 +353,7 @@ class Kernel(OpenBranches):
         for each in self.features:
             await each.stop()
         while runs := self.runs:
-            left = waiting(runs, self.asks, self.opened)
+            left = waiting_branches(runs, self.asks, self.opened)
             for branch in runs:
                 if branch.run is not None and branch.key in left:
                     branch.run.suspend()
@@ -400,12 +400,12 @@ class Kernel(OpenBranches):
         branch.publish(Event("run", branch.key, seq, (started,)))
         self.bus.tell(RunStarted(branch))
         if self._unfinished:
-            self.own(self._finish_agents())
+            self.spawn(self._finish_agents())
 
-    async def resume(self, branch: LiveBranch, waiting: Suspended) -> None:
+    async def resume(self, branch: LiveBranch, waiting: SuspendedRun) -> None:
         """Go on with the run that an earlier daemon left waiting in a branch; what prevents it ends the run."""
         try:
-            found = await continuation(self, branch, waiting.run_id)
+            found = await find_continuation(self, branch, waiting.run_id)
         except PyagentdError as error:
             log.error("%s cannot go on: %s", branch.ref.name, error)
             self.trees.ended(waiting.run_id)
@@ -426,7 +426,7 @@ class Kernel(OpenBranches):
         run_id: str,
         view: tuple[Message, ...],
         settings: RunSettings,
-        resumed: Resumed | None = None,
+        resumed: ResumedRun | None = None,
     ) -> Run:
         make = settings.make or Run
         return make(

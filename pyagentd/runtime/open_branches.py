@@ -17,7 +17,7 @@ from pyagentd.runtime.approvals import AskBoard
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchWritten, Bus
 from pyagentd.runtime.opening import refusal_of
-from pyagentd.runtime.settings import Late
+from pyagentd.runtime.settings import LateArrival
 from pyagentd.runtime.status import Outcome, Session, SessionStatus
 from pyagentd.store import paths
 from pyagentd.store.db import tasks
@@ -25,7 +25,7 @@ from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.state import State
 from pyagentd.store.db.tasks import Hint
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.registry import Suspended, look, unfinished_agents
+from pyagentd.store.registry import SuspendedRun, suspended_runs, unfinished_agents
 
 # Remembering, for the next daemon, in which branches something waits (``store.index.pending``).
 #
@@ -36,7 +36,7 @@ from pyagentd.store.registry import Suspended, look, unfinished_agents
 log = logging.getLogger(__name__)
 
 
-class Waiting(NamedTuple):
+class WaitingRun(NamedTuple):
     """Something that an earlier daemon left waiting."""
 
     ref: BranchRef
@@ -44,7 +44,7 @@ class Waiting(NamedTuple):
     id: str
 
 
-class Hints(Protocol):
+class ResumeHints(Protocol):
     """Who remembers where a later daemon has to look; neither method blocks or raises."""
 
     def note(self, branch: BranchRef, kind: str, id: str) -> None:
@@ -88,7 +88,7 @@ class PendingHints:
         """Forget that."""
         self._change(branch, kind, id, False)
 
-    def found(self) -> list[Waiting]:
+    def found(self) -> list[WaitingRun]:
         """Return what waits, and forget what waited in branches that are gone; blocks, for a thread."""
         waiting = []
         try:
@@ -98,7 +98,7 @@ class PendingHints:
                 except NotASession:
                     tasks.forget_branch(self._state, hint.branch_dir)
                 else:
-                    waiting.append(Waiting(ref, hint.kind, hint.id))
+                    waiting.append(WaitingRun(ref, hint.kind, hint.id))
         except StoreError as error:
             log.warning("what waits is found when its session is opened: %s", error)
         return waiting
@@ -140,7 +140,7 @@ ASKED_AGAIN_S = 10.0  # to wait for questions of an earlier daemon before saying
 class Owner(Protocol):
     """What the daemon does for it."""
 
-    def own(self, errand: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def spawn(self, errand: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run an errand that the daemon waits for before it ends."""
         ...
 
@@ -149,7 +149,7 @@ class Owner(Protocol):
         ...
 
 
-class Trees:
+class SessionTrees:
     """The trees of sessions this daemon has looked at.
 
     Args:
@@ -162,8 +162,8 @@ class Trees:
         self._knows = knows
         self._looks: dict[str, asyncio.Task[None]] = {}  # going on now, by the root's key
         self._looked: set[str] = set()  # keys of roots; a finished task would keep the client it began for
-        self._suspended: dict[str, Suspended] = {}  # by key, until it is opened
-        self._late: dict[str, Late] = {}  # by the root's key
+        self._suspended: dict[str, SuspendedRun] = {}  # by key, until it is opened
+        self._late: dict[str, LateArrival] = {}  # by the root's key
         self._expected: dict[str, str] = {}  # ids of questions that will be asked again, with their runs
         self._found: set[str] = set()  # ids of all questions that were
         self._moved = asyncio.Event()
@@ -173,11 +173,11 @@ class Trees:
 
     def wake_all(self, hints: PendingHints) -> None:
         """Look at the trees in which something waited, and have what goes on in them go on."""
-        self._waking = self._owner.own(self._wake_all(hints))
+        self._waking = self._owner.spawn(self._wake_all(hints))
 
     def wake_soon(self, ref: BranchRef) -> None:
         """Look at the tree of a branch whose last run has no end, unless that was done."""
-        self._owner.own(self.wake(ref))
+        self._owner.spawn(self.wake(ref))
 
     async def wake(self, ref: BranchRef) -> None:
         """Return when the tree of a branch has been looked at."""
@@ -185,7 +185,7 @@ class Trees:
         if root.key in self._looked:
             return
         if (task := self._looks.get(root.key)) is None:
-            task = self._looks[root.key] = self._owner.own(self._look(root))
+            task = self._looks[root.key] = self._owner.spawn(self._look(root))
             task.add_done_callback(lambda _: self._note_looked(root.key))
         await asyncio.shield(task)
 
@@ -218,11 +218,11 @@ class Trees:
             elif id not in self._found:
                 hints.forget(ref, kind, id)
         for ref in owed.values():  # results that are owed and queued messages are delivered when it is opened
-            self._owner.own(self._owner.hold(ref))
+            self._owner.spawn(self._owner.hold(ref))
 
     async def _look(self, root: BranchRef) -> None:
         try:
-            tree = await asyncio.to_thread(look, root)
+            tree = await asyncio.to_thread(suspended_runs, root)
         except StoreError as error:  # whoever opens it is told
             log.warning("%s", error)
             return
@@ -236,11 +236,11 @@ class Trees:
         log.info("%s: %d runs go on, %d questions are open", root.name, len(tree), len(asks))
         for each in found:
             if each.is_first:
-                self._owner.own(self._owner.hold(each.ref))
+                self._owner.spawn(self._owner.hold(each.ref))
 
     # -- going on ----------------------------------------------------------------------------------------------
 
-    def waiting(self, key: str) -> Suspended | None:
+    def waiting(self, key: str) -> SuspendedRun | None:
         """Return the run that waits in a branch, for whoever opens it to go on with."""
         return self._suspended.get(key)
 
@@ -253,11 +253,11 @@ class Trees:
         awaited = (each.ref for each in self._suspended.values() if not each.is_first)
         return [agent for agent in awaited if agent.branch_dir.is_relative_to(ref.branch_dir)]
 
-    def late(self, root: str) -> Late:
+    def late(self, root: str) -> LateArrival:
         """Return what clients brought for the resumed runs of a tree."""
-        return self._late.setdefault(root, Late())
+        return self._late.setdefault(root, LateArrival())
 
-    def known_late(self, root: str) -> Late | None:
+    def known_late(self, root: str) -> LateArrival | None:
         """Return it if anything of the tree was resumed."""
         return self._late.get(root)
 
@@ -296,9 +296,9 @@ class OpenBranches:
         self.clock = clock
         self.pulse = pulse
         self.asks = AskBoard(self.publish)
-        self.trees = Trees(self, self.asks.knows)
+        self.trees = SessionTrees(self, self.asks.knows)
         self.bus = Bus()
-        self.hints: Hints | None = None
+        self.hints: ResumeHints | None = None
         self.emptied: set[str] = set()
         self.departed: set[Path] = set()
         self.overseers: set[Sink] = set()
@@ -335,7 +335,7 @@ class OpenBranches:
         finally:
             branch.users -= 1
             if branch.idle:
-                await asyncio.shield(self.own(self.close_if_idle(branch)))
+                await asyncio.shield(self.spawn(self.close_if_idle(branch)))
 
     async def _open(self, ref: BranchRef) -> LiveBranch:
         """Return the branch with one user more; opened if it is not, or if what is on disk is another by now."""
@@ -366,9 +366,9 @@ class OpenBranches:
                     self.emptied.add(ref.key)
                 if waiting is not None:
                     self.trees.took(ref.key)
-                    self._resuming[ref.key] = self.own(self._resume(branch, waiting))
+                    self._resuming[ref.key] = self.spawn(self._resume(branch, waiting))
                 self.branch_opened(branch)
-                self.own(self._find_unfinished(branch))
+                self.spawn(self._find_unfinished(branch))
             elif branch.run is None and (
                 branch.recorder.journal.replaced or (branch.refusal and not refusal_of(ref))
             ):
@@ -383,7 +383,7 @@ class OpenBranches:
                 raise
         return branch
 
-    async def _resume(self, branch: LiveBranch, waiting: Suspended) -> None:
+    async def _resume(self, branch: LiveBranch, waiting: SuspendedRun) -> None:
         branch.users += 1
         try:
             await self.resume(branch, waiting)
@@ -391,7 +391,7 @@ class OpenBranches:
             branch.users -= 1
             del self._resuming[branch.key]
 
-    async def resume(self, branch: LiveBranch, waiting: Suspended) -> None:
+    async def resume(self, branch: LiveBranch, waiting: SuspendedRun) -> None:
         """Go on with the run that an earlier daemon left waiting in a branch; raises nothing."""
 
     async def hold(self, ref: BranchRef) -> None:
@@ -450,7 +450,7 @@ class OpenBranches:
                 if branch.run is not None or branch.starting.locked():
                     raise Busy(f"{branch.ref.name} is answering", hint="Wait for the answer, or abort it first")
                 with contextlib.suppress(StoreError):  # the log has it
-                    await branch.keeper.flush()
+                    await branch.document.flush()
             yield
             for branch in self.inside(directory):
                 del self._branches[branch.key]
@@ -479,7 +479,7 @@ class OpenBranches:
         for branch in self.all_opened:
             branch.detach(sink)
             if branch.idle:
-                self.own(self.close_if_idle(branch))
+                self.spawn(self.close_if_idle(branch))
 
     def publish(self, event: Event) -> None:
         """Tell whoever watches the event's branch, and of what is overseen, who does that."""
@@ -514,7 +514,7 @@ class OpenBranches:
     async def close_if_idle(self, branch: LiveBranch) -> None:
         """Forget a branch that nobody needs any more; its files hold everything."""
         with contextlib.suppress(StoreError):  # the log has the text; the document gets it when it is opened again
-            await branch.keeper.flush()
+            await branch.document.flush()
         if branch.idle and self._branches.get(branch.key) is branch:
             del self._branches[branch.key]
             if branch.state.state is Session.ERROR:
@@ -558,7 +558,7 @@ class OpenBranches:
                     if agent.run is None and not agent.settled:
                         self._unfinished[ref.key] = ref
 
-    def own(self, errand: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+    def spawn(self, errand: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         """Run ``errand`` in a task that is kept until it is done; the daemon does not stop before."""
         task = asyncio.create_task(errand)
         self._errands.add(task)

@@ -18,7 +18,7 @@ from pyagentd.errors import StoreError, ToolError
 from pyagentd.llm.backend import Backend, ModelRequest, StreamItem
 from pyagentd.messages import ToolCall
 from pyagentd.policy.action import Action
-from pyagentd.runtime.document_sync import Writing, after_prompt
+from pyagentd.runtime.document_sync import PendingWrite, after_prompt
 from pyagentd.runtime.status import RESTART, Outcome
 from pyagentd.store import atomic, metadata, paths
 from pyagentd.store.conversation import Conversation
@@ -28,7 +28,7 @@ from pyagentd.store.document.hidden import rebuild, visible
 from pyagentd.store.document.render import RUN_CLOSE, Insert, Renderer
 from pyagentd.store.journal import Journal
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.registry import Standing
+from pyagentd.store.registry import RunProgress
 from pyagentd.store.trace import OrgLog
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
 
@@ -50,9 +50,9 @@ class LastRun:
         inserted = self.inserts[0].text if self.inserted_prompt else ""
         return after_prompt(body, self.above or self.prompt, inserted=inserted, anchor=self.anchor)
 
-    def writing(self, path: Path) -> Writing:
+    def writing(self, path: Path) -> PendingWrite:
         """Return what is to be written to the document at ``path``, of which nothing is known."""
-        return Writing(
+        return PendingWrite(
             path=path,
             writer=None,
             waiting=(),
@@ -66,7 +66,7 @@ class LastRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenedBranch:
     """What was found on disk."""
 
     journal: Journal
@@ -79,7 +79,7 @@ class Opened:
     emptied: bool  # the document was empty, and was made anew from the log
 
 
-def open_branch(ref: BranchRef, *, goes_on: bool = False, ended: Outcome | None = None) -> Opened:
+def open_branch(ref: BranchRef, *, goes_on: bool = False, ended: Outcome | None = None) -> OpenedBranch:
     """Open a branch.
 
     Args:
@@ -108,7 +108,7 @@ def open_branch(ref: BranchRef, *, goes_on: bool = False, ended: Outcome | None 
             _rebuild(ref, journal, conversation)
             notes = (*notes, f"{paths.SESSION_FILE} was empty; it was made anew from {paths.JOURNAL_FILE}. {CLEARS}")
         renderer = Renderer()
-        return Opened(
+        return OpenedBranch(
             journal=journal,
             conversation=conversation,
             last_run=_last_run(journal, conversation, renderer),
@@ -286,7 +286,7 @@ def _renaming(ref: BranchRef) -> str:
 # The calls of its last request are made again only where that is safe: those that have not begun, whether a human is
 # still to be asked or has answered already, and those that only look. Those whose agent exists wait for that agent.
 # What else has begun is closed as aborted. The client that sent the message is gone, and its environment and key
-# with it: whoever answers brings others (``settings.Late``).
+# with it: whoever answers brings others (``settings.LateArrival``).
 
 _DAY_S = 24 * 60 * 60.0
 
@@ -295,7 +295,7 @@ Rejoin = Callable[[ToolCall], Awaitable[Output | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resumed:
+class ResumedRun:
     """Where a run goes on.
 
     Attributes:
@@ -304,7 +304,7 @@ class Resumed:
         rejoin: How those that wait for agents do so again.
     """
 
-    standing: Standing
+    standing: RunProgress
     begun: frozenset[str]
     rejoin: Rejoin
 

@@ -43,7 +43,7 @@ _AGENT_OVERLAY_REMEMBERED = 64  # files
 _Stamp = tuple[int, int, int]
 
 
-class Overlay:
+class NamedAgentOverlay:
     """What the configuration files of all named agents say.
 
     Args:
@@ -94,14 +94,14 @@ class Overlay:
                 file = named_agents.read(directory)
             except NotFound as error:
                 raise PresetError(error.message, hint=error.hint) from error
-            known = (stamp, file, overlaid(file, self._profiles))
+            known = (stamp, file, agent_file_fields(file, self._profiles))
             while len(self._known) >= _AGENT_OVERLAY_REMEMBERED:
                 del self._known[next(iter(self._known))]
             self._known[directory] = known
         return known[1], known[2]
 
 
-def overlaid(file: AgentFile, profiles: Mapping[str, Profile]) -> dict[str, Any]:
+def agent_file_fields(file: AgentFile, profiles: Mapping[str, Profile]) -> dict[str, Any]:
     """Return the fields of a preset that ``file`` sets.
 
     Raises:
@@ -284,7 +284,7 @@ def configured_profiles(config: Config) -> dict[str, Profile]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Template:
+class PresetTemplate:
     """A file that a preset can be made from."""
 
     name: str  # the file's, without .md
@@ -321,7 +321,7 @@ class Presets:
         self.default = default or {}
         self.trust = trust or Trust()
         self.origins: Origins | None = None
-        self.named: Overlay | None = None
+        self.named: NamedAgentOverlay | None = None
         self._directories = directories
         self._profiles = profiles or {}
         self._cache: dict[Path, tuple[tuple[int, int, int], Preset]] = {}
@@ -433,20 +433,20 @@ class Presets:
         """Return what a file says; raises ``PresetError``."""
         return parse_preset(name, file.front, file.body, str(file.path), profiles=self._profiles)
 
-    def _found(self, root: Path | None) -> list[Template]:
+    def _found(self, root: Path | None) -> list[PresetTemplate]:
         """Return every template, in the order in which later ones win."""
         found = []
         for index, directory in enumerate(self._directories):
             origin: Literal["shipped", "user"] = "shipped" if index == 0 else "user"
             for name, file in presetfile.find_templates([directory]).items():
-                found.append(Template(name=name, file=file, origin=origin))
+                found.append(PresetTemplate(name=name, file=file, origin=origin))
         if root is not None:
             of_project = presetfile.find_templates([root / PROJECT_PRESETS])
             for name, file in islice(of_project.items(), _MAX_OF_PROJECT):
                 found.extend(self._of_project(name, file, root))
         return found
 
-    def _of_project(self, name: str, file: Path, root: Path) -> list[Template]:
+    def _of_project(self, name: str, file: Path, root: Path) -> list[PresetTemplate]:
         try:
             data = regularfile.read_bytes(file, limit=_MAX_BYTES)
         except OSError as error:
@@ -458,7 +458,7 @@ class Presets:
             _log.warning("%s: %s", file, error)
             return []
         hashed = preset_hash(name, data, scripts)
-        found = Template(name=name, file=file, origin="project", data=data, hash=hashed, scripts=scripts)
+        found = PresetTemplate(name=name, file=file, origin="project", data=data, hash=hashed, scripts=scripts)
         return [replace(found, trusted=hashed in self.trust)]
 
     def _own_servers(self, data: bytes, file: Path, name: str) -> Sequence[ServerSettings]:
@@ -475,10 +475,10 @@ class ProjectPresets:
     """The templates for one workspace root, as they were found."""
 
     _presets: Presets
-    found: tuple[Template, ...]  # all of them, also those that another hides
+    found: tuple[PresetTemplate, ...]  # all of them, also those that another hides
 
     @property
-    def usable(self) -> dict[str, Template]:
+    def usable(self) -> dict[str, PresetTemplate]:
         """The templates that count, by name: trusted, and the last of their name."""
         return {template.name: template for template in self.found if template.trusted}
 
@@ -529,7 +529,7 @@ class ProjectPresets:
                 wrong.append((template.file, error))
         return wrong
 
-    def read(self, template: Template) -> Preset:
+    def read(self, template: PresetTemplate) -> Preset:
         """Return what a template says.
 
         Raises:

@@ -66,7 +66,7 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submitted:
+class Receipt:
     """What became of a submission.
 
     Attributes:
@@ -121,7 +121,7 @@ class Waitlist:
         """Return those that the run in flight is to read at its next step."""
         return [message for message in self.waiting if message.metadata.get("steer")]
 
-    def told(self) -> list[dict[str, Any]]:
+    def to_wire(self) -> list[dict[str, Any]]:
         """Return the queue as clients are told: {id, text, queued_at, steer, origin, …}, the next one first."""
         return [_told(message) for message in self.waiting]
 

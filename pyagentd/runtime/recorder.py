@@ -31,7 +31,7 @@ _SHARE = 8  # of one thread, before another one is woken
 Work = Callable[[], None]
 
 
-class Syncing:
+class DiskWorker:
     """Does blocking work in threads, many pieces to a thread."""
 
     def __init__(self) -> None:
@@ -86,12 +86,12 @@ def _failure(work: Work) -> Exception | None:
     return None
 
 
-def syncing() -> Syncing:
+def disk_worker() -> DiskWorker:
     """Return what does it for the running event loop."""
-    return _all.setdefault(asyncio.get_running_loop(), Syncing())
+    return _all.setdefault(asyncio.get_running_loop(), DiskWorker())
 
 
-_all: WeakKeyDictionary[asyncio.AbstractEventLoop, Syncing] = WeakKeyDictionary()
+_all: WeakKeyDictionary[asyncio.AbstractEventLoop, DiskWorker] = WeakKeyDictionary()
 
 
 class Recorder:
@@ -214,7 +214,7 @@ class Recorder:
             if also is not None:
                 also()
 
-        await syncing().do(work)
+        await disk_worker().do(work)
 
     def close(self) -> None:
         """Write what waits and close the file."""

@@ -2,7 +2,7 @@
 
 Each step is a method that returns the next step, and every move is checked against ``machine.TRANSITIONS``. A run
 ends with exactly one outcome on every path: success, empty answer, provider error, abort, exception.
-What the model sees is in its ``View`` while the run lasts; it is rebuilt from document and log for the next.
+What the model sees is in its ``RequestView`` while the run lasts; it is rebuilt from document and log for the next.
 
 Step boundary: before every request to the model, the first one included, the view takes what the user steered with,
 then is made to fit the model. Both see a view whose last message is the user's, unless the provider only took a
@@ -46,14 +46,14 @@ from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResu
 from pyagentd.policy.action import Action, canonical_tool
 from pyagentd.policy.presets import Preset
 from pyagentd.runtime.approvals import Authority
-from pyagentd.runtime.opening import RESTARTED, Resumed, decided_before
+from pyagentd.runtime.opening import RESTARTED, ResumedRun, decided_before
 from pyagentd.runtime.recorder import Recorder
 from pyagentd.runtime.status import BY_PARENT, RESTART, Outcome, told_of
 from pyagentd.runtime.usage import tokens_of
 from pyagentd.store import conversation
-from pyagentd.store.conversation import Conversation, estimated
+from pyagentd.store.conversation import Conversation, estimated_tokens
 from pyagentd.store.journal import message_row, part_row
-from pyagentd.store.registry import Standing
+from pyagentd.store.registry import RunProgress
 from pyagentd.store.trace import OrgLog
 from pyagentd.tools import invoke as spool
 from pyagentd.tools.invoke import Edited, Envelope, invoke
@@ -88,7 +88,7 @@ class _Streaming:
         return {**self.row, "data_json": data}
 
 
-class Answer:
+class AnswerRecorder:
     """Records the assistant message of a run, step by step.
 
     Args:
@@ -129,7 +129,7 @@ class Answer:
         self.last_usage: Usage | None = None  # of its last request
         self._message_usage = Usage()
 
-    def resume(self, standing: Standing) -> None:
+    def resume(self, standing: RunProgress) -> None:
         """Go on with a message that an earlier daemon began: its last step is the current one."""
         message = standing.message
         self._message = {**message.row, "metadata_json": dict(message.row["metadata_json"])}
@@ -354,7 +354,7 @@ def _provider_metadata(part: Text | Reasoning) -> dict[str, Any]:
 # What the model sees while a run lasts: the conversation so far, what steers it, what fits the model's window.
 
 
-class Fit(Protocol):
+class FitToWindow(Protocol):
     """Makes a view fit the model's window.
 
     It may record (a compaction) and may raise a ``PyagentdError``, which ends the run.
@@ -382,7 +382,7 @@ async def no_steering() -> Sequence[str]:
     return ()
 
 
-class View:
+class RequestView:
     """The messages of a run's next request.
 
     Args:
@@ -391,7 +391,7 @@ class View:
         steering: What the user steers the run with.
     """
 
-    def __init__(self, messages: Sequence[Message], *, fit: Fit | None, steering: Steering) -> None:
+    def __init__(self, messages: Sequence[Message], *, fit: FitToWindow | None, steering: Steering) -> None:
         self._messages = list(messages)
         self._fit = fit
         self._steering = steering
@@ -401,7 +401,7 @@ class View:
         """What the next request says."""
         return tuple(self._messages)
 
-    def refit(self, fit: Fit | None) -> None:
+    def refit(self, fit: FitToWindow | None) -> None:
         """Have ``fit`` make the messages fit from now on: another model may answer."""
         self._fit = fit
 
@@ -418,7 +418,7 @@ class View:
         return True
 
     async def fit(self, last: Usage | None, *, overflow: bool = False) -> bool:
-        """Have the messages made to fit the model, see ``Fit``; return whether they were changed."""
+        """Have the messages made to fit the model, see ``FitToWindow``; return whether they were changed."""
         if self._fit is None:
             return False
         messages = await self._fit(self.messages, last, overflow=overflow)
@@ -432,7 +432,7 @@ class View:
 # The names are those gptel's users know. ``ABRT`` is reachable from everywhere and is therefore not listed.
 
 
-class State(StrEnum):
+class RunPhase(StrEnum):
     """Where a run is."""
 
     INIT = "INIT"  # created, nothing sent
@@ -446,7 +446,7 @@ class State(StrEnum):
     ABRT = "ABRT"  # somebody stopped it
 
 
-class Signal(StrEnum):
+class RunSignal(StrEnum):
     """What happened to a run."""
 
     REQUEST = "request"
@@ -461,29 +461,29 @@ class Signal(StrEnum):
     ABORT = "abort"
 
 
-TRANSITIONS: Mapping[State, Mapping[Signal, State]] = {
-    State.INIT: {
-        Signal.REQUEST: State.WAIT,
-        Signal.RESUME: State.TOOL,
-        Signal.COMPACT: State.COMPACT,
-        Signal.FAIL: State.ERRS,
+TRANSITIONS: Mapping[RunPhase, Mapping[RunSignal, RunPhase]] = {
+    RunPhase.INIT: {
+        RunSignal.REQUEST: RunPhase.WAIT,
+        RunSignal.RESUME: RunPhase.TOOL,
+        RunSignal.COMPACT: RunPhase.COMPACT,
+        RunSignal.FAIL: RunPhase.ERRS,
     },
-    State.COMPACT: {Signal.FINISH: State.DONE, Signal.FAIL: State.ERRS},
-    State.WAIT: {Signal.ANSWER: State.TYPE, Signal.FAIL: State.ERRS},
-    State.TYPE: {
-        Signal.CALLS: State.TOOL,
-        Signal.PAUSE: State.TRET,
-        Signal.FINISH: State.DONE,
-        Signal.FAIL: State.ERRS,
+    RunPhase.COMPACT: {RunSignal.FINISH: RunPhase.DONE, RunSignal.FAIL: RunPhase.ERRS},
+    RunPhase.WAIT: {RunSignal.ANSWER: RunPhase.TYPE, RunSignal.FAIL: RunPhase.ERRS},
+    RunPhase.TYPE: {
+        RunSignal.CALLS: RunPhase.TOOL,
+        RunSignal.PAUSE: RunPhase.TRET,
+        RunSignal.FINISH: RunPhase.DONE,
+        RunSignal.FAIL: RunPhase.ERRS,
     },
-    State.TOOL: {Signal.RESULTS: State.TRET, Signal.FAIL: State.ERRS},
-    State.TRET: {Signal.REQUEST: State.WAIT, Signal.FINISH: State.DONE, Signal.FAIL: State.ERRS},
+    RunPhase.TOOL: {RunSignal.RESULTS: RunPhase.TRET, RunSignal.FAIL: RunPhase.ERRS},
+    RunPhase.TRET: {RunSignal.REQUEST: RunPhase.WAIT, RunSignal.FINISH: RunPhase.DONE, RunSignal.FAIL: RunPhase.ERRS},
 }
 
-TERMINAL = frozenset({State.DONE, State.ERRS, State.ABRT})
+TERMINAL = frozenset({RunPhase.DONE, RunPhase.ERRS, RunPhase.ABRT})
 
 
-def advance(state: State, signal: Signal) -> State:
+def next_phase(state: RunPhase, signal: RunSignal) -> RunPhase:
     """Return the state after ``signal``.
 
     Raises:
@@ -491,8 +491,8 @@ def advance(state: State, signal: Signal) -> State:
     """
     if state in TERMINAL:
         raise ValueError(f"a run in {state} has ended; {signal} cannot move it")
-    if signal is Signal.ABORT:
-        return State.ABRT
+    if signal is RunSignal.ABORT:
+        return RunPhase.ABRT
     try:
         return TRANSITIONS[state][signal]
     except KeyError:
@@ -549,7 +549,7 @@ def limits_of(preset: Preset) -> Limits:
     )
 
 
-class Stopwatch:
+class RunTimer:
     """Ends a run when its time is up.
 
     Args:
@@ -619,7 +619,7 @@ class Stopwatch:
 _SHOWN = 500  # characters of arguments that cannot be read
 
 
-class Calling:
+class ToolCaller:
     """Makes the calls of one run.
 
     Args:
@@ -736,14 +736,14 @@ class _CallHooks:
         return await self.hooks.after(tool, args, text, ok, duration_ms, call_id)
 
 
-def describe(call: ToolCall) -> str:
+def describe_call(call: ToolCall) -> str:
     """Return a call as one short line for people: ``Read presets/plan.md``."""
     values = [str(value) for value in call.input.values() if isinstance(value, str | int | float)]
     line = " ".join([call.name, *values[:2]]).replace("\n", " ")
     return line if len(line) <= 80 else line[:79] + "…"
 
 
-def bounded(call: ToolCall, spool_dir: Path) -> ToolCall:
+def with_bounded_arguments(call: ToolCall, spool_dir: Path) -> ToolCall:
     """Return a call; of one whose arguments are too long only their head, the whole of which is in a file."""
     if len(call.unreadable) <= MAX_ARGUMENTS:
         return call
@@ -812,7 +812,7 @@ _SCHEMA: Mapping[str, Any] = {
 }
 
 
-class Offer:
+class ToolOffer:
     """What one run offers.
 
     Args:
@@ -836,7 +836,7 @@ class Offer:
         """Have further tools, known when ``servers`` have told them; only before the first request."""
         usual = {name: spec for name, spec in {**self.tools, **tools}.items() if name != NAME}
         self._searched = {name: spec for name, spec in usual.items() if name not in CORE}
-        tokens = sum(estimated(str(schema_of(spec))) for spec in self._searched.values())
+        tokens = sum(estimated_tokens(str(schema_of(spec))) for spec in self._searched.values())
         self._all = tokens <= self._most
         self._found = dict.fromkeys(name for name in self._before if name in self._searched)
         self.tools.clear()  # whoever makes the calls has this very mapping
@@ -851,7 +851,7 @@ class Offer:
 
     def _search(self, servers: Sequence[str]) -> ToolSpec:
         async def run(args: Args, ctx: ToolContext) -> Output:
-            matches = best(args["query"], self._searched)
+            matches = best_matching_tools(args["query"], self._searched)
             self._found |= dict.fromkeys(matches)
             told = [{"id": name, "description": self._searched[name].description[:_OFFER_SHOWN]} for name in matches]
             return Output(text=json.dumps({"matches": told}, ensure_ascii=False))
@@ -868,7 +868,7 @@ class Offer:
         )
 
 
-def best(query: str, tools: Mapping[str, ToolSpec]) -> list[str]:
+def best_matching_tools(query: str, tools: Mapping[str, ToolSpec]) -> list[str]:
     """Return the names of the tools that fit ``query`` best, the best first; none when no word of it is anywhere.
 
     A word counts more the fewer tools have it, and more in a name than in a description.
@@ -926,7 +926,7 @@ class RunSettings:
     provider: str = ""  # the backend's name
     system: str
     tools: Mapping[str, ToolSpec]
-    offer: Offer | None = None  # which of them the model is told about; None: see ``Offer``
+    offer: ToolOffer | None = None  # which of them the model is told about; None: see ``ToolOffer``
     context: ToolContext
     authority: Authority
     max_tokens: int
@@ -934,8 +934,8 @@ class RunSettings:
     thinking_budget: int | None = None
     limits: Limits = field(default_factory=Limits)
     tool_results: bool = True  # whether the document shows calls and their results
-    result: Literal["all", "last"] = "all"  # what of a finished run is its text, see ``Answer``
-    fit: Fit | None = None  # called at every step boundary
+    result: Literal["all", "last"] = "all"  # what of a finished run is its text, see ``answer_text`` of ``features.agents``
+    fit: FitToWindow | None = None  # called at every step boundary
     make: Callable[..., Run] | None = None  # makes a run that is more than a conversation; called as ``Run``
     agent: str = ""  # who answers, where that is not the agent that the session was opened with
     ready: Callable[[], Awaitable[None]] = _at_once  # waits for what the first request needs: servers of tools
@@ -974,33 +974,33 @@ class Run:
         prepare: Callable[[], Awaitable[None]],
         observe: Callable[[Run, Mapping[str, Any]], None],
         steering: Steering = no_steering,
-        resumed: Resumed | None = None,
+        resumed: ResumedRun | None = None,
     ) -> None:
         self.id = run_id
-        self.state = State.INIT
-        self._view = View(view, fit=settings.fit, steering=steering)
+        self.state = RunPhase.INIT
+        self._view = RequestView(view, fit=settings.fit, steering=steering)
         self._recorder = recorder
         self._settings = settings
         self._prepare = prepare
         self._observe = observe
         self._log = OrgLog(settings.context.branch_dir)
-        self._answer = Answer(
+        self._answer = AnswerRecorder(
             recorder,
             session_id=session_id,
             model={"provider_id": settings.provider or None, "model_id": settings.model},
             called=self._log.tool,
-            metadata={**({"agent": settings.agent} if settings.agent else {}), **digested(settings.system)},
+            metadata={**({"agent": settings.agent} if settings.agent else {}), **prompt_digest(settings.system)},
             root=str(settings.context.root),
         )
-        self._offer = settings.offer or Offer(settings.tools)
-        self._calling = Calling(
+        self._offer = settings.offer or ToolOffer(settings.tools)
+        self._calling = ToolCaller(
             tools=self._offer.tools,
             context=settings.context,
             authority=settings.authority,
             began=self._answer.began,
             record=self._answer.result,
         )
-        self.stopwatch = Stopwatch(settings.limits.time_s, self.fail)
+        self.stopwatch = RunTimer(settings.limits.time_s, self.fail)
         self._note = ""
         self._turns = 0
         self._calls = 0
@@ -1035,19 +1035,21 @@ class Run:
             with self.stopwatch.running():
                 await self._task
             text = self._answer.last_text if self._settings.result == "last" else self._answer.text
-            return self._end(Signal.FINISH, Outcome(reason="done", text=text, message=self._note))
+            return self._end(RunSignal.FINISH, Outcome(reason="done", text=text, message=self._note))
         except asyncio.CancelledError:
             if self.suspended:
                 raise
             if self._failure is not None:
-                return self._fail(Signal.FAIL, self._error(self._failure.code, str(self._failure)))
+                return self._fail(RunSignal.FAIL, self._error(self._failure.code, str(self._failure)))
             code, why = (RESTART, RESTARTED) if self._cut_off else ("", self._why)
-            return self._fail(Signal.ABORT, Outcome(reason="aborted", text=self._answer.text, code=code, message=why))
+            return self._fail(
+                RunSignal.ABORT, Outcome(reason="aborted", text=self._answer.text, code=code, message=why)
+            )
         except PyagentdError as error:
-            return self._fail(Signal.FAIL, self._error(error.code, str(error)))
+            return self._fail(RunSignal.FAIL, self._error(error.code, str(error)))
         except Exception as error:  # the run's supervisor: nothing may end a run without an outcome
             log.exception("run %s failed", self.id)
-            return self._fail(Signal.FAIL, self._error(*told_of(error)))
+            return self._fail(RunSignal.FAIL, self._error(*told_of(error)))
 
     def abort(self, why: str = "") -> None:
         """Stop the run wherever it is, even before it began; it ends with the outcome ``aborted``, saying ``why``."""
@@ -1111,7 +1113,7 @@ class Run:
             self._answer.begin_message()
         await self._view.fit(self._answer.last_usage)
         self._turns += 1
-        self._move(Signal.REQUEST)
+        self._move(RunSignal.REQUEST)
         self._answer.begin_step()
         return self._after_answer((await self._send_fitting()).stop_reason)
 
@@ -1121,7 +1123,9 @@ class Run:
             try:
                 return await self._send()
             except ContextOverflow:
-                if self.state is not State.WAIT or not await self._view.fit(self._answer.last_usage, overflow=True):
+                if self.state is not RunPhase.WAIT or not await self._view.fit(
+                    self._answer.last_usage, overflow=True
+                ):
                     raise
             self._tell("busy")
 
@@ -1144,14 +1148,14 @@ class Run:
         """Return the end of a step with its tokens: estimated where the server says that it read none."""
         if stop.usage.input or stop.usage.cache_read or stop.usage.cache_write:
             return stop
-        read = estimated(request.system) + sum(estimated(str(tool)) for tool in request.tools)
+        read = estimated_tokens(request.system) + sum(estimated_tokens(str(tool)) for tool in request.tools)
         said = stop.usage.output or tokens_of([self._answer.step_message()])
         usage = replace(stop.usage, input=max(1, read + tokens_of(request.messages)), output=said)
         return replace(stop, usage=usage, estimated=True)
 
     def _finish_step(self, stop: StepFinished) -> None:
-        if self.state is State.WAIT:
-            self._move(Signal.ANSWER)  # an empty answer is an answer
+        if self.state is RunPhase.WAIT:
+            self._move(RunSignal.ANSWER)  # an empty answer is an answer
         self._answer.finish_step(stop.stop_reason, stop.usage, estimated=stop.estimated)
 
     def _take(self, item: Retrying | SentAgain | PartStarted | PartDelta | PartFinished) -> None:
@@ -1163,10 +1167,10 @@ class Run:
         if isinstance(item, SentAgain):
             self._tell("busy")
             return
-        if self.state is State.WAIT:
-            self._move(Signal.ANSWER)
+        if self.state is RunPhase.WAIT:
+            self._move(RunSignal.ANSWER)
         if isinstance(item, PartFinished) and isinstance(item.part, ToolCall):
-            item = PartFinished(item.index, bounded(item.part, self._settings.context.spool_dir))
+            item = PartFinished(item.index, with_bounded_arguments(item.part, self._settings.context.spool_dir))
         self._answer.take(item)
 
     def _after_answer(self, stop_reason: str) -> Step | None:
@@ -1178,7 +1182,7 @@ class Run:
         elif self._answer.calls:
             return self._run_tools
         elif stop_reason == "pause_turn" and message.parts:  # without any it would be asked the same for ever
-            self._move(Signal.PAUSE)
+            self._move(RunSignal.PAUSE)
             return self._call_model
         elif stop_reason == "max_tokens":
             self._note = f"The answer reached the limit of {self._settings.max_tokens} tokens"
@@ -1187,7 +1191,7 @@ class Run:
     async def _run_tools(self) -> Step:
         calls = self._answer.calls
         self._count_calls(len(calls))
-        self._move(Signal.CALLS, tools=[describe(call) for call in calls])
+        self._move(RunSignal.CALLS, tools=[describe_call(call) for call in calls])
         return await self._complete(calls, {}, {})
 
     def _count_calls(self, number: int) -> None:
@@ -1207,7 +1211,7 @@ class Run:
         await self._settings.ready()
         calls, results = self._answer.calls, resumed.standing.results
         self._view.add(self._answer.step_message())
-        self._move(Signal.RESUME, tools=[describe(call) for call in calls])
+        self._move(RunSignal.RESUME, tools=[describe_call(call) for call in calls])
         begun = (call for call in calls if call.id in resumed.begun and call.id not in results)
         return await self._complete(calls, results, {call.id: resumed.stand_in(call) for call in begun})
 
@@ -1218,7 +1222,7 @@ class Run:
         made = await self._calling.complete(calls, results, stand_ins)
         await self._recorder.commit(also=self._log.flush)
         self._view.add(Message(role="user", parts=made))
-        self._move(Signal.RESULTS)
+        self._move(RunSignal.RESULTS)
         return self._call_model
 
     def _request(self) -> ModelRequest:
@@ -1233,8 +1237,8 @@ class Run:
             thinking_budget=settings.thinking_budget,
         )
 
-    def _move(self, signal: Signal, **details: Any) -> None:
-        self.state = advance(self.state, signal)
+    def _move(self, signal: RunSignal, **details: Any) -> None:
+        self.state = next_phase(self.state, signal)
         self._tell("busy", **details)
 
     def _tell(self, status: str, **details: Any) -> None:
@@ -1243,26 +1247,26 @@ class Run:
     def _error(self, code: str, message: str) -> Outcome:
         return Outcome(reason="error", text=self._answer.text, code=code, message=message)
 
-    def _end(self, signal: Signal, outcome: Outcome) -> Outcome:
+    def _end(self, signal: RunSignal, outcome: Outcome) -> Outcome:
         try:
             aborted = outcome.message or "aborted"
-            why = aborted if signal is Signal.ABORT else f"not run: {outcome.message}"
+            why = aborted if signal is RunSignal.ABORT else f"not run: {outcome.message}"
             # What a call's agent was doing ended with this run, unless the daemon ended both.
             self._answer.close(why, awaited=why if self._cut_off else BY_PARENT)
         finally:
             self._log.flush()
-        self.state = advance(self.state, signal)
+        self.state = next_phase(self.state, signal)
         return outcome
 
-    def _fail(self, signal: Signal, outcome: Outcome) -> Outcome:
+    def _fail(self, signal: RunSignal, outcome: Outcome) -> Outcome:
         try:
             return self._end(signal, outcome)
         except StoreError:  # the outcome is told, and recorded when the branch is opened anew
-            self.state = advance(self.state, signal)
+            self.state = next_phase(self.state, signal)
             return outcome
 
 
-def digested(system: str) -> dict[str, str]:
+def prompt_digest(system: str) -> dict[str, str]:
     """Return what an assistant message says of the system prompt it followed."""
     return {"system_prompt_digest": hashlib.sha256(system.encode("utf-8", "replace")).hexdigest()}
 

@@ -29,33 +29,39 @@ from pyagentd.runtime import system_prompt as instructions
 from pyagentd.runtime import turns
 from pyagentd.runtime.approvals import Authority
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.document_sync import Override, effective, overridden, printed, settings_of
-from pyagentd.runtime.grants import RunWitness, guarded, local_user
-from pyagentd.runtime.opening import DeferredBackend, Resumed
+from pyagentd.runtime.document_sync import (
+    Override,
+    effective_settings,
+    preset_with_overrides,
+    settings_in_document,
+    settings_of,
+)
+from pyagentd.runtime.grants import RunWitness, local_user, protecting_hooks
+from pyagentd.runtime.opening import DeferredBackend, ResumedRun
 from pyagentd.runtime.presets import docs_section
-from pyagentd.runtime.run import Offer, RunSettings, found_before, limits_of
+from pyagentd.runtime.run import RunSettings, ToolOffer, found_before, limits_of
 from pyagentd.runtime.settings import (
     DEFAULT_MAX_TOKENS,
     THINKING_TOKENS,
-    Configured,
+    PresetSource,
     SendOptions,
-    answering,
     backend_for,
     permitted_tools,
     policy_context,
     provider_of,
     variable_of,
+    with_backend_and_model,
 )
-from pyagentd.runtime.system_prompt import Surroundings, index, skills_of, surroundings, system_prompt
-from pyagentd.runtime.turn_agent import Named, TurnPresets, named, turn_presets
+from pyagentd.runtime.system_prompt import Workplace, skills_index, skills_of, system_prompt, workplace_of
+from pyagentd.runtime.turn_agent import TurnNames, TurnPresets, names_for_turn, turn_presets
 from pyagentd.store import named_agents, paths
-from pyagentd.store.attachments import Linked, linked, type_of
+from pyagentd.store.attachments import LinkedFile, linked_files, type_of
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.db.projection import Projection
 from pyagentd.store.document.text import Settings
 from pyagentd.store.journal import served_by
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.registry import standing as standing_of
+from pyagentd.store.registry import run_progress as standing_of
 from pyagentd.store.trace import TraceWriter
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.sandbox.scope import ShellScope
@@ -149,7 +155,7 @@ def _may_link(message: Message) -> bool:
 
 def _of_text(text: str, branch_dir: Path, room: int) -> Iterator[tuple[Part, int]]:
     """Yield what a text links as parts, each with its size in bytes; at most ``room`` of them together."""
-    for each in {found.file: found for found in linked(text, branch_dir)}.values():
+    for each in {found.file: found for found in linked_files(text, branch_dir)}.values():
         try:
             kind = type_of(each.file)
             if kind and each.size <= min(LARGEST, room):
@@ -162,7 +168,7 @@ def _of_text(text: str, branch_dir: Path, room: int) -> Iterator[tuple[Part, int
             continue
 
 
-def _described(each: Linked, *, too_large: bool) -> str:
+def _described(each: LinkedFile, *, too_large: bool) -> str:
     why = " It is too large to be shown." if too_large else ""
     return f"<attachment>\n{each.link} is the file {each.file} ({each.size} bytes).{why}\n</attachment>"
 
@@ -171,7 +177,7 @@ def _described(each: Linked, *, too_large: bool) -> str:
 
 
 def shell_scope(
-    presets: Configured, ref: BranchRef, ancestors: tuple[BranchRef, ...], config: Config
+    presets: PresetSource, ref: BranchRef, ancestors: tuple[BranchRef, ...], config: Config
 ) -> Callable[[], ShellScope]:
     """Return a function that reads the rules for one command, so a change of ``preset.md`` counts at once.
 
@@ -211,14 +217,14 @@ def _resolved(*places: Path) -> tuple[str, ...]:
     return tuple(str(place.resolve()) for place in places)
 
 
-class Renewal:
+class RequestRenewal:
     """What a named agent's run asks before every request: see ``RunBuilder.renewed``.
 
     Attributes:
         preset: As it was when it was last asked.
     """
 
-    def __init__(self, builder: RunBuilder, turn: Named, preset: Preset, skills: str) -> None:
+    def __init__(self, builder: RunBuilder, turn: TurnNames, preset: Preset, skills: str) -> None:
         self._builder = builder
         self.turn, self.preset, self.skills = turn, preset, skills
 
@@ -249,9 +255,9 @@ class RunBuilder:
 
     presets: TurnPresets
     preset: Preset
-    place: Surroundings
+    place: Workplace
     authority: Authority
-    offer: Offer
+    offer: ToolOffer
 
     def __init__(
         self,
@@ -304,7 +310,7 @@ class RunBuilder:
             PyagentdError: Something of it is no good.
         """
         kernel, branch, ref = self.kernel, self.branch, self.branch.ref
-        turn, self.place = named(branch.conversation, self.message), await surroundings(kernel, branch)
+        turn, self.place = names_for_turn(branch.conversation, self.message), await workplace_of(kernel, branch)
         self.presets = turn_presets(kernel.presets, ref, self.ancestors, branch.conversation, turn.agent)
         skill = await self._skill(self.place)
         branch.turn = self.presets
@@ -316,10 +322,10 @@ class RunBuilder:
         await kernel.grants.load(self.top, self.root)
         self.authority = self._authority()
         tools = self._tools(skill)
-        skills = index(self.place.skills) if skill in tools.values() else ""
+        skills = skills_index(self.place.skills) if skill in tools.values() else ""
         known = facts(model, kernel.config)
         window = known.context_window if known.window_known else None
-        self.offer = Offer(tools, found_before(branch.conversation), window=window)
+        self.offer = ToolOffer(tools, found_before(branch.conversation), window=window)
         settings = RunSettings(
             backend=self._traced(backend),
             model=model,
@@ -337,7 +343,7 @@ class RunBuilder:
             agent=turn.agent,
         )
         if kernel.named.is_named(ref):
-            settings = replace(settings, fresh=Renewal(self, turn, preset, skills))
+            settings = replace(settings, fresh=RequestRenewal(self, turn, preset, skills))
         for each in kernel.features:
             settings = each.settings_for(self, settings)
         return self._fitted(settings)
@@ -396,13 +402,13 @@ class RunBuilder:
         trace = TraceWriter(directory, self.run_id)
         return TracingBackend(AttachedBackend(backend, directory), trace, self.kernel.clock)
 
-    async def renewed(self, now: RunSettings, renewal: Renewal) -> RunSettings:
+    async def renewed(self, now: RunSettings, renewal: RequestRenewal) -> RunSettings:
         """Return the settings of a named agent's run as its configuration is now; see ``runsettings.Fresh``.
 
         What the user set in the document, or named in a message, holds as before.
         """
         kernel = self.kernel
-        own = overridden(self._answering(), self._override)
+        own = preset_with_overrides(self._answering(), self._override)
         preset = renewal.turn.answered_by(own)
         changes: dict[str, Any] = {}
         if (preset.backend, preset.model) != (renewal.preset.backend, renewal.preset.model):
@@ -421,14 +427,18 @@ class RunBuilder:
         """Return the preset of the run; what the document sets holds for every agent, but whose tools are its own."""
         own = self.kernel.presets.of_branch(self.branch.ref)
         override = self.branch.override(own, seen)
-        self.branch.write_settings(given=printed(settings_of(own)), effective=effective(own, override), seen=seen)
+        self.branch.write_settings(
+            given=settings_in_document(settings_of(own)),
+            effective=effective_settings(own, override),
+            seen=seen,
+        )
         if self.presets.name:
             override = {name: value for name, value in override.items() if name != "tools"}
         self._override = override
-        return overridden(self._answering(), override)
+        return preset_with_overrides(self._answering(), override)
 
     def _answering(self) -> Preset:
-        return answering(self.presets.of_branch(self.branch.ref), self.kernel.config, self.options)
+        return with_backend_and_model(self.presets.of_branch(self.branch.ref), self.kernel.config, self.options)
 
     def _longest(self, preset: Preset, model: str) -> dict[str, Any]:
         """Return the most tokens for an answer and for thinking, which share the model's limit."""
@@ -437,7 +447,7 @@ class RunBuilder:
         thinking = min(thinking, max(whole - answer, whole // 2))
         return {"max_tokens": whole - thinking, "thinking_budget": thinking or None}
 
-    async def _skill(self, place: Surroundings) -> ToolSpec | None:
+    async def _skill(self, place: Workplace) -> ToolSpec | None:
         """Return the tool that reads the session's skills, and have what lies beside them be readable."""
         ref = self.branch.ref
         if not place.skills or instructions.NAME not in self.presets.of_branch(ref).tools:
@@ -489,7 +499,7 @@ class RunBuilder:
             spool_dir=paths.files_dir(branch.ref.branch_dir),
             readable=self.authority.readable,
             env=self.options.env,
-            scope=guarded(shell_scope(self.presets, branch.ref, self.ancestors, kernel.config), self.root),
+            scope=protecting_hooks(shell_scope(self.presets, branch.ref, self.ancestors, kernel.config), self.root),
             notify=lambda text: branch.publish(Event("notice", branch.key, 0, ({"text": text},))),
             **given,
         )
@@ -498,21 +508,21 @@ class RunBuilder:
 # A run that an earlier daemon left waiting in a branch, found again: what it needs to go on.
 #
 # What it saw is read from the document as it was when the run began; what of its answer is recorded, and what it had
-# asked, from the log. Whoever answers stands in for its client (``settings.Late``).
+# asked, from the log. Whoever answers stands in for its client (``settings.LateArrival``).
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Continuation:
+class RunContinuation:
     """What a run goes on with."""
 
     options: SendOptions
     view: tuple[Message, ...]  # what the model sees, its finished steps last
     settings: RunSettings
-    resumed: Resumed
+    resumed: ResumedRun
     asks: tuple[Mapping[str, Any], ...]  # rows of all questions that it asked
 
 
-async def continuation(kernel: Kernel, branch: LiveBranch, run_id: str) -> Continuation | None:
+async def find_continuation(kernel: Kernel, branch: LiveBranch, run_id: str) -> RunContinuation | None:
     """Return what the last run of a branch goes on with; None when nothing of it may be, or can be, taken up.
 
     Raises:
@@ -542,11 +552,11 @@ async def continuation(kernel: Kernel, branch: LiveBranch, run_id: str) -> Conti
         return None
 
     asked = branch.conversation.messages[data["message_id"]].row["metadata_json"]
-    return Continuation(
+    return RunContinuation(
         options=options,
         view=view,
         settings=await RunBuilder(kernel, branch, run_id, options, message=asked).settings(seen, model=model),
-        resumed=Resumed(
+        resumed=ResumedRun(
             standing=standing,
             begun=frozenset(branch.conversation.begun),
             rejoin=rejoin,

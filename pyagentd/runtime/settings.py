@@ -18,7 +18,7 @@ from pyagentd.log import conceal
 from pyagentd.policy.action import exactly, under
 from pyagentd.policy.guard import Context
 from pyagentd.policy.presets import Preset
-from pyagentd.policy.profiles import is_read_only, offered, resolved
+from pyagentd.policy.profiles import is_read_only, may_pass, resolve_profile
 from pyagentd.store import named_agents, paths
 from pyagentd.store.paths import BranchRef
 
@@ -28,7 +28,7 @@ THINKING_TOKENS = {"low": 4_000, "medium": 12_000, "high": 32_000}
 
 
 @dataclass(slots=True, kw_only=True)
-class Late:
+class LateArrival:
     """What whoever answers brings for runs whose own client was gone with an earlier daemon."""
 
     env: dict[str, str] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class SendOptions:
     env: Mapping[str, str] = field(default_factory=dict)  # backend, base URL, PATH
     api_key: str | None = field(default=None, repr=False)
     grants: tuple[re.Pattern[str], ...] = ()
-    late: Late | None = None  # of a resumed run; its ``env`` is the one above
+    late: LateArrival | None = None  # of a resumed run; its ``env`` is the one above
 
 
 class LastOptions(dict[str, SendOptions]):
@@ -61,7 +61,7 @@ class LastOptions(dict[str, SendOptions]):
         super().__setitem__(key, latest if latest == options else options)
 
 
-class Configured(Protocol):
+class PresetSource(Protocol):
     """Who knows the presets that hold: ``Presets``, or ``turnagent.TurnPresets`` for one run."""
 
     def of_branch(self, ref: BranchRef) -> Preset:
@@ -70,7 +70,7 @@ class Configured(Protocol):
 
 
 def policy_context(
-    presets: Configured,
+    presets: PresetSource,
     ref: BranchRef,
     ancestors: tuple[BranchRef, ...],
     options: SendOptions,
@@ -88,11 +88,13 @@ def policy_context(
         preset, above = presets.of_branch(ref), [presets.of_branch(ancestor) for ancestor in ancestors]
         return Context(
             preset=preset,
-            profile=resolved(preset.profile),
+            profile=resolve_profile(preset.profile),
             ancestor_denies=tuple(pattern for each in above for pattern in each.paths.deny),
             ancestor_commands=tuple(text for each in above for text in each.shell.deny),
             ancestor_read_only=any(each.read_only for each in above),
-            ancestor_profiles=tuple(profile for each in above if (profile := resolved(each.profile)) is not None),
+            ancestor_profiles=tuple(
+                profile for each in above if (profile := resolve_profile(each.profile)) is not None
+            ),
             protected=protected,
             readable=readable,
             interactive=options.interactive,
@@ -104,14 +106,14 @@ def policy_context(
 
 
 def permitted_tools(
-    presets: Configured, ref: BranchRef, ancestors: tuple[BranchRef, ...], tools: Iterable[str]
+    presets: PresetSource, ref: BranchRef, ancestors: tuple[BranchRef, ...], tools: Iterable[str]
 ) -> list[str]:
     """Return those of ``tools`` that the model is told about: nothing, own or above, denies all they could do."""
     held = [presets.of_branch(each) for each in (ref, *ancestors)]
-    profiles = [resolved(each.profile) for each in held]
+    profiles = [resolve_profile(each.profile) for each in held]
     if any(each.read_only for each in held):
         tools = filter(is_read_only, tools)
-    return [tool for tool in tools if all(offered(profile, tool) for profile in profiles)]
+    return [tool for tool in tools if all(may_pass(profile, tool) for profile in profiles)]
 
 
 def protected_paths(config: Config) -> tuple[str, ...]:
@@ -154,7 +156,7 @@ def _known_backend(preset: Preset, config: Config, options: SendOptions) -> Back
     return config.backend(override or preset.backend, options.env)
 
 
-def answering(preset: Preset, config: Config, options: SendOptions) -> Preset:
+def with_backend_and_model(preset: Preset, config: Config, options: SendOptions) -> Preset:
     """Return ``preset`` with the backend and the model that answer a client; "" where nobody names a model.
 
     A backend that stands in for the preset's brings its own model: it need not have the one that the preset names.
@@ -163,9 +165,9 @@ def answering(preset: Preset, config: Config, options: SendOptions) -> Preset:
         ConfigError: The preset names a backend nobody configured.
     """
     known = _known_backend(preset, config, options)
-    default = config.default_model if serves(config, _default(config), known.name) else None
+    default = config.default_model if is_backend(config, _default(config), known.name) else None
     own = known.model or default or ""
-    if serves(config, preset.backend, known.name):
+    if is_backend(config, preset.backend, known.name):
         return replace(preset, model=preset.model or own)
     return replace(preset, backend=known.name, model=own or preset.model)
 
@@ -174,7 +176,7 @@ def _default(config: Config) -> str:
     return config.default_backend or "anthropic"
 
 
-def serves(config: Config, named: str, backend: str) -> bool:
+def is_backend(config: Config, named: str, backend: str) -> bool:
     """Return whether what a preset or a user calls ``named`` is the backend ``backend``."""
     try:
         return config.backend(named).name == backend
@@ -194,9 +196,9 @@ def extra_model(configured: str | None, backend: str, model: str, config: Config
     """
     provider, _, name = (configured or "").rpartition("/")
     if provider:
-        return name if serves(config, provider, backend) else model
+        return name if is_backend(config, provider, backend) else model
     known = config.backends.get(backend)
-    elsewhere = known is not None and known.model and not serves(config, _default(config), backend)
+    elsewhere = known is not None and known.model and not is_backend(config, _default(config), backend)
     return model if elsewhere or not name else name
 
 
@@ -208,7 +210,7 @@ def backend_for(preset: Preset, config: Config, options: SendOptions) -> tuple[B
         NoKey: The backend needs a key and none is known.
         PresetError: Neither preset nor backend names a model.
     """
-    known, model = _known_backend(preset, config, options), answering(preset, config, options).model
+    known, model = _known_backend(preset, config, options), with_backend_and_model(preset, config, options).model
     settings = server_of(known, options)
     if not model:
         raise PresetError(f"Preset {preset.name} names no model, and backend {known.name} has no default")

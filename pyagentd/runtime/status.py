@@ -229,7 +229,7 @@ def failed_call(row: Mapping[str, Any]) -> str | None:
     return str(data["toolCallId"]) if data.get("state") == "output-error" else None
 
 
-def told(row: Mapping[str, Any]) -> dict[str, Any] | None:
+def tool_event(row: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what a ``tool`` event says of a call in a ``part`` row; None when it has no result yet, or is none."""
     data = row.get("data_json", {})
     if data.get("state") not in ("output-available", "output-error"):
@@ -245,13 +245,13 @@ def told(row: Mapping[str, Any]) -> dict[str, Any] | None:
     }
 
 
-def summaries(conversation: Conversation) -> list[tuple[str, str]]:
+def call_summaries(conversation: Conversation) -> list[tuple[str, str]]:
     """Return ids and summaries of the calls in the conversation that have their result, the latest first."""
     found = (
         (call["id"], call["summary"])
         for message in reversed(conversation.messages.values())
         for part in reversed(message.parts)
-        if part.is_tool and (call := told(part.row)) is not None
+        if part.is_tool and (call := tool_event(part.row)) is not None
     )
     return list(islice(found, FAILED_MOST))
 

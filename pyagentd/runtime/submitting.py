@@ -15,7 +15,7 @@ from pyagentd.runtime import turn_agent
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import QueueStopped
 from pyagentd.runtime.opening import CLEARS, is_emptied
-from pyagentd.runtime.queue import Submission, Submitted, is_persons
+from pyagentd.runtime.queue import Receipt, Submission, is_persons
 from pyagentd.runtime.run import new_run_id
 from pyagentd.runtime.run_setup import RunBuilder
 from pyagentd.runtime.settings import LastOptions, SendOptions
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Submitting:
+class Submissions:
     """Takes messages in for a kernel."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
 
-    async def submit(self, branch: LiveBranch, given: Submission) -> Submitted:
+    async def submit(self, branch: LiveBranch, given: Submission) -> Receipt:
         """Start a run for a message, or queue it behind the run in flight: the one door of all turns.
 
         Raises:
@@ -53,10 +53,10 @@ class Submitting:
         """
         async with branch.starting:
             if given.text is not None and branch.run is None:
-                await branch.keeper.settle_roles()
+                await branch.document.settle_roles()
             return await self.submit_held(branch, given)
 
-    async def submit_held(self, branch: LiveBranch, given: Submission) -> Submitted:
+    async def submit_held(self, branch: LiveBranch, given: Submission) -> Receipt:
         """Do as ``submit`` for a caller that holds ``branch.starting``."""
         given.check()
         if (known := self._kernel.queue.receipt(branch, given)) is not None:
@@ -76,9 +76,9 @@ class Submitting:
                 raise
             return await self._kernel.queue.add(branch, given)
         message_id = str(branch.conversation.runs[run_id].data["message_id"])
-        return Submitted(message_id=message_id, run_id=run_id, queued=False, seq=branch.recorder.last_seq)
+        return Receipt(message_id=message_id, run_id=run_id, queued=False, seq=branch.recorder.last_seq)
 
-    async def _add_and_go_on(self, branch: LiveBranch, given: Submission) -> Submitted:
+    async def _add_and_go_on(self, branch: LiveBranch, given: Submission) -> Receipt:
         """Queue a message behind those that an error made wait, and go on with them.
 
         Raises:
@@ -109,7 +109,7 @@ class Submitting:
             prompt = await branch.prompts.of_queued(message)
             return replace(prompt, metadata=message.metadata)
 
-        await branch.keeper.settle_roles()
+        await branch.document.settle_roles()
         await self._start(branch, read, options)
 
     async def _start(self, branch: LiveBranch, read: Callable[[], Awaitable[Prompt]], options: SendOptions) -> str:
@@ -121,7 +121,7 @@ class Submitting:
         """
         branch.require_idle()
         branch.require_writable()
-        await branch.keeper.settle()
+        await branch.document.settle()
         await branch.look_once()
         if await asyncio.to_thread(is_emptied, branch.ref, branch.conversation):
             raise Conflict(
@@ -157,12 +157,12 @@ async def _goes_on_with(branch: LiveBranch, given: Submission) -> bool:
 # The queue of a branch drains after a run that finished or was aborted, and when a branch is opened that an earlier
 # daemon left with one. An error pauses it until somebody goes on: with a new message, which fires at once, or with
 # ``resume``; so does ``pause``, for a user who stops a run. What a message needs beside its rows, the environment
-# and the key of its client, is kept here while the daemon lives; after that ``settings.Late`` stands in for it.
+# and the key of its client, is kept here while the daemon lives; after that ``settings.LateArrival`` stands in for it.
 
 _AGAIN_S = 2.0  # an editor that had not saved may have by then
 
 
-class Queueing:
+class Queues:
     """The queues of all branches."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -173,7 +173,7 @@ class Queueing:
 
     # -- coming in; the caller holds ``branch.starting`` ---------------------------------------------------------
 
-    def receipt(self, branch: LiveBranch, given: Submission) -> Submitted | None:
+    def receipt(self, branch: LiveBranch, given: Submission) -> Receipt | None:
         """Return what was answered when this submission came before, None when it is new.
 
         Raises:
@@ -196,7 +196,7 @@ class Queueing:
         run_id = answered["id"] if answered else message.metadata.get("steered")
         run = branch.conversation.runs.get(run_id or "")
         ended = str(run.data.get("reason") or "done") if run is not None and run.is_finished else ""
-        return Submitted(
+        return Receipt(
             message_id=message.id,
             run_id=run_id,
             queued="queued_at" in message.metadata,
@@ -217,7 +217,7 @@ class Queueing:
             if (late := self._kernel.trees.known_late(paths.root_of(branch.ref).key)) is not None:
                 late.take(given.options)
 
-    async def add(self, branch: LiveBranch, given: Submission) -> Submitted:
+    async def add(self, branch: LiveBranch, given: Submission) -> Receipt:
         """Queue a message; it is on disk when this returns.
 
         Raises:
@@ -227,7 +227,7 @@ class Queueing:
             text = await branch.prompts.text_to_queue(sha256=given.sha256, end=given.end)
         else:
             text = writable(given.text.strip())
-        turn_agent.require(
+        turn_agent.require_agent(
             self._kernel.presets, branch.ref, branch.conversation, str(given.metadata.get("agent") or "")
         )
         message_id = branch.queue.add(text, given)
@@ -238,7 +238,7 @@ class Queueing:
         await branch.recorder.commit()
         if branch.run is None:
             self.drain(branch)
-        return Submitted(message_id=message_id, run_id=None, queued=True, seq=branch.recorder.last_seq)
+        return Receipt(message_id=message_id, run_id=None, queued=True, seq=branch.recorder.last_seq)
 
     # -- what clients do with what waits -------------------------------------------------------------------------
 
@@ -310,7 +310,7 @@ class Queueing:
         if branch.key in self._drains or self._kernel.closing or not branch.queue.waiting or branch.paused:
             return
         self._drains.add(branch.key)
-        self._kernel.own(self._drain(branch.ref))
+        self._kernel.spawn(self._drain(branch.ref))
 
     async def steering(self, branch: LiveBranch, run_id: str) -> Sequence[str]:
         """Record the messages that steer a run as the user's next words in it, and return their texts."""
@@ -408,7 +408,7 @@ class Queueing:
         self._tell(branch, {"id": message_id, "why": why, "run": run})
 
     def _tell(self, branch: LiveBranch, gone: Mapping[str, Any] | None = None) -> None:
-        items: list[dict[str, Any]] = branch.queue.told()
+        items: list[dict[str, Any]] = branch.queue.to_wire()
         facts = {"items": items, **({"gone": gone} if gone else {})}
         branch.publish(Event("queue", branch.key, 0, (facts,)))
         branch.state.queued(len(items))

@@ -64,7 +64,7 @@ def system_prompt(
         preset_body: The agent's own words.
         environment_text: See ``environment``.
         instructions: Of the user and the project, see ``instructions``.
-        skills: The list of skills, see ``skills.index``.
+        skills: The list of skills, see ``skills_index``.
         model: Who answers.
         called_by_agent: Whether the one who asks is an agent, and this one is to know.
     """
@@ -132,7 +132,7 @@ class Instructions:
     notes: tuple[str, ...] = ()
 
 
-def levels(root: Path) -> list[Path]:
+def project_levels(root: Path) -> list[Path]:
     """Return the directories of a project, from the top of its repository down to ``root``; only that without one."""
     found = []
     for directory in (root, *root.parents)[:_MAX_LEVELS]:
@@ -155,7 +155,7 @@ def find_instructions(root: Path, own: Sequence[Path] = ()) -> Instructions:
         if (text := _read(file, None, notes)) is not None:
             texts[file] = text
             break
-    directories = levels(root)
+    directories = project_levels(root)
     for directory in directories:
         for name in NAMES:
             file = directory / name
@@ -351,7 +351,7 @@ def read_skill(file: Path, origin: Origin, top: Path | None = None) -> Skill:
     )
 
 
-def index(skills: Mapping[str, str]) -> str:
+def skills_index(skills: Mapping[str, str]) -> str:
     """Return the part of the system prompt that tells the skills: descriptions by name."""
     if not skills:
         return ""
@@ -362,7 +362,7 @@ def index(skills: Mapping[str, str]) -> str:
     )
 
 
-def content(skill: Skill) -> str:
+def skill_text(skill: Skill) -> str:
     """Return what the skill tool returns (with the mark that models know from other hosts)."""
     inside = skill.body.replace("</skill_content", "<\\/skill_content")
     return (
@@ -375,7 +375,7 @@ def _sources(
     root: Path | None, user: Sequence[Path], shipped: Path, config: Sequence[Path]
 ) -> Iterator[tuple[Path, Origin, Path | None]]:
     """Yield where skills are, those that count more first, with what a project's must be below of."""
-    places = levels(root) if root is not None else []
+    places = project_levels(root) if root is not None else []
     for directory in reversed(places):
         for name in _OF_PROJECT:
             yield directory / name, "project", places[0]
@@ -400,11 +400,11 @@ def _one(description: str) -> str:
 #
 # Environment, project instructions and the list of skills are made once per session and kept in its log, so that the
 # prefix which a provider caches stays the same from the first request to the last; a compaction, which begins a new
-# prefix anyway, has them made anew (``renew``). Nothing that a log says gives a right: what of a skill may be read
+# prefix anyway, has them made anew (``renew_workplace``). Nothing that a log says gives a right: what of a skill may be read
 # follows from where it is found now.
 
 
-class Home(Protocol):
+class KernelView(Protocol):
     """What of the daemon is needed here."""
 
     config: Config
@@ -416,7 +416,7 @@ class Home(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Workplace:
     """Where one session works, as its system prompt tells it."""
 
     root: Path
@@ -425,14 +425,14 @@ class Surroundings:
     skills: Mapping[str, str]  # descriptions by name
 
 
-async def surroundings(home: Home, branch: LiveBranch) -> Surroundings:
+async def workplace_of(home: KernelView, branch: LiveBranch) -> Workplace:
     """Return where a session works; found and recorded when its first run needs it."""
     metadata = branch.conversation.session.get("metadata_json", {})
     if any(name not in metadata for name in TAKEN_OVER):
         await _record(home, branch, keep=metadata)
     session = branch.conversation.session
     metadata = session["metadata_json"]
-    return Surroundings(
+    return Workplace(
         root=Path(session["workspace_root"]),
         environment=str(metadata["environment"]),
         instructions=str(metadata["instructions"]),
@@ -440,14 +440,14 @@ async def surroundings(home: Home, branch: LiveBranch) -> Surroundings:
     )
 
 
-async def renew(home: Home, branch: LiveBranch) -> None:
+async def renew_workplace(home: KernelView, branch: LiveBranch) -> None:
     """Look again where a session works, and record it: to be called when its conversation is compacted."""
     await _record(home, branch, keep={})
 
 
-async def workspace_root(home: Home, branch: LiveBranch) -> Path:
+async def workspace_root(home: KernelView, branch: LiveBranch) -> Path:
     """Return a session's workspace root."""
-    return (await surroundings(home, branch)).root
+    return (await workplace_of(home, branch)).root
 
 
 def skills_of(config: Config, root: Path | None) -> Skills:
@@ -456,7 +456,7 @@ def skills_of(config: Config, root: Path | None) -> Skills:
     return find_skills(root, user=own.skills, shipped=shipped_skills(), config=own.more_skills)
 
 
-async def _record(home: Home, branch: LiveBranch, *, keep: Mapping[str, Any]) -> None:
+async def _record(home: KernelView, branch: LiveBranch, *, keep: Mapping[str, Any]) -> None:
     """Record what is found; of what was recorded before, the facts in ``keep`` stay."""
     root = Path(branch.conversation.session.get("workspace_root") or Path.home())  # one that was made without us
     found, notes = await asyncio.to_thread(_look, home, root)
@@ -466,7 +466,7 @@ async def _record(home: Home, branch: LiveBranch, *, keep: Mapping[str, Any]) ->
         branch.publish(Event("notice", branch.key, 0, ({"text": note},)))
 
 
-def _look(home: Home, root: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _look(home: KernelView, root: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     instructions, skills = find_instructions(root, home.config.own.instructions), skills_of(home.config, root)
     found = {
         "environment": environment(root, home.clock.now()),
@@ -501,7 +501,7 @@ def skill_tool(branch: LiveBranch, names: Mapping[str, str], found: Callable[[],
                 raise ToolError(
                     f"The skill {name} is not there any more. Go on without it and say so in your answer."
                 )
-            read[name] = content(skill)
+            read[name] = skill_text(skill)
         return read[name]
 
     return ToolSpec(

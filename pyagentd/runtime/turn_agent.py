@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from pyagentd.errors import BadRequest, PresetError, PyagentdError
 from pyagentd.policy.presets import Commands, Preset, parse_message_settings
 from pyagentd.policy.profiles import PLAN
-from pyagentd.runtime.document_sync import overridden
+from pyagentd.runtime.document_sync import preset_with_overrides
 from pyagentd.runtime.presets import Presets, ProjectPresets
-from pyagentd.runtime.settings import SendOptions, answering
+from pyagentd.runtime.settings import SendOptions, with_backend_and_model
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.paths import BranchRef
@@ -36,7 +36,7 @@ Change = Callable[[Preset], Preset]
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class TurnNames:
     """What the user's messages name: an agent, and a model that was named since.
 
     Attributes:
@@ -66,7 +66,7 @@ def opened_with(conversation: Conversation) -> str:
     return str(conversation.session.get("agent") or "")
 
 
-def named(conversation: Conversation, message: Mapping[str, Any] | None = None) -> Named:
+def names_for_turn(conversation: Conversation, message: Mapping[str, Any] | None = None) -> TurnNames:
     """Return what is named for the next turn, or for that of the message with the metadata ``message``.
 
     What a message names holds for later ones too; an agent brings its own model, until another is named.
@@ -80,7 +80,7 @@ def named(conversation: Conversation, message: Mapping[str, Any] | None = None) 
             break
     settings = (message or {}).get("settings")
     agent = "" if agent == opened_with(conversation) else agent
-    return Named(agent, model, settings if isinstance(settings, Mapping) else {})
+    return TurnNames(agent, model, settings if isinstance(settings, Mapping) else {})
 
 
 def _visible(conversation: Conversation) -> Iterator[Mapping[str, Any]]:
@@ -96,14 +96,14 @@ def _visible(conversation: Conversation) -> Iterator[Mapping[str, Any]]:
             return
 
 
-def shown(conversation: Conversation) -> str:
+def agent_label(conversation: Conversation) -> str:
     """Return the name of the agent of the next turn, for people; "" when nobody knows it."""
-    return named(conversation).agent or opened_with(conversation)
+    return names_for_turn(conversation).agent or opened_with(conversation)
 
 
-def told(presets: Presets, ref: BranchRef, conversation: Conversation) -> dict[str, Any]:
+def next_turn(presets: Presets, ref: BranchRef, conversation: Conversation) -> dict[str, Any]:
     """Return what clients are told of the next turn: ``{agent, opened_with, plan}``, see ``agents-available``."""
-    name = named(conversation).agent
+    name = names_for_turn(conversation).agent
     try:
         plan = turn_presets(presets, ref, paths.ancestors_of(ref), conversation, name).of_branch(ref).read_only
     except PyagentdError:  # whoever sends is told
@@ -112,7 +112,7 @@ def told(presets: Presets, ref: BranchRef, conversation: Conversation) -> dict[s
     return {"agent": name or own or None, "opened_with": own or None, "plan": plan}
 
 
-def available(presets: ProjectPresets) -> dict[str, Preset]:
+def turn_agents(presets: ProjectPresets) -> dict[str, Preset]:
     """Return the presets that a turn may have: all that are not for agents of agents alone, by name."""
     found = {}
     for name in sorted(presets.usable):
@@ -125,7 +125,7 @@ def available(presets: ProjectPresets) -> dict[str, Preset]:
     return found
 
 
-def require(presets: Presets, ref: BranchRef, conversation: Conversation, name: str) -> None:
+def require_agent(presets: Presets, ref: BranchRef, conversation: Conversation, name: str) -> None:
     """Check an agent that a message names before the message is taken.
 
     Raises:
@@ -139,19 +139,19 @@ def require(presets: Presets, ref: BranchRef, conversation: Conversation, name: 
 
 
 def _template(presets: Presets, root: str | None, name: str) -> tuple[Preset, str]:
-    """Return the preset of an agent and where it comes from; raises as ``require``."""
+    """Return the preset of an agent and where it comes from; raises as ``require_agent``."""
     of_project = presets.for_project(Path(root) if root else None)
     if not any(template.name == name for template in of_project.found):
-        known = ", ".join(available(of_project)) or "none"
+        known = ", ".join(turn_agents(of_project)) or "none"
         raise BadRequest(f"There is no agent {name!r}", hint=f"There are: {known}")
     preset, _ = of_project.template(name)
     if preset.mode == "subagent":
-        known = ", ".join(available(of_project)) or "none"
+        known = ", ".join(turn_agents(of_project)) or "none"
         raise BadRequest(f"{name} is for agents of agents only (mode: subagent)", hint=f"There are: {known}")
     return preset, of_project.usable[name].origin
 
 
-def overlaid(own: Preset, agent: Preset, *, shipped: bool = False) -> Preset:
+def preset_of_turn(own: Preset, agent: Preset, *, shipped: bool = False) -> Preset:
     """Return the preset of a turn: what the ``agent`` is and may do, where the session (``own``) may do it.
 
     Denies of both hold. Commands are the session's, unless it was opened to look only: then it has none, and they are
@@ -247,7 +247,7 @@ def turn_presets(
         PyagentdError: An agent does not exist, or its preset cannot be used; nothing is guessed in its place.
     """
     session = conversation.session
-    require(presets, ref, conversation, name)
+    require_agent(presets, ref, conversation, name)
     root = session.get("workspace_root")
     changes: dict[str, Change] = {}
     if change := _change(presets, root, name, looks_only=not name and opened_with(conversation) == PLAN):
@@ -266,7 +266,7 @@ def _change(presets: Presets, root: str | None, name: str, *, looks_only: bool) 
     agent, origin = _template(presets, root, name)
     if looks_only:
         agent = _looking(agent)
-    return partial(overlaid, agent=agent, shipped=origin == "shipped")
+    return partial(preset_of_turn, agent=agent, shipped=origin == "shipped")
 
 
 def _asking(change: Change) -> Change:
@@ -288,18 +288,20 @@ def now_held(presets: Presets, branch: LiveBranch) -> TurnPresets:
     if branch.turn is not None and branch.run is not None:
         return branch.turn
     conversation, ancestors = branch.conversation, paths.ancestors_of(branch.ref)
-    return turn_presets(presets, branch.ref, ancestors, conversation, named(conversation).agent)
+    return turn_presets(presets, branch.ref, ancestors, conversation, names_for_turn(conversation).agent)
 
 
 def answers_next(kernel: Kernel, branch: LiveBranch, options: SendOptions) -> Preset:
     """Return the preset whose backend and model answer the next message of a client; raises as ``turn_presets``."""
     own, config = kernel.presets.of_branch(branch.ref), kernel.config
-    preset = answering(now_held(kernel.presets, branch).of_branch(branch.ref), config, options)
+    preset = with_backend_and_model(now_held(kernel.presets, branch).of_branch(branch.ref), config, options)
     changed = {name: value for name, value in branch.override(own).items() if name in ("backend", "model")}
-    return answering(named(branch.conversation).answered_by(overridden(preset, changed)), config, options)
+    return with_backend_and_model(
+        names_for_turn(branch.conversation).answered_by(preset_with_overrides(preset, changed)), config, options
+    )
 
 
-def inherited(presets: Presets, parent: LiveBranch) -> dict[str, Any]:
+def inherited_metadata(presets: Presets, parent: LiveBranch) -> dict[str, Any]:
     """Return what an agent that is spawned now records about those above it, as metadata of its session.
 
     Raises:

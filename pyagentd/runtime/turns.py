@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyagentd.errors import BadRequest, Stale
 from pyagentd.events import Event
 from pyagentd.messages import Message, Text
-from pyagentd.runtime.document_sync import Roles, Version
+from pyagentd.runtime.document_sync import DocumentVersion, RecoveredRoles
 from pyagentd.runtime.opening import LastRun
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.conversation import Message as Message_
@@ -38,11 +38,11 @@ class Prompt:
 
     text: str
     view: tuple[Message, ...]  # what the model sees, the prompt last
-    version: Version  # the document before the run's first insert, which goes to its marker
+    version: DocumentVersion  # the document before the run's first insert, which goes to its marker
     insert: str = ""  # what is to be put into the document; "" when the user wrote it there
     message_id: str = ""  # of the recorded message that is asked again; "" when it is a new one
     edits: tuple[Mapping[str, Any], ...] = ()  # data of ``edit`` rows to record first
-    roles: Roles | None = None  # recovered ones
+    roles: RecoveredRoles | None = None  # recovered ones
     settings: Settings = field(default_factory=Settings)  # what the document's Local Variables say
     notes: tuple[str, ...] = ()  # for the user
     metadata: Mapping[str, Any] = field(default_factory=dict)  # of the message
@@ -66,10 +66,10 @@ def from_document(
         BadRequest: The file is not what the client says it saved, or there is no prompt.
         StoreError: The file cannot be read.
     """
-    return standing_at(saved(file, sha256), conversation, sha256=sha256, end=end, aligning=aligning)
+    return standing_at(as_saved(file, sha256), conversation, sha256=sha256, end=end, aligning=aligning)
 
 
-def saved(file: Path, sha256: str) -> Document:
+def as_saved(file: Path, sha256: str) -> Document:
     """Return the document as its client saved it.
 
     Raises:
@@ -97,7 +97,7 @@ def standing_at(
     return Prompt(
         text=text,
         view=aligned.view,
-        version=Version(sha256=sha256, seq=0, marker=end),
+        version=DocumentVersion(sha256=sha256, seq=0, marker=end),
         message_id="" if aligned.new_prompt else aligned.last_message,
         above=doc.body[max(0, end - _ABOVE) : end] if not aligned.new_prompt else "",
         **_common(doc, sha256, aligned),
@@ -155,7 +155,7 @@ def inserted_at(
     return Prompt(
         text=text,
         view=_with_prompt(aligned.view, text),
-        version=Version(sha256=sha256, seq=0, marker=at),
+        version=DocumentVersion(sha256=sha256, seq=0, marker=at),
         insert=prompt_text(doc.body[:at], text, is_agent=is_agent),
         is_above=at < len(doc.body),
         **_common(doc, sha256, aligned),
@@ -178,7 +178,7 @@ def of_run(file: Path, conversation: Conversation, last: LastRun) -> tuple[tuple
 def _common(doc: Document, sha256: str, aligned: Alignment) -> dict[str, Any]:
     return {
         "edits": aligned.edits,
-        "roles": None if aligned.spans is None else Roles(sha256=sha256, spans=aligned.spans),
+        "roles": None if aligned.spans is None else RecoveredRoles(sha256=sha256, spans=aligned.spans),
         "settings": doc.settings,
         "notes": aligned.notes,
     }
@@ -206,7 +206,7 @@ class _Recorded(NamedTuple):
     seq: int
 
 
-class Beginning:
+class TurnStart:
     """One turn that begins.
 
     Args:
@@ -232,7 +232,7 @@ class Beginning:
         anchor = prompt.version.marker or 0
         version = replace(prompt.version, seq=self._recorder.last_seq + len(prompt.edits))
         above = prompt.above or prompt.text
-        branch.keeper.begin(prompt=above, inserted_prompt=bool(prompt.insert), anchor=anchor, version=version)
+        branch.document.begin(prompt=above, inserted_prompt=bool(prompt.insert), anchor=anchor, version=version)
         if prompt.roles is not None:
             branch.heal(prompt.roles)
         try:
@@ -302,7 +302,7 @@ class Beginning:
         branch, prompt = self._branch, self._prompt
         place = {"position": (prompt.version.marker or 0) + 1, "sha256": prompt.version.sha256}
         if prompt.insert:
-            branch.keeper.add(Insert(prompt.insert, None, message.part_id, message.seq))
+            branch.document.add(Insert(prompt.insert, None, message.part_id, message.seq))
             told = (prompt.text, place if prompt.queued or prompt.is_above else None)
             branch.publish(Event("prompt", branch.key, message.seq, told))
         else:
@@ -336,7 +336,7 @@ def text_to_queue(
         BadRequest: The file is not what the client says it saved, or there is no new text.
         StoreError: The file cannot be read.
     """
-    doc, start = saved(file, sha256), marker(sha256)
+    doc, start = as_saved(file, sha256), marker(sha256)
     typed_below = start is not None and start <= end
     text = doc.body[start:end] if typed_below else align(doc, conversation, end).new_prompt
     for message in waiting:
@@ -374,7 +374,7 @@ def waits_above(file: Path, waiting: Sequence[Message_], *, sha256: str, end: in
         BadRequest: The file is not what the client says it saved.
         StoreError: The file cannot be read.
     """
-    doc = saved(file, sha256)
+    doc = as_saved(file, sha256)
     typed = (message.text for message in waiting if message.metadata.get("origin") == "document")
     return any((place := place_of(doc, text)) is not None and place <= end for text in typed)
 

@@ -14,7 +14,7 @@ from pyagentd.messages import Media, Message, Part, Reasoning, Text, ToolCall, T
 from pyagentd.store.conversation import (
     COMPACTION,
     Conversation,
-    estimated,
+    estimated_tokens,
     message_usage,
     output_stub,
     steps_of,
@@ -22,7 +22,7 @@ from pyagentd.store.conversation import (
 )
 from pyagentd.store.conversation import Message as Message_
 from pyagentd.store.conversation import Part as Part_
-from pyagentd.store.db.requests import QUARTER_MS, Counted, Place, places, sums
+from pyagentd.store.db.requests import QUARTER_MS, Place, RequestTotals, places, sums
 from pyagentd.store.db.state import State
 from pyagentd.store.journal import Row, Served, served_by
 
@@ -36,7 +36,7 @@ _CALL_TOKENS = 16  # what the frame of a call or a result takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class TailStart:
     """A place where a tail may begin.
 
     Attributes:
@@ -60,23 +60,23 @@ class Tail:
         warning: What is to be said of it, or "".
     """
 
-    cut: Cut
+    cut: TailStart
     tokens: int
     warning: str = ""
 
 
-def cuts(view: Sequence[Message], conversation: Conversation) -> list[Cut]:
+def tail_starts(view: Sequence[Message], conversation: Conversation) -> list[TailStart]:
     """Return where a tail of ``view`` may begin, in order; the whole view is no tail."""
     steps = _steps(conversation)
     return [cut for index in range(1, len(view)) if (cut := _cut(view, index, steps)) is not None]
 
 
-def chosen(view: Sequence[Message], places: Sequence[Cut], *, turns: int, budget: int) -> Tail | None:
+def choose_tail(view: Sequence[Message], places: Sequence[TailStart], *, turns: int, budget: int) -> Tail | None:
     """Return the tail that stays, None when nothing can go.
 
     Args:
         view: What the model sees.
-        places: Its ``cuts``.
+        places: Its ``tail_starts``.
         turns: How many turns of the user should stay.
         budget: How many tokens they may take.
     """
@@ -118,35 +118,35 @@ def _tokens_from(view: Sequence[Message]) -> list[int]:
 def _part_tokens(part: Part) -> int:
     match part:
         case Text(text=text) | Reasoning(text=text):
-            return estimated(text)
+            return estimated_tokens(text)
         case ToolCall(input=arguments):
-            return _CALL_TOKENS + estimated(str(dict(arguments)))
+            return _CALL_TOKENS + estimated_tokens(str(dict(arguments)))
         case ToolResult(text=text):
-            return _CALL_TOKENS + estimated(text)
+            return _CALL_TOKENS + estimated_tokens(text)
         case Media():
             return 0  # it is made of a link when this was counted already
 
 
-def _cut(view: Sequence[Message], index: int, steps: dict[str, Cut]) -> Cut | None:
+def _cut(view: Sequence[Message], index: int, steps: dict[str, TailStart]) -> TailStart | None:
     message = view[index]
     if message.role == "user":
-        return Cut(index=index, message_id=message.id) if message.id else None
+        return TailStart(index=index, message_id=message.id) if message.id else None
     before = view[index - 1]
     if not any(isinstance(part, ToolResult) for part in before.parts):
         return None  # it answers a prompt, which would be gone
     calls = (steps.get(part.id) for part in message.parts if isinstance(part, ToolCall))
     found = next((cut for cut in calls if cut is not None), None)
-    return None if found is None else Cut(index=index, message_id=found.message_id, part_id=found.part_id)
+    return None if found is None else TailStart(index=index, message_id=found.message_id, part_id=found.part_id)
 
 
-def _steps(conversation: Conversation) -> dict[str, Cut]:
+def _steps(conversation: Conversation) -> dict[str, TailStart]:
     """Return for each recorded call where its step begins."""
-    found: dict[str, Cut] = {}
+    found: dict[str, TailStart] = {}
     for message in conversation.messages.values():
         if message.role == "assistant" and not message.is_hidden:
             for start, part in _with_starts(message.parts):
                 call = str(part.data["toolCallId"])
-                found[call] = Cut(index=0, message_id=message.id, part_id=start.id)
+                found[call] = TailStart(index=0, message_id=message.id, part_id=start.id)
     return found
 
 
@@ -169,7 +169,7 @@ LEAST = 400  # characters; less is not worth a stub
 PROTECTED = frozenset({"TodoWrite", "task", "PersistentAgent", "mission", "question", "skill", "tool_search"})
 
 
-def prunable(view: Sequence[Message], conversation: Conversation) -> dict[str, str]:
+def prunable_outputs(view: Sequence[Message], conversation: Conversation) -> dict[str, str]:
     """Return the outputs that may go: ids of recorded parts by call id."""
     known = {str(part.data["toolCallId"]): part for part in conversation.parts.values() if part.is_tool}
     names = {part.id: part.name for part in _parts(view) if isinstance(part, ToolCall)}
@@ -183,13 +183,13 @@ def prunable(view: Sequence[Message], conversation: Conversation) -> dict[str, s
     return found
 
 
-def saving(view: Sequence[Message], calls: Mapping[str, str]) -> int:
+def tokens_saved(view: Sequence[Message], calls: Mapping[str, str]) -> int:
     """Return about how many tokens a view has less without these outputs."""
     texts = (part.text for part in _parts(view) if isinstance(part, ToolResult) and part.id in calls)
-    return sum(estimated(text) - estimated(output_stub(text)) for text in texts)
+    return sum(estimated_tokens(text) - estimated_tokens(output_stub(text)) for text in texts)
 
 
-def pruned(view: Sequence[Message], calls: Mapping[str, str]) -> tuple[Message, ...]:
+def without_outputs(view: Sequence[Message], calls: Mapping[str, str]) -> tuple[Message, ...]:
     """Return the view without the outputs of ``calls``."""
     return tuple(
         replace(message, parts=tuple(_stubbed(part, calls) for part in message.parts))
@@ -258,7 +258,7 @@ class Spent:
             unpriced=self.unpriced | other.unpriced,
         )
 
-    def told(self) -> dict[str, Any]:
+    def to_wire(self) -> dict[str, Any]:
         """Return it for clients: ``tokens`` by bucket, ``total``, ``cost_usd``, ``known_usd`` and ``unpriced``."""
         return {
             "tokens": asdict(self.tokens),
@@ -290,15 +290,15 @@ def spent_on(message: Message_, facts_of: FactsOf) -> Spent:
 
 def session_usage(conversation: Conversation, facts_of: FactsOf) -> Spent:
     """Return what a conversation cost, whatever of it is hidden by now."""
-    return total(spent_on(message, facts_of) for message in conversation.messages.values())
+    return total_spent(spent_on(message, facts_of) for message in conversation.messages.values())
 
 
-def total(each: Iterable[Spent]) -> Spent:
+def total_spent(each: Iterable[Spent]) -> Spent:
     """Return what several cost together."""
     return sum(each, Spent())
 
 
-def used(conversation: Conversation) -> Usage:
+def tokens_used(conversation: Conversation) -> Usage:
     """Return the tokens of the answers that count towards the model's context."""
     marker = last_marker(conversation)
     counted = Usage() if marker is None else Usage(input=_summary_tokens(marker))
@@ -328,7 +328,7 @@ def last_marker(conversation: Conversation) -> Part_ | None:
     return None
 
 
-def markers(conversation: Conversation) -> int:
+def compaction_count(conversation: Conversation) -> int:
     """Return how many compactions there are that are not hidden."""
     visible = (message for message in conversation.messages.values() if not message.is_hidden)
     return sum(_marker_in(message) is not None for message in visible)
@@ -365,7 +365,7 @@ def _estimate(message: Message_) -> int:
         if part.is_tool and not part.hidden:
             result = part.result
             texts += [str(part.data.get("input", "")), result[0] if result else ""]
-    return sum(estimated(text) for text in texts)
+    return sum(estimated_tokens(text) for text in texts)
 
 
 def _marker_in(message: Message_) -> Part_ | None:
@@ -378,7 +378,7 @@ def _is_boundary(marker: Part_) -> bool:
 
 def _summary_tokens(marker: Part_) -> int:
     tokens = marker.data.get("summary_tokens")
-    return tokens if type(tokens) is int else estimated(str(marker.data.get("summary", "")))
+    return tokens if type(tokens) is int else estimated_tokens(str(marker.data.get("summary", "")))
 
 
 def _metadata(message: Message_) -> dict[str, Any]:
@@ -434,7 +434,7 @@ class Meter:
     @property
     def together(self) -> Spent:
         """What it cost with all agents below it."""
-        return total(self.agents.values()) + self.own
+        return total_spent(self.agents.values()) + self.own
 
     def note(self, key: str, spent: Spent) -> None:
         """Note what the agent with this key cost so far."""
@@ -461,11 +461,11 @@ class Meter:
             case "edit":
                 self._compactions = -1
 
-    def told(self) -> dict[str, Any]:
+    def to_wire(self) -> dict[str, Any]:
         """Return the fields of a ``context`` event, see ``events``."""
         self._count()
         if self._compactions < 0:
-            self._compactions = markers(self._conversation)
+            self._compactions = compaction_count(self._conversation)
         served, last = self._last()
         facts = self._facts_of(served)
         context = context_used(self._conversation)
@@ -483,7 +483,7 @@ class Meter:
             "known_usd": together.known_usd,
             "own_usd": self._own.cost_usd,
             "agents": len(self.agents),
-            "agents_total": total(self.agents.values()).tokens.total,
+            "agents_total": total_spent(self.agents.values()).tokens.total,
             "compactions": self._compactions,
         }
 
@@ -501,7 +501,7 @@ class Meter:
         self._counted, self._compactions = True, -1
         for message in self._conversation.messages.values():
             self._shares[message.id] = spent_on(message, self._facts_of)
-        self._own = total(self._shares.values())
+        self._own = total_spent(self._shares.values())
 
     def _is_marker(self, message_id: str) -> bool:
         message = self._conversation.messages.get(message_id)
@@ -516,7 +516,7 @@ class Meter:
             return
         self._shares[message_id] = new
         if old.tokens.total:  # a price that was not known is no price to take away: rare enough to count all
-            self._own = _replaced(self._own, old, new) or total(self._shares.values())
+            self._own = _replaced(self._own, old, new) or total_spent(self._shares.values())
         else:
             self._own += new
 
@@ -541,7 +541,7 @@ _UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class UsageLine:
     """One day, model, session or preset.
 
     Attributes:
@@ -557,12 +557,14 @@ class Line:
     spent: Spent
     facts: Mapping[str, Any] = field(default_factory=dict)
 
-    def told(self) -> dict[str, Any]:
+    def to_wire(self) -> dict[str, Any]:
         """Return it for clients."""
-        return {"key": self.key, **self.facts, "requests": self.requests, **self.spent.told()}
+        return {"key": self.key, **self.facts, "requests": self.requests, **self.spent.to_wire()}
 
 
-def report(state: State, facts_of: FactsOf, by: By, *, since_ms: int = 0, zone: tzinfo | None = None) -> list[Line]:
+def report(
+    state: State, facts_of: FactsOf, by: By, *, since_ms: int = 0, zone: tzinfo | None = None
+) -> list[UsageLine]:
     """Return what was spent since a moment (epoch ms), days with the newest first, anything else the dearest.
 
     Args:
@@ -598,13 +600,15 @@ def days_ago(days: int, now: datetime, zone: tzinfo | None = None) -> int:
     return int(begin.timestamp() * 1000)
 
 
-def together(lines: Iterable[Line], key: str = "") -> Line:
+def sum_of_lines(lines: Iterable[UsageLine], key: str = "") -> UsageLine:
     """Return several lines as one."""
     known = list(lines)
-    return Line(key=key, requests=sum(line.requests for line in known), spent=total(line.spent for line in known))
+    return UsageLine(
+        key=key, requests=sum(line.requests for line in known), spent=total_spent(line.spent for line in known)
+    )
 
 
-def priced(counted: Counted, facts_of: FactsOf) -> Spent:
+def priced_usage(counted: RequestTotals, facts_of: FactsOf) -> Spent:
     """Return what requests to one model cost."""
     prices = facts_of(counted.served).prices
     if prices is None:
@@ -618,23 +622,23 @@ def session_of(key: str) -> str:
 
 
 def _lines(
-    found: Iterable[tuple[Any, Counted]], facts_of: FactsOf, key_of: Callable[[Any, Counted], str]
-) -> list[Line]:
+    found: Iterable[tuple[Any, RequestTotals]], facts_of: FactsOf, key_of: Callable[[Any, RequestTotals], str]
+) -> list[UsageLine]:
     requests: dict[str, int] = defaultdict(int)
     spent: dict[str, Spent] = defaultdict(Spent)
     facts = cache(facts_of)
     for group, counted in found:
         key = key_of(group, counted) or _UNKNOWN
         requests[key] += counted.requests
-        spent[key] += priced(counted, facts)
-    return [Line(key=key, requests=requests[key], spent=spent[key]) for key in requests]
+        spent[key] += priced_usage(counted, facts)
+    return [UsageLine(key=key, requests=requests[key], spent=spent[key]) for key in requests]
 
 
-def _dearest_first(lines: Iterable[Line]) -> list[Line]:
+def _dearest_first(lines: Iterable[UsageLine]) -> list[UsageLine]:
     return sorted(lines, key=lambda line: (-line.spent.pico, -line.spent.tokens.total, line.key))
 
 
-def _titled(line: Line, place: Place | None) -> Line:
+def _titled(line: UsageLine, place: Place | None) -> UsageLine:
     if place is None:
         return line
     return replace(line, facts={"session_id": place.session_id, "title": place.title or None})

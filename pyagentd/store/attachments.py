@@ -27,7 +27,7 @@ _MAGIC = (
 _HEAD = 16  # bytes that tell
 
 
-class Linked(NamedTuple):
+class LinkedFile(NamedTuple):
     """A file that a text links: the link as it is written, whether as a picture, the file and its size in bytes."""
 
     link: str
@@ -36,7 +36,7 @@ class Linked(NamedTuple):
     size: int
 
 
-def linked(text: str, branch_dir: Path) -> Iterator[Linked]:
+def linked_files(text: str, branch_dir: Path) -> Iterator[LinkedFile]:
     """Yield the files of ``files/`` that ``text`` links, each link once; those that are not there are left out.
 
     Anybody may have written ``text``: this takes a time that grows as its length does, whatever it says.
@@ -48,12 +48,12 @@ def linked(text: str, branch_dir: Path) -> Iterator[Linked]:
         file = (branch_dir / unquote(link)).resolve()
         try:
             if file.is_relative_to(home) and file.is_file():
-                yield Linked(link, mark, file, file.stat().st_size)
+                yield LinkedFile(link, mark, file, file.stat().st_size)
         except OSError:
             continue
 
 
-def unlinked(text: str) -> str:
+def without_links(text: str) -> str:
     """Return ``text`` so that it links nothing of ``files/``, whoever shows or sends it later."""
     return _TARGET.sub(lambda found: f"] {found[0][1:]}", text)
 

@@ -32,7 +32,7 @@ from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN
 from pyagentd.store.document.text import BLANK, Document, Span, regions
 from pyagentd.store.journal import Journal, Row, read_rows
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.sessions import built
+from pyagentd.store.sessions import build_directory
 
 # Where a branch can begin, and what of a conversation lies before that point: document and log.
 #
@@ -109,7 +109,7 @@ def kinds(spans: Sequence[Span]) -> int:
     return len({span.kind for span in spans})
 
 
-class Before:
+class LogBefore:
     """What of a log lies before a branch point.
 
     Args:
@@ -287,7 +287,7 @@ def duplicate_session(source: BranchRef, *, root: Path, name: str | None = None,
     now = clock.now()
     title = name or _title_of_copy(source)
     wanted = ids.session_id(title or f"{_STAMP.sub('', source.session_id)} copy", stamp(now))
-    with built(root, wanted) as (draft, place):
+    with build_directory(root, wanted) as (draft, place):
         home = paths.branches_dir(draft)
         atomic.make_dirs(home)
         copied = [ref.branch_name for ref in metadata.branches(source.session_dir)]
@@ -469,12 +469,12 @@ def create_branch(
     configuration = _configuration(parent)
     found = read_outline(parent)
     point = choose(found, message_id=message_id, offset=offset)
-    before = Before(found, point, include=include)
+    before = LogBefore(found, point, include=include)
     _require_ended(parent, before, missing_run)
     end = point.cut(include=include)
     about = of_session(parent.session_dir)
     try:
-        with built(paths.branches_dir(parent.session_dir), wanted) as (draft, place):
+        with build_directory(paths.branches_dir(parent.session_dir), wanted) as (draft, place):
             _log.info("Creating branch: %s from parent: %s", place.name, parent.branch_name, extra=about)
             _log.info("Created branch directory: %s", place, extra=about)
             _fill(draft, parent, configuration, before)
@@ -551,7 +551,7 @@ def _problem(name: str) -> str:
     return "is too long" if len(name.encode()) > _NAME_BYTES else ""
 
 
-def _require_ended(parent: BranchRef, before: Before, missing_run: str | None) -> None:
+def _require_ended(parent: BranchRef, before: LogBefore, missing_run: str | None) -> None:
     if before.open_run() is not None:
         raise Busy(
             f"{parent.name} is answering a prompt before that point", hint="Wait for the answer, or abort it first"
@@ -579,7 +579,7 @@ def _configuration(parent: BranchRef) -> Mapping[str, bytes]:
     return content
 
 
-def _fill(place: Path, parent: BranchRef, configuration: Mapping[str, bytes], before: Before) -> None:
+def _fill(place: Path, parent: BranchRef, configuration: Mapping[str, bytes], before: LogBefore) -> None:
     """Put everything but the document into the branch."""
     for name, content in configuration.items():
         atomic.write_bytes(place / name, content)
@@ -590,7 +590,7 @@ def _fill(place: Path, parent: BranchRef, configuration: Mapping[str, bytes], be
     _copy_agents(parent, place)
 
 
-def _write_log(file: Path, before: Before) -> None:
+def _write_log(file: Path, before: LogBefore) -> None:
     journal = Journal.open(file)
     try:
         journal.append_many(before.facts())
@@ -654,7 +654,7 @@ def fork_session(
     now = clock.now()
     called = title if title is not None else _forking_title_of_copy(conversation)
     wanted = ids.session_id(called or f"{_FORKING_STAMP.sub('', source.session_id)} copy", stamp(now))
-    with built(root, wanted) as (draft, place):
+    with build_directory(root, wanted) as (draft, place):
         ref = paths.branch_dir(draft, paths.MAIN_BRANCH)
         session = _session(conversation, source, place.name, anchor, called, epoch_ms(now))
         facts = [("session", session), *_Copy(place.name, messages).facts()]
@@ -669,7 +669,7 @@ def fork_session(
         _forking_write_log(paths.journal_file(ref), facts)
         atomic.replace_link(paths.current_link(draft), f"{paths.BRANCHES_DIR}/{paths.MAIN_BRANCH}")
         settings = text.read(paths.session_file(source.branch_dir)).settings
-        made = replace(shown(facts), settings=settings)
+        made = replace(shown_document(facts), settings=settings)
         atomic.write_bytes(paths.session_file(ref), text.format_file(made).encode("utf-8", "surrogateescape"))
     _log.info("Forked session %s at %s: %s", source.session_id, anchor, place.name, extra=of_session(place))
     main = paths.branch_dir(place, paths.MAIN_BRANCH)
@@ -691,7 +691,7 @@ def copied_messages(conversation: Conversation, anchor: str) -> list[Message]:
     return shown[: number + 1]
 
 
-def shown(facts: Sequence[Fact]) -> Document:
+def shown_document(facts: Sequence[Fact]) -> Document:
     """Return the document that shows a log; one that ends with a prompt ends right behind it."""
     conversation = Conversation(Row(number, kind, dict(data)) for number, (kind, data) in enumerate(facts, 1))
     body, spans, _ = expected(conversation, recorded_pieces(conversation))

@@ -73,7 +73,7 @@ class Context:
 # -- messages --------------------------------------------------------------------------------------------------
 
 
-def said(conversation: Conversation) -> tuple[Message, ...]:
+def visible_messages(conversation: Conversation) -> tuple[Message, ...]:
     """Return the conversation that goes on, all of it: what was compacted, and what the user made of the texts."""
     view = View()
     for message in visible(conversation):
@@ -92,7 +92,7 @@ def canonical(messages: Iterable[Message]) -> tuple[dict[str, Any], ...]:
 
 def count(conversation: Conversation) -> int:
     """Return how many messages a file of the conversation that goes on would have."""
-    return len(canonical(said(conversation)))
+    return len(canonical(visible_messages(conversation)))
 
 
 def messages_of(entries: Iterable[Mapping[str, Any]]) -> tuple[Message, ...]:

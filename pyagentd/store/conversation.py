@@ -460,17 +460,17 @@ def summary_in(block: str) -> str:
     return "" if summary == _PRUNING else summary
 
 
-def wrapped(summary: str) -> str:
+def summary_message(summary: str) -> str:
     """Return a summary as the model is shown it, at the head of a message of the user."""
     return f"<conversation_summary>\n{summary}\n</conversation_summary>"
 
 
 def output_stub(text: str) -> str:
     """Return what stands for a tool's output that was pruned."""
-    return f"<output pruned, ~{estimated(text)} tokens>"
+    return f"<output pruned, ~{estimated_tokens(text)} tokens>"
 
 
-def estimated(text: str) -> int:
+def estimated_tokens(text: str) -> int:
     """Return about how many tokens ``text`` is: a quarter of its bytes, which is fair to other scripts too."""
     return (len(text) + 3) // 4 if text.isascii() else (len(text.encode("utf-8", "replace")) + 3) // 4
 

@@ -191,7 +191,7 @@ def root_of(ref: BranchRef) -> BranchRef:
     return (ref, *ancestors_of(ref))[-1]
 
 
-def described(ref: BranchRef) -> dict[str, str]:
+def describe_branch(ref: BranchRef) -> dict[str, str]:
     """Return what clients are told of a branch: its names and places."""
     return {
         "session_id": ref.session_id,

@@ -354,7 +354,7 @@ def is_finished(log: Path) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Suspended:
+class SuspendedRun:
     """A run that waits, of which nobody knows yet."""
 
     ref: BranchRef
@@ -365,7 +365,7 @@ class Suspended:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class RunProgress:
     """How far the answer of a run that waits has come.
 
     Attributes:
@@ -383,7 +383,7 @@ class Standing:
     results: Mapping[str, ToolResult]
 
 
-def look(root: BranchRef) -> dict[str, Suspended]:
+def suspended_runs(root: BranchRef) -> dict[str, SuspendedRun]:
     """Return the runs that wait in the tree of a branch of a session, by branch key, those above first.
 
     Raises:
@@ -395,7 +395,7 @@ def look(root: BranchRef) -> dict[str, Suspended]:
     return _wanted(root, _waiting(unfinished))
 
 
-def standing(conversation: Conversation) -> Standing | None:
+def run_progress(conversation: Conversation) -> RunProgress | None:
     """Return how far the last run came, None when it has no call without a result."""
     message = next(
         (conversation.messages[part.row["message_id"]] for part in _open_calls(conversation)),
@@ -420,7 +420,7 @@ def standing(conversation: Conversation) -> Standing | None:
             call_id = str(part.data["toolCallId"])
             results[call_id] = ToolResult(id=call_id, text=result[0], is_error=result[1])
     earlier = tuple(each for each in said if each.role == "assistant")
-    return Standing(
+    return RunProgress(
         message=message, earlier=earlier, done=view.made(), step=tuple(model_parts(last)), results=results
     )
 
@@ -459,14 +459,14 @@ def _waiting(refs: Iterable[BranchRef]) -> dict[str, _Candidate]:
     return waiting
 
 
-def _wanted(root: BranchRef, waiting: Mapping[str, _Candidate]) -> dict[str, Suspended]:
+def _wanted(root: BranchRef, waiting: Mapping[str, _Candidate]) -> dict[str, SuspendedRun]:
     """Leave out those for which nobody waits any more."""
-    wanted: dict[str, Suspended] = {}
+    wanted: dict[str, SuspendedRun] = {}
     for key, candidate in reversed([*waiting.items()]):
         above = str(candidate.ref.branch_dir.parent.parent)
         first = key == root.key or bool(candidate.session.get("background"))
         if first or (above in wanted and _is_awaited(candidate, above, waiting[above])):
-            wanted[key] = Suspended(
+            wanted[key] = SuspendedRun(
                 ref=candidate.ref,
                 run_id=candidate.run["id"],
                 asks=candidate.asks,
@@ -492,10 +492,10 @@ def _candidate(ref: BranchRef) -> _Candidate | None:
         return None
     calls = _open_call_ids(conversation)
     asks = tuple(ask["id"] for ask in _asks_about(conversation, calls) if ask["decision"] is None)
-    return _Candidate(ref, run.data, conversation.session, calls, asks, answered(conversation))
+    return _Candidate(ref, run.data, conversation.session, calls, asks, answered_questions(conversation))
 
 
-def answered(conversation: Conversation) -> tuple[str, ...]:
+def answered_questions(conversation: Conversation) -> tuple[str, ...]:
     """Return the questions of the last run whose answer nothing has come of, while calls of it have not begun."""
     calls = _open_call_ids(conversation)
     if calls <= conversation.begun:

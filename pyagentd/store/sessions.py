@@ -136,7 +136,7 @@ def create_session(
     now = clock.now()
     text = _session_preset(preset_text, preset_name, paths_read, paths_write)
     home, wanted, is_given = _place_of(root, session_dir, session_id, ids.session_id(name, stamp(now)))
-    with built(home, wanted, exactly=is_given) as (draft, place):
+    with build_directory(home, wanted, exactly=is_given) as (draft, place):
         if session_id is None:  # of a directory that somebody else named, the one that was made
             own = session_dir is None or paths.is_dated(place.name)
             session_id = place.name if own else ids.session_id(name, stamp(now))
@@ -197,7 +197,7 @@ def create_agent(
     now = clock.now()
     text = _agent_preset(preset_text, preset_name, tuple(read), tuple(write_default), tuple(deny))
     home = paths.agents_dir(parent.branch_dir)
-    with built(home, ids.agent_id(preset_name, stamp(now), description)) as (draft, place):
+    with build_directory(home, ids.agent_id(preset_name, stamp(now), description)) as (draft, place):
         atomic.write_text(paths.preset_file(draft), text)
         metadata.write_scope_plan(
             draft,
@@ -268,7 +268,7 @@ def _place_of(root: Path, session_dir: Path | None, given: str | None, made: str
 
 
 @contextmanager
-def built(home: Path, wanted: str, *, exactly: bool = False) -> Iterator[tuple[Path, Path]]:
+def build_directory(home: Path, wanted: str, *, exactly: bool = False) -> Iterator[tuple[Path, Path]]:
     """Have a directory made in one step: under a hidden name until the block ends, absent if it fails.
 
     Args:

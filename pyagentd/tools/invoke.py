@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from pyagentd.errors import NotInstalled, ToolError, did_you_mean
 from pyagentd.policy.action import Action
-from pyagentd.tools.spec import Kept, Output, ToolContext, ToolSpec
+from pyagentd.tools.spec import KeptFiles, Output, ToolContext, ToolSpec
 
 # Output too long for the model: its head is shown, the whole is kept in a file the model may read.
 #
@@ -65,7 +65,7 @@ def _whole_characters(data: bytes) -> bytes:
     return data[:start] if data[start] >= 0xC0 else data
 
 
-def notice(shown: str, path: Path) -> str:
+def truncation_notice(shown: str, path: Path) -> str:
     """Return the sentence that tells the model where the rest is and how to read it."""
     line = shown.count("\n") + 1
     gap = "" if shown.endswith("\n") else "\n"
@@ -83,7 +83,7 @@ _REST_S = 0.1
 _SHOWN_BYTES = SHOWN_BYTES - 1_000  # leaves room for how the command ended
 
 
-class Printed:
+class CommandOutput:
     """What a command printed: the beginning in memory, everything in a file once it is too long to show."""
 
     def __init__(self, spool_dir: Path) -> None:
@@ -111,7 +111,7 @@ class Printed:
         shown = head(whole, _SHOWN_BYTES)
         if shown != whole and self.path is None:
             self._open()  # bytes that are no UTF-8 need more room when shown
-        return shown if self.path is None else shown + notice(shown, self.path)
+        return shown if self.path is None else shown + truncation_notice(shown, self.path)
 
     def close(self) -> None:
         """Close the file; no more is added."""
@@ -133,7 +133,7 @@ def _write(descriptor: int, data: bytes | bytearray) -> None:
 class Pipe:
     """Brings what comes out of a pipe to ``printed`` as it comes."""
 
-    def __init__(self, printed: Printed) -> None:
+    def __init__(self, printed: CommandOutput) -> None:
         self._printed = printed
         self._loop = asyncio.get_running_loop()
         self._read, self.write = os.pipe()
@@ -202,7 +202,7 @@ _NAMES = {
 }
 
 
-def checked(tool: str, schema: Schema, args: object) -> dict[str, Any]:
+def checked_arguments(tool: str, schema: Schema, args: object) -> dict[str, Any]:
     """Return ``args`` as the tool gets them.
 
     Optional arguments given as null count as absent, and 3.0 is an integer.
@@ -377,11 +377,13 @@ async def invoke(
     Raises:
         asyncio.CancelledError: The run was aborted; the tool has been stopped.
     """
-    started, kept, notes = 0.0, Kept(), list[str]()
+    started, kept, notes = 0.0, KeptFiles(), list[str]()
     duration_ms = 0
     denied: Denier | Literal[""] = ""
     try:
-        given, action = await _cleared(spec, checked(spec.name, spec.input_schema, args), ctx, authorise, notes)
+        given, action = await _cleared(
+            spec, checked_arguments(spec.name, spec.input_schema, args), ctx, authorise, notes
+        )
         async with ctx.keeping.around(action, ctx.call_id) if ctx.keeping else nullcontext(kept) as kept:
             began()
             started = time.monotonic()
@@ -421,7 +423,7 @@ async def _cleared(
     for _ in range(_ROUNDS):
         changed = None if ctx.hooks is None else await ctx.hooks.before(spec.name, given, action, ctx.call_id)
         if changed is not None and changed != given:
-            given = checked(spec.name, spec.input_schema, changed)
+            given = checked_arguments(spec.name, spec.input_schema, changed)
             action = spec.action(given, ctx)
             notes.append(f"[A hook changed the arguments before this ran: {json.dumps(given, ensure_ascii=False)}]")
         elif notes:  # what a human wrote has passed the hooks too
@@ -472,7 +474,7 @@ def _bounded(output: Output, tool: str, spool_dir: Path) -> Output:
         # The tool has done its work; a full disk must not make it look undone.
         text = f"{shown}\n[Only the beginning is shown; the rest could not be kept: {error.strerror}.]"
         return replace(output, text=text, full=None, truncated=True)
-    text = shown + notice(shown, path)
+    text = shown + truncation_notice(shown, path)
     return replace(output, text=text, full=None, truncated=True, output_path=path)
 
 

@@ -19,8 +19,8 @@ from pyagentd.tools.files import is_binary, marked
 from pyagentd.tools.invoke import SHOWN_BYTES
 from pyagentd.tools.spec import (
     Args,
+    EditorView,
     Output,
-    Seen,
     ToolContext,
     ToolSpec,
     describe_file,
@@ -52,7 +52,7 @@ _SCHEMA = {
 
 
 async def _run(args: Args, ctx: ToolContext) -> Output:
-    path, seen = file_of(args, ctx), Seen()
+    path, seen = file_of(args, ctx), EditorView()
     if ctx.buffers is not None:
         seen = await ctx.buffers.look(path.resolved, whole=is_remote(path.resolved))
     if seen.text is None and is_remote(path.resolved):
@@ -60,7 +60,7 @@ async def _run(args: Args, ctx: ToolContext) -> Output:
     return await asyncio.to_thread(_read, path, args.get("offset", 1), args.get("limit"), ctx, seen)
 
 
-def _read(path: ResolvedPath, offset: int, limit: int | None, ctx: ToolContext, seen: Seen) -> Output:
+def _read(path: ResolvedPath, offset: int, limit: int | None, ctx: ToolContext, seen: EditorView) -> Output:
     shown: list[str] = []
     room, number, more = SHOWN_BYTES, 0, False
     with _open_text(path, ctx) if seen.text is None else io.StringIO(seen.text, newline="\n") as file:
@@ -80,7 +80,7 @@ def _read(path: ResolvedPath, offset: int, limit: int | None, ctx: ToolContext, 
     return Output(text="\n".join([*_where(seen), *shown]), truncated=room < 0)
 
 
-def _where(seen: Seen) -> list[str]:
+def _where(seen: EditorView) -> list[str]:
     """Return what is said about a text that is not the file's, or may not be what the user sees."""
     if seen.text is not None and seen.modified:
         also = f" It cannot be changed there: {seen.trouble}." if seen.trouble else ""

@@ -18,7 +18,7 @@ from pyagentd.errors import NotASession, PyagentdError, ToolError
 from pyagentd.policy import shell
 from pyagentd.policy.action import first_match
 from pyagentd.store import paths
-from pyagentd.tools.invoke import Pipe, Printed
+from pyagentd.tools.invoke import CommandOutput, Pipe
 from pyagentd.tools.process import Group, child_environment
 from pyagentd.tools.sandbox import enclosure
 from pyagentd.tools.sandbox import enclosure as caution
@@ -134,7 +134,7 @@ def _prepare(command: str, scope: ShellScope, ctx: ToolContext) -> enclosure.Enc
 async def _attempt(started: enclosure.Enclosure, scope: ShellScope, ctx: ToolContext, seconds: float) -> Output:
     records = scope.records if caution.is_watched(started, scope) else ()
     watch = await asyncio.to_thread(Watch, records, started.git)
-    printed = Printed(ctx.spool_dir)
+    printed = CommandOutput(ctx.spool_dir)
     pipe = Pipe(printed)
     try:
         status = await _finish(started, ctx, pipe, seconds)
@@ -243,7 +243,7 @@ def describe_command(command: str, root: Path, scope: ShellScope, env: Mapping[s
 
 def _is_confined(scope: ShellScope) -> bool:
     try:
-        return enclosure.chosen(scope) is not None
+        return enclosure.mechanism_for(scope) is not None
     except ToolError:  # it will not run
         return True
 

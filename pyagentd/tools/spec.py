@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Kept:
+class KeptFiles:
     """The files a call touched, as ids of trees in the store of snapshots; "" where nothing was kept."""
 
     before: str = ""
@@ -39,7 +39,7 @@ class Kept:
 class Keeping(Protocol):
     """Who keeps files."""
 
-    def around(self, action: Action, call_id: str) -> AbstractAsyncContextManager[Kept]:
+    def around(self, action: Action, call_id: str) -> AbstractAsyncContextManager[KeptFiles]:
         """Keep what ``action`` may change from before and after the block; never a reason for a call to fail."""
         ...
 
@@ -116,7 +116,7 @@ class Replacement(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class EditorView:
     """What an editor says about a file, or that none has it open."""
 
     buffer: str = ""  # its name, for people; "" when no editor has the file open, or none said so in time
@@ -135,7 +135,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class ChangeOutcome:
     """What became of a change."""
 
     outcome: Literal["done", "outdated", "refused", "unknown"]  # "outdated": the text is another by now
@@ -146,15 +146,15 @@ class Made:
 class Buffers(Protocol):
     """Who asks editors about files."""
 
-    async def look(self, path: str, *, whole: bool) -> Seen:
+    async def look(self, path: str, *, whole: bool) -> EditorView:
         """Return what editors show of the file ``path``, resolved; its text if it is not the file's, or ``whole``."""
         ...
 
-    def look_now(self, path: str, *, whole: bool) -> Seen:
+    def look_now(self, path: str, *, whole: bool) -> EditorView:
         """Do as ``look``, called from a thread."""
         ...
 
-    async def change(self, path: str, seen: Seen, edits: Sequence[Replacement]) -> Made:
+    async def change(self, path: str, seen: EditorView, edits: Sequence[Replacement]) -> ChangeOutcome:
         """Change the buffer that was ``seen``, and have it saved."""
         ...
 

@@ -23,7 +23,7 @@ from pyagentd.installation import extra
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
 
 if TYPE_CHECKING:
-    from pyagentd.tools.webclient import Answered
+    from pyagentd.tools.webclient import WebResponse
 
 
 # Which addresses of the web an agent may reach: pure checks of URLs and of the addresses that names resolve to.
@@ -247,11 +247,11 @@ def web_fetch(*, allow_private: bool) -> ToolSpec:
     )
 
 
-async def _followed(url: str, *, guarded: bool) -> tuple[str, Answered]:
+async def _followed(url: str, *, guarded: bool) -> tuple[str, WebResponse]:
     """Return what answers in the end, and under which URL."""
     client = await asyncio.to_thread(web_client)
     for _ in range(_MOST_REDIRECTS + 1):
-        answered: Answered = await client.fetch(url, guarded=guarded, headers={"Accept": _ACCEPT})
+        answered: WebResponse = await client.fetch(url, guarded=guarded, headers={"Accept": _ACCEPT})
         where = answered.headers.get("location")
         if answered.status not in (301, 302, 303, 307, 308) or not where:
             return url, answered

@@ -30,7 +30,7 @@ _AGENT = f"pyagentd/{__version__}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class WebResponse:
     """What a server answered."""
 
     status: int
@@ -60,7 +60,7 @@ async def fetch(
     method: str = "GET",
     headers: Mapping[str, str] | None = None,
     json: Any = None,
-) -> Answered:
+) -> WebResponse:
     """Send one request and return the answer, whatever its status.
 
     Args:
@@ -91,7 +91,7 @@ async def fetch(
             ) as response,
         ):
             body, whole = await _read(response.content)
-            return Answered(
+            return WebResponse(
                 status=response.status,
                 reason=response.reason or "",
                 headers={name.lower(): value for name, value in response.headers.items()},

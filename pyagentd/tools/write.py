@@ -23,8 +23,8 @@ from pyagentd.tools.read import read_existing
 from pyagentd.tools.spec import (
     Args,
     Buffers,
+    EditorView,
     Output,
-    Seen,
     ToolContext,
     ToolSpec,
     describe_file,
@@ -81,7 +81,7 @@ async def changed_in_buffer(path: ResolvedPath, ctx: ToolContext, planned: Plann
     )
 
 
-def _text(path: ResolvedPath, seen: Seen) -> TextFile:
+def _text(path: ResolvedPath, seen: EditorView) -> TextFile:
     if seen.trouble or seen.text is None:
         why = seen.trouble or "its text cannot be had"
         raise ToolError(
@@ -91,7 +91,7 @@ def _text(path: ResolvedPath, seen: Seen) -> TextFile:
     return TextFile(seen.text)
 
 
-async def _made(path: ResolvedPath, buffers: Buffers, seen: Seen, before: str, after: str) -> str | None:
+async def _made(path: ResolvedPath, buffers: Buffers, seen: EditorView, before: str, after: str) -> str | None:
     """Make one attempt; return how it ended, None when the text is another by now."""
     edits = await asyncio.to_thread(replacements, before, after)
     made = await buffers.change(path.resolved, seen, edits)

@@ -64,7 +64,7 @@ def test_questions_are_asked_as_choices() -> None:
     assert [first.title, second.title] == ["Which?", "Why?"] and first.tool_call_id != second.tool_call_id
     assert [option.name for option in options] == ["A", "B", "In my next message"]
     assert [option.option_id for option in words] == [asking.LATER]
-    assert asking.answered([asking.picked(asked[0], "1")]) == {"decision": "answer", "answers": '[["B"]]'}
+    assert asking.answers_of([asking.picked_label(asked[0], "1")]) == {"decision": "answer", "answers": '[["B"]]'}
 
 
 def test_commands_of_two_words_are_completed_as_one() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyagentd.cli.follow import AskPrompt, Reply, choices, command, parse_reply, parsed, question
+from pyagentd.cli.follow import AskPrompt, Reply, choices, command, parse_answer, parse_reply, question
 
 ASK = {
     "id": "ask_1",
@@ -219,7 +219,7 @@ def test_a_models_questions_are_shown_with_their_options() -> None:
     ],
 )
 def test_a_line_answers_a_question(line: str, asked: dict, answers: list[str]) -> None:
-    assert parsed(line, asked) == answers
+    assert parse_answer(line, asked) == answers
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ class Life:
         return read
 
     @property
-    def told(self) -> str:
+    def to_wire(self) -> str:
         """What the model was told to be last."""
         return "".join(block["text"] for block in self.server.last.body["system"])
 

@@ -17,7 +17,15 @@ from pyagentd.features.compaction import CUT, Summariser
 from pyagentd.llm.backend import ModelRequest, PartFinished, Retrying, StepFinished, StreamItem
 from pyagentd.llm.catalog import ModelFacts
 from pyagentd.messages import Message, Text, ToolCall, ToolResult, Usage
-from pyagentd.runtime.usage import KEEP_RECENT, chosen, cuts, prunable, pruned, saving, tokens_of
+from pyagentd.runtime.usage import (
+    KEEP_RECENT,
+    choose_tail,
+    prunable_outputs,
+    tail_starts,
+    tokens_of,
+    tokens_saved,
+    without_outputs,
+)
 from pyagentd.store.document.reconcile import align
 from tests.store.talk import Call, Step, Talk, Turn, assert_valid, talks
 
@@ -33,7 +41,7 @@ class TestTail:
     ) -> None:
         talk = Talk(turns, chunk=0)
         view, conversation = view_of(talk), talk.conversation
-        tail = chosen(view, cuts(view, conversation), turns=number, budget=budget)
+        tail = choose_tail(view, tail_starts(view, conversation), turns=number, budget=budget)
         if tail is None:
             return
         left = view[tail.cut.index :]
@@ -55,7 +63,7 @@ class TestTail:
         turns = [Turn(prompt=name, steps=(Step(texts=("word " * 40,)),)) for name in "abc"]
         talk = Talk(turns, chunk=0)
         view = view_of(talk)
-        tail = chosen(view, cuts(view, talk.conversation), turns=2, budget=budget)
+        tail = choose_tail(view, tail_starts(view, talk.conversation), turns=2, budget=budget)
         assert tail is not None
         left = view[tail.cut.index :]
         assert [p.text for m in left for p in m.parts if m.role == "user" and isinstance(p, Text)] == kept
@@ -71,12 +79,12 @@ class TestPruning:
         calls.insert(2, Call(name="Bash", result=big, is_error=True))
         talk = Talk([Turn(prompt="Go", steps=tuple(Step(calls=(call,)) for call in calls))], chunk=0)
         view, conversation = view_of(talk), talk.conversation
-        found = prunable(view, conversation)
+        found = prunable_outputs(view, conversation)
         assert [conversation.parts[part].type for part in found.values()] == ["tool-Read", "tool-Bash"]
-        left = pruned(view, found)
+        left = without_outputs(view, found)
         stubs = [p.text for m in left for p in m.parts if isinstance(p, ToolResult) and p.id in found]
         assert stubs == ["<output pruned, ~125 tokens>"] * 2
-        assert saving(view, found) == tokens_of(view) - tokens_of(left)
+        assert tokens_saved(view, found) == tokens_of(view) - tokens_of(left)
         assert_valid(left)
 
 

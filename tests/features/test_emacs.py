@@ -14,7 +14,7 @@ import pytest
 from pyagentd.errors import BadRequest
 from pyagentd.events import Event
 from pyagentd.features import emacs as asking
-from pyagentd.features.emacs import EmacsClients, OfferedTool, chosen, offered_tool
+from pyagentd.features.emacs import EmacsClients, OfferedTool, chosen_tools, offered_tool
 from pyagentd.runtime.branch import LiveBranch
 from tests.runtime.world import Watcher, World, attached
 from tests.server import answer, text, tool_use
@@ -40,7 +40,7 @@ class Emacs(Watcher):
             self.asked.append((told["what"], json.loads(text)))
             said = self.answers(*self.asked[-1])
             if said is not None:
-                self.world.kernel.own(self._answer(told["id"], json.dumps(said)))
+                self.world.kernel.spawn(self._answer(told["id"], json.dumps(said)))
         super().push(event)
 
     async def _answer(self, id: str, text: str) -> None:
@@ -387,7 +387,7 @@ def test_a_preset_names_all_of_them_or_categories_or_single_ones(wanted: list[st
         "a": OfferedTool(name="a", description="", input_schema={}),
         "Read": OfferedTool(name="Read", description="", input_schema={}, category="files"),
     }
-    assert chosen(wanted, offered, {"Read"}) == found
+    assert chosen_tools(wanted, offered, {"Read"}) == found
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreErro
 from pyagentd.features.forking import fork_of, forks_of
 from pyagentd.features.history import History, history
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.document_sync import Version
+from pyagentd.runtime.document_sync import DocumentVersion
 from pyagentd.runtime.queue import Submission
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.store import branching, paths
@@ -370,7 +370,7 @@ async def test_an_editor_gets_roles_and_the_place_of_the_next_answer(world: Worl
         shown = "".join(event.args[0] for event in editor.of("insert"))
         mine = mine[:marker] + shown + mine[marker:]
         assert mine.endswith("red\n\n### \n\nblue\n\n### ")
-        branch.saved(editor, Version(sha256=body_sha256(mine), seq=branch.recorder.last_seq, marker=None))
+        branch.saved(editor, DocumentVersion(sha256=body_sha256(mine), seq=branch.recorder.last_seq, marker=None))
         branch.file.write_text(mine)
         branch.detach(editor)
 

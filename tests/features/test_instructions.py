@@ -11,13 +11,13 @@ import pytest
 
 from pyagentd.runtime.system_prompt import (
     LONGEST,
-    content,
     find_instructions,
     find_skills,
-    index,
-    levels,
-    renew,
+    project_levels,
+    renew_workplace,
     shipped_skills,
+    skill_text,
+    skills_index,
     system_prompt,
 )
 from pyagentd.store import paths
@@ -64,7 +64,7 @@ def test_the_nearest_instructions_come_last_and_the_users_own_first(project: Pat
 def test_without_a_repository_only_the_workspace_root_counts(tmp_path: Path) -> None:
     put(tmp_path / "AGENTS.md", "above")
     (tmp_path / "x").mkdir()
-    assert levels(tmp_path / "x") == [tmp_path / "x"]
+    assert project_levels(tmp_path / "x") == [tmp_path / "x"]
     assert find_instructions(tmp_path / "x").text == ""
 
 
@@ -179,7 +179,7 @@ def test_shipped_skills_are_good() -> None:
 
 def test_the_body_is_marked_and_cannot_end_the_mark(project: Path) -> None:
     skill(project / ".agents/skills", "x", body="a</skill_content>b")
-    text = content(find(project).found["x"])
+    text = skill_text(find(project).found["x"])
     assert text.startswith('<skill_content name="x">\n') and text.count("</skill_content>") == 1
     assert str(project / ".agents/skills/x") in text
 
@@ -193,7 +193,7 @@ def test_the_order_of_the_system_prompt() -> None:
         "You.\n",
         "<environment>\nDate: x\n</environment>",
         instructions="instructions",
-        skills=index({"a": "b"}),
+        skills=skills_index({"a": "b"}),
         model="m",
         called_by_agent=True,
     )
@@ -232,7 +232,7 @@ async def test_what_a_session_is_told_stays_until_it_is_compacted(world: World) 
     assert system(world) == first and world.server.last.body["tools"] == tools
     assert_prefix(world.server.requests)
     async with world.kernel.using(ref) as branch:
-        await renew(world.kernel, branch)
+        await renew_workplace(world.kernel, branch)
     await say(world, ref, "After a compaction.")
     assert "Use spaces." in system(world) and "- another" in system(world)
     digests = [row["metadata_json"].get("system_prompt_digest") for row in last_of(rows(ref), "message").values()]

@@ -14,7 +14,7 @@ from send2trash import plat_other
 from pyagentd.api import Service
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreError
 from pyagentd.events import Event
-from pyagentd.runtime import document_sync as keeper_module
+from pyagentd.runtime import document_sync as document_sync
 from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.store import metadata, paths, sessions
@@ -219,7 +219,7 @@ class TestBranches:
     async def test_what_an_editor_has_not_saved_is_not_lost_by_branching(
         self, world: World, service: Service, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(keeper_module, "SAVED_WITHIN_S", 0.01)
+        monkeypatch.setattr(document_sync, "SAVED_WITHIN_S", 0.01)
         ref = await told(world, "One?")
         editor = Watcher()
         async with world.kernel.using(ref) as live:

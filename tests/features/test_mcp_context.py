@@ -12,7 +12,7 @@ from pyagentd.config.tables import read_server
 from pyagentd.errors import BadRequest, UserError
 from pyagentd.features import mcp as mentions
 from pyagentd.features.hooks import Hooks, with_text
-from pyagentd.features.mcp import Lent, Servers, mentioned
+from pyagentd.features.mcp import LentServers, Servers, mentioned_servers
 from pyagentd.features.slash_commands import Commands
 from pyagentd.policy.presets import read_wanted
 from pyagentd.reader import Source
@@ -43,7 +43,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_is_a_mention(text: str, found: list[str]) -> None:
-    assert [uri for _, uri in mentioned(text, ["notes"])] == found
+    assert [uri for _, uri in mentioned_servers(text, ["notes"])] == found
 
 
 async def test_the_model_reads_what_a_message_mentions_and_the_document_stays(world: World) -> None:
@@ -211,7 +211,7 @@ async def test_what_is_lent_means_what_it_says_and_goes_with_its_branch(world: W
     ],
 )
 def test_another_server_under_a_name_of_ours_is_told(own: dict[str, Any], others: dict[str, Any]) -> None:
-    lent, known = Lent(), {"x": read_server("x", own, Source.at("config.toml", UserError))}
+    lent, known = LentServers(), {"x": read_server("x", own, Source.at("config.toml", UserError))}
     lent.lend("key", [read_server("x", others, Source.at("the editor", UserError))])
     assert lent.beside("key", known) == (
         [],

@@ -9,7 +9,7 @@ import pytest
 
 from pyagentd.errors import BadRequest
 from pyagentd.features import schedules
-from pyagentd.features.schedules import When, following
+from pyagentd.features.schedules import When, next_occurrence
 
 BERLIN = "Europe/Berlin"
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -106,10 +106,10 @@ def test_an_interval_is_a_minute_at_least() -> None:
 
 def test_what_was_missed_is_counted_and_the_rhythm_is_kept() -> None:
     hourly = When(kind="every", value="3600")
-    assert following(hourly, NOW, NOW) == (NOW + timedelta(hours=1), 0)
+    assert next_occurrence(hourly, NOW, NOW) == (NOW + timedelta(hours=1), 0)
     late = NOW + timedelta(hours=5, minutes=20)
-    assert following(hourly, NOW, late) == (NOW + timedelta(hours=6), 5)
+    assert next_occurrence(hourly, NOW, late) == (NOW + timedelta(hours=6), 5)
     daily = When(kind="cron", value="0 9 * * *", zone="UTC")
     due, back = utc("2026-03-04T09:00"), utc("2026-03-08T09:30")
-    assert following(daily, due, back) == (utc("2026-03-09T09:00"), 4)
-    assert following(When(kind="at", value=NOW.isoformat()), NOW, late) == (None, 0)
+    assert next_occurrence(daily, due, back) == (utc("2026-03-09T09:00"), 4)
+    assert next_occurrence(When(kind="at", value=NOW.isoformat()), NOW, late) == (None, 0)

@@ -12,8 +12,8 @@ from pyagentd.api import Service
 from pyagentd.features.indexer import Indexer
 from pyagentd.llm.catalog import ModelFacts, Prices, facts, shipped
 from pyagentd.messages import Usage
-from pyagentd.runtime.usage import Spent, days_ago, priced, report, session_of
-from pyagentd.store.db.requests import LENGTHS, Counted
+from pyagentd.runtime.usage import Spent, days_ago, priced_usage, report, session_of
+from pyagentd.store.db.requests import LENGTHS, RequestTotals
 from pyagentd.store.db.state import State
 from pyagentd.store.journal import Served
 from pyagentd.store.registry import Registry
@@ -94,9 +94,9 @@ def test_agents_belong_to_the_session_at_the_root(key: str, session: str) -> Non
 
 
 def test_many_short_prompts_are_no_long_one() -> None:
-    each = Counted(served=Served("p", "m"), longer=0, requests=9, usage=Usage(input=9 * LENGTHS[0]))
+    each = RequestTotals(served=Served("p", "m"), longer=0, requests=9, usage=Usage(input=9 * LENGTHS[0]))
     dear = Prices(input=2.0, output=1.0, cache_read=1.0, cache_write=1.0, long_above=LENGTHS[0], long=CHEAP)
-    assert priced(each, lambda _: ModelFacts(prices=dear)) == Spent.of(each.usage, 18 * LENGTHS[0] / 1e6)
+    assert priced_usage(each, lambda _: ModelFacts(prices=dear)) == Spent.of(each.usage, 18 * LENGTHS[0] / 1e6)
 
 
 def test_every_length_from_which_on_a_shipped_model_costs_more_is_told_apart(world: World) -> None:

@@ -509,7 +509,7 @@ def perform(root: Path, steps: list[Any]) -> None:
     max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 def test_restoring_brings_the_original_tree_back(tmp_path_factory: Any, before: Any, turns: Any) -> None:
-    from pyagentd.features.snapshots import Restored, Snapshots, creations, removals, remove
+    from pyagentd.features.snapshots import RestoreResult, Snapshots, creations, removals, remove
 
     home = tmp_path_factory.mktemp("tree")
     root = home / "work"
@@ -541,7 +541,7 @@ def test_restoring_brings_the_original_tree_back(tmp_path_factory: Any, before: 
         )
     proposals = restoring._proposals(changes, None)
     assert {each.becomes for each in proposals} <= {"restore", "delete", "create"}
-    done = Restored()
+    done = RestoreResult()
     for each in removals(proposals):
         restoring._step(remove, each, done)
     for each in creations(proposals):

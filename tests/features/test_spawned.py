@@ -11,7 +11,7 @@ import pytest
 from pyagentd.errors import BadRequest, PresetError
 from pyagentd.features.agents import AgentSpawner
 from pyagentd.runtime.approvals import Answer
-from pyagentd.runtime.run import Answer as Recorded
+from pyagentd.runtime.run import AnswerRecorder as Recorded
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry

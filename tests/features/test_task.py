@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyagentd.api import Service
-from pyagentd.features.agents import described
+from pyagentd.features.agents import short_title
 from pyagentd.store import paths
 from tests.runtime.test_approvals import prompt_of, results, talking
 from tests.runtime.test_resume import WAYS, agents_of, awake, begin, ended, restart, say
@@ -103,4 +103,4 @@ async def test_its_agent_is_waited_for_after_a_restart(world: World, service: Se
     ],
 )
 def test_a_task_is_described_by_the_beginning_of_its_prompt(prompt: str, words: str) -> None:
-    assert described(prompt) == words
+    assert short_title(prompt) == words

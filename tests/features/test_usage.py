@@ -9,7 +9,7 @@ import pytest
 
 from pyagentd.llm.catalog import ModelFacts, Prices
 from pyagentd.messages import Usage
-from pyagentd.runtime.usage import InContext, context_used, session_usage, used
+from pyagentd.runtime.usage import InContext, context_used, session_usage, tokens_used
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation, compaction_data
 from pyagentd.store.document import text as document
@@ -76,27 +76,27 @@ def counts(usage: Usage) -> dict[str, int]:
 def test_the_rollup_after_a_compaction_is_its_tail_and_its_summary() -> None:
     log = Log().user("u1").answer("a1", Usage(input=500, output=100)).user("u2")
     log.answer("a2", Usage(input=30, output=10, reasoning=20, cache_read=5)).compaction("c", "u2", 7)
-    assert used(log.conversation).total == 72
-    assert used(log.conversation).input == 37
+    assert tokens_used(log.conversation).total == 72
+    assert tokens_used(log.conversation).input == 37
 
 
 def test_the_rollup_after_a_compaction_by_hand_is_the_summary_alone() -> None:
     log = Log().user("u1").answer("a1", Usage(input=500, output=100)).compaction("c", None, 7)
-    assert used(log.conversation) == Usage(input=7)
+    assert tokens_used(log.conversation) == Usage(input=7)
     log.user("u2").answer("a2", Usage(output=3))
-    assert used(log.conversation).total == 10
+    assert tokens_used(log.conversation).total == 10
 
 
 def test_the_rollup_leaves_out_what_is_hidden_and_a_hidden_compaction_is_none() -> None:
     log = Log().user("u1").answer("a1", Usage(input=5)).user("u2", hidden_at=1)
     log.answer("a2", Usage(input=50), hidden_at=1).compaction("c", None, 7, hidden_at=1)
-    assert used(log.conversation) == Usage(input=5)
+    assert tokens_used(log.conversation) == Usage(input=5)
 
 
 def test_of_two_compactions_the_last_one_counts() -> None:
     log = Log().user("u1").answer("a1", Usage(input=5)).compaction("c1", None, 7).user("u2")
     log.answer("a2", Usage(input=11)).compaction("c2", "u2", 3)
-    assert used(log.conversation) == Usage(input=14)
+    assert tokens_used(log.conversation) == Usage(input=14)
 
 
 def test_the_context_holds_what_the_last_request_read_and_said_and_not_the_sum_of_all() -> None:
@@ -208,7 +208,7 @@ async def test_agents_below_are_counted_apart_and_together_live_and_after_a_rest
         assert last["cost_usd"] is None and last["own_usd"] == last["known_usd"] == pytest.approx(22)
         told = await priced.service().usage(Watcher(), branch=ref.key)
         assert live.meter is not None
-        assert live.meter.told() == told["context"]
+        assert live.meter.to_wire() == told["context"]
     priced.start()
     again = await priced.service().usage(Watcher(), branch=str(ref.branch_dir))
     assert again == told

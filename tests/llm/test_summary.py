@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyagentd.llm.offline import offline_backend
-from pyagentd.llm.prompts import HEADINGS, SYSTEM, accepted, previous_summary, summary_request, transcript
+from pyagentd.llm.prompts import HEADINGS, SYSTEM, accept_summary, previous_summary, summary_request, transcript
 from pyagentd.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from tests.llm.requests import collect, said
 
@@ -41,7 +41,7 @@ def test_the_request_has_no_tools_and_folds_the_earlier_summary_in() -> None:
 
 
 def test_a_summary_closes_no_fence_of_the_document() -> None:
-    assert accepted(" a\n```py\nx\n```\n") == "a\n~~~py\nx\n~~~"
+    assert accept_summary(" a\n```py\nx\n```\n") == "a\n~~~py\nx\n~~~"
 
 
 def test_the_summary_of_an_earlier_compaction_is_taken_off_the_view() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyagentd.llm.offline import offline_backend
-from pyagentd.llm.prompts import LONGEST, sanitised, title_request
+from pyagentd.llm.prompts import LONGEST, sanitise_title, title_request
 from tests.llm.requests import collect, said
 
 
@@ -35,16 +35,16 @@ from tests.llm.requests import collect, said
     ],
 )
 def test_an_answer_becomes_one_plain_line_or_nothing(answer: str, title: str) -> None:
-    assert sanitised(answer) == title
+    assert sanitise_title(answer) == title
 
 
 @given(st.text(max_size=300))
 def test_no_answer_makes_a_title_that_a_list_cannot_show(answer: str) -> None:
-    title = sanitised(answer)
+    title = sanitise_title(answer)
     assert len(title) <= LONGEST
     assert title == title.strip() and len(title.splitlines()) <= 1
     assert not any(ord(c) < 32 for c in title)
-    assert sanitised(title) == title
+    assert sanitise_title(title) == title
 
 
 async def test_the_offline_stand_in_names_a_conversation_after_its_prompt() -> None:

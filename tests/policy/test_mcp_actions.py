@@ -12,7 +12,7 @@ from pyagentd.policy.guard import (
     Ask,
     Context,
     Deny,
-    covered,
+    covering_grants,
     decide,
     explain_pattern,
     once_key,
@@ -58,9 +58,9 @@ def test_what_is_remembered_is_the_tool_and_no_other() -> None:
         and explain_pattern(pattern) == "echo of the MCP server notes, whatever its arguments"
     )
     held = (compile_action(pattern),)
-    assert covered(replace(ACTION, detail="{}"), held)
-    assert not covered(replace(ACTION, rule="mcp:notes:echo2"), held)
-    assert not covered(replace(ACTION, rule="mcp:note:s:echo"), held)
+    assert covering_grants(replace(ACTION, detail="{}"), held)
+    assert not covering_grants(replace(ACTION, rule="mcp:notes:echo2"), held)
+    assert not covering_grants(replace(ACTION, rule="mcp:note:s:echo"), held)
     assert isinstance(decide(ACTION, replace(RULES, remembered=held), True), Allow)
 
 
@@ -68,7 +68,7 @@ def test_what_is_remembered_is_the_tool_and_no_other() -> None:
 def test_a_name_that_looks_like_a_rule_is_none(name: str) -> None:
     action = replace(ACTION, rule=f"mcp:notes:{name}")
     held = tuple(map(compile_action, patterns_to_remember(action)))
-    assert covered(action, held) and not covered(ACTION, held)
+    assert covering_grants(action, held) and not covering_grants(ACTION, held)
 
 
 def test_an_answer_is_for_the_tool_that_was_asked_about() -> None:

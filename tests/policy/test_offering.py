@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyagentd.policy.action import META_TOOLS, action_prefixes
-from pyagentd.policy.profiles import BUILTIN, make_profile, offered
+from pyagentd.policy.profiles import BUILTIN, make_profile, may_pass
 
 ALL = ("Read", "Write", "Edit", "Glob", "Grep", "Bash", *sorted(META_TOOLS))
 
@@ -28,13 +28,13 @@ ALL = ("Read", "Write", "Edit", "Glob", "Grep", "Bash", *sorted(META_TOOLS))
     ],
 )
 def test_what_a_profile_hides(profile, hidden):
-    assert [tool for tool in ALL if not offered(profile, tool)] == list(hidden)
+    assert [tool for tool in ALL if not may_pass(profile, tool)] == list(hidden)
 
 
 def test_meta_tools_are_in_every_profile_under_every_name():
     nothing = make_profile("nothing")
     for tool in (*META_TOOLS, "task", "Agent", "ask_user_questions", "TodoWrite"):
-        assert offered(nothing, tool)
+        assert may_pass(nothing, tool)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_meta_tools_are_in_every_profile_under_every_name():
     ],
 )
 def test_tools_of_specification_003(tool, standard, locked):
-    assert (offered(BUILTIN["standard"], tool), offered(BUILTIN["locked"], tool)) == (standard, locked)
+    assert (may_pass(BUILTIN["standard"], tool), may_pass(BUILTIN["locked"], tool)) == (standard, locked)
 
 
 # Pieces of expressions, joined at random: where one of them matches some action, the tool must be offered.
@@ -75,4 +75,4 @@ def test_a_tool_some_detail_of_which_may_pass_is_never_hidden(pattern, detail):
         return
     for prefix in action_prefixes("Bash"):
         if re.fullmatch(pattern, prefix + detail, re.DOTALL):
-            assert offered(profile, "Bash")
+            assert may_pass(profile, "Bash")

@@ -8,7 +8,7 @@ import pytest
 from pyagentd.errors import BadRequest
 from pyagentd.policy import shell
 from pyagentd.policy.action import Action, ResolvedPath, action_names, canonical_tool
-from pyagentd.policy.profiles import BUILTIN, _is_quick, compile_action, fits, make_profile, resolved, verdict
+from pyagentd.policy.profiles import BUILTIN, _is_quick, compile_action, fits, make_profile, resolve_profile, verdict
 
 ROOT = "/home/me/project"
 
@@ -202,11 +202,11 @@ def test_a_malformed_expression_is_refused_when_it_is_loaded(pattern):
 
 
 def test_a_profile_by_name():
-    assert resolved("locked") is BUILTIN["locked"]
-    assert resolved(None) is None
-    assert resolved(BUILTIN["open"]) is BUILTIN["open"]
+    assert resolve_profile("locked") is BUILTIN["locked"]
+    assert resolve_profile(None) is None
+    assert resolve_profile(BUILTIN["open"]) is BUILTIN["open"]
     with pytest.raises(BadRequest, match="'lockd'"):
-        resolved("lockd")
+        resolve_profile("lockd")
 
 
 # -- names ---------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 from pyagentd.policy import shell
 from pyagentd.policy.action import Action, ResolvedPath
-from pyagentd.policy.guard import covered, explain_pattern, literal, patterns_to_remember
+from pyagentd.policy.guard import covering_grants, explain_pattern, literal, patterns_to_remember
 from pyagentd.policy.profiles import compile_action
 
 
@@ -56,7 +56,7 @@ def test_what_is_remembered_of_a_command(text: str, patterns: list[str]) -> None
 
 @pytest.mark.parametrize("text", [text for text, _ in REMEMBERED])
 def test_what_was_approved_is_covered_by_what_is_remembered_of_it(text: str) -> None:
-    assert covered(command(text), granted(command(text)))
+    assert covering_grants(command(text), granted(command(text)))
 
 
 COVERED_BY_GIT_LOG = [
@@ -99,7 +99,7 @@ COVERED_BY_GIT_LOG = [
 
 @pytest.mark.parametrize(("text", "is_covered"), COVERED_BY_GIT_LOG)
 def test_a_remembered_git_log_admits_git_log_and_nothing_with_it(text: str, is_covered: bool) -> None:
-    assert (covered(command(text), granted(command("git log"))) is not None) == is_covered
+    assert (covering_grants(command(text), granted(command("git log"))) is not None) == is_covered
 
 
 @pytest.mark.parametrize("text", [text for text, is_covered in COVERED_BY_GIT_LOG if not is_covered and text])
@@ -110,55 +110,57 @@ def test_a_remembered_command_does_not_even_match_a_text_with_another_command(te
 
 def test_every_command_of_a_line_has_to_be_remembered() -> None:
     both = granted(command("git log | head -5"))
-    assert covered(command("git log -1 | head -20"), both) and covered(command("git log"), both)
-    assert covered(command("git log | tail -5"), both) is None
-    assert covered(command("git log | head -5 /etc/passwd"), both) is None
-    assert covered(command("git log | head -5 | make"), both) is None
-    assert covered(command("git log | head -5; make"), [*both, *granted(command("make"))])
+    assert covering_grants(command("git log -1 | head -20"), both) and covering_grants(command("git log"), both)
+    assert covering_grants(command("git log | tail -5"), both) is None
+    assert covering_grants(command("git log | head -5 /etc/passwd"), both) is None
+    assert covering_grants(command("git log | head -5 | make"), both) is None
+    assert covering_grants(command("git log | head -5; make"), [*both, *granted(command("make"))])
 
 
 def test_an_exact_command_is_that_command_only() -> None:
     grants = granted(command("make test"))
-    assert covered(command("make test"), grants)
-    assert covered(command("make test && git status"), grants) is None
-    assert covered(command("make test SHELL=/tmp/x"), grants) is None
-    assert covered(command("make  test"), grants) is None
+    assert covering_grants(command("make test"), grants)
+    assert covering_grants(command("make test && git status"), grants) is None
+    assert covering_grants(command("make test SHELL=/tmp/x"), grants) is None
+    assert covering_grants(command("make  test"), grants) is None
 
 
 def test_what_cannot_be_read_is_covered_by_its_very_text_only() -> None:
     grants = granted(command('for f in *; do echo "$f"; done'))
-    assert covered(command('for f in *; do echo "$f"; done'), grants)
-    assert covered(command('for f in *; do rm "$f"; done'), grants) is None
-    assert covered(command('for f in *; do echo "$f"; done'), [compile_action("tool:Bash:.*")]) is None
+    assert covering_grants(command('for f in *; do echo "$f"; done'), grants)
+    assert covering_grants(command('for f in *; do rm "$f"; done'), grants) is None
+    assert covering_grants(command('for f in *; do echo "$f"; done'), [compile_action("tool:Bash:.*")]) is None
 
 
 def test_a_change_is_remembered_for_the_files_of_its_directory() -> None:
     assert patterns_to_remember(change("/w/src/a.py")) == ("tool:(?:Edit|Write):/w/src/[^/]+",)
     grants = granted(change("/w/src/a.py"))
-    assert covered(change("/w/src/b.py"), grants) and covered(change("/w/src/b.py", tool="Write"), grants)
+    assert covering_grants(change("/w/src/b.py"), grants) and covering_grants(
+        change("/w/src/b.py", tool="Write"), grants
+    )
     for other in ("/w/src/sub/a.py", "/w/a.py", "/w/src", "/w/srcs/a.py", "/x/w/src/a.py"):
-        assert covered(change(other), grants) is None
-    assert covered(change("/w/src/a.py", tool="Read"), grants) is None
+        assert covering_grants(change(other), grants) is None
+    assert covering_grants(change("/w/src/a.py", tool="Read"), grants) is None
 
 
 def test_a_link_in_a_remembered_directory_does_not_lead_out_of_it() -> None:
     grants = granted(change("/w/src/a.py"))
-    assert covered(change("/w/src/link", really="/w/secret/x"), grants) is None
-    assert covered(change("/w/src/link", really="/w/src/b.py"), grants)
-    assert covered(change("/w/src/link", really="/w/o/x"), granted(change("/w/src/link", really="/w/o/x")))
+    assert covering_grants(change("/w/src/link", really="/w/secret/x"), grants) is None
+    assert covering_grants(change("/w/src/link", really="/w/src/b.py"), grants)
+    assert covering_grants(change("/w/src/link", really="/w/o/x"), granted(change("/w/src/link", really="/w/o/x")))
     read = Action(tool="Read", detail="/w/l", kind="read", paths=(ResolvedPath(lexical="/w/l", resolved="/w/x"),))
     moved = Action(tool="Read", detail="/w/l", kind="read", paths=(ResolvedPath(lexical="/w/l", resolved="/w/y"),))
-    assert covered(read, granted(read)) and covered(moved, granted(read)) is None
+    assert covering_grants(read, granted(read)) and covering_grants(moved, granted(read)) is None
 
 
 def test_special_characters_are_taken_literally() -> None:
     for path in ("/w/a+b (1)/x.py", "/w/[a]/x", "/w/a|b/x", "/w/$x/^y", "/w/new\nline/x"):
         grants = granted(change(path))
-        assert covered(change(path), grants)
-        assert covered(change("/etc/passwd"), grants) is None
+        assert covering_grants(change(path), grants)
+        assert covering_grants(change("/etc/passwd"), grants) is None
     action = Action(tool="PersistentAgent", detail="a.b", kind="meta")
     assert patterns_to_remember(action) == (r"tool:PersistentAgent:a\.b",)
-    assert covered(Action(tool="PersistentAgent", detail="axb", kind="meta"), granted(action)) is None
+    assert covering_grants(Action(tool="PersistentAgent", detail="axb", kind="meta"), granted(action)) is None
 
 
 def test_a_pattern_is_told_in_words() -> None:
@@ -190,8 +192,8 @@ JOINED = [
 def test_no_remembered_command_lets_another_one_in(good: str, joined: str) -> None:
     text = joined.format(good=good, evil=EVIL)
     grants = [*granted(command(good)), *granted(command("git log | head -5")), *granted(command("echo x"))]
-    assert covered(command(good), grants)
-    assert covered(command(text), grants) is None
+    assert covering_grants(command(good), grants)
+    assert covering_grants(command(text), grants) is None
 
 
 def net(tool: str, detail: str) -> Action:
@@ -203,8 +205,8 @@ def test_a_page_is_remembered_for_its_site_and_a_search_for_all_of_them():
     assert site == r"tool:WebFetch:https://docs\.example\.com/.*"
     assert explain_pattern(site) == "WebFetch any page of https://docs.example.com"
     grants = [compile_action(site)]
-    assert covered(net("WebFetch", "https://docs.example.com/other"), grants)
+    assert covering_grants(net("WebFetch", "https://docs.example.com/other"), grants)
     for other in ("http://docs.example.com/a", "https://docs.example.com.evil.net/a", "https://docsxexample.com/"):
-        assert not covered(net("WebFetch", other), grants)
+        assert not covering_grants(net("WebFetch", other), grants)
     (every,) = patterns_to_remember(net("WebSearch", "weather"))
     assert every == "tool:WebSearch:.*" and explain_pattern(every) == "WebSearch anything"

@@ -6,7 +6,7 @@ from pyagentd.policy import shell
 from pyagentd.policy.action import Action, ResolvedPath
 from pyagentd.policy.guard import Allow, Ask, Context, Deny, decide
 from pyagentd.policy.presets import parse_preset
-from pyagentd.policy.profiles import offered, resolved, verdict
+from pyagentd.policy.profiles import may_pass, resolve_profile, verdict
 from pyagentd.store import presetfile
 from pyagentd.store.presetfile import find_templates, shipped_dir
 
@@ -51,10 +51,10 @@ def in_project(name):
 def decision(preset, action, *, above=(), interactive=True):
     context = Context(
         preset=preset,
-        profile=resolved(preset.profile),
+        profile=resolve_profile(preset.profile),
         interactive=interactive,
         ancestor_read_only=any(each.read_only for each in above),
-        ancestor_profiles=tuple(profile for each in above if (profile := resolved(each.profile))),
+        ancestor_profiles=tuple(profile for each in above if (profile := resolve_profile(each.profile))),
     )
     return decide(action, context, confirm=action.tool not in LOOKING)
 
@@ -123,7 +123,7 @@ def test_who_may_use_a_preset_and_with_which_tools(name, mode, tools):
     preset, _ = load(name)
     assert preset.mode == mode
     assert preset.tools == tools
-    assert all(offered(resolved(preset.profile), tool) for tool in tools)
+    assert all(may_pass(resolve_profile(preset.profile), tool) for tool in tools)
 
 
 @pytest.mark.parametrize("name", ["plan", "planner", "explorer", "researcher", "general-purpose", "minimal"])

@@ -20,7 +20,7 @@ from pyagentd.errors import Conflict, StoreError
 from pyagentd.events import Event
 from pyagentd.runtime import attaching, document_sync
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.document_sync import Lacking, Writing
+from pyagentd.runtime.document_sync import MissingInserts, PendingWrite
 from pyagentd.runtime.run_setup import shell_scope
 from pyagentd.serving import SWITCH_INTERVAL_S
 from pyagentd.store import metadata
@@ -91,7 +91,7 @@ async def test_lost_roles_are_given_to_the_editor_who_writes_them(world: World) 
         ]
         assert spans == [(span.start, span.end, span.id or span.kind) for span in whole.spans]
         assert any("recovered from the log" in note for note in given["notes"])
-        await branch.keeper.flush()
+        await branch.document.flush()
     assert document.read(file_of(ref)).spans == (), "the editor writes"
 
 
@@ -102,7 +102,7 @@ async def test_lost_roles_are_written_by_the_daemon_when_nobody_edits(world: Wor
     async with world.kernel.using(ref) as branch:
         given = await attach(branch, mode="view")
         assert given["roles"]
-        await branch.keeper.flush()
+        await branch.document.flush()
         assert document.parse(whole.decode()).spans == document.read(file_of(ref)).spans
         assert (await attach(branch, mode="view"))["roles"] is None
 
@@ -411,7 +411,7 @@ async def test_who_reads_a_file_that_was_edited_while_its_editor_had_not_saved_i
             assert shown.count("Hello?") == shown.count("Never saved.") == shown.count("Edited elsewhere.") == 1
             assert given["editor"] == (client is editor)
         branch.detach(editor)
-        await branch.keeper.flush()
+        await branch.document.flush()
     assert body(ref) == shown
 
 
@@ -426,17 +426,17 @@ async def test_what_arrives_while_is_looked_what_a_file_lacks_is_told_too(
         await world.kernel.prompt(branch, text="Hello?", options=world.options)
         await editor.finished(branch)
         file_of(ref).write_text("### Edited elsewhere.\n\n### ")
-        loop, keeper, survey = asyncio.get_running_loop(), branch.keeper, Writing.survey
-        late = keeper.inserts[-1]._replace(seq=branch.recorder.last_seq, text="Late.")
+        loop, sync, survey = asyncio.get_running_loop(), branch.document, PendingWrite.survey
+        late = sync.inserts[-1]._replace(seq=branch.recorder.last_seq, text="Late.")
 
-        def slow(writing: Writing) -> Lacking:
+        def slow(writing: PendingWrite) -> MissingInserts:
             found = survey(writing)
             added = threading.Event()
-            loop.call_soon_threadsafe(lambda: (keeper.add(late), added.set()))
+            loop.call_soon_threadsafe(lambda: (sync.add(late), added.set()))
             assert added.wait(10)
             return found
 
-        monkeypatch.setattr(Writing, "survey", slow)
+        monkeypatch.setattr(PendingWrite, "survey", slow)
         given = await attach(branch, editor)
         assert [text for _, text, _ in given["inserts"]].count("Late.") == 1
 

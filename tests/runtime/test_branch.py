@@ -12,7 +12,7 @@ import pytest
 from pyagentd.errors import BadRequest, NotFound
 from pyagentd.runtime import attaching
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.document_sync import Version
+from pyagentd.runtime.document_sync import DocumentVersion
 from pyagentd.store import paths
 from pyagentd.store.document import text as document
 from pyagentd.store.document.text import body_sha256
@@ -54,14 +54,14 @@ async def test_a_new_session_is_attached_without_anything_to_insert(world: World
 async def test_who_only_views_does_not_become_the_editor(world: World) -> None:
     async with world.kernel.using(world.session()) as branch:
         given = await attach(branch, Watcher(), body_sha256(""), mode="view")
-        assert given is not None and not given["editor"] and branch.keeper.editor is None
+        assert given is not None and not given["editor"] and branch.document.editor is None
 
 
 async def test_a_text_nobody_knows_is_to_be_read_again(world: World) -> None:
     async with world.kernel.using(world.session()) as branch:
         stranger = Watcher()
         assert await attach(branch, stranger, body_sha256("something else")) is None
-        assert stranger not in branch.sinks and branch.keeper.editor is None
+        assert stranger not in branch.sinks and branch.document.editor is None
 
 
 @pytest.mark.parametrize("mode", ["edit", "view"])
@@ -84,7 +84,7 @@ async def test_who_attaches_while_the_model_speaks_gets_the_rest_live(world: Wor
         mine = mine[:marker] + late.text(branch.key) + mine[marker:]
         for client in (late, watcher):
             branch.detach(client)
-        await branch.keeper.flush()
+        await branch.document.flush()
     assert mine == body(ref) == "### Hi\n\n" + watcher.text(ref.key).removeprefix("Hi\n\n")
 
 
@@ -107,14 +107,14 @@ async def test_who_leaves_while_attaching_watches_nothing_and_holds_nothing(worl
     async with world.kernel.using(ref) as branch:
         world.server.say("Hello")
         await prompt(world, branch)
-        branch.keeper.inserts.append(branch.keeper.inserts[-1]._replace(text="", seq=99))  # the daemon must write
+        branch.document.inserts.append(branch.document.inserts[-1]._replace(text="", seq=99))  # the daemon must write
         leaving = Watcher()
         attaching = asyncio.create_task(attach(branch, leaving, body_sha256(body(ref))))
         await asyncio.sleep(0)
         world.kernel.forget(leaving)
         with pytest.raises(NotFound):
             await attaching
-        assert leaving not in branch.sinks and branch.keeper.editor is None
+        assert leaving not in branch.sinks and branch.document.editor is None
     assert world.kernel.opened(ref.key) is None
 
 
@@ -192,7 +192,7 @@ async def test_text_of_a_run_whose_roles_were_shifted_before_a_restart_is_there_
         await attached(branch, watcher)
         await world.kernel.prompt(branch, text="Sleep", options=world.granted("tool:Bash:.*"))
         await watcher.phase(branch, "TOOL")
-        await branch.keeper.flush()
+        await branch.document.flush()
         file = ref.branch_dir / "session.md"
         shifted = file.read_text().replace("The first question", "The very first question")
         copy = ref.branch_dir.parent / "copy"  # what is on disk is what a killed daemon leaves
@@ -216,13 +216,15 @@ async def test_what_an_editor_had_not_saved_is_put_there_when_the_branch_is_open
     async with world.kernel.using(ref) as branch:
         await attached(branch, editor, mode="edit")
         (ref.branch_dir / "session.md").write_text("### Hi")
-        branch.saved(editor, Version(sha256=body_sha256("### Hi"), seq=0, marker=None))
+        branch.saved(editor, DocumentVersion(sha256=body_sha256("### Hi"), seq=0, marker=None))
         await world.kernel.send(branch, sha256=body_sha256("### Hi"), end=6, options=world.options)
         await editor.until(lambda: branch.run is None)
         assert "### Hi" + editor.text(ref.key) == shown
         if saved:
             (ref.branch_dir / "session.md").write_text(shown)
-            branch.saved(editor, Version(sha256=body_sha256(shown), seq=branch.recorder.last_seq, marker=None))
+            branch.saved(
+                editor, DocumentVersion(sha256=body_sha256(shown), seq=branch.recorder.last_seq, marker=None)
+            )
         branch.abandon()  # the daemon is killed
         world.kernel._branches.clear()
     assert [row.data["state"] for row in rows(ref) if row.type == "run"][-1] == ("kept" if saved else "told")

@@ -12,7 +12,7 @@ from pyagentd.errors import BudgetSpent
 from pyagentd.messages import Usage
 from pyagentd.runtime import run as budget
 from pyagentd.runtime.approvals import Answer
-from pyagentd.runtime.run import Limits, Stopwatch
+from pyagentd.runtime.run import Limits, RunTimer
 from tests.features.test_agents import agents_of, converse, results, spawn
 from tests.runtime.world import Watcher, World, assert_closed, attached, body
 from tests.server import answer, text, tool_use
@@ -159,7 +159,7 @@ class Clock:
 async def test_a_stopwatch_goes_on_where_it_was_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(budget, "get_running_loop", lambda: clock)
-    watch = Stopwatch(10.0, lambda error: None)
+    watch = RunTimer(10.0, lambda error: None)
     with watch.running():
         clock.now = 4.0
         with watch.paused(), watch.paused():

@@ -42,7 +42,7 @@ async def from_document(world: World, ref: BranchRef, typed: str) -> None:
     """Type below the conversation and send the document, as Emacs does."""
     file = paths.session_file(ref.branch_dir)
     async with world.kernel.using(ref) as branch:
-        await branch.keeper.flush()
+        await branch.document.flush()
     whole = file.read_text(encoding="utf-8")
     old = document.read(file).body
     file.write_text(whole.replace(old, old + typed, 1), encoding="utf-8")

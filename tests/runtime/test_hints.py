@@ -25,7 +25,7 @@ class Errands:
     def __init__(self) -> None:
         self.tasks: list[asyncio.Task[None]] = []
 
-    def own(self, errand: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, errand: Coroutine[Any, Any, None]) -> None:
         self.tasks.append(asyncio.create_task(errand))
 
     async def done(self) -> None:
@@ -44,7 +44,7 @@ def state(tmp_path: Path) -> Any:
 
 
 def hints(state: State, errands: Errands) -> PendingHints:
-    return PendingHints(state, Projection(state, state.path.parent), SystemClock(), errands.own)
+    return PendingHints(state, Projection(state, state.path.parent), SystemClock(), errands.spawn)
 
 
 async def test_what_waits_is_found_by_the_next_and_what_was_settled_is_not(state: State, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from pyagentd.events import Event, Sink
 from pyagentd.runtime import document_sync as lease_module
-from pyagentd.runtime.document_sync import Keeper, Lease, Version
+from pyagentd.runtime.document_sync import DocumentSync, DocumentVersion, Lease
 from pyagentd.store.document.text import body_sha256, stamp_of
 from tests.runtime.world import Watcher
 
@@ -22,9 +22,9 @@ class Room:
     def __init__(self, file: Path) -> None:
         self.file = file
         file.write_text("### Hi")
-        self.keeper = Keeper(file, persisted=lambda written: None)
+        self.document = DocumentSync(file, persisted=lambda written: None)
         self.watchers: list[Watcher] = []
-        self.lease = Lease(self.keeper, tell=self._tell, tell_others=self._tell_others)
+        self.lease = Lease(self.document, tell=self._tell, tell_others=self._tell_others)
 
     def watcher(self) -> Watcher:
         self.watchers.append(Watcher())
@@ -53,7 +53,7 @@ async def give_way(room: Room, watcher: Watcher) -> None:
 async def room(tmp_path: Path) -> AsyncIterator[Room]:
     made = Room(tmp_path / "session.md")
     yield made
-    made.keeper.close()
+    made.document.close()
 
 
 async def test_who_takes_over_gets_the_lease_when_the_editor_gives_way(room: Room) -> None:
@@ -61,7 +61,7 @@ async def test_who_takes_over_gets_the_lease_when_the_editor_gives_way(room: Roo
     assert room.lease.offer(editor, None) and not room.lease.offer(other, None)
     taking = asyncio.create_task(room.lease.take(other, "emacs 28.2"))
     await give_way(room, editor)
-    assert await taking and room.keeper.editor is other
+    assert await taking and room.document.editor is other
     assert editor.of("lease")[0].args[0]["by"] == "emacs 28.2"
     assert told(editor) == ["wanted"] and told(other) == []
 
@@ -72,11 +72,11 @@ async def test_what_the_editor_saved_while_it_gave_way_is_known(room: Room) -> N
     taking = asyncio.create_task(room.lease.take(other, ""))
     await editor.until(lambda: told(editor))
     room.file.write_text("### Hi there")
-    room.keeper.saved(Version(sha256=body_sha256("### Hi there"), seq=0, marker=None))
+    room.document.saved(DocumentVersion(sha256=body_sha256("### Hi there"), seq=0, marker=None))
     room.lease.release(editor)
     assert await taking
-    version = room.keeper.version(body_sha256("### Hi there"))
-    assert version is not None and room.keeper.is_latest(version)
+    version = room.document.version(body_sha256("### Hi there"))
+    assert version is not None and room.document.is_latest(version)
 
 
 async def test_an_editor_that_is_silent_loses_it_and_finds_a_file_that_changed(
@@ -86,11 +86,11 @@ async def test_an_editor_that_is_silent_loses_it_and_finds_a_file_that_changed(
     editor, other = room.watcher(), room.watcher()
     room.lease.offer(editor, None)
     before = stamp_of(room.file)
-    assert await room.lease.take(other, "") and room.keeper.editor is other
+    assert await room.lease.take(other, "") and room.document.editor is other
     assert told(editor) == ["wanted", "lost"]
     assert stamp_of(room.file) != before and room.file.read_text() == "### Hi"
     room.lease.release(editor)  # awake at last
-    assert room.keeper.editor is other
+    assert room.document.editor is other
 
 
 async def test_several_that_take_over_take_turns(room: Room) -> None:
@@ -99,7 +99,7 @@ async def test_several_that_take_over_take_turns(room: Room) -> None:
     taking = [asyncio.create_task(room.lease.take(watcher, "")) for watcher in (second, third)]
     for watcher in (first, second):
         await give_way(room, watcher)
-    assert all([await each for each in taking]) and room.keeper.editor is third
+    assert all([await each for each in taking]) and room.document.editor is third
     assert told(third) == []
 
 
@@ -109,7 +109,7 @@ async def test_nobody_gets_it_in_front_of_who_is_taking_over(room: Room) -> None
     taking = asyncio.create_task(room.lease.take(taker, ""))
     await give_way(room, editor)
     assert not room.lease.offer(latecomer, None) and told(latecomer) == []
-    assert await taking and room.keeper.editor is taker
+    assert await taking and room.document.editor is taker
 
 
 async def test_who_no_longer_wants_it_does_not_get_it_and_the_others_are_told(room: Room) -> None:
@@ -119,7 +119,7 @@ async def test_who_no_longer_wants_it_does_not_get_it_and_the_others_are_told(ro
     await editor.until(lambda: told(editor))
     room.lease.release(taker)
     room.lease.release(editor)
-    assert not await taking and room.keeper.editor is None
+    assert not await taking and room.document.editor is None
     assert told(viewer)[-1] == "free"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from pyagentd.api import Service
 from pyagentd.policy.action import canonical_tool
-from pyagentd.policy.profiles import BUILTIN, offered
+from pyagentd.policy.profiles import BUILTIN, may_pass
 from pyagentd.runtime import run, run_setup
 from pyagentd.runtime.system_prompt import NAME as SKILL
 from pyagentd.tools.builtin import builtin_tools
@@ -62,8 +62,8 @@ async def test_a_preset_may_name_them_by_their_ids_and_they_have_the_guides_shap
 
 @pytest.mark.parametrize("profile", ["locked", "standard"])
 def test_narrow_profiles_have_no_network_and_every_profile_has_what_touches_nothing(profile: str) -> None:
-    assert not any(offered(BUILTIN[profile], tool) for tool in ("web_search", "web_fetch"))
-    assert all(offered(BUILTIN[profile], tool) for tool in ("todo", "task", "question", "skill", "tool_search"))
+    assert not any(may_pass(BUILTIN[profile], tool) for tool in ("web_search", "web_fetch"))
+    assert all(may_pass(BUILTIN[profile], tool) for tool in ("todo", "task", "question", "skill", "tool_search"))
 
 
 async def test_a_page_is_asked_about_and_its_site_can_be_remembered(world: World, service: Service) -> None:

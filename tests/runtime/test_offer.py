@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.runtime.run import CORE, NAME, Offer, best
+from pyagentd.runtime.run import CORE, NAME, ToolOffer, best_matching_tools
 from pyagentd.runtime.run_setup import RunBuilder
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.spec import ToolSpec
@@ -51,34 +51,34 @@ MANY = {
     ],
 )
 def test_a_search(query: str, first: list[str]) -> None:
-    assert best(query, MANY)[: len(first) or None] == first
+    assert best_matching_tools(query, MANY)[: len(first) or None] == first
 
 
 def test_ten_are_found_at_most() -> None:
-    assert len(best("something", MANY)) == 10
+    assert len(best_matching_tools("something", MANY)) == 10
 
 
 def test_many_small_tools_are_all_offered_and_few_large_ones_are_not() -> None:
-    assert [spec.name for spec in Offer(MANY).offered()] == list(MANY) and NAME not in Offer(MANY).tools
+    assert [spec.name for spec in ToolOffer(MANY).offered()] == list(MANY) and NAME not in ToolOffer(MANY).tools
     large = {name: replace(spec, description="word " * 2000) for name, spec in list(MANY.items())[:6]}
-    assert [spec.name for spec in Offer(large).offered()] == [NAME]
+    assert [spec.name for spec in ToolOffer(large).offered()] == [NAME]
 
 
 def test_a_small_window_holds_fewer() -> None:
-    assert NAME in Offer(MANY, window=4_000).tools and NAME not in Offer(MANY, window=200_000).tools
+    assert NAME in ToolOffer(MANY, window=4_000).tools and NAME not in ToolOffer(MANY, window=200_000).tools
 
 
 def test_the_search_names_the_servers_whose_tools_it_finds() -> None:
-    offer = Offer(builtin_tools(), window=4_000)
+    offer = ToolOffer(builtin_tools(), window=4_000)
     offer.add(MANY, servers=["github", "mail"])
     assert "of the servers github, mail" in offer.tools[NAME].description
 
 
 def test_of_more_the_usual_ones_and_a_search_are_offered() -> None:
-    offer = Offer(builtin_tools() | MANY, window=4_000)
+    offer = ToolOffer(builtin_tools() | MANY, window=4_000)
     assert [spec.name for spec in offer.offered()] == ["Read", "Write", "Edit", "Glob", "Grep", "Bash", NAME]
     assert set(CORE) >= set(builtin_tools())
-    again = Offer(builtin_tools() | MANY, ["mail_send", "gone"], window=4_000)
+    again = ToolOffer(builtin_tools() | MANY, ["mail_send", "gone"], window=4_000)
     assert [spec.name for spec in again.offered()][-2:] == [NAME, "mail_send"]
 
 

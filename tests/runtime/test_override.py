@@ -38,11 +38,11 @@ OURS = document_sync.settings_of(PRESET)
         (Settings(model="other"), None, {"model": "other"}),
         (
             Settings(tools=()),
-            document_sync.printed(OURS),
+            document_sync.settings_in_document(OURS),
             {},
         ),  # stock gptel, which knows none of our tools, wrote that
-        (Settings(tools=("weather",)), document_sync.printed(OURS), {"tools": ("weather",)}),
-        (Settings(tools=("Read", "Bash")), document_sync.printed(OURS), {}),
+        (Settings(tools=("weather",)), document_sync.settings_in_document(OURS), {"tools": ("weather",)}),
+        (Settings(tools=("Read", "Bash")), document_sync.settings_in_document(OURS), {}),
     ],
 )
 def test_what_differs_from_what_we_wrote_is_the_users(
@@ -53,9 +53,11 @@ def test_what_differs_from_what_we_wrote_is_the_users(
 
 def test_the_document_names_only_tools_that_gptel_can_have() -> None:
     tools = ("Read", "read_file", "PersistentAgent", "emacs:code", "mcp__notes__add", "mcp__*", "weather")
-    assert document_sync.printed(Settings(model="m", tools=tools)) == Settings(model="m", tools=("weather",))
-    assert document_sync.effective(PRESET, {}).tools is None
-    assert document_sync.effective(PRESET, {"tools": ("Read",)}).tools == ("Read",)
+    assert document_sync.settings_in_document(Settings(model="m", tools=tools)) == Settings(
+        model="m", tools=("weather",)
+    )
+    assert document_sync.effective_settings(PRESET, {}).tools is None
+    assert document_sync.effective_settings(PRESET, {"tools": ("Read",)}).tools == ("Read",)
 
 
 async def test_stock_gptel_finds_no_name_of_ours_in_the_document(world: World) -> None:
@@ -68,14 +70,14 @@ async def test_stock_gptel_finds_no_name_of_ours_in_the_document(world: World) -
 
 
 def test_tools_may_have_the_names_that_gptel_uses() -> None:
-    assert document_sync.overridden(PRESET, {"tools": ("read_file", "Glob")}).tools == ("Read", "Glob")
+    assert document_sync.preset_with_overrides(PRESET, {"tools": ("read_file", "Glob")}).tools == ("Read", "Glob")
 
 
 def test_what_is_changed_in_the_file_while_a_run_goes_on_is_kept() -> None:
     wanted = Settings(model="ours", temperature=0.5)
-    assert document_sync.merged(Settings(model="theirs"), Settings(model="before"), wanted).model == "theirs"
-    assert document_sync.merged(Settings(model="before"), Settings(model="before"), wanted).model == "ours"
-    assert document_sync.merged(Settings(), Settings(model="before"), wanted).model == "ours"
+    assert document_sync.merged_settings(Settings(model="theirs"), Settings(model="before"), wanted).model == "theirs"
+    assert document_sync.merged_settings(Settings(model="before"), Settings(model="before"), wanted).model == "ours"
+    assert document_sync.merged_settings(Settings(), Settings(model="before"), wanted).model == "ours"
 
 
 def plist(*items: Any) -> list[Any]:

@@ -12,8 +12,8 @@ from pyagentd.errors import BadRequest, Conflict, NotFound
 from pyagentd.messages import Text, ToolResult
 from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.document_sync import Version
-from pyagentd.runtime.queue import Submission, Submitted
+from pyagentd.runtime.document_sync import DocumentVersion
+from pyagentd.runtime.queue import Receipt, Submission
 from pyagentd.runtime.turns import above_drafts
 from pyagentd.store.document import text as document
 from pyagentd.store.document.reconcile import align
@@ -50,7 +50,7 @@ def ends(watcher: Watcher) -> list[str]:
     return [event.args[0]["reason"] for event in watcher.of("run") if event.args[0]["phase"] == "finished"]
 
 
-async def asking(world: World, branch: LiveBranch, watcher: Watcher) -> Submitted:
+async def asking(world: World, branch: LiveBranch, watcher: Watcher) -> Receipt:
     """Start a run that waits for a human."""
     sent = await world.kernel.submit(branch, message("One", world))
     await watcher.until(lambda: world.kernel.asks.all())
@@ -70,11 +70,11 @@ async def test_queued_messages_fire_one_after_the_other_each_a_turn_of_its_own(w
         two = await world.kernel.submit(branch, message("Two", world))
         three = await world.kernel.submit(branch, message("Three", world))
         assert two.queued and two.run_id is None and "queued_at" in metadata_of(ref, two.message_id)
-        assert [item["text"] for item in branch.queue.told()] == ["Two", "Three"]
+        assert [item["text"] for item in branch.queue.to_wire()] == ["Two", "Three"]
         assert branch.status["state"] == "waiting" and branch.status["queued"] == 2
         allow(world)
         await watcher.until(lambda: ends(watcher) == ["done"] * 3)
-        assert branch.queue.told() == [] and branch.status == {"state": "idle", "queued": 0}
+        assert branch.queue.to_wire() == [] and branch.status == {"state": "idle", "queued": 0}
     assert_closed(ref)
     assert prompts(world)[2:] == ["Two", "Three"]
     assert body(ref).count("### ") == 4 and body(ref).endswith("### Two\n\nSecond.\n\n### Three\n\nThird.\n\n### ")
@@ -133,12 +133,12 @@ async def test_a_message_with_an_id_of_its_clients_is_one_message_however_often_
             await world.kernel.submit(branch, message("Two", world, id="../two"))
         await world.kernel.queue.cancel(branch, "msg_three")
         taken_back = await world.kernel.submit(branch, three)
-        assert not taken_back.queued and taken_back.ended == "canceled" and len(branch.queue.told()) == 1
+        assert not taken_back.queued and taken_back.ended == "canceled" and len(branch.queue.to_wire()) == 1
         await watcher.until(lambda: world.kernel.asks.all())
         allow(world)
         await watcher.until(lambda: ends(watcher) == ["done"] * 2)
         again = await world.kernel.submit(branch, two)
-        assert again.run_id and not again.queued and not branch.queue.told()
+        assert again.run_id and not again.queued and not branch.queue.to_wire()
         assert first.ended == "" and again.ended == "done"
     assert body(ref).count("Two") == 1
 
@@ -209,11 +209,11 @@ async def test_what_is_sent_after_an_error_leaves_text_that_waits_where_it_is(wo
     async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         await asking(world, branch, watcher)
-        await branch.keeper.flush()
+        await branch.document.flush()
         await type_and_queue(world, branch, "Two")
         allow(world)
         await watcher.until(lambda: branch.status["state"] == "error")
-        await branch.keeper.flush()
+        await branch.document.flush()
         if where == "the document":
             await type_and_queue(world, branch, "Three")  # below it: it goes on with what waits, in that order
         else:
@@ -259,14 +259,14 @@ async def test_text_queued_in_the_document_stays_where_it_was_typed(world: World
     async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         await asking(world, branch, watcher)
-        await branch.keeper.flush()
+        await branch.document.flush()
         for said in ("Two", "Three"):
             await type_and_queue(world, branch, said)
         client = await world.kernel.submit(branch, message("From afar", world))
         file = ref.branch_dir / "session.md"
         doc = document.read(file)
         file.write_text(document.format_file(replace(doc, body=doc.body + "A draft")))
-        assert [item["text"] for item in branch.queue.told()] == ["Two", "Three", "From afar"]
+        assert [item["text"] for item in branch.queue.to_wire()] == ["Two", "Three", "From afar"]
         assert client.queued
         allow(world)
         world.server.say("From the client.")
@@ -305,11 +305,11 @@ async def test_what_is_queued_before_the_first_word_of_an_answer_is_only_what_wa
     ref, watcher = world.session(), Watcher()
     file = ref.branch_dir / "session.md"
 
-    def typed(said: str) -> Version:
+    def typed(said: str) -> DocumentVersion:
         doc = document.read(file)
         file.write_text(document.format_file(replace(doc, body=said)))
         sha256 = body_sha256(document.read(file).body)
-        return Version(sha256=sha256, seq=branch.recorder.last_seq, marker=len("### One"))
+        return DocumentVersion(sha256=sha256, seq=branch.recorder.last_seq, marker=len("### One"))
 
     async with world.kernel.using(ref) as branch:
         assert (await attached(branch, watcher, "edit"))["editor"]
@@ -345,7 +345,7 @@ async def test_a_message_steers_the_run_in_flight_at_its_next_step(world: World)
         assert metadata_of(ref, steer.message_id)["steered"] == sent.run_id
         allow(world)
         await watcher.until(lambda: ends(watcher) == ["done"] * 2)
-        await branch.keeper.flush()
+        await branch.document.flush()
         said = [message for message in world.server.requests[1].messages if message["role"] == "user"][-1]["content"]
         assert [part["type"] for part in said] == ["tool_result", "text"] and said[-1]["text"] == "Left, please"
         view = align(document.read(ref.branch_dir / "session.md"), branch.conversation).view
@@ -438,7 +438,7 @@ async def test_an_approval_waits_like_any_message_and_names_its_agent_when_its_t
         sent = await world.kernel.submit(branch, approval)
         with pytest.raises(BadRequest):
             await world.kernel.submit(branch, message("Hm", world, metadata={"agent": "nobody"}))
-        assert sent.queued and branch.queue.told()[0]["agent"] == "build"
+        assert sent.queued and branch.queue.to_wire()[0]["agent"] == "build"
         allow(world)
         await watcher.until(lambda: ends(watcher) == ["done"] * 2)
     fired = metadata_of(ref, sent.message_id)

@@ -353,7 +353,7 @@ async def test_a_document_that_cannot_be_written_is_said_and_completed_later(wor
         assert branch.status["state"] == "error"
         file.rmdir()
         file.write_bytes(kept)
-        await branch.keeper.flush()
+        await branch.document.flush()
     assert assert_closed(ref)["reason"] == "done"
     assert body(ref) == "### Hi\n\nHello\n\n### "
 

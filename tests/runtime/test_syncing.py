@@ -8,11 +8,11 @@ import threading
 import pytest
 
 from pyagentd.runtime import recorder as subject
-from pyagentd.runtime.recorder import Syncing, syncing
+from pyagentd.runtime.recorder import DiskWorker, disk_worker
 
 
 async def test_what_is_asked_at_once_is_done_in_few_threads() -> None:
-    made, threads = Syncing(), []
+    made, threads = DiskWorker(), []
     await asyncio.gather(*(made.do(lambda: threads.append(threading.get_ident())) for _ in range(200)))
     assert len(threads) == 200
     assert len(set(threads)) <= subject._THREADS
@@ -23,7 +23,7 @@ async def test_a_failure_is_told_to_whoever_waits_for_it_and_nobody_else() -> No
     def refuse() -> None:
         raise OSError("no")
 
-    made = Syncing()
+    made = DiskWorker()
     good, bad, also = await asyncio.gather(
         made.do(lambda: None), made.do(refuse), made.do(lambda: None), return_exceptions=True
     )
@@ -31,7 +31,7 @@ async def test_a_failure_is_told_to_whoever_waits_for_it_and_nobody_else() -> No
 
 
 async def test_who_stops_waiting_stops_nobody_else() -> None:
-    made, release = Syncing(), threading.Event()
+    made, release = DiskWorker(), threading.Event()
     first, second = asyncio.create_task(made.do(release.wait)), asyncio.create_task(made.do(lambda: None))  # type: ignore[arg-type]
     await asyncio.sleep(0)
     first.cancel()
@@ -42,4 +42,4 @@ async def test_who_stops_waiting_stops_nobody_else() -> None:
 
 
 async def test_there_is_one_for_a_loop() -> None:
-    assert syncing() is syncing()
+    assert disk_worker() is disk_worker()

@@ -19,10 +19,10 @@ from pyagentd.features.agents import AgentSpawner
 from pyagentd.llm.retry import RetryPolicy
 from pyagentd.runtime import run_setup
 from pyagentd.runtime.approvals import Answer as Answered
-from pyagentd.runtime.branch import Audience, LiveBranch
+from pyagentd.runtime.branch import LiveBranch, Watchers
 from pyagentd.runtime.feature import RunEnded
 from pyagentd.runtime.recorder import Recorder
-from pyagentd.runtime.run import Answer, State
+from pyagentd.runtime.run import AnswerRecorder, RunPhase
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.spec import ToolSpec
@@ -79,22 +79,22 @@ def _of_its_run(recorder: Recorder, kind: str, *_: Any) -> bool:
     return _of_agent(recorder) and kind == "part" and bool(recorder.conversation.runs)
 
 
-def _is_typing(branch: Audience, event: Event) -> bool:
-    return _is_agent(branch) and event.kind == "status" and _state_of(event) is State.TYPE
+def _is_typing(branch: Watchers, event: Event) -> bool:
+    return _is_agent(branch) and event.kind == "status" and _state_of(event) is RunPhase.TYPE
 
 
-def _is_helper(recorded: Answer, *_: Any) -> bool:
+def _is_helper(recorded: AnswerRecorder, *_: Any) -> bool:
     return "model-helper" in str(recorded._model)
 
 
-def stopped_at(state: State, who: str) -> Fault:
+def stopped_at(state: RunPhase, who: str) -> Fault:
     """The agent, or its parent, is stopped at the moment the agent gets into ``state``."""
 
     def fault(world: World, patch: pytest.MonkeyPatch) -> None:
-        publish = Audience.publish
+        publish = Watchers.publish
         done: list[bool] = []
 
-        def stopping(self: Audience, event: Event) -> None:
+        def stopping(self: Watchers, event: Event) -> None:
             publish(self, event)
             if not _is_agent(self) or done or _state_of(event) != state:
                 return
@@ -104,20 +104,20 @@ def stopped_at(state: State, who: str) -> Fault:
             assert stopped is not None
             stopped.stop()
 
-        patch.setattr(Audience, "publish", stopping)
+        patch.setattr(Watchers, "publish", stopping)
 
     return fault
 
 
-def _state_of(event: Event) -> State | None:
+def _state_of(event: Event) -> RunPhase | None:
     told = event.args[0] if event.args else None
     if not isinstance(told, Mapping):
         return None
     if event.kind == "run" and told.get("phase") == "started":
-        return State.INIT
+        return RunPhase.INIT
     if event.kind == "run" and told.get("phase") == "finished":
-        return State.DONE
-    return State(told["phase"]) if event.kind == "status" and "phase" in told else None
+        return RunPhase.DONE
+    return RunPhase(told["phase"]) if event.kind == "status" and "phase" in told else None
 
 
 def raising(owner: type, name: str, error: Exception, when: Callable[..., bool]) -> Fault:
@@ -171,9 +171,9 @@ ENDINGS = [
     Ending("out of turns", r"Error: .*turn limit", (LOOK, LOOK), preset="max-turns: 1"),
     *(
         Ending(f"agent stopped in {state}", _ABORTED, (LOOK, "found"), stopped_at(state, "agent"))
-        for state in (State.INIT, State.WAIT, State.TYPE, State.TOOL, State.TRET)
+        for state in (RunPhase.INIT, RunPhase.WAIT, RunPhase.TYPE, RunPhase.TOOL, RunPhase.TRET)
     ),
-    Ending("agent stopped when it is done", r"found\Z", ("found",), stopped_at(State.DONE, "agent")),
+    Ending("agent stopped when it is done", r"found\Z", ("found",), stopped_at(RunPhase.DONE, "agent")),
     *(
         Ending(
             f"parent stopped while the agent is in {state}",
@@ -182,15 +182,20 @@ ENDINGS = [
             stopped_at(state, "parent"),
             "aborted",
         )
-        for state in (State.INIT, State.WAIT, State.TYPE, State.TOOL, State.TRET, State.DONE)
+        for state in (RunPhase.INIT, RunPhase.WAIT, RunPhase.TYPE, RunPhase.TOOL, RunPhase.TRET, RunPhase.DONE)
     ),
     Ending("agent stopped while it asks", _ABORTED, (ASKS,), act="abort agent"),
     Ending("agent stopped while its model is silent", _ABORTED, (HANGS,), act="abort agent"),
     Ending("parent stopped while its agent asks", "abort", (ASKS,), parent="aborted", act="abort parent"),
     Ending("exception in a tool", r"I look\.\n\nfound\Z", (LOOK, "found"), tool_raises),
-    Ending("exception where answers are taken", _FAILED, (LOOK, "found"), raising(Answer, "take", BUG, _is_helper)),
     Ending(
-        "exception where progress is told", _FAILED, (LOOK, "found"), raising(Audience, "publish", BUG, _is_typing)
+        "exception where answers are taken",
+        _FAILED,
+        (LOOK, "found"),
+        raising(AnswerRecorder, "take", BUG, _is_helper),
+    ),
+    Ending(
+        "exception where progress is told", _FAILED, (LOOK, "found"), raising(Watchers, "publish", BUG, _is_typing)
     ),
     Ending("exception in a listener", r"found\Z", ("found",), listener_raises),
     Ending("the disk refuses the answer", _STORE, (LOOK, "found"), raising(Recorder, "record", DISK, _of_its_run)),

@@ -127,7 +127,7 @@ BREAKS_OF_AGENTS = [
     _of(
         "gptel-with-preset isolation",
         _EQUIPPING,
-        "return overridden(self._answering(), override)",
+        "return preset_with_overrides(self._answering(), override)",
         "return self._presets.of_branch(self._branch.ref)",
     ),
     _of(
@@ -273,7 +273,7 @@ BREAKS_OF_AGENTS = [
     _of(
         "Exception handling in callback",
         _RUN,
-        "            return self._fail(Signal.FAIL, self._error(*told_of(error)))\n",
+        "            return self._fail(RunSignal.FAIL, self._error(*told_of(error)))\n",
         '            return self._fail(S.FAIL, self._error("internal", ""))\n',
     ),
     _of(
@@ -285,8 +285,8 @@ BREAKS_OF_AGENTS = [
     _of(
         "Agent directory created via filesystem module",
         _PIECES,
-        "sessions.built(paths.agents_dir(parent.branch_dir), name)",
-        "sessions.built(parent.branch_dir, name)",
+        "sessions.build_directory(paths.agents_dir(parent.branch_dir), name)",
+        "sessions.build_directory(parent.branch_dir, name)",
     ),
     _of(
         "Preset template copied via filesystem helper",

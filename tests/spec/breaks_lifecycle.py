@@ -92,7 +92,7 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Permission Profile: an invalid one is rejected",
         _SELFEDIT,
-        "            resolved(read_profile(new, me.profiles, ",
+        "            resolve_profile(read_profile(new, me.profiles, ",
         "            (lambda _: None)((new, me.profiles, ",
     ),
     _of(
@@ -270,13 +270,13 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "State Diagram: IDLE to ACTIVE by a message",
         _STATES,
-        "    Life.IDLE: {\n        Happening.MESSAGE: Life.ACTIVE,",
-        "    Life.IDLE: {\n        Happening.MESSAGE: Life.IDLE,",
+        "    AgentState.IDLE: {\n        AgentEvent.MESSAGE: AgentState.ACTIVE,",
+        "    AgentState.IDLE: {\n        AgentEvent.MESSAGE: AgentState.IDLE,",
     ),
     _of(
         "State Diagram: IDLE to ACTIVE by a restore",
         _IDLING,
-        "lambda restored: self._touch(restored.branch, Happening.RESTORE)",
+        "lambda restored: self._touch(restored.branch, AgentEvent.RESTORE)",
         "lambda restored: None",
     ),
     _of(
@@ -288,8 +288,8 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "State Diagram: ACTIVE to IDLE by the idle timeout",
         _STATES,
-        "        Happening.IDLE_TIMEOUT: Life.IDLE,",
-        "        Happening.IDLE_TIMEOUT: Life.ACTIVE,",
+        "        AgentEvent.IDLE_TIMEOUT: AgentState.IDLE,",
+        "        AgentEvent.IDLE_TIMEOUT: AgentState.ACTIVE,",
     ),
     _of(
         "State Diagram: ACTIVE to DESTROYED",
@@ -306,8 +306,8 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Persistence: Agent configuration",
         f"{_FEATURES}/named_agents.py",
-        '    note(kernel, name, f"config:{key}", ',
-        '    note(kernel, name, "config", ',
+        '    audit_change(kernel, name, f"config:{key}", ',
+        '    audit_change(kernel, name, "config", ',
     ),
     _of(
         "Persistence: Active conversation",
@@ -330,7 +330,7 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Persistence: Audit log",
         _DESTROYING,
-        '    note(kernel, row.name, "destroy",',
+        '    audit_change(kernel, row.name, "destroy",',
         '    str((host, row.name, "destroy"),',
     ),
     _of(
@@ -374,7 +374,7 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Restart: agents are loaded idle",
         _IDLING,
-        "                        self.cleared(branch, Happening.SHUTDOWN)\n",
+        "                        self.cleared(branch, AgentEvent.SHUTDOWN)\n",
         "                        pass\n",
     ),
 ]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.store.attachments import Linked, linked
+from pyagentd.store.attachments import LinkedFile, linked_files
 
 
 def links(text: str, branch_dir: Path) -> list[tuple[str, bool]]:
-    return [(found.link, found.shown) for found in linked(text, branch_dir)]
+    return [(found.link, found.shown) for found in linked_files(text, branch_dir)]
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_pictures_and_links_are_found_each_once(branch_dir: Path) -> None:
     text = "![a](files/a.png) [b [1](files/b.pdf)\n[a](files/a.png) ![a](files/a.png) [](<./files/c%20d.txt>)"
     expected = [("files/a.png", True), ("files/b.pdf", False), ("files/a.png", False), ("./files/c%20d.txt", False)]
     assert links(text, branch_dir) == expected
-    assert next(linked(text, branch_dir)) == Linked("files/a.png", True, branch_dir / "files" / "a.png", 4)
+    assert next(linked_files(text, branch_dir)) == LinkedFile("files/a.png", True, branch_dir / "files" / "a.png", 4)
 
 
 @pytest.mark.parametrize(

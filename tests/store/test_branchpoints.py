@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pyagentd.store.branching import Before, Outline, cut, outline
+from pyagentd.store.branching import LogBefore, Outline, cut, outline
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document.reconcile import align
 from pyagentd.store.document.text import Document, Span, format_file, parse
@@ -23,7 +23,7 @@ def branched(plan: Outline, number: int, *, include: bool) -> tuple[Document, li
     """The document and the log of a branch, as they would be read from its files."""
     point = plan.points[number]
     document = cut(plan.document, point.cut(include=include))
-    facts = Before(plan, point, include=include).facts()
+    facts = LogBefore(plan, point, include=include).facts()
     rows = [Row(seq, type, dict(data)) for seq, (type, data) in enumerate(facts, 1)]
     return parse(format_file(document)), rows
 
@@ -292,8 +292,8 @@ class TestLog:
         run = talk.start(talk.user("Two?"))
         talk.answer(YES)
         plan = read(talk)
-        assert Before(plan, plan.points[1], include=True).open_run() is None
+        assert LogBefore(plan, plan.points[1], include=True).open_run() is None
         talk.type("\n\n### Later")
         plan = read(talk)
-        open_run = Before(plan, plan.points[-1], include=True).open_run()
+        open_run = LogBefore(plan, plan.points[-1], include=True).open_run()
         assert open_run is not None and open_run.data["id"] == run["id"]

@@ -14,7 +14,7 @@ from pyagentd.store.conversation import (
     compaction_block,
     compaction_data,
     summary_in,
-    wrapped,
+    summary_message,
 )
 from pyagentd.store.document.files import apply
 from pyagentd.store.document.heal import expected
@@ -23,7 +23,7 @@ from pyagentd.store.document.pieces import recorded_pieces
 from pyagentd.store.document.reconcile import Alignment, align, locate
 from pyagentd.store.document.render import RUN_CLOSE
 from pyagentd.store.document.text import Document, format_file, parse
-from pyagentd.store.export.export import Source, exported
+from pyagentd.store.export.export import Source, export_text
 from pyagentd.store.journal import Row
 from tests.store.talk import Call, Step, Talk, Turn, assert_valid, expected_view
 
@@ -100,7 +100,7 @@ def test_without_a_tail_only_the_summary_is_seen_at_the_head_of_the_next_prompt(
     talk.compact()
     assert talk.document.body.endswith("2\n\n" + compaction_block(_last(talk)) + "\n\n### ")
     aligned = talk.seen("Three?")
-    assert aligned.view == (Message(role="user", parts=(Text(text=wrapped(SUMMARY)), Text(text="Three?"))),)
+    assert aligned.view == (Message(role="user", parts=(Text(text=summary_message(SUMMARY)), Text(text="Three?"))),)
     assert (aligned.new_prompt, aligned.edits, aligned.notes) == ("Three?", (), ())
 
 
@@ -110,7 +110,7 @@ def test_the_tail_is_verbatim() -> None:
     full = expected_view(talk.rows)
     aligned = talk.seen()
     first, *rest = aligned.view
-    assert first.parts == (Text(text=wrapped(SUMMARY)), Text(text="Count."))
+    assert first.parts == (Text(text=summary_message(SUMMARY)), Text(text="Count."))
     assert tuple(rest) == full[3:]
     assert [(n, m.id) for n, m in enumerate(aligned.view) if m.id] == [
         (0, talk.id_of("Count.")),
@@ -125,7 +125,8 @@ def test_the_latest_marker_wins_and_older_ones_are_dropped_with_the_head() -> No
     talk.compact(summary="second", tail=talk.id_of("Two?"))
     talk.play(say("Three?", "3"))
     assert texts(talk.seen().view) == [
-        ("user", wrapped("second")), ("user", "Two?"), ("assistant", "2"), ("user", "Three?"), ("assistant", "3"),
+        ("user", summary_message("second")), ("user", "Two?"), ("assistant", "2"),
+        ("user", "Three?"), ("assistant", "3"),
     ]  # fmt: skip
 
 
@@ -155,7 +156,7 @@ def test_a_marker_removed_from_the_document_is_hidden_and_comes_back_with_its_te
     assert aligned.edits == ({"part_id": part.id, "hidden": True},)
     conversation = _folded(talk, aligned)
     again = align(doc, conversation)
-    assert texts(again.view) == [("user", wrapped(SUMMARY))]
+    assert texts(again.view) == [("user", summary_message(SUMMARY))]
     assert again.edits == ({"part_id": part.id},)
 
 
@@ -177,7 +178,7 @@ def test_the_user_may_edit_the_summary() -> None:
         ),
     )
     aligned = align(edited, talk.conversation)
-    assert texts(aligned.view)[0] == ("user", wrapped(SUMMARY.replace("Count files.", "Count all of them.")))
+    assert texts(aligned.view)[0] == ("user", summary_message(SUMMARY.replace("Count files.", "Count all of them.")))
     again = align(edited, _folded(talk, aligned))
     assert (again.view, again.edits) == (aligned.view, ())
 
@@ -201,7 +202,7 @@ def test_a_tail_may_begin_within_an_answer() -> None:
     assert [(m.role, *map(type, m.parts)) for m in aligned.view] == [
         ("user", Text), ("assistant", Text, ToolCall), ("user", ToolResult), ("assistant", Text),
     ]  # fmt: skip
-    assert texts(aligned.view)[0] == ("user", wrapped(SUMMARY))
+    assert texts(aligned.view)[0] == ("user", summary_message(SUMMARY))
 
 
 def test_a_marker_within_an_answer_has_its_place_in_what_the_record_shows() -> None:
@@ -260,7 +261,7 @@ def _folded(talk: Talk, aligned: Alignment) -> Conversation:
 def test_an_exported_page_shows_a_divider_that_opens() -> None:
     talk = Compacted([say("One?", "1")])
     talk.compact()
-    page = exported(Source(session_id="s", document=talk.document, conversation=talk.conversation), "html").text
+    page = export_text(Source(session_id="s", document=talk.document, conversation=talk.conversation), "html").text
     assert '<details class="compaction">\n<summary><b>Compacted</b> 4 messages, ~1.0k tokens</summary>' in page
     assert "Count files." in page and "Not shown to the model" not in page
 

@@ -19,7 +19,7 @@ from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document.reconcile import align
 from pyagentd.store.document.text import Document, Settings, Span, format_file, parse
-from pyagentd.store.export.export import Source, exported, lines, read_source
+from pyagentd.store.export.export import Source, export_text, lines, read_source
 from pyagentd.store.journal import Row
 from tests.store.places import new_agent, new_session
 from tests.store.talk import Call, Step, Talk, Turn, talks, texts
@@ -94,7 +94,7 @@ def demo() -> Source:
 
 
 def text_of(made: Source, format: str) -> str:
-    return exported(made, format).text
+    return export_text(made, format).text
 
 
 @pytest.mark.parametrize("format", ["md", "json", "jsonl", "html"])
@@ -110,7 +110,7 @@ def test_every_golden_file_is_claimed() -> None:
 
 def test_another_format_is_refused_with_those_there_are() -> None:
     with pytest.raises(BadRequest, match="md, json, jsonl, html"):
-        exported(demo(), "pdf")
+        export_text(demo(), "pdf")
 
 
 class TestMarkdown:
@@ -125,10 +125,10 @@ class TestMarkdown:
 
     def test_a_document_without_settings_gets_those_of_its_preset(self) -> None:
         made = Talk([Turn(prompt="Hi", steps=(Step(texts=("Hello",)),))])
-        assert parse(exported(source(made), "md", SETTINGS).text).settings == SETTINGS
+        assert parse(export_text(source(made), "md", SETTINGS).text).settings == SETTINGS
         other = replace(made.document, settings=Settings(model="own"))
         made.document = other
-        assert parse(exported(source(made), "md", SETTINGS).text).settings == other.settings
+        assert parse(export_text(source(made), "md", SETTINGS).text).settings == other.settings
 
 
 class TestRecord:
@@ -186,7 +186,7 @@ class TestRecord:
             body=made.document.body[:at] + added + made.document.body[at:] + "a draft",
             spans=(*(s for s in spans(made) if s.start < at), Span(role, role + 8, "response"), *behind),
         )
-        made_export = exported(source(made), "json")
+        made_export = export_text(source(made), "json")
         messages = json.loads(made_export.text)["messages"]
         said = [
             part["data_json"].get("text") for item in messages for part in item["parts"] if part["type"] == "text"

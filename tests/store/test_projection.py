@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pyagentd.runtime.usage import used
+from pyagentd.runtime.usage import tokens_used
 from pyagentd.store import paths
 from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.state import State
@@ -107,7 +107,7 @@ def test_after_a_compaction_the_columns_count_its_tail_and_its_summary(shelf):
     assert totals() == (9, 9)
     _compacted(shelf, ref, "msg_zc2", None, 9, hidden_at=1)
     assert totals() == (37, 72)
-    assert used(shelf.talk(ref).conversation).total == 72
+    assert tokens_used(shelf.talk(ref).conversation).total == 72
 
 
 def _parts(shelf, ref):

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyagentd.errors import BadRequest
-from pyagentd.store.db.projection import parse, segmented
+from pyagentd.store.db.projection import parse, segment
 
 FOUND = [
     ("zeppelin", "The Zeppelin flies", "Zeppelin"),
@@ -52,7 +52,7 @@ def matches(query, text):
     db = sqlite3.connect(":memory:")
     try:
         db.execute("CREATE VIRTUAL TABLE t USING fts5 (x, content = '', tokenize = 'unicode61 remove_diacritics 2')")
-        db.execute("INSERT INTO t (rowid, x) VALUES (1, ?)", (segmented(text),))
+        db.execute("INSERT INTO t (rowid, x) VALUES (1, ?)", (segment(text),))
         return bool(db.execute("SELECT rowid FROM t WHERE t MATCH ?", (query.expression,)).fetchall())
     finally:
         db.close()

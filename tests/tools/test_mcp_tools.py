@@ -14,18 +14,18 @@ from pyagentd.config.tables import ServerSettings
 from pyagentd.errors import ConfigError, ToolError, UserError
 from pyagentd.policy.presets import WantedServers, read_wanted
 from pyagentd.reader import Source
-from pyagentd.tools.invoke import checked
+from pyagentd.tools.invoke import checked_arguments
 from pyagentd.tools.mcp.connection import (
-    Answered,
+    CallResult,
     Connection,
     Launch,
     Piece,
     ServerTool,
-    Surrounding,
+    ServerVariables,
     launch,
     make_apart,
 )
-from pyagentd.tools.mcp.toolspecs import LONGEST_NAME, named, shared_names, specs, text_of, tool_name
+from pyagentd.tools.mcp.toolspecs import LONGEST_NAME, shared_names, specs, text_of, tool_name, unique_tools
 from pyagentd.tools.spec import ToolSpec
 
 
@@ -57,7 +57,7 @@ def test_a_name_that_two_servers_tools_would_have_is_neithers() -> None:
 
 def test_of_two_tools_with_a_name_the_first_counts_and_ours_come_before() -> None:
     first, second = spec(), spec()
-    assert named([first, second], ()) == {"notes_echo": first} and named([first], {"notes_echo"}) == {}
+    assert unique_tools([first, second], ()) == {"notes_echo": first} and unique_tools([first], {"notes_echo"}) == {}
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,13 @@ def test_any_schema_is_one_that_providers_take_and_forbids_no_more(schema: Any) 
     made = spec(schema).input_schema
     assert made["type"] == "object" and not made.keys() & {"anyOf", "oneOf", "allOf"}
     given = {"a": [1], "b": {"c": 1}, "more": "x", "properties": {"b": "x", "more": 1}}
-    assert checked("t", made, given) == given
+    assert checked_arguments("t", made, given) == given
 
 
 def test_what_the_schema_forbids_is_told_before_anybody_is_asked() -> None:
     made = spec({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}).input_schema
     with pytest.raises(ToolError, match='"a" is required'):
-        checked("t", made, {})
+        checked_arguments("t", made, {})
 
 
 def test_a_servers_word_counts_only_when_the_user_trusts_it() -> None:
@@ -99,20 +99,20 @@ def test_a_long_description_is_cut() -> None:
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        (Answered(pieces=()), "(no output)"),
-        (Answered(pieces=(), ok=False), "(it failed and said nothing)"),
-        (Answered(pieces=(), structured={"a": 1}), '{\n "a": 1\n}'),
-        (Answered(pieces=(Piece(text="a"), Piece(text="b")), structured={"a": 1}), "a\nb"),
-        (Answered(pieces=(Piece(text="a", uri="memo://1"),)), "[resource memo://1]\na"),
+        (CallResult(pieces=()), "(no output)"),
+        (CallResult(pieces=(), ok=False), "(it failed and said nothing)"),
+        (CallResult(pieces=(), structured={"a": 1}), '{\n "a": 1\n}'),
+        (CallResult(pieces=(Piece(text="a"), Piece(text="b")), structured={"a": 1}), "a\nb"),
+        (CallResult(pieces=(Piece(text="a", uri="memo://1"),)), "[resource memo://1]\na"),
     ],
 )
-def test_an_answer_as_text(answer: Answered, text: str, tmp_path: Path) -> None:
+def test_an_answer_as_text(answer: CallResult, text: str, tmp_path: Path) -> None:
     assert text_of(answer, tmp_path, "t") == text and not list(tmp_path.iterdir())
 
 
-def around(root: Path, **variables: str) -> Surrounding:
+def around(root: Path, **variables: str) -> ServerVariables:
     apart = root / "apart"
-    return Surrounding(
+    return ServerVariables(
         root=root, apart=apart, variable=lambda name: variables.get(name, ""), path="/p", keys={"LOCAL_KEY"}
     )
 

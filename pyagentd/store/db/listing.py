@@ -23,7 +23,7 @@ _SESSION_ROW = b'"session"'  # its type, however it is spaced; inside a text the
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class ListEntry:
     """A branch or an agent in the list.
 
     Attributes:
@@ -47,7 +47,7 @@ class Listed:
     parent: str | None
 
 
-def listed(entries: Iterable[Entry], facts: Mapping[str, Facts], *, archived: bool) -> Iterator[Listed]:
+def list_entries(entries: Iterable[Entry], facts: Mapping[str, Facts], *, archived: bool) -> Iterator[ListEntry]:
     """Yield everything in ``entries``, agents after the branch they belong to.
 
     Args:
@@ -62,7 +62,7 @@ def listed(entries: Iterable[Entry], facts: Mapping[str, Facts], *, archived: bo
             yield from _listed(entry, facts, None, entry.ref.branch_name == active, archived=archived)
 
 
-def alone(ref: BranchRef, session: Mapping[str, Any] | None = None) -> Listed | None:
+def single_entry(ref: BranchRef, session: Mapping[str, Any] | None = None) -> ListEntry | None:
     """Return one branch or agent by itself, None when it is gone.
 
     Args:
@@ -73,7 +73,7 @@ def alone(ref: BranchRef, session: Mapping[str, Any] | None = None) -> Listed | 
     if not stamps.document and not stamps.journal:
         return None
     known = _from_files(ref, stamps) if session is None else _facts(stamps, session, session.get("agent"), None)
-    return Listed(
+    return ListEntry(
         ref=ref,
         title=known.title,
         archived_at=known.archived_at,
@@ -87,7 +87,7 @@ def alone(ref: BranchRef, session: Mapping[str, Any] | None = None) -> Listed | 
 
 def _listed(
     entry: Entry, facts: Mapping[str, Facts], parent: str | None, is_current: bool, *, archived: bool
-) -> Iterator[Listed]:
+) -> Iterator[ListEntry]:
     key = entry.ref.key
     stamps = stamps_of(key)
     known = facts.get(key)
@@ -95,7 +95,7 @@ def _listed(
         known = _from_files(entry.ref, stamps)
     if known.archived_at is not None and not archived:
         return
-    yield Listed(
+    yield ListEntry(
         ref=entry.ref,
         title=known.title,
         archived_at=known.archived_at,

@@ -190,7 +190,7 @@ class Term:
     @property
     def quoted(self) -> str:
         """The term as a string of the index's language."""
-        return '"' + segmented(self.text).replace('"', '""') + '"' + (" *" if self.is_open else "")
+        return '"' + segment(self.text).replace('"', '""') + '"' + (" *" if self.is_open else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ def parse(text: str) -> Query:
     return Query(wanted, tuple(term for term in terms if term.is_excluded))
 
 
-def segmented(text: str) -> str:
+def segment(text: str) -> str:
     """Return ``text`` as the index gets it: characters of scripts without spaces apart, all of it bindable."""
     return writable(text if text.isascii() else _SINGLE.sub(r" \1 ", text))
 
@@ -239,7 +239,7 @@ class Finder:
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield where words of the query stand, as offsets in code points, from first to last."""
-        return (found.span() for found in self._found.finditer(folded(text)))
+        return (found.span() for found in self._found.finditer(fold_case(text)))
 
     def preview(self, text: str, length: int = 200) -> tuple[str, list[tuple[int, int]]]:
         """Return about ``length`` characters around the first match on one line, and the matches in them."""
@@ -252,7 +252,7 @@ class Finder:
         return shown, list(self.spans(shown))
 
 
-def folded(text: str) -> str:
+def fold_case(text: str) -> str:
     """Return ``text`` in lower case and without diacritics, every character in its place."""
     return text.lower() if text.isascii() else text.translate(_FOLD)
 
@@ -287,7 +287,7 @@ def _terms(text: str) -> Iterator[Term]:
 
 def _pattern(term: Term) -> str:
     """Return the pattern of the term's words in order, nothing but punctuation between them."""
-    tokens = _TOKEN.findall(folded(term.text))
+    tokens = _TOKEN.findall(fold_case(term.text))
     patterns = []
     for token in tokens:
         letters = [letter for letter in token if not unicodedata.combining(letter)]
@@ -493,11 +493,11 @@ class BranchTables:
 
     def _index(self, entry: tuple[Any, ...], text: str) -> None:
         number = self._db.execute(_PUT_TEXT, (self._key, *entry)).lastrowid
-        self._db.execute("INSERT INTO texts_index (rowid, text) VALUES (?, ?)", (number, segmented(text)))
+        self._db.execute("INSERT INTO texts_index (rowid, text) VALUES (?, ?)", (number, segment(text)))
 
     def _unindex(self, number: int, text: str) -> None:
         command = "INSERT INTO texts_index (texts_index, rowid, text) VALUES ('delete', ?, ?)"
-        self._db.execute(command, (number, segmented(text)))
+        self._db.execute(command, (number, segment(text)))
         self._db.execute("DELETE FROM texts WHERE id = ?", (number,))
 
 

@@ -30,7 +30,7 @@ _MOST = 10**12  # tokens; what a log says may be nonsense, and sums must not ove
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class RequestTotals:
     """What several requests counted together.
 
     Attributes:
@@ -80,7 +80,7 @@ def spent_json(db: sqlite3.Connection, key: str) -> str:
     return json.dumps(db.execute(query, (key,)).fetchall())
 
 
-def spent_by_branch(state: State) -> dict[str, list[Counted]]:
+def spent_by_branch(state: State) -> dict[str, list[RequestTotals]]:
     """Return what the requests of each branch counted, copies too, by its ``id``; raises as ``State.reading``."""
     served = _known(state)
     with state.reading() as db:
@@ -88,7 +88,7 @@ def spent_by_branch(state: State) -> dict[str, list[Counted]]:
     return {key: [_counted(served, *each) for each in json.loads(text)] for key, text in rows}
 
 
-def sums(state: State, by: Grouping, *, since_ms: int = 0) -> list[tuple[Any, Counted]]:
+def sums(state: State, by: Grouping, *, since_ms: int = 0) -> list[tuple[Any, RequestTotals]]:
     """Return what requests counted from ``since_ms`` (epoch) on, each once, in groups; raises as ``State.reading``.
 
     A group is the number of a quarter of an hour since the epoch, or the branch's ``id``, or 0 for all of a model;
@@ -105,9 +105,9 @@ def _known(state: State) -> dict[int, Served]:
         return {id: Served(provider, model) for id, provider, model in db.execute("SELECT * FROM served")}
 
 
-def _counted(served: Mapping[int, Served], number: int, longer: int, requests: int, *tokens: int) -> Counted:
+def _counted(served: Mapping[int, Served], number: int, longer: int, requests: int, *tokens: int) -> RequestTotals:
     usage = Usage(**dict(zip(_NAMES, tokens, strict=True)))
-    return Counted(served=served.get(number, Served("", "")), longer=longer, requests=requests, usage=usage)
+    return RequestTotals(served=served.get(number, Served("", "")), longer=longer, requests=requests, usage=usage)
 
 
 def _rows(db: sqlite3.Connection, message: Message) -> Iterator[tuple[int, ...]]:

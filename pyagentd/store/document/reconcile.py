@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from pyagentd.events import InsertRole
 from pyagentd.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from pyagentd.store import conversation
-from pyagentd.store.conversation import COMPACTION, Conversation, output_stub, summary_in, wrapped
+from pyagentd.store.conversation import COMPACTION, Conversation, output_stub, summary_in, summary_message
 from pyagentd.store.document.heal import Loss, heal, loss
 from pyagentd.store.document.pieces import (
     SURE,
@@ -103,7 +103,7 @@ class View:
         if self.messages and self.messages[0][0] == "assistant" and not self.summary:
             self._prepend(BEGINNING)
         if self.summary:
-            self._prepend(wrapped(self.summary))
+            self._prepend(summary_message(self.summary))
         return self.made()
 
     def _prepend(self, text: str) -> None:

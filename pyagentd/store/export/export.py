@@ -14,7 +14,7 @@ from typing import Any
 from pyagentd import regularfile
 from pyagentd.errors import BadRequest
 from pyagentd.store import metadata, paths
-from pyagentd.store.attachments import linked
+from pyagentd.store.attachments import linked_files
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import text
 from pyagentd.store.document.adopt import Adoption, adopt
@@ -91,7 +91,7 @@ def _agents(branch_dir: Path) -> Iterator[BranchRef]:
 
 def _images(body: str, branch_dir: Path) -> Iterator[tuple[str, bytes]]:
     """Yield the images of ``files/`` that the document shows; a link that leads out of there is not followed."""
-    for each in linked(body, branch_dir):
+    for each in linked_files(body, branch_dir):
         try:
             if each.shown and each.size <= _LARGEST_IMAGE:
                 yield each.link, regularfile.read_bytes(each.file, limit=_LARGEST_IMAGE)
@@ -103,14 +103,14 @@ FORMATS = ("md", "json", "jsonl", "html")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
+class ExportResult:
     """The text of an export, and what the user should know about it."""
 
     text: str
     notes: tuple[str, ...] = ()
 
 
-def exported(source: Source, format: str, settings: Settings | None = None) -> Exported:
+def export_text(source: Source, format: str, settings: Settings | None = None) -> ExportResult:
     """Return ``source`` in one of ``FORMATS``.
 
     Args:
@@ -123,15 +123,15 @@ def exported(source: Source, format: str, settings: Settings | None = None) -> E
     """
     match format:
         case "md":
-            return Exported(text=markdown(source, settings))
+            return ExportResult(text=markdown(source, settings))
         case "json" | "jsonl":
             record, notes = canonical(source)
             text = _dumps(record, indent=2) + "\n" if format == "json" else "".join(lines(record))
-            return Exported(text=text, notes=notes)
+            return ExportResult(text=text, notes=notes)
         case "html":
             from pyagentd.store.export.html import page  # not at the start of every daemon
 
-            return Exported(text=page(source))
+            return ExportResult(text=page(source))
     raise BadRequest(f"{format!r} is no format", hint=", ".join(FORMATS))
 
 

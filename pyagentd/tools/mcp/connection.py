@@ -67,7 +67,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surrounding:
+class ServerVariables:
     """What the settings of a server may refer to."""
 
     root: Path  # the workspace
@@ -77,7 +77,7 @@ class Surrounding:
     keys: Collection[str] = ()  # the variables that the keys of model providers are in
 
 
-def launch(settings: ServerSettings, around: Surrounding) -> Launch:
+def launch(settings: ServerSettings, around: ServerVariables) -> Launch:
     """Return how a server is started in a workspace.
 
     Raises:
@@ -122,7 +122,7 @@ def at_root(text: str, root: Path) -> str:
     return _VARIABLE.sub(lambda found: str(root) if found[1] in _ROOT else found[0], text)
 
 
-def _value(settings: ServerSettings, around: Surrounding, found: re.Match[str]) -> str:
+def _value(settings: ServerSettings, around: ServerVariables, found: re.Match[str]) -> str:
     name, otherwise = found[1], found[2]
     if name in _ROOT:
         return str(around.root)
@@ -232,7 +232,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class CallResult:
     """What a call gave."""
 
     pieces: tuple[Piece, ...]
@@ -328,7 +328,7 @@ class Connection:
         assert self.catalog is not None
         return self.catalog
 
-    async def call(self, tool: str, args: Mapping[str, Any]) -> Answered:
+    async def call(self, tool: str, args: Mapping[str, Any]) -> CallResult:
         """Call a tool; raises ``ToolError``."""
         return await self._using_it(lambda link: link.call(tool, args))
 

@@ -42,7 +42,7 @@ from pyagentd.jsontext import MAX_DEPTH, is_deeper
 from pyagentd.log import concealed
 from pyagentd.tools.mcp.connection import (
     LONGEST_NAME,
-    Answered,
+    CallResult,
     Catalog,
     Launch,
     Piece,
@@ -52,7 +52,7 @@ from pyagentd.tools.mcp.connection import (
     is_name,
     make_apart,
 )
-from pyagentd.tools.mcp.toolspecs import answered, piece_of, piece_of_resource
+from pyagentd.tools.mcp.toolspecs import parse_result, piece_of, piece_of_resource
 from pyagentd.tools.process import Group
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class Program:
         self._said = bytearray()
         self.problem = ""
 
-    def told(self) -> str:
+    def explain(self) -> str:
         """Return how it ended and its last words, for people; "" while it runs and has said nothing."""
         words = bytes(self._said).decode(errors="replace").strip().splitlines()[-5:]
         code = self._process.returncode
@@ -231,7 +231,7 @@ class Web:
         """Whether it has forgotten the connection."""
         return self.refused.startswith(_NO_SESSION)
 
-    def told(self) -> str:
+    def explain(self) -> str:
         """Return why it is of no use, for people; "" when that is not known."""
         return self.refused
 
@@ -381,9 +381,9 @@ class Link:
             protocol=client.protocol_version,
         )
 
-    async def call(self, tool: str, args: Mapping[str, Any]) -> Answered:
+    async def call(self, tool: str, args: Mapping[str, Any]) -> CallResult:
         """Call a tool; cancelling this cancels the call at the server. Raises as ``_asked``."""
-        return answered(await self._asked(self._connected().call_tool(tool, dict(args))))
+        return parse_result(await self._asked(self._connected().call_tool(tool, dict(args))))
 
     async def resources(self) -> tuple[ServerResource, ...]:
         """Return its resources and their templates; raises as ``_asked``."""
@@ -489,7 +489,7 @@ class Link:
         return f"the connection ended{self._last_words()}"
 
     def _last_words(self) -> str:
-        told = "" if self._peer is None else self._peer.told()
+        told = "" if self._peer is None else self._peer.explain()
         return f" ({_short(told)})" if told else ""
 
     # -- the owner -----------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from pyagentd.config.tables import ServerSettings
 from pyagentd.jsontext import MAX_DEPTH, is_deeper
 from pyagentd.tools import invoke
-from pyagentd.tools.mcp.connection import Answered, Connection, Piece, ServerTool
+from pyagentd.tools.mcp.connection import CallResult, Connection, Piece, ServerTool
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 # Also what the SDK's classes say, as values of ``catalog``; they are told apart by their ``type``.
 
 
-def answered(result: CallToolResult) -> Answered:
+def parse_result(result: CallToolResult) -> CallResult:
     """Return what the SDK gives of a call."""
     pieces = tuple(map(piece_of, result.content))
-    return Answered(pieces=pieces, structured=result.structured_content, ok=not result.is_error)
+    return CallResult(pieces=pieces, structured=result.structured_content, ok=not result.is_error)
 
 
 def piece_of(block: ContentBlock) -> Piece:
@@ -65,7 +65,7 @@ def piece_of_resource(contents: TextResourceContents | BlobResourceContents) -> 
     return Piece(data=_bytes(getattr(contents, "blob", "")), mime=mime, uri=contents.uri)
 
 
-def text_of(answer: Answered, directory: Path, name: str) -> str:
+def text_of(answer: CallResult, directory: Path, name: str) -> str:
     """Return an answer as text, and keep in ``directory`` what is none; blocks.
 
     Args:
@@ -76,13 +76,13 @@ def text_of(answer: Answered, directory: Path, name: str) -> str:
     Raises:
         OSError: A file cannot be written.
     """
-    texts = told(answer.pieces, directory, name)
+    texts = result_texts(answer.pieces, directory, name)
     if not any(texts) and answer.structured is not None:
         texts = [json.dumps(answer.structured, ensure_ascii=False, indent=1)]
     return "\n".join(texts) or ("(no output)" if answer.ok else "(it failed and said nothing)")
 
 
-def told(pieces: Iterable[Piece], directory: Path, name: str) -> list[str]:
+def result_texts(pieces: Iterable[Piece], directory: Path, name: str) -> list[str]:
     """Return each piece as text; raises as ``text_of``."""
     return [_told(piece, directory, name) for piece in pieces]
 
@@ -118,7 +118,7 @@ _SHOWN = 200  # characters of arguments in one line
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def wanted(settings: ServerSettings, tools: Iterable[ServerTool]) -> list[ServerTool]:
+def tools_let_through(settings: ServerSettings, tools: Iterable[ServerTool]) -> list[ServerTool]:
     """Return the tools of a server that its settings let through, in the server's order."""
     patterns = settings.tools
     return [each for each in tools if patterns is None or any(fnmatchcase(each.name, one) for one in patterns)]
@@ -136,7 +136,7 @@ def shared_names(tools: Iterable[tuple[str, str]]) -> set[str]:
     return {name for name, count in Counter(starmap(tool_name, set(tools))).items() if count > 1}
 
 
-def named(found: Iterable[ToolSpec], taken: Collection[str]) -> dict[str, ToolSpec]:
+def unique_tools(found: Iterable[ToolSpec], taken: Collection[str]) -> dict[str, ToolSpec]:
     """Return tools by name; one whose name is an earlier one's is left out: nobody could say which was meant."""
     tools: dict[str, ToolSpec] = {}
     for spec in found:

@@ -26,7 +26,7 @@ from pyagentd.store import atomic, paths
 from pyagentd.tools.process import Leader
 from pyagentd.tools.sandbox import plan, scope
 from pyagentd.tools.sandbox.plan import Plan, Trees
-from pyagentd.tools.sandbox.scope import Mechanism, ShellScope, inside, limited, parts
+from pyagentd.tools.sandbox.scope import Mechanism, ShellScope, inside, parts, with_limits
 
 # Notices that a command changed the records of sessions, or what git runs, where nothing could keep it from that.
 #
@@ -268,7 +268,7 @@ def _answers(program: str, extra: tuple[str, ...]) -> bool:
     return done.returncode == 0
 
 
-def told(mechanism: Mechanism | None) -> str:
+def describe_mechanism(mechanism: Mechanism | None) -> str:
     """Return what a person should know about ``mechanism``, a sentence."""
     match mechanism:
         case "bubblewrap":
@@ -329,16 +329,16 @@ def enclose(command: str, scope: ShellScope, *, root: Path, spool_dir: Path, env
     """
     if not root.is_dir():
         raise FileNotFoundError(2, "No such file or directory", str(root))
-    mechanism = chosen(scope)
+    mechanism = mechanism_for(scope)
     if mechanism is None:
-        return _unconfined(limited(command), env)
+        return _unconfined(with_limits(command), env)
     view = plan.plan(scope, root=root, spool_dir=spool_dir, env=env)
     if mechanism == "bubblewrap":
-        return _with_bubblewrap(limited(command), view, env)
-    return _with_landlock(limited(command), view, env)
+        return _with_bubblewrap(with_limits(command), view, env)
+    return _with_landlock(with_limits(command), view, env)
 
 
-def chosen(scope: ShellScope) -> Mechanism | None:
+def mechanism_for(scope: ShellScope) -> Mechanism | None:
     """Return what a command of ``scope`` is confined with.
 
     Raises:
@@ -532,13 +532,17 @@ def _links(path: str) -> int:
 def unconfined(scope: ShellScope) -> str:
     """Return what a human should know before a command of ``scope`` runs; "" when it is confined."""
     try:
-        mechanism = chosen(scope)
+        mechanism = mechanism_for(scope)
     except ToolError as error:  # it will not run
         return str(error)
     if mechanism is not None:
         return ""
     why = "by its preset" if not scope.confine else "by configuration" if scope.wanted == "off" else "on this machine"
-    return f"{told(None)} (Confinement is off {why}.)" if why != "on this machine" else f"{told(None)}"
+    return (
+        f"{describe_mechanism(None)} (Confinement is off {why}.)"
+        if why != "on this machine"
+        else f"{describe_mechanism(None)}"
+    )
 
 
 def is_watched(started: Enclosure, scope: ShellScope) -> bool:

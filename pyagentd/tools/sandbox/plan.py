@@ -206,7 +206,7 @@ class Trees:
                 yield path
 
 
-def allowed(trees: Mapping[str, bool], scope: ShellScope) -> dict[str, bool]:
+def visible_trees(trees: Mapping[str, bool], scope: ShellScope) -> dict[str, bool]:
     """Return ``trees`` without what nobody sees; what is protected is read at most, whoever named it.
 
     Of what is closed nobody opens the whole, nor a file right in it or what begins with a dot: a database, snapshots.
@@ -227,7 +227,7 @@ def _opens(path: str, closed: str) -> bool:
     return name != "" and not name.startswith(".") and os.path.isdir(f"{closed}/{name}")  # noqa: PTH112
 
 
-def needed(trees: Mapping[str, bool], closed: Collection[str] = ()) -> Iterator[tuple[str, bool]]:
+def minimal_trees(trees: Mapping[str, bool], closed: Collection[str] = ()) -> Iterator[tuple[str, bool]]:
     """Yield the trees that say something, parents first: not those whose nearest tree above says as much.
 
     A readable tree inside a writable one stays writable: rights add up. What is around a ``closed`` directory says
@@ -246,11 +246,11 @@ def needed(trees: Mapping[str, bool], closed: Collection[str] = ()) -> Iterator[
             yield path, trees[path]
 
 
-def expanded(patterns: Iterable[str], rules: Rules, root: Path) -> Iterator[str]:
+def expand_patterns(patterns: Iterable[str], rules: Rules, root: Path) -> Iterator[str]:
     """Yield what ``patterns`` come to on this disk, without what is denied, the kernel's, or reached by a link."""
     for pattern in patterns:
         for path in _existing(pattern, root):
-            if not places.is_kernels(path) and os.path.realpath(path) == path and not refused(path, rules):
+            if not places.is_kernels(path) and os.path.realpath(path) == path and not is_denied(path, rules):
                 yield path
 
 
@@ -270,7 +270,7 @@ def _existing(pattern: str, root: Path) -> Iterator[str]:
     yield from (entry.path for entry in found if entry.is_directory == below)
 
 
-def refused(path: str, rules: Rules) -> bool:
+def is_denied(path: str, rules: Rules) -> bool:
     """Return whether ``path`` or a directory above is denied: a tree may not begin inside what is hidden."""
     while path != "/":
         parent, name = split(path)
@@ -417,7 +417,7 @@ _COMMON = "commondir"
 _MOST_MODULES = 200
 
 
-def decisive(directory: str) -> Iterator[str]:
+def git_read_only(directory: str) -> Iterator[str]:
     """Yield the paths below the git directory ``directory`` that are read-only, those of its submodules too."""
     yield from _decisive(directory)
     modules = Path(directory, "modules")
@@ -531,18 +531,18 @@ def plan(scope: ShellScope, *, root: Path, spool_dir: Path, env: Mapping[str, st
         ToolError: There is too much to hide one by one.
     """
     rules = _rules(scope)
-    writable = set(expanded(scope.write, rules, root))
-    readable = set(expanded(scope.read, rules, root))
-    programs = {path for path in places.program_trees(env, str(root), writable) if not refused(path, rules)}
+    writable = set(expand_patterns(scope.write, rules, root))
+    readable = set(expand_patterns(scope.read, rules, root))
+    programs = {path for path in places.program_trees(env, str(root), writable) if not is_denied(path, rules)}
     if (common := _repository(root, rules)) is not None:
         (writable if any(inside(str(root), tree) for tree in writable) else readable).add(common)
     own = [path for path in scope.own if any(inside(path, tree) for tree in (*readable, *writable))]
     own += [str(spool_dir)]
     seen = dict.fromkeys((*readable, *programs, *filter(os.path.isdir, own)), False)
-    trees = dict(needed(allowed(seen | dict.fromkeys(writable, True), scope), scope.closed))
+    trees = dict(minimal_trees(visible_trees(seen | dict.fromkeys(writable, True), scope), scope.closed))
     sought = looked_into({*readable, *writable}, writable, root, env.get("HOME", ""))
     found = list(closed_found(rules, sought, scope, {str(root), str(spool_dir), *readable, *writable}))
-    git_found = {path for entry in found if entry.effect == "git" for path in decisive(entry.path)}
+    git_found = {path for entry in found if entry.effect == "git" for path in git_read_only(entry.path)}
     hidden = {entry.path: entry.is_directory for entry in found if entry.effect in ("hide", "fixed")}
     hidden |= {path: True for path in (*scope.hidden, *scope.closed) if os.path.isdir(path)}  # noqa: PTH112
     hidden |= {path: os.path.isdir(path) for path in places.system_secrets()}  # noqa: PTH112

@@ -11,7 +11,7 @@ from typing import Literal
 from wcmatch import fnmatch
 
 from pyagentd.config import Confinement
-from pyagentd.policy.action import matches, normalised
+from pyagentd.policy.action import matches, normalise
 
 Mechanism = Literal["bubblewrap", "landlock"]
 
@@ -52,7 +52,7 @@ _BELOW = "/**"
 
 def base_of(pattern: str) -> tuple[str, bool]:
     """Return the pattern of the entry that ``pattern`` comes to, and whether it means what is below that."""
-    pattern = normalised(pattern)
+    pattern = normalise(pattern)
     below = pattern.endswith(_BELOW)
     while pattern.endswith(_BELOW):
         pattern = pattern[: -len(_BELOW)]
@@ -293,6 +293,6 @@ ulimit -Hn {_FILES_HARD}; ulimit -Sn {_FILES_SOFT}; ulimit -Sv {_ADDRESS_KIB}"""
 _SCRIPT = "{ " + "; ".join(_RAISED.strip().split("\n")) + '; } 2>/dev/null; exec /bin/bash -c "$1"'
 
 
-def limited(command: str) -> tuple[str, ...]:
+def with_limits(command: str) -> tuple[str, ...]:
     """Return the argv that runs ``command`` with bash under the limits."""
     return "/bin/bash", "--noprofile", "--norc", "-c", _SCRIPT, "bash", command

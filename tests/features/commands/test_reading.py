@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import BadRequest
-from pyagentd.features.slash_commands import Answer, Argument, Call, Command, typed
+from pyagentd.features.slash_commands import Answer, Argument, Call, Command, parse_typed
 
 
 async def nothing(call: Call) -> Answer:
@@ -65,19 +65,19 @@ WRONG = [
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_what_names_no_command_is_text_for_the_model(text: str) -> None:
-    assert typed(text, KNOWN) is None
+    assert parse_typed(text, KNOWN) is None
 
 
 @pytest.mark.parametrize(("text", "name", "arguments"), COMMANDS)
 def test_a_command_is_read_with_its_arguments(text: str, name: str, arguments: dict[str, Any]) -> None:
-    found = typed(text, KNOWN)
+    found = parse_typed(text, KNOWN)
     assert found is not None and (found.command.name, found.arguments) == (name, arguments)
 
 
 @pytest.mark.parametrize(("text", "said"), WRONG)
 def test_a_command_that_does_not_fit_says_how_it_is_typed(text: str, said: str) -> None:
     with pytest.raises(BadRequest) as raised:
-        typed(text, KNOWN)
+        parse_typed(text, KNOWN)
     assert said in str(raised.value)
 
 
@@ -85,7 +85,7 @@ def test_a_text_of_several_words_without_quotation_marks_is_told() -> None:
     init = command("agent init", NAME, Argument(name="p", quoted=True), Argument(name="model"))
     known = {"agent init": init}
     with pytest.raises(BadRequest, match="several words") as refused:
-        typed("/agent init x You are X", known)
+        parse_typed("/agent init x You are X", known)
     assert '"You are X"' in (refused.value.hint or "")
-    found = typed('/agent init x "You are X" m', known)
+    found = parse_typed('/agent init x "You are X" m', known)
     assert found is not None and found.arguments == {"name": "x", "p": "You are X", "model": "m"}

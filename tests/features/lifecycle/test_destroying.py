@@ -15,7 +15,7 @@ from pyagentd.errors import NotFound, PyagentdError, StoreError, Unconfirmed
 from pyagentd.features import named_agents
 from pyagentd.features.contexts import Contexts
 from pyagentd.features.idling import Idling
-from pyagentd.features.named_agents import Worktree, look
+from pyagentd.features.named_agents import Worktree, repository_state
 from pyagentd.features.schedules import Schedules, every
 from pyagentd.features.tasks import Tasks
 from pyagentd.store import paths
@@ -145,11 +145,11 @@ async def test_what_is_lost_is_counted(world: World, service: Service) -> None:
 
 async def test_a_repository_that_names_programs_is_not_asked(tmp_path: Path) -> None:
     git(tmp_path, "init", "--quiet", "--initial-branch=main")
-    assert look(tmp_path) == Worktree(branch="main", uncommitted=0, unpushed=0)
+    assert repository_state(tmp_path) == Worktree(branch="main", uncommitted=0, unpushed=0)
     git(tmp_path, "config", "filter.evil.clean", f"touch {tmp_path}/evil")
     (tmp_path / ".gitattributes").write_text("* filter=evil")
-    assert look(tmp_path) is None and not (tmp_path / "evil").exists()
-    assert look(tmp_path / "nothing") is None
+    assert repository_state(tmp_path) is None and not (tmp_path / "evil").exists()
+    assert repository_state(tmp_path / "nothing") is None
 
 
 @pytest.mark.parametrize("how", ["worktree", "include", "fetch"])
@@ -176,7 +176,7 @@ async def test_a_program_that_another_file_of_a_repository_names_is_not_run(tmp_
             git(place, "config", "protocol.ext.allow", "always")
             for blob in git(place, "rev-parse", "HEAD^{tree}", "HEAD:file").split():
                 (place / ".git/objects" / blob[:2] / blob[2:]).unlink()
-    assert look(place) is None and not run.exists()
+    assert repository_state(place) is None and not run.exists()
 
 
 @pytest.mark.spec("003", "Destruction Flow 2: its conversation is closed")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pyagentd.features.contexts import Contexts
-from pyagentd.features.idling import Happening, Idling, Life
+from pyagentd.features.idling import AgentEvent, AgentState, Idling
 from pyagentd.features.named_agents import destroy
 from pyagentd.store import contexts as files
 from pyagentd.store import sessions
@@ -21,7 +21,7 @@ from tests.runtime.world import World
 
 __all__ = ["clock"]
 
-H, L = Happening, Life
+H, L = AgentEvent, AgentState
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ async def end(world: World, ref: BranchRef, clock: ManualClock) -> None:
     await destroy(world.kernel, "bob", keep_files=True, user="me")
 
 
-DOING: dict[Happening, Callable[[World, BranchRef, ManualClock], Awaitable[None]]] = {
+DOING: dict[AgentEvent, Callable[[World, BranchRef, ManualClock], Awaitable[None]]] = {
     H.MESSAGE: message,
     H.SAVE: save,
     H.RESTORE: restore,
@@ -96,7 +96,7 @@ TRIGGER = {H.SAVE: "manual_save", H.IDLE_TIMEOUT: "idle_timeout", H.SHUTDOWN: "s
 @pytest.mark.spec("003", "Session File Format: triggers")
 @pytest.mark.parametrize(("life", "happening", "after"), ARROWS)
 async def test_every_arrow_is_gone_by_an_agent(
-    world: World, clock: ManualClock, life: Life, happening: Happening, after: Life
+    world: World, clock: ManualClock, life: AgentState, happening: AgentEvent, after: AgentState
 ) -> None:
     ref = await agent(world)
     await message(world, ref, clock)

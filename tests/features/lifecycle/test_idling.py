@@ -9,7 +9,7 @@ import pytest
 
 from pyagentd.features.contexts import Contexts
 from pyagentd.features.idling import IDLE_SETTING, Idling
-from pyagentd.features.named_agents import Wanted, create, rename
+from pyagentd.features.named_agents import AgentRequest, create, rename
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.store.db import agents
 from pyagentd.store.document import hidden
@@ -33,7 +33,7 @@ def clock(world: World) -> ManualClock:
 async def agent(world: World) -> BranchRef:
     world.preset(DEFAULT_PRESET)
     world.kernel.config.sessions_dir.mkdir(exist_ok=True)
-    ref = await create(world.kernel, Wanted(name="bob"))
+    ref = await create(world.kernel, AgentRequest(name="bob"))
     assert await status(world) == "idle"
     return ref
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import BadRequest, PyagentdError, ToolError
-from pyagentd.features.models import Models, written
+from pyagentd.features.models import Models, model_for_file
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.store import presetfile
@@ -122,8 +122,8 @@ async def test_a_name_alone_never_means_the_stand_in(world: World) -> None:
     assert "model-one (anthropic)" in (refused.value.hint or "")
     assert "(offline, a stand-in" in (refused.value.hint or "")
     with pytest.raises(ToolError):
-        written("claude-haiku-4-5", found, backend="anthropic")
-    assert written("claude-haiku-4-5", found, backend="offline") == "claude-haiku-4-5"
+        model_for_file("claude-haiku-4-5", found, backend="anthropic")
+    assert model_for_file("claude-haiku-4-5", found, backend="offline") == "claude-haiku-4-5"
 
 
 @pytest.mark.spec("003", "Creation flow 4: overrides are merged into agent.json")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pyagentd.features.idling import TRANSITIONS, Happening, Life, after
+from pyagentd.features.idling import TRANSITIONS, AgentEvent, AgentState, next_state
 
-H, L = Happening, Life
+H, L = AgentEvent, AgentState
 
 
 @pytest.mark.parametrize(
@@ -26,13 +26,13 @@ H, L = Happening, Life
         (L.ACTIVE, H.DESTROY, L.DESTROYED),
     ],
 )
-def test_every_arrow_of_the_diagram(life: Life, happening: Happening, next: Life) -> None:
-    assert after(life, happening) is next
+def test_every_arrow_of_the_diagram(life: AgentState, happening: AgentEvent, next: AgentState) -> None:
+    assert next_state(life, happening) is next
 
 
 def test_there_is_no_other_arrow() -> None:
-    assert set(TRANSITIONS) == set(Life)
+    assert set(TRANSITIONS) == set(AgentState)
     assert sum(len(moves) for moves in TRANSITIONS.values()) == 12
-    assert [after(L.DESTROYED, happening) for happening in Happening] == [None] * len(Happening)
+    assert [next_state(L.DESTROYED, happening) for happening in AgentEvent] == [None] * len(AgentEvent)
     for happening in (H.SAVE, H.CLEAR, H.IDLE_TIMEOUT):
-        assert after(L.IDLE, happening) is None, "there is nothing to save or to clear"
+        assert next_state(L.IDLE, happening) is None, "there is nothing to save or to clear"

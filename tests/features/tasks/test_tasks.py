@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.features.named_agents import Wanted, create
-from pyagentd.features.tasks import Tasks, is_runner, listing, recorded, standing, started_of, tail
+from pyagentd.features.named_agents import AgentRequest, create
+from pyagentd.features.tasks import Tasks, is_runner, listing, started_of, status_lines, tail, task_record
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.store import named_agents
@@ -83,7 +83,7 @@ async def test_a_task_goes_on_when_its_turn_is_over_and_its_end_is_recorded(worl
 @pytest.mark.spec("003", "Task Tracking: completed or failed with its exit code")
 async def test_the_file_of_a_named_agent_says_how_each_ended(world: World) -> None:
     world.preset(DEFAULT_PRESET)
-    ref = await create(world.kernel, Wanted(name="bob", permissions="open"))
+    ref = await create(world.kernel, AgentRequest(name="bob", permissions="open"))
     await run(world, ref, bash("true"), bash("exit 3"), "Started.")
     await over(world.kernel, "bob")
     ended = named_agents.read(ref.session_dir).values["running_tasks"]
@@ -204,7 +204,7 @@ def test_tasks_are_listed_as_specified() -> None:
         "Recently completed:",
         "  [task_003] npm test             completed (exit 0, 30 sec ago)",
     ]
-    assert recorded(build) == {
+    assert task_record(build) == {
         "id": "task_001", "command": "npm run build", "started_at": "2026-02-12T10:00:00Z", "pid": 12345,
         "status": "running",
     }  # fmt: skip
@@ -221,7 +221,7 @@ def test_an_agents_status_is_told_as_specified() -> None:
         "messages": 37, "last_at": "2026-02-12T10:00:00Z",
         "saved": {"saved_at": "2026-02-12T09:00:00Z", "description": "Initial project setup"},
     }  # fmt: skip
-    assert standing(facts, [build], datetime(2026, 2, 12, 10, 5, tzinfo=UTC)).splitlines() == [
+    assert status_lines(facts, [build], datetime(2026, 2, 12, 10, 5, tzinfo=UTC)).splitlines() == [
         "Agent: frontend-agent",
         "Model: claude-sonnet-4-20250514",
         "Permissions: standard",
@@ -240,7 +240,7 @@ def test_a_sessions_status_calls_it_a_session_and_says_when_no_model_answers() -
         "agent": "tea-20260212090000", "title": "Tea", "model": "claude-opus-4-5", "stand_in": True,
         "permissions": "", "status": "idle", "messages": 0, "last_at": None, "saved": None,
     }  # fmt: skip
-    lines = standing(facts, [], datetime(2026, 2, 12, 10, 5, tzinfo=UTC)).splitlines()
+    lines = status_lines(facts, [], datetime(2026, 2, 12, 10, 5, tzinfo=UTC)).splitlines()
     assert lines[:2] == [
         "Session: Tea (tea-20260212090000)",
         "Model: none: the offline stand-in answers (PYAGENTD_BACKEND=offline)",

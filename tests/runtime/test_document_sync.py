@@ -10,8 +10,8 @@ import pytest
 
 from pyagentd.errors import Busy, StoreError
 from pyagentd.events import InsertRole
-from pyagentd.runtime import document_sync as keeper_module
-from pyagentd.runtime.document_sync import Keeper, Version, Written
+from pyagentd.runtime import document_sync as document_sync
+from pyagentd.runtime.document_sync import DocumentSync, DocumentVersion, WriteOutcome
 from pyagentd.store.document import text as document
 from pyagentd.store.document.render import Insert
 from pyagentd.store.document.text import stamp_of
@@ -26,23 +26,23 @@ class Desk:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.told: list[Written] = []
-        self.keeper = Keeper(file, persisted=self._persisted)
+        self.told: list[WriteOutcome] = []
+        self.document = DocumentSync(file, persisted=self._persisted)
         self.seq = 2
         self._written = asyncio.Event()
 
     def begin(self, before: str = "### Tell me.") -> None:
         self.file.write_text(before)
-        version = Version(sha256=document.body_sha256(before), seq=self.seq, marker=len(before))
-        self.keeper.begin(prompt="Tell me.", inserted_prompt=False, anchor=len(before), version=version)
+        version = DocumentVersion(sha256=document.body_sha256(before), seq=self.seq, marker=len(before))
+        self.document.begin(prompt="Tell me.", inserted_prompt=False, anchor=len(before), version=version)
         self.add("\n\n", None)
 
     def add(self, text: str, role: InsertRole = "response") -> int:
         self.seq += 1
-        self.keeper.add(Insert(text, role, "prt_1" if role else "", self.seq))
+        self.document.add(Insert(text, role, "prt_1" if role else "", self.seq))
         return self.seq
 
-    def _persisted(self, written: Written) -> None:
+    def _persisted(self, written: WriteOutcome) -> None:
         self.told.append(written)
         self._written.set()
 
@@ -55,11 +55,11 @@ class Desk:
     def body(self) -> str:
         return document.read(self.file).body
 
-    def save(self, text: str, seq: int, marker: int | None) -> Version:
+    def save(self, text: str, seq: int, marker: int | None) -> DocumentVersion:
         """What an editor does."""
         self.file.write_text(text)
-        version = Version(sha256=document.body_sha256(text), seq=seq, marker=marker)
-        self.keeper.saved(version)
+        version = DocumentVersion(sha256=document.body_sha256(text), seq=seq, marker=marker)
+        self.document.saved(version)
         return version
 
 
@@ -67,56 +67,58 @@ class Desk:
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     made = Desk(tmp_path / "session.md")
     yield made
-    made.keeper.close()
+    made.document.close()
 
 
 async def test_the_daemon_writes_while_there_is_no_editor(desk: Desk) -> None:
     desk.begin()
     for sentence in ANSWER:
         desk.add(sentence)
-    assert not desk.keeper.complete
-    await desk.keeper.flush()
-    assert desk.keeper.complete
+    assert not desk.document.complete
+    await desk.document.flush()
+    assert desk.document.complete
     assert desk.body() == "### Tell me.\n\n" + "".join(ANSWER)
     written = desk.told[-1]
-    assert written.version == Version(sha256=document.body_sha256(desk.body()), seq=desk.seq, marker=len(desk.body()))
+    assert written.version == DocumentVersion(
+        sha256=document.body_sha256(desk.body()), seq=desk.seq, marker=len(desk.body())
+    )
     assert written.writer.stamp == stamp_of(desk.file)
 
 
 async def test_it_writes_by_itself_but_not_more_often_than_it_should(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper_module, "PERSIST_EVERY_S", 0.2)
+    monkeypatch.setattr(document_sync, "PERSIST_EVERY_S", 0.2)
     desk.begin()
     words = "abcdefghij"
     for word in words:
         desk.add(word)
         await asyncio.sleep(0)
-    await desk.until(lambda: desk.keeper.complete)
+    await desk.until(lambda: desk.document.complete)
     assert desk.body().endswith(words)
     assert len(desk.told) <= 2, "at once, and what came meanwhile after a while"
 
 
 async def test_it_leaves_the_file_alone_while_there_is_an_editor(desk: Desk) -> None:
     desk.begin()
-    await desk.keeper.flush()
+    await desk.document.flush()
     editor = Watcher()
-    assert desk.keeper.lease(editor, None)
+    assert desk.document.lease(editor, None)
     desk.add(ANSWER[0])
     before = desk.file.read_bytes()
-    await desk.keeper.flush()
-    assert desk.file.read_bytes() == before and not desk.keeper.complete
+    await desk.document.flush()
+    assert desk.file.read_bytes() == before and not desk.document.complete
 
 
 async def test_a_write_that_was_due_is_not_begun_once_there_is_an_editor(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper_module, "PERSIST_EVERY_S", 0.05)
+    monkeypatch.setattr(document_sync, "PERSIST_EVERY_S", 0.05)
     desk.begin()
     await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
     desk.add(ANSWER[0])
     await asyncio.sleep(0)  # it is to be written in a while
-    assert desk.keeper.lease(Watcher(), None)
+    assert desk.document.lease(Watcher(), None)
     before = desk.file.read_bytes()
     await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
     assert desk.file.read_bytes() == before
@@ -124,36 +126,36 @@ async def test_a_write_that_was_due_is_not_begun_once_there_is_an_editor(
 
 async def test_only_one_client_is_the_editor(desk: Desk) -> None:
     first, second = Watcher(), Watcher()
-    assert desk.keeper.lease(first, None)
-    assert desk.keeper.lease(first, None)
-    assert not desk.keeper.lease(second, None)
-    desk.keeper.release(second)  # who is no editor releases nothing
-    assert desk.keeper.editor is first
-    desk.keeper.release(first)
-    assert desk.keeper.lease(second, None)
+    assert desk.document.lease(first, None)
+    assert desk.document.lease(first, None)
+    assert not desk.document.lease(second, None)
+    desk.document.release(second)  # who is no editor releases nothing
+    assert desk.document.editor is first
+    desk.document.release(first)
+    assert desk.document.lease(second, None)
 
 
 async def test_a_saved_version_says_what_a_client_with_it_misses(desk: Desk) -> None:
     desk.begin()
-    desk.keeper.lease(Watcher(), None)
+    desk.document.lease(Watcher(), None)
     seqs = [desk.add(sentence) for sentence in ANSWER]
     text = "### Tell me.\n\n" + ANSWER[0]
     saved = desk.save(text, seqs[0], len(text))
-    assert desk.keeper.version(saved.sha256) == saved
-    assert [insert.text for insert in desk.keeper.missing(saved)] == list(ANSWER[1:])
-    assert desk.keeper.version("0" * 64) is None
+    assert desk.document.version(saved.sha256) == saved
+    assert [insert.text for insert in desk.document.missing(saved)] == list(ANSWER[1:])
+    assert desk.document.version("0" * 64) is None
 
 
 @pytest.mark.parametrize("saved", range(len(ANSWER) + 1))
 async def test_take_over_goes_on_from_what_the_editor_saved(desk: Desk, saved: int) -> None:
     desk.begin()
     editor = Watcher()
-    desk.keeper.lease(editor, None)
+    desk.document.lease(editor, None)
     seqs = [desk.seq, *(desk.add(sentence) for sentence in ANSWER)]
     shown = "### Tell me.\n\n" + "".join(ANSWER[:saved])
     desk.save(shown + "A draft below.", seqs[saved], len(shown))
-    desk.keeper.release(editor)
-    await desk.keeper.flush()
+    desk.document.release(editor)
+    await desk.document.flush()
     assert desk.body() == "### Tell me.\n\n" + "".join(ANSWER) + "A draft below."
 
 
@@ -161,7 +163,7 @@ async def test_take_over_goes_on_from_what_the_editor_saved(desk: Desk, saved: i
 async def test_take_over_from_a_version_nobody_reported_finds_the_place(desk: Desk, reached: int) -> None:
     desk.begin()
     editor = Watcher()
-    desk.keeper.lease(editor, None)
+    desk.document.lease(editor, None)
     for sentence in ANSWER:
         desk.add(sentence)
     part = "".join(ANSWER)[:reached]
@@ -170,18 +172,18 @@ async def test_take_over_from_a_version_nobody_reported_finds_the_place(desk: De
         spans=(document.Span(32, 32 + reached, "response"),) if reached else (),
     )
     desk.file.write_text(document.format_file(doc))
-    desk.keeper.release(editor)
-    await desk.keeper.flush()
+    desk.document.release(editor)
+    await desk.document.flush()
     assert desk.body() == "Something above.\n\n### Tell me.\n\n" + "".join(ANSWER)
 
 
 async def test_a_file_that_somebody_else_changes_is_read_again_and_their_text_kept(desk: Desk) -> None:
     desk.begin()
     desk.add(ANSWER[0])
-    await desk.keeper.flush()
+    await desk.document.flush()
     desk.file.write_text("New heading\n\n" + desk.file.read_text())
     desk.add(ANSWER[1])
-    await desk.keeper.flush()
+    await desk.document.flush()
     assert desk.body().startswith("New heading\n\n### Tell me.\n\n")
     assert [desk.body().count(sentence) for sentence in ANSWER[:2]] == [1, 1]
 
@@ -190,14 +192,14 @@ async def test_a_file_that_somebody_else_changes_is_read_again_and_their_text_ke
 async def test_a_prompt_from_a_client_is_put_at_the_end_once(desk: Desk, body: str) -> None:
     desk.file.write_text(body)
     inserted = "Tell me." if body else "### Tell me."
-    version = Version(sha256=document.body_sha256(body), seq=0, marker=len(body))
-    desk.keeper.begin(prompt="Tell me.", inserted_prompt=True, anchor=len(body), version=version)
+    version = DocumentVersion(sha256=document.body_sha256(body), seq=0, marker=len(body))
+    desk.document.begin(prompt="Tell me.", inserted_prompt=True, anchor=len(body), version=version)
     desk.add(inserted, None)
     desk.add("\n\n", None)
-    await desk.keeper.flush()
+    await desk.document.flush()
     desk.file.write_text("New heading\n\n" + desk.file.read_text())
     desk.add(ANSWER[0])
-    await desk.keeper.flush()
+    await desk.document.flush()
     assert desk.body() == "New heading\n\n" + body + inserted + "\n\n" + ANSWER[0]
 
 
@@ -210,25 +212,25 @@ async def test_a_prompt_that_an_editor_vanished_with_is_put_above_what_stands_be
         Insert("\n\n", None, "", 4),
         Insert(ANSWER[0], "response", "prt_1", 5),
     ]
-    desk.keeper.recall(prompt="Tell me.", inserted_prompt=True, anchor=len(above), inserts=inserts)
-    await desk.keeper.flush()
+    desk.document.recall(prompt="Tell me.", inserted_prompt=True, anchor=len(above), inserts=inserts)
+    await desk.document.flush()
     assert desk.body() == f"{above}Tell me.\n\n{ANSWER[0]}{below}"
 
 
 async def test_text_waits_while_the_disk_refuses_and_is_written_once(desk: Desk) -> None:
     desk.begin()
-    await desk.keeper.flush()
+    await desk.document.flush()
     kept = desk.file.read_bytes()
     desk.file.unlink()
     desk.file.mkdir()
     desk.add(ANSWER[0])
     for _ in range(2):
         with pytest.raises(StoreError):
-            await desk.keeper.flush()
+            await desk.document.flush()
     desk.add(ANSWER[1])
     desk.file.rmdir()
     desk.file.write_bytes(kept)
-    await desk.keeper.flush()
+    await desk.document.flush()
     assert desk.body() == "### Tell me.\n\n" + ANSWER[0] + ANSWER[1]
 
 
@@ -236,26 +238,26 @@ async def test_a_cancelled_wait_does_not_stop_the_write(desk: Desk) -> None:
     desk.begin()
     for sentence in ANSWER:
         desk.add(sentence)
-        waiting = asyncio.create_task(desk.keeper.flush())
+        waiting = asyncio.create_task(desk.document.flush())
         await asyncio.sleep(0)
         waiting.cancel()
-    await desk.keeper.flush()
+    await desk.document.flush()
     assert desk.body() == "### Tell me.\n\n" + "".join(ANSWER)
 
 
 async def test_who_becomes_the_editor_while_the_daemon_writes_is_given_what_it_misses(desk: Desk) -> None:
     desk.begin()
     desk.add(ANSWER[0])
-    writing = asyncio.create_task(desk.keeper.flush())
+    writing = asyncio.create_task(desk.document.flush())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     editor = Watcher()
-    before = Version(sha256=document.body_sha256("### Tell me."), seq=2, marker=12)
-    desk.keeper.lease(editor, before)
+    before = DocumentVersion(sha256=document.body_sha256("### Tell me."), seq=2, marker=12)
+    desk.document.lease(editor, before)
     await writing
     desk.add(ANSWER[1])
-    desk.keeper.release(editor)
-    await desk.keeper.flush()
+    desk.document.release(editor)
+    await desk.document.flush()
     assert desk.body() == "### Tell me.\n\n" + ANSWER[0] + ANSWER[1]
 
 
@@ -263,55 +265,55 @@ async def test_a_run_waits_until_the_editor_has_saved_the_one_before(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.begin()
-    desk.keeper.lease(Watcher(), None)
+    desk.document.lease(Watcher(), None)
     seq = desk.add(ANSWER[0])
-    settling = asyncio.create_task(desk.keeper.settle())
+    settling = asyncio.create_task(desk.document.settle())
     await asyncio.sleep(0)
     assert not settling.done()
     desk.save("### Tell me.\n\n" + ANSWER[0], seq, None)
     await settling
     desk.add(ANSWER[1])
-    monkeypatch.setattr(keeper_module, "SAVED_WITHIN_S", 0.01)
+    monkeypatch.setattr(document_sync, "SAVED_WITHIN_S", 0.01)
     with pytest.raises(Busy, match="has not saved"):
-        await desk.keeper.settle()
+        await desk.document.settle()
 
 
 async def test_who_edited_makes_older_texts_unfit_to_go_on_from(desk: Desk) -> None:
     desk.begin()
-    await desk.keeper.flush()
-    before = desk.keeper.version(document.body_sha256(desk.body()))
-    assert before is not None and desk.keeper.is_latest(before)
+    await desk.document.flush()
+    before = desk.document.version(document.body_sha256(desk.body()))
+    assert before is not None and desk.document.is_latest(before)
     desk.add(ANSWER[0])
-    await desk.keeper.flush()
-    assert desk.keeper.is_latest(before), "the daemon's own text can be added"
+    await desk.document.flush()
+    assert desk.document.is_latest(before), "the daemon's own text can be added"
     editor = Watcher()
-    desk.keeper.lease(editor, None)
+    desk.document.lease(editor, None)
     desk.save(desk.body() + "typed", desk.seq, None)
-    assert not desk.keeper.is_latest(before)
-    desk.keeper.release(editor)
-    known = desk.keeper.version(document.body_sha256(desk.body()))
-    assert known is not None and desk.keeper.is_latest(known)
+    assert not desk.document.is_latest(before)
+    desk.document.release(editor)
+    known = desk.document.version(document.body_sha256(desk.body()))
+    assert known is not None and desk.document.is_latest(known)
 
 
 async def test_what_somebody_else_wrote_makes_older_texts_unfit_as_well(desk: Desk) -> None:
     desk.begin()
-    await desk.keeper.flush()
-    before = desk.keeper.version(document.body_sha256(desk.body()))
+    await desk.document.flush()
+    before = desk.document.version(document.body_sha256(desk.body()))
     desk.file.write_text("New heading\n\n" + desk.file.read_text())
     desk.add(ANSWER[0])
-    await desk.keeper.flush()
-    assert before is not None and not desk.keeper.is_latest(before)
+    await desk.document.flush()
+    assert before is not None and not desk.document.is_latest(before)
 
 
 async def test_recovered_roles_are_written_while_the_file_holds_their_text(desk: Desk) -> None:
     spans = (document.Span(0, 5, "response"),)
     desk.file.write_text("Hello\n\n### ")
-    desk.keeper.heal(document.body_sha256("Hello\n\n### "), spans)
-    await desk.keeper.flush()
+    desk.document.heal(document.body_sha256("Hello\n\n### "), spans)
+    await desk.document.flush()
     assert document.read(desk.file).spans == spans
     desk.file.write_text("Other text")
-    desk.keeper.heal(document.body_sha256("Hello\n\n### "), spans)
-    await desk.keeper.flush()
+    desk.document.heal(document.body_sha256("Hello\n\n### "), spans)
+    await desk.document.flush()
     assert desk.file.read_text() == "Other text"
 
 
@@ -325,15 +327,15 @@ def _greeted(spans: tuple[document.Span, ...]) -> str:
 
 async def test_who_reads_the_file_waits_until_its_editor_has_saved_the_roles_it_was_told(desk: Desk) -> None:
     desk.file.write_text(GREETED)
-    desk.keeper.lease(Watcher(), None)
-    desk.keeper.heal(document.body_sha256(GREETED), ROLES)
-    version = Version(sha256=document.body_sha256(GREETED), seq=0, marker=None)
-    settling = asyncio.create_task(desk.keeper.settle_roles())
-    desk.keeper.saved(version)  # what it wrote before it was told
+    desk.document.lease(Watcher(), None)
+    desk.document.heal(document.body_sha256(GREETED), ROLES)
+    version = DocumentVersion(sha256=document.body_sha256(GREETED), seq=0, marker=None)
+    settling = asyncio.create_task(desk.document.settle_roles())
+    desk.document.saved(version)  # what it wrote before it was told
     done, _ = await asyncio.wait([settling], timeout=0.05)
     assert not done
     desk.file.write_text(_greeted((document.Span(0, 5, "response"),)))
-    desk.keeper.saved(version)
+    desk.document.saved(version)
     async with asyncio.timeout(5):
         await settling
 
@@ -341,32 +343,32 @@ async def test_who_reads_the_file_waits_until_its_editor_has_saved_the_roles_it_
 async def test_an_editor_that_does_not_know_roles_is_waited_for_once(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper_module, "SAVED_WITHIN_S", 0.05)
+    monkeypatch.setattr(document_sync, "SAVED_WITHIN_S", 0.05)
     desk.file.write_text(GREETED)
-    desk.keeper.lease(Watcher(), None)
-    desk.keeper.heal(document.body_sha256(GREETED), ROLES)
-    await desk.keeper.settle_roles()
-    monkeypatch.setattr(keeper_module, "SAVED_WITHIN_S", 3600)
+    desk.document.lease(Watcher(), None)
+    desk.document.heal(document.body_sha256(GREETED), ROLES)
+    await desk.document.settle_roles()
+    monkeypatch.setattr(document_sync, "SAVED_WITHIN_S", 3600)
     async with asyncio.timeout(5):
-        await desk.keeper.settle_roles()
+        await desk.document.settle_roles()
 
 
 async def test_roles_are_written_when_the_editor_that_was_told_them_is_gone(desk: Desk) -> None:
     desk.file.write_text(GREETED)
     editor = Watcher()
-    desk.keeper.lease(editor, None)
-    desk.keeper.heal(document.body_sha256(GREETED), ROLES)
-    desk.keeper.release(editor)
-    await desk.keeper.flush()
+    desk.document.lease(editor, None)
+    desk.document.heal(document.body_sha256(GREETED), ROLES)
+    desk.document.release(editor)
+    await desk.document.flush()
     assert document.read(desk.file).spans == (document.Span(0, 5, "response"),)
 
 
 async def test_what_the_file_lacks_can_be_told_where_it_cannot_be_written(desk: Desk) -> None:
     desk.begin()
-    await desk.keeper.flush()
-    desk.keeper.refusal = "the disk is read-only"
+    await desk.document.flush()
+    desk.document.refusal = "the disk is read-only"
     desk.add(ANSWER[0])
-    await desk.keeper.flush()
-    lacking = await desk.keeper.survey()
+    await desk.document.flush()
+    lacking = await desk.document.survey()
     assert "".join(insert.text for insert in lacking.inserts) == ANSWER[0]
     assert lacking.marker == len("### Tell me.\n\n") and ANSWER[0] not in desk.body()
