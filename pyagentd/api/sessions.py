@@ -33,6 +33,7 @@ from pyagentd.runtime.document_sync import settings_in_document, settings_of
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.usage import Spent, priced_usage, total_spent
 from pyagentd.store import branching, metadata, paths, presetfile, sessions
+from pyagentd.store import export as exchange
 from pyagentd.store.atomic import write_bytes
 from pyagentd.store.branching import BranchPoint
 from pyagentd.store.db.listing import list_entries
@@ -40,8 +41,6 @@ from pyagentd.store.db.requests import spent_by_branch
 from pyagentd.store.document.adopt import Adoption
 from pyagentd.store.document.render import writable
 from pyagentd.store.document.text import Settings
-from pyagentd.store.export import importing
-from pyagentd.store.export.export import FORMATS, ExportResult, export_text, read_source
 from pyagentd.store.metadata import Node
 from pyagentd.store.named_agents import named_dir
 from pyagentd.store.paths import BranchRef, describe_branch
@@ -516,8 +515,8 @@ class Exchange(Group):
 
         An existing ``file`` is replaced.
         """
-        if format not in FORMATS:
-            raise BadRequest(f"{format!r} is no format", hint=", ".join(FORMATS))
+        if format not in exchange.export.FORMATS:
+            raise BadRequest(f"{format!r} is no format", hint=", ".join(exchange.export.FORMATS))
         place = None if file is None else self._place(file)
         ref = self._ref(branch)
         async with self._kernel.using(ref) as live:
@@ -544,12 +543,12 @@ class Exchange(Group):
     ) -> dict[str, Any]:
         """Make a session of a saved gptel chat; ``notes`` says what could not be taken over."""
         path = expand_home(file)
-        chat = await asyncio.to_thread(importing.read_chat, path)
+        chat = await asyncio.to_thread(exchange.importing.read_chat, path)
         workspace = project_of(root) if root else None
         of_project = await asyncio.to_thread(self._kernel.presets.for_project, workspace)
         template, text = of_project.template(preset)
         settings, notes = self._usable(chat.document.settings, template)
-        text = importing.preset_text(text, template.name, settings, chat.system)
+        text = exchange.importing.preset_text(text, template.name, settings, chat.system)
         configured = _parsed(text, template.name)
         settings = replace(settings_in_document(settings_of(configured)), other=settings.other)
         emacs = self._kernel.find(EmacsClients)
@@ -621,11 +620,11 @@ def _unknown_tools(preset: Preset, of_emacs: Collection[str]) -> list[str]:
     return [f"Not known here, and not offered to the model: {', '.join(unknown)}"] if unknown else []
 
 
-def _exported(ref: BranchRef, format: str, settings: Settings | None) -> ExportResult:
-    return export_text(read_source(ref), format, settings)
+def _exported(ref: BranchRef, format: str, settings: Settings | None) -> exchange.export.ExportResult:
+    return exchange.export.export_text(exchange.export.read_source(ref), format, settings)
 
 
-def _filled(session_id: str, branch_dir: Path, chat: importing.Chat, now_ms: int) -> Adoption:
-    made = importing.adopt_chat(chat, session_id=session_id, now_ms=now_ms)
-    importing.fill(branch_dir, made)
+def _filled(session_id: str, branch_dir: Path, chat: exchange.importing.Chat, now_ms: int) -> Adoption:
+    made = exchange.importing.adopt_chat(chat, session_id=session_id, now_ms=now_ms)
+    exchange.importing.fill(branch_dir, made)
     return made

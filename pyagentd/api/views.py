@@ -280,7 +280,7 @@ class Views(Group):
         """
         found = self._views.get(name)
         if found is None:
-            raise NotFound(f"There is no view {name[:60]!r}", mend=did_you_mean(name, self._views))
+            raise NotFound(f"There is no view {name[:60]!r}", hint=did_you_mean(name, self._views))
         try:
             given = dict(arguments) if isinstance(arguments, Mapping) else plist_to_dict(list(arguments))
         except SexpError as error:

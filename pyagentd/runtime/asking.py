@@ -1,7 +1,7 @@
 """Asking a human on behalf of a run: recorded first, shown to whoever watches, and waited for.
 
-A run that an earlier daemon began finds the questions it had asked (``OpenQuestions``): one without an answer is asked again
-under its id, one with an answer is not asked again.
+A run that an earlier daemon began finds the questions it had asked (``OpenQuestions``): one without an answer is
+asked again under its id, one with an answer is not.
 """
 
 from __future__ import annotations

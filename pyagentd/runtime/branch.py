@@ -1,7 +1,7 @@
 """A branch that somebody works with: its log, its document, its run, and who watches.
 
-Opened from disk on demand (``opening``) and dropped when nobody needs it. How a turn begins is in ``turn``, who
-writes the document in ``document``, who may edit it in ``lease``; what attaching clients are told is in ``attaching``.
+Opened from disk on demand (``opening``) and dropped when nobody needs it. How a turn begins is in ``turns``, who
+writes the document and who may edit it in ``document_sync``, what clients are told when they attach in ``attaching``.
 """
 
 from __future__ import annotations

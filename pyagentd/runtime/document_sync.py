@@ -1,8 +1,8 @@
 """Who writes ``session.md``: the editor that holds the lease, or the daemon while nobody does.
 
-``DocumentSync`` remembers what the current or last run inserted and which versions of the file (by hash of the body) hold
-how much of it. From that follows what an attaching client misses, and where the daemon goes on when an editor
-disappears. How one write is done is ``persist``'s business; here is when, and that there is one at a time.
+``DocumentSync`` remembers what the current or last run inserted and which versions of the file (by hash of the body)
+hold how much of it. From that follows what an attaching client misses, and where the daemon goes on when an editor
+disappears. It decides when to write, and that there is one write at a time.
 """
 
 from __future__ import annotations

@@ -934,7 +934,7 @@ class RunSettings:
     thinking_budget: int | None = None
     limits: Limits = field(default_factory=Limits)
     tool_results: bool = True  # whether the document shows calls and their results
-    result: Literal["all", "last"] = "all"  # what of a finished run is its text, see ``answer_text`` of ``features.agents``
+    result: Literal["all", "last"] = "all"  # what of a finished run is its text, see ``agents.answer_text``
     fit: FitToWindow | None = None  # called at every step boundary
     make: Callable[..., Run] | None = None  # makes a run that is more than a conversation; called as ``Run``
     agent: str = ""  # who answers, where that is not the agent that the session was opened with

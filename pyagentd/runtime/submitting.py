@@ -157,7 +157,7 @@ async def _goes_on_with(branch: LiveBranch, given: Submission) -> bool:
 # The queue of a branch drains after a run that finished or was aborted, and when a branch is opened that an earlier
 # daemon left with one. An error pauses it until somebody goes on: with a new message, which fires at once, or with
 # ``resume``; so does ``pause``, for a user who stops a run. What a message needs beside its rows, the environment
-# and the key of its client, is kept here while the daemon lives; after that ``settings.LateArrival`` stands in for it.
+# and the key of its client, is kept here while the daemon lives; after that ``settings.LateArrival`` stands in.
 
 _AGAIN_S = 2.0  # an editor that had not saved may have by then
 

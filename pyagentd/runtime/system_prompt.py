@@ -400,8 +400,8 @@ def _one(description: str) -> str:
 #
 # Environment, project instructions and the list of skills are made once per session and kept in its log, so that the
 # prefix which a provider caches stays the same from the first request to the last; a compaction, which begins a new
-# prefix anyway, has them made anew (``renew_workplace``). Nothing that a log says gives a right: what of a skill may be read
-# follows from where it is found now.
+# prefix anyway, has them made anew (``renew_workplace``). Nothing that a log says gives a right: what of a skill may
+# be read follows from where it is found now.
 
 
 class KernelView(Protocol):

@@ -19,8 +19,23 @@ Programs are a table (``programs``); ``git``, ``find``, ``sed``, ``awk`` and ``t
 Nothing here looks at the disk, and the grammar is bash's with a clean environment, no aliases and no ``extglob``.
 """
 
-from pyagentd.policy.shell.admission import ANY, allowed_by_name, denied, refusal
-from pyagentd.policy.shell.grammar import read
-from pyagentd.policy.shell.values import Effect, ShellReading, SimpleCommand
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from pyagentd.policy.shell.values import ANY, Effect, ShellReading, SimpleCommand
+
+if TYPE_CHECKING:
+    from pyagentd.policy.shell.admission import allowed_by_name, denied, refusal
+    from pyagentd.policy.shell.grammar import read
 
 __all__ = ["ANY", "Effect", "ShellReading", "SimpleCommand", "allowed_by_name", "denied", "read", "refusal"]
+
+_MODULES = {"allowed_by_name": "admission", "denied": "admission", "refusal": "admission", "read": "grammar"}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what reads and judges a command line when the first one comes."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return found

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pyagentd.policy.shell.values import (
+    ANY,
     Effect,
     Found,
     Given,
@@ -230,7 +231,6 @@ def _git(words: tuple[Word, ...], found: Found) -> str | None:
 
 # Whether ``shell_commands`` admits a command line that was read.
 
-ANY = "*"
 _FREE = frozenset({"cd"})  # it only moves; where later words lead from there is accounted for
 
 

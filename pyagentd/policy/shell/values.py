@@ -6,6 +6,9 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Literal, get_args
 
+ANY = "*"
+"""In ``shell_commands``: every program."""
+
 
 class Unreadable(Exception):
     """The grammar cannot say what a command does; the message is the end of a sentence."""

@@ -1,1 +1,16 @@
 """Conversations on their way out and in: export as Markdown, JSON and a page, import of what gptel saved."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyagentd.store.export import export, importing
+
+__all__ = ["export", "importing"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a module of this package when it is first used."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module(f"{__name__}.{name}")
