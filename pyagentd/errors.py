@@ -1,4 +1,4 @@
-"""The one error tree, drawn by who can recover.
+"""All errors of the package, in one tree ordered by who can recover.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What clients are told: facts about a branch, pushed after they were recorded.
+"""The events that clients receive: facts about a branch, sent after they were recorded.
 
 An event is ``(kind, branch, seq, args)``. ``seq`` is the number of the last line of ``messages.jsonl`` the event
 covers, or 0 for what is only true now (spinners, countdowns, progress of agents) and is therefore never replayed.

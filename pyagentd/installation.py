@@ -1,4 +1,4 @@
-"""What the daemon itself runs, and where it is installed: none of it is a place where a command could put something.
+"""Finds the programs that the daemon runs, and where it is installed; commands of agents cannot write there.
 
 ``PATH`` is the user's, and often has a directory of the workspace (an activated virtual environment). A program found
 there is fit for a confined command and never for the daemon, which nothing confines.

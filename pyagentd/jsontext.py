@@ -1,4 +1,4 @@
-"""JSON that others wrote: read strictly, and kept so that every reader of ours can read it again.
+"""Strict JSON: refuses what JSON does not have (NaN, duplicate keys), and makes values storable.
 
 Python's ``json`` takes and writes ``NaN``, ``Infinity`` and integers of any length, and reads as deep as its stack
 goes. SQLite, Emacs and the servers of models do not: a value that only Python reads must never be recorded or sent.

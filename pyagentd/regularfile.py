@@ -1,4 +1,4 @@
-"""Reads a whole file that anybody may have put there: a checkout, another program, the user.
+"""Reads a regular file of limited size; refuses devices, pipes, links and what is too large.
 
 Only regular files are read, opening never waits, and nothing is read beyond a limit: a FIFO, a device or a file of a
 terabyte in the place of ours is an error at once. Below the sessions root and in a project no symbolic link is

@@ -1,4 +1,4 @@
-"""The daemon's process: it listens and greets, loads the rest of itself, serves, and ends in order.
+"""The daemon's process: listens and greets first, then imports the rest, serves, and shuts down in order.
 
 Loading takes longer than all else of a start, so the socket is there first: a client is greeted at once, and what it
 calls meanwhile is answered when everything is loaded. Whoever started the daemon in the background is told only then

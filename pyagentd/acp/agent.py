@@ -1,4 +1,4 @@
-"""The methods of the protocol, each short: what they mean is in the modules beside this one."""
+"""The methods of the Agent Client Protocol, each a few lines that call the other modules of this room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that an editor has open: its ``fs`` methods asked, and told to the daemon as Emacs tells of its buffers.
+"""Files that an editor has open: asked for over its ``fs`` methods, and offered to the daemon like buffers of Emacs.
 
 The protocol cannot say whether a file is open. What the editor shows is a text of the user's where it is another than
 that on the disk; only then does the daemon hear of it, and a change goes through the editor. All else is the disk's.

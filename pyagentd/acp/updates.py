@@ -1,4 +1,4 @@
-"""From the rows of a log to what an editor is told: the one fold for what was and for what comes; pure.
+"""Turns rows of a log into updates for an editor: the same fold for replay and for live events; pure.
 
 A part is told by its growth: whether its text came in deltas, whole, or as it stands when a session is loaded, an
 editor gets each character once. What this editor sent itself it shows itself, and is not told.

@@ -1,4 +1,4 @@
-"""The daemon as seen from an event loop: calls that wait without blocking, events as they come.
+"""A client of the daemon for an event loop: calls that can be awaited, and events as they arrive.
 
 The connection is made when something is called and none is there, and so again after the daemon has ended.
 """

@@ -1,4 +1,4 @@
-"""What the daemon offers its clients: one short method per operation, in groups by what they are about.
+"""The operations that clients can call: one short method each, in a group for each subject.
 
 The whole interface is ``Service.operations``: every public method of the groups, under its name on the wire.
 """

@@ -1,4 +1,4 @@
-"""All commands that come with pyagentd, and ``/help``, which tells of these and all others."""
+"""The built-in slash commands, and ``/help``, which lists all of them."""
 
 from __future__ import annotations
 

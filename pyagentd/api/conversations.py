@@ -1,4 +1,4 @@
-"""Operations on one conversation: watching and editing it, sending, stopping."""
+"""Operations on one conversation: attach, edit, send, queue, abort, compact."""
 
 from __future__ import annotations
 

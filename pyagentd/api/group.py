@@ -1,4 +1,4 @@
-"""What every group of operations stands on: the kernel, the registry, and how a branch is named.
+"""The base class of all groups of operations: the kernel, the registry, and how a branch is named.
 
 A group is a class whose public methods are operations: they take the client that calls and keyword arguments, and
 return plain values; ``wire.operations`` says how both travel. Errors are those of ``errors.py``.

@@ -1,4 +1,4 @@
-"""Operations on what a conversation consists of: rewinding, editing and asking again, variants, forks."""
+"""Operations on history: rewind, edit and ask again, variants, forks."""
 
 from __future__ import annotations
 

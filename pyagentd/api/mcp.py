@@ -1,4 +1,4 @@
-"""Operations on MCP servers: which there are, trying one, trusting those of a project."""
+"""Operations on MCP servers: list them, test one, trust those of a project."""
 
 from __future__ import annotations
 

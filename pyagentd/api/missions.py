@@ -1,4 +1,4 @@
-"""Operations on missions: starting one as a session of its own, going on with one, looking at what it did."""
+"""Operations on missions: start one as a session of its own, resume one, inspect one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations on models: which can be had, and which one answers in a conversation."""
+"""Operations on models: list them, choose one for a conversation, and what was spent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations on turns that no human begins: schedules, and deliveries of other programs."""
+"""Operations on schedules, and on triggers that other programs send."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations on sessions as a whole: making, finding and listing them, and what they are made from."""
+"""Operations on sessions: create, find, list, rename, archive, branch, export and import them."""
 
 from __future__ import annotations
 

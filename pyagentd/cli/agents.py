@@ -1,4 +1,4 @@
-"""``pyagentd agent``: agents that have a name, a configuration and a workspace of their own."""
+"""``pyagentd agent``: named agents, with a configuration and a workspace of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pyagentd asks`` and ``answer``: what waits for a human, from anywhere."""
+"""``pyagentd asks``, ``answer``, ``grants``, ``scope`` and ``audit``: approvals and questions, and what was decided."""
 
 from __future__ import annotations
 

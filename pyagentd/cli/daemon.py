@@ -1,4 +1,4 @@
-"""``pyagentd stop`` and ``status``: the daemon's own life."""
+"""``pyagentd stop``, ``status``, ``logs`` and ``config``: the daemon's process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pyagentd doctor``: is everything there, and if not, which line fixes it."""
+"""``pyagentd doctor``: check the installation, and print the command that repairs what is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Following a run to its end: events to the view, asks to the user, Ctrl-C and time-outs to the right action.
+"""Follows a run to its end: prints events, asks the user, and handles Ctrl-C and time-outs.
 
 One loop, nothing concurrent: events, the keyboard and Ctrl-C are looked at in turn, ten times a second at least.
 """

@@ -1,4 +1,4 @@
-"""``pyagentd rewind``, ``unrewind``, ``fork``, ``regenerate`` and ``variants``: what a conversation consists of."""
+"""``pyagentd rewind``, ``unrewind``, ``fork``, ``regenerate``, ``variants``, ``changes``, ``restore``, …"""
 
 from __future__ import annotations
 

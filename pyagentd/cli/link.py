@@ -1,4 +1,4 @@
-"""How commands reach the daemon: connect, start it on demand, and say which session they mean.
+"""How commands reach the daemon: connect, start it when it does not run, and find the session that is meant.
 
 What a SESSION argument means is decided by the daemon, so that a prefix is resolved alike everywhere; only a path is
 completed here, since the daemon has another working directory.

@@ -1,4 +1,4 @@
-"""``pyagentd send``: a message to a session, and the run it starts, on the terminal."""
+"""``pyagentd send`` and ``ask``: send a message, and print the answer while it comes."""
 
 from __future__ import annotations
 

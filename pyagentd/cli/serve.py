@@ -1,4 +1,4 @@
-"""``pyagentd serve``, alone in its file: what the other commands need would be loaded before the daemon greets."""
+"""``pyagentd serve``; a module of its own, so that the daemon greets before the other commands are imported."""
 
 import click
 

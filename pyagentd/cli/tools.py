@@ -1,4 +1,4 @@
-"""``pyagentd mcp``: servers of tools: adding, listing, testing and removing them, trusting those of a project.
+"""``pyagentd mcp``, ``hooks``, ``skills``, ``presets`` and ``models``: what agents can use.
 
 ``add``, ``add-json``, ``get`` and ``remove`` take the arguments that ``claude mcp`` takes. Your own servers are in
 config.toml, which keeps its comments: a new one goes to its end, and removing one changes no other line.

@@ -1,4 +1,4 @@
-"""``pyagentd usage``: what a session cost, message by message, and how full the model's window is; or all of them."""
+"""``pyagentd usage``: what sessions cost, and how full the model's context window is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The effective configuration: what file and environment say together, read once when a process starts."""
+"""Reads the configuration: ``config.toml`` and the environment, once when a process starts."""
 
 import os
 import tomllib

@@ -1,4 +1,4 @@
-"""Which clients offer buffers and tools, and the questions to them that are open.
+"""Buffers and tools that Emacs offers to a run, and the calls to Emacs that wait for an answer.
 
 A question goes to one client as an event and has one answer, a JSON object. Who asks says how long it may take; a
 client that goes has not answered. What is too long for a frame goes through a private file beside the socket, which

@@ -1,4 +1,4 @@
-"""Taking turns back, bringing them back, and asking again.
+"""Rewinding turns, bringing them back, and regenerating answers.
 
 Nothing is removed: rows say that they are hidden, the document's text stays and has the role ``ignore``. Whatever an
 operation hides, another brings back: a rewind is reversed, an answer or an edited prompt is a variant of what came in

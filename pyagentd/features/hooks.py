@@ -1,4 +1,4 @@
-"""Hooks: programs of the user's, of a trusted project, and functions of an attached Emacs, asked at five moments.
+"""Hooks: programs and Emacs functions of the user, and of trusted projects, that are called at five moments of a run.
 
 A hook can only narrow. What it changes is checked and decided as if the model or the user had said so, and a hook
 that fails, is late or is not trusted changes nothing; that is said. Which JSON goes in and out is in docs/hooks.md.

@@ -1,4 +1,4 @@
-"""When nobody talks with a named agent: its conversation is saved and put behind.
+"""Saves and clears the conversation of a named agent after it was idle for a while.
 
 The timer of an agent begins anew with each message and when a run ends; while one is in flight it stands still. It
 follows the daemon's clock. The daemon's end saves what goes on, and the next one begins with all agents idle; a run

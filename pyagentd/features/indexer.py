@@ -1,4 +1,4 @@
-"""Who keeps the index up to date: one thread that reads what changed, and waits for nobody.
+"""Keeps the search index up to date, in a thread that reads what changed.
 
 Branches are marked when the daemon wrote them, and all are looked at (by their files' stamps) soon after the start
 and before a search, because other programs and machines write sessions too. Nothing that goes wrong here reaches a

@@ -1,4 +1,4 @@
-"""What happened in a branch, put together for who wants to know why; pure.
+"""The timeline of a branch: runs, requests, decisions and costs, for the inspector; pure.
 
 The log knows runs and tools, the trace what was sent and how long it took, the audit who allowed what. Nothing here
 is kept anywhere else: it is made anew whenever somebody looks.

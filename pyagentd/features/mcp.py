@@ -1,4 +1,4 @@
-"""Which servers a session has: the user's, a trusted project's, and what its preset says of them."""
+"""The MCP servers of a session: the user's, a trusted project's, and those that its preset names."""
 
 from __future__ import annotations
 

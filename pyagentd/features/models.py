@@ -1,4 +1,4 @@
-"""Which models can be had: those that providers list for the keys that are known.
+"""The list of models: what each provider offers for the keys that are known.
 
 A provider is asked for its list when somebody wants to know, with a time limit; the answer is kept for a day in
 ``available_models.json``. Where it cannot be had, the models that are known by name stand in (``llm.catalog``): a

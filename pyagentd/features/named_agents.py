@@ -1,7 +1,6 @@
-"""Creating a named agent, step by step.
+"""Named agents: create, configure, rename, destroy and recover them, with their workspaces.
 
-Its conversation can be opened by any client, and its welcome is
-what is told to whoever opens a conversation in which nothing was said yet.
+Any client can open the conversation of an agent; while it is empty the client is shown the agent's introduction.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""All sessions at a glance, for who watches them all: rows of what changed, a few times a second.
+"""Keeps lists of sessions live: sends the rows that changed, a few times a second.
 
 What a branch does and costs is told while it is open; of one that is closed, what its files say. What is told is
 gathered for a moment, so that a run of many steps costs its watchers little; nobody watching, nothing is done.

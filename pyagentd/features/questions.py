@@ -1,4 +1,4 @@
-"""The ``question`` tool: a model asks the user, the run waits, and the answers are the tool's result.
+"""The ``question`` tool: the model asks the user, the run waits, and the answers are the tool's result.
 
 The schema is the one of other hosts of agents, ``{questions} → {answers: string[][]}``: one list of strings for each
 question, labels of options or the user's own words. The question is an ask like any other: recorded before it is

@@ -1,4 +1,4 @@
-"""The clock of the daemon: keeps schedules, and has each one's message delivered when its time has come.
+"""Schedules and triggers: stores them, and sends each one's message when it is due.
 
 What was due while no daemon ran, or the machine slept, comes once, as soon as one runs again, however often it was
 due. A schedule that repeats lives for a week unless its maker says otherwise: at the end of that time it fires once

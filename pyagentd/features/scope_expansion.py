@@ -1,4 +1,4 @@
-"""The request_scope_expansion tool: a model asks for more scope, a human decides.
+"""The ``request_scope_expansion`` tool: the model asks for more scope, a human decides.
 
 What would be added is worked out and checked before anybody is asked, shown exactly, and added as a whole: for one
 action of this run ("allow") or to ``preset.md`` ("always"). The list it goes to follows from the kind of the tool it

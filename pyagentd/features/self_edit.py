@@ -1,4 +1,4 @@
-"""The tools by which a named agent changes itself: prompt, documents, permissions, model.
+"""The tools with which a named agent changes its own prompt, documents, permissions and model.
 
 The profile decides about each as about any action, under action strings of its own, and the audit keeps
 what was and what is to be. A change of permissions needs a person's word each time: neither a profile that allows

@@ -1,4 +1,4 @@
-"""What a slash command is: its name, its arguments, what it does, what it answers.
+"""Slash commands: parsing, arguments, completion, and running them. The built-in ones are in ``api.commands``.
 
 Who offers commands is a ``Source``: the daemon's own operations, prompts of servers, the user's files. All of them
 are one table, ``Commands``; of two commands with the same name the first source's holds.

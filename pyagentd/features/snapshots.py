@@ -1,4 +1,4 @@
-"""What agents did to files: kept around their calls, shown since any turn, undone on request.
+"""File snapshots: taken around tool calls, shown as changes since a turn, and restored on request.
 
 The store is below the sessions root and for its owner alone; nothing of a project's own repository is read or written
 for it. A turn is a message of the user's at the root of a tree of agents: what its agents changed belongs to it,

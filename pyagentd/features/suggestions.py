@@ -1,4 +1,4 @@
-"""Tells clients what the user may pick and what the agent is about; see ``chips`` and ``todo``."""
+"""Reply options and todo lists for clients: sends ``chips`` and ``todo`` events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs one command behind a conversation, keeps what it prints and how it ended, and outlives the daemon.
+"""The process that runs one background command, keeps its output and exit status, and outlives the daemon.
 
 A program of its own: it is started by path, imports nothing of ours, and stands between the daemon and what confines
 the command (which ends with who started it: with this program, and no longer with the daemon).

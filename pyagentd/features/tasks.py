@@ -1,4 +1,4 @@
-"""The tasks of one daemon: commands that run behind conversations, from their beginning to the message they end with.
+"""Background commands: starting them, following them, and the message that tells their agent how they ended.
 
 A task is recorded before its command begins, and its end is recorded after the agent was told, if it asked for that;
 so whenever the daemon dies, the next one finds what runs, what ended meanwhile, and what nobody can tell about.

@@ -1,4 +1,4 @@
-"""Titles for sessions: after the first finished turn the model is asked once, and nobody waits for it.
+"""Titles of sessions: the model is asked for one after the first finished turn, in the background.
 
 The request has a task and a timeout of its own. Whatever goes wrong with it is noted at debug level and forgotten: a
 session without a title is complete. A title the user gave in the meantime wins.

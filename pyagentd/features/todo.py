@@ -1,4 +1,4 @@
-"""The ``TodoWrite`` tool: the list of what an agent is about, which each call replaces as a whole.
+"""The ``TodoWrite`` tool: the agent's list of todos, which each call replaces as a whole.
 
 The list is what the last call that is still part of the conversation says: nothing keeps it but the call's own part
 in ``messages.jsonl``, so it survives every restart, and a rewind brings back the list of that time. Each session and

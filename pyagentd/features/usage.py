@@ -1,4 +1,4 @@
-"""Keeps a usage meter for each open branch, and counts what the agents below it cost."""
+"""Keeps a usage meter for each open branch, and adds up what the agents below it cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a model by its name: how much it can hold and say, and what its tokens cost.
+"""Facts about models by name: context window, maximum output, prices.
 
 The shipped table is ``models.toml``; the user's ``[model."NAME"]`` in ``config.toml`` wins, key by key. A price that
 nobody stated is unknown, never nothing; a window that nobody stated is taken to be ``UNKNOWN_WINDOW``, and said.

@@ -1,4 +1,4 @@
-"""From settings to a backend; the only place that knows which kinds exist.
+"""Makes backends from settings; the only module that knows all kinds of them.
 
 Backends with equal settings are one backend, so that runs share connections. They belong to the event loop they are
 made on. Making one is cheap and loads no SDK; the first request does, off the loop.

@@ -1,4 +1,4 @@
-"""What every provider's HTTP has in common: server-sent events, limits of an answer, errors in our words.
+"""HTTP for all providers: server-sent events, limits of an answer, and their errors as ours.
 
 The SDKs authenticate, send, and raise their typed errors; they come from one generator and name them alike. Importing
 this imports the HTTP client, so only the providers' modules do.

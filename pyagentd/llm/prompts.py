@@ -1,4 +1,4 @@
-"""What a model is asked when a conversation has become too long, and what is made of its answer; pure.
+"""The prompts for summaries and titles, and what is accepted as an answer to them; pure.
 
 The conversation is quoted in one message, not replayed: the request needs no tools, and nothing in it is obeyed.
 """

@@ -1,4 +1,4 @@
-"""Send again what failed for now; the waits are visible to whoever reads the stream.
+"""Sends a request again after a transient failure; each wait is an item of the stream.
 
 A request is sent again only while nothing of its answer was seen: a second answer after half a first one would be two
 answers. Waits grow exponentially with jitter, unless the server says how long to wait.

@@ -1,4 +1,4 @@
-"""A backend that has every request noted, as it was sent, with how long the answer took and how it ended."""
+"""A backend that records every request as it was sent, how long the answer took and how it ended."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""May it? Presets, patterns and the one decision; pure, and never touches the disk."""
+"""Decides what an agent may do: presets, patterns, profiles, grants. Pure: it never touches the disk."""

@@ -1,4 +1,4 @@
-"""An action as text and paths, the names of tools, and the glob patterns that paths are matched with."""
+"""Actions as policy sees them: the action string, its paths, names of tools, and glob patterns for paths."""
 
 import os
 import re

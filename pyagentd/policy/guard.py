@@ -1,4 +1,4 @@
-"""The one decision about an action: allowed, denied, or to be asked; and what an answer may be remembered as.
+"""The decision about an action: allow, deny (a deny always wins) or ask; and what an answer can be remembered as.
 
 A deny wins over every allow, and nothing can allow a protected place. The order of the rules is fixed, and the first
 that says anything decides: 1 protected places, 2 any deny, of the agent or above it, that one of them is read-only

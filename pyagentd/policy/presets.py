@@ -1,4 +1,4 @@
-"""What the front matter of a preset means.
+"""Reads the front matter of a preset into a ``Preset``.
 
 Spelling is generous (``include-tool-results`` or ``include_tool_results``, tools as a list, a line or a table, names
 of other systems' tools, unknown keys ignored), meaning is strict: a value of the wrong kind is an

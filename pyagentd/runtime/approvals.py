@@ -1,4 +1,4 @@
-"""Who may do what in one run: the pure decision of ``policy`` joined with the questions to a human.
+"""Authority of one run: the decision of ``policy.guard``, and the question to a human where it says ask.
 
 A model's word is never an authority: what an action touches is computed by the tool from its checked arguments, the
 preset's rules come from disk, and grants come from humans. Every decision is noted for the audit, and what a human

@@ -1,4 +1,4 @@
-"""Asking a human on behalf of a run: recorded first, shown to whoever watches, and waited for.
+"""Asks a human for a run: records the question, shows it to clients, and waits for the answer.
 
 A run that an earlier daemon began finds the questions it had asked (``OpenQuestions``): one without an answer is
 asked again under its id, one with an answer is not.

@@ -1,4 +1,4 @@
-"""What a client is told when it attaches: what its text lacks, whether it edits, what is wrong.
+"""Attaching a client: which inserts its text lacks, whether it may edit, and the state of the branch.
 
 A client names the text it has by its hash. If that is a known state of the document it is told the inserts that
 came since; if not, it reads the file again. Who is to edit must have the document as it is: a text that somebody

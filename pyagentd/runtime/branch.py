@@ -1,4 +1,4 @@
-"""A branch that somebody works with: its log, its document, its run, and who watches.
+"""An open branch: its log, its document, its run and the clients that watch it.
 
 Opened from disk on demand (``opening``) and dropped when nobody needs it. How a turn begins is in ``turns``, who
 writes the document and who may edit it in ``document_sync``, what clients are told when they attach in ``attaching``.

@@ -1,4 +1,4 @@
-"""Who writes ``session.md``: the editor that holds the lease, or the daemon while nobody does.
+"""Keeps ``session.md`` in step with the log: by the client that holds the edit lease, else by the daemon.
 
 ``DocumentSync`` remembers what the current or last run inserted and which versions of the file (by hash of the body)
 hold how much of it. From that follows what an attaching client misses, and where the daemon goes on when an editor

@@ -1,4 +1,4 @@
-"""What a feature is, and the bus: the moments at which the runtime asks a feature, and the events it sends to all."""
+"""The base class of features, and the bus that sends them events."""
 
 from __future__ import annotations
 

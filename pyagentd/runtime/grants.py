@@ -1,4 +1,4 @@
-"""What users agreed to: remembered approvals, their audit, trust in presets, hooks and servers of a project."""
+"""Remembered approvals, the audit log, and trust in presets, hooks and servers of projects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel: the facts of one daemon, the features it asks, and the runs it starts and supervises."""
+"""The kernel: the state that all features share, and the runs it starts and supervises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening a branch from disk: its log folded, what an earlier daemon left unfinished ended, and what was found said.
+"""Opens a branch from disk: folds its log, ends what an earlier daemon left unfinished, and reports what it found.
 
 Blocks, and runs in a thread. Whatever cannot be written is no reason not to read: a branch on a medium that refuses
 is opened for viewing, with the reason.

@@ -1,4 +1,4 @@
-"""Which preset holds: the templates, a branch's own, and what a named agent's ``agent.json`` changes of it."""
+"""Resolves presets: templates, a branch's own ``preset.md``, and what ``agent.json`` changes of it."""
 
 from __future__ import annotations
 

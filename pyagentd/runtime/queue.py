@@ -1,4 +1,4 @@
-"""What clients, triggers and agents hand in: every turn of the user's comes through one door, ``Kernel.submit``."""
+"""Submitted messages and the queue of a branch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts of one branch on their way to disk and to whoever watches: recorded first, then shown.
+"""Records rows of a branch: appends them to the log, makes them durable, then shows them to clients.
 
 Everything goes through ``record`` (one line of ``messages.jsonl``, written before the call returns) or ``delta``
 (text of a part, merged until the next beat and written with one ``write``). What a row adds to the document is

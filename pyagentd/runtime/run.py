@@ -1,4 +1,4 @@
-"""One execution of the loop for a branch: ask the model, run the tools it wants, until it is done.
+"""A run: ask the model, call the tools it asks for, repeat until it is done.
 
 Each step is a method that returns the next step, and every move is checked against ``machine.TRANSITIONS``. A run
 ends with exactly one outcome on every path: success, empty answer, provider error, abort, exception.

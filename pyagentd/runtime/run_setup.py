@@ -1,4 +1,4 @@
-"""What one run needs: from preset, Local Variables, configuration and its client's wishes to ``RunSettings``.
+"""Builds ``RunSettings`` for a run from preset, Local Variables, configuration and the client's options.
 
 Everything that can be wrong (preset, backend, key, pattern) is found here, before anything of the run is recorded.
 """

@@ -1,4 +1,4 @@
-"""What a client wants of its run, and what follows from that, presets and configuration: rules, tools, backend."""
+"""Resolves settings of a run: backend, model, permitted tools, and the policy context."""
 
 from __future__ import annotations
 

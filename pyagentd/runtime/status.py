@@ -1,4 +1,4 @@
-"""The status of a session, the outcome of a run, and the outcome of each tool call, as clients are told them."""
+"""The status of a session, the outcome of a run and of each tool call, in the form that clients receive."""
 
 from __future__ import annotations
 

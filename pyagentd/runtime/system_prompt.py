@@ -1,4 +1,4 @@
-"""The system prompt: the preset's words, the project's instructions, the skills, where the conversation happens.
+"""Builds the system prompt: the preset's text, project instructions, skills, and the environment.
 
 All but the first is made once per session and kept in its log, so that the prefix a provider caches stays the same
 from the first request to the last.

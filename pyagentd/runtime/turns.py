@@ -1,4 +1,4 @@
-"""How a turn begins: the user's message, read from the saved document or sent by a client as text.
+"""Starts a turn: records the user's message, read from the saved document or sent by a client.
 
 Blocks, and runs in a thread; records nothing. What the user edited since is found here and recorded when the run
 starts, wherever the message came from.

@@ -1,4 +1,4 @@
-"""Tokens and money: the size of a window, what may be left out of it, what a conversation and all sessions cost."""
+"""Tokens and costs: the size of a context window, which parts of it can be left out, and what requests cost."""
 
 from __future__ import annotations
 

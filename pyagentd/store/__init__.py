@@ -1,1 +1,1 @@
-"""What is on disk: the only room that opens session files."""
+"""Everything on disk. No other room opens the files of a session."""

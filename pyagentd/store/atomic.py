@@ -1,4 +1,4 @@
-"""The only module of the store that changes the disk.
+"""Writes, moves and deletes files atomically; the only module of the store that changes the disk.
 
 A file is either its old or its new self, whatever dies in between: it is written beside its place, synced and moved
 over it. Files are for their owner alone (0600, directories 0700), since a conversation may quote anything the user

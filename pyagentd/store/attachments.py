@@ -1,4 +1,4 @@
-"""What a text of a conversation links of the branch's ``files/``: pictures and other files that were attached.
+"""Attachments: the files under ``files/`` that a text of a conversation links.
 
 A link that leads out of ``files/`` is not followed. What a file is its first bytes say, not its name. Nothing is ever
 loaded from elsewhere.

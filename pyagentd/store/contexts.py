@@ -1,4 +1,4 @@
-"""Saved conversations: what the file of one has, and what it is called.
+"""The files of saved conversations: their format and their names.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The conversation of one branch: the fold of its log.
+"""The conversation of a branch, made from the rows of its log.
 
 Knows sessions, messages, parts, runs, asks and edits as the rows tell them; the last row of an id wins (``recorded``
 says what is known of one). Nothing here knows the document: what the user sees and edits is aligned with this record

@@ -1,4 +1,4 @@
-"""What ``.gitignore`` files say about a path: the nearest one that says anything decides."""
+"""``.gitignore`` rules: whether a path is ignored; the nearest file that has a rule for it decides."""
 
 import os
 import stat

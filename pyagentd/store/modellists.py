@@ -1,4 +1,4 @@
-"""``available_models.json``: which models each provider said it has, when it was asked last.
+"""``available_models.json``: the models that each provider listed when it was asked last.
 
 The file is a cache beside the sessions: ``{provider: {valid, models, checked_at, server}}``. Losing it costs a
 question to each provider; one that cannot be read counts as lost.

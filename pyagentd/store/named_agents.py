@@ -1,4 +1,4 @@
-"""The file ``agent.json``: what a named agent is, and its keys.
+"""``agent.json``: the file of a named agent, its keys and their checks.
 
 It owns name, channel, model, system prompt, permissions and when the agent was made; ``running_tasks`` is
 written for people to read and never believed. A change keeps every key it does not name, known or not, and their

@@ -1,4 +1,4 @@
-"""Where everything of a session is: names, places, and what a path given by somebody means.
+"""Where the files of a session are, and which branch a path or name means.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What was sent to models: ``requests.jsonl`` for programs, ``system-prompts.org`` and ``tools.org`` for people."""
+"""Records requests to models: ``requests.jsonl`` for programs, two Org files for people."""
 
 import copy
 import hashlib

@@ -1,4 +1,4 @@
-"""YAML as this package uses it: the only module that knows the library.
+"""Reads and writes YAML; the only module that imports the YAML library.
 
 Metadata is read as plain text values (a session called ``2026`` keeps its name, a time stays as written); front
 matter is read so that comments, key order and quoting come out as they went in.

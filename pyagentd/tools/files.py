@@ -1,4 +1,4 @@
-"""Opens files by walking directory descriptors, so that no link is followed that was not there at the check.
+"""Opens files by walking directory descriptors, so that a link put in place after the check is not followed.
 
 Paths given here are resolved ones: they contain no symbolic link. A component that is one anyway was swapped in
 between the decision and the act; opening it fails with ``ToolError`` and nothing is read or written.

@@ -1,4 +1,4 @@
-"""A child process and everything it starts, as one group that can be stopped for certain."""
+"""A child process with all that it starts, as one process group that can be stopped reliably."""
 
 from __future__ import annotations
 

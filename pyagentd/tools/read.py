@@ -1,4 +1,4 @@
-"""The Read tool: numbered lines of a text file, as the user sees it who has it open."""
+"""The Read tool: numbered lines of a text file, with the text of an Emacs buffer where one visits it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Glob and Grep share: the worker process, and which of the files it finds may be seen.
+"""The Glob and Grep tools: start the search worker, and filter what it finds by scope.
 
 Searching happens in a worker that can be killed. Every file it finds is checked against the read scope here, and what
 is outside is left out without a word.

@@ -1,4 +1,4 @@
-"""What a tool is: a name, a schema, how to describe a call for the one decision, and how to run it.
+"""``ToolSpec``: a tool's name and schema, how it describes a call for policy, how it runs; and what a call can use.
 
 A tool never decides whether it may act; it describes the call (``ToolSpec.action``), ``invoke`` asks, and the tool
 then acts on exactly the paths that were asked about (``ToolContext.paths``).

@@ -1,4 +1,4 @@
-"""One line for people that says what a call of a tool did: ``Bash make test → exit 2``, ``Edit main.py +1 −1``.
+"""One line that says what a tool call did: ``Bash make test → exit 2``, ``Edit main.py +1 −1``.
 
 The same words wherever calls are listed: on the command line, in Emacs, in scripts. A tool says how it came out in
 ``Output.brief``; the rest is made from its name and arguments.

@@ -1,4 +1,4 @@
-"""The WebFetch tool: one page of the web, as text.
+"""The WebFetch and WebSearch tools.
 
 Asked about as ``tool:WebFetch:https://host/path``: an approval may cover the page or its site. A redirect within the
 site is followed; one that leads elsewhere is another action, so the model is told and asks anew.

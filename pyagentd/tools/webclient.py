@@ -1,4 +1,4 @@
-"""HTTP for the tools of the web: nothing is kept between requests, and guarded ones reach public addresses only.
+"""HTTP for the web tools: no cookies or cache, and guarded requests reach public addresses only.
 
 The guard sits where names become addresses: a name is resolved once, refused when any of its addresses is not public,
 and the connection goes to exactly these addresses, so no second answer of a name server counts. Redirects are never

@@ -1,4 +1,4 @@
-"""A client for programs that wait: the command line, scripts, tests.
+"""A synchronous client: for the command line, scripts and tests.
 
 Synchronous and single-threaded. It raises the daemon's errors as the classes they had there, so ``except Busy``
 works on both sides of the wire. Events that arrive while a call waits are kept for ``events``.

@@ -1,4 +1,4 @@
-"""One connection: first ``hello``, then calls, each a task with exactly one answer.
+"""The daemon's side of a connection: ``hello`` first, then calls, each a task that is answered exactly once.
 
 A peer that does not introduce itself in time, in form or with the token is dropped without a word. Afterwards only a
 lost frame boundary ends the connection; whatever else is wrong is answered. Losing a client cancels none of its

@@ -1,4 +1,4 @@
-"""One daemon per user and sessions root: its locks, its sockets, and the file that tells clients where it is.
+"""One daemon for each user and sessions root: its locks, its sockets, and the runtime file that clients read.
 
 The runtime directory belongs to the user alone (0700) and holds ``daemon.lock``, ``daemon.sock`` and the runtime
 file ``daemon.eld``, an Elisp plist that Emacs reads with ``read``. Whether a daemon lives is asked of the kernel

@@ -1,4 +1,4 @@
-"""The daemon from a Python script, through python-epc: any EPC client works, and this is the one people know.
+"""Calls the daemon from a Python script through python-epc, as any EPC client can.
 
     with epc_client() as daemon:
         print(daemon.call_sync("status", [], timeout=10))

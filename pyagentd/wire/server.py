@@ -1,4 +1,4 @@
-"""The server: listens, introduces, routes. It knows operations by name and nothing of what they do.
+"""The server: listens, authenticates, and routes calls to operations by name.
 
 Everything happens in one event loop. An operation is ``async def name(client, *, key=…)``; it is offered under its
 name in kebab-case, gets the call's plist as keyword arguments (see ``operations``), and answers with a value or an

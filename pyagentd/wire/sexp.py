@@ -1,4 +1,4 @@
-"""S-expressions as Emacs reads and prints them: what travels on the wire and stands in the runtime file.
+"""S-expressions as Emacs reads and prints them: encoding and decoding.
 
 Pure and fast; knows nothing of frames or methods. Python becomes Lisp and back like this::
 

@@ -1,4 +1,4 @@
-"""What a command line runs, writes and destroys, told without running it; fails closed.
+"""Reads a shell command without running it: what it runs, reads, writes and deletes; what it cannot read is denied.
 
 ``read`` takes a line apart; ``refusal`` and ``denied`` hold what it found against ``shell_commands``. The rule:
 

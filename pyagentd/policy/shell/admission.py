@@ -1,4 +1,4 @@
-"""Whether ``shell_commands`` of a preset allows a command line; what ``*`` allows where nothing confines it."""
+"""Decides whether ``shell_commands`` of a preset allows a command; ``*`` is narrower where nothing confines it."""
 
 import re
 from collections.abc import Iterable, Sequence

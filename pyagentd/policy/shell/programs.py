@@ -1,4 +1,4 @@
-"""What is known of programs: which of their options and operands read, write, run or delete.
+"""A table of programs: which of their options and operands read, write, run or delete.
 
 To extend it, add a line to a table. Names of options are as the program's manual has them, separated by blanks; an
 option with an argument that does no harm is in ``takes``, so that its argument is not mistaken for something else. An

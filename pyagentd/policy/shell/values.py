@@ -1,4 +1,4 @@
-"""What a reading of a command line consists of."""
+"""The values that the reader of shell commands returns: words, commands, redirects, effects."""
 
 import posixpath
 from collections.abc import Iterator, Mapping

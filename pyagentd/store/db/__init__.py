@@ -1,1 +1,1 @@
-"""``state.db``: what is derived from the sessions for search and lists, and what is owned there."""
+"""``state.db``: tables derived from the sessions (lists, search), and tables that exist only there."""

@@ -1,4 +1,4 @@
-"""The list of all sessions: what is known of every branch and agent, without opening files where the tables have it.
+"""Rows for the list of all sessions, from the tables where they are current, else from the files.
 
 Where the stamps of a branch's files are those the tables were made from, its facts come from there; else, or without
 tables, from the files. Thirty thousand branches are usual enough to count system calls.

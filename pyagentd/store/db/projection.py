@@ -1,4 +1,4 @@
-"""Sessions as tables and their full-text index: derived from the files, and only from them.
+"""Tables and the full-text index that are derived from session files.
 
 A branch is one transaction: it is there as its files were at some moment, or as it was before. Whether it is up to
 date is told by the stamps of its files, so what another program or machine wrote is noticed; nobody has to tell.

@@ -1,4 +1,4 @@
-"""What requests to models counted, in ``state.db``: put with their answers, and summed up over all sessions.
+"""Usage of requests to models in ``state.db``: tokens and costs, summed by day, model, session or preset.
 
 A branch has copies of what was said before it, and so has a fork; summed up over sessions each request counts once,
 where it was made. Days are not made here: sums are by quarters of an hour, which no time zone cuts.

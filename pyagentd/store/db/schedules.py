@@ -1,4 +1,4 @@
-"""Schedules in ``state.db``: turns that begin by themselves; and what triggers delivered, for a while.
+"""Schedules in ``state.db``, and which deliveries of triggers were received.
 
 Rows are facts of their own: nothing else has them. Deleting a session deletes its schedules.
 """

@@ -1,4 +1,4 @@
-"""From a query to hits, best first.
+"""Full-text search: a query to hits, best first.
 
 A hit is a message, a title, or a text that only a document has; of a message with several parts its best one. The
 same message in several branches, or in a copy of a session, is one hit: in the active branch if that has it.

@@ -1,4 +1,4 @@
-"""``state.db`` in the sessions root: what is derived from the sessions for search and lists, and settings.
+"""Opens, migrates and repairs ``state.db``; also settings that are stored there.
 
 The one file that is written by SQLite and not through ``atomic``. Nothing in it but ``settings``, ``audit`` and
 ``schedules`` is anybody's only copy, so a file that is damaged, foreign or newer is moved aside, kept, and a new one

@@ -1,4 +1,4 @@
-"""Tasks in ``state.db``: commands that run behind a conversation.
+"""Background commands in ``state.db``.
 
 Rows are facts of their own: nothing else has them. What still runs is found again by process id and start time.
 """

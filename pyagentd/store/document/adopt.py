@@ -1,4 +1,4 @@
-"""Rows for what a document says and no log knows: an imported chat, a lost log, turns that stock gptel added.
+"""Makes log rows for text that no log has: an imported chat, a lost log, turns added in stock gptel.
 
 Pure. The rows say what the document says, so aligning both afterwards links every piece exactly, and the model sees
 what gptel would send: one step for each call, since a document does not tell which calls were made at once. What

@@ -1,4 +1,4 @@
-"""The document in memory and on disk, with the place where a run writes.
+"""Reads and writes ``session.md``, caches it, and keeps the place where a run inserts text.
 
 One insertion rule for everybody (``apply``; the Emacs side follows it too): text goes to the marker and the marker
 behind it, roles right of it shift, text the user typed at the marker stays below. The file is written atomically and

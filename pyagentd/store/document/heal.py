@@ -1,4 +1,4 @@
-"""Roles recovered from the log when the document's own are lost or shifted.
+"""Recovers the roles of a document from the log when its Local Variables are lost or shifted.
 
 Stock Emacs loses all bounds of a long conversation (it reads only the last 3000 characters for them); editors that
 know nothing of roles, formatters and merges shift them under the text. The text is then compared with what the record

@@ -1,4 +1,4 @@
-"""Turns that were taken back: which belong together, what comes instead, which rows hide and show them.
+"""Rewound turns and variants: which rows hide them, which show them again, and the text that returns.
 
 A turn that is rewound, edited or asked again stays in the log; each of its messages says in its metadata when and by
 what it was hidden (``hidden_at``, ``hidden_by``), together with which others (``hidden_op``) and

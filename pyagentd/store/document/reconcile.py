@@ -1,4 +1,4 @@
-"""What of the log stands where in ``session.md``: one recogniser, what the model is shown, what the user changed."""
+"""Matches a document with its log: which recorded text stands where, what was edited, what the model is shown."""
 
 from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set

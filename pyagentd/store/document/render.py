@@ -1,4 +1,4 @@
-"""What a run looks like in the document: the only place that decides its text.
+"""Renders a run as document text; the only module that decides how that looks.
 
 A fold over the rows of a run; each row yields the texts it adds at the run's marker, with gptel's text property. The
 layout is stock gptel's: reasoning and tool calls in fences that the model does not see (the fences are ``ignore``,

@@ -1,4 +1,4 @@
-"""Conversations on their way out and in: export as Markdown, JSON and a page, import of what gptel saved."""
+"""Export of conversations as Markdown, JSON, JSON lines and HTML; import of chats saved by gptel."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

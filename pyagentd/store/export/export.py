@@ -1,4 +1,4 @@
-"""A branch as a file for others: gptel's Markdown, and the record as JSON or JSON lines; pure.
+"""Exports a branch as gptel's Markdown, as JSON or as JSON lines; pure.
 
 Markdown is the document. JSON is the log with the user's recorded edits, and what stands in the document and in no
 log is put where it stands there, so an export has everything that can be read in Emacs. The page for people is made

@@ -1,4 +1,4 @@
-"""A branch as one page that a colleague can read in any browser: no script, nothing loaded from anywhere; pure.
+"""Exports a branch as one HTML page without scripts and without anything loaded from elsewhere; pure.
 
 The page shows the document, as the user left it: prompts and answers as Markdown, reasoning and tool calls folded
 with a line that says what they are. The log adds what the document does not say: when, how long, and whether a call

@@ -1,4 +1,4 @@
-"""Saved gptel chats as sessions: what a file says, and a session made of it.
+"""Imports a chat saved by gptel: reads the file, and makes a session of it.
 
 A chat is Markdown or plain text with gptel's Local Variables (role bounds of either version) or without any. The
 text and its roles come through unchanged, what the variables configure goes into ``preset.md``, and what could not be

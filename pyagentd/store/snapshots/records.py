@@ -1,4 +1,4 @@
-"""Which call changed what: one file of lines for each branch at the root of a tree of agents.
+"""Records which tool call changed which files: one file of lines for each top-level branch.
 
 A line says for which turns (messages of the user, the root's first) a call or a restoring was made, and has the trees
 before and after. A call that has begun has a file of its own until its line is there, so that one that the daemon

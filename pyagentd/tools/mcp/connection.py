@@ -1,4 +1,4 @@
-"""One server as runs see it: started when something is wanted of it, again after it ended, but not again and again.
+"""A connection to an MCP server: started on demand, and restarted after it ended, with growing pauses.
 
 A server that cannot be started, or that ends while it is used, is left alone for 1, 2, 5, 15, then 60 s; who wants
 something of it meanwhile is told so at once, or waits where that takes no longer than two seconds. One that nobody

@@ -1,4 +1,4 @@
-"""One open connection to a server: the SDK's client, in the one task that may open and close it.
+"""The SDK's client session for one server, in the task that opens and closes it.
 
 Loaded when the first server is started, because the SDK is. Everything the SDK raises leaves here as ``Broken``, when
 nothing more can be said over this connection, or as ``ToolError``, when this one request failed.

@@ -1,4 +1,4 @@
-"""The tools of servers as tools of ours: names, schemas, and how a call is put to policy and people.
+"""Tools of MCP servers as ``ToolSpec`` values: names, schemas, and the text of their results.
 
 A server is somebody else's program: its description of a tool is bounded, its schema made to fit what providers take,
 and every call is asked about unless a profile, a grant, or the user's trust in the server says otherwise.

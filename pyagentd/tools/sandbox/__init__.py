@@ -1,1 +1,1 @@
-"""Keeps a command inside the scope of its agent: what it sees of the disk, and whom it can talk to."""
+"""Confines commands to the scope of their agent: which files they see, and which network addresses they reach."""

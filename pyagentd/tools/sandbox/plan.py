@@ -1,4 +1,4 @@
-"""From the rules for a command to what it sees: trees, and what inside them is hidden or cannot be changed.
+"""Plans a confinement: which directory trees a command sees, and what in them is hidden or read-only.
 
 A plan knows nothing of the mechanism. It errs to the strict side: what is protected or denied wins over any scope,
 wherever it is, and a pattern that cannot be turned into something that exists gives nothing.

@@ -1,4 +1,4 @@
-"""What a command of an agent may touch, as values; where they come from is the business of ``agent``."""
+"""The scope of a command as values: paths, network, limits."""
 
 from __future__ import annotations
 
