@@ -39,6 +39,7 @@
 (require 'pyagentd-later)
 (require 'pyagentd-live)
 (require 'pyagentd-place)
+(require 'pyagentd-session)
 (require 'pyagentd-table)
 
 (defvar-local pyagentd-list-name nil
@@ -72,14 +73,20 @@
   (if (stringp part) part
     (let ((face (cdr (assoc (plist-get part :face) pyagentd-list-faces)))
           (text (or (plist-get part :text) "")))
+      (when (and (string-match-p "\\`[█▏▎▍▌▋▊▉]+\\'" text)
+                 (not (char-displayable-p ?█)))
+        (setq text (make-string (length text) ?#)))
       (if face (propertize text 'face face) text))))
 
 ;;;; Places
 
+(autoload 'pyagentd-report-visit-place "pyagentd-report")
+
 (defvar pyagentd-list-places
   '(("session" . pyagentd-list--visit-session)
     ("file" . pyagentd-list--visit-file)
-    ("view" . pyagentd-list--visit-view))
+    ("view" . pyagentd-list--visit-view)
+    ("report" . pyagentd-report-visit-place))
   "How each kind of place is visited.
 That is an alist of functions, called with the place, a plist, and non-nil
 if another window is to show it.")
@@ -111,14 +118,16 @@ if another window is to show it.")
 
 (defun pyagentd-list--fetch ()
   "Fetch the list of this buffer; it is shown when it comes."
-  (pyagentd-table-fetch
-   'view
-   (append (list :name pyagentd-list-name)
-           (when pyagentd-list-arguments
-             (list :arguments pyagentd-list-arguments))
-           (when pyagentd-list--limit (list :limit pyagentd-list--limit))
-           '(:watch t))
-   #'pyagentd-list--receive))
+  ;; What thousands of sessions cost takes its time.
+  (let ((pyagentd-call-timeout (* 6 pyagentd-call-timeout)))
+    (pyagentd-table-fetch
+     'view
+     (append (list :name pyagentd-list-name)
+             (when pyagentd-list-arguments
+               (list :arguments pyagentd-list-arguments))
+             (when pyagentd-list--limit (list :limit pyagentd-list--limit))
+             '(:watch t))
+     #'pyagentd-list--receive)))
 
 (defun pyagentd-list--revert (&rest _)
   "Fetch the list of this buffer again."
@@ -126,6 +135,23 @@ if another window is to show it.")
 
 (defun pyagentd-list--receive (view)
   "Show VIEW, a list as the daemon tells it, in this buffer."
+  (let ((first (null pyagentd-list--view)))
+    (pyagentd-list--print view)
+    (when-let ((current (and first (plist-get view :current))))
+      (pyagentd-list--goto current)))
+  (run-hooks 'pyagentd-list-after-show-hook))
+
+(defun pyagentd-list--goto (id)
+  "Move point to the row called ID, or to the first one."
+  (goto-char (point-min))
+  (while (not (or (eobp) (equal (tabulated-list-get-id) id)))
+    (forward-line))
+  (when (eobp) (goto-char (point-min)))
+  (when-let ((window (get-buffer-window nil t)))
+    (set-window-point window (point))))
+
+(defun pyagentd-list--print (view)
+  "Print VIEW with its keys."
   (setq pyagentd-table-rows (plist-get view :rows)
         pyagentd-list--view view
         pyagentd-list--follows (plist-get view :follows)
@@ -141,8 +167,7 @@ if another window is to show it.")
   (tabulated-list-init-header)
   (pyagentd-list--define-keys view)
   (pyagentd-table-print (mapcar #'pyagentd-list--entry pyagentd-table-rows))
-  (pyagentd-table-say (plist-get view :note))
-  (run-hooks 'pyagentd-list-after-show-hook))
+  (pyagentd-table-say (plist-get view :note)))
 
 (defun pyagentd-list--format (view)
   "Return the columns of VIEW as `tabulated-list-format' has them."
@@ -251,8 +276,11 @@ KEYS are lists (KEY COMMAND WORDS).")
     (use-local-map map)
     (setq pyagentd-table-help
           (append
-           (when (seq-some (lambda (row) (plist-get row :visit))
-                           (plist-get view :rows))
+           (when (and (seq-some (lambda (row) (plist-get row :visit))
+                                (plist-get view :rows))
+                      (not (seq-some (lambda (action)
+                                       (equal "RET" (plist-get action :key)))
+                                     actions)))
              '(("RET" "open")))
            (mapcar (lambda (action)
                      (list (plist-get action :key) (plist-get action :label)))
@@ -314,11 +342,31 @@ KEYS are lists (KEY COMMAND WORDS).")
            (pyagentd-list-visit-place
             (pyagentd-list--fact (car rows) (plist-get action :place))))
           ((null (plist-get action :operation))
-           (pyagentd-list--again-with (plist-get action :arguments)))
+           (pyagentd-list--again-with
+            (append (pyagentd-list--facts action (car rows))
+                    (plist-get action :arguments)
+                    (pyagentd-list--read (plist-get action :reads)))))
           ((pyagentd-list--confirmed-p action rows)
            (pyagentd-table-forget-marks)
            (dolist (row rows)
              (pyagentd-list--call action row))))))
+
+(defun pyagentd-list--facts (action row)
+  "Return the arguments that ACTION takes from ROW."
+  (seq-mapcat (lambda (name)
+                (list (intern (concat ":" name))
+                      (pyagentd-list--fact row name)))
+              (plist-get action :takes)))
+
+(defun pyagentd-list--read (reads)
+  "Return the argument that READS, a plist, says the user is asked for."
+  (when reads
+    (let* ((argument (intern (concat ":" (plist-get reads :argument))))
+           (value (plist-get pyagentd-list-arguments argument)))
+      (list argument
+            (if (plist-get reads :number)
+                (read-number (plist-get reads :prompt) value)
+              (read-string (plist-get reads :prompt) value))))))
 
 (defun pyagentd-list--again-with (arguments)
   "Show this list with ARGUMENTS, a plist, in place of those it has."
@@ -330,13 +378,15 @@ KEYS are lists (KEY COMMAND WORDS).")
 
 (defun pyagentd-list--call (action row)
   "Call the operation of ACTION for ROW, and say what became of it."
+  (when-let ((branch (and (plist-get action :saves)
+                          (pyagentd-list--fact row "branch"))))
+    (dolist (buffer (pyagentd-here-buffers branch))
+      (with-current-buffer buffer (pyagentd-session-save))))
   (pyagentd-later-here
    (intern (plist-get action :operation))
-   (append (seq-mapcat (lambda (name)
-                         (list (intern (concat ":" name))
-                               (pyagentd-list--fact row name)))
-                       (plist-get action :takes))
+   (append (pyagentd-list--facts action row)
            (plist-get action :arguments)
+           (pyagentd-list--read (plist-get action :reads))
            (when (plist-get action :env)
              (list :env (pyagentd-env-variables) :key (pyagentd-env-key))))
    (lambda (answer)
@@ -370,14 +420,15 @@ KEYS are lists (KEY COMMAND WORDS).")
   (revert-buffer))
 
 (defun pyagentd-list--here ()
-  "Return the session that this list, or its row at point, is about."
-  (when-let* ((place (plist-get (pyagentd-list--row (tabulated-list-get-id))
-                                :visit))
-              (branch (if (equal (plist-get place :kind) "session")
-                          (plist-get place :branch)
-                        (plist-get pyagentd-list-arguments :branch)))
-              (file (pyagentd-place-conversation branch)))
-    (append (list :branch branch :file file) (pyagentd-place-of file))))
+  "Return the session that the row at point, or this list, is about."
+  (let* ((place (plist-get (pyagentd-list--row (tabulated-list-get-id))
+                           :visit))
+         (row (and (equal (plist-get place :kind) "session") place)))
+    (when-let* ((branch (or (plist-get row :branch)
+                            (plist-get pyagentd-list-arguments :branch)))
+                (file (pyagentd-place-conversation branch)))
+      (append (list :branch branch :file file :title (plist-get row :title))
+              (pyagentd-place-of file)))))
 
 ;;;; The mode
 
@@ -417,6 +468,11 @@ be that of ALL, nil if it is always."
                                     (ignore-errors (pyagentd-here)))))))
      (list :branch (plist-get here :branch)))))
 
+(defun pyagentd-list-add-keys (name &rest keys)
+  "Add KEYS, lists (KEY COMMAND WORDS), to what the list NAME has."
+  (declare (indent 1))
+  (setf (alist-get name pyagentd-list--defined nil nil #'equal) keys))
+
 (defmacro pyagentd-list-define (name documentation &rest options)
   "Define the command `pyagentd-NAME', which shows the list NAME.
 DOCUMENTATION is that of the command.  OPTIONS are :session, which is
@@ -428,8 +484,8 @@ DOCUMENTATION is that of the command.  OPTIONS are :session, which is
         (view (or (plist-get options :view) (symbol-name name)))
         (scope (plist-get options :session)))
     `(progn
-       (setf (alist-get ,view pyagentd-list--defined nil nil #'equal)
-             ',(plist-get options :keys))
+       ,@(when-let ((keys (plist-get options :keys)))
+           `((apply #'pyagentd-list-add-keys ,view ',keys)))
        ,(if (eq scope 'optional)
             `(defun ,command (&optional all)
                ,documentation
@@ -472,6 +528,38 @@ with a prefix argument (ALL from Lisp) that of all."
 (pyagentd-list-define running
   "List the running or waiting turns and agents of all sessions.
 The list is kept up to date.")
+
+;;;###autoload (autoload 'pyagentd-agents "pyagentd-list" nil t)
+(pyagentd-list-define agents
+  "List the agents of the session here as a tree."
+  :session required)
+
+;;;###autoload (autoload 'pyagentd-grants "pyagentd-list" nil t)
+(pyagentd-list-define grants
+  "List the grants of the session here; they can be revoked.
+These are the answers \"for this session\" and \"always in this project\"."
+  :session required)
+
+;;;###autoload (autoload 'pyagentd-audit "pyagentd-list" nil t)
+(pyagentd-list-define audit
+  "List the decisions about actions of the session here.
+Where there is no session, or with a prefix argument (ALL from Lisp), list
+the decisions of all sessions."
+  :session optional)
+
+(defcustom pyagentd-usage-days 30
+  "How many days `pyagentd-usage' shows at first, including today.
+0 means all."
+  :type 'natnum
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+;;;###autoload
+(defun pyagentd-usage ()
+  "Show what all sessions cost, by day, model, session or preset.
+The table follows what happens."
+  (interactive)
+  (pyagentd-list-show "usage" (list :days pyagentd-usage-days)))
 
 (provide 'pyagentd-list)
 ;;; pyagentd-list.el ends here

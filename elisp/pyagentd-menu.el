@@ -40,10 +40,8 @@
 (require 'pyagentd-sessions)
 (require 'pyagentd-plan)
 (require 'pyagentd-asks)
-(require 'pyagentd-agents)
-(require 'pyagentd-grants)
-(require 'pyagentd-audit)
-(require 'pyagentd-inspect)
+(require 'pyagentd-list)
+(require 'pyagentd-report)
 (require 'pyagentd-mission)
 (require 'pyagentd-schedules)
 (require 'pyagentd-trust)
@@ -71,7 +69,7 @@
 (declare-function pyagentd-context-clear "pyagentd-contexts")
 (declare-function pyagentd-context-restore "pyagentd-contexts")
 (declare-function pyagentd-context-history "pyagentd-contexts")
-(declare-function pyagentd-tasks "pyagentd-tasks")
+(autoload 'pyagentd-tasks "pyagentd-tasks" nil t)
 (declare-function pyagentd-settings "pyagentd-defaults")
 
 ;;;; Present values

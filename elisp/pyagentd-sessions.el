@@ -26,6 +26,13 @@
 ;; are shown as fit a few screens, with more on request; so the list is
 ;; there at once however many there are.
 
+;; A row is a plist with the keys of `pyagentd-here' and :preset, :state,
+;; :created, :updated, :archived-at, :current, and what it cost itself:
+;; :tokens, :usd as far as that is known and :unpriced where it is not.  A
+;; line is a list (ROW STEM WHAT HIDDEN): STEM is what a tree draws before
+;; it, WHAT is `session', `branch' or `agent', and HIDDEN counts the lines
+;; folded away below it.
+
 ;;; Code:
 
 (require 'pyagentd-core)
@@ -36,7 +43,7 @@
 (require 'pyagentd-numbers)
 (require 'pyagentd-place)
 (require 'pyagentd-table)
-(require 'pyagentd-tree)
+(require 'cl-lib)
 (require 'seq)
 (require 'subr-x)
 (require 'tabulated-list)
@@ -44,12 +51,215 @@
 (autoload 'pyagentd-export "pyagentd-exchange" nil t)
 (autoload 'pyagentd-search "pyagentd-search" nil t)
 
+;;;; Order
+
+(defun pyagentd-sessions--tree-stamp (row)
+  "Return when ROW was last changed, as a string that sorts."
+  (let ((time (or (plist-get row :updated) (plist-get row :created) "")))
+    (if (numberp time)
+        (format-time-string "%FT%T" (seconds-to-time (/ time 1000.0)) t)
+      (format "%s" time))))
+
+(defun pyagentd-sessions--tree-state (row)
+  "Return where the state of ROW sorts: first what waits for somebody."
+  (or (seq-position '("waiting" "error" "busy" "retrying")
+                    (format "%s" (plist-get row :state)))
+      9))
+
+(defun pyagentd-sessions--tree-key (column)
+  "Return the function that says by what a row is sorted in COLUMN."
+  (pcase-exhaustive column
+    ("Title" (lambda (row) (downcase (pyagentd-title row))))
+    ("State" #'pyagentd-sessions--tree-state)
+    ("Preset" (lambda (row) (format "%s" (plist-get row :preset))))
+    ("Tokens" (lambda (row) (- (nth 0 (pyagentd-sessions--tree-spent row)))))
+    ("Cost" (lambda (row) (- (nth 1 (pyagentd-sessions--tree-spent row)))))
+    ("Age" #'pyagentd-sessions--tree-stamp)))
+
+(defun pyagentd-sessions--tree-sort (nodes column flip)
+  "Return NODES sorted by COLUMN, backwards if FLIP; of equal ones newest first.
+A node is a cons (ROW . NODES)."
+  (let* ((sorted (lambda (nodes key less)
+                   (mapcar #'cdr
+                           (sort (mapcar (lambda (node)
+                                           (cons (funcall key (car node)) node))
+                                         nodes)
+                                 (lambda (a b)
+                                   (funcall less (car a) (car b)))))))
+         (newest (funcall sorted nodes #'pyagentd-sessions--tree-stamp
+                          (if (and flip (equal column "Age")) #'string<
+                            #'string>)))
+         (less (if (member column '("State" "Tokens" "Cost")) #'<
+                 #'string<)))
+    (if (equal column "Age")
+        newest
+      (funcall sorted newest (pyagentd-sessions--tree-key column)
+               (if flip (lambda (a b) (funcall less b a)) less)))))
+
+;;;; What belongs below what
+
+;; A node is a cons (ROW . NODES), the nodes being those below it.  Rows
+;; come in the daemon's order, which keeps a session together; names are
+;; compared with the row before only, since hash tables of thousands of long
+;; paths that are much alike take seconds.
+
+(defun pyagentd-sessions--tree-session (nodes)
+  "Return NODES, the branches of a session, as the one node that stands for it.
+That is the current branch; the others come below it."
+  (let ((head (or (seq-find (lambda (node) (plist-get (car node) :current))
+                            nodes)
+                  (seq-find (lambda (node)
+                              (equal (plist-get (car node) :branch-name)
+                                     "main"))
+                            nodes)
+                  (car nodes))))
+    (setcdr head (append (cdr head) (remq head nodes)))
+    head))
+
+(defun pyagentd-sessions--tree-above (row open)
+  "Return the part of OPEN whose first node is the one that ROW is below.
+OPEN are the nodes from the latest one upwards; ROW is an agent's."
+  (let ((parent (plist-get row :parent)))
+    (while (and open (not (equal (plist-get (caar open) :branch-dir) parent)))
+      (setq open (cdr open)))
+    open))
+
+(defun pyagentd-sessions--tree-forest (rows)
+  "Return the nodes of the sessions in ROWS."
+  (let (heads group open directory)
+    (cl-flet ((close-group ()
+                (when group
+                  (push (pyagentd-sessions--tree-session (nreverse group)) heads)
+                  (setq group nil))))
+      (dolist (row rows)
+        (let ((node (list row)))
+          (cond ((not (plist-get row :agent))
+                 (unless (equal (plist-get row :session-dir) directory)
+                   (close-group)
+                   (setq directory (plist-get row :session-dir)))
+                 (push node group)
+                 (setq open (list node)))
+                ((setq open (pyagentd-sessions--tree-above row open))
+                 (push node (cdar open))
+                 (push node open))
+                (t (push node heads)
+                   (setq open (list node))))))
+      (close-group))
+    heads))
+
+;;;; What it cost
+
+(defun pyagentd-sessions--tree-spent (row)
+  "Return what ROW cost with the agents below it: (TOKENS USD UNPRICED)."
+  (or (plist-get row :spent)
+      (list (or (plist-get row :tokens) 0) (or (plist-get row :usd) 0)
+            (plist-get row :unpriced))))
+
+(defun pyagentd-sessions--tree-add-up (node)
+  "Note in the rows of NODE what each cost with the agents below it.
+What other branches cost is theirs.  Return it for NODE."
+  (let* ((row (car node))
+         (tokens (or (plist-get row :tokens) 0))
+         (usd (or (plist-get row :usd) 0))
+         (unpriced (plist-get row :unpriced)))
+    (dolist (child (cdr node))
+      (let ((spent (pyagentd-sessions--tree-add-up child)))
+        (when (plist-get (car child) :agent)
+          (setq tokens (+ tokens (nth 0 spent))
+                usd (+ usd (nth 1 spent))
+                unpriced (or unpriced (nth 2 spent))))))
+    (let ((spent (list tokens usd unpriced)))
+      (plist-put row :spent spent)
+      spent)))
+
+(defun pyagentd-sessions--tree-add (rows row tokens usd)
+  "Note that ROW, one of ROWS, cost TOKENS and USD more than was noted.
+Return the rows that this concerns: ROW and those above it."
+  (let (above)
+    (while row
+      (pcase-let ((`(,known-tokens ,known-usd ,unpriced)
+                   (pyagentd-sessions--tree-spent row)))
+        (plist-put row :spent (list (+ known-tokens tokens) (+ known-usd usd)
+                                    (or unpriced (plist-get row :unpriced)))))
+      (push row above)
+      (setq row (and (plist-get row :agent)
+                     (pyagentd-live-of (plist-get row :parent) rows))))
+    above))
+
+;;;; Lines
+
+(defun pyagentd-sessions--tree-words (row)
+  "Return the text of ROW that a filter looks at."
+  (downcase (mapconcat (lambda (key)
+                         (let ((value (plist-get row key)))
+                           (if (stringp value) value (format "%s" (or value "")))))
+                       '(:title :session-id :branch-name :preset :state)
+                       " ")))
+
+(defun pyagentd-sessions--tree-match-p (row words)
+  "Return non-nil if ROW contains all WORDS, which are in lower case."
+  (or (null words)
+      (let ((text (pyagentd-sessions--tree-words row)))
+        (seq-every-p (lambda (word) (string-search word text)) words))))
+
+(defun pyagentd-sessions--tree-stem (above last)
+  "Return the stem of a line below one with the stem ABOVE.
+LAST says whether it is the last one there."
+  (concat (string-replace "├" "│" (string-replace "└" " " above))
+          (if last "└ " "├ ")))
+
+(defun pyagentd-sessions--tree-nodes (node words)
+  "Return NODE without those below it that do not match WORDS.
+They are in the order in which they were made.  Return nil if nothing of
+it matches."
+  (let ((below (delq nil (mapcar (lambda (child)
+                                   (pyagentd-sessions--tree-nodes child words))
+                                 (and (cdr node)
+                                      (pyagentd-sessions--tree-sort (cdr node)
+                                                           "Age" t))))))
+    (when (or below (pyagentd-sessions--tree-match-p (car node) words))
+      (cons (car node) below))))
+
+(defun pyagentd-sessions--tree-count (nodes)
+  "Return how many nodes NODES are with those below them."
+  (apply #'+ (length nodes)
+         (mapcar (lambda (node) (pyagentd-sessions--tree-count (cdr node))) nodes)))
+
+(defun pyagentd-sessions--tree-flatten (node stem folded)
+  "Return the lines of NODE with STEM before it, and of those below it.
+FOLDED is a list of branch directories that are folded."
+  (pcase-let* ((`(,row . ,nodes) node)
+               (hide (and nodes folded
+                          (member (plist-get row :branch-dir) folded))))
+    (cons (list row stem
+                (cond ((plist-get row :agent) 'agent)
+                      ((equal stem "") 'session)
+                      (t 'branch))
+                (if hide (pyagentd-sessions--tree-count nodes) 0))
+          (unless hide
+            (cl-loop for (child . more) on nodes
+                     nconc (pyagentd-sessions--tree-flatten
+                            child (pyagentd-sessions--tree-stem stem (null more))
+                            folded))))))
+
+(defun pyagentd-sessions--tree-lines (rows column flip filter folded)
+  "Return the lines of a list of ROWS.
+Sessions are sorted by COLUMN, backwards if FLIP.  FILTER is a string
+whose words must all be in a line or below it; FOLDED is a list of branch
+directories whose lines below are left out."
+  (let ((words (split-string (downcase (or filter "")) nil t))
+        (forest (pyagentd-sessions--tree-forest rows)))
+    (mapc #'pyagentd-sessions--tree-add-up forest)
+    (cl-loop for node in (pyagentd-sessions--tree-sort forest column flip)
+             for shown = (pyagentd-sessions--tree-nodes node words)
+             when shown nconc (pyagentd-sessions--tree-flatten shown "" folded))))
+
 (defface pyagentd-agent-title '((t :inherit font-lock-type-face))
   "Face of the title of an agent."
   :group 'pyagentd)
 
 (defvar-local pyagentd-sessions-rows-all nil
-  "All rows the daemon told, see the file pyagentd-tree.el.")
+  "All rows the daemon told, see `pyagentd-sessions--tree-lines'.")
 (defvar-local pyagentd-sessions-rows-limit nil
   "How many lines are shown at most.")
 (defvar-local pyagentd-sessions-rows-filter nil
@@ -102,7 +312,7 @@ The lines are in order already; sorting here would tear trees apart."
           (t (propertize state 'face 'shadow)))))
 
 (defun pyagentd-sessions-rows--name (line)
-  "Return what LINE, see the file pyagentd-tree.el, is called.
+  "Return what LINE, see `pyagentd-sessions--tree-lines', is called.
 A session is followed by its current branch if that is not the first one."
   (pcase-let* ((`(,row ,stem ,what ,hidden) line)
                (branch (plist-get row :branch-name))
@@ -120,12 +330,12 @@ A session is followed by its current branch if that is not the first one."
 
 (defun pyagentd-sessions-rows--tokens (row)
   "Return the tokens that ROW took, with the agents below it."
-  (let ((tokens (nth 0 (pyagentd-tree-spent row))))
+  (let ((tokens (nth 0 (pyagentd-sessions--tree-spent row))))
     (if (zerop tokens) "" (pyagentd-numbers-short tokens))))
 
 (defun pyagentd-sessions-rows--cost (row)
   "Return what ROW cost with the agents below it."
-  (pcase-let ((`(,tokens ,usd ,unpriced) (pyagentd-tree-spent row)))
+  (pcase-let ((`(,tokens ,usd ,unpriced) (pyagentd-sessions--tree-spent row)))
     (cond ((zerop tokens) "")
           ((or unpriced (> usd 0)) (pyagentd-numbers-cost usd unpriced))
           (t (propertize (pyagentd-numbers-dollars 0) 'face 'shadow)))))
@@ -152,7 +362,7 @@ After its columns an entry has LINE and RANK, which are not shown."
 
 (defun pyagentd-sessions-rows-entries ()
   "Return the entries to show; a last one offers more."
-  (let* ((lines (pyagentd-tree-lines
+  (let* ((lines (pyagentd-sessions--tree-lines
                  pyagentd-sessions-rows-all
                  (or (car tabulated-list-sort-key) "Age")
                  (cdr tabulated-list-sort-key)
@@ -236,7 +446,7 @@ After its columns an entry has LINE and RANK, which are not shown."
       (forward-line (1- number)))))
 
 (defun pyagentd-sessions-rows-line ()
-  "Return the line at point, see the file pyagentd-tree.el, or nil."
+  "Return the line at point, see `pyagentd-sessions--tree-lines', or nil."
   (when-let ((entry (tabulated-list-get-entry)))
     (aref entry 7)))
 
@@ -391,7 +601,7 @@ Return nil if lines would have to come or go, as GONE may say."
       (dolist (row (pyagentd-live-change pyagentd-sessions-rows-all rows))
         (let ((more (seq-mapn #'- (pyagentd-sessions--cost row)
                               (cdr (assoc (plist-get row :branch) before)))))
-          (push (apply #'pyagentd-tree-add pyagentd-sessions-rows-all row more) above)))
+          (push (apply #'pyagentd-sessions--tree-add pyagentd-sessions-rows-all row more) above)))
       (when above
         (pyagentd-sessions-rows-update (seq-uniq (apply #'append above) #'eq))
         t))))

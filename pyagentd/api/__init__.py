@@ -19,6 +19,7 @@ from pyagentd.api.inspection import Daemon, Inspection, Search
 from pyagentd.api.mcp import EmacsOperations, HookOperations, McpOperations
 from pyagentd.api.missions import Missions
 from pyagentd.api.models import ModelOperations, PresetTemplates, Spending
+from pyagentd.api.reports import Reports
 from pyagentd.api.schedules import Scheduling
 from pyagentd.api.sessions import Branches, Exchange, Lifecycle, Sessions
 from pyagentd.api.views import Views
@@ -58,6 +59,7 @@ GROUPS = (
     SlashCommands,
     SnapshotOperations,
     Views,
+    Reports,
     Daemon,
 )
 """The classes whose public methods are the operations."""

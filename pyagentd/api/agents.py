@@ -26,6 +26,7 @@ from pyagentd.features.tasks import Tasks, status_lines
 from pyagentd.log import of_session
 from pyagentd.policy.action import validate_pattern
 from pyagentd.policy.presets import Result
+from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.settings import provider_of
 from pyagentd.runtime.system_prompt import workspace_root
 from pyagentd.runtime.turn_agent import answers_next
@@ -51,7 +52,7 @@ class Agents(Group):
         its own. FILE is an s-expression or, with ``form`` "json", JSON.
         """
         ref = self._ref(branch)
-        found = await self._tree(ref)
+        found = await agent_tree(self._kernel, ref)
         data = json.dumps({"agents": found}).encode() if form == "json" else encode({"agents": found})
         if len(data) < INLINE_LIMIT:
             return {"agents": found}
@@ -61,7 +62,7 @@ class Agents(Group):
 
     async def abort_agent(self, client: Client, *, branch: str, agent: str) -> dict[str, Any]:
         """Stop one agent below a branch, named by its id or the beginning of one, and all below it."""
-        ids = {each["id"]: each["branch"] for each in _flat(await self._tree(self._ref(branch)))}
+        ids = {each["id"]: each["branch"] for each in _flat(await agent_tree(self._kernel, self._ref(branch)))}
         meant = [agent] if agent in ids else [id for id in ids if id.startswith(agent)]
         if not meant:
             raise NotFound(f"{branch} has no agent {agent}", hint="See: pyagentd agents SESSION")
@@ -70,18 +71,30 @@ class Agents(Group):
         live = self._kernel.opened(ids[meant[0]])
         return {"id": meant[0], "aborted": live is not None and await self._kernel.abort(live)}
 
-    async def _tree(self, ref: BranchRef) -> list[dict[str, Any]]:
-        opened = {
-            live.key: Open(str(live.status["state"]), live.conversation.snapshot())
-            for live in self._kernel.inside(ref.branch_dir)
-        }
-        return await asyncio.to_thread(agents_below, ref, opened, self._wanted)
+    async def abort_all(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Stop a branch's run and those of all its agents; ``aborted`` is their number, ``note`` says if none."""
+        ref = self._ref(branch)
+        number = 0
+        for key in (ref.key, *(each["branch"] for each in _flat(await agent_tree(self._kernel, ref)))):
+            live = self._kernel.opened(key)
+            number += live is not None and await self._kernel.abort(live)
+        return {"aborted": number, "note": None if number else "Nothing is running"}
 
-    def _wanted(self, ref: BranchRef) -> Result:
+
+async def agent_tree(kernel: Kernel, ref: BranchRef) -> list[dict[str, Any]]:
+    """Return the agents of a branch as ``agents`` does, however many they are."""
+
+    def wanted(agent: BranchRef) -> Result:
         try:
-            return self._kernel.presets.of_branch(ref).result
+            return kernel.presets.of_branch(agent).result
         except PyagentdError:
             return "all"
+
+    opened = {
+        live.key: Open(str(live.status["state"]), live.conversation.snapshot())
+        for live in kernel.inside(ref.branch_dir)
+    }
+    return await asyncio.to_thread(agents_below, ref, opened, wanted)
 
 
 def _flat(agents: list[dict[str, Any]]) -> list[dict[str, Any]]:

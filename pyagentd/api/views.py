@@ -4,19 +4,26 @@ A client lays a view out and knows nothing of its subject: Emacs in a buffer of 
 with ``print_view``. Rows come from the operations that programs use; a view says how people read them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal
 
-from pyagentd.api.agents import TaskOperations
+from pyagentd.api.agents import ContextOperations, TaskOperations, agent_tree
+from pyagentd.api.approvals import Approvals
 from pyagentd.api.group import Client, Group, Process
+from pyagentd.api.models import Spending
 from pyagentd.api.schedules import Scheduling
-from pyagentd.api.sessions import Sessions
+from pyagentd.api.sessions import Branches, Sessions
 from pyagentd.errors import BadRequest, NotFound, did_you_mean
 from pyagentd.features.indexer import Indexer
 from pyagentd.features.overview import Overview
+from pyagentd.policy.guard import explain_pattern
 from pyagentd.runtime.kernel import Kernel
+from pyagentd.runtime.usage import By
+from pyagentd.store import paths
 from pyagentd.store.registry import Registry
 from pyagentd.wire.operations import Operation, operation
 from pyagentd.wire.sexp import SexpError, plist_to_dict
@@ -24,7 +31,9 @@ from pyagentd.wire.sexp import SexpError, plist_to_dict
 LIMIT = 500  # rows, where the client does not say
 LONGEST_CELL = 400  # characters
 
-Face = Literal["", "strong", "title", "agent", "dim", "detail", "good", "warn", "bad"]
+Face = Literal[
+    "", "strong", "title", "agent", "dim", "detail", "good", "warn", "bad", "code", "heading", "added", "removed"
+]
 Followed = Literal["sessions", "tasks"]
 
 
@@ -97,7 +106,7 @@ class Action:
         key: As Emacs writes it.
         label: What it does, in a word or two.
         operation: The operation it calls.
-        takes: The facts of the row that are arguments of it.
+        takes: The facts of the row that are arguments of it, or of the view to show.
         arguments: Its other arguments, or those of the view to show when ``operation`` and ``place`` are "".
         place: The fact that holds the place to open.
         several: Whether it is done to all marked rows.
@@ -107,6 +116,8 @@ class Action:
         needs: The fact that must be true of a row.
         done: The message afterwards, with ``%s`` for the row; a ``note`` of the reply goes before it.
         env: Whether the operation also takes the client's environment and API key, as ``env`` and ``key``.
+        reads: What the client asks the user for: ``argument``, ``prompt``, and ``number`` if it is one.
+        saves: Whether the client first saves what it shows of the ``branch`` it takes.
         patience_s: How long the reply may take; 0 for as long as any.
     """
 
@@ -123,6 +134,8 @@ class Action:
     needs: str = ""
     done: str = ""
     env: bool = False
+    reads: Mapping[str, Any] | None = None
+    saves: bool = False
     patience_s: int = 0
 
     def to_wire(self) -> dict[str, Any]:
@@ -141,6 +154,8 @@ class Action:
             "needs": self.needs.replace("_", "-") or None,
             "done": self.done or None,
             "env": self.env,
+            "reads": self.reads,
+            "saves": self.saves,
             "patience": self.patience_s or None,
         }
 
@@ -158,6 +173,7 @@ class View:
         note: What to say of all of them.
         follows: What has it made again when it changes.
         more: Whether there are rows beyond these.
+        current: The id of the row to begin at.
     """
 
     title: str
@@ -168,11 +184,17 @@ class View:
     note: str = ""
     follows: Sequence[Followed] = ()
     more: bool = False
+    current: str = ""
 
 
-def session_place(branch: str) -> dict[str, Any]:
-    """Return the place that is a branch's conversation."""
-    return {"kind": "session", "branch": branch}
+def session_place(branch: str, title: str = "") -> dict[str, Any]:
+    """Return the place that is a branch's conversation; ``title`` is what its session is called."""
+    return {"kind": "session", "branch": branch, "title": title or None}
+
+
+def report_place(name: str, **arguments: Any) -> dict[str, Any]:
+    """Return the place that is a report."""
+    return {"kind": "report", "name": name, "arguments": arguments}
 
 
 def view_place(name: str, **arguments: Any) -> dict[str, Any]:
@@ -247,12 +269,22 @@ class Views(Group):
         self._sessions = Sessions(*parts)
         self._scheduling = Scheduling(*parts)
         self._tasks = TaskOperations(*parts)
+        self._approvals = Approvals(*parts)
+        self._contexts = ContextOperations(*parts)
+        self._branches = Branches(*parts)
+        self._spending = Spending(*parts)
         self._views: dict[str, Operation] = {
             each.name: each
             for each in (
                 operation("running", self._running),
                 operation("schedules", self._schedules),
                 operation("tasks", self._task_list),
+                operation("agents", self._agent_tree),
+                operation("branches", self._branch_tree),
+                operation("grants", self._grants),
+                operation("audit", self._audit),
+                operation("contexts", self._saved),
+                operation("usage", self._usage),
             )
         }
 
@@ -271,10 +303,12 @@ class Views(Group):
         where there are others. With ``watch`` the client is told what changes of what the list ``follows``, as by
         ``sessions`` and ``tasks``.
 
-        The reply is ``{name, title, columns, rows, actions, empty, note, follows, more}``. A column is ``{title,
+        The reply is ``{name, title, columns, rows, actions, empty, note, follows, more,
+        current}``. A column is ``{title,
         width, right, sorts}``; a row ``{id, cells, label, facts, visit}`` with cells ``{text, face, sort}``.
         An action is ``{key, label, operation, takes, arguments, place, several, question, noun, asks, needs, done,
-        env, patience}``:
+        env, reads, saves,
+        patience}``:
         a client calls ``operation`` with ``arguments`` and those ``facts`` of the row that ``takes`` names, opens the
         place that is the fact ``place``, or, with neither, shows the same view with ``arguments``.
         """
@@ -285,6 +319,8 @@ class Views(Group):
             given = dict(arguments) if isinstance(arguments, Mapping) else plist_to_dict(list(arguments))
         except SexpError as error:
             raise BadRequest(f"arguments is no plist: {error}") from None
+        if "limit" in found.parameters:
+            given["limit"] = limit
         view: View = await found.run(client, **found.bind_named(given))
         if watch:
             self._watch(client, view.follows)
@@ -301,6 +337,7 @@ class Views(Group):
             "note": view.note or None,
             "follows": list(view.follows),
             "more": view.more or len(view.rows) > limit,
+            "current": view.current or None,
         }
 
     async def views(self, client: Client) -> dict[str, Any]:
@@ -455,6 +492,392 @@ class Views(Group):
             empty="Nothing runs in the background, and nothing did.",
             follows=("tasks",),
         )
+
+    async def _agent_tree(self, client: Client, *, branch: str) -> View:
+        """List the agents of a session as a tree."""
+        root = paths.root_of(self._ref(branch))
+        found = list(_with_stems(await agent_tree(self._kernel, root)))
+        return View(
+            title="Agents",
+            columns=(
+                Column("Agent", 48, sorts=False),
+                Column("State", 12, sorts=False),
+                Column("Tokens", 12, sorts=False),
+                Column("Id", 30, sorts=False),
+                Column("Result", sorts=False),
+            ),
+            rows=[
+                Row(
+                    id=row["id"],
+                    cells=(
+                        Cell(f"{stem}{row['preset'] or 'agent'}  {row['description'] or ''}".rstrip()),
+                        Cell(
+                            f"{row['state']} bg" if row["background"] else row["state"],
+                            {"running": "good", "waiting": "warn", "error": "bad"}.get(row["state"], "dim"),  # type: ignore[arg-type]
+                        ),
+                        tokens(row["tokens"]),
+                        Cell(row["id"], "dim"),
+                        Cell(row["result"] or "", "detail"),
+                    ),
+                    label=row["id"],
+                    facts={"branch": row["branch_dir"]},
+                    visit=session_place(row["branch_dir"]),
+                )
+                for stem, row in found
+            ],
+            actions=(
+                Action(
+                    key="k",
+                    label="stop",
+                    operation="abort",
+                    takes=("branch",),
+                    several=True,
+                    question="Stop %s?",
+                    noun="agent",
+                    asks="several",
+                    done="Stopped %s",
+                ),
+                Action(
+                    key="K",
+                    label="stop all",
+                    operation="abort-all",
+                    arguments={"branch": root.key},
+                    question="Stop this session with all its agents?",
+                    done="Stopped",
+                ),
+            ),
+            empty="This session has no agents.",
+            follows=("sessions",),
+        )
+
+    async def _branch_tree(self, client: Client, *, branch: str, at: str | None = None) -> View:
+        """List the branches of a session as a tree, the active one with a star.
+
+        ``branch`` may be the session's directory; ``at`` is the branch to begin at.
+        """
+        ref = self._ref(branch)
+        if ref.is_agent:
+            raise BadRequest("An agent has no branches")
+        found = (await self._branches.branches(client, branch=branch))["branches"]
+        stems: list[str] = [""]
+        rows = []
+        for row in found:
+            stems[row["depth"] :] = [_stem(stems[row["depth"] - 1], last=row["last"])] if row["depth"] else [""]
+            rows.append(
+                Row(
+                    id=row["branch"],
+                    cells=(
+                        Cell(
+                            f"{'* ' if row['current'] else '  '}{stems[-1]}{row['name']}",
+                            "strong" if row["current"] else "",
+                        ),
+                        Cell(local_time(row["created"]).text, "dim"),
+                        str(row["agents"] or ""),
+                        Cell(_lineage(row), "dim"),
+                    ),
+                    label=row["name"],
+                    facts={name: row[name] for name in ("branch", "name", "parent", "file")},
+                    visit=session_place(row["branch"], self._title(ref)),
+                )
+            )
+        return View(
+            title="Branches",
+            columns=(
+                Column("Branch", 44, sorts=False),
+                Column("Created", 17, sorts=False),
+                Column("Agents", 7, right=True, sorts=False),
+                Column("Comes from", sorts=False),
+            ),
+            rows=rows,
+            actions=(
+                Action(
+                    key="s",
+                    label="make it current",
+                    operation="switch",
+                    takes=("branch",),
+                    done="Current branch: %s",
+                ),
+            ),
+            current=at or ref.key,
+            follows=("sessions",),
+        )
+
+    def _title(self, ref: paths.BranchRef) -> str:
+        live = self._kernel.opened(ref.key)
+        return str(live.conversation.session.get("title") or "") if live is not None else ""
+
+    async def _grants(self, client: Client, *, branch: str) -> View:
+        """List what you allowed for a session and for its project."""
+        answer = await self._approvals.grants(client, branch=branch)
+        rows = []
+        for row in answer["grants"]:
+            where = f"in all sessions of {answer['root']}" if row["kind"] == "project" else "in this session"
+            rows.append(
+                Row(
+                    id=f"{row['kind']} {row['action']}",
+                    cells=(
+                        row["kind"],
+                        Cell(row["action"], "code"),
+                        local_time(row["at"]),
+                        Cell(row.get("by") or "", "dim"),
+                        Cell(explain_pattern(row["action"]), "detail"),
+                    ),
+                    label=f"{row['action']} {where}",
+                    facts={"branch": branch, "action": row["action"], "kind": row["kind"]},
+                )
+            )
+        return View(
+            title="Grants",
+            columns=(
+                Column("For", 8),
+                Column("Actions that match", 60),
+                Column("Given", 17),
+                Column("By", 12),
+                Column("Covers"),
+            ),
+            rows=rows,
+            actions=(
+                Action(
+                    key="r",
+                    label="revoke",
+                    operation="revoke",
+                    takes=("branch", "action", "kind"),
+                    several=True,
+                    question="Revoke %s?",
+                    noun="grant",
+                    done="Revoked %s",
+                ),
+            ),
+            empty="No grants.",
+            follows=("sessions",),
+        )
+
+    async def _audit(
+        self, client: Client, *, branch: str | None = None, session: str | None = None, limit: int = LIMIT
+    ) -> View:
+        """List decisions about tool calls of a session, or of all, the latest first."""
+        wanted = session or (self._ref(branch).session_id if branch else None)
+        answer = await self._approvals.audit(client, session=wanted, limit=limit)
+        return View(
+            title="Decisions",
+            columns=(
+                Column("When", 19),
+                Column("Decision", 9),
+                Column("Action", 56),
+                Column("By", 24),
+                Column("Agent", 24),
+                Column("Reason"),
+            ),
+            rows=[
+                Row(
+                    id=str(row["id"]),
+                    cells=(
+                        local_time(row["at"], "%Y-%m-%d %H:%M:%S"),
+                        Cell(*DECISIONS.get(row["decision"], (row["decision"], ""))),
+                        (row["action"] or row["tool"] or "").removeprefix("tool:"),
+                        f"{row['rule']} ({row['by']})"
+                        if row["by"] and row["rule"]
+                        else row["by"] or row["rule"] or "",
+                        Cell(agent_words(row["agent"] or "") or ("" if wanted else row["session"] or ""), "dim"),
+                        Cell(row["reason"] or "", "detail"),
+                    ),
+                    label=row["action"] or row["tool"] or "",
+                    facts={"session": row["session"]},
+                    visit=report_place("decision", id=row["id"]),
+                )
+                for row in answer["decisions"]
+            ],
+            actions=(
+                Action(key="s", label="its session", takes=("session",), arguments={"branch": None}),
+                Action(key="a", label="all sessions", arguments={"branch": None, "session": None}),
+            ),
+            empty="No decisions are recorded.",
+            note=answer["problem"] or wanted or "all sessions",
+            follows=("sessions",),
+            more=answer["more"],
+        )
+
+    async def _saved(self, client: Client, *, branch: str | None = None, agent: str | None = None) -> View:
+        """List the saved conversations of a session or named agent, the latest first."""
+        answer = await self._contexts.context_history(client, branch=branch, agent=agent)
+        return View(
+            title="Contexts",
+            columns=(
+                Column("Id", 9),
+                Column("Saved", 17),
+                Column("Why", 9),
+                Column("Messages", 9, right=True),
+                Column("Description", sorts=False),
+            ),
+            rows=[
+                Row(
+                    id=row["id"],
+                    cells=(
+                        Cell(row["id"][:8], "dim"),
+                        local_time(row["saved_at"]),
+                        SAVED_BY.get(row["trigger"], row["trigger"]),
+                        Cell(str(row["message_count"]), sort=row["message_count"]),
+                        Cell(row["description"], "dim" if row["gone"] else ""),
+                    ),
+                    label=f"“{_cut(row['description'], 50)}”",
+                    facts={"branch": branch, "id": row["id"], "file": {"kind": "file", "file": row["file"]}},
+                )
+                for row in answer["contexts"]
+            ],
+            actions=(
+                Action(
+                    key="RET",
+                    label="restore",
+                    operation="context-restore",
+                    takes=("branch", "id"),
+                    needs="branch",
+                    question="Restore %s without saving the present conversation?",
+                    done="Restored %s",
+                    saves=True,
+                    patience_s=300,
+                ),
+                Action(key="o", label="view", place="file"),
+            ),
+            empty="No saved conversations.",
+            note="" if branch else f"{agent} no longer exists",
+            follows=("sessions",),
+        )
+
+    async def _usage(self, client: Client, *, by: By = "day", days: int = 30) -> View:
+        """List what all sessions cost, by day, model, session or preset."""
+        answer = await self._spending.usage_report(client, by=by, days=days)
+        lines, rest = answer["lines"], answer["rest"]
+        measure = "known_usd" if any(line["known_usd"] for line in lines) else "total"
+        most = max((line[measure] for line in lines), default=0)
+        rows = [
+            Row(
+                id=line["key"],
+                cells=(_spent_name(line, by), *_spent_counts(line), Cell(bar(line[measure], most), "good")),
+                label=line["key"],
+                visit=(session_place(str(Path(line["file"]).parent)) if line.get("file") else None)
+                if by == "session"
+                else view_place("usage", by="session", days=days),
+            )
+            for line in lines
+        ]
+        for name, line in (
+            (f"{rest['number']} others", rest) if rest else ("", None),
+            ("Together", answer["together"]),
+        ):
+            if line is not None and lines:
+                rows.append(Row(id=name, cells=(Cell(name, "heading"), *_spent_counts(line), ""), label=name))
+        period = f"last {count(days, 'day')}" if days else "always"
+        return View(
+            title="Usage",
+            columns=(
+                Column(by.capitalize(), 26, sorts=False),
+                Column("Requests", 8, right=True, sorts=False),
+                Column("In", 6, right=True, sorts=False),
+                Column("Cached", 6, right=True, sorts=False),
+                Column("Out", 6, right=True, sorts=False),
+                Column("Cost", 9, right=True, sorts=False),
+                Column("", sorts=False),
+            ),
+            rows=rows,
+            actions=(
+                *(
+                    Action(key=key, label=f"by {what}", arguments={"by": what})
+                    for key, what in (("d", "day"), ("m", "model"), ("s", "session"), ("p", "preset"))
+                ),
+                Action(
+                    key="t",
+                    label="how long",
+                    reads={"argument": "days", "prompt": "Days (0 is always): ", "number": True},
+                ),
+            ),
+            empty=f"Nothing was spent in the {period}." if days else "Nothing was spent yet.",
+            note=f"by {by}, {period}"
+            + (", still reading sessions" if answer["indexing"] else "")
+            + (f", {answer['problem']}" if answer["problem"] else ""),
+            follows=("sessions",),
+        )
+
+
+def _spent_name(line: Mapping[str, Any], by: By) -> Cell:
+    key = str(line["key"])
+    if by == "day":
+        return Cell(f"{key} {datetime.fromisoformat(key):%a}")
+    if by == "session":
+        return Cell(str(line.get("title") or line.get("session_id") or Path(key).name), "title")
+    return Cell(key)
+
+
+def _spent_counts(line: Mapping[str, Any]) -> tuple[Cell, ...]:
+    used = line["tokens"]
+    return (
+        Cell(f"{line['requests']:,}"),
+        tokens(used["input"] + used["cache_read"] + used["cache_write"]),
+        tokens(used["cache_read"]),
+        tokens(used["output"] + used["reasoning"]),
+        Cell(cost(line["known_usd"], unpriced=bool(line["unpriced"]))),
+    )
+
+
+def dollars(amount: float) -> str:
+    """Return an amount of US dollars; below a cent with more places."""
+    return f"${amount:,.2f}" if amount >= 0.01 or not amount else f"${amount:.4f}"
+
+
+def cost(known: float, *, unpriced: bool) -> str:
+    """Return a cost of which ``known`` US dollars are known: an unknown price is a question mark, never nothing."""
+    if not unpriced:
+        return dollars(known)
+    return f"{dollars(known)}+?" if known else "$?"
+
+
+def bar(value: float, most: float, width: int = 16) -> str:
+    """Return a bar of at most ``width`` characters for ``most``; what is more than nothing is seen."""
+    eighths = max(1, round(8 * width * value / most)) if value > 0 and most > 0 else 0
+    return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+
+
+DECISIONS: Mapping[str, tuple[str, Face]] = {
+    "allow": ("allowed", "good"),
+    "ask_approved": ("approved", "good"),
+    "ask_denied": ("refused", "warn"),
+    "deny": ("denied", "bad"),
+}
+"""What decisions of the audit are called, and their faces."""
+
+SAVED_BY = {"manual_save": "by hand", "idle_timeout": "idle", "context_clear": "clear"}
+"""Why a conversation was saved, in words."""
+
+
+def decided_by(row: Mapping[str, Any]) -> str:
+    """Return which rule decided a row of the audit, and who."""
+    rule, by = row["rule"] or "", row["by"] or ""
+    return f"{rule} ({by})" if rule and by else rule or by
+
+
+def agent_words(id: str) -> str:
+    """Return what to call an agent, PRESET-TIMESTAMP-SLUG: "PRESET (SLUG)"."""
+    found = re.fullmatch(r"(.+?)-[0-9]{14}(?:-(.+))?", id)
+    if found is None:
+        return id
+    return f"{found[1]} ({found[2]})" if found[2] else found[1]
+
+
+def _stem(above: str, *, last: bool) -> str:
+    """Return the stem of a line of a tree below one with the stem ``above``."""
+    return above.replace("├", "│").replace("└", " ") + ("└ " if last else "├ ")
+
+
+def _with_stems(agents: Sequence[Mapping[str, Any]], above: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for number, agent in enumerate(agents, 1):
+        stem = _stem(above, last=number == len(agents))
+        yield stem, agent
+        yield from _with_stems(agent["agents"], stem)
+
+
+def _lineage(row: Mapping[str, Any]) -> str:
+    if not row["parent"]:
+        return ""
+    return f"{row['parent']}, character {row['position']}" if row["position"] else str(row["parent"])
 
 
 def _told(view: Operation) -> dict[str, Any]:

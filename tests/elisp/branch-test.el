@@ -175,27 +175,37 @@ The variable `new' is bound to the file of the branch that it makes."
                      `((:branch ,(plist-get (nth 2 branches) :branch)))))
       (should (equal pyagentd--branch-name "20260302000000-y")))))
 
+(defun branch-test--view (branches)
+  "Return the list of BRANCHES as the daemon tells it."
+  (pyagentd-test-view
+   '("Branch")
+   (mapcar (lambda (branch)
+             (list (plist-get branch :branch) branch
+                   (list :kind "session" :branch (plist-get branch :branch))
+                   (concat (if (plist-get branch :current) "* " "  ")
+                           (plist-get branch :name))))
+           branches)
+   '((:key "s" :label "make it current" :operation "switch"
+      :takes ("branch") :done "Current branch: %s"))
+   :current (plist-get (car branches) :branch)))
+
 (defmacro branch-test-with-tree (&rest body)
   "Evaluate BODY in the tree of the branches of a session."
   (declare (indent 0) (debug t))
   `(branch-test-with-session
      (let ((branches (branch-test--branches root)))
        (pyagentd-test-answer 'branches (list :branches branches))
+       (pyagentd-test-answer 'view (branch-test--view branches))
        (pyagentd-branches)
        (pyagentd-test-settle)
-       (with-current-buffer "*Branches: demo-20260205143052*"
+       (with-current-buffer "*pyagentd branches*"
          (unwind-protect (progn ,@body)
-           (kill-buffer "*Branches: demo-20260205143052*"))))))
+           (kill-buffer "*pyagentd branches*"))))))
 
-(ert-deftest pyagentd-branches-shows-the-tree ()
+(ert-deftest pyagentd-branches-begins-at-the-branch-of-the-buffer ()
   (branch-test-with-tree
-    (should (equal (mapcar (lambda (line) (substring line 0 (min 26 (length line))))
-                           (pyagentd-test-lines))
-                   '("   main                   "
-                     " * └ 20260301000000-x     "
-                     "     └ 20260302000000-y   ")))
-    (should (string-match-p "2 20260301000000-x, character 38$"
-                            (nth 2 (pyagentd-test-lines))))
+    (should (equal (mapcar #'string-trim (seq-take (pyagentd-test-lines) 3))
+                   '("main" "* 20260301000000-x" "20260302000000-y")))
     (should (equal (tabulated-list-get-id)
                    (plist-get (car branches) :branch)))))
 
@@ -203,12 +213,11 @@ The variable `new' is bound to the file of the branch that it makes."
   (branch-test-with-tree
     (setf (plist-get (nth 0 branches) :current) t
           (plist-get (nth 1 branches) :current) nil)
-    (pyagentd-test-answer 'branches (list :branches branches))
+    (pyagentd-test-answer 'view (branch-test--view branches))
     (pyagentd-test-type "s")
-    (should (= 1 (length (pyagentd-test-calls 'switch))))
-    (should (equal (seq-count (lambda (line) (string-prefix-p " * main" line))
-                              (pyagentd-test-lines))
-                   1))))
+    (should (equal (pyagentd-test-calls 'switch)
+                   `((:branch ,(plist-get (nth 0 branches) :branch)))))
+    (should (string-prefix-p " * main" (car (pyagentd-test-lines))))))
 
 (ert-deftest pyagentd-branches-deletes-what-is-named-only-after-yes ()
   (branch-test-with-tree
@@ -232,7 +241,7 @@ The variable `new' is bound to the file of the branch that it makes."
     (forward-line)
     (pyagentd-test-type "RET")
     (should (equal pyagentd--branch-name "20260301000000-x"))
-    (with-current-buffer "*Branches: demo-20260205143052*"
+    (with-current-buffer "*pyagentd branches*"
       (pyagentd-test-type "b 1 TAB RET i z RET"))
     (should (equal (plist-get (car (pyagentd-test-calls 'branch)) :branch)
                    (plist-get (nth 1 branches) :branch)))))

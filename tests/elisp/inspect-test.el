@@ -6,77 +6,88 @@
 ;;; Code:
 
 (require 'asks)
-(require 'pyagentd-inspect)
+(require 'keys)
+(require 'pyagentd-report)
 (require 'pyagentd-schedules)
 
 (defconst inspect-test--report
-  "{\"session\": {\"session_id\": \"demo\", \"branch_name\": \"main\", \"title\": \"Demo\",
-     \"model\": \"m\", \"backend\": \"Claude\", \"temperature\": 0.5, \"workspace_root\": \"/w\"},
-    \"usage\": {\"own\": {\"tokens\": {\"input\": 12, \"output\": 3}, \"cost_usd\": null}},
-    \"system\": \"Be kind.\\n* Be brief.\", \"tools\": [{\"name\": \"Read\", \"description\": \"Reads.\"}],
-    \"permissions\": {\"profile\": null, \"read_only\": false, \"paths\": {\"read\": [\"/w/**\"], \"write\": [], \"deny\": []},
-     \"shell_commands\": {\"allow\": [], \"deny\": []}, \"denied_above\": [],
-     \"grants\": [{\"kind\": \"session\", \"action\": \"tool:Bash:ls\"}]},
-    \"runs\": [{\"id\": \"run_1\", \"message_id\": \"msg_1\", \"prompt\": \"What is it?\", \"reason\": \"done\", \"trigger\": null,
-     \"error\": null, \"decisions\": [{\"decision\": \"allow\", \"action\": \"tool:Read:/w/a\", \"rule\": \"scope\", \"by\": null}],
-     \"steps\": [{\"number\": 1, \"step\": 1, \"purpose\": \"step\", \"at\": 1772600000000, \"model\": \"m\", \"messages\": 1,
-      \"new_messages\": 1, \"duration_ms\": 20, \"first_token_ms\": 5, \"parameters\": {\"temperature\": 0.5},
-      \"usage\": {\"input\": 12, \"output\": 3, \"reasoning\": 0, \"cache_read\": 0, \"cache_write\": 0}, \"cost_usd\": 0.01,
-      \"stop_reason\": \"tool_use\", \"error\": null, \"retries\": [{\"attempt\": 1, \"message\": \"Overloaded\", \"delay_s\": 0}],
-      \"calls\": [{\"id\": \"t1\", \"name\": \"Read\", \"state\": \"output-available\", \"duration_ms\": 2, \"error\": null}]}]}]}"
+  '(:title "Inspect"
+    :lines ((:level 1 :parts ("demo/main  Demo"))
+            (:level 0 :parts ("  spent 12 in; " (:text "$0.01" :face "bad")))
+            (:level 2 :folded t :parts ((:text "System prompt" :face "heading")))
+            (:level 0 :parts ("  Be kind."))
+            (:level 0 :parts ("  * Be brief."))
+            (:level 1 :parts ("done  What is it?"))
+            (:level 2 :parts ((:text "#1  m" :face "heading"
+                               :visit (:kind "report" :name "request"
+                                       :arguments (:run "run_1" :step 1)))))
+            (:level 0 :parts ("  1 message"))))
   "What the daemon tells of a small session.")
 
 (defmacro inspect-test--with (&rest body)
   "Evaluate BODY in the buffer of the inspector."
   (declare (indent 0) (debug t))
   `(pyagentd-test-with-ask
-     (pyagentd-test-answer 'trace (list :json inspect-test--report))
-     (let ((buffer (save-window-excursion (pyagentd-inspect) (current-buffer))))
+     (pyagentd-test-answer 'report inspect-test--report)
+     (let ((branch pyagentd--branch-dir)
+           (buffer (save-window-excursion (pyagentd-inspect) (current-buffer))))
+       (ignore branch)
        (with-current-buffer buffer
          (unwind-protect
              (progn (pyagentd-test-await (> (buffer-size) 0))
                     ,@body)
            (kill-buffer buffer))))))
 
-(ert-deftest pyagentd-inspect-shows-the-timeline ()
+(ert-deftest pyagentd-report-shows-lines-with-faces ()
   (inspect-test--with
-    (dolist (text '("demo/main  Demo" "done  What is it?" "1 message, 1 new; 20 ms"
-                    "12 in, 0 cached, 0 to cache, 0 thought, 3 out; $0.0100"
-                    "attempt 1 failed: Overloaded" "• Read: output-available, 2 ms"
-                    "allow: tool:Read:/w/a (scope)" "reads: /w/**"
-                    "granted (session): tool:Bash:ls" "price unknown"))
-      (should (string-search text (buffer-string))))))
+    (should (equal (pyagentd-test-calls 'report)
+                   `((:name "inspect" :arguments (:branch ,branch)))))
+    (should (equal mode-name "Inspect"))
+    (should (string-prefix-p "* demo/main  Demo\n  spent 12 in; $0.01\n"
+                             (buffer-string)))
+    (goto-char (point-min))
+    (search-forward "$0.0")
+    (should (eq 'error (get-text-property (point) 'face)))))
 
-(ert-deftest pyagentd-inspect-folds-by-headings-of-its-own-only ()
+(ert-deftest pyagentd-report-folds-by-headings-of-its-own-only ()
   (inspect-test--with
     (goto-char (point-min))
     (search-forward "* Be brief.")
     (should (invisible-p (1- (point))))
-    (goto-char (point-min))
     (let ((headings 0))
-      (while (re-search-forward outline-regexp nil t)
-        (when (= (match-beginning 0) (line-beginning-position))
-          (setq headings (1+ headings))))
-      (should (= 8 headings)))))
+      (pyagentd-report--headings (lambda (_) (setq headings (1+ headings))))
+      (should (= 4 headings)))))
 
-(ert-deftest pyagentd-inspect-shows-a-request-as-it-was-sent ()
+(ert-deftest pyagentd-report-keeps-point-and-folds-when-fetched-again ()
   (inspect-test--with
-    (pyagentd-test-answer 'traced-request '(:json "{\n  \"model\": \"m\",\n  \"messages\": []\n}"))
     (goto-char (point-min))
-    (search-forward "#1")
+    (search-forward "System prompt")
+    (outline-show-subtree)
+    (search-forward "What is it?")
+    (outline-hide-subtree)
+    (revert-buffer)
+    (pyagentd-test-settle)
+    (should (looking-at-p "^\\* done"))
+    (should (invisible-p (line-end-position)))
+    (goto-char (point-min))
+    (search-forward "* Be brief.")
+    (should-not (invisible-p (1- (point))))))
+
+(ert-deftest pyagentd-report-opens-what-a-heading-names ()
+  (inspect-test--with
+    (goto-char (point-min))
+    (should-error (pyagentd-report-visit) :type 'user-error)
+    (search-forward "1 message")
+    (pyagentd-test-answer 'report '(:title "Request"
+                                    :lines ((:level 0 :parts ("{}")))))
     (save-window-excursion
       (call-interactively (key-binding (kbd "RET")))
-      (pyagentd-test-await (get-buffer "*pyagentd request*")))
-    (should (equal '(:pretty t :run "run_1" :step 1 :purpose "step")
-                   (cddr (car (pyagentd-test-calls 'traced-request)))))
+      (pyagentd-test-settle))
+    (should (equal (car (last (pyagentd-test-calls 'report)))
+                   '(:name "request" :arguments (:run "run_1" :step 1))))
     (with-current-buffer "*pyagentd request*"
-      (should (string-match-p "\"model\": \"m\"" (buffer-string)))
+      (should (equal (buffer-string) "{}\n"))
       (kill-buffer))))
-
-(ert-deftest pyagentd-inspect-away-from-a-request-says-so ()
-  (inspect-test--with
-    (goto-char (point-min))
-    (should-error (pyagentd-inspect-request) :type 'user-error)))
 
 ;;;; Schedules
 

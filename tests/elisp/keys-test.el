@@ -8,14 +8,19 @@
 (require 'blocks)
 (require 'keys)
 (require 'pyagentd-menu)
-(require 'pyagentd-agents)
+(require 'pyagentd-list)
+(require 'pyagentd-report)
+(require 'pyagentd-search)
+(require 'pyagentd-queue)
+(require 'pyagentd-snapshots)
+(require 'pyagentd-mission-trace)
+(require 'pyagentd-asks)
 
 (ert-deftest pyagentd-keys-every-list-has-a-sheet ()
-  (dolist (mode '(pyagentd-sessions-mode pyagentd-asks-mode pyagentd-agents-mode
-                  pyagentd-grants-mode pyagentd-audit-mode pyagentd-queue-mode
-                  pyagentd-branches-mode pyagentd-list-mode
+  (dolist (mode '(pyagentd-sessions-mode pyagentd-asks-mode pyagentd-queue-mode
+                  pyagentd-list-mode
                   pyagentd-search-mode pyagentd-snapshots-mode
-                  pyagentd-inspect-mode pyagentd-mission-mode))
+                  pyagentd-report-mode pyagentd-mission-mode))
     (with-temp-buffer
       (funcall mode)
       (should (eq (key-binding "?") #'pyagentd-keys))
@@ -35,8 +40,6 @@
 (ert-deftest pyagentd-keys-every-list-names-some-below-its-lines ()
   (pcase-dolist (`(,mode . ,print)
                  '((pyagentd-sessions-mode . pyagentd-sessions-rows-print)
-                   (pyagentd-branches-mode
-                    . (lambda () (pyagentd-branches--show nil)))
                    (pyagentd-search-mode . pyagentd-search--print)))
     (with-temp-buffer
       (funcall mode)
@@ -57,7 +60,9 @@
 
 (ert-deftest pyagentd-keys-the-list-says-it-in-fewer-words ()
   (with-temp-buffer
-    (pyagentd-agents-mode)
+    (pyagentd-list-mode)
+    (pyagentd-list--print '(:columns ((:title "Who" :width 0))
+                            :actions ((:key "k" :label "stop"))))
     (should (equal (cdr (assoc "k" (pyagentd-keys-here))) "stop"))
     (should (equal (pyagentd-keys--text '(("a" . "one") ("RET" . "two")) 100)
                    (concat "a    one" (make-string 42 ?\s) "RET  two")))))
@@ -83,10 +88,6 @@
     (setq-local pyagentd-mode t
                 pyagentd-ask-mode t)
     (should-not (keys-test--too-long (pyagentd-keys-here))))
-  (with-temp-buffer
-    (pyagentd-branches-mode)
-    (should-not (assoc "/" (pyagentd-keys-here)))
-    (should-not (assoc "S" (pyagentd-keys-here))))
   (with-temp-buffer
     (pyagentd-sessions-mode)
     (let ((keys (pyagentd-keys-here)))

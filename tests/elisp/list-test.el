@@ -214,6 +214,54 @@
 
 ;;;; Those with something of their own
 
+(ert-deftest pyagentd-list-of-a-session-needs-one ()
+  (pyagentd-test-with-ask
+    (let ((branch pyagentd--branch-dir))
+      (pyagentd-test-answer 'view (list-test--view))
+      (save-window-excursion
+        (pyagentd-grants)
+        (kill-buffer "*pyagentd grants*"))
+      (pyagentd-test-await (pyagentd-test-calls 'view))
+      (should (equal (pyagentd-test-calls 'view)
+                     `((:name "grants" :arguments (:branch ,branch)
+                        :watch t))))
+      (with-temp-buffer
+        (should-error (pyagentd-grants) :type 'user-error)))))
+
+(ert-deftest pyagentd-audit-is-that-of-the-session-of-a-decision-or-of-all ()
+  (pyagentd-test-with-ask
+    (let ((branch pyagentd--branch-dir))
+      (pyagentd-test-answer
+       'view (pyagentd-test-view
+              '("Action")
+              '(("7" (:session "demo") (:kind "report" :name "decision"
+                                        :arguments (:id 7))
+                 "Read:/etc/passwd"))
+              '((:key "s" :label "its session" :takes ("session")
+                 :arguments (:branch nil))
+                (:key "a" :label "all" :arguments (:branch nil :session nil)))))
+      (pyagentd-test-answer 'report '(:title "Decision"
+                                      :lines ((:level 0 :parts ("denied")))))
+      (save-window-excursion
+        (pyagentd-audit)
+        (with-current-buffer "*pyagentd audit*"
+          (pyagentd-test-await pyagentd-list--view)
+          (goto-char (point-min))
+          (pyagentd-test-type "s")
+          (pyagentd-test-type "a")
+          (goto-char (point-min))
+          (pyagentd-test-type "RET"))
+        (with-current-buffer "*pyagentd decision*"
+          (should (equal (buffer-string) "denied\n"))
+          (kill-buffer))
+        (kill-buffer "*pyagentd audit*"))
+      (should (equal (mapcar (lambda (call) (plist-get call :arguments))
+                             (pyagentd-test-calls 'view))
+                     `((:branch ,branch) (:branch nil :session "demo")
+                       (:branch nil :session nil))))
+      (should (equal (pyagentd-test-calls 'report)
+                     '((:name "decision" :arguments (:id 7))))))))
+
 (ert-deftest pyagentd-schedules-are-those-of-the-session-and-added-here ()
   (pyagentd-test-with-ask
     (let ((branch pyagentd--branch-dir))

@@ -325,28 +325,44 @@ The variable `asked' is bound to them with what is shown, last one first."
         (should (equal (plist-get row :branch) (plist-get call :branch)))
         (should (equal "Tea" (plist-get call :description)))))))
 
+(defun named-test--contexts (branch)
+  "Return the list of a conversation saved of BRANCH, as the daemon tells it."
+  (pyagentd-test-view
+   '("Id" "Description")
+   `(("abc123de-f" (:branch ,branch :id "abc123de-f") nil "abc123de" "Made tea"))
+   '((:key "RET" :label "restore" :operation "context-restore"
+      :takes ("branch" "id") :needs "branch" :saves t
+      :question "Restore %s?" :asks "always"))))
+
 (ert-deftest pyagentd-context-history-restores-what-is-at-point ()
   "SPEC 003 Context History"
   (named-test--with ((row (named-test--agent root "web")))
-      'context-history (list :contexts (list named-test--saved))
-    (pyagentd-test-answer 'context-restore named-test--saved)
+      'context-restore named-test--saved
+    (pyagentd-test-answer 'view (named-test--contexts (plist-get row :branch)))
     (with-current-buffer (find-file-noselect (plist-get row :file))
+      (pyagentd-test-attach-now)
+      (goto-char (point-max))
+      (insert "typed")
       (named-test--in (pyagentd-context-history)
-        (should (string-match-p "^ abc123de +2026-03-04 .* idle +42 Made tea"
-                                (buffer-string)))
+        (should (eq (key-binding "s") #'pyagentd-context-save))
+        (should (equal (plist-get (pyagentd-here) :branch)
+                       (plist-get row :branch)))
         (cl-letf (((symbol-function 'y-or-n-p) #'always))
           (call-interactively (key-binding (kbd "RET"))))
+        (should (string-suffix-p "typed" (pyagentd-test-content
+                                          (plist-get row :file))))
         (pyagentd-test-await
          (equal (pyagentd-test-calls 'context-restore)
                 `((:branch ,(plist-get row :branch) :id "abc123de-f"))))))))
 
 (ert-deftest pyagentd-context-history-of-an-agent-that-is-gone ()
-  (named-test--with () 'context-history (list :contexts (list named-test--saved))
+  (named-test--with () 'view (named-test--contexts nil)
     (with-temp-buffer
       (named-test--in (pyagentd-context-history "web")
-        (should (equal (pyagentd-test-calls 'context-history)
-                       '((:agent "web"))))
-        (should-error (pyagentd-contexts-restore) :type 'user-error)))))
+        (should (equal (plist-get (car (pyagentd-test-calls 'view)) :arguments)
+                       '(:agent "web")))
+        (should-error (call-interactively (key-binding (kbd "RET")))
+                      :type 'user-error)))))
 
 ;;;; Tasks
 

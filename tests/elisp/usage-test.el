@@ -7,8 +7,8 @@
 
 (require 'asks)
 (require 'keys)
-(require 'pyagentd-grants)
-(require 'pyagentd-usage)
+(require 'pyagentd-list)
+(require 'pyagentd-numbers)
 
 ;;;; Numbers
 
@@ -61,91 +61,35 @@
 
 ;;;; What was spent
 
-(defun usage-test--line (key usd &rest more)
-  "Return a line of the report called KEY that cost USD, with MORE keys."
-  (append (list :key key :requests 1200 :known-usd (or usd 0) :total 9000
-                :cost-usd usd :unpriced (unless usd '("m"))
-                :tokens '(:input 1000 :output 40 :reasoning 2 :cache-read 7000
-                          :cache-write 500))
-          more))
-
-(defun usage-test--report (by &rest lines)
-  "Return a report BY something with LINES."
-  (list :by by :days 30 :lines lines
-        :rest (append (usage-test--line "others" 0.5) '(:number 3))
-        :together (usage-test--line "together" nil)))
-
-(defmacro usage-test--with-report (&rest body)
-  "Evaluate BODY in the table of a report by day."
-  (declare (indent 0) (debug t))
-  `(pyagentd-test-with-daemon
-     (let ((pyagentd-live-pause 0) (pyagentd-follow-rest 0))
-       (pyagentd-test-answer 'usage-report
-                             (usage-test--report
-                              "day" (usage-test--line "2026-11-22" 4.0)
-                              (usage-test--line "2026-11-21" 1.0)))
-       (save-window-excursion (pyagentd-usage))
-       (with-current-buffer pyagentd-usage--buffer
-         (unwind-protect
-             (cl-letf (((symbol-function 'char-displayable-p) #'ignore))
-               (pyagentd-test-await pyagentd-table-rows)
-               (pyagentd-table-print-again)
-               (goto-char (point-min))
-               ,@body)
-           (kill-buffer))))))
-
-(ert-deftest pyagentd-usage-is-a-table-with-bars ()
-  (usage-test--with-report
-    (should (equal (pyagentd-test-calls 'usage-report)
-                   '((:by "day" :days 30))))
-    (let ((lines (pyagentd-test-lines)))
-      (should (string-match-p
-               "^ 2026-11-22 Sun +1,200 +8.5k +7.0k +42 +\\$4.00 [█#]+$"
-               (nth 0 lines)))
-      (should (string-match-p "^ 3 others .*\\$0.50 *$" (nth 2 lines)))
-      (should (string-match-p "^ Together .*\\$\\? *$" (nth 3 lines))))
-    (should (equal mode-line-process " by day, last 30 days"))))
-
-(ert-deftest pyagentd-usage-is-shown-by-session-and-visits-it ()
-  (usage-test--with-report
-    (let ((file (expand-file-name "session.md" root)))
-      (pyagentd-test-answer
-       'usage-report
-       (usage-test--report "session"
-                           (usage-test--line "/s/tea" 1.0 :session-id "tea"
-                                             :title "Making tea" :file file)
-                           (usage-test--line "/s/cup" 1.0)))
-      (pyagentd-test-type "s")
-      (pyagentd-test-await (string-prefix-p " Making tea"
-                                            (car (pyagentd-test-lines))))
-      (should (string-prefix-p " cup " (cadr (pyagentd-test-lines))))
-      (goto-char (point-min))
-      (let (visited)
-        (cl-letf (((symbol-function 'pyagentd-here-visit)
-                   (lambda (session &rest _)
-                     (setq visited (plist-get session :file)))))
-          (pyagentd-usage-visit))
-        (should (equal visited file)))
-      (forward-line)
-      (should-error (pyagentd-usage-visit) :type 'user-error))))
-
-(ert-deftest pyagentd-usage-is-counted-again-when-something-was-spent ()
-  (usage-test--with-report
-    (save-window-excursion
-      (switch-to-buffer (current-buffer))
-      (run-hook-with-args 'pyagentd-live-functions nil nil)
-      (run-hook-with-args 'pyagentd-live-functions nil nil)
-      (pyagentd-test-await (= 2 (length (pyagentd-test-calls 'usage-report))))
-      (should-not pyagentd-table--behind)
-      (should (equal (pyagentd-test-calls 'running) '((:watch t)))))))
-
-(ert-deftest pyagentd-usage-of-other-days ()
-  (usage-test--with-report
-    (pyagentd-test-type "t 0 RET")
-    (pyagentd-test-await (cdr (pyagentd-test-calls 'usage-report)))
-    (should (equal (plist-get (cadr (pyagentd-test-calls 'usage-report)) :days)
-                   0))
-    (pyagentd-test-await (equal mode-line-process " by day, always"))
-    (should-error (pyagentd-usage-set-days -1) :type 'user-error)))
+(ert-deftest pyagentd-usage-counts-as-long-as-is-set-and-is-shown-otherwise ()
+  (pyagentd-test-with-daemon
+    (pyagentd-test-answer
+     'view (pyagentd-test-view
+            '("Day" "Cost" "")
+            '(("2026-11-22" nil (:kind "view" :name "usage"
+                                 :arguments (:by "session" :days 7))
+               "2026-11-22 Sun" "$4.00" (:text "█▌" :face "good")))
+            '((:key "m" :label "by model" :arguments (:by "model"))
+              (:key "t" :label "how long"
+               :reads (:argument "days" :prompt "Days: " :number t)))))
+    (let ((pyagentd-usage-days 7))
+      (save-window-excursion (pyagentd-usage)))
+    (with-current-buffer "*pyagentd usage*"
+      (unwind-protect
+          (cl-letf (((symbol-function 'char-displayable-p) #'ignore))
+            (pyagentd-test-await pyagentd-list--view)
+            (revert-buffer)
+            (pyagentd-test-settle)
+            (should (string-match-p "\\$4.00 +##$"
+                                    (car (pyagentd-test-lines))))
+            (pyagentd-test-type "m")
+            (pyagentd-test-type "t 0 RET")
+            (goto-char (point-min))
+            (pyagentd-test-type "RET")
+            (should (equal (mapcar (lambda (call) (plist-get call :arguments))
+                                   (cdr (pyagentd-test-calls 'view)))
+                           '((:days 7) (:days 7 :by "model")
+                             (:days 0 :by "model") (:by "session" :days 7)))))
+        (kill-buffer "*pyagentd usage*")))))
 
 ;;; usage-test.el ends here
