@@ -113,7 +113,7 @@ class Reports(Group):
         """
         found = self._reports.get(name)
         if found is None:
-            raise NotFound(f"There is no report {name[:60]!r}", mend=did_you_mean(name, self._reports))
+            raise NotFound(f"There is no report {name[:60]!r}", hint=did_you_mean(name, self._reports))
         try:
             given = dict(arguments) if isinstance(arguments, Mapping) else plist_to_dict(list(arguments))
         except SexpError as error:
