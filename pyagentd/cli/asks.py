@@ -1,4 +1,4 @@
-"""``pyagentd asks``, ``answer``, ``grants``, ``scope`` and ``audit``: approvals and questions, and what was decided."""
+"""``pyagentd asks``, ``answer``, ``grants``, ``scope``, ``audit``: approvals and questions, and what was decided."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pyagentd rewind``, ``unrewind``, ``fork``, ``regenerate``, ``variants``, ``changes``, ``restore``, …"""
+"""``pyagentd rewind``, ``unrewind``, ``fork``, ``regenerate``, ``variants``, ``changes``, ``restore``, ``context``."""
 
 from __future__ import annotations
 
