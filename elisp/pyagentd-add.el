@@ -1,4 +1,4 @@
-;;; pyagentd-add.el --- Put things into a prompt -*- lexical-binding: t; -*-
+;;; pyagentd-add.el --- Adding to a prompt -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -21,6 +21,122 @@
 
 ;;; Commentary:
 
+;; Regions, files, diagnostics, pictures and earlier prompts go into a prompt.
+
+;;; Code:
+
+(require 'subr-x)
+(require 'seq)
+(require 'project)
+(require 'dnd)
+(require 'image)
+(require 'url-util)
+(require 'pyagentd-core)
+(require 'pyagentd-here)
+(require 'pyagentd-daemon)
+(require 'pyagentd-session)
+(require 'pyagentd-status)
+(require 'pyagentd-sync)
+(require 'pyagentd-chat)
+
+
+;;;; A text and where it is from
+
+;; How a prompt names a file, and how it has a part of a buffer: as a
+;; block of code, under a line that says which part of what it is.
+
+(defun pyagentd-passage-name (file root)
+  "Return the name of FILE for a prompt of a session whose project is in ROOT."
+  (if (and root (file-in-directory-p file root))
+      (file-relative-name file root)
+    (abbreviate-file-name file)))
+
+(defun pyagentd-passage--fenced (text language)
+  "Return TEXT as a block of code in LANGUAGE, \"\" for none."
+  (let ((fence "```"))
+    (while (string-search fence text)
+      (setq fence (concat fence "`")))
+    (concat fence (if (string-empty-p language) "" (concat " " language)) "\n"
+            (string-trim-right text "\n+") "\n" fence)))
+
+(defun pyagentd-passage--language ()
+  "Return the language of this buffer as a block of code names it."
+  (let ((name (replace-regexp-in-string
+               "\\(?:-ts\\)?-mode\\'" "" (symbol-name major-mode))))
+    (pcase name
+      ((or "fundamental" "text" "special") "")
+      ((or "c++" "c-or-c++") "cpp")
+      ((or "js" "js2" "javascript") "javascript")
+      (_ name))))
+
+(defun pyagentd-passage-origin (root)
+  "Return what to call this buffer in a prompt; the project is in ROOT."
+  (if buffer-file-name
+      (format "`%s`" (pyagentd-passage-name buffer-file-name root))
+    (format "the buffer `%s`" (buffer-name))))
+
+(defun pyagentd-passage (beg end root)
+  "Return the text between BEG and END with where it is from, for ROOT."
+  (let ((first (line-number-at-pos beg t))
+        (last (line-number-at-pos (max beg (1- end)) t)))
+    (format "From %s, %s:\n\n%s"
+            (pyagentd-passage-origin root)
+            (if (= first last) (format "line %d" first)
+              (format "lines %d–%d" first last))
+            (pyagentd-passage--fenced (buffer-substring-no-properties beg end)
+                                  (pyagentd-passage--language)))))
+
+;;;; What checkers say about a buffer
+
+;; What Flymake and Flycheck have found, in the same words.
+
+(declare-function flymake-diagnostics "flymake")
+(declare-function flymake-diagnostic-beg "flymake" t t)
+(declare-function flymake-diagnostic-text "flymake" t t)
+(declare-function flymake-diagnostic-type "flymake" t t)
+(declare-function flycheck-error-line "ext:flycheck")
+(declare-function flycheck-error-level "ext:flycheck")
+(declare-function flycheck-error-message "ext:flycheck")
+
+(defvar flycheck-current-errors)
+
+(defun pyagentd-diagnostics-on-p ()
+  "Return non-nil if a checker is on in this buffer."
+  (or (bound-and-true-p flymake-mode) (bound-and-true-p flycheck-mode)))
+
+(defun pyagentd-diagnostics (&optional beg end)
+  "Return what checkers have found between BEG and END, in the order of lines.
+By default that is in the whole buffer.  Each is a plist (:line :level
+:text)."
+  (sort (append (pyagentd-diagnostics--flymake beg end)
+                (pyagentd-diagnostics--flycheck beg end))
+        (lambda (a b) (< (plist-get a :line) (plist-get b :line)))))
+
+(defun pyagentd-diagnostics--flymake (beg end)
+  "Return what Flymake has found between BEG and END, which may be nil."
+  (when (bound-and-true-p flymake-mode)
+    (mapcar (lambda (found)
+              (list :line (line-number-at-pos (flymake-diagnostic-beg found) t)
+                    :level (string-remove-prefix
+                            ":" (format "%s" (flymake-diagnostic-type found)))
+                    :text (flymake-diagnostic-text found)))
+            (flymake-diagnostics beg end))))
+
+(defun pyagentd-diagnostics--flycheck (beg end)
+  "Return what Flycheck has found between BEG and END, which may be nil."
+  (when (bound-and-true-p flycheck-mode)
+    (let ((first (line-number-at-pos (or beg (point-min)) t))
+          (last (line-number-at-pos (or end (point-max)) t)))
+      (mapcar (lambda (found)
+                (list :line (or (flycheck-error-line found) 1)
+                      :level (format "%s" (flycheck-error-level found))
+                      :text (flycheck-error-message found)))
+              (seq-filter (lambda (found)
+                            (<= first (or (flycheck-error-line found) 1) last))
+                          flycheck-current-errors)))))
+
+;;;; Put things into a prompt
+
 ;; Commands for any buffer that put what is there into the prompt of a
 ;; session: the region, the buffer, what Flymake found, files.  Nothing is
 ;; sent until you send it, except by `pyagentd-ask-about'.
@@ -28,26 +144,7 @@
 ;; The session is the one used last in the same project, else the one used
 ;; last; a prefix argument asks.
 
-;;; Code:
-
-(require 'project)
-(require 'seq)
-(require 'subr-x)
-(require 'pyagentd-core)
-(require 'pyagentd-here)
-(require 'pyagentd-start)
-(require 'pyagentd-place)
-(require 'pyagentd-session)
-(require 'pyagentd-status)
-(require 'pyagentd-viewing)
-(require 'pyagentd-attach)
-(require 'pyagentd-chat)
-(require 'pyagentd-turns)
-(require 'pyagentd-diagnostics)
-(require 'pyagentd-passage)
-
 (declare-function dired-get-marked-files "dired")
-(declare-function pyagentd-media-link "pyagentd-media")
 (declare-function pyagentd-menu "pyagentd-menu" nil t)
 (declare-function pyagentd-session "pyagentd")
 (autoload 'pyagentd-sessions "pyagentd-sessions" nil t)
@@ -341,6 +438,376 @@ argument, or ASK from Lisp, ask which session."
 For instance (global-set-key (kbd \"C-c a\") \\='pyagentd-command-map).")
 
 (fset 'pyagentd-command-map pyagentd-command-map)
+
+;;;; Pictures and files
+
+;; Pictures and files become part of a conversation: they are copied into
+;; the directory files/ beside it, and the prompt has a link to them.  The
+;; daemon sends a picture that is linked from a prompt to the model.
+;;
+;; They are dropped onto the buffer, yanked, or asked for.  Where Emacs can
+;; show pictures, they are shown below their link.
+
+(declare-function yank-media-handler "ext:yank-media")
+
+(defcustom pyagentd-media-show t
+  "Non-nil means show pictures of prompts in the buffer."
+  :type 'boolean
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+(defcustom pyagentd-media-height 240
+  "Maximum height of pictures in a conversation, in pixels."
+  :type 'natnum
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+(defconst pyagentd-media--largest (* 20 1024 1024)
+  "Bytes of the largest file that is copied into a session.")
+
+(defconst pyagentd-media--types
+  '((image/png . "png") (image/jpeg . "jpg") (image/gif . "gif")
+    (image/webp . "webp"))
+  "Kinds of pictures that models see, and the extensions of their files.")
+
+;;;; Files
+
+(defun pyagentd-media--directory ()
+  "Return the directory of the files of the session here."
+  (expand-file-name "files" pyagentd--branch-dir))
+
+(defun pyagentd-media--name (base extension content)
+  "Return the name of a file with CONTENT that was called BASE with EXTENSION.
+The same content has the same name."
+  (concat (let ((slug (string-trim (replace-regexp-in-string
+                                    "[^[:alnum:]._-]+" "-" base)
+                                   "[-.]+" "-+")))
+            (if (string-empty-p slug) "file"
+              (substring slug 0 (min 60 (length slug)))))
+          "-" (substring (secure-hash 'sha1 content) 0 8)
+          (and extension (not (string-empty-p extension))
+               (concat "." extension))))
+
+(defun pyagentd-media--keep (base extension content)
+  "Keep CONTENT, bytes, in the session here; return the name of the file.
+It was called BASE with EXTENSION."
+  (let* ((name (pyagentd-media--name base extension content))
+         (directory (pyagentd-media--directory))
+         (file (expand-file-name name directory))
+         (coding-system-for-write 'binary))
+    (unless (file-exists-p file)
+      (make-directory directory t)
+      (with-file-modes #o600
+        (write-region content nil file nil 'quiet nil 'excl)))
+    name))
+
+(defun pyagentd-media--bytes (file)
+  "Return what FILE holds."
+  (let ((size (file-attribute-size (file-attributes file))))
+    (when (> size pyagentd-media--largest)
+      (user-error "%s is too large for a conversation: %s"
+                  (file-name-nondirectory file)
+                  (file-size-human-readable size))))
+  (with-temp-buffer
+    (set-buffer-multibyte nil)
+    (insert-file-contents-literally file)
+    (buffer-string)))
+
+(defun pyagentd-media--picture-p (name)
+  "Return non-nil if NAME is that of a picture which models see."
+  (let ((case-fold-search t))
+    (string-match-p "\\.\\(?:png\\|jpe?g\\|gif\\|webp\\)\\'" name)))
+
+(defun pyagentd-media--markdown (label name)
+  "Return the link with LABEL to the file NAME of the session."
+  (format "%s[%s](files/%s)" (if (pyagentd-media--picture-p name) "!" "")
+          (replace-regexp-in-string "[][\n]" " " label)
+          (url-hexify-string name)))
+
+(defun pyagentd-media-link (file)
+  "Copy FILE into the session here and return a link to it."
+  (unless (file-regular-p file) (user-error "%s is not a file" file))
+  (let ((label (file-name-nondirectory file)))
+    (pyagentd-media--markdown
+     label (pyagentd-media--keep (file-name-base file)
+                                 (file-name-extension file)
+                                 (pyagentd-media--bytes file)))))
+
+;;;; Putting them into the prompt
+
+(defun pyagentd-media--here ()
+  "Signal a `user-error' unless a session is written here."
+  (unless (bound-and-true-p pyagentd-mode) (user-error "Not a session"))
+  (pyagentd-viewing-check))
+
+(defun pyagentd-media--insert (link)
+  "Insert LINK where a person writes: at point, or else into the prompt."
+  (if (or (get-text-property (point) 'gptel)
+          (and (> (point) (point-min))
+               (get-text-property (1- (point)) 'gptel)))
+      (pyagentd-add-text link)
+    (insert link)
+    (run-hooks 'pyagentd-added-hook)))
+
+;;;###autoload
+(defun pyagentd-attach-file (file)
+  "Copy FILE into the session here and put a link to it into the prompt.
+The model sees a picture, and may read any other file."
+  (interactive (list (pyagentd-add-read-file "Attach file: ")))
+  (pyagentd-media--here)
+  (pyagentd-media--insert (pyagentd-media-link (expand-file-name file))))
+
+(defun pyagentd-media-drop (uri _action)
+  "Put the file with URI, which was dropped here, into the prompt.
+For `dnd-protocol-alist'; files of the project are only named."
+  (let ((file (dnd-get-local-file-name uri t)))
+    (if (not (and file (bound-and-true-p pyagentd-mode)))
+        (dnd-open-local-file uri 'private)
+      (pyagentd-media--here)
+      (pyagentd-media--insert (pyagentd-add--file file (current-buffer)))
+      'private)))
+
+(defun pyagentd-media--receive (type content)
+  "Put CONTENT, a picture of TYPE, a symbol, into the prompt."
+  (pyagentd-media--here)
+  (let ((extension (alist-get type pyagentd-media--types)))
+    (unless extension (user-error "Models cannot see %s" type))
+    (pyagentd-media--insert
+     (pyagentd-media--markdown
+      "picture" (pyagentd-media--keep "picture" extension content)))))
+
+(defconst pyagentd-media--readers
+  '(("wl-paste" "--no-newline" "--type" "image/png")
+    ("xclip" "-selection" "clipboard" "-target" "image/png" "-out")
+    ("pngpaste" "-"))
+  "Programs that print a picture of the clipboard, for use on a terminal.")
+
+(defun pyagentd-media--clipboard ()
+  "Return the picture in the clipboard, (TYPE . BYTES), or nil.
+Only what the window system itself says."
+  (when (display-graphic-p)
+    (seq-some (pcase-lambda (`(,type . ,_))
+                (when-let ((content (ignore-errors
+                                      (gui-get-selection 'CLIPBOARD type))))
+                  (and (stringp content) (> (length content) 0)
+                       (cons type (if (multibyte-string-p content)
+                                      (encode-coding-string content 'raw-text)
+                                    content)))))
+              pyagentd-media--types)))
+
+;;;###autoload
+(defun pyagentd-yank-picture ()
+  "Insert the picture in the clipboard into the prompt."
+  (interactive)
+  (pyagentd-media--here)
+  (if-let ((found (pyagentd-media--clipboard)))
+      (pyagentd-media--receive (car found) (cdr found))
+    (pyagentd-media--ask-program)))
+
+(defun pyagentd-media--ask-program ()
+  "Have a program print the picture in the clipboard; put it into the prompt."
+  (let ((command (seq-find (lambda (command) (executable-find (car command)))
+                           pyagentd-media--readers))
+        (buffer (current-buffer)))
+    (unless command
+      (user-error "No picture in the clipboard"))
+    (let ((output (generate-new-buffer " *pyagentd clipboard*")))
+      (with-current-buffer output (set-buffer-multibyte nil))
+      (make-process
+       :name "pyagentd-clipboard" :buffer output :command command
+       :coding 'binary :noquery t :connection-type 'pipe
+       :stderr (make-pipe-process :name "pyagentd-clipboard-errors" :noquery t
+                                  :buffer nil :filter #'ignore
+                                  :sentinel #'ignore)
+       :sentinel (lambda (process _)
+                   (unless (process-live-p process)
+                     (pyagentd-guarded "Yank"
+                       (pyagentd-media--printed process buffer))))))))
+
+(defun pyagentd-media--printed (process buffer)
+  "Put what PROCESS, which has ended, printed into the prompt in BUFFER."
+  (let ((content (with-current-buffer (process-buffer process)
+                   (buffer-string))))
+    (kill-buffer (process-buffer process))
+    (if (not (string-prefix-p "\211PNG" content))
+        (message "No picture in the clipboard")
+      (when (buffer-live-p buffer)
+        (with-current-buffer buffer
+          (pyagentd-media--receive 'image/png content))))))
+
+;;;; Showing them
+
+(defconst pyagentd-media--link
+  "!\\[[^]\n]*\\](\\(?:\\./\\)?\\(files/[^)\n ]+\\))"
+  "A link to a picture of the session.")
+
+(defun pyagentd-media--show (beg end &rest _)
+  "Show the pictures with links between BEG and END."
+  (when (and pyagentd-media-show (display-images-p))
+    (save-excursion
+      (save-match-data
+        (goto-char beg)
+        (forward-line 0)
+        (while (re-search-forward pyagentd-media--link end t)
+          (pyagentd-media--draw (match-beginning 0) (match-end 0)
+                                (match-string-no-properties 1)))))))
+
+(defun pyagentd-media--draw (beg end link)
+  "Show the picture of LINK, which stands between BEG and END.
+Only what the user wrote shows one: an answer may link what it likes."
+  (when-let (((not (text-property-not-all beg end 'gptel nil)))
+             (file (ignore-errors (pyagentd-media--file link)))
+             ((not (seq-some (lambda (overlay)
+                               (equal file
+                                      (overlay-get overlay 'pyagentd-media)))
+                             (overlays-in beg end))))
+             (image (ignore-errors (pyagentd-media--image file))))
+    (let ((overlay (make-overlay beg end nil t nil)))
+      (overlay-put overlay 'evaporate t)
+      (overlay-put overlay 'pyagentd-media file)
+      (overlay-put overlay 'modification-hooks
+                   (list (lambda (overlay after &rest _)
+                           (when after (delete-overlay overlay)))))
+      (overlay-put overlay 'after-string
+                   (concat "\n" (propertize " " 'display image))))))
+
+(defun pyagentd-media--file (link)
+  "Return the true name of the file of the session that LINK names, or nil.
+It is a regular file below files/, symbolic links followed, and not too
+large.  No handler of file names is used, or a name could have Emacs
+reach another machine."
+  (let* ((file-name-handler-alist nil)
+         (case-fold-search t)
+         (name (decode-coding-string (url-unhex-string link) 'utf-8))
+         (files (concat (file-name-as-directory
+                         (file-truename pyagentd--branch-dir))
+                        "files/"))
+         (file (and (not (string-match-p "%2[ef]\\|%00" link))
+                    (not (member ".." (split-string name "/")))
+                    (file-truename
+                     (expand-file-name name pyagentd--branch-dir)))))
+    (and file
+         (string-prefix-p files file)
+         (file-regular-p file)
+         (<= (file-attribute-size (file-attributes file))
+             pyagentd-media--largest)
+         file)))
+
+(defun pyagentd-media--image (file)
+  "Return the picture in FILE, or nil if it is none that models see."
+  (let* ((file-name-handler-alist nil)
+         (content (pyagentd-media--bytes file))
+         (type (image-type-from-data content)))
+    (and (assq (intern (format "image/%s" type)) pyagentd-media--types)
+         (create-image content type t :max-height pyagentd-media-height))))
+
+;;;; Where it is used
+
+(defun pyagentd-media--set-up ()
+  "Have pictures shown and yanked in this buffer, or not with the mode."
+  (if (not (bound-and-true-p pyagentd-mode))
+      (progn
+        (jit-lock-unregister #'pyagentd-media--show)
+        (save-restriction
+          (widen)
+          (dolist (overlay (overlays-in (point-min) (point-max)))
+            (when (overlay-get overlay 'pyagentd-media)
+              (delete-overlay overlay)))))
+    (jit-lock-register #'pyagentd-media--show)
+    (when (fboundp 'yank-media-handler)
+      (yank-media-handler "image/.*" #'pyagentd-media--receive))))
+
+(defun pyagentd-media--after-major-mode ()
+  "Set up again what a change of the major mode has undone."
+  (when (bound-and-true-p pyagentd-mode)
+    (pyagentd-media--set-up)))
+
+(add-hook 'pyagentd-mode-hook #'pyagentd-media--set-up)
+(add-hook 'after-change-major-mode-hook #'pyagentd-media--after-major-mode)
+(add-to-list 'pyagentd-session-settings
+             (cons 'dnd-protocol-alist
+                   (cons '("^file:" . pyagentd-media-drop)
+                         dnd-protocol-alist)))
+
+(define-key pyagentd-mode-map (kbd "C-c M-y") #'pyagentd-yank-picture)
+(define-key pyagentd-mode-map (kbd "C-c M-a") #'pyagentd-attach-file)
+
+;;;; Prompts of before
+
+;; What you have said before, in any session, can be said again: it is
+;; completed, and put into the prompt.  With `savehist-mode' it is known
+;; in the next Emacs as well.
+
+(defvar savehist-additional-variables)
+
+(defvar pyagentd-prompt-history nil
+  "Prompts that were sent, latest first; as many as `history-length' says.")
+
+(defconst pyagentd-recall--longest 2000
+  "Characters of the longest prompt that is remembered.")
+
+(defun pyagentd-recall--note (text)
+  "Remember TEXT, a prompt that was sent."
+  (let ((text (string-trim text)))
+    (unless (or (string-empty-p text)
+                (> (length text) pyagentd-recall--longest))
+      (let ((history-delete-duplicates t))
+        (add-to-history 'pyagentd-prompt-history text)))))
+
+(defun pyagentd-recall--save ()
+  "Have prompts saved with the histories of minibuffers."
+  (add-to-list 'savehist-additional-variables 'pyagentd-prompt-history))
+
+(add-hook 'pyagentd-chat-sent-functions #'pyagentd-recall--note)
+(add-hook 'savehist-save-hook #'pyagentd-recall--save)
+
+(defun pyagentd-recall--prompts ()
+  "Return the prompts to choose from, those of this buffer first, latest first."
+  (delete-dups
+   (append (nreverse (mapcar (lambda (prompt)
+                               (buffer-substring-no-properties
+                                (car prompt) (cdr prompt)))
+                             (butlast (pyagentd-turns-prompts)
+                                      (if (pyagentd-recall--draft-p) 1 0))))
+           (copy-sequence pyagentd-prompt-history))))
+
+(defun pyagentd-recall--draft-p ()
+  "Return non-nil if the last prompt here is being written."
+  (when-let ((last (car (last (pyagentd-turns-prompts)))))
+    (null (next-single-property-change (car last) 'gptel))))
+
+(defun pyagentd-recall--table (prompts)
+  "Return a completion table of PROMPTS in their order."
+  (lambda (string predicate action)
+    (if (eq action 'metadata)
+        '(metadata (category . pyagentd-prompt)
+                   (display-sort-function . identity)
+                   (cycle-sort-function . identity))
+      (complete-with-action action prompts string predicate))))
+
+(defun pyagentd-recall--line (prompt)
+  "Return PROMPT in one line."
+  (replace-regexp-in-string "[ \t]*\n[ \t\n]*" " ⏎ " prompt))
+
+;;;###autoload
+(defun pyagentd-recall-prompt ()
+  "Insert an earlier prompt, from this or any other session."
+  (interactive)
+  (unless (bound-and-true-p pyagentd-mode) (user-error "Not a session"))
+  (pyagentd-viewing-check)
+  (let ((prompts (mapcar (lambda (prompt)
+                           (cons (pyagentd-recall--line prompt) prompt))
+                         (pyagentd-recall--prompts))))
+    (unless prompts (user-error "No earlier prompts"))
+    (pyagentd-add-text
+     (cdr (assoc (completing-read "Earlier prompt: "
+                                  (pyagentd-recall--table
+                                   (mapcar #'car prompts))
+                                  nil t)
+                 prompts)))
+    (skip-chars-backward "\n")))
+
+(define-key pyagentd-mode-map (kbd "C-c M-r") #'pyagentd-recall-prompt)
 
 (provide 'pyagentd-add)
 ;;; pyagentd-add.el ends here

@@ -1,4 +1,4 @@
-;;; pyagentd-ask.el --- What the daemon asks -*- lexical-binding: t; -*-
+;;; pyagentd-ask.el --- Approvals in a conversation -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -21,6 +21,26 @@
 
 ;;; Commentary:
 
+;; What the daemon asks: shown at the prompt, answered by keys on the question;
+;; and the replies that an answer offers.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'seq)
+(require 'subr-x)
+(require 'diff-mode)
+(require 'pyagentd-core)
+(require 'pyagentd-session)
+(require 'pyagentd-rpc)
+(require 'pyagentd-status)
+(require 'pyagentd-here)
+(require 'pyagentd-insert)
+(require 'pyagentd-daemon)
+
+
+;;;; What the daemon asks
+
 ;; An ask is a question of a run to a human, most often whether a tool may
 ;; do what it is about to do.  This file knows which asks are open and
 ;; where each is shown: in the conversation that asks and in the one at
@@ -32,16 +52,6 @@
 ;; diff or another text), :choices, :remember (what an answer that is to
 ;; last would remember), :commands (those of a shell command), :patterns
 ;; (those asked for), :input (the arguments, JSON) and :path.
-
-;;; Code:
-
-(require 'cl-lib)
-(require 'seq)
-(require 'subr-x)
-(require 'pyagentd-core)
-(require 'pyagentd-json)
-(require 'pyagentd-place)
-(require 'pyagentd-events)
 
 (defvar pyagentd-ask--pending nil
   "Open asks, oldest first.")
@@ -210,6 +220,1523 @@ They get the ask and the plist of the event: :decision and :by.")
       (pyagentd-ask-remove (pyagentd-ask-id ask)))))
 
 (pyagentd-events-register 'answered #'pyagentd-ask--on-answered)
+
+;;;; A change in the colours of its file
+
+;; The lines of a diff have the colours of what was added and removed, and
+;; those that the mode of the file gives its text.  What a hunk has of a
+;; file, before and after, is fontified on its own: a comment that begins
+;; above it is not known.
+
+(defconst pyagentd-ask-look--most 40000
+  "How many characters are given the colours of a mode.")
+
+(defvar pyagentd-ask-look--known nil
+  "What was computed last, a list of ((PATH . LINES) . RESULT).
+A notice is made anew whenever one of several questions is settled.")
+
+;;;; Colours of a mode
+
+(defun pyagentd-ask-look--mode (path)
+  "Turn on the mode of the file PATH, without what hooks do for files.
+Neither the text here nor its mode may do more than colour it."
+  (delay-mode-hooks
+    (let ((buffer-file-name path) (enable-local-variables nil)
+          (magic-mode-alist nil) (inhibit-message t))
+      (set-auto-mode))))
+
+(defun pyagentd-ask-look--coloured (path lines)
+  "Return LINES, strings, in the colours of the mode of the file PATH."
+  (with-temp-buffer
+    (insert (string-join lines "\n"))
+    (pyagentd-ask-look--mode path)
+    (font-lock-ensure)
+    (split-string (pyagentd-ask-look--faces) "\n")))
+
+(defun pyagentd-ask-look--faces ()
+  "Return the text of this buffer with its faces and no other properties."
+  (let ((text (buffer-substring-no-properties (point-min) (point-max)))
+        (pos (point-min)))
+    (while (< pos (point-max))
+      (let ((next (next-single-property-change pos 'face nil (point-max)))
+            (face (get-text-property pos 'face)))
+        (when face
+          (put-text-property (- pos (point-min)) (- next (point-min))
+                             'face face text))
+        (setq pos next)))
+    text))
+
+;;;; Hunks
+
+(defun pyagentd-ask-look--sides (lines)
+  "Return which of LINES, those of a hunk, are before and which after.
+That is (BEFORE . AFTER), lists of places in LINES; context is in both."
+  (let (before after)
+    (seq-do-indexed
+     (lambda (line place)
+       (pcase (and (not (string-empty-p line)) (aref line 0))
+         (?- (push place before))
+         (?+ (push place after))
+         (?\\ nil)
+         (_ (push place before) (push place after))))
+     lines)
+    (cons (nreverse before) (nreverse after))))
+
+(defun pyagentd-ask-look--hunk (path lines)
+  "Return LINES, the body of a hunk, in the colours of the file PATH."
+  (let ((result (vconcat lines))
+        (sides (pyagentd-ask-look--sides lines)))
+    (dolist (side (list (car sides) (cdr sides)))
+      (seq-mapn
+       (lambda (place text)
+         (let ((line (aref result place)))
+           (unless (string-empty-p line)
+             (aset result place (concat (substring line 0 1) text)))))
+       side
+       (pyagentd-ask-look--coloured
+        path (mapcar (lambda (place)
+                       (let ((line (aref result place)))
+                         (if (string-empty-p line) "" (substring line 1))))
+                     side))))
+    (append result nil)))
+
+(defun pyagentd-ask-look--header-p (line)
+  "Return non-nil if LINE of a diff is none of a file."
+  (string-match-p "\\`\\(?:--- \\|\\+\\+\\+ \\|@@\\)" line))
+
+(defun pyagentd-ask-look--hunks (path lines)
+  "Return LINES of a diff of the file PATH in the colours of its mode."
+  (let (result)
+    (while lines
+      (let ((body (seq-take-while
+                   (lambda (line) (not (pyagentd-ask-look--header-p line)))
+                   lines)))
+        (setq result (if body
+                         (append (reverse (pyagentd-ask-look--hunk path body))
+                                 result)
+                       (cons (car lines) result))
+              lines (nthcdr (max 1 (length body)) lines))))
+    (nreverse result)))
+
+;;;; Colours of a diff
+
+(defun pyagentd-ask-look-face (line)
+  "Return the face that the end of LINE has, nil unless it is of a diff."
+  (when-let ((face (and (not (string-empty-p line))
+                        (get-text-property 0 'face line))))
+    (car (memq face '(diff-added diff-removed)))))
+
+(defun pyagentd-ask-look--face (line)
+  "Return the face of LINE of a diff."
+  (cond ((string-match-p "\\`\\(?:--- \\|\\+\\+\\+ \\)" line)
+         'diff-file-header)
+        ((string-prefix-p "@@" line) 'diff-hunk-header)
+        ((string-prefix-p "+" line) 'diff-added)
+        ((string-prefix-p "-" line) 'diff-removed)
+        (t 'diff-context)))
+
+(defun pyagentd-ask-look--lined (line)
+  "Return LINE of a diff with its face behind those it has."
+  (let ((line (copy-sequence line)))
+    (add-face-text-property 0 (length line) (pyagentd-ask-look--face line)
+                            t line)
+    line))
+
+(defun pyagentd-ask-look--compute (path lines)
+  "Return LINES of a diff of the file PATH, which may be nil, coloured."
+  (mapcar #'pyagentd-ask-look--lined
+          (if (and path (< (apply #'+ (mapcar #'length lines))
+                           pyagentd-ask-look--most))
+              (condition-case-unless-debug err
+                  (pyagentd-ask-look--hunks path lines)
+                (error (pyagentd-log 'debug "No colours for %s: %s" path
+                                     (error-message-string err))
+                       lines))
+            lines)))
+
+(defun pyagentd-ask-look (path lines)
+  "Return LINES of a diff, coloured; PATH is the file, nil if unknown."
+  (let ((key (cons path lines)))
+    (or (cdr (assoc key pyagentd-ask-look--known))
+        (let ((result (pyagentd-ask-look--compute path lines)))
+          (setq pyagentd-ask-look--known
+                (cons (cons key result)
+                      (seq-take pyagentd-ask-look--known 5)))
+          result))))
+
+;;;; An ask in a few words
+
+;; What to call an ask, an agent that asks, and how many there are.
+
+;;;; Words
+
+(defun pyagentd-ask-who (ask)
+  "Return which agent ASK comes from, in words; nil for none."
+  (when-let ((agent (plist-get ask :agent)))
+    (pyagentd-ask-agent-words agent)))
+
+(defun pyagentd-ask-agent-words (id)
+  "Return what to call the agent ID, PRESET-TIMESTAMP-SLUG: \"PRESET (SLUG)\"."
+  (if (string-match "\\`\\(.+?\\)-[0-9]\\{14\\}\\(?:-\\(.+\\)\\)?\\'" id)
+      (concat (match-string 1 id)
+              (when-let ((slug (match-string 2 id)))
+                (format " (%s)" slug)))
+    id))
+
+(defun pyagentd-ask-one-line (text)
+  "Return TEXT, whatever it is, on one line."
+  (replace-regexp-in-string "[\n\t ]+" " " (string-trim (format "%s" text))))
+
+(defun pyagentd-ask--scope-words (ask)
+  "Return in a line which rights ASK wants."
+  (concat "more scope: "
+          (pyagentd-ask-one-line
+           (string-join (mapcar (lambda (pattern) (format "%s" pattern))
+                                (plist-get ask :patterns))
+                        "  "))))
+
+(defun pyagentd-ask--task (ask)
+  "Return what the agent that ASK would make is to do, in a few words, or nil."
+  (when (member (plist-get ask :tool) '("PersistentAgent" "task"))
+    (when-let* ((arguments (pyagentd-ask-arguments ask))
+                (task (or (gethash "description" arguments)
+                          (gethash "prompt" arguments))))
+      (format ": %s" (truncate-string-to-width
+                      (pyagentd-ask-one-line task) 160 nil nil "…")))))
+
+(defun pyagentd-ask--short (detail ask)
+  "Return DETAIL of ASK, a file of the project as it is called there."
+  (let ((root (plist-get ask :project)))
+    (if (and root (plist-get ask :path))
+        (string-remove-prefix (file-name-as-directory root) detail)
+      detail)))
+
+(defun pyagentd-ask-what (ask)
+  "Return in a line what ASK is about, without who asks."
+  (cond
+   ((pyagentd-ask-scope-p ask) (pyagentd-ask--scope-words ask))
+   ((pyagentd-ask-question-p ask)
+    (pyagentd-ask-one-line (or (plist-get ask :detail) "")))
+   (t
+    (pyagentd-ask-one-line
+     (concat (or (plist-get ask :tool) "Question") " "
+             (pyagentd-ask--short (format "%s" (or (plist-get ask :detail)
+                                                   (plist-get ask :action) ""))
+                                  ask)
+             (pyagentd-ask--task ask))))))
+
+(defun pyagentd-ask-title (ask)
+  "Return one line about ASK."
+  (let ((who (pyagentd-ask-who ask)))
+    (concat (and who (concat who ": ")) (pyagentd-ask-what ask))))
+
+;;;; Header line
+
+(defconst pyagentd-ask--named 3
+  "How many asks the header line names.")
+
+(defun pyagentd-ask--name (ask)
+  "Return in a word where ASK comes from: an agent's preset, else its tool."
+  (cond ((plist-get ask :agent)
+         (car (split-string (pyagentd-ask-who ask) " (")))
+        ((pyagentd-ask-scope-p ask) "scope")
+        (t (or (plist-get ask :tool) "question"))))
+
+(defun pyagentd-ask--segment ()
+  "Return how many asks this buffer shows, and whose they are, or nil."
+  (when-let ((asks (pyagentd-ask-in (current-buffer))))
+    (let* ((names (delete-dups (mapcar #'pyagentd-ask--name asks)))
+           (more (- (length names) pyagentd-ask--named)))
+      (pyagentd-status-button
+       (propertize
+        (format "%d %s: %s%s" (length asks) (if (cdr asks) "asks" "ask")
+                (string-join (seq-take names pyagentd-ask--named) ", ")
+                (if (> more 0) (format " +%d" more) ""))
+        'face 'warning)
+       'pyagentd-asks "What is asked"))))
+
+(add-hook 'pyagentd-status-segment-functions #'pyagentd-ask--segment)
+
+;;;; What a lasting answer allows
+
+;; An answer for longer than once is remembered as regular expressions, and
+;; nothing else.  Before one is given it says which, what they let happen,
+;; where that holds and in which file it stands.
+
+(defun pyagentd-ask-lasting (ask)
+  "Return those of the decisions that ASK offers which are remembered."
+  (and (plist-get ask :remember)
+       (not (pyagentd-ask-scope-p ask))
+       (seq-intersection '(session always) (pyagentd-ask-choices ask))))
+
+(defun pyagentd-ask-lasting-rules (ask)
+  "Return what an answer to ASK that is to last would remember.
+That is a list of (EXPRESSION . WORDS), each on one line; WORDS say what
+it lets happen, nil if the daemon does not tell."
+  (seq-map-indexed
+   (lambda (expression place)
+     (cons (string-replace "\n" "\\n" expression)
+           (when-let ((words (nth place (plist-get ask :covers))))
+             (unless (equal words expression)
+               (string-replace "\n" "\\n" words)))))
+   (plist-get ask :remember)))
+
+(defun pyagentd-ask-lasting-where (ask decision)
+  "Return where DECISION, `session' or `always', about ASK would hold."
+  (if (eq decision 'session)
+      "this conversation and its agents"
+    (if-let ((root (plist-get ask :project)))
+        (format "every conversation in %s"
+                (abbreviate-file-name (directory-file-name root)))
+      "every conversation in this project")))
+
+(defun pyagentd-ask-lasting-kept (ask decision)
+  "Return the file in which DECISION about ASK would be kept."
+  (abbreviate-file-name
+   (if (eq decision 'session)
+       (expand-file-name "messages.jsonl"
+                         (pyagentd-ask-root (or (plist-get ask :branch) "/")))
+     (expand-file-name "state.db" pyagentd-sessions-directory))))
+
+(defun pyagentd-ask-lasting-words (ask decision short)
+  "Return in a line where DECISION about ASK holds and is kept.
+SHORT means to say only the name of the file."
+  (let ((file (pyagentd-ask-lasting-kept ask decision)))
+    (format "this %s: %s; kept in %s"
+            (if (eq decision 'session) "session" "project")
+            (pyagentd-ask-lasting-where ask decision)
+            (if short (file-name-nondirectory file) file))))
+
+(defun pyagentd-ask-lasting--names (ask)
+  "Return what an answer to ASK that is to last would grant, a line each."
+  (if (pyagentd-ask-scope-p ask)
+      (mapcar (lambda (pattern)
+                (format "%s %s" (or (plist-get ask :for-tool) "use of") pattern))
+              (plist-get ask :patterns))
+    (mapcar (pcase-lambda (`(,expression . ,words)) (or words expression))
+            (pyagentd-ask-lasting-rules ask))))
+
+(defun pyagentd-ask-lasting-question (ask decision)
+  "Return the question whether to answer ASK with DECISION for longer.
+It names what is granted, where, and the file that keeps it."
+  (format "%s\n%s\n(kept in %s)  Grant this?  y or n: "
+          (cond ((pyagentd-ask-scope-p ask)
+                 "Add to what this session may do, from now on:")
+                ((eq decision 'session)
+                 "Allow without asking, in this session and its agents:")
+                (t (format "Allow without asking, from now on, in %s:"
+                           (pyagentd-ask-lasting-where ask decision))))
+          (mapconcat (lambda (name) (concat "  " name))
+                     (pyagentd-ask-lasting--names ask) "\n")
+          (if (pyagentd-ask-scope-p ask) "preset.md"
+            (file-name-nondirectory
+             (pyagentd-ask-lasting-kept ask decision)))))
+
+;;;; What an ask looks like
+
+;; What a person is shown about an ask: pure functions from an ask to
+;; text.  Each part is bounded, since a notice that does not fit its window
+;; cannot be scrolled.
+
+(defvar pyagentd-ask-text--lines
+  '((preview . 24) (commands . 12) (remember . 8) (others . 5) (reason . 6))
+  "How many lines of each part are shown; nil means all.")
+
+(defvar pyagentd-ask-text--width 160
+  "How many columns of a line are shown; nil means all.")
+
+(defvar pyagentd-ask-text--brief nil
+  "Non-nil where there is little room.
+Then what comes before the first changed line of a diff is left out.")
+
+;;;; Lines
+
+(defun pyagentd-ask-text--cut (text)
+  "Return TEXT without what is too wide."
+  (if pyagentd-ask-text--width
+      (truncate-string-to-width text pyagentd-ask-text--width nil nil "…")
+    text))
+
+(defun pyagentd-ask-text--line (line)
+  "Return LINE with a newline, in the face with which one of a diff begins."
+  (concat line (if (pyagentd-ask-look-face line)
+                   (propertize "\n" 'face (pyagentd-ask-look-face line))
+                 "\n")))
+
+(defun pyagentd-ask-text--bounded (part lines)
+  "Return as many of LINES as PART has, and how many there are more."
+  (let ((more (- (length lines) (alist-get part pyagentd-ask-text--lines
+                                           (length lines)))))
+    (concat
+     (mapconcat #'pyagentd-ask-text--line
+                (if (> more 0) (butlast lines more) lines) "")
+     (when (> more 0)
+       (propertize (format "  … %d more %s\n" more (if (= more 1) "line" "lines"))
+                   'face 'shadow)))))
+
+(defun pyagentd-ask-text--label (label lines)
+  "Return LINES, each with LABEL or as much space before it."
+  (let ((space (make-string (length label) ?\s)))
+    (cons (concat (propertize label 'face 'shadow) (car lines))
+          (mapcar (lambda (line) (concat space line)) (cdr lines)))))
+
+(defun pyagentd-ask-diff-p (text)
+  "Return non-nil if TEXT is a diff."
+  (string-prefix-p "--- " text))
+
+(defun pyagentd-ask-text--shown (part lines)
+  "Return as many of LINES as PART has, each cut."
+  (mapcar #'pyagentd-ask-text--cut
+          (if-let ((most (alist-get part pyagentd-ask-text--lines)))
+              (seq-take lines most)
+            lines)))
+
+(defun pyagentd-ask-text--unchanged (lines)
+  "Return how many LINES of a diff come before its first change but one."
+  (let ((first (seq-position (nthcdr 2 lines) nil
+                             (lambda (line _)
+                               (string-match-p "\\`[-+]" line)))))
+    (if first (max 2 (1+ first)) 0)))
+
+(defun pyagentd-ask-text-preview (text &optional path)
+  "Return TEXT, a preview such as a diff, bounded and coloured.
+PATH is the file that it is about, if it is about one."
+  (let* ((lines (split-string (string-trim-right text) "\n"))
+         (skipped (if (and pyagentd-ask-text--brief
+                           (pyagentd-ask-diff-p text))
+                      (pyagentd-ask-text--unchanged lines)
+                    0))
+         (shown (append (seq-take lines skipped)
+                        (pyagentd-ask-text--shown 'preview
+                                                  (nthcdr skipped lines)))))
+    (pyagentd-ask-text--bounded
+     'preview
+     (if (pyagentd-ask-diff-p text)
+         (nthcdr skipped (append (pyagentd-ask-look path shown)
+                                 (nthcdr (length shown) lines)))
+       (mapcar (lambda (line)
+                 (propertize (concat "  " (pyagentd-ask-text--cut line))
+                             'face 'pyagentd-detail))
+               lines)))))
+
+(defun pyagentd-ask-text-head (ask number count)
+  "Return the first line about ASK, which is NUMBER (from 0) of COUNT."
+  (let ((who (pyagentd-ask-who ask))
+        (question (pyagentd-ask-question-p ask)))
+    (concat (and who (concat (propertize who 'face 'bold) " › "))
+            (propertize (if question "Question " "Allow ") 'face 'warning)
+            (propertize (pyagentd-ask-text--cut (pyagentd-ask-what ask))
+                        'face 'pyagentd-heading)
+            (unless question (propertize "?" 'face 'warning))
+            (when (> count 1)
+              (propertize (format "   %d of %d" (1+ number) count)
+                          'face 'shadow))
+            "\n")))
+
+(defun pyagentd-ask-text--commands (ask)
+  "Return each command in ASK on a line of its own, unless it shows them so."
+  (when-let ((commands (plist-get ask :commands)))
+    (unless (equal (mapcar #'string-trim commands)
+                   (mapcar (lambda (shown) (string-trim (format "%s" shown)))
+                           (if (pyagentd-ask-scope-p ask)
+                               (plist-get ask :patterns)
+                             (list (plist-get ask :detail)))))
+      (pyagentd-ask-text--bounded
+       'commands
+       (pyagentd-ask-text--label
+        "  runs  " (mapcar (lambda (command)
+                             (propertize (pyagentd-ask-text--cut
+                                          (pyagentd-ask-one-line command))
+                                         'face 'font-lock-constant-face))
+                           commands))))))
+
+(defun pyagentd-ask-text--why (ask)
+  "Return why ASK wants more rights, nil if it is not about that."
+  (when-let ((arguments (and (pyagentd-ask-scope-p ask)
+                             (pyagentd-ask-arguments ask))))
+    (gethash "justification" arguments)))
+
+(defun pyagentd-ask-text--scope (ask)
+  "Return what rights ASK wants and why, if it is about that."
+  (when (pyagentd-ask-scope-p ask)
+    (let* ((arguments (pyagentd-ask-arguments ask))
+           (tool (and arguments (gethash "tool_name" arguments)))
+           (why (pyagentd-ask-text--why ask)))
+      (concat
+       (pyagentd-ask-text--bounded
+        'commands
+        (pyagentd-ask-text--label
+         (format "  %s  " (or tool "wants"))
+         (mapcar (lambda (pattern)
+                   (propertize (format "%s" pattern)
+                               'face 'font-lock-constant-face))
+                 (plist-get ask :patterns))))
+       (when why
+         (pyagentd-ask-text--bounded
+          'reason (pyagentd-ask-text--label
+                   "  why  " (split-string (format "%s" why) "\n"))))))))
+
+(defun pyagentd-ask-text--warning (ask)
+  "Return what a person should know before ASK is allowed, if anything."
+  (when-let ((warning (plist-get ask :warning)))
+    (unless (equal warning "")
+      (pyagentd-ask-text--bounded
+       'reason
+       (mapcar (lambda (line) (propertize line 'face 'warning))
+               (split-string (format "%s" warning) "\n"))))))
+
+(defun pyagentd-ask-text--reason (ask)
+  "Return why ASK is asked, unless it is why more rights are wanted."
+  (when-let ((reason (plist-get ask :reason)))
+    (unless (member reason (list "" (plist-get ask :warning)
+                                 (pyagentd-ask-text--why ask)))
+      (pyagentd-ask-text--bounded
+       'reason
+       (mapcar (lambda (line) (propertize line 'face 'pyagentd-detail))
+               (split-string (format "Asked because %s" reason) "\n"))))))
+
+(defun pyagentd-ask-text--remember (ask)
+  "Return what an answer to ASK that is to last would remember, if it can be."
+  (when-let ((decisions (pyagentd-ask-lasting ask)))
+    (pyagentd-ask-text--remember-all ask decisions)))
+
+(defun pyagentd-ask-text--remember-all (ask decisions)
+  "Return exactly what each of DECISIONS about ASK would remember."
+  (concat
+   (propertize "  Allowed for longer than once, exactly this would be remembered:\n"
+               'face 'shadow)
+   (pyagentd-ask-text--bounded
+    'remember
+    (mapcar (pcase-lambda (`(,expression . ,words))
+              (concat (and words (concat "    " words "\n"))
+                      "    " (propertize expression 'face
+                                         'font-lock-string-face)))
+            (pyagentd-ask-lasting-rules ask)))
+   (mapconcat (lambda (decision)
+                (propertize
+                 (format "    %s\n" (pyagentd-ask-lasting-words
+                                     ask decision pyagentd-ask-text--width))
+                 'face 'shadow))
+              decisions "")))
+
+(defun pyagentd-ask-text-others (asks current)
+  "Return a line for each of the first ASKS but CURRENT."
+  (let* ((others (remq current asks))
+         (shown (seq-take others (alist-get 'others pyagentd-ask-text--lines)))
+         (more (- (length others) (length shown))))
+    (concat
+     (mapconcat (lambda (ask)
+                  (concat (propertize "  also  " 'face 'shadow)
+                          (pyagentd-ask-text--cut (pyagentd-ask-title ask))
+                          "\n"))
+                shown "")
+     (when (> more 0)
+       (propertize (format "  … and %d more\n" more) 'face 'shadow)))))
+
+;;;; Arguments
+
+(defun pyagentd-ask-text--json (value indent)
+  "Return VALUE, parsed JSON, as readable JSON.
+Lines after the first have INDENT before them."
+  (let ((deeper (concat indent "  ")))
+    (cond ((and (hash-table-p value) (> (hash-table-count value) 0))
+           (let (lines)
+             (maphash (lambda (key entry)
+                        (push (concat deeper
+                                      (pyagentd-json-of-table key) ": "
+                                      (pyagentd-ask-text--json entry deeper))
+                              lines))
+                      value)
+             (concat "{\n" (string-join (nreverse lines) ",\n")
+                     "\n" indent "}")))
+          ((and (vectorp value) (> (length value) 0))
+           (concat "[\n"
+                   (mapconcat (lambda (entry)
+                                (concat deeper
+                                        (pyagentd-ask-text--json entry deeper)))
+                              value ",\n")
+                   "\n" indent "]"))
+          (t (pyagentd-json-of-table value)))))
+
+(defun pyagentd-ask-text-json (text)
+  "Return TEXT, JSON, as readable JSON; as it is where it is none."
+  (condition-case nil
+      (pyagentd-ask-text--json
+       (pyagentd-json-table text) "")
+    (json-error text)))
+
+;;;; Together
+
+(defmacro pyagentd-ask-text-unbounded (&rest body)
+  "Evaluate BODY, in which parts of an ask are shown whole."
+  (declare (indent 0) (debug t))
+  `(let ((pyagentd-ask-text--lines nil) (pyagentd-ask-text--width nil))
+     ,@body))
+
+(defmacro pyagentd-ask-text-shorter (preview rows &rest body)
+  "Evaluate BODY, in which PREVIEW, a text or nil, has ROWS rows less.
+A few lines of it are shown all the same, from the first changed one on."
+  (declare (indent 2) (debug t))
+  `(let* ((shown (min (alist-get 'preview pyagentd-ask-text--lines)
+                      (length (split-string (or ,preview "") "\n"))))
+          (pyagentd-ask-text--brief t)
+          (pyagentd-ask-text--lines
+           (cons (cons 'preview (max 3 (- shown ,rows 1)))
+                 pyagentd-ask-text--lines)))
+     ,@body))
+
+(defun pyagentd-ask-text--question (question)
+  "Return the lines of QUESTION, one of a model's."
+  (cons (propertize (pyagentd-ask-text--cut
+                     (pyagentd-ask-one-line (plist-get question :question)))
+                    'face 'pyagentd-heading)
+        (mapcar (lambda (option)
+                  (let ((about (plist-get option :description)))
+                    (pyagentd-ask-text--cut
+                     (concat (if (plist-get question :multi-select)
+                                 "    [ ] " "    ( ) ")
+                             (pyagentd-ask-one-line (plist-get option :label))
+                             (unless (member about '(nil ""))
+                               (concat "  " (pyagentd-ask-one-line about)))))))
+                (plist-get question :options))))
+
+(defun pyagentd-ask-text--questions (ask)
+  "Return the questions of ASK, if it is a model's."
+  (when (pyagentd-ask-question-p ask)
+    (let ((questions (plist-get ask :questions)))
+      (pyagentd-ask-text--bounded
+       'preview
+       (if (cdr questions)
+           (mapcan #'pyagentd-ask-text--question questions)
+         (cdr (pyagentd-ask-text--question (car questions))))))))
+
+(defun pyagentd-ask-text (ask)
+  "Return what decides about ASK, without its first line and its keys."
+  (concat (pyagentd-ask-text--questions ask)
+          (pyagentd-ask-text--scope ask)
+          (pyagentd-ask-text--commands ask)
+          (pyagentd-ask-text--warning ask)
+          (when-let ((preview (plist-get ask :preview)))
+            (unless (equal preview "")
+              (pyagentd-ask-text-preview (format "%s" preview)
+                                         (plist-get ask :path))))))
+
+(defun pyagentd-ask-text-details (ask)
+  "Return why ASK is asked, and what an answer that is to last would remember."
+  (concat (pyagentd-ask-text--reason ask)
+          (pyagentd-ask-text--remember ask)))
+
+;;;; One letter for each decision
+
+;; Each decision about an ask, and each look at it, has one letter wherever
+;; asks are answered: on the question itself, in lists, beside a diff and in
+;; menus.  In a conversation they are keys of the question alone, not of the
+;; text: `C-c C-c' goes to the question first.
+
+(defconst pyagentd-ask-keys
+  '((?y pyagentd-allow-once allow "once")
+    (?s pyagentd-allow-session session "session")
+    (?a pyagentd-allow-always always "project")
+    (?d pyagentd-deny deny "deny")
+    (?r pyagentd-deny-with-reason deny "deny, why")
+    (?e pyagentd-ask-edit edit "edit")
+    (?= pyagentd-ask-diff diff "diff")
+    (?E pyagentd-ask-ediff diff "Ediff")
+    (?o pyagentd-ask-show t "details")
+    (?k pyagentd-ask-abort t "abort"))
+  "Letters with their commands, when each is offered, and a word.
+When is a symbol of `pyagentd-ask-keys-offered'.")
+
+(defun pyagentd-ask-keys-offered (ask)
+  "Return what holds of ASK: t, its choices, `edit' and `diff'."
+  (append (list t)
+          (pyagentd-ask-choices ask)
+          (and (plist-get ask :input) (not (pyagentd-ask-scope-p ask)) '(edit))
+          (and (pyagentd-ask-diff-p (or (plist-get ask :preview) "")) '(diff))))
+
+(defun pyagentd-ask-keys-define (map)
+  "Let letters run their commands in MAP, and return it."
+  (pcase-dolist (`(,letter ,command . ,_) pyagentd-ask-keys map)
+    (define-key map (vector letter) command)))
+
+(defun pyagentd-ask-keys-words (&optional ask without)
+  "Return letters with their words, a list of (KEY WORD).
+With ASK those that it offers; none are those of the commands WITHOUT."
+  (let ((offered (and ask (pyagentd-ask-keys-offered ask))))
+    (delq nil
+          (mapcar (pcase-lambda (`(,letter ,command ,when ,word))
+                    (unless (or (memq command without)
+                                (and ask (not (memq when offered))))
+                      (list (string letter) word)))
+                  pyagentd-ask-keys))))
+
+(defun pyagentd-ask-keys-header (ask without)
+  "Return a header line with the keys for ASK but those of commands WITHOUT."
+  (mapconcat (pcase-lambda (`(,key ,word))
+               (concat " " (propertize key 'face 'pyagentd-key) " " word))
+             (append (pyagentd-ask-keys-words ask without) '(("q" "close")))
+             " "))
+
+;;;; Show in a conversation what is asked
+
+;; Where something is asked a notice stands at the marker of the run.  It
+;; shows one ask, which the keys answer, and the others in a line each.  It
+;; changes no text, and goes when nothing is asked any more.
+;;
+;; What is typed into the conversation never answers: `C-c C-c' moves point to
+;; the question, and only there do letters decide.  Any other command leaves
+;; the question, and so does another question in its place.
+
+(defvar-local pyagentd-ask-notice--overlay nil
+  "Overlay of the notice in this buffer, nil if there is none.")
+(defvar-local pyagentd-ask-notice--current nil
+  "Id of the ask that the keys answer, nil for none.")
+
+(defvar-local pyagentd-ask-notice--focus nil
+  "Where point is on the question, an overlay; nil while it is not.
+Its property `pyagentd-ask-back' is a marker at where point was before.")
+
+(pyagentd-permanent-local 'pyagentd-ask-notice--overlay
+                          'pyagentd-ask-notice--current
+                          'pyagentd-ask-notice--focus)
+(put 'pyagentd-ask-notice--stay 'permanent-local-hook t)
+
+(declare-function pyagentd-question-open "pyagentd-form")
+(declare-function pyagentd-ask-show "pyagentd-asks")
+
+(defvar pyagentd-ask-mode-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "C-c C-c") #'pyagentd-ask-go)
+    map)
+  "Keymap that is active where something is asked.")
+
+(define-minor-mode pyagentd-ask-mode
+  "Minor mode of session buffers in which something is asked.
+It turns itself on and off.
+
+\\{pyagentd-ask-mode-map}"
+  :lighter nil
+  :interactive nil)
+
+(pyagentd-permanent-local 'pyagentd-ask-mode)
+(put 'pyagentd-ask-notice--move 'permanent-local-hook t)
+
+;;;; Keys
+
+(defconst pyagentd-ask-notice--keys
+  '(("Answer" (answer pyagentd-answer "in a form")
+     (answer pyagentd-abort "abort the run"))
+    ("Allow" (allow pyagentd-allow-once "once")
+     (session pyagentd-allow-session "this session")
+     (always pyagentd-allow-always "this project")
+     (edit pyagentd-ask-edit "with changes"))
+    ("Deny " (deny pyagentd-deny "")
+     (deny pyagentd-deny-with-reason "with a reason")
+     (own pyagentd-ask-abort "abort the run")
+     (agent pyagentd-ask-abort "abort this agent"))
+    ("Look " (diff pyagentd-ask-diff "diff")
+     (t pyagentd-ask-show "details")
+     (several pyagentd-ask-next "next")))
+  "Lines of keys: a word and (CONDITION COMMAND WORDS) for each command.")
+
+(defvar pyagentd-ask-notice-map
+  (let ((map (pyagentd-ask-keys-define (make-sparse-keymap))))
+    (define-key map "n" #'pyagentd-deny)
+    (define-key map "." #'pyagentd-ask-next)
+    (define-key map "," #'pyagentd-ask-previous)
+    (define-key map (kbd "RET") #'pyagentd-ask-show)
+    (define-key map "q" #'pyagentd-ask-leave)
+    (define-key map (kbd "C-g") #'pyagentd-ask-leave)
+    (define-key map (kbd "DEL") #'pyagentd-ask-notice-no-key)
+    (define-key map (kbd "C-d") #'pyagentd-ask-notice-no-key)
+    (define-key map [remap self-insert-command] #'pyagentd-ask-notice-no-key)
+    map)
+  "Keymap at point on a question in a conversation.")
+
+(defun pyagentd-ask-notice--offered (ask several)
+  "Return the conditions of keys that hold for ASK, one of SEVERAL or not."
+  (if (pyagentd-ask-question-p ask) (list 'answer)
+    (append (pyagentd-ask-keys-offered ask)
+            (and several '(several))
+            (list (if (plist-get ask :agent) 'agent 'own)))))
+
+(defun pyagentd-ask-notice--key (command)
+  "Return the key of COMMAND on a question, or in the conversation."
+  (propertize (pcase command
+                ('pyagentd-answer "C-c C-c")
+                ('pyagentd-abort "C-c C-k")
+                ('pyagentd-ask-next ".")
+                (_ (string (car (seq-find (lambda (entry)
+                                            (eq command (nth 1 entry)))
+                                          pyagentd-ask-keys)))))
+              'face 'pyagentd-key))
+
+(defvar pyagentd-ask-notice-button-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map [mouse-1] #'pyagentd-status-click)
+    (define-key map [mouse-2] #'pyagentd-status-click)
+    (define-key map [down-mouse-1] #'ignore) ; else it sets point first
+    map)
+  "Keymap of the keys in a notice, which can be clicked.")
+
+(defun pyagentd-ask-notice--button (command words)
+  "Return the key of COMMAND with WORDS; a click on it runs COMMAND."
+  (let ((text (string-trim-right
+               (concat (pyagentd-ask-notice--key command) " " words))))
+    (add-text-properties
+     0 (length text)
+     (list 'pyagentd-command command 'mouse-face 'highlight
+           'help-echo (format "mouse-1: M-x %s" command)
+           'keymap pyagentd-ask-notice-button-map)
+     text)
+    text))
+
+(defun pyagentd-ask-notice--how (ask)
+  "Return the line that says where the keys for ASK work."
+  (cond ((pyagentd-ask-question-p ask) "")
+        (pyagentd-ask-notice--focus
+         (propertize "Press a key, or q to leave the question:\n"
+                     'face 'pyagentd-heading))
+        (t (concat (propertize "C-c C-c" 'face 'pyagentd-key)
+                   (propertize " goes to the question; there:\n"
+                               'face 'shadow)))))
+
+(defun pyagentd-ask-notice-keys (ask several)
+  "Return the lines that name the keys for ASK, one of SEVERAL or not."
+  (let ((offered (pyagentd-ask-notice--offered ask several)))
+    (mapconcat
+     (pcase-lambda (`(,word . ,entries))
+       (when-let ((entries (seq-filter (lambda (entry)
+                                         (memq (car entry) offered))
+                                       entries)))
+         (concat (propertize word 'face 'shadow) "  "
+                 (mapconcat
+                  (pcase-lambda (`(,condition ,command ,words))
+                    (pyagentd-ask-notice--button
+                     command (if (and (eq condition 'always)
+                                      (pyagentd-ask-scope-p ask))
+                                 "add to the scope"
+                               words)))
+                  entries "  ")
+                 "\n")))
+     pyagentd-ask-notice--keys "")))
+
+;;;; Point on the question
+
+(defun pyagentd-ask-go ()
+  "Go to the open question here; there, its keys answer it.
+A model's own questions are shown in a form."
+  (interactive)
+  (let ((ask (or (pyagentd-ask-notice-current)
+                 (user-error "No question is open here"))))
+    (if (pyagentd-ask-question-p ask)
+        (pyagentd-question-open ask)
+      (pyagentd-ask-notice--enter ask))))
+
+(defun pyagentd-ask-notice--enter (ask)
+  "Put point on the question ASK, and let the keys there answer it."
+  (let ((base (or (buffer-base-buffer) (current-buffer))))
+    (unless (eq base (current-buffer))
+      (pop-to-buffer base)))
+  (pyagentd-ask-notice-select ask)
+  (let ((back (if pyagentd-ask-notice--focus
+                  (overlay-get pyagentd-ask-notice--focus 'pyagentd-ask-back)
+                (point-marker)))
+        (position (overlay-start pyagentd-ask-notice--overlay)))
+    (pyagentd-ask-notice--unfocus)
+    (unless (<= (point-min) position (point-max)) (widen))
+    (goto-char position)
+    ;; An empty one whose end advances has its keymap at its position.
+    (let ((focus (make-overlay position position nil nil t)))
+      (overlay-put focus 'keymap pyagentd-ask-notice-map)
+      (overlay-put focus 'pyagentd-ask-id (pyagentd-ask-id ask))
+      (overlay-put focus 'pyagentd-ask-back back)
+      (setq pyagentd-ask-notice--focus focus))
+    (add-hook 'post-command-hook #'pyagentd-ask-notice--stay nil t)
+    (add-hook 'window-selection-change-functions
+              #'pyagentd-ask-notice--stay nil t)
+    (pyagentd-ask-notice-refresh)))
+
+(defun pyagentd-ask-notice--unfocus ()
+  "Let keys be those of the text again."
+  (when pyagentd-ask-notice--focus
+    (delete-overlay pyagentd-ask-notice--focus)
+    (setq pyagentd-ask-notice--focus nil)
+    (remove-hook 'post-command-hook #'pyagentd-ask-notice--stay t)
+    (remove-hook 'window-selection-change-functions
+                 #'pyagentd-ask-notice--stay t)))
+
+(defun pyagentd-ask-notice--stay (&rest _)
+  "Let keys be those of the text again unless point is on the question."
+  (when (and pyagentd-ask-notice--focus
+             (not (minibufferp (window-buffer))) ; where more is asked
+             (not (and (eq (current-buffer) (window-buffer))
+                       (eql (point)
+                            (overlay-start pyagentd-ask-notice--focus)))))
+    (pyagentd-ask-notice--unfocus)
+    (pyagentd-ask-notice-refresh)))
+
+(defun pyagentd-ask-leave ()
+  "Leave the question open and go back to where point was."
+  (interactive)
+  (when-let ((focus pyagentd-ask-notice--focus))
+    (let ((here (overlay-start focus))
+          (back (overlay-get focus 'pyagentd-ask-back)))
+      (pyagentd-ask-notice--unfocus)
+      (dolist (window (get-buffer-window-list nil nil t))
+        (when (= here (window-point window))
+          (set-window-point window back)))
+      (when (= here (point))
+        (goto-char back))
+      (set-marker back nil)))
+  (pyagentd-ask-notice-refresh))
+
+(defun pyagentd-ask-notice-no-key ()
+  "Say that the key just typed does nothing on a question."
+  (interactive)
+  (message "%s does nothing on a question; q leaves it"
+           (key-description (this-command-keys))))
+
+(defun pyagentd-ask-notice--focus-lost-p ()
+  "Return non-nil if point is on a question that is not the one shown."
+  (and pyagentd-ask-notice--focus
+       (not (equal (overlay-get pyagentd-ask-notice--focus 'pyagentd-ask-id)
+                   pyagentd-ask-notice--current))))
+
+;;;; The notice
+
+(defun pyagentd-ask-notice--text (current asks)
+  "Return the notice about ASKS, of which the keys answer CURRENT."
+  (concat "\n" pyagentd-rule
+          (pyagentd-ask-text-head current (seq-position asks current)
+                                     (length asks))
+          (pyagentd-ask-text current)
+          (pyagentd-ask-text-others asks current)
+          (if (pyagentd-ask-answered-p current)
+              (propertize "Answered; the daemon has yet to say so\n"
+                          'face 'shadow)
+            (concat (pyagentd-ask-notice--how current)
+                    (pyagentd-ask-notice-keys current (cdr asks))))
+          pyagentd-rule))
+
+(defun pyagentd-ask-notice--rows (text width)
+  "Return how many rows TEXT takes in a window that is WIDTH columns wide."
+  (apply #'+ (mapcar (lambda (line)
+                       (max 1 (ceiling (string-width line) (max 1 width))))
+                     (split-string (string-trim-right text "\n") "\n"))))
+
+(defun pyagentd-ask-notice--fitted (current asks)
+  "Return the notice about ASKS and CURRENT, short enough for its window.
+What does not fit below the top of a window cannot be scrolled to."
+  (let* ((text (pyagentd-ask-notice--text current asks))
+         (window (get-buffer-window nil 'visible))
+         (excess (pyagentd-ask-notice--excess text window))
+         (fitted (if (<= excess 0) text
+                   (pyagentd-ask-text-shorter (plist-get current :preview)
+                       excess
+                     (pyagentd-ask-notice--text current asks)))))
+    (if window
+        (pyagentd-ask-notice--wrap fitted (1- (window-body-width window)))
+      fitted)))
+
+(defun pyagentd-ask-notice--wrap (text width)
+  "Return TEXT in lines of at most WIDTH columns, broken at spaces if possible.
+Emacs would draw the cursor in a line that it has to continue itself."
+  (with-temp-buffer
+    (insert text)
+    (goto-char (point-min))
+    (while (not (eobp))
+      (when (> (move-to-column width) (1- width))
+        (unless (eolp)
+          (let ((end (point)))
+            (skip-chars-backward "^ \n")
+            (when (save-excursion (skip-chars-backward " ") (bolp))
+              (goto-char end))
+            (insert (propertize "\n" 'face (get-text-property (1- (point))
+                                                              'face)))
+            (forward-line -1))))
+      (forward-line 1))
+    (buffer-string)))
+
+(defun pyagentd-ask-notice--excess (text window)
+  "Return how many rows TEXT has more than WINDOW, which may be nil."
+  (if window
+      (- (pyagentd-ask-notice--rows text (window-body-width window))
+         (- (window-body-height window) 2))
+    0))
+
+(defun pyagentd-ask-notice--reveal (position)
+  "Scroll the windows whose point is at POSITION so that they show the notice."
+  (dolist (window (get-buffer-window-list nil nil 'visible))
+    (when (= position (window-point window))
+      (with-selected-window window
+        (let ((room (- (window-body-height)
+                       (pyagentd-ask-notice--rows
+                        (overlay-get pyagentd-ask-notice--overlay 'before-string)
+                        (window-body-width))
+                       1)))
+          (when (> (count-screen-lines (window-start) position) room)
+            (recenter (max 0 room))))))))
+
+(defun pyagentd-ask-notice-current ()
+  "Return the ask that keys in this buffer answer, or nil."
+  (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+    (let ((asks (pyagentd-ask-in (current-buffer))))
+      (or (seq-find (lambda (ask)
+                      (equal (pyagentd-ask-id ask) pyagentd-ask-notice--current))
+                    asks)
+          (car asks)))))
+
+(defun pyagentd-ask-notice-select (ask)
+  "Let the keys in this buffer answer ASK."
+  (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+    (setq pyagentd-ask-notice--current (pyagentd-ask-id ask))
+    (when pyagentd-ask-notice--focus
+      (overlay-put pyagentd-ask-notice--focus 'pyagentd-ask-id
+                   pyagentd-ask-notice--current))
+    (pyagentd-ask-notice-refresh)))
+
+(defun pyagentd-ask-notice--move ()
+  "Put the notice of this buffer below the text of the run."
+  (when pyagentd-ask-notice--overlay
+    (let ((position (pyagentd-insert-end)))
+      (move-overlay pyagentd-ask-notice--overlay position position)
+      (when pyagentd-ask-notice--focus
+        (let ((here (= (point) (overlay-start pyagentd-ask-notice--focus))))
+          (move-overlay pyagentd-ask-notice--focus position position)
+          (when here (goto-char position)))))))
+
+(defun pyagentd-ask-notice--delete ()
+  "Remove the notice from this buffer."
+  (when pyagentd-ask-notice--focus
+    (pyagentd-ask-leave))
+  (when pyagentd-ask-notice--overlay
+    (delete-overlay pyagentd-ask-notice--overlay)
+    (setq pyagentd-ask-notice--overlay nil
+          pyagentd-ask-notice--current nil)
+    (remove-hook 'pyagentd-insert-hook #'pyagentd-ask-notice--move t)
+    (remove-hook 'window-size-change-functions
+                 #'pyagentd-ask-notice--resized t)
+    (pyagentd-ask-mode -1)))
+
+(defun pyagentd-ask-notice-refresh ()
+  "Show in this buffer what is asked, if anything is."
+  (if-let ((current (pyagentd-ask-notice-current)))
+      (progn
+        (setq pyagentd-ask-notice--current (pyagentd-ask-id current))
+        (when (pyagentd-ask-notice--focus-lost-p)
+          (pyagentd-ask-leave))
+        (unless pyagentd-ask-notice--overlay
+          (setq pyagentd-ask-notice--overlay
+                (make-overlay (point-min) (point-min) nil t))
+          (add-hook 'pyagentd-insert-hook #'pyagentd-ask-notice--move nil t)
+          (add-hook 'window-size-change-functions
+                    #'pyagentd-ask-notice--resized nil t)
+          (pyagentd-ask-mode))
+        (overlay-put pyagentd-ask-notice--overlay 'pyagentd-ask
+                     pyagentd-ask-notice--current)
+        (overlay-put pyagentd-ask-notice--overlay 'before-string
+                     (pyagentd-ask-notice--fitted
+                      current (pyagentd-ask-in (current-buffer))))
+        (pyagentd-ask-notice--move)
+        (pyagentd-ask-notice--reveal (pyagentd-insert-end)))
+    (pyagentd-ask-notice--delete)))
+
+(defun pyagentd-ask-notice--resized (window)
+  "Make the notice fit WINDOW, whose size has changed, after redisplay."
+  (run-at-time 0 nil #'pyagentd-ask-notice--fit (window-buffer window)))
+
+(defun pyagentd-ask-notice--fit (buffer)
+  "Make the notice in BUFFER fit its window."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (when pyagentd-ask-notice--overlay
+        (pyagentd-ask-notice-refresh)))))
+
+(put 'pyagentd-ask-notice--resized 'permanent-local-hook t)
+
+(defun pyagentd-ask-notice--refresh-all ()
+  "Show in the session buffers what is asked; in others nothing has changed."
+  (let ((asking (seq-mapcat #'pyagentd-ask-buffers (pyagentd-ask-open))))
+    (dolist (buffer (pyagentd-place-buffers))
+      (when (or (memq buffer asking)
+                (buffer-local-value 'pyagentd-ask-notice--overlay buffer))
+        (with-current-buffer buffer
+          (pyagentd-ask-notice-refresh)
+          (pyagentd-status-refresh))))))
+
+(defun pyagentd-ask-notice-visible-p (buffer)
+  "Return non-nil if a window shows the notice in BUFFER.
+A window whose point is there will, once it is displayed."
+  (when-let* ((overlay (buffer-local-value 'pyagentd-ask-notice--overlay buffer))
+              (position (overlay-start overlay)))
+    (seq-some (lambda (window)
+                (or (= position (window-point window))
+                    (pos-visible-in-window-p position window)))
+              (get-buffer-window-list buffer nil 'visible))))
+
+(add-hook 'pyagentd-ask-changed-hook #'pyagentd-ask-notice--refresh-all)
+(add-hook 'pyagentd-session-leave-hook #'pyagentd-ask-notice--delete)
+
+;;;; Which question commands in a buffer answer
+
+;; Commands answer the ask of the notice, the one at point in a list, or
+;; the one that a buffer is about: its arguments, its diff, all of it.  Such
+;; a buffer stays when the ask is answered elsewhere, and says so.
+
+(defvar-local pyagentd-ask-function nil
+  "Function that returns the ask which commands in this buffer answer.
+It returns nil if there is none; nil here means the one of the notice.")
+
+(defvar-local pyagentd-ask-here-about nil
+  "The ask that this buffer is about and stays about, nil for none.
+A list (ID OPEN ANSWERED PASSING), the header lines while it is open and
+after; PASSING says that the buffer is left once we have answered.")
+
+(pyagentd-permanent-local 'pyagentd-ask-here-about)
+
+(defun pyagentd-ask-here-set (ask open answered &optional passing)
+  "Let commands in this buffer answer ASK, and no other.
+OPEN and ANSWERED are header lines, the latter for when it is settled.
+PASSING says that there is nothing to see any more once we have answered."
+  (let ((id (pyagentd-ask-id ask)))
+    (setq pyagentd-ask-function (lambda () (pyagentd-ask-find id))
+          pyagentd-ask-here-about (list id open answered passing)
+          header-line-format open)))
+
+(defun pyagentd-ask-here--on-change ()
+  "Say in the buffers about one ask whether it is answered."
+  (dolist (buffer (buffer-list))
+    (when-let ((about (buffer-local-value 'pyagentd-ask-here-about buffer)))
+      (with-current-buffer buffer
+        (cond ((pyagentd-ask-find (car about))
+               (setq header-line-format (nth 1 about)))
+              ((pyagentd-rpc-connected-p) ; else we only cannot know
+               (setq header-line-format (nth 2 about))))
+        (force-mode-line-update)))))
+
+(add-hook 'pyagentd-ask-changed-hook #'pyagentd-ask-here--on-change)
+
+(defun pyagentd-ask-here-display (selected)
+  "Show this buffer, in a window that is SELECTED or not.
+Its keys are letters, so whoever asked for it is there."
+  (if selected (pop-to-buffer (current-buffer))
+    (display-buffer (current-buffer))))
+
+(defun pyagentd-ask-here-leave (id)
+  "Leave the windows that were there only to decide about the ask ID."
+  (dolist (buffer (buffer-list))
+    (pcase (buffer-local-value 'pyagentd-ask-here-about buffer)
+      (`(,(pred (equal id)) ,_ ,_ t)
+       (dolist (window (get-buffer-window-list buffer nil t))
+         (quit-window nil window))))))
+
+(defun pyagentd-ask-here ()
+  "Return the ask that commands in this buffer answer, or nil."
+  (if pyagentd-ask-function
+      (funcall pyagentd-ask-function)
+    (pyagentd-ask-notice-current)))
+
+;;;; Pick what an answer offers
+
+;; Where an answer ends with options, they stand below it as buttons.  To
+;; pick one is to say it: it becomes the next message, with what is typed
+;; below already as a follow-up.  Which options there are the daemon says;
+;; the buttons are no text of the conversation.
+
+(declare-function pyagentd-send "pyagentd-chat")
+
+(defvar-local pyagentd-chips nil
+  "What the last answer here offers, a plist: :options and :several.
+Each option is a plist with :label and :text, what picking it says.")
+(defvar-local pyagentd-chips--overlay nil
+  "Overlay of the buttons in this buffer, nil if there are none.")
+
+(pyagentd-permanent-local 'pyagentd-chips 'pyagentd-chips--overlay)
+(put 'pyagentd-chips-clear 'permanent-local-hook t)
+
+(defvar pyagentd-chips-mode-map
+  (let ((map (make-sparse-keymap)))
+    (dotimes (index 9)
+      (define-key map (kbd (format "C-c %d" (1+ index)))
+        #'pyagentd-chips-pick-by-key))
+    map)
+  "Keymap that is active where an answer offers options.")
+
+(define-minor-mode pyagentd-chips-mode
+  "Minor mode of session buffers whose last answer offers options.
+It turns itself on and off.
+
+\\{pyagentd-chips-mode-map}"
+  :lighter nil
+  :interactive nil)
+
+(pyagentd-permanent-local 'pyagentd-chips-mode)
+
+;;;; The buttons
+
+(defun pyagentd-chips--end ()
+  "Return the end of the last answer in the text."
+  (save-restriction
+    (widen)
+    (let ((position (point-max)))
+      (while (and (> position (point-min))
+                  (not (get-text-property (1- position) 'gptel)))
+        (setq position (previous-single-property-change position 'gptel nil
+                                                        (point-min))))
+      position)))
+
+(defun pyagentd-chips--button (option index)
+  "Return the button of OPTION, which is the one at INDEX."
+  (let ((map (make-sparse-keymap))
+        (pick (lambda () (interactive) (pyagentd-chips-pick (1+ index)))))
+    (define-key map [mouse-1] pick)
+    (define-key map [mouse-2] pick)
+    (concat (propertize (format "%d" (1+ index)) 'face 'pyagentd-key)
+            " "
+            (propertize (plist-get option :label)
+                        'face 'link 'mouse-face 'highlight 'keymap map
+                        'help-echo (plist-get option :text)))))
+
+(defun pyagentd-chips--text ()
+  "Return the buttons of this buffer."
+  (concat "\n\n"
+          (mapconcat #'identity
+                     (seq-map-indexed #'pyagentd-chips--button
+                                      (plist-get pyagentd-chips :options))
+                     "   ")
+          (propertize (if (plist-get pyagentd-chips :several)
+                          "   (C-c 1… inserts one into your prompt)"
+                        "   (C-c 1… sends it; C-u C-c 1… inserts it)")
+                      'face 'shadow)))
+
+(defun pyagentd-chips-clear ()
+  "Remove the buttons from this buffer."
+  (when pyagentd-chips--overlay
+    (delete-overlay pyagentd-chips--overlay)
+    (setq pyagentd-chips--overlay nil)
+    (remove-hook 'pyagentd-insert-hook #'pyagentd-chips-clear t)
+    (pyagentd-chips-mode -1))
+  (setq pyagentd-chips nil))
+
+(defun pyagentd-chips-receive (chips)
+  "Show CHIPS, what the last answer in this buffer offers, or nothing for nil."
+  (pyagentd-chips-clear)
+  (when (plist-get chips :options)
+    (let ((end (pyagentd-chips--end)))
+      (setq pyagentd-chips chips
+            pyagentd-chips--overlay (make-overlay end end nil t))
+      (overlay-put pyagentd-chips--overlay 'before-string
+                   (pyagentd-chips--text))
+      (add-hook 'pyagentd-insert-hook #'pyagentd-chips-clear nil t)
+      (pyagentd-chips-mode))))
+
+(defun pyagentd-chips--on-event (branch _seq args)
+  "Show the options in ARGS in the buffer of BRANCH."
+  (when-let ((buffer (pyagentd-place-buffer branch)))
+    (with-current-buffer buffer
+      (pyagentd-chips-receive (car args)))))
+
+(pyagentd-events-register 'chips #'pyagentd-chips--on-event)
+(add-hook 'pyagentd-session-leave-hook #'pyagentd-chips-clear)
+
+;;;; Picking
+
+(defun pyagentd-chips--draft ()
+  "Return where the user's next message begins; make room for it if need be."
+  (widen)
+  (goto-char (pyagentd-chips--end))
+  (skip-chars-forward "\n")
+  (cond ((looking-at (regexp-quote pyagentd-prompt-prefix))
+         (goto-char (match-end 0)))
+        ((eobp)
+         (unless (bolp) (insert "\n"))
+         (insert "\n" (if (pyagentd-place-agent-p) "" pyagentd-prompt-prefix)))
+        (t (goto-char (pyagentd-chips--end))
+           (skip-chars-forward "\n")))
+  (point))
+
+(defun pyagentd-chips--put (text several)
+  "Put TEXT at the beginning of the user's next message.
+What is there already follows it; another option, if SEVERAL, goes after."
+  (pyagentd-chips--draft)
+  (let ((draft (string-trim (buffer-substring-no-properties
+                             (point) (point-max)))))
+    (delete-region (point) (point-max))
+    (insert (if (and several (not (string-empty-p draft)))
+                (concat draft "\n" text)
+              (concat text (if (string-empty-p draft) ""
+                             (concat "\n\n" draft)))))))
+
+(defun pyagentd-chips--read ()
+  "Let the user choose an option; return its number."
+  (let* ((options (plist-get pyagentd-chips :options))
+         (labels (mapcar (lambda (option) (plist-get option :text)) options))
+         (picked (completing-read "Option: " labels nil t)))
+    (1+ (seq-position labels picked))))
+
+;;;###autoload
+(defun pyagentd-chips-pick (number &optional only-put)
+  "Send option NUMBER of those that the last answer offers.
+What is typed below the answer already is said after it.  With a prefix
+argument, or ONLY-PUT from Lisp, put it into the prompt and do not send
+it; so it is with answers of which several options may be picked."
+  (interactive
+   (progn (unless pyagentd-chips (user-error "No options are offered here"))
+          (list (pyagentd-chips--read) current-prefix-arg)))
+  (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+    (let ((option (nth (1- number) (plist-get pyagentd-chips :options)))
+          (several (plist-get pyagentd-chips :several)))
+      (unless option
+        (user-error "There is no option %d" number))
+      (pyagentd-chips--put (plist-get option :text) several)
+      (goto-char (point-max))
+      (unless (or only-put several)
+        (pyagentd-chips-clear)
+        (pyagentd-send)))))
+
+(defun pyagentd-chips-pick-by-key (&optional only-put)
+  "Send the option whose digit was typed; see `pyagentd-chips-pick'.
+ONLY-PUT, the prefix argument, puts it into the prompt."
+  (interactive "P")
+  (pyagentd-chips-pick (- last-command-event ?0) only-put))
+
+;;;; Answer what the daemon asks
+
+;; Commands that answer an ask: the one the notice in a conversation
+;; shows, or the one at point where asks are listed.  Nothing here prompts
+;; by itself, and no answer waits for the daemon.
+
+(autoload 'pyagentd-ask-edit "pyagentd-form" nil t)
+(autoload 'pyagentd-ask-diff "pyagentd-form" nil t)
+(autoload 'pyagentd-ask-ediff "pyagentd-form" nil t)
+(declare-function pyagentd-abort "pyagentd-chat")
+(autoload 'pyagentd-ask-show "pyagentd-asks" nil t)
+(autoload 'pyagentd-question-open "pyagentd-form")
+
+(defun pyagentd-answer-current ()
+  "Return the ask that commands here answer; signal if there is none."
+  (let ((ask (or (pyagentd-ask-here)
+                 (user-error (if pyagentd-ask-here-about
+                                 "Already answered"
+                               "No question is open here; \
+M-x pyagentd-asks lists those of all sessions")))))
+    (when (pyagentd-ask-answered-p ask)
+      (user-error "Already answered; the daemon has yet to say so"))
+    ask))
+
+;;;; Sending
+
+(defun pyagentd-answer--plist (ask decision reason input answers)
+  "Return what to send to answer ASK: DECISION, REASON, INPUT and ANSWERS.
+Who answers also says with which environment and key the run may go on: a
+daemon that was started anew has none."
+  (append (list :ask (pyagentd-ask-id ask) :decision decision
+                :reason (or reason ""))
+          (and input (list :input input))
+          (and answers (list :answers answers))
+          (unless (eq decision 'abort)
+            (list :env (pyagentd-env-variables) :key (pyagentd-env-key)))))
+
+(cl-defun pyagentd-answer-with (ask decision &key reason input answers then)
+  "Answer ASK with DECISION, a symbol, and return at once.
+REASON is told to the model.  INPUT, JSON, replaces the arguments;
+ANSWERS, JSON, are to its questions.  THEN is called once the daemon has
+the answer."
+  (pyagentd-ask-note-answered ask t)
+  (pyagentd-rpc-call-async
+   'answer (pyagentd-answer--plist ask decision reason input answers)
+   :timeout pyagentd-call-timeout
+   :success (lambda (answer)
+              (pyagentd-ask-note-answered ask nil)
+              (pyagentd-ask-remove (pyagentd-ask-id ask))
+              (pyagentd-ask-here-leave (pyagentd-ask-id ask))
+              (unless (plist-get answer :accepted)
+                (message "Somebody else answered first"))
+              (when then (funcall then)))
+   :error (lambda (err)
+            (pyagentd-ask-note-answered ask nil)
+            (pyagentd-answer--failed ask err))))
+
+(defun pyagentd-answer--failed (ask err)
+  "Say that ERR kept an answer to ASK from the daemon."
+  (when (eq 'not-found (pyagentd-symbol (car-safe (cdr-safe err))))
+    (pyagentd-ask-remove (pyagentd-ask-id ask)))
+  (message "%s" (pyagentd-error-text err)))
+
+;;;; Commands
+
+(defun pyagentd-allow-once ()
+  "Allow what is asked for here, this one time.
+Questions of the model's are answered in a form."
+  (interactive)
+  (let ((ask (pyagentd-answer-current)))
+    (if (pyagentd-ask-question-p ask)
+        (pyagentd-question-open ask)
+      (pyagentd-answer-with ask 'allow))))
+
+(defun pyagentd-answer--lasting (ask decision)
+  "Allow ASK with DECISION, which outlives this once, after confirmation.
+The question names what is granted and where; only the letter y grants it."
+  (unless (memq decision (pyagentd-ask-choices ask))
+    (user-error "This can be allowed once or denied"))
+  (when (eq ?y (read-char-choice (pyagentd-ask-lasting-question ask decision)
+                                 '(?y ?n)))
+    (pyagentd-answer-with ask decision)))
+
+(defun pyagentd-allow-session ()
+  "Allow what is asked for here as long as the session lives.
+That is the session with all its agents.  What is granted is named and
+has to be confirmed; \\[pyagentd-grants] shows and revokes it."
+  (interactive)
+  (pyagentd-answer--lasting (pyagentd-answer-current) 'session))
+
+(defun pyagentd-allow-always ()
+  "Allow what is asked for here always, in all sessions of the project.
+What is granted is named and has to be confirmed; \\[pyagentd-grants]
+shows and revokes it.  Where more rights are asked for, they are added to
+the scope in preset.md."
+  (interactive)
+  (pyagentd-answer--lasting (pyagentd-answer-current) 'always))
+
+(defconst pyagentd-answer--why "Reason for denying (sent to the model): "
+  "How to ask for a reason.")
+
+(defvar pyagentd-deny-reasons nil
+  "Reasons for which something was denied, latest first.")
+
+(defun pyagentd-answer--read-reason (prompt)
+  "Read with PROMPT why something is denied; earlier reasons are its history."
+  (read-string prompt nil 'pyagentd-deny-reasons))
+
+(defun pyagentd-deny (reason)
+  "Deny what is asked for here, not the run as a whole.
+With a prefix argument read a REASON, which the model is told."
+  (interactive
+   (progn (pyagentd-answer-current)
+          (list (and current-prefix-arg
+                     (pyagentd-answer--read-reason pyagentd-answer--why)))))
+  (pyagentd-answer-with (pyagentd-answer-current) 'deny :reason reason))
+
+(defun pyagentd-deny-with-reason (reason)
+  "Deny what is asked for here because of REASON, which the model is told."
+  (interactive
+   (progn (pyagentd-answer-current)
+          (list (pyagentd-answer--read-reason
+                 pyagentd-answer--why))))
+  (pyagentd-deny reason))
+
+(defun pyagentd-ask-abort ()
+  "Abort the run that asks here."
+  (interactive)
+  (pyagentd-answer-with (pyagentd-answer-current) 'abort))
+
+(defun pyagentd-ask-next (&optional count)
+  "Let the keys answer the next of several asks, or COUNT further on."
+  (interactive "p")
+  (let* ((current (or (pyagentd-ask-notice-current)
+                      (user-error "No question is open here")))
+         (asks (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+                 (pyagentd-ask-in (current-buffer))))
+         (place (mod (+ (seq-position asks current) (or count 1))
+                     (length asks))))
+    (pyagentd-ask-notice-select (nth place asks))
+    (when (cdr asks)
+      (message "%d of %d: %s" (1+ place) (length asks)
+               (pyagentd-ask-title (nth place asks))))))
+
+(defun pyagentd-ask-previous (&optional count)
+  "Let the keys answer the previous of several asks, or COUNT further back."
+  (interactive "p")
+  (pyagentd-ask-next (- (or count 1))))
+
+;;;; Any ask
+
+(defun pyagentd-answer--read ()
+  "Let the user choose among the open asks."
+  (let* ((asks (or (pyagentd-ask-open) (user-error "No pending approvals")))
+         (table (seq-map-indexed
+                 (lambda (ask place)
+                   (cons (format "%d %s" (1+ place) (pyagentd-ask-title ask))
+                         ask))
+                 asks)))
+    (if (cdr table)
+        (cdr (assoc (completing-read "Answer: " table nil t) table))
+      (car asks))))
+
+(defconst pyagentd-answer--choices
+  '((pyagentd-allow-once allow "allow once")
+    (pyagentd-allow-session session "for this session")
+    (pyagentd-allow-always always "always in this project")
+    (pyagentd-deny deny "deny") (pyagentd-deny-with-reason why "deny, why")
+    (pyagentd-ask-diff diff "diff") (pyagentd-ask-show show "details")
+    (pyagentd-ask-abort abort "abort the run"))
+  "Commands whose keys decide, with what is decided and words.")
+
+(defun pyagentd-answer--offered (ask)
+  "Return how ASK may be answered, a list of (LETTER WORDS DECISION)."
+  (let ((offered (pyagentd-ask-keys-offered ask)))
+    (cl-loop for (letter command when _) in pyagentd-ask-keys
+             for (_ decision words) = (assq command pyagentd-answer--choices)
+             when (and decision (memq when offered))
+             collect (list letter words decision))))
+
+(defun pyagentd-answer--read-decision (ask)
+  "Read how to answer ASK; return a symbol of `pyagentd-answer--choices'."
+  (let ((offered (pyagentd-answer--offered ask))
+        (title (truncate-string-to-width (pyagentd-ask-title ask) 200)))
+    (cl-loop for key = (car (read-multiple-choice
+                             title (mapcar #'butlast offered)))
+             for decision = (nth 2 (assq key offered))
+             while (memq decision '(show diff))
+             do (if (eq decision 'show) (pyagentd-ask-show ask)
+                  (pyagentd-ask-diff ask))
+             finally return decision)))
+
+(defun pyagentd-answer--choose ()
+  "Answer one of the open asks as the user wants it.
+That is the one here if it is a question, else one to choose."
+  (let* ((here (pyagentd-ask-here))
+         (ask (if (pyagentd-ask-question-p here) here (pyagentd-answer--read))))
+    (if (pyagentd-ask-question-p ask)
+        (pyagentd-question-open ask)
+      (let ((decision (pyagentd-answer--read-decision ask)))
+        (if (eq decision 'why)
+            (pyagentd-answer--decide
+             ask 'deny (pyagentd-answer--read-reason
+                        pyagentd-answer--why)
+             t)
+          (pyagentd-answer--decide ask decision nil t))))))
+
+(defun pyagentd-answer (&optional ask decision reason)
+  "Answer the open questions here in a form, or choose any pending one.
+The ask and how to answer it are chosen; if none is known here, the
+daemon is asked for those elsewhere.  Where nothing is asked and the
+last answer offers options, pick one of them.
+
+From Lisp, answer ASK with DECISION, a symbol as `pyagentd-answer-with'
+takes it, and REASON."
+  (interactive)
+  (cond (decision (pyagentd-answer--decide ask decision reason nil))
+        ((pyagentd-ask-open) (pyagentd-answer--choose))
+        (pyagentd-chips (call-interactively #'pyagentd-chips-pick))
+        (t (pyagentd-later-asking
+            'asks nil
+            (lambda (answer)
+              (pyagentd-ask-receive-all (plist-get answer :asks))
+              (pyagentd-answer--choose))))))
+
+(defun pyagentd-answer--decide (ask decision reason interactively)
+  "Answer ASK with DECISION and REASON, as INTERACTIVELY chosen or not."
+  (if (and interactively (memq decision '(session always)))
+      (let ((pyagentd-ask-function (lambda () ask)))
+        (if (eq decision 'session) (pyagentd-allow-session)
+          (pyagentd-allow-always)))
+    (pyagentd-answer-with ask decision :reason reason)))
+
+;;;; Keys
+
+(define-key pyagentd-mode-map (kbd "C-c C-r") #'pyagentd-answer)
 
 (provide 'pyagentd-ask)
 ;;; pyagentd-ask.el ends here

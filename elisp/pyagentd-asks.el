@@ -28,16 +28,12 @@
 
 (require 'seq)
 (require 'pyagentd-core)
-(require 'pyagentd-place)
+(require 'pyagentd-session)
 (require 'pyagentd-rpc)
 (require 'pyagentd-here)
 (require 'pyagentd-ask)
-(require 'pyagentd-ask-text)
 (require 'pyagentd-table)
 (require 'pyagentd-follow)
-(require 'pyagentd-ask-here)
-(require 'pyagentd-ask-keys)
-(require 'pyagentd-answer)
 
 (defconst pyagentd-asks--also '(("v" "conversation"))
   "Keys where asks are listed that decide nothing, with their words.")

@@ -28,12 +28,12 @@
 (require 'diff)
 (require 'diff-mode)
 (require 'pyagentd-core)
-(require 'pyagentd-block)
-(require 'pyagentd-later)
+(require 'pyagentd-session)
+(require 'pyagentd-daemon)
 (require 'pyagentd-list)
 (require 'pyagentd-manage)
 (require 'pyagentd-table)
-(require 'pyagentd-branch)
+(require 'pyagentd-history)
 
 (autoload 'pyagentd-export "pyagentd-exchange" nil t)
 

@@ -1,4 +1,4 @@
-;;; pyagentd-buffers.el --- Files that are open, for agents -*- lexical-binding: t; -*-
+;;; pyagentd-buffers.el --- Buffers for the daemon -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -18,7 +18,151 @@
 
 ;; You should have received a copy of the GNU General Public License
 ;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
 ;;; Commentary:
+
+;; What the daemon sees of files that are visited here, and the tools on offer.
+
+;;; Code:
+
+(require 'seq)
+(require 'pulse)
+(require 'pyagentd-core)
+(require 'pyagentd-rpc)
+
+
+;;;; What this Emacs shows and can do
+
+;; After each connection the daemon is told what Emacs has for it: its
+;; buffers and its tools.  It asks about them by events, and never waits
+;; long.  Whoever knows an answer registers here; questions are answered
+;; from a timer, one at a time.
+
+(defcustom pyagentd-share-buffers t
+  "Non-nil means agents read and change open files in their buffers.
+They read unsaved text of files they may read.  What they write to an
+open file is changed in its buffer and saved.  Nil means they work on
+the files on disk only."
+  :type 'boolean
+  :set (lambda (symbol value)
+         (set-default symbol value)
+         (when (fboundp 'pyagentd-offer) (pyagentd-offer)))
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+(defvar pyagentd-offer-tools-function nil
+  "Function that returns the definitions of the tools, as JSON; or nil.")
+
+(defconst pyagentd-offer--inline 200000
+  "Characters that an answer may have before it goes by a file.")
+
+(defvar pyagentd-offer--answerers nil
+  "Alist of what can be asked and the functions that answer.")
+
+(defvar pyagentd-offer--spill nil
+  "Directory for answers that are too long for a frame.")
+
+(defvar pyagentd-offer--timer nil
+  "Timer that tells the daemon what there is, or nil.")
+
+;;;; Offers
+
+(defun pyagentd-offer ()
+  "Tell the daemon soon, if there is one, what Emacs has for it."
+  (unless pyagentd-offer--timer
+    (setq pyagentd-offer--timer
+          (run-at-time 0 nil #'pyagentd-offer--tell))))
+
+(defun pyagentd-offer--tell ()
+  "Tell the daemon what Emacs has for it."
+  (setq pyagentd-offer--timer nil)
+  (when (pyagentd-rpc-connected-p)
+    (pyagentd-guarded "Offer"
+      (pyagentd-rpc-call-async
+       'emacs-offer
+       (list :buffers (and pyagentd-share-buffers t)
+             :tools (if pyagentd-offer-tools-function
+                        (funcall pyagentd-offer-tools-function)
+                      "[]"))
+       :success #'pyagentd-offer--taken))))
+
+(defun pyagentd-offer--taken (answer)
+  "Note where long answers go, and say what the daemon refused in ANSWER."
+  (setq pyagentd-offer--spill (plist-get answer :spill))
+  (dolist (refused (plist-get answer :refused))
+    (pyagentd-log 'warn "A tool cannot be used: %s" (plist-get refused :why))))
+
+(add-hook 'pyagentd-rpc-connected-hook #'pyagentd-offer)
+
+;;;; Questions
+
+(defun pyagentd-offer-register (what function)
+  "Have FUNCTION answer questions about WHAT, a string.
+It is called with the facts, a plist, the number of the question, and a
+function REPLY that takes the answer, a plist as in `pyagentd-json-of'.
+It may call REPLY later; only the first answer counts.  An error in
+FUNCTION is an answer with :error and :text."
+  (setf (alist-get what pyagentd-offer--answerers nil nil #'equal) function))
+
+(defun pyagentd-offer--on-emacs (_branch _seq args)
+  "Answer the question in ARGS soon."
+  (run-at-time 0 nil #'pyagentd-offer--answer (car args)))
+
+(defun pyagentd-offer--answer (asked)
+  "Answer ASKED, a plist with :id, :what and :facts or :path."
+  (let* ((id (plist-get asked :id))
+         (function (cdr (assoc (plist-get asked :what)
+                               pyagentd-offer--answerers)))
+         (answered nil)
+         (reply (lambda (answer)
+                  (unless answered
+                    (setq answered t)
+                    (pyagentd-offer--send id answer)))))
+    (condition-case-unless-debug err
+        (let ((inhibit-quit nil))       ; a save may hang
+          (if function
+              (funcall function
+                       (pyagentd-json-plist (pyagentd-offer--text asked))
+                       id reply)
+            (funcall reply nil)))
+      ((error quit)
+       (funcall reply (list :error t :text (error-message-string err)
+                            :outcome "refused"
+                            :reason (error-message-string err)))))))
+
+(defun pyagentd-offer--text (asked)
+  "Return the JSON in ASKED, or in the file it names, which is deleted."
+  (prog1 (pyagentd-json-text (list :json (plist-get asked :facts)
+                                   :path (plist-get asked :path)))
+    (when-let ((path (plist-get asked :path)))
+      (delete-file path))))
+
+(defun pyagentd-offer--send (id answer)
+  "Send ANSWER, a plist, to the question ID."
+  (let ((text (condition-case err (pyagentd-json-of answer)
+                (error (pyagentd-json-of
+                        (list :error t :outcome "refused"
+                              :text (error-message-string err)
+                              :reason (error-message-string err)))))))
+    (pyagentd-rpc-call-async
+     'emacs-answer
+     (if (and pyagentd-offer--spill
+              (> (string-bytes text) pyagentd-offer--inline))
+         (list :id id :path (pyagentd-offer--put text))
+       (list :id id :answer text))
+     :error #'ignore)))
+
+(defun pyagentd-offer--put (text)
+  "Put TEXT into a private file for the daemon and return its name."
+  (let ((temporary-file-directory
+         (file-name-as-directory pyagentd-offer--spill))
+        (coding-system-for-write (if (multibyte-string-p text) 'utf-8-unix
+                                   'no-conversion)))
+    (make-temp-file "emacs-" nil ".json" text)))
+
+(pyagentd-events-register 'emacs #'pyagentd-offer--on-emacs)
+
+;;;; Files that are open, for agents
 
 ;; An agent that reads a file which is open with unsaved changes sees the
 ;; buffer, and what it writes goes through the buffer: one step of undo,
@@ -27,12 +171,6 @@
 ;;
 ;; Buffers that are not the text of their file (pictures, archives, what is
 ;; decrypted or uncompressed when it is visited) count as not open.
-
-;;; Code:
-
-(require 'seq)
-(require 'pyagentd-core)
-(require 'pyagentd-offer)
 
 (defvar pyagentd--session-dir)
 
@@ -197,6 +335,125 @@ Return what became of it; after an error nothing is changed."
 
 (pyagentd-offer-register "look" #'pyagentd-buffers--on-look)
 (pyagentd-offer-register "change" #'pyagentd-buffers--on-change)
+
+;;;; Buffers of files that agents change
+
+;; When an agent has changed a file that a buffer visits, the buffer is
+;; brought up to date: quietly, with point and modes as they were, and
+;; only where the user has changed nothing.
+
+(defcustom pyagentd-revert-visited t
+  "Non-nil means revert buffers of files that an agent has changed.
+A buffer with unsaved changes is not reverted, and a message says so.
+Buffers in `auto-revert-mode' are left to it."
+  :type 'boolean
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+(defcustom pyagentd-pulse-edits t
+  "Non-nil means flash visible text that an agent has changed."
+  :type 'boolean
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+(defface pyagentd-pulse '((t :inherit pulse-highlight-start-face))
+  "Face of text that flashes because an agent changed it."
+  :group 'pyagentd)
+
+(defvar-local pyagentd-visited--span nil
+  "Where the text has changed while it was read again, (BEG . END) or nil.")
+
+(defvar pyagentd-visited--changed nil
+  "Names of files that an agent has changed and no buffer was asked about.")
+
+(defvar pyagentd-visited--timer nil
+  "Timer that looks at `pyagentd-visited--changed', or nil.")
+
+(defun pyagentd-visited--on-files (_branch _seq args)
+  "Note the files in ARGS, which an agent has changed."
+  (when pyagentd-revert-visited
+    (pcase-let ((`(,told) args))
+      (dolist (path (plist-get told :paths))
+        (unless (member path pyagentd-visited--changed)
+          (push path pyagentd-visited--changed))))
+    (unless pyagentd-visited--timer
+      (setq pyagentd-visited--timer
+            (run-with-idle-timer
+             ;; Within the time that Emacs has been idle already.
+             (if-let ((idle (current-idle-time))) (time-add idle 0.1) 0.1)
+             nil #'pyagentd-visited-update)))))
+
+(defun pyagentd-visited-update ()
+  "Bring the buffers of files that agents have changed up to date."
+  (when pyagentd-visited--timer
+    (cancel-timer pyagentd-visited--timer))
+  (let ((paths (nreverse pyagentd-visited--changed)))
+    (setq pyagentd-visited--changed nil
+          pyagentd-visited--timer nil)
+    (dolist (path paths)
+      (when-let ((buffer (pyagentd-visited--buffer path)))
+        (with-current-buffer buffer
+          (pyagentd-guarded (format "Revert %s" path)
+            (pyagentd-visited--update)))))))
+
+(defun pyagentd-visited--buffer (path)
+  "Return the buffer that visits PATH, or nil; makes no names true."
+  (seq-find (lambda (buffer)
+              (with-current-buffer buffer
+                (and buffer-file-name
+                     (or (equal buffer-file-name path)
+                         (equal (expand-file-name (or buffer-file-truename ""))
+                                path)))))
+            (buffer-list)))
+
+(defun pyagentd-visited--update ()
+  "Revert this buffer unless the user has changed it."
+  (cond ((or (verify-visited-file-modtime (current-buffer))
+             (not (file-exists-p buffer-file-name))
+             (bound-and-true-p auto-revert-mode)
+             (bound-and-true-p global-auto-revert-mode)))
+        ((buffer-modified-p)
+         (message "%s: an agent changed the file; your changes are not saved"
+                  (buffer-name)))
+        (t
+         (pyagentd-visited--revert))))
+
+(defun pyagentd-visited--revert ()
+  "Read the file of this buffer again, and flash what is another now."
+  (let ((inhibit-message t) (message-log-max nil))
+    (setq pyagentd-visited--span nil)
+    (add-hook 'after-change-functions #'pyagentd-visited--note nil t)
+    (unwind-protect (revert-buffer t t t)
+      (remove-hook 'after-change-functions #'pyagentd-visited--note t)))
+  (when pyagentd-visited--span
+    (pyagentd-pulse (car pyagentd-visited--span)
+                    (cdr pyagentd-visited--span))))
+
+(defun pyagentd-visited--note (beg end length)
+  "Note that the text between BEG and END, LENGTH before, is another now."
+  (let ((grown (- end beg length)))
+    (setq pyagentd-visited--span
+          (pcase pyagentd-visited--span
+            ('nil (cons beg end))
+            (`(,first . ,last)
+             (cons (min first beg)
+                   (max end (if (> last beg) (+ last grown) last))))))))
+
+(defun pyagentd-pulse (beg end)
+  "Flash the lines from BEG to END, which an agent changed, if they are seen."
+  (when (and pyagentd-pulse-edits (get-buffer-window nil 'visible))
+    (save-excursion
+      (save-restriction
+        (widen)
+        (let ((first (progn (goto-char (min beg (point-max)))
+                            (line-beginning-position)))
+              (last (progn (goto-char (min end (point-max)))
+                           (if (and (bolp) (> end beg)) (point)
+                             (min (point-max) (1+ (line-end-position)))))))
+          (pulse-momentary-highlight-region first last 'pyagentd-pulse))))))
+
+(add-hook 'pyagentd-buffers-changed-functions #'pyagentd-pulse)
+(pyagentd-events-register 'files #'pyagentd-visited--on-files)
 
 (provide 'pyagentd-buffers)
 ;;; pyagentd-buffers.el ends here

@@ -1,4 +1,4 @@
-;;; pyagentd-chat.el --- Converse with an agent -*- lexical-binding: t; -*-
+;;; pyagentd-chat.el --- Sending, stopping, and what waits meanwhile -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -21,35 +21,163 @@
 
 ;;; Commentary:
 
-;; Sending a prompt, following the answer, stopping it.  The prompt is not
-;; sent: the file is saved and the daemon told where in it the prompt ends.
+;; The commands of a conversation.
 
 ;;; Code:
 
+(require 'subr-x)
+(require 'seq)
+(require 'bookmark)
 (require 'pyagentd-core)
-(require 'pyagentd-env)
-(require 'pyagentd-gc)
-(require 'pyagentd-place)
-(require 'pyagentd-rpc)
-(require 'pyagentd-later)
-(require 'pyagentd-events)
-(require 'pyagentd-session)
 (require 'pyagentd-insert)
-(require 'pyagentd-queued)
-(require 'pyagentd-slash)
-(require 'pyagentd-overlay)
-(require 'pyagentd-ask)
-(require 'pyagentd-answer)
-(require 'pyagentd-notify)
+(require 'pyagentd-rpc)
+(require 'pyagentd-daemon)
+(require 'pyagentd-session)
 (require 'pyagentd-status)
-(require 'pyagentd-cause)
-(require 'pyagentd-silent)
-(require 'pyagentd-settings)
-(require 'pyagentd-viewing)
-(require 'pyagentd-attach)
-(require 'pyagentd-attached)
-(require 'pyagentd-connect)
-(require 'pyagentd-lease)
+(require 'pyagentd-large)
+(require 'pyagentd-display)
+(require 'pyagentd-ask)
+(require 'pyagentd-notify)
+(require 'pyagentd-sync)
+
+
+;;;; Answers to slash commands
+
+;; A prompt such as /status is answered by the daemon.  Where nothing else
+;; goes on, the answer comes into the text like any other.  While a run is
+;; in progress it comes with the reply alone: it is shown in a buffer of
+;; its own, and the command is taken out of the text.
+
+(defun pyagentd-slash-answered (command id)
+  "Note that the message ID was the slash COMMAND, a plist.
+Its keys are :name, :text, :code and :recorded; nil means that it was
+none, and nothing is done.  Return COMMAND."
+  (when (and command (not (plist-get command :recorded)))
+    (pyagentd-slash--remove id)
+    (pyagentd-slash--show command))
+  command)
+
+(defun pyagentd-slash--remove (id)
+  "Take the text of the message ID out of this buffer."
+  (when-let ((overlay (pyagentd-queued-overlay id)))
+    (let ((beg (overlay-start overlay))
+          (end (overlay-end overlay)))
+      (pyagentd-queued-forget id)
+      (save-restriction
+        (widen)
+        (delete-region beg end)))))
+
+(defun pyagentd-slash--show (command)
+  "Show what COMMAND answered."
+  (let ((text (or (plist-get command :text) "")))
+    (if (not (string-search "\n" text))
+        (message "%s" text)
+      (let ((inhibit-read-only t))
+        (with-current-buffer (get-buffer-create "*pyagentd command*")
+          (erase-buffer)
+          (insert text "\n")
+          (goto-char (point-min))
+          (special-mode)
+          (display-buffer (current-buffer)))))))
+
+;;;; A prompt that the daemon is silent about
+
+;; The daemon says within moments that it has a prompt.  If it does not, as
+;; when it is stopped or the machine is busy, the header line says so, and
+;; what is typed goes below a heading of its own: the next prompt.  The
+;; answer brings such a heading, so ours goes when the daemon takes the
+;; prompt, and also when it does not and nothing was written there.
+
+(defconst pyagentd-silent--after 0.7
+  "Seconds after which the daemon is asked whether it is there.
+So long it may take to say so, too.")
+
+(defvar-local pyagentd-silent--timer nil
+  "Timer that finds the daemon silent, nil while nothing is awaited.")
+(defvar-local pyagentd-silent--asked nil
+  "What says which question of ours counts, nil if none.")
+(defvar-local pyagentd-silent--end nil
+  "Marker at the end of the prompt that has a heading of ours below, or nil.")
+
+(pyagentd-permanent-local 'pyagentd-silent--timer 'pyagentd-silent--asked
+                          'pyagentd-silent--end)
+
+(defun pyagentd-silent-watch (&optional end)
+  "Show in this session buffer if the daemon is silent for a while.
+END is the end of the prompt that was sent; nil if it is not sent yet."
+  (pyagentd-silent-over)
+  (setq pyagentd-silent--timer
+        (run-at-time pyagentd-silent--after nil
+                     (pyagentd-later-back #'pyagentd-silent--ask)
+                     (and end (copy-marker end)))))
+
+(defun pyagentd-silent--ask (end)
+  "Find out whether the daemon is silent about the prompt that ends at END.
+It may be there and have reasons to take its time, a hook for one."
+  (let ((asked (list end)))
+    (setq pyagentd-silent--timer nil
+          pyagentd-silent--asked asked)
+    (pyagentd-rpc-call-async
+     'status nil :timeout pyagentd-silent--after :success #'ignore
+     :error (pyagentd-later-back
+             (lambda (err)
+               (when (and (eq (car err) 'pyagentd-timeout)
+                          (eq asked pyagentd-silent--asked))
+                 (pyagentd-silent--found end)))))))
+
+(defun pyagentd-silent-over ()
+  "Note that the daemon is not silent, or that nothing is awaited any more."
+  (when pyagentd-silent--timer
+    (cancel-timer pyagentd-silent--timer))
+  (setq pyagentd-silent--timer nil
+        pyagentd-silent--asked nil)
+  (when pyagentd-status-silent
+    (setq pyagentd-status-silent nil)
+    (pyagentd-status-refresh)))
+
+(defun pyagentd-silent--found (end)
+  "Show that the daemon is silent about the prompt that ends at END, or nil."
+  (when (eq (plist-get pyagentd-status :state) 'sending)
+    (setq pyagentd-status-silent t)
+    (pyagentd-status-refresh)
+    (when (and end (not pyagentd-session-viewing) (not buffer-read-only))
+      (pyagentd-silent--separate end))))
+
+(defun pyagentd-silent--separate (end)
+  "Put a heading behind END, before what was typed there."
+  (save-restriction
+    (widen)
+    (let ((heading (concat "\n\n" pyagentd-prompt-prefix))
+          (followers (pyagentd-insert--followers end)))
+      (save-excursion
+        (goto-char end)
+        (unless (looking-at-p "[ \t]*\n")
+          (insert heading)
+          (setq pyagentd-silent--end end)))
+      (mapc #'pyagentd-insert--follow followers))))
+
+(defun pyagentd-silent-taken ()
+  "Remove our heading, since the answer brings one."
+  (when pyagentd-silent--end
+    (setq pyagentd-silent--end nil)
+    (pyagentd-queued--join (pyagentd-insert-position))))
+
+(defun pyagentd-silent-refused ()
+  "Remove our heading if nothing was written below it."
+  (when pyagentd-silent--end
+    (save-excursion
+      (save-restriction
+        (widen)
+        (goto-char pyagentd-silent--end)
+        (setq pyagentd-silent--end nil)
+        (when (looking-at (concat "\n\n" (regexp-quote pyagentd-prompt-prefix)
+                                  "[ \t\n]*\\'"))
+          (delete-region (point) (point-max)))))))
+
+;;;; Converse with an agent
+
+;; Sending a prompt, following the answer, stopping it.  The prompt is not
+;; sent: the file is saved and the daemon told where in it the prompt ends.
 
 (declare-function pyagentd-menu "pyagentd-menu" nil t)
 (autoload 'pyagentd-queue "pyagentd-queue" nil t)
@@ -517,6 +645,905 @@ unless the event is in the text already.  DOCSTRING says what it does."
 (define-key pyagentd-mode-map (kbd "C-c C-k") #'pyagentd-abort)
 (define-key pyagentd-mode-map (kbd "C-c C-q") #'pyagentd-queue)
 (define-key pyagentd-mode-map (kbd "C-c C-w") #'pyagentd-steer)
+
+;;;; A session that is being made
+
+;; Who makes a session can type at once.  The first prompt is typed into a
+;; buffer without a file, and that same buffer visits the conversation when
+;; the daemon has made it: no window changes under the user's fingers, and
+;; point, undo and text stay.  What was sent meanwhile is sent then.  If no
+;; session can be made the header line says why, and sending tries again.
+
+(defvar-local pyagentd-pending--request nil
+  "Arguments of `create-session', of the session that is being made.")
+(defvar-local pyagentd-pending--then nil
+  "Function to be called in this buffer once there is a session, or nil.")
+(defvar-local pyagentd-pending--end nil
+  "Marker at the end of what is to be sent once there is a session, or nil.")
+(defvar-local pyagentd-pending--trouble nil
+  "Why there is no session, a sentence; nil while it is being made.")
+
+(defvar pyagentd-pending-mode-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "C-c RET") #'pyagentd-pending-send)
+    (define-key map (kbd "C-c C-k") #'pyagentd-pending-abort)
+    map)
+  "Keymap of buffers whose session is being made.")
+
+(define-minor-mode pyagentd-pending-mode
+  "Minor mode of buffers whose session is being made.
+What is typed is its first prompt.
+
+\\{pyagentd-pending-mode-map}"
+  :lighter " Agent…"
+  :interactive nil
+  (when pyagentd-pending-mode
+    (setq-local header-line-format '(:eval (pyagentd-pending--line))
+                buffer-offer-save t
+                word-wrap t)))
+
+(dolist (variable '(pyagentd-pending-mode pyagentd-pending--request
+                    pyagentd-pending--then pyagentd-pending--end
+                    pyagentd-pending--trouble))
+  (pyagentd-permanent-local variable))
+
+(defun pyagentd-pending--line ()
+  "Return the header line."
+  (string-replace
+   "%" "%%"
+   (concat " " (plist-get pyagentd-pending--request :name) "  "
+           (cond (pyagentd-pending--trouble
+                  (propertize (substitute-command-keys
+                               (format "Session not created: %s  \
+\\<pyagentd-pending-mode-map>\\[pyagentd-pending-send] tries again"
+                                       pyagentd-pending--trouble))
+                              'face 'error))
+                 (pyagentd-pending--end
+                  (propertize "Waiting..." 'face 'warning))
+                 (t (propertize "Creating session…" 'face 'warning))))))
+
+;;;; Making it
+
+(defun pyagentd-pending-make (request &optional then)
+  "Have a session made as REQUEST says, and show its conversation at once.
+THEN is called in its buffer once there is a session.  One that is being
+made just now, as an equal REQUEST said, is shown, not made twice.
+Return the buffer."
+  (let* ((known (pyagentd-pending--find request))
+         (buffer (or known (pyagentd-pending--new request))))
+    (pop-to-buffer-same-window buffer)
+    (when then
+      (setq pyagentd-pending--then then))
+    (when (or (not known) pyagentd-pending--trouble)
+      (pyagentd-pending--ask))
+    buffer))
+
+(defun pyagentd-pending--find (request)
+  "Return the buffer of the session that is made as REQUEST says, or nil."
+  (seq-find (lambda (buffer)
+              (and (buffer-local-value 'pyagentd-pending-mode buffer)
+                   (equal request
+                          (buffer-local-value 'pyagentd-pending--request
+                                              buffer))))
+            (buffer-list)))
+
+(defun pyagentd-pending--new (request)
+  "Return a new buffer for the session that is to be made as REQUEST says."
+  (let* ((name (plist-get request :name))
+         (buffer (get-buffer-create
+                  (pyagentd-buffer-name--free
+                   (if (string-blank-p name) "session" name)))))
+    (with-current-buffer buffer
+      (let ((buffer-file-name
+             (expand-file-name "new/branches/main/session.md"
+                               pyagentd-sessions-directory)))
+        (pyagentd-visit-major-mode))
+      (setq pyagentd-pending--request request)
+      (pyagentd-pending-mode)
+      (insert pyagentd-prompt-prefix)
+      (set-buffer-modified-p nil)
+      (setq buffer-undo-list nil))
+    buffer))
+
+(defun pyagentd-pending--ask ()
+  "Ask the daemon for the session of this buffer."
+  (setq pyagentd-pending--trouble nil)
+  (force-mode-line-update)
+  (let* ((buffer (current-buffer))
+         (made (lambda (answer) (pyagentd-pending--made buffer answer))))
+    (condition-case err
+        (pyagentd-later 'create-session pyagentd-pending--request made nil
+                        (pyagentd-later-back #'pyagentd-pending--failed)
+                        ;; Also when it took long: now there is one.
+                        made)
+      ((error quit) (pyagentd-pending--failed err)))))
+
+(defun pyagentd-pending--failed (err)
+  "Show that ERR, a list (SYMBOL . DATA), kept the session from being made."
+  (when pyagentd-pending-mode
+    (setq pyagentd-pending--trouble
+          (string-trim (pyagentd-error-text err)))
+    (force-mode-line-update)
+    (message "Session not created: %s" pyagentd-pending--trouble)))
+
+(defun pyagentd-pending--made (buffer session)
+  "Let BUFFER visit the conversation of SESSION, an answer of the daemon."
+  (if (and (buffer-live-p buffer)
+           (buffer-local-value 'pyagentd-pending-mode buffer))
+      (with-current-buffer buffer
+        (pyagentd-pending--visit session)
+        (when pyagentd-pending--then
+          (funcall pyagentd-pending--then))
+        (when pyagentd-pending--end
+          (let ((end (marker-position pyagentd-pending--end)))
+            (setq pyagentd-silent--end pyagentd-pending--end
+                  pyagentd-pending--end nil)
+            (pyagentd-chat--send-attached end))))
+    (message "The session is in %s"
+             (abbreviate-file-name (plist-get session :file)))))
+
+(defun pyagentd-pending--visit (session)
+  "Let this buffer visit the conversation of SESSION, and keep its text."
+  (let ((typed (buffer-modified-p))
+        (undo buffer-undo-list)
+        (change-major-mode-with-file-name nil))
+    (pyagentd-pending-mode -1)
+    (kill-local-variable 'buffer-offer-save)
+    (setq pyagentd-status-title (plist-get session :title))
+    (set-visited-file-name (plist-get session :file) t t)
+    (set-visited-file-modtime)
+    ;; The file is empty.
+    (unless typed
+      (with-silent-modifications (erase-buffer)))
+    (run-hooks 'find-file-hook)
+    (if (not typed) (goto-char (point-max))
+      (setq buffer-undo-list undo)
+      (set-buffer-modified-p t)
+      (pyagentd-autosave-touch))))
+
+;;;; Sending
+
+(defun pyagentd-pending-send ()
+  "Send the prompt as soon as the session is created."
+  (interactive nil pyagentd-pending-mode)
+  (unless pyagentd-pending--end
+    (goto-char (point-max))
+    (skip-chars-backward " \t\n")
+    (when (<= (point) (length pyagentd-prompt-prefix))
+      (goto-char (point-max))
+      (user-error "Nothing to send"))
+    (delete-region (point) (point-max))
+    (setq pyagentd-pending--end (point-marker))
+    (insert "\n\n" pyagentd-prompt-prefix))
+  (if pyagentd-pending--trouble
+      (pyagentd-pending--ask)
+    (force-mode-line-update)
+    (message "Will be sent once the session is created")))
+
+(defun pyagentd-pending-abort ()
+  "Do not send the prompt once the session is created."
+  (interactive nil pyagentd-pending-mode)
+  (unless pyagentd-pending--end
+    (user-error "Nothing is waiting to be sent"))
+  (setq pyagentd-pending--end nil)
+  (force-mode-line-update))
+
+;;;; Plan first, then build
+
+;; Who answers: `pyagentd-choose-agent' chooses the agent of the next
+;; message and of those after it, `pyagentd-approve' agrees to a plan, which
+;; another agent then carries out.  The header line names the agent where it
+;; is not the one that the session was made with.
+
+(defface pyagentd-plan
+  '((t :inherit warning))
+  "Face of the answering agent's name in the header line."
+  :group 'pyagentd)
+
+(defvar-local pyagentd-plan--agent nil
+  "Name of the agent of the next message, as the daemon said last.")
+
+(defvar-local pyagentd-plan-next nil
+  "Name of the agent that was chosen for the next message, nil for none.")
+
+(pyagentd-permanent-local 'pyagentd-plan--agent 'pyagentd-plan-next)
+
+(defun pyagentd-plan--agent-words ()
+  "Return which agent answers here, nil if it is the session's own."
+  (when-let ((agent (plist-get pyagentd-status :agent)))
+    (setq pyagentd-plan--agent agent)
+    (when (equal agent pyagentd-plan-next) ; the message is there
+      (setq pyagentd-plan-next nil)))
+  (let ((now pyagentd-plan--agent)
+        (next pyagentd-plan-next))
+    (cond ((and next (not (equal next now)))
+           (propertize (format "[%s → %s]" (or now pyagentd-status-preset "")
+                               next)
+                       'face 'pyagentd-plan))
+          ((and now (not (equal now pyagentd-status-preset)))
+           (propertize (format "[%s]" now) 'face 'pyagentd-plan)))))
+
+(setq pyagentd-status-agent-function #'pyagentd-plan--agent-words)
+
+(defun pyagentd-plan--buffer ()
+  "Return the session buffer here; signal a `user-error' if there is none."
+  (let ((buffer (or (buffer-base-buffer) (current-buffer))))
+    (unless (buffer-local-value 'pyagentd-mode buffer)
+      (user-error "Not a session; make one with M-x pyagentd-session"))
+    buffer))
+
+;;;; Choosing
+
+(defun pyagentd-plan--annotation (agents)
+  "Return a function that says what a name in AGENTS, plists, stands for."
+  (lambda (name)
+    (when-let ((agent (seq-find (lambda (agent)
+                                  (equal (plist-get agent :name) name))
+                                agents)))
+      (concat "  " (and (plist-get agent :read-only) "[read-only] ")
+              (plist-get agent :description)))))
+
+(defun pyagentd-plan--table (agents)
+  "Return a completion table of AGENTS, plists, in their order."
+  (let ((names (mapcar (lambda (agent) (plist-get agent :name)) agents))
+        (metadata `(metadata
+                    (category . pyagentd-agent)
+                    (annotation-function . ,(pyagentd-plan--annotation agents))
+                    (display-sort-function . identity))))
+    (lambda (string predicate action)
+      (if (eq action 'metadata) metadata
+        (complete-with-action action names string predicate)))))
+
+(defun pyagentd-plan--read (then)
+  "Read the name of an agent for this session; call THEN with it.
+That is in the session's buffer, and once the daemon has said which there
+are."
+  (with-current-buffer (pyagentd-plan--buffer)
+    (pyagentd-later-asking
+     'agents-available (list :branch pyagentd--branch-dir)
+     (lambda (answer)
+       (let ((agents (plist-get answer :agents))
+             (now (plist-get answer :agent)))
+         (unless agents
+           (user-error
+            "An agent uses its own preset only"))
+         (funcall then (completing-read
+                        (format-prompt "Agent for the next messages" now)
+                        (pyagentd-plan--table agents) nil t nil nil now)))))))
+
+(defun pyagentd-choose-agent (&optional name)
+  "Choose the agent NAME for your next messages here.
+An agent is a preset: its instructions, tools, model and permissions
+are used; the paths stay those of the session.  Nothing is sent, and
+the header line shows the choice.  Without a NAME it is asked for."
+  (interactive)
+  (if (null name) (pyagentd-plan--read #'pyagentd-choose-agent)
+    (with-current-buffer (pyagentd-plan--buffer)
+      (setq pyagentd-plan-next
+            (unless (or (string-empty-p name)
+                        (equal name pyagentd-plan--agent))
+              name))
+      (pyagentd-status-refresh))))
+
+;;;; Approving
+
+(defun pyagentd-approve (&optional agent)
+  "Approve the plan in this buffer: it is carried out from here on.
+\"Approved, continue.\" is sent as a message of yours, answered by the
+agent build, or with a prefix argument by the AGENT you choose.  What you
+have written below the plan goes along.  While a run is in flight the
+message waits for its turn.  Its key has to be confirmed."
+  (interactive "P")
+  (when (called-interactively-p 'any)
+    (pyagentd-plan--buffer)
+    (unless (eq ?y (read-char-choice "Approve the plan and have it carried out?\
+  y or n: " '(?y ?n)))
+      (user-error "Not approved")))
+  (if (and agent (not (stringp agent)))
+      (pyagentd-plan--read #'pyagentd-approve)
+    (with-current-buffer (pyagentd-plan--buffer)
+      (pyagentd-chat-when-ready
+       (lambda ()
+         (pyagentd-later-here
+          'approve (append (list :branch pyagentd--branch-dir
+                                 :env (pyagentd-env-variables)
+                                 :key (pyagentd-env-key))
+                           (unless (member agent '(nil ""))
+                             (list :agent agent)))
+          #'pyagentd-plan--approved))))))
+
+(defun pyagentd-plan--approved (answer)
+  "Note that the plan in this buffer was approved; ANSWER tells how."
+  (setq pyagentd-plan-next nil)
+  (pyagentd-status-refresh)
+  (when (plist-get answer :queued)
+    (message "Approved; it waits for the run in flight")))
+
+(define-key pyagentd-mode-map (kbd "C-c M-l") #'pyagentd-choose-agent)
+(define-key pyagentd-mode-map (kbd "C-c C-c") #'pyagentd-approve)
+
+;;;; Summarise a conversation that became long
+
+;; A compaction is a block of the text: the model is shown the summary in
+;; it in place of what stands above.  Here it is drawn as a divider, which
+;; TAB, RET or a click unfolds.  The summary can be edited; who deletes
+;; the block lets the model see again what it stood for.
+;;
+;; The dividers are overlays that appear when the text is displayed:
+;; neither undo nor saving knows of them.
+
+(defface pyagentd-compaction '((t :inherit shadow))
+  "Face of the divider where a conversation was compacted."
+  :group 'pyagentd)
+
+;;;; Dividers
+
+(defconst pyagentd-compact--open "``` compaction ("
+  "How the block of a compaction begins.")
+
+(defvar pyagentd-compact-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "TAB") #'pyagentd-compact-toggle)
+    (define-key map (kbd "<tab>") #'pyagentd-compact-toggle)
+    (define-key map (kbd "RET") #'pyagentd-compact-toggle)
+    (define-key map [mouse-1] #'pyagentd-compact-toggle)
+    (define-key map [mouse-2] #'pyagentd-compact-toggle)
+    map)
+  "Keymap of a divider.")
+
+(defun pyagentd-compact--words (beg end)
+  "Return what the first line between BEG and END says of the compaction."
+  (let ((line (buffer-substring-no-properties
+               (+ beg (length pyagentd-compact--open)) end)))
+    (concat "compacted, " (string-remove-suffix ")" line))))
+
+(defun pyagentd-compact--line (words folded)
+  "Return the divider with WORDS; FOLDED says whether the summary is."
+  (format "%s %s %s %s" (if folded "▸" "▾") (make-string 8 ?─) words
+          (make-string 24 ?─)))
+
+(defun pyagentd-compact--fold (overlay fold)
+  "Hide the summary behind the divider OVERLAY, or show it unless FOLD."
+  (let ((body (overlay-get overlay 'pyagentd-compact-body)))
+    (overlay-put overlay 'pyagentd-compact-folded fold)
+    (overlay-put overlay 'display
+                 (pyagentd-compact--line
+                  (overlay-get overlay 'pyagentd-compact-words) fold))
+    (overlay-put body 'invisible (and fold 'pyagentd-compact))))
+
+(defun pyagentd-compact--draw (beg eol end)
+  "Draw the divider of the block from BEG to END; its first line ends at EOL."
+  (let ((line (make-overlay beg eol nil t nil))
+        (body (make-overlay eol end nil t nil)))
+    (add-to-invisibility-spec 'pyagentd-compact)
+    (dolist (overlay (list line body))
+      (overlay-put overlay 'evaporate t)
+      (overlay-put overlay 'pyagentd-compact t))
+    (overlay-put line 'pyagentd-compact-body body)
+    (overlay-put line 'pyagentd-compact-words
+                 (pyagentd-compact--words beg eol))
+    (overlay-put line 'face 'pyagentd-compaction)
+    (overlay-put line 'mouse-face 'highlight)
+    (overlay-put line 'keymap pyagentd-compact-map)
+    (overlay-put line 'help-echo "TAB, mouse-1: show or hide the summary")
+    (overlay-put body 'isearch-open-invisible
+                 (lambda (_) (pyagentd-compact--fold line nil)))
+    (pyagentd-compact--fold line t)))
+
+(defun pyagentd-compact--block (pos)
+  "Return the block that begins at POS as (BEG EOL END), or nil."
+  (save-excursion
+    (goto-char pos)
+    (when (and (looking-at-p (regexp-quote pyagentd-compact--open))
+               (eq (get-text-property pos 'gptel) 'ignore))
+      (let ((end (next-single-property-change pos 'gptel nil (point-max))))
+        (when (and (< (line-end-position) end)
+                   (equal (buffer-substring-no-properties
+                           (max pos (- end 4)) end)
+                          "\n```"))
+          (list pos (line-end-position) end))))))
+
+(defun pyagentd-compact--drawn-p (pos)
+  "Return non-nil if there is a divider at POS."
+  (seq-some (lambda (overlay) (overlay-get overlay 'pyagentd-compact-words))
+            (overlays-at pos)))
+
+(defun pyagentd-compact--find (beg end &rest _)
+  "Draw the dividers that begin between BEG and END and are not drawn yet."
+  (save-excursion
+    (save-match-data
+      (goto-char beg)
+      (forward-line 0)
+      (while (search-forward pyagentd-compact--open end t)
+        (let ((start (match-beginning 0)))
+          (when-let ((block (and (not (pyagentd-compact--drawn-p start))
+                                 (pyagentd-compact--block start))))
+            (apply #'pyagentd-compact--draw block)))))))
+
+(defun pyagentd-compact--on-insert ()
+  "Draw the divider of a block that was just inserted.
+The text counts as fontified, so that nobody may look at it again."
+  (let ((pos (pyagentd-insert-position)))
+    (when (and (eq (char-before pos) ?`)
+               (eq (get-text-property (1- pos) 'gptel) 'ignore))
+      (let ((start (previous-single-property-change
+                    pos 'gptel nil (point-min))))
+        (pyagentd-compact--find start pos)))))
+
+(add-hook 'pyagentd-insert-hook #'pyagentd-compact--on-insert)
+
+(defun pyagentd-compact--at (pos)
+  "Return the divider at POS or above it in the same block, or nil."
+  (let ((found (overlays-in (max (point-min) (1- pos)) (1+ pos))))
+    (or (seq-find (lambda (overlay)
+                    (overlay-get overlay 'pyagentd-compact-words))
+                  found)
+        (when-let ((body (seq-find (lambda (overlay)
+                                     (overlay-get overlay 'pyagentd-compact))
+                                   found)))
+          (seq-find (lambda (overlay)
+                      (eq (overlay-get overlay 'pyagentd-compact-body) body))
+                    (overlays-in (max (point-min) (1- (overlay-start body)))
+                                 (1+ (overlay-start body))))))))
+
+(defun pyagentd-compact-toggle (&optional event)
+  "Show or hide the summary of the compaction at point, or clicked in EVENT."
+  (interactive (list last-nonmenu-event))
+  (let ((pos (if (mouse-event-p event) (posn-point (event-end event))
+               (point))))
+    (if-let ((divider (pyagentd-compact--at pos)))
+        (pyagentd-compact--fold
+         divider (not (overlay-get divider 'pyagentd-compact-folded)))
+      (user-error "No compaction here"))))
+
+(defun pyagentd-compact--set-up ()
+  "Have dividers drawn in this buffer, or remove them with the mode."
+  (if (bound-and-true-p pyagentd-mode)
+      (jit-lock-register #'pyagentd-compact--find)
+    (jit-lock-unregister #'pyagentd-compact--find)
+    (save-restriction
+      (widen)
+      (remove-overlays nil nil 'pyagentd-compact t))))
+
+(add-hook 'pyagentd-mode-hook #'pyagentd-compact--set-up)
+;; A change of the major mode takes the registration away.
+(add-hook 'after-change-major-mode-hook #'pyagentd-compact--after-major-mode)
+
+(defun pyagentd-compact--after-major-mode ()
+  "Have dividers drawn again in a session whose major mode has changed."
+  (when (bound-and-true-p pyagentd-mode)
+    (pyagentd-compact--set-up)))
+
+;;;; Compacting
+
+(defconst pyagentd-compact--patience 60
+  "Seconds until a compaction has begun: a long text is compared with its log.")
+
+(defun pyagentd-compact--place (position behind)
+  "Return where the block of a compaction goes: where the text BEHIND ends.
+That was at POSITION in the file; the text here may have changed since.
+If it is not found, behind the last answer."
+  (save-restriction
+    (widen)
+    (save-excursion
+      (let ((beg (- position (length behind))))
+        (cond ((and (>= beg (point-min)) (<= position (point-max))
+                    (equal (buffer-substring-no-properties beg position)
+                           behind))
+               position)
+              ((and (goto-char (point-max))
+                    (> (length behind) 0)
+                    (let ((case-fold-search nil))
+                      (search-backward behind nil t)))
+               (match-end 0))
+              (t (pyagentd-compact--answered)))))))
+
+(defun pyagentd-compact--answered ()
+  "Return where the last answer ends."
+  (save-restriction
+    (widen)
+    (let ((pos (point-max)))
+      (while (and (> pos (point-min))
+                  (null (get-text-property (1- pos) 'gptel)))
+        (setq pos (previous-single-property-change
+                   pos 'gptel nil (point-min))))
+      pos)))
+
+(pyagentd-chat--define-event compacting `(,place)
+  "Let what the compaction inserts go behind what was said last."
+  (pyagentd-insert-start
+   (pyagentd-compact--place (plist-get place :position)
+                            (or (plist-get place :behind) ""))))
+
+;;;###autoload
+(defun pyagentd-compact (&optional keep)
+  "Replace the conversation so far with a summary, for the model.
+The text stays; the model no longer sees it.  A rewind to a prompt
+before the summary, or deleting the summary's block, lets the model see
+it again.  With a prefix argument ask what the summary should KEEP."
+  (interactive (list (and current-prefix-arg
+                          (read-string "What the summary should keep: "))))
+  (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+    (pyagentd-chat-when-ready
+     (lambda ()
+       (pyagentd-later
+        'compact (list :branch pyagentd--branch-dir
+                       :instructions (or keep "")
+                       :env (pyagentd-env-variables) :key (pyagentd-env-key))
+        (lambda (_) (message "Compacting…"))
+        pyagentd-compact--patience))
+     t)))
+
+;;;; Keys where a prompt is typed
+
+;; A prompt begins with `### ', which makes it a heading for Markdown.  It
+;; is a place to type all the same: TAB does not fold it, and C-a goes to
+;; its first word before it goes to the beginning of the line, so that
+;; C-a C-k leaves a prompt.
+
+(defun pyagentd-prompt--words ()
+  "Return where the words begin in the first line of a prompt, or nil.
+That is nil unless point is in such a line."
+  (save-excursion
+    (forward-line 0)
+    (and (looking-at (regexp-quote pyagentd-prompt-prefix))
+         (not (get-text-property (point) 'gptel))
+         (match-end 0))))
+
+(defun pyagentd-prompt--typed-p ()
+  "Return non-nil in the first line of the prompt that is being typed."
+  (and (pyagentd-prompt--words)
+       (save-restriction
+         (widen)
+         (not (text-property-not-all (line-beginning-position) (point-max)
+                                     'gptel nil)))))
+
+(defun pyagentd-prompt-nothing ()
+  "Say that there is nothing to complete here."
+  (interactive)
+  (message "Nothing to complete here; / starts a command, @ a file name"))
+
+(defun pyagentd-prompt--tab (command)
+  "Return what TAB does here, COMMAND where something can be completed.
+That is nil where it does what it does in the major mode."
+  (or (pyagentd-session-completing command)
+      (and (pyagentd-prompt--typed-p) #'pyagentd-prompt-nothing)))
+
+(defun pyagentd-prompt-beginning (&optional n)
+  "Go to the first word of the prompt in this line, or to its beginning.
+In a prompt that is the first word at first and the line's beginning when
+point is there already; elsewhere, and with N, it is what the key does
+without `pyagentd-mode'."
+  (interactive "^p")
+  (let ((origin (point))
+        (words (and (eql (or n 1) 1) (pyagentd-prompt--words))))
+    (setq this-command
+          (or (let ((pyagentd-mode nil))
+                (command-remapping 'move-beginning-of-line))
+              #'move-beginning-of-line))
+    (funcall this-command (or n 1))
+    (when (and words (> origin words) (< (point) words))
+      (goto-char words))))
+
+(define-key pyagentd-mode-map (kbd "TAB")
+  '(menu-item "" completion-at-point :filter pyagentd-prompt--tab))
+(define-key pyagentd-mode-map [remap move-beginning-of-line]
+  #'pyagentd-prompt-beginning)
+
+;;;; Prompts and answers
+
+;; Where the prompts and the answers of a conversation stand, and how to
+;; go from one to the other: by keys, like functions of a program, or with
+;; Imenu.  The roles of the text say which is which.
+
+;;;; Where they are
+
+(defun pyagentd-turns--trim (beg end)
+  "Return where the prompt is in the user's text from BEG to END, or nil.
+That is without the white space and the prefix around it."
+  (save-excursion
+    (goto-char beg)
+    (skip-chars-forward " \t\n" end)
+    (when (looking-at (regexp-quote (string-trim pyagentd-prompt-prefix)))
+      (goto-char (min end (match-end 0)))
+      (skip-chars-forward " \t\n" end))
+    (let ((start (point)))
+      (goto-char end)
+      (skip-chars-backward " \t\n" start)
+      (and (> (point) start) (cons start (point))))))
+
+(defun pyagentd-turns-prompts (&optional beg end)
+  "Return where the prompts are between BEG and END, by default everywhere.
+The value is a list of (BEG . END), first one first."
+  (save-restriction
+    (widen)
+    (let ((pos (or beg (point-min)))
+          (last (or end (point-max)))
+          prompts)
+      (while (< pos last)
+        (let ((next (next-single-property-change pos 'gptel nil last)))
+          (unless (get-text-property pos 'gptel)
+            (when-let ((prompt (pyagentd-turns--trim pos next)))
+              (push prompt prompts)))
+          (setq pos next)))
+      (nreverse prompts))))
+
+(defun pyagentd-turns--answer (prompt)
+  "Return where the answer to PROMPT, (BEG . END), begins, or nil."
+  (save-restriction
+    (widen)
+    (let ((pos (next-single-property-change (car prompt) 'gptel)))
+      (when pos
+        (save-excursion
+          (goto-char pos)
+          (skip-chars-forward "\n")
+          (point))))))
+
+(defun pyagentd-turns-answers ()
+  "Return where the answers begin, a list of positions, first one first."
+  (delq nil (mapcar #'pyagentd-turns--answer (pyagentd-turns-prompts))))
+
+(defun pyagentd-turns-answered ()
+  "Return where the last answer ends, the beginning of the text without one."
+  (save-restriction
+    (widen)
+    (let ((pos (point-max)))
+      (while (and (> pos (point-min))
+                  (null (get-text-property (1- pos) 'gptel)))
+        (setq pos (previous-single-property-change pos 'gptel nil
+                                                   (point-min))))
+      pos)))
+
+(defun pyagentd-turns-draft ()
+  "Return where the prompt is that is being written, (BEG . END), or nil."
+  (save-restriction
+    (widen)
+    (pyagentd-turns--trim (pyagentd-turns-answered) (point-max))))
+
+(defun pyagentd-turns-words (prompt)
+  "Return the first line of PROMPT, (BEG . END)."
+  (save-excursion
+    (goto-char (car prompt))
+    (truncate-string-to-width
+     (buffer-substring-no-properties
+      (car prompt) (min (cdr prompt) (line-end-position)))
+     70 nil nil "…")))
+
+;;;; Going there
+
+(defun pyagentd-turns--require ()
+  "Signal a `user-error' unless this is a session."
+  (unless (bound-and-true-p pyagentd-mode)
+    (user-error "Not a session")))
+
+(defun pyagentd-turns--go (positions count what)
+  "Go to the COUNTth of POSITIONS after point, before it if COUNT is negative.
+WHAT is what they are called."
+  (let* ((here (point))
+         (ahead (if (> count 0)
+                    (seq-filter (lambda (pos) (> pos here)) positions)
+                  (nreverse (seq-filter (lambda (pos) (< pos here))
+                                        positions))))
+         (to (nth (1- (abs count)) ahead)))
+    (unless to
+      (user-error (if (> count 0) "No %s below" "No %s above") what))
+    (unless (memq last-command '(pyagentd-next-answer pyagentd-previous-answer
+                                 pyagentd-next-prompt pyagentd-previous-prompt))
+      (push-mark nil t))
+    (goto-char to)
+    (when (eq (window-buffer) (current-buffer))
+      (recenter (min 2 (/ (window-height) 4))))))
+
+(defun pyagentd-next-answer (&optional count)
+  "Go to the beginning of the next answer, or of the COUNTth."
+  (interactive "p")
+  (pyagentd-turns--require)
+  (pyagentd-turns--go (pyagentd-turns-answers) (or count 1) "answer"))
+
+(defun pyagentd-previous-answer (&optional count)
+  "Go to the beginning of the answer at point or before it, COUNT times."
+  (interactive "p")
+  (pyagentd-next-answer (- (or count 1))))
+
+(defun pyagentd-next-prompt (&optional count)
+  "Go to the next prompt of yours, or to the COUNTth."
+  (interactive "p")
+  (pyagentd-turns--require)
+  (pyagentd-turns--go (mapcar #'car (pyagentd-turns-prompts)) (or count 1)
+                      "prompt"))
+
+(defun pyagentd-previous-prompt (&optional count)
+  "Go to the prompt of yours at point or before it, COUNT times."
+  (interactive "p")
+  (pyagentd-next-prompt (- (or count 1))))
+
+(defvar pyagentd-turns-repeat-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map "]" #'pyagentd-next-answer)
+    (define-key map "[" #'pyagentd-previous-answer)
+    map)
+  "Keymap to go on with after one of its commands, in `repeat-mode'.")
+
+(put 'pyagentd-next-answer 'repeat-map 'pyagentd-turns-repeat-map)
+(put 'pyagentd-previous-answer 'repeat-map 'pyagentd-turns-repeat-map)
+
+;;;; As functions of a program
+
+(defun pyagentd-turns--beginning (&optional count)
+  "Go COUNT turns back; for `beginning-of-defun-function'."
+  (let* ((count (or count 1))
+         (starts (mapcar (lambda (prompt)
+                           (save-excursion (goto-char (car prompt))
+                                           (line-beginning-position)))
+                         (pyagentd-turns-prompts)))
+         (ahead (if (> count 0)
+                    (nreverse (seq-filter (lambda (pos) (< pos (point)))
+                                          starts))
+                  (seq-filter (lambda (pos) (> pos (point))) starts)))
+         (to (nth (1- (abs count)) ahead)))
+    (goto-char (or to (if (> count 0) (point-min) (point-max))))
+    (and to t)))
+
+(defun pyagentd-turns--end ()
+  "Go to the end of the turn that begins at point; for `end-of-defun-function'."
+  (let ((next (seq-find (lambda (prompt) (> (car prompt) (line-end-position)))
+                        (pyagentd-turns-prompts (point)))))
+    (goto-char (if next (car next) (point-max)))
+    (when next
+      (forward-line 0))))
+
+;;;; Imenu
+
+(defun pyagentd-turns--headings (prompts)
+  "Return the headings of the answers between PROMPTS for Imenu."
+  (save-excursion
+    (let (found)
+      (goto-char (point-min))
+      (while (re-search-forward "^#+ +\\(.+\\)$" nil t)
+        (when (eq (get-text-property (match-beginning 0) 'gptel) 'response)
+          (push (cons (match-string-no-properties 1)
+                      (pyagentd-turns--place (match-beginning 0)))
+                found)))
+      (and prompts (nreverse found)))))
+
+(defun pyagentd-turns--place (pos)
+  "Return POS as Imenu wants it."
+  (if (bound-and-true-p imenu-use-markers) (copy-marker pos) pos))
+
+(defun pyagentd-turns-index ()
+  "Return the prompts, and the headings of answers, for Imenu."
+  (save-restriction
+    (widen)
+    (let* ((number 0)
+           (prompts (pyagentd-turns-prompts))
+           (headings (pyagentd-turns--headings prompts)))
+      (append
+       (mapcar (lambda (prompt)
+                 (cons (format "%d  %s" (setq number (1+ number))
+                               (pyagentd-turns-words prompt))
+                       (pyagentd-turns--place (car prompt))))
+               prompts)
+       (and headings (list (cons "Headings" headings)))))))
+
+;;;; Where they are used
+
+(dolist (setting '((beginning-of-defun-function . pyagentd-turns--beginning)
+                   (end-of-defun-function . pyagentd-turns--end)
+                   (imenu-create-index-function . pyagentd-turns-index)
+                   (imenu-auto-rescan . t)))
+  (add-to-list 'pyagentd-session-settings setting))
+
+(define-key pyagentd-mode-map (kbd "C-c ]") #'pyagentd-next-answer)
+(define-key pyagentd-mode-map (kbd "C-c [") #'pyagentd-previous-answer)
+
+;;;; Come back to a session
+
+;; Bookmarks of sessions, and sessions and lists in a desktop that is saved
+;; (`desktop-save-mode').  A bookmark finds its session also after the
+;; directory has moved, by its id, and its place by the prompt it is in.
+
+(defvar desktop-save-buffer)
+
+;;;; Bookmarks
+
+(defun pyagentd-return--prompt ()
+  "Return the prompt at point or before it, nil if there is none."
+  (when-let ((prompt (car (last (seq-take-while
+                                 (lambda (prompt) (<= (car prompt) (point)))
+                                 (pyagentd-turns-prompts))))))
+    (buffer-substring-no-properties
+     (car prompt) (min (cdr prompt) (+ (car prompt) 200)))))
+
+(defun pyagentd-return-record ()
+  "Return a bookmark of this place; for `bookmark-make-record-function'."
+  (let ((prompt (pyagentd-return--prompt)))
+    `(,(concat (or pyagentd-status-title pyagentd--session-id)
+               (if prompt
+                   (concat ": " (car (split-string prompt "\n")))
+                 ""))
+      ,@(bookmark-make-record-default)
+      (session-id . ,pyagentd--session-id)
+      (branch-name . ,pyagentd--branch-name)
+      (prompt . ,prompt)
+      (handler . pyagentd-return-jump))))
+
+(defun pyagentd-return--file (bookmark)
+  "Return the file of the session of BOOKMARK, wherever it is now."
+  (let ((file (bookmark-get-filename bookmark)))
+    (if (file-exists-p file) file
+      (or (seq-find #'file-exists-p
+                    (list (expand-file-name
+                           (format "%s/branches/%s/session.md"
+                                   (bookmark-prop-get bookmark 'session-id)
+                                   (bookmark-prop-get bookmark 'branch-name))
+                           pyagentd-sessions-directory)))
+          (user-error "%s is gone"
+                      (bookmark-prop-get bookmark 'session-id))))))
+
+;;;###autoload
+(defun pyagentd-return-jump (bookmark)
+  "Go to the place in a session that BOOKMARK is about."
+  (let ((prompt (bookmark-prop-get bookmark 'prompt)))
+    (bookmark-default-handler
+     `("" (filename . ,(pyagentd-return--file bookmark))
+       ,@(seq-filter (lambda (pair)
+                       (memq (car-safe pair) '(front-context-string
+                                               rear-context-string position)))
+                     (bookmark-get-bookmark-record bookmark))))
+    (when (and prompt (not (equal prompt (pyagentd-return--prompt))))
+      (goto-char (point-min))
+      (when (search-forward prompt nil t)
+        (goto-char (match-beginning 0))))))
+
+(add-to-list 'pyagentd-session-settings
+             '(bookmark-make-record-function . pyagentd-return-record))
+
+;;;; Desktop
+
+(defvar desktop-buffer-major-mode)
+
+;;;###autoload
+(defun pyagentd-return-list (_file name _misc)
+  "Make the list that was in the buffer NAME; for a desktop that is restored.
+It is filled if a daemon runs, else when it is fetched again."
+  (when (autoloadp (symbol-function desktop-buffer-major-mode))
+    (autoload-do-load (symbol-function desktop-buffer-major-mode)))
+  (with-current-buffer (get-buffer-create name)
+    (funcall desktop-buffer-major-mode)
+    (when (pyagentd-rpc-connect)
+      (revert-buffer))
+    (current-buffer)))
+
+(autoload 'pyagentd-sessions-mode "pyagentd-sessions" nil t)
+(autoload 'pyagentd-asks-mode "pyagentd-asks" nil t)
+
+(defun pyagentd-return--saved-p ()
+  "Let a desktop save this list, though it visits no file."
+  (when (memq major-mode '(pyagentd-sessions-mode pyagentd-asks-mode))
+    (setq-local desktop-save-buffer t)))
+
+(defun pyagentd-return--writable ()
+  "Let sessions be written to again that were only looked at in the last Emacs.
+Whoever else writes now, the daemon says."
+  (dolist (buffer (pyagentd-place-buffers))
+    (with-current-buffer buffer
+      (when (and buffer-read-only (not pyagentd-session-viewing)
+                 (file-writable-p buffer-file-name))
+        (setq buffer-read-only nil)))))
+
+(add-hook 'after-change-major-mode-hook #'pyagentd-return--saved-p)
+(add-hook 'desktop-after-read-hook #'pyagentd-return--writable)
+
+;; Visiting the file has turned these on where they are due.
+(add-to-list 'desktop-minor-mode-handlers '(pyagentd-mode . ignore))
+(add-to-list 'desktop-minor-mode-handlers '(pyagentd-chips-mode . ignore))
+
+;;;###autoload
+(progn
+  (add-to-list 'desktop-buffer-mode-handlers
+               '(pyagentd-sessions-mode . pyagentd-return-list))
+  (add-to-list 'desktop-buffer-mode-handlers
+               '(pyagentd-asks-mode . pyagentd-return-list)))
 
 (provide 'pyagentd-chat)
 ;;; pyagentd-chat.el ends here

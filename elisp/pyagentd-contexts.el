@@ -28,9 +28,8 @@
 ;;; Code:
 
 (require 'pyagentd-core)
-(require 'pyagentd-env)
 (require 'pyagentd-here)
-(require 'pyagentd-later)
+(require 'pyagentd-daemon)
 (require 'pyagentd-list)
 (require 'pyagentd-named)
 

@@ -1,4 +1,4 @@
-;;; pyagentd-core.el --- Options, faces, errors and log of pyagentd -*- lexical-binding: t; -*-
+;;; pyagentd-core.el --- Options, faces, errors and helpers of all files -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -21,6 +21,297 @@
 
 ;;; Commentary:
 
+;; What every other file uses: the customization group, faces, errors, JSON,
+;; YAML, numbers for people, and the environment that the daemon is given.
+
+;;; Code:
+
+(require 'json)
+(require 'subr-x)
+(require 'cl-lib)
+(require 'seq)
+(require 'auth-source)
+
+
+;;;; Reports of the daemon, JSON
+
+;; The daemon tells long reports as JSON: in its answer, or in a file that
+;; the answer names when the text is too long for one.  Here such a report
+;; is found and read.
+
+(defun pyagentd-json-text (answer)
+  "Return the JSON in ANSWER, a plist of the daemon.
+It is the text at :json, or what stands in the file at :path."
+  (if-let ((path (plist-get answer :path)))
+      (with-temp-buffer
+        (let ((coding-system-for-read 'utf-8-unix))
+          (insert-file-contents path))
+        (buffer-string))
+    (plist-get answer :json)))
+
+(defun pyagentd-json-parse (text)
+  "Return what the JSON in TEXT says, as alists and lists.
+Both null and false are nil."
+  (if (fboundp 'json-parse-string)
+      (json-parse-string text :object-type 'alist :array-type 'list
+                         :null-object nil :false-object nil)
+    (let ((json-array-type 'list) (json-false nil))
+      (json-read-from-string text))))
+
+(defun pyagentd-json-plist (text)
+  "Return what the JSON in TEXT says, as plists with keywords and vectors.
+False is `:json-false', null is nil; so functions of tools expect it."
+  (if (fboundp 'json-parse-string)
+      (json-parse-string text :object-type 'plist :array-type 'array
+                         :null-object nil :false-object :json-false)
+    (let ((json-object-type 'plist) (json-array-type 'vector)
+          (json-key-type 'keyword) (json-false :json-false) (json-null nil))
+      (json-read-from-string text))))
+
+(defun pyagentd-json-table (text)
+  "Return what the JSON in TEXT says, as hash tables and vectors.
+Null is `:null' and false `:false'.  What the parser in C refuses and JSON
+allows, such as a NUL in a string, is read by the one in Lisp."
+  (condition-case err
+      (json-parse-string text :null-object :null :false-object :false)
+    (json-error
+     (let ((json-object-type 'hash-table) (json-array-type 'vector)
+           (json-key-type 'string) (json-null :null) (json-false :false))
+       (with-temp-buffer
+         (insert text)
+         (goto-char (point-min))
+         (condition-case nil
+             (prog1 (json-read)
+               (skip-chars-forward " \t\r\n")
+               (unless (eobp) (error "More than one value")))
+           (error (signal (car err) (cdr err)))))))))
+
+(defun pyagentd-json-of-table (value)
+  "Return VALUE, as `pyagentd-json-table' reads it, as JSON."
+  (condition-case nil
+      ;; Emacs 30 has only its bytes.
+      (let ((json (json-serialize value :null-object :null :false-object :false)))
+        (if (multibyte-string-p json) json (decode-coding-string json 'utf-8)))
+    (error
+     (let ((json-null :null) (json-false :false))
+       (json-encode value)))))
+
+(defun pyagentd-json-of (plist)
+  "Return PLIST as a JSON object.
+Its values are strings, numbers, t, nil (null), `:json-false', plists and
+vectors of these."
+  (cond ((null plist) "{}")
+        ((fboundp 'json-serialize)
+         (json-serialize plist :null-object nil :false-object :json-false))
+        (t (let ((json-false :json-false)) (json-encode plist)))))
+
+;;;; Tokens and dollars in words
+
+;; How numbers of tokens and amounts of money are written, and drawn as
+;; bars, wherever they are shown.
+
+(defun pyagentd-numbers-short (tokens)
+  "Return the number of TOKENS in a few characters: 950, 1.2k, 12k, 1.2M."
+  (cond ((< tokens 1000) (number-to-string tokens))
+        ((< tokens 9950) (format "%.1fk" (/ tokens 1000.0)))
+        ((< tokens 999500) (format "%dk" (round tokens 1000)))
+        (t (format "%.1fM" (/ tokens 1000000.0)))))
+
+(defun pyagentd-numbers-long (tokens)
+  "Return the number of TOKENS with its thousands apart."
+  (let ((digits (number-to-string tokens)))
+    (while (string-match "\\`\\([0-9]+\\)\\([0-9]\\{3\\}\\)" digits)
+      (setq digits (replace-match "\\1,\\2" t nil digits)))
+    digits))
+
+(defun pyagentd-numbers-dollars (amount)
+  "Return AMOUNT of US dollars as text; small ones with more places."
+  (format (if (or (>= amount 0.01) (zerop amount)) "$%.2f" "$%.4f") amount))
+
+(defun pyagentd-numbers-cost (known unpriced)
+  "Return a cost of which KNOWN, in US dollars, is the known part.
+UNPRICED is non-nil where that is not all: an unknown price is a question
+mark, never nothing."
+  (cond ((not unpriced) (pyagentd-numbers-dollars known))
+        ((> known 0) (concat (pyagentd-numbers-dollars known) "+?"))
+        (t "$?")))
+
+(defun pyagentd-numbers-bar (value most width)
+  "Return a bar for VALUE, of at most WIDTH characters for MOST.
+What is more than nothing is seen.  Where blocks cannot be displayed it is
+made of number signs."
+  (let* ((blocks (and (char-displayable-p ?█) (char-displayable-p ?▏)))
+         (parts (if blocks 8 1))
+         (length (if (and (> value 0) (> most 0))
+                     (max 1 (round (* parts width value) most))
+                   0))
+         (rest (% length parts)))
+    (concat (make-string (/ length parts) (if blocks ?█ ?#))
+            (if (zerop rest) "" (string (aref " ▏▎▍▌▋▊▉" rest))))))
+
+;;;; Read the metadata of a session
+
+;; scope-plan.yml, branch-metadata.yml and the front matter of preset.md,
+;; read without the daemon.  This is the YAML that the daemon itself and
+;; its presets write: keys with texts, numbers, lists and further keys.
+;; Whatever else stands there is an error of the kind
+;; `pyagentd-yaml-unknown'; then the daemon, which knows all of YAML, is
+;; to be asked.
+
+(define-error 'pyagentd-yaml-unknown "YAML that only the daemon reads")
+
+(defconst pyagentd-yaml--largest 262144
+  "Bytes of the largest file that is read here.")
+
+(defun pyagentd-yaml--unknown (line)
+  "Signal that only the daemon understands LINE."
+  (signal 'pyagentd-yaml-unknown (list line)))
+
+(defun pyagentd-yaml-text (file)
+  "Return the text of FILE, nil if there is none."
+  (when (file-exists-p file)
+    (unless (and (file-regular-p file) (file-readable-p file)
+                 (< (file-attribute-size (file-attributes (file-truename file)))
+                    pyagentd-yaml--largest))
+      (pyagentd-yaml--unknown file))
+    (with-temp-buffer
+      (let ((coding-system-for-read 'utf-8-unix))
+        (insert-file-contents file))
+      (when (re-search-forward "[\t\r\ufeff]\\|[^[:print:]\n]" nil t)
+        (goto-char (match-beginning 0))
+        (pyagentd-yaml--unknown (buffer-substring (line-beginning-position)
+                                                  (line-end-position))))
+      (buffer-string))))
+
+(defun pyagentd-yaml-front (text)
+  "Return TEXT, that of a preset, as (FRONT-MATTER . BODY)."
+  (if (string-match "\\`---\n\\(\\(?:.*\n\\)*?\\)---\\(?:\n\\|\\'\\)" text)
+      (cons (match-string 1 text) (substring text (match-end 0)))
+    (pyagentd-yaml--unknown (car (split-string text "\n")))))
+
+(defun pyagentd-yaml-preset (text)
+  "Return the front matter of TEXT, that of a preset, as a plist.
+Its :tools are a list of names."
+  (let* ((front (pyagentd-yaml-read (car (pyagentd-yaml-front text))))
+         (tools (plist-get front :tools)))
+    (cond ((stringp tools)
+           (plist-put front :tools (split-string tools "[ ,]+" t)))
+          ((seq-every-p #'stringp (ensure-list tools)) front)
+          (t (pyagentd-yaml--unknown "tools:")))))
+
+;;;; Lines
+
+(defun pyagentd-yaml-read (text &optional plain)
+  "Return the keys of TEXT as a plist with keywords in kebab-case.
+Values are texts, numbers, t, nil, lists and plists.  PLAIN means that
+every value is the text as it is written, and that what is no text is
+left out."
+  (let ((lines (cl-loop for line in (split-string text "\n")
+                        for start = (string-match "[^ ]" line)
+                        unless (or (null start) (eq (aref line start) ?#))
+                        collect (cons start (substring line start)))))
+    (when (or (null lines) (/= 0 (caar lines)))
+      (pyagentd-yaml--unknown (or (cdar lines) "no keys")))
+    (pcase-let ((`(,keys . ,rest) (pyagentd-yaml--keys lines 0 plain)))
+      (when rest (pyagentd-yaml--unknown (cdar rest)))
+      keys)))
+
+(defun pyagentd-yaml--keys (lines indent plain)
+  "Read the keys at the beginning of LINES, pairs (INDENT . TEXT).
+INDENT is theirs, PLAIN as in `pyagentd-yaml-read'.  Return (PLIST . REST)
+with the LINES that follow."
+  (let (keys)
+    (while (and lines (= indent (caar lines)))
+      (let ((line (cdr (pop lines))) key value said)
+        (unless (string-match "\\`\\([A-Za-z_][A-Za-z0-9_-]*\\):\\(?: +\\|\\'\\)" line)
+          (pyagentd-yaml--unknown line))
+        (setq key (intern (concat ":" (string-replace
+                                       "_" "-" (match-string 1 line))))
+              said (substring line (match-end 0)))
+        (when (plist-member keys key)
+          (pyagentd-yaml--unknown line))
+        (if (not (string-match-p "\\`\\(?:#.*\\)?\\'" said))
+            (setq value (pyagentd-yaml--value said plain))
+          (pcase-setq `(,value . ,lines)
+                      (pyagentd-yaml--below lines indent plain)))
+        (unless (and plain (not (stringp value)))
+          (setq keys (plist-put keys key value)))))
+    (when (and lines (> (caar lines) indent))
+      (pyagentd-yaml--unknown (cdar lines)))
+    (cons keys lines)))
+
+(defun pyagentd-yaml--below (lines indent plain)
+  "Read what LINES have below a key with INDENT; PLAIN as above.
+Return (VALUE . REST)."
+  (let ((below (caar lines)))
+    (cond ((and lines (>= below indent)
+                (string-match-p "\\`-\\(?: \\|\\'\\)" (cdar lines)))
+           (cons (cl-loop while (and lines (= below (caar lines))
+                                     (string-prefix-p "- " (cdar lines)))
+                          collect (pyagentd-yaml--item
+                                   (string-trim-left (substring (cdr (pop lines)) 2))
+                                   plain))
+                 lines))
+          ((and lines (> below indent))
+           (pyagentd-yaml--keys lines below plain))
+          (t (cons (and plain "") lines)))))
+
+;;;; Values
+
+(defun pyagentd-yaml--item (text plain)
+  "Return the value of TEXT, that of an item of a list; PLAIN as above."
+  (if (string-match-p "\\`[^]\"'#[]*:\\(?: \\|\\'\\)"
+                      (replace-regexp-in-string " #.*\\'" "" text))
+      (pyagentd-yaml--unknown text)
+    (pyagentd-yaml--value text plain)))
+
+(defun pyagentd-yaml--value (text plain)
+  "Return the value of TEXT, which stands behind a key; PLAIN as above."
+  (if (not (string-prefix-p "[" text))
+      (pyagentd-yaml--scalar text plain)
+    (unless (string-match "\\`\\[\\(.*\\)\\] *\\(?: #.*\\)?\\'" text)
+      (pyagentd-yaml--unknown text))
+    (let ((inside (string-trim (match-string 1 text))) items)
+      (while (not (string-empty-p inside))
+        (unless (string-match
+                 "\\`\\(\"[^\"]*\"\\|'[^']*'\\|[^][{},\"'#]+\\) *\\(?:, *\\|\\'\\)"
+                 inside)
+          (pyagentd-yaml--unknown text))
+        (let ((item (match-string 1 inside)))
+          (setq inside (substring inside (match-end 0)))
+          (push (pyagentd-yaml--item (string-trim item) plain) items)))
+      (nreverse items))))
+
+(defun pyagentd-yaml--scalar (text plain)
+  "Return the value of TEXT, a text or number; PLAIN as above."
+  (cond ((string-match "\\`\"\\([^\"\\]*\\)\" *\\(?: #.*\\)?\\'" text)
+         (match-string 1 text))
+        ((string-match "\\`'\\([^']*\\)' *\\(?: #.*\\)?\\'" text)
+         (match-string 1 text))
+        ((string-match-p "\\`[]&*!|>%@`{}\"'?,[-]\\|: \\|:\\'"
+                         (replace-regexp-in-string " #.*\\'" "" text))
+         (if (string-match-p "\\`-[0-9.]+\\'" text)
+             (pyagentd-yaml--plain text plain)
+           (pyagentd-yaml--unknown text)))
+        (t (pyagentd-yaml--plain
+            (string-trim-right (replace-regexp-in-string " #.*\\'" "" text))
+            plain))))
+
+(defun pyagentd-yaml--plain (text plain)
+  "Return the value of TEXT without quotation marks; PLAIN as above."
+  (cond (plain text)
+        ((member text '("true" "True" "TRUE")) t)
+        ((member text '("false" "False" "FALSE" "null" "Null" "NULL" "~")) nil)
+        ((string-match-p "\\`-?\\(?:0\\|[1-9][0-9]*\\)\\(?:\\.[0-9]+\\)?\\'" text)
+         (string-to-number text))
+        ;; Dates, and the many other ways to write a number.
+        ((string-match-p "\\`[-+.]?[0-9]" text) (pyagentd-yaml--unknown text))
+        ((string-match-p "\\`[-+]?\\.\\(?:inf\\|nan\\)\\'" (downcase text))
+         (pyagentd-yaml--unknown text))
+        (t text)))
+
+;;;; Options, faces, errors and log of pyagentd
+
 ;; What every other file of the package needs: the customization group,
 ;; the tree of errors and the log.  The tree of errors:
 ;;
@@ -30,10 +321,6 @@
 ;;       ├── pyagentd-disconnected    the connection ended before the answer came
 ;;       ├── pyagentd-timeout         no answer in time; the call may still take effect
 ;;       └── pyagentd-protocol-error  the daemon speaks another protocol
-
-;;; Code:
-
-(require 'subr-x)
 
 (defgroup pyagentd nil
   "Agents that outlive Emacs."
@@ -258,6 +545,46 @@ For the edges only: hooks, timers, filters and event handlers."
 (defun pyagentd-symbol (value)
   "Return VALUE, a symbol or a string, as a symbol; nil stays nil."
   (if (stringp value) (intern value) value))
+
+;;;; Environment and key of a run
+
+;; A run uses the environment and the key of whoever started it, not those
+;; of the daemon.  They go over the socket with the request and are held
+;; in memory only.
+
+(defcustom pyagentd-environment
+  '("PYAGENTD_BACKEND" "ANTHROPIC_BASE_URL" "ANTHROPIC_API_KEY" "OPENAI_API_KEY"
+    "DEEPSEEK_API_KEY" "OPENROUTER_API_KEY" "GROQ_API_KEY" "MISTRAL_API_KEY"
+    "XAI_API_KEY" "PATH")
+  "Environment variables to pass to runs that you start in this buffer.
+A key is sent only to the provider whose variable it is in."
+  :type '(repeat string)
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+(defcustom pyagentd-api-key-host "api.anthropic.com"
+  "Host under which auth-source finds Anthropic's API key, with user \"apikey\".
+nil means do not look there."
+  :type '(choice string (const :tag "Do not look" nil))
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+(defun pyagentd-env-variables ()
+  "Return the plist of environment variables to send."
+  (let (plist)
+    (dolist (name pyagentd-environment plist)
+      (when-let ((value (getenv name)))
+        (setq plist (plist-put plist (intern (concat ":" name)) value))))))
+
+(defun pyagentd-env-key ()
+  "Return the API key from auth-source, or nil if there is or needs none."
+  (unless (or (null pyagentd-api-key-host)
+              (equal (getenv "PYAGENTD_BACKEND") "offline")
+              (getenv "ANTHROPIC_API_KEY"))
+    (when-let* ((entry (car (auth-source-search :host pyagentd-api-key-host
+                                                :user "apikey" :max 1)))
+                (secret (plist-get entry :secret)))
+      (if (functionp secret) (funcall secret) secret))))
 
 (provide 'pyagentd-core)
 ;;; pyagentd-core.el ends here

@@ -27,7 +27,7 @@
 ;;; Code:
 
 (require 'pyagentd-core)
-(require 'pyagentd-later)
+(require 'pyagentd-daemon)
 (require 'pyagentd-model)
 (require 'pyagentd-table)
 (require 'pyagentd-named)

@@ -28,7 +28,7 @@
 ;;; Code:
 
 (require 'pyagentd-core)
-(require 'pyagentd-later)
+(require 'pyagentd-daemon)
 (require 'pyagentd-here)
 (require 'pyagentd-named)
 

@@ -27,7 +27,7 @@
 
 (require 'browse-url)
 (require 'pyagentd-core)
-(require 'pyagentd-later)
+(require 'pyagentd-daemon)
 (require 'pyagentd-here)
 (require 'pyagentd-manage)
 

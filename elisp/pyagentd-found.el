@@ -35,9 +35,9 @@
 (require 'seq)
 (require 'pulse)
 (require 'pyagentd-core)
-(require 'pyagentd-block)
+(require 'pyagentd-session)
 (require 'pyagentd-rpc)
-(require 'pyagentd-later)
+(require 'pyagentd-daemon)
 (require 'pyagentd-here)
 
 ;;;; Where

@@ -36,11 +36,9 @@
 (require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
-(require 'pyagentd-start)
+(require 'pyagentd-daemon)
 (require 'pyagentd-jf)
-(require 'pyagentd-block)
-(require 'pyagentd-locals)
-(require 'pyagentd-later)
+(require 'pyagentd-session)
 (require 'pyagentd-here)
 (require 'pyagentd-tools)
 

@@ -21,9 +21,7 @@
 
 ;;; Commentary:
 
-;; Commands on sessions act on the session of the current buffer, or on
-;; the one at point where sessions are listed.  This file says which one
-;; that is, and how sessions are named to a person.
+;; Which session a command is about, and what follows when its directory moves.
 
 ;;; Code:
 
@@ -31,9 +29,15 @@
 (require 'seq)
 (require 'subr-x)
 (require 'pyagentd-core)
-(require 'pyagentd-place)
 (require 'pyagentd-session)
 (require 'pyagentd-status)
+
+
+;;;; Which session a command is about
+
+;; Commands on sessions act on the session of the current buffer, or on
+;; the one at point where sessions are listed.  This file says which one
+;; that is, and how sessions are named to a person.
 
 (defface pyagentd-session-title '((t :inherit bold))
   "Face of the title of a session."
@@ -157,6 +161,57 @@ That is ISO 8601 or a number of milliseconds."
   (cond ((= number 1) (concat "1 " noun))
         ((string-suffix-p "ch" noun) (format "%d %ses" number noun))
         (t (format "%d %ss" number noun))))
+
+;;;; Sessions whose files are elsewhere now
+
+;; An agent that gets another name has its files in another directory.
+;; What shows them follows, whoever renamed it, and what was typed and not
+;; saved meanwhile stays in a buffer of its own.
+
+(defun pyagentd-moved-shown (directory)
+  "Return what shows the session in DIRECTORY, a list (BUFFER FILE POSITION).
+FILE is relative to DIRECTORY."
+  (mapcar (lambda (buffer)
+            (with-current-buffer buffer
+              (list buffer (file-relative-name buffer-file-name directory)
+                    (point))))
+          (pyagentd-here-buffers directory)))
+
+(defun pyagentd-moved-show-in (directory shown)
+  "Have the windows of SHOWN show the same files of DIRECTORY.
+For SHOWN see `pyagentd-moved-shown'."
+  (pcase-dolist (`(,old ,file ,position) shown)
+    (pyagentd-moved--show old (expand-file-name file directory) position)))
+
+(defun pyagentd-moved-follow (buffer file)
+  "Have what shows BUFFER show FILE, which is where its session is now."
+  (with-current-buffer buffer
+    (let ((modified (buffer-modified-p))
+          (position (point)))
+      (pyagentd-mode -1)
+      (set-visited-file-name nil t)
+      (set-buffer-modified-p modified)
+      ;; Opening a file is no work for who dispatches events.
+      (run-at-time 0 nil #'pyagentd-moved--show buffer file position))))
+
+(defun pyagentd-moved--show (old file position)
+  "Have the windows of the buffer OLD show FILE at POSITION.
+OLD is killed, unless it has text that is nowhere else."
+  (when (file-exists-p file)
+    (let ((new (find-file-noselect file)))
+      (with-current-buffer new
+        (goto-char (min position (point-max))))
+      (when (and (buffer-live-p old) (not (eq old new)))
+        (dolist (window (get-buffer-window-list old nil t))
+          (set-window-buffer window new)
+          (set-window-point window (with-current-buffer new (point))))
+        (with-current-buffer old
+          (cond ((and (buffer-modified-p) (not buffer-file-name))
+                 (rename-buffer (format "*Renamed: %s*" (buffer-name)) t)
+                 (message "%s is elsewhere now; what was typed is in %s"
+                          (buffer-name new) (buffer-name)))
+                (t (set-buffer-modified-p nil)
+                   (kill-buffer))))))))
 
 (provide 'pyagentd-here)
 ;;; pyagentd-here.el ends here

@@ -1,4 +1,4 @@
-;;; pyagentd-history.el --- Take turns back, ask again -*- lexical-binding: t; -*-
+;;; pyagentd-history.el --- Rewinding, variants, branches -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -21,28 +21,454 @@
 
 ;;; Commentary:
 
-;; `pyagentd-rewind' takes everything after a prompt back; nothing is
-;; deleted, and `pyagentd-unrewind' reverses it.  `pyagentd-edit-prompt'
-;; sends a prompt in other words, `pyagentd-regenerate' the same again;
-;; what was said before is a variant of what is said then, and
-;; `pyagentd-next-variant' shows the others, each with the turns that came
-;; after it.
+;; Turns that are taken back, asked again, or gone on with elsewhere.
 
 ;;; Code:
 
 (require 'cl-lib)
 (require 'subr-x)
 (require 'pyagentd-core)
-(require 'pyagentd-env)
-(require 'pyagentd-place)
-(require 'pyagentd-later)
 (require 'pyagentd-session)
-(require 'pyagentd-attached)
-(require 'pyagentd-chat)
+(require 'pyagentd-rpc)
+(require 'pyagentd-sync)
 (require 'pyagentd-here)
+(require 'pyagentd-daemon)
 (require 'pyagentd-manage)
-(require 'pyagentd-branch)
-(require 'pyagentd-hidden)
+(require 'pyagentd-chat)
+
+
+;;;; Hidden turns in the text
+
+;; The text of turns that were taken back stays in the file, with the role
+;; `ignore'.  Here it is folded into one line, which a click or
+;; `pyagentd-show-hidden' unfolds, and dimmed where it is unfolded.  An
+;; answer that has variants says which of them it is.
+;;
+;; All of this are overlays: neither undo nor saving knows of them, and
+;; text that is folded is not fontified.  Which text it is the daemon says.
+
+(defface pyagentd-hidden '((t :inherit shadow))
+  "Face of rewound turns and their notices."
+  :group 'pyagentd)
+
+(defvar-local pyagentd-hidden--overlays nil
+  "Overlays on hidden turns and on messages that have variants.")
+(defvar-local pyagentd-hidden--shown nil
+  "Non-nil if hidden turns are unfolded.")
+(defvar-local pyagentd-hidden--due nil
+  "Non-nil if what is hidden is to be asked for after the next save.")
+
+(pyagentd-permanent-local 'pyagentd-hidden--overlays 'pyagentd-hidden--shown
+                          'pyagentd-hidden--due)
+
+(defvar pyagentd-hidden-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map [mouse-1] #'pyagentd-show-hidden)
+    map)
+  "Keymap of the line that stands for hidden turns.")
+
+;;;; What is said
+
+(defun pyagentd-hidden--words (count by)
+  "Return how to say that COUNT turns were hidden BY something, a symbol."
+  (format "… %s %s" (pyagentd-count count "turn")
+          (pcase by
+            ('rewind (substitute-command-keys
+                      (format "rewound, \\<pyagentd-mode-map>\
+C-u \\[pyagentd-rewind] brings %s back" (if (= count 1) "it" "them"))))
+            ('edit "as it was before it was edited")
+            ('context "of a conversation that was cleared")
+            (_ "of another variant"))))
+
+(defun pyagentd-hidden--line (words beg)
+  "Return the line with WORDS that stands for the text from BEG on."
+  (concat (if (= beg 1) "" "\n\n")
+          (propertize words 'face 'pyagentd-hidden 'mouse-face 'highlight
+                      'keymap pyagentd-hidden-map
+                      'help-echo "mouse-1: show or hide the text")))
+
+;;;; Overlays
+
+(defun pyagentd-hidden--clear ()
+  "Remove all overlays."
+  (mapc #'delete-overlay pyagentd-hidden--overlays)
+  (setq pyagentd-hidden--overlays nil))
+
+(defun pyagentd-hidden--fold (overlay)
+  "Fold or unfold the text of OVERLAY."
+  (let ((line (overlay-get overlay 'pyagentd-line)))
+    (overlay-put overlay 'invisible
+                 (unless pyagentd-hidden--shown 'pyagentd-hidden))
+    (overlay-put overlay 'before-string line)
+    (overlay-put overlay 'face 'pyagentd-hidden)))
+
+(defun pyagentd-hidden--add (beg end)
+  "Return a new overlay between BEG and END."
+  (let ((overlay (make-overlay beg (min end (1+ (buffer-size))) nil t nil)))
+    (overlay-put overlay 'evaporate t)
+    (push overlay pyagentd-hidden--overlays)
+    overlay))
+
+(defun pyagentd-hidden--set (hidden variants)
+  "Show which regions are HIDDEN and which messages are VARIANTS of others.
+HIDDEN is a list of (BEG END COUNT BY), VARIANTS one of (BEG END MESSAGE
+NUMBER OF), where NUMBER is 0 if none of them is shown."
+  (pyagentd-hidden--clear)
+  (add-to-invisibility-spec 'pyagentd-hidden)
+  (save-restriction
+    (widen)
+    (pcase-dolist (`(,beg ,end ,count ,by) hidden)
+      (let ((overlay (pyagentd-hidden--add beg end)))
+        (overlay-put overlay 'pyagentd-line
+                     (pyagentd-hidden--line
+                      (pyagentd-hidden--words count (pyagentd-symbol by))
+                      beg))
+        (overlay-put overlay 'isearch-open-invisible
+                     (lambda (overlay) (overlay-put overlay 'invisible nil)))
+        (pyagentd-hidden--fold overlay)))
+    (pcase-dolist (`(,beg ,end ,message ,number ,of) variants)
+      (let ((overlay (pyagentd-hidden--add beg end)))
+        (overlay-put overlay 'pyagentd-variant (list message number of))
+        (when (> number 0)
+          (overlay-put (pyagentd-hidden--whole-line overlay) 'before-string
+                       (propertize (format "variant %d/%d\n" number of)
+                                   'face 'pyagentd-hidden)))))))
+
+(defun pyagentd-hidden--whole-line (overlay)
+  "Return OVERLAY, or a new one on what is before it in its line.
+That is the sign of a prompt, above which its variant is told."
+  (save-excursion
+    (goto-char (overlay-start overlay))
+    (if (bolp) overlay
+      (pyagentd-hidden--add (line-beginning-position) (point)))))
+
+(defun pyagentd-hidden-variant ()
+  "Return the variant at or before point, or else the last: (MESSAGE N OF)."
+  (let* ((all (seq-filter (lambda (overlay)
+                            (overlay-get overlay 'pyagentd-variant))
+                          pyagentd-hidden--overlays))
+         (sorted (sort all (lambda (a b)
+                             (> (overlay-start a) (overlay-start b)))))
+         (here (or (seq-find (lambda (overlay)
+                               (<= (overlay-start overlay) (point)))
+                             sorted)
+                   (car sorted))))
+    (and here (overlay-get here 'pyagentd-variant))))
+
+;;;; Asking the daemon
+
+(defun pyagentd-hidden-refresh ()
+  "Ask which text of this buffer is hidden, and show that."
+  (let ((buffer (current-buffer)))
+    (when pyagentd-mode
+      (pyagentd-rpc-call-async
+       'history (list :branch pyagentd--branch-dir)
+       :success (lambda (answer)
+                  (when (buffer-live-p buffer)
+                    (with-current-buffer buffer
+                      (pyagentd-hidden--receive answer))))
+       :error #'ignore))))
+
+(defun pyagentd-hidden--receive (answer)
+  "Show what ANSWER says, if it is about the text in this buffer."
+  (let ((sha256 (plist-get answer :sha256)))
+    (setq pyagentd-hidden--due nil)
+    (cond ((null sha256) (pyagentd-hidden--clear))
+          ((equal sha256 (if (buffer-modified-p)
+                             (pyagentd-session-body-sha256)
+                           pyagentd-session-sha256))
+           (pyagentd-hidden--set (plist-get answer :hidden)
+                                 (plist-get answer :variants)))
+          (t (setq pyagentd-hidden--due t)))))
+
+(defun pyagentd-hidden--after-save ()
+  "Ask again where the text was another one than the file's."
+  (when pyagentd-hidden--due
+    (pyagentd-hidden-refresh)))
+
+(defun pyagentd-hidden--after-run (_run)
+  "Ask again where something is hidden: there may be one more variant."
+  (when pyagentd-hidden--overlays
+    (setq pyagentd-hidden--due t)))
+
+;;;###autoload
+(defun pyagentd-show-hidden ()
+  "Show rewound turns, or fold them again."
+  (interactive)
+  (setq pyagentd-hidden--shown (not pyagentd-hidden--shown))
+  (dolist (overlay pyagentd-hidden--overlays)
+    (when (overlay-get overlay 'pyagentd-line)
+      (pyagentd-hidden--fold overlay))))
+
+(add-hook 'pyagentd-session-read-hook #'pyagentd-hidden--clear)
+(add-hook 'pyagentd-session-leave-hook #'pyagentd-hidden--clear)
+(add-hook 'pyagentd-session-saved-hook #'pyagentd-hidden--after-save)
+(add-hook 'pyagentd-attached-hook #'pyagentd-hidden-refresh)
+(add-hook 'pyagentd-attach-roles-hook #'pyagentd-hidden-refresh)
+(add-hook 'pyagentd-run-finished-functions #'pyagentd-hidden--after-run)
+
+;;;; Branches of a session
+
+;; A branch tries another way from a prompt on: `pyagentd-branch' copies
+;; the conversation up to it into a session.md of its own and visits that.
+;; What the session was before stays as it is.  `pyagentd-switch-branch'
+;; goes to another.
+
+(defconst pyagentd-branch-default-name "branch"
+  "Name of a branch that was given none.")
+
+;;;; Where a branch begins
+
+(defun pyagentd-branch--check ()
+  "Signal a `user-error' unless a branch can begin in this buffer."
+  (unless pyagentd--branch-dir
+    (user-error "Not a gptel session buffer"))
+  (when (pyagentd-place-agent-p)
+    (user-error "An agent has no branches; branch the session it works for")))
+
+(defun pyagentd-branch--save ()
+  "Save the buffer, since the daemon copies what is on disk."
+  (pyagentd-session-save)
+  (when (and (buffer-modified-p) (not pyagentd-session-viewing))
+    (user-error "Save the session before branching")))
+
+(defun pyagentd-branch-here ()
+  "Return the buffer of the session here, saved, and point: (BUFFER POSITION).
+Signal a `user-error' unless a branch can begin there."
+  (let ((position (point))
+        (buffer (or (buffer-base-buffer) (current-buffer))))
+    (with-current-buffer buffer
+      (pyagentd-branch--check)
+      (pyagentd-branch--save))
+    (list buffer position)))
+
+(defun pyagentd-branch-point (points number position)
+  "Return the one of POINTS that is called NUMBER, or the one at POSITION.
+The latter if NUMBER is nil."
+  (cond ((null points) (user-error "No prompt to branch at yet"))
+        (number (pyagentd-branch--numbered (format "%s" number) points))
+        (t (pyagentd-branch--nearest points position))))
+
+(defun pyagentd-branch-with-points (then)
+  "Call THEN with the prompts at which a branch can begin, first one first.
+Each is a plist with :number, :message-id (or nil), :start, :end and
+:text.  THEN may ask something; it is called later, in this buffer."
+  (pyagentd-later-asking
+   'branch-points (list :branch pyagentd--branch-dir)
+   (lambda (answer) (funcall then (plist-get answer :points)))))
+
+(defun pyagentd-branch--label (point)
+  "Return the candidate for POINT, a prompt as a plist."
+  (format "%d  %s" (plist-get point :number)
+          (truncate-string-to-width
+           (replace-regexp-in-string
+            "[ \t\n]+" " " (string-trim (or (plist-get point :text) "")))
+           70 nil nil "…")))
+
+(defun pyagentd-branch--annotation (point)
+  "Return what to say beside POINT: its place in the text."
+  (let ((start (plist-get point :start)))
+    (format "  line %d, %d%%"
+            (save-restriction
+              (widen)
+              (line-number-at-pos (min start (point-max))))
+            (/ (* 100 start) (max 1 (1+ (buffer-size)))))))
+
+(defun pyagentd-branch--nearest (points position)
+  "Return the one of POINTS in which POSITION is, or the last before it."
+  (or (seq-find (lambda (point) (<= (plist-get point :start) position))
+                (reverse points))
+      (car points)))
+
+(defun pyagentd-branch--table (candidates category annotate)
+  "Return a completion table of CANDIDATES in their order.
+They are of CATEGORY and ANNOTATE, a function, annotates them."
+  (lambda (string predicate action)
+    (if (eq action 'metadata)
+        `(metadata (category . ,category)
+                   (display-sort-function . identity)
+                   (cycle-sort-function . identity)
+                   (annotation-function . ,annotate))
+      (complete-with-action action candidates string predicate))))
+
+(defun pyagentd-branch--read-point (points position)
+  "Let the user choose one of POINTS; the one at POSITION is the default."
+  (let* ((alist (mapcar (lambda (point)
+                          (cons (pyagentd-branch--label point) point))
+                        points))
+         (notes (mapcar (lambda (pair)
+                          (cons (car pair)
+                                (pyagentd-branch--annotation (cdr pair))))
+                        alist))
+         (default (car (rassq (pyagentd-branch--nearest points position) alist))))
+    (pyagentd-branch--numbered
+     (car (split-string
+           (completing-read (format-prompt "Branch at prompt"
+                                           (truncate-string-to-width
+                                            default 40 nil nil "…"))
+                            (pyagentd-branch--table
+                             (mapcar #'car alist) 'pyagentd-prompt
+                             (lambda (label) (cdr (assoc label notes))))
+                            nil t nil nil default)))
+     points)))
+
+(defun pyagentd-branch--numbered (number points)
+  "Return the one of POINTS whose number is written NUMBER."
+  (or (seq-find (lambda (point)
+                  (equal number (number-to-string (plist-get point :number))))
+                points)
+      (user-error "There is no prompt %s" number)))
+
+(defun pyagentd-branch--read-side ()
+  "Ask whether the chosen prompt goes into the branch."
+  (pcase (car (read-multiple-choice
+               "The prompt"
+               '((?i "include" "The branch ends with this prompt.")
+                 (?e "exclude" "The branch ends before it; write another prompt."))))
+    (?i 'include)
+    (?e 'exclude)))
+
+(defun pyagentd-branch--read-name ()
+  "Read the name of a branch."
+  (read-string (format-prompt "Branch name" pyagentd-branch-default-name)
+               nil nil pyagentd-branch-default-name))
+
+;;;; Making one
+
+(defun pyagentd-branch--create (request then)
+  "Have the daemon make a branch as REQUEST says; call THEN with its plist.
+If that comes too late, what was made goes to the trash."
+  (pyagentd-later-asking
+   'branch request then nil nil
+   (lambda (made)
+     (pyagentd-later 'delete (list :branch (plist-get made :branch)
+                                   :what "branch")))))
+
+;;;###autoload
+(defun pyagentd-branch (&optional name side number)
+  "Create a branch of this session at one of its prompts, and visit it.
+It gets all of the conversation before that prompt, and the prompt itself
+if you choose to include it, the configuration and the agents.  It
+becomes the current branch; the one it comes from stays as it is.
+
+From Lisp, NAME is its name, SIDE is `include' or `exclude', and NUMBER
+counts the prompts from 1; what is nil is asked for.  Return at once; the
+branch is visited when it is made."
+  (interactive)
+  (pcase-let ((`(,buffer ,position) (pyagentd-branch-here)))
+    (with-current-buffer buffer
+      (pyagentd-branch-with-points
+       (lambda (points)
+         (if points
+             (pyagentd-branch--at
+              (if number (pyagentd-branch-point points number position)
+                (pyagentd-branch--read-point points position))
+              (or side (pyagentd-branch--read-side))
+              (or name (pyagentd-branch--read-name)))
+           (message "No prompt to branch at yet")))))))
+
+(defun pyagentd-branch--at (point side name)
+  "Begin a branch called NAME at POINT, a prompt, which SIDE in- or excludes."
+  (pyagentd-branch--create (pyagentd-branch-request point side name)
+                           (lambda (made) (pyagentd-branch-visit made side))))
+
+(defun pyagentd-branch-request (point side name)
+  "Return the arguments for a branch called NAME at POINT of this session.
+POINT is a prompt, which SIDE in- or excludes."
+  (list :branch pyagentd--branch-dir
+        :position (plist-get point :start)
+        :exclude (eq side 'exclude)
+        :name name))
+
+(defun pyagentd-branch-visit (made side)
+  "Visit the branch MADE, an answer of the daemon; return its buffer.
+SIDE is how it was made."
+  (let ((buffer (pyagentd-manage-visit made)))
+    (with-current-buffer buffer
+      (when (eq side 'exclude)
+        (pyagentd-branch--offer-prompt))
+      (goto-char (point-max))
+      (message "Branch %s of %s" (plist-get made :branch-name)
+               (plist-get made :parent)))
+    buffer))
+
+(defun pyagentd-branch--offer-prompt ()
+  "Show where to type the next prompt; the file gets it with the first change."
+  (save-excursion
+    (goto-char (point-max))
+    (unless (or buffer-read-only (bobp)
+                (looking-back (regexp-quote pyagentd-prompt-prefix)
+                              (line-beginning-position)))
+      (let ((buffer-undo-list t))
+        (with-silent-modifications
+          (insert (if (bolp) "" "\n\n") pyagentd-prompt-prefix))))))
+
+;;;; Going to another
+
+(defun pyagentd-branch-lineage (branch)
+  "Return in words where BRANCH, a plist, comes from."
+  (if-let ((parent (plist-get branch :parent)))
+      (concat parent (when-let ((position (plist-get branch :position)))
+                       (format ", character %d" position)))
+    ""))
+
+(defun pyagentd-branch--read-branch (prompt branches default)
+  "Read one of BRANCHES with PROMPT; DEFAULT is the name of one."
+  (let* ((find (lambda (name)
+                 (seq-find (lambda (branch)
+                             (equal (plist-get branch :name) name))
+                           branches)))
+         (annotate (lambda (name)
+                     (let ((branch (funcall find name)))
+                       (concat
+                        (and (plist-get branch :current) "  current")
+                        (when (plist-get branch :parent)
+                          (concat "  from " (pyagentd-branch-lineage branch)))
+                        "  " (pyagentd-time (plist-get branch :created)))))))
+    (funcall find (completing-read
+                   (format-prompt prompt default)
+                   (pyagentd-branch--table
+                    (mapcar (lambda (branch) (plist-get branch :name)) branches)
+                    'pyagentd-branch annotate)
+                   nil t nil nil default))))
+
+(defun pyagentd-branch--others (branches)
+  "Return BRANCHES without the one of this buffer."
+  (seq-remove (lambda (branch)
+                (equal (plist-get branch :name) pyagentd--branch-name))
+              branches))
+
+;;;###autoload
+(defun pyagentd-switch-branch (&optional branch)
+  "Visit BRANCH of this session, a plist, and make it the current one.
+The current one is what the session's id alone stands for.  Without
+BRANCH it is asked for."
+  (interactive)
+  (if branch
+      (pyagentd-later-asking 'switch (list :branch (plist-get branch :branch))
+                             #'pyagentd-manage-visit)
+    (pyagentd-manage-with-branches
+     (pyagentd-here)
+     (lambda (branches)
+       (pyagentd-switch-branch
+        (pyagentd-branch--read-other (pyagentd-branch--others branches)))))))
+
+(defun pyagentd-branch--read-other (others)
+  "Read one of OTHERS, the other branches of this session."
+  (unless others
+    (user-error "This session has only one branch; %s makes another"
+                (substitute-command-keys "\\[pyagentd-branch]")))
+  (pyagentd-branch--read-branch "Switch to branch" others
+                                (plist-get (car others) :name)))
+
+;;;; Take turns back, ask again
+
+;; `pyagentd-rewind' takes everything after a prompt back; nothing is
+;; deleted, and `pyagentd-unrewind' reverses it.  `pyagentd-edit-prompt'
+;; sends a prompt in other words, `pyagentd-regenerate' the same again;
+;; what was said before is a variant of what is said then, and
+;; `pyagentd-next-variant' shows the others, each with the turns that came
+;; after it.
 
 (defconst pyagentd-history--patience 60
   "Seconds to wait for an operation: a long text is compared with its log.")

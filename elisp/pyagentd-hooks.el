@@ -36,8 +36,7 @@
 (require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
-(require 'pyagentd-events)
-(require 'pyagentd-later)
+(require 'pyagentd-daemon)
 (require 'pyagentd-trust)
 
 (defconst pyagentd-hooks--events

@@ -27,9 +27,8 @@
 ;;; Code:
 
 (require 'pyagentd-core)
-(require 'pyagentd-events)
 (require 'pyagentd-rpc)
-(require 'pyagentd-start)
+(require 'pyagentd-daemon)
 (require 'pyagentd-here)
 
 (defvar pyagentd-index--reporter nil

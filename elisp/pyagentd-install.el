@@ -1,4 +1,4 @@
-;;; pyagentd-install.el --- Installing the server -*- lexical-binding: t; -*-
+;;; pyagentd-install.el --- Installing the Python package -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -17,8 +17,79 @@
 ;; GNU General Public License for more details.
 
 ;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
 
 ;;; Commentary:
+
+;; Finds an installer and runs it, with a progress buffer.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'seq)
+(require 'pyagentd-core)
+(require 'pyagentd-rpc)
+
+
+;;;; What can install the server
+
+;; The server is installed by uv, else by a Python that is new enough.
+;; Which of them is good is tried in processes that nobody waits for; they
+;; are isolated, and not where the user works: nothing of a project is
+;; loaded before the user wants an installation.
+
+(defconst pyagentd-installer-python "3.11"
+  "Oldest version of Python the server runs on.")
+
+(defconst pyagentd-installer--pythons
+  '("python3" "python3.14" "python3.13" "python3.12" "python3.11" "python")
+  "Programs that may be such a Python, the best first.")
+
+(defun pyagentd-installer-uv-p ()
+  "Return non-nil if there is uv."
+  (let ((default-directory "/")) (executable-find "uv")))
+
+(defun pyagentd-installer-find (then)
+  "Call THEN with what can install the server, nil if nothing can.
+That is a pair (PROGRAM . KIND).  KIND is `uv', `pip' (a Python with a pip
+that installs for another Python) or `venv' (one without)."
+  (if (pyagentd-installer-uv-p)
+      (funcall then '("uv" . uv))
+    (pyagentd-installer--among pyagentd-installer--pythons then)))
+
+(defun pyagentd-installer--among (pythons then)
+  "Call THEN with the first of PYTHONS that can install the server, or nil."
+  (pcase pythons
+    ('nil (funcall then nil))
+    (`(,python . ,others)
+     (pyagentd-installer--try
+      python "import sys, venv, ensurepip; \
+sys.exit(sys.version_info < (3, 11))"
+      (lambda (good)
+        (if good (pyagentd-installer--kind python then)
+          (pyagentd-installer--among others then)))))))
+
+(defun pyagentd-installer--kind (python then)
+  "Call THEN with PYTHON and what it is, see `pyagentd-installer-find'."
+  (pyagentd-installer--try
+   python "import pip, sys; \
+sys.exit(tuple(map(int, pip.__version__.split('.')[:2])) < (22, 3))"
+   (lambda (good) (funcall then (cons python (if good 'pip 'venv))))))
+
+(defun pyagentd-installer--try (python code then)
+  "Call THEN with whether the program PYTHON runs CODE to a good end."
+  (let ((default-directory "/"))
+    (if (not (executable-find python)) (funcall then nil)
+      (make-process
+       :name "pyagentd-installer" :command (list python "-I" "-c" code)
+       :connection-type 'pipe :noquery t :filter #'ignore
+       :sentinel (lambda (process _change)
+                   (unless (process-live-p process)
+                     (pyagentd-guarded "Looking for an installer"
+                       (funcall then
+                                (eql 0 (process-exit-status process))))))))))
+
+;;;; Installing the server
 
 ;; Makes a virtual environment with the server of this package's version
 ;; below `pyagentd-server-directory': with uv where it is installed, else
@@ -26,14 +97,6 @@
 ;; meanwhile and the echo area says how far it is.  The environment counts
 ;; once its program said the right version; what was there before stays
 ;; until then, and one that was good stays after that, too.
-
-;;; Code:
-
-(require 'cl-lib)
-(require 'seq)
-(require 'pyagentd-core)
-(require 'pyagentd-server)
-(require 'pyagentd-installer)
 
 (defcustom pyagentd-server-requirement nil
   "What to install as the server; nil means the one of this package.

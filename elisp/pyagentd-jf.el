@@ -35,14 +35,13 @@
 ;;; Code:
 
 (require 'pyagentd)
-(require 'pyagentd-branch)
-(require 'pyagentd-yaml)
-(require 'pyagentd-overlay)
-(require 'pyagentd-settings)
-(require 'pyagentd-env)
+(require 'pyagentd-history)
+(require 'pyagentd-core)
+(require 'pyagentd-display)
+(require 'pyagentd-sync)
 (require 'pyagentd-rpc)
-(require 'pyagentd-start)
-(require 'pyagentd-place)
+(require 'pyagentd-daemon)
+(require 'pyagentd-session)
 
 ;;;; Variables
 

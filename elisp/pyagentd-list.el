@@ -34,11 +34,9 @@
 (require 'subr-x)
 (require 'tabulated-list)
 (require 'pyagentd-core)
-(require 'pyagentd-env)
 (require 'pyagentd-here)
-(require 'pyagentd-later)
+(require 'pyagentd-daemon)
 (require 'pyagentd-live)
-(require 'pyagentd-place)
 (require 'pyagentd-session)
 (require 'pyagentd-table)
 

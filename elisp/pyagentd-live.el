@@ -31,7 +31,6 @@
 (require 'seq)
 (require 'subr-x)
 (require 'pyagentd-core)
-(require 'pyagentd-events)
 (require 'pyagentd-rpc)
 
 (defvar pyagentd-live-functions nil

@@ -27,13 +27,11 @@
 ;;; Code:
 
 (require 'pyagentd-core)
-(require 'pyagentd-place)
-(require 'pyagentd-events)
-(require 'pyagentd-later)
 (require 'pyagentd-session)
+(require 'pyagentd-rpc)
+(require 'pyagentd-daemon)
 (require 'pyagentd-status)
 (require 'pyagentd-here)
-(require 'pyagentd-moved)
 
 ;;;; Title
 

@@ -32,7 +32,6 @@
 (require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
-(require 'pyagentd-env)
 (require 'pyagentd-here)
 (require 'pyagentd-table)
 (require 'pyagentd-follow)

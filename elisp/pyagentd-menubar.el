@@ -31,12 +31,11 @@
 (require 'pyagentd-core)
 (require 'pyagentd-session)
 (require 'pyagentd-status)
-(require 'pyagentd-ask-here)
-(require 'pyagentd-turns)
-(require 'pyagentd-fenced)
+(require 'pyagentd-ask)
 (require 'pyagentd-chat)
+(require 'pyagentd-display)
 
-(autoload 'pyagentd-code-at "pyagentd-code")
+(autoload 'pyagentd-code-at "pyagentd-display")
 
 (easy-menu-define pyagentd-menubar pyagentd-mode-map
   "Menu of session buffers."

@@ -29,7 +29,7 @@
 
 (require 'subr-x)
 (require 'pyagentd-core)
-(require 'pyagentd-later)
+(require 'pyagentd-daemon)
 (require 'pyagentd-mission-trace)
 
 (declare-function pyagentd--project-root "pyagentd")

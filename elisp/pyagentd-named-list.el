@@ -29,8 +29,8 @@
 
 (require 'seq)
 (require 'pyagentd-core)
-(require 'pyagentd-events)
-(require 'pyagentd-place)
+(require 'pyagentd-rpc)
+(require 'pyagentd-session)
 (require 'pyagentd-here)
 (require 'pyagentd-table)
 (require 'pyagentd-named)

@@ -29,13 +29,10 @@
 
 (require 'seq)
 (require 'pyagentd-core)
-(require 'pyagentd-env)
-(require 'pyagentd-place)
-(require 'pyagentd-start)
+(require 'pyagentd-session)
+(require 'pyagentd-daemon)
 (require 'pyagentd-here)
-(require 'pyagentd-later)
 (require 'pyagentd-model)
-(require 'pyagentd-moved)
 
 (defvar pyagentd-named-known nil
   "What the daemon said last about the named agents, a list of plists.

@@ -1,4 +1,4 @@
-;;; pyagentd-notify.el --- Tell what waits, and what is done -*- lexical-binding: t; -*-
+;;; pyagentd-notify.el --- Notices of what waits for the user -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -21,24 +21,183 @@
 
 ;;; Commentary:
 
-;; Whoever does not see the notice of a question is told in the echo area
-;; that something is asked; whoever does not look at Emacs, on the desktop.
-;; There also, if wanted, that a run has finished.  What comes within a
-;; moment is told at once.
+;; The mode line, notifications of the desktop, and the list of all that waits.
 
 ;;; Code:
 
 (require 'seq)
 (require 'subr-x)
 (require 'pyagentd-core)
-(require 'pyagentd-place)
+(require 'pyagentd-ask)
+(require 'pyagentd-session)
 (require 'pyagentd-rpc)
 (require 'pyagentd-status)
-(require 'pyagentd-ask)
-(require 'pyagentd-ask-words)
-(require 'pyagentd-ask-notice)
-(require 'pyagentd-desktop)
-(require 'pyagentd-lighter)
+
+
+;;;; Notifications of the desktop
+
+;; A notification has a name here: showing one again changes what it says.
+;; Nothing waits for the desktop, which may be slow, or not be there; then
+;; nothing is shown, and nothing is said about it.  Specification:
+;; <https://specifications.freedesktop.org/notification-spec/latest/>.
+
+(declare-function dbus-call-method-asynchronously "dbus")
+(declare-function dbus-register-signal "dbus")
+
+(defconst pyagentd-desktop--service "org.freedesktop.Notifications"
+  "Name of the service, and of its interface.")
+
+(defconst pyagentd-desktop--path "/org/freedesktop/Notifications"
+  "Path of the object that shows notifications.")
+
+(defvar pyagentd-desktop--shown nil
+  "What is shown, or about to be: an alist of names and plists.
+Their keys are :id, a number, nil as long as the desktop did not tell it;
+:then, a function; and :hidden, non-nil if it is to go once it has an id.")
+
+(defvar pyagentd-desktop--listening nil
+  "What listens to clicks on notifications, nil for nothing.")
+
+(defun pyagentd-desktop-p ()
+  "Return non-nil if there is a desktop that may show notifications."
+  (and (featurep 'dbusbind)
+       (or (getenv "DBUS_SESSION_BUS_ADDRESS")
+           (when-let ((directory (getenv "XDG_RUNTIME_DIR")))
+             (file-exists-p (expand-file-name "bus" directory))))
+       (require 'dbus nil t)))
+
+(defun pyagentd-desktop--call (method handler &rest arguments)
+  "Have the desktop do METHOD with ARGUMENTS; HANDLER gets its answer, or nil."
+  (apply #'dbus-call-method-asynchronously :session pyagentd-desktop--service
+         pyagentd-desktop--path pyagentd-desktop--service method handler
+         arguments))
+
+(defun pyagentd-desktop--text (text)
+  "Return TEXT as the body of a notification, which may have markup."
+  (thread-last (truncate-string-to-width text 400 nil nil "…")
+    (string-replace "&" "&amp;")
+    (string-replace "<" "&lt;")))
+
+;;;; Clicks
+
+(defun pyagentd-desktop--clicked (id &rest _)
+  "Do what is to be done when the notification ID is clicked."
+  (pyagentd-guarded "Notification"
+    (when-let ((shown (seq-find (lambda (entry)
+                                  (eql id (plist-get (cdr entry) :id)))
+                                pyagentd-desktop--shown)))
+      (setq pyagentd-desktop--shown (delq shown pyagentd-desktop--shown))
+      (funcall (plist-get (cdr shown) :then)))))
+
+(defun pyagentd-desktop--listen ()
+  "Hear of clicks from now on."
+  (unless pyagentd-desktop--listening
+    ;; Only this waits, for the bus itself.
+    (with-timeout (0.1)
+      (setq pyagentd-desktop--listening
+            (dbus-register-signal :session nil pyagentd-desktop--path
+                                  pyagentd-desktop--service "ActionInvoked"
+                                  #'pyagentd-desktop--clicked)))))
+
+;;;; Showing and hiding
+
+(defun pyagentd-desktop--told (name)
+  "Return a function that notes the id of the notification NAME."
+  (lambda (id)
+    (when-let ((shown (alist-get name pyagentd-desktop--shown)))
+      (setf (alist-get name pyagentd-desktop--shown)
+            (plist-put shown :id id))
+      (when (plist-get shown :hidden)
+        (pyagentd-desktop-hide name)))))
+
+(defun pyagentd-desktop-show (name title text then)
+  "Show the notification NAME, a symbol, with TITLE and TEXT.
+THEN is called when it is clicked.  Without a desktop do nothing."
+  (when (pyagentd-desktop-p)
+    (pyagentd-guarded "Notification"
+      (pyagentd-desktop--listen)
+      (let ((id (plist-get (alist-get name pyagentd-desktop--shown) :id)))
+        (setf (alist-get name pyagentd-desktop--shown)
+              (list :id id :then then))
+        (pyagentd-desktop--call
+         "Notify" (pyagentd-desktop--told name)
+         :string "Emacs" :uint32 (or id 0) :string "emacs"
+         :string title :string (pyagentd-desktop--text text)
+         '(:array "default" "Show") '(:array :signature "{sv}")
+         :int32 -1)))))
+
+(defun pyagentd-desktop-hide (name)
+  "Close the notification NAME if it is shown."
+  (when-let ((shown (alist-get name pyagentd-desktop--shown)))
+    (if-let ((id (plist-get shown :id)))
+        (progn
+          (setf (alist-get name pyagentd-desktop--shown nil t) nil)
+          (pyagentd-guarded "Notification"
+            (pyagentd-desktop--call "CloseNotification" nil :uint32 id)))
+      (setf (alist-get name pyagentd-desktop--shown)
+            (plist-put shown :hidden t)))))
+
+;;;; In every mode line that something is asked
+
+;; Wherever in Emacs one looks the mode line says how many questions wait,
+;; in whatever conversation; a click lists them.
+
+(defcustom pyagentd-lighter t
+  "Whether mode lines show the number of pending approvals."
+  :type 'boolean
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+(defvar pyagentd-lighter--text ""
+  "What mode lines say of questions that wait.")
+(put 'pyagentd-lighter--text 'risky-local-variable t) ; it has a keymap
+
+(defvar pyagentd-lighter-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map [mode-line mouse-1] 'pyagentd-asks)
+    map)
+  "Keymap of what mode lines say of questions.")
+
+(defun pyagentd-lighter--words (asks)
+  "Return what a mode line says of ASKS, which wait."
+  (concat
+   (propertize (format "%d %s" (length asks) (if (cdr asks) "asks" "ask"))
+               'face 'warning 'mouse-face 'mode-line-highlight
+               'local-map pyagentd-lighter-map
+               'help-echo
+               (concat (mapconcat (lambda (ask)
+                                    (truncate-string-to-width
+                                     (pyagentd-ask-title ask) 80 nil nil "…"))
+                                  (seq-take asks 8) "\n")
+                       "\nmouse-1: M-x pyagentd-asks"))
+   " "))
+
+(defun pyagentd-lighter--refresh ()
+  "Say in mode lines what waits now."
+  (let ((asks (and pyagentd-lighter
+                   (seq-remove #'pyagentd-ask-answered-p
+                               (pyagentd-ask-open)))))
+    (setq pyagentd-lighter--text
+          (if asks (pyagentd-lighter--words asks) ""))
+    (when asks
+      (pyagentd-lighter--install))
+    (force-mode-line-update t)))
+
+(defun pyagentd-lighter--install ()
+  "Give what is said a place in mode lines, for as long as Emacs lives."
+  (unless (consp global-mode-string)
+    ;; A list that begins with a symbol would be a condition.
+    (setq global-mode-string (list (or global-mode-string ""))))
+  (add-to-list 'global-mode-string 'pyagentd-lighter--text t))
+
+(add-hook 'pyagentd-ask-changed-hook #'pyagentd-lighter--refresh)
+
+;;;; Tell what waits, and what is done
+
+;; Whoever does not see the notice of a question is told in the echo area
+;; that something is asked; whoever does not look at Emacs, on the desktop.
+;; There also, if wanted, that a run has finished.  What comes within a
+;; moment is told at once.
 
 (defvar pyagentd-run-finished-functions)
 

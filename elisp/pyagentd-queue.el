@@ -27,10 +27,9 @@
 ;;; Code:
 
 (require 'pyagentd-core)
-(require 'pyagentd-env)
 (require 'pyagentd-rpc)
 (require 'pyagentd-table)
-(require 'pyagentd-queued)
+(require 'pyagentd-insert)
 (require 'pyagentd-chat)
 
 (defvar-local pyagentd-queue--buffer nil

@@ -30,7 +30,7 @@
 (require 'seq)
 (require 'pyagentd-core)
 (require 'pyagentd-here)
-(require 'pyagentd-later)
+(require 'pyagentd-daemon)
 (require 'pyagentd-list)
 
 (defvar-local pyagentd-report--name nil

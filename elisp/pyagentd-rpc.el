@@ -1,4 +1,4 @@
-;;; pyagentd-rpc.el --- Connection to the pyagentd daemon -*- lexical-binding: t; -*-
+;;; pyagentd-rpc.el --- Calls to the daemon and its events -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -21,6 +21,316 @@
 
 ;;; Commentary:
 
+;; The connection to the daemon: an EPC client that never blocks, a queue of
+;; what is to be written, and the queue of events that arrived.
+
+;;; Code:
+
+(require 'seq)
+(require 'cl-lib)
+(require 'pyagentd-core)
+
+
+;;;; What is sent to the daemon
+
+;; Emacs waits when it writes to a socket that is full, and nothing of
+;; Emacs moves then.  It is full soon when the daemon does not read: after
+;; two hundred small calls on GNU/Linux, after forty elsewhere.  So only
+;; a little is written that the daemon is not known to have read, and the
+;; rest is held back here, in its order.  The daemon reads calls in their
+;; order: when it answers one it has read all before.  Where much is held
+;; back behind calls that take long, one is made that is answered at once.
+
+(defconst pyagentd-outbox--most 6000
+  "How many bytes may be written that the daemon is not known to have read.
+A socket of macOS takes 8192.")
+
+(defconst pyagentd-outbox--overhead 64
+  "How many bytes a frame takes beside its text.")
+
+(defvar pyagentd-outbox--held nil
+  "Frames held back, pairs (UID . FRAME), first one first.")
+
+(defvar pyagentd-outbox--written nil
+  "What the daemon may not have read, pairs (UID . BYTES), latest first.")
+
+(defvar pyagentd-outbox--fence nil
+  "UID of the call that only finds out what was read, nil if there is none.")
+
+(defvar pyagentd-outbox--open nil
+  "Non-nil if frames may be written: the daemon has answered hello.")
+
+(defvar pyagentd-outbox-send-function #'ignore
+  "Function that writes a frame, a unibyte string, to the daemon.")
+
+(defvar pyagentd-outbox-fence-function #'ignore
+  "Function that returns the (UID . FRAME) of a call that is answered at once.")
+
+(defun pyagentd-outbox-reset ()
+  "Forget all frames: there is a connection that waits for hello, or none."
+  (setq pyagentd-outbox--held nil
+        pyagentd-outbox--written nil
+        pyagentd-outbox--fence nil
+        pyagentd-outbox--open nil))
+
+(defun pyagentd-outbox-open ()
+  "Write what waited for hello."
+  (setq pyagentd-outbox--open t)
+  (pyagentd-outbox--flush))
+
+(defun pyagentd-outbox-put (uid frame)
+  "Write FRAME, the call UID, or hold it back."
+  (setq pyagentd-outbox--held
+        (nconc pyagentd-outbox--held (list (cons uid frame))))
+  (pyagentd-outbox--flush))
+
+(defun pyagentd-outbox-drop (uid)
+  "Do not write the call UID, if that is held back."
+  (setq pyagentd-outbox--held (assq-delete-all uid pyagentd-outbox--held)))
+
+(defun pyagentd-outbox-answered (uid)
+  "Note that the call UID was answered, so that it and all before were read."
+  (when-let ((entry (assq uid pyagentd-outbox--written)))
+    (setq pyagentd-outbox--written
+          (seq-take-while (lambda (other) (not (eq other entry)))
+                          pyagentd-outbox--written)))
+  (when (eql uid pyagentd-outbox--fence)
+    (setq pyagentd-outbox--fence nil))
+  (pyagentd-outbox--flush))
+
+(defun pyagentd-outbox--bytes ()
+  "Return how many bytes the daemon may not have read."
+  (apply #'+ (mapcar #'cdr pyagentd-outbox--written)))
+
+(defun pyagentd-outbox--write (entry)
+  "Write the frame in ENTRY, a pair (UID . FRAME)."
+  (pcase-let ((`(,uid . ,frame) entry))
+    (push (cons uid (+ pyagentd-outbox--overhead (length frame)))
+          pyagentd-outbox--written)
+    (funcall pyagentd-outbox-send-function frame)))
+
+(defun pyagentd-outbox--fits-p (frame)
+  "Return non-nil if FRAME can be written without waiting.
+A frame that never fits is written where all before it was read."
+  (let ((bytes (pyagentd-outbox--bytes)))
+    (or (= bytes 0)
+        (<= (+ bytes pyagentd-outbox--overhead (length frame))
+            pyagentd-outbox--most))))
+
+(defun pyagentd-outbox--flush ()
+  "Write what can be written of the frames held back.
+Where Emacs waits for the socket, timers and filters run, which put more
+or reset all: what is true is looked up again after each frame."
+  (while (and pyagentd-outbox--open pyagentd-outbox--held
+              (pyagentd-outbox--fits-p (cdar pyagentd-outbox--held)))
+    (pyagentd-outbox--write (pop pyagentd-outbox--held)))
+  (when (and pyagentd-outbox--open pyagentd-outbox--held
+             (null pyagentd-outbox--fence))
+    (let ((fence (funcall pyagentd-outbox-fence-function)))
+      (setq pyagentd-outbox--fence (car fence))
+      (pyagentd-outbox--write fence)
+      ;; It may have been answered already.
+      (pyagentd-outbox--flush))))
+
+;;;; Where the server is
+
+;; The server is a Python program, looked for in this order: the option
+;; `pyagentd-command'; the program "pyagentd" on the path; a virtual
+;; environment below `pyagentd-server-directory'.  The latter are made by
+;; `pyagentd-install-server' (see `pyagentd-install'), one for each
+;; version, and each has a file that says it is complete.  That of this
+;; package's version is taken, else the last that was good: another
+;; version is told, never taken in silence.
+
+(defcustom pyagentd-server-directory
+  (locate-user-emacs-file "pyagentd/server/")
+  "Directory of the virtual environments of servers, one for each version."
+  :type 'directory
+  :risky t
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+(define-error 'pyagentd-no-server "The server is not installed"
+  'pyagentd-connection-error)
+
+(defconst pyagentd-server-complete "complete.eld"
+  "File in an environment that is complete: a plist with :version.")
+
+;;;; Environments
+
+(defun pyagentd-server--environment (directory)
+  "Return the environment in DIRECTORY, nil unless it is complete.
+That is a plist with :directory, :version, :time (a `float-time') and
+:program."
+  (let ((file (expand-file-name pyagentd-server-complete directory))
+        (program (pyagentd-server-program directory)))
+    (when (and (file-readable-p file) (file-executable-p program))
+      (when-let* ((facts (ignore-errors
+                           (with-temp-buffer
+                             (insert-file-contents file)
+                             (read (current-buffer)))))
+                  (version (plist-get facts :version)))
+        (list :directory directory :version version :program program
+              :time (float-time
+                     (file-attribute-modification-time
+                      (file-attributes file))))))))
+
+(defun pyagentd-server-program (directory)
+  "Return the name of the server's program in the environment DIRECTORY."
+  (expand-file-name (if (eq system-type 'windows-nt) "Scripts/pyagentd.exe"
+                      "bin/pyagentd")
+                    directory))
+
+(defun pyagentd-server-environments ()
+  "Return the complete environments, the best one first.
+Those of this package's version come first, then the newest."
+  (when (file-directory-p pyagentd-server-directory)
+    (seq-sort (lambda (a b)
+                (let ((fits (pyagentd-server--fits-p a)))
+                  (if (eq fits (pyagentd-server--fits-p b))
+                      (> (plist-get a :time) (plist-get b :time))
+                    fits)))
+              (delq nil (mapcar #'pyagentd-server--environment
+                                (directory-files pyagentd-server-directory
+                                                 t "\\`[0-9]"))))))
+
+(defun pyagentd-server--fits-p (environment)
+  "Return t if ENVIRONMENT has the version of this package."
+  (and (equal (plist-get environment :version) pyagentd-version) t))
+
+;;;; The one that is taken
+
+(defun pyagentd-server-found ()
+  "Return where the server is, a plist, or nil if there is none.
+The plist has :command, a list of strings, and :source, one of the
+symbols `option', `path' and `environment'.  Of the latter it has
+:version, too."
+  (let ((environment (car (pyagentd-server-environments))))
+    (cond (pyagentd-command
+           (list :command pyagentd-command :source 'option))
+          ((executable-find "pyagentd")
+           (list :command '("pyagentd") :source 'path))
+          (environment
+           (list :command (list (plist-get environment :program))
+                 :source 'environment
+                 :version (plist-get environment :version))))))
+
+(defun pyagentd-server-command ()
+  "Return the program of the server and its first arguments.
+Signal an error that says what to do if there is none."
+  (let ((command (plist-get (pyagentd-server-found) :command)))
+    (unless command
+      (signal 'pyagentd-no-server
+              '("M-x pyagentd-install-server installs it")))
+    (unless (executable-find (car command))
+      (user-error
+       "Cannot find %s; change `pyagentd-command', or M-x pyagentd-doctor"
+       (car command)))
+    command))
+
+(defun pyagentd-server-check-version (version)
+  "Say it if VERSION, that of the running daemon, is not this package's.
+They speak the same protocol, so they can work together."
+  (unless (equal version pyagentd-version)
+    (display-warning
+     'pyagentd
+     (format "The daemon is version %s, this package %s.  \
+M-x pyagentd-doctor says what to do" version pyagentd-version))))
+
+;;;; Queue of events from the daemon
+
+;; Events arrive faster than they may be shown.  They wait here in the
+;; order of their arrival and a timer applies them, a few milliseconds at
+;; a time, so that redisplay and keys come in between.  What is done with
+;; an event is in a table by its kind.
+
+(defconst pyagentd-events--budget 0.015
+  "Seconds one drain by the timer may take before Emacs redisplays.")
+
+(defvar pyagentd-events--handlers (make-hash-table :test #'eq)
+  "Function for each kind of event.")
+
+(defvar pyagentd-events--arrived nil
+  "Functions that return events, newest first.")
+
+(defvar pyagentd-events--next nil
+  "What is applied next, oldest first: events or functions that return some.")
+
+(defvar pyagentd-events--timer nil
+  "Timer that drains the queue, nil when the queue is empty.")
+
+(defvar pyagentd-events--draining nil
+  "Non-nil while an event is being applied.")
+
+(defun pyagentd-events-register (kind function)
+  "Call FUNCTION for each event of KIND, a symbol.
+FUNCTION gets (BRANCH SEQ ARGS): the branch's directory, the number of
+the event (0 for what is only true now) and the list of its arguments.
+It must not prompt, and should not block.  One function per kind."
+  (puthash kind function pyagentd-events--handlers))
+
+(defun pyagentd-events-enqueue (producer)
+  "Queue PRODUCER, a function called in its turn that return events.
+An event is a list (KIND BRANCH SEQ . ARGS)."
+  (push producer pyagentd-events--arrived)
+  (unless pyagentd-events--timer
+    (setq pyagentd-events--timer
+          (run-at-time 0 nil #'pyagentd-events--on-timer))))
+
+(defun pyagentd-events--pending-p ()
+  "Return non-nil if something is queued."
+  (or pyagentd-events--next
+      (setq pyagentd-events--next
+            (nreverse (prog1 pyagentd-events--arrived
+                        (setq pyagentd-events--arrived nil))))))
+
+(defun pyagentd-events--on-timer ()
+  "Drain the queue for a few milliseconds."
+  (setq pyagentd-events--timer nil)
+  (pyagentd-events-drain (+ (float-time) pyagentd-events--budget))
+  (when (and (pyagentd-events--pending-p) (not pyagentd-events--timer))
+    ;; Not 0: a pause lets Emacs read processes and keys.
+    (setq pyagentd-events--timer
+          (run-at-time 0.001 nil #'pyagentd-events--on-timer))))
+
+(defun pyagentd-events-drain (&optional deadline)
+  "Apply what is queued, all of it or until DEADLINE (a `float-time').
+Do nothing when called while an event is being applied."
+  (unless pyagentd-events--draining
+    (let ((pyagentd-events--draining t)
+          (inhibit-quit t))
+      (while (and (pyagentd-events--pending-p)
+                  (or (null deadline) (< (float-time) deadline)))
+        (let ((item (pop pyagentd-events--next)))
+          (if (functionp item)
+              (pyagentd-guarded "Event"
+                (setq pyagentd-events--next
+                      (append (funcall item) pyagentd-events--next)))
+            (pyagentd-events--apply item)))))))
+
+(defun pyagentd-events--apply (event)
+  "Call the handler of EVENT, a list (KIND BRANCH SEQ . ARGS)."
+  (pyagentd-guarded (format "Event %s" (car-safe event))
+    (pcase-let ((`(,kind ,branch ,seq . ,args) event))
+      (if-let ((handler (gethash (pyagentd-symbol kind)
+                                 pyagentd-events--handlers)))
+          (funcall handler branch seq args)
+        (pyagentd-log 'debug "No handler for event %s" kind)))))
+
+;;;; The session log
+
+(defun pyagentd-events--on-log (_branch _seq args)
+  "Log the record in ARGS, which the daemon made for something we asked for."
+  (pcase-let ((`(,record) args))
+    (pyagentd-log-record (pyagentd-symbol (plist-get record :level))
+                         (plist-get record :text)
+                         (plist-get record :session-dir)
+                         (plist-get record :written))))
+
+(pyagentd-events-register 'log #'pyagentd-events--on-log)
+
+;;;; Connection to the pyagentd daemon
+
 ;; The only file that knows EPC, the protocol of epc.el: six hexadecimal
 ;; digits and an s-expression.  That package is not needed, since stock
 ;; Emacs does not have it and it does its work in the process filter.  The
@@ -32,15 +342,7 @@
 ;; `pyagentd-rpc-call' does both: it is for functions that must return what
 ;; the daemon answers (`pyagentd-jf').  Both fail when the connection ends.
 
-;;; Code:
-
-(require 'cl-lib)
-(require 'pyagentd-core)
-(require 'pyagentd-events)
-(require 'pyagentd-outbox)
-(require 'pyagentd-server)
-
-(declare-function pyagentd-start-and-wait "pyagentd-start")
+(declare-function pyagentd-start-and-wait "pyagentd-daemon")
 
 (defconst pyagentd-rpc-protocol 1
   "Version of the wire protocol this client speaks.")
@@ -359,7 +661,7 @@ refuses, `pyagentd-timeout' after TIMEOUT seconds (default
 `pyagentd-call-timeout') and `pyagentd-disconnected' if the connection
 ends.  Can be quit.  Emacs waits: for functions that return values, not
 for commands, see `pyagentd-later'."
-  (require 'pyagentd-start)
+  (require 'pyagentd-daemon)
   (pyagentd-start-and-wait)
   (let* ((outcome nil)
          (process pyagentd-rpc--process)

@@ -19,16 +19,14 @@
 
 ;;; Commentary:
 
-;;; Commentary:
-
 ;; Messages that sessions are sent later or repeatedly.  The daemon keeps the
 ;; schedules and reads the times; see docs/triggers.md.
 
 ;;; Code:
 
-(require 'pyagentd-env)
+(require 'pyagentd-core)
 (require 'pyagentd-here)
-(require 'pyagentd-later)
+(require 'pyagentd-daemon)
 (require 'pyagentd-list)
 
 (defconst pyagentd-schedules--kinds

@@ -29,7 +29,7 @@
 ;;; Code:
 
 (require 'pyagentd-core)
-(require 'pyagentd-later)
+(require 'pyagentd-daemon)
 (require 'pyagentd-here)
 (require 'pyagentd-table)
 (require 'pyagentd-found)

@@ -1,4 +1,4 @@
-;;; pyagentd-session.el --- Session buffers: recognise, read, save -*- lexical-binding: t; -*-
+;;; pyagentd-session.el --- Session buffers: the mode, their place and their file -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -21,6 +21,1126 @@
 
 ;;; Commentary:
 
+;; Recognises the document of a session, reads the block of Local Variables,
+;; and saves it: `pyagentd-mode'.
+
+;;; Code:
+
+(require 'seq)
+(require 'cl-lib)
+(require 'subr-x)
+(require 'pyagentd-core)
+(require 'pyagentd-large)
+(require 'pyagentd-rpc)
+
+
+;;;; Where sessions are and which buffer has them
+
+;; The name of a session.md says which session and branch it belongs to;
+;; no file is read to know it.  A branch is named by its directory on the
+;; wire, and by "SESSION-ID/BRANCH" for people.
+
+;;;; The current buffer
+
+(defvar-local pyagentd--session-id nil
+  "Unique identifier of the session this buffer belongs to.")
+(defvar-local pyagentd--session-dir nil
+  "Absolute directory of the session.")
+(defvar-local pyagentd--branch-name nil
+  "Name of the branch in this buffer; \"main\" for agents.")
+(defvar-local pyagentd--branch-dir nil
+  "Absolute directory of the branch; of the agent itself for agents.
+It is the name of the branch on the wire.")
+
+(pyagentd-permanent-local 'pyagentd--session-id 'pyagentd--session-dir
+                          'pyagentd--branch-name 'pyagentd--branch-dir)
+
+(defun pyagentd-place-of (file)
+  "Return the session to which FILE, a session.md, belongs by its name.
+That is a plist with :session-id, :session-dir, :branch-name,
+:branch-dir and :agent (t or nil), or nil if FILE has no such place:
+SESSION/branches/BRANCH/session.md or BRANCH/agents/AGENT/session.md."
+  (let* ((branch-dir (directory-file-name
+                      (file-name-directory (file-truename file))))
+         (parent (directory-file-name (file-name-directory branch-dir)))
+         (name (file-name-nondirectory branch-dir))
+         (session-dir (directory-file-name (file-name-directory parent))))
+    (pcase (file-name-nondirectory parent)
+      ("branches" (list :session-id (file-name-nondirectory session-dir)
+                        :session-dir session-dir
+                        :branch-name name :branch-dir branch-dir :agent nil))
+      ("agents" (list :session-id name :session-dir branch-dir
+                      :branch-name "main" :branch-dir branch-dir :agent t)))))
+
+(defun pyagentd-place-words (id agent title)
+  "Return what a session with the id ID is called.
+AGENT says that it is one that a session has started, TITLE what it is
+about, nil if that is not known."
+  (cond ((not agent)
+         (or title
+             (replace-regexp-in-string "-[0-9]\\{14\\}\\(?:-[0-9]+\\)?\\'" "" id)))
+        ((string-match "\\`\\(.+?\\)-[0-9]\\{14\\}-\\(.+\\)\\'" id)
+         (format "%s: %s" (match-string 1 id) (or title (match-string 2 id))))
+        (t (or title id))))
+
+(defun pyagentd-place-agent-p ()
+  "Return non-nil if the session of this buffer is an agent."
+  (and pyagentd--branch-dir (equal pyagentd--branch-dir pyagentd--session-dir)))
+
+;;;; Names
+
+(defconst pyagentd-place-file-name "session.md"
+  "Name of the file that holds a conversation.")
+
+(defun pyagentd-place-branches (session-dir)
+  "Return the directory of the branches of SESSION-DIR."
+  (expand-file-name "branches" session-dir))
+
+(defun pyagentd-place-branch (session-dir branch-name)
+  "Return the directory of the branch BRANCH-NAME of SESSION-DIR."
+  (expand-file-name branch-name (pyagentd-place-branches session-dir)))
+
+(defun pyagentd-place-agents (branch-dir)
+  "Return the directory of the agents of BRANCH-DIR."
+  (expand-file-name "agents" branch-dir))
+
+(defun pyagentd-place-conversation (branch-dir)
+  "Return the file of the conversation in BRANCH-DIR."
+  (expand-file-name pyagentd-place-file-name branch-dir))
+
+(defun pyagentd-place-scope-plan (branch-dir)
+  "Return the file of the metadata in BRANCH-DIR."
+  (expand-file-name "scope-plan.yml" branch-dir))
+
+(defun pyagentd-place-preset (branch-dir)
+  "Return the file of the configuration in BRANCH-DIR."
+  (expand-file-name "preset.md" branch-dir))
+
+;;;; What is on disk
+
+(defun pyagentd-place--directories (parent)
+  "Return the absolute names of the visible directories in PARENT, sorted."
+  (when (file-directory-p parent)
+    (seq-filter #'file-directory-p
+                (directory-files parent t "\\`[^.]"))))
+
+(defun pyagentd-place-session-p (directory)
+  "Return non-nil if DIRECTORY has the structure of a session."
+  (file-directory-p (pyagentd-place-branches directory)))
+
+(defun pyagentd-place-sessions ()
+  "Return the directories of all sessions in `pyagentd-sessions-directory'."
+  (seq-filter #'pyagentd-place-session-p
+              (pyagentd-place--directories
+               (expand-file-name pyagentd-sessions-directory))))
+
+(defun pyagentd-place-list-branches (session-dir)
+  "Return the names of the branches of SESSION-DIR."
+  (mapcar #'file-name-nondirectory
+          (pyagentd-place--conversations
+           (pyagentd-place-branches session-dir))))
+
+(defun pyagentd-place--conversations (parent)
+  "Return those directories in PARENT that have a conversation."
+  (seq-filter (lambda (directory)
+                (file-exists-p (pyagentd-place-conversation directory)))
+              (pyagentd-place--directories parent)))
+
+(defun pyagentd-place-all-branches ()
+  "Return a plist for every branch on disk.
+The keys are :session-dir, :session-id, :branch-dir, :branch-name and
+:agent-dirs."
+  (seq-mapcat
+   (lambda (session-dir)
+     (mapcar (lambda (name)
+               (let ((branch-dir (pyagentd-place-branch session-dir name)))
+                 (list :session-dir session-dir
+                       :session-id (file-name-nondirectory session-dir)
+                       :branch-dir branch-dir :branch-name name
+                       :agent-dirs (pyagentd-place--conversations
+                                    (pyagentd-place-agents branch-dir)))))
+             (pyagentd-place-list-branches session-dir)))
+   (pyagentd-place-sessions)))
+
+;;;; Open buffers
+
+(defvar pyagentd-place--registry (make-hash-table :test #'equal)
+  "What is open: a plist for each \"SESSION-ID/BRANCH\".
+Its keys are :session-id, :session-dir, :branch-name, :branch-dir and
+:buffer.  Nothing else is kept here; the files own the rest.")
+
+(defvar pyagentd-place--buffers (make-hash-table :test #'equal)
+  "Buffer for each branch directory that is open.")
+
+(defun pyagentd-place-register (session-dir buffer session-id
+                                              branch-name branch-dir)
+  "Note that the branch BRANCH-NAME of a session is in BUFFER.
+SESSION-ID, SESSION-DIR and BRANCH-DIR are those of the branch."
+  (puthash branch-dir buffer pyagentd-place--buffers)
+  (puthash (concat session-id "/" branch-name)
+           (list :session-id session-id :session-dir session-dir
+                 :branch-name branch-name :branch-dir branch-dir
+                 :buffer buffer)
+           pyagentd-place--registry)
+  (pyagentd-log 'info "Registered %s/%s" session-id branch-name))
+
+(defun pyagentd-place-refresh ()
+  "Note every branch and agent on disk, and forget those that are gone.
+What is open keeps its buffer, the others have none.  Return how many
+there are."
+  (let ((known (make-hash-table :test #'equal)))
+    (dolist (branch (pyagentd-place-all-branches))
+      (pyagentd-place--note known (plist-get branch :session-dir)
+                            (plist-get branch :session-id)
+                            (plist-get branch :branch-name)
+                            (plist-get branch :branch-dir))
+      (pyagentd-place--note-agents known (plist-get branch :branch-dir)))
+    (maphash (lambda (name entry)
+               (when (buffer-live-p (plist-get entry :buffer))
+                 (puthash name entry known)))
+             pyagentd-place--registry)
+    (setq pyagentd-place--registry known)
+    (pyagentd-log 'info "Initialized registry with %d branches"
+                  (hash-table-count known))
+    (hash-table-count known)))
+
+(defun pyagentd-place--note (table session-dir session-id branch-name branch-dir)
+  "Put a branch that may not be open into TABLE.
+SESSION-DIR, SESSION-ID, BRANCH-NAME and BRANCH-DIR are its names."
+  (when (file-exists-p (pyagentd-place-conversation branch-dir))
+    (puthash (concat session-id "/" branch-name)
+             (list :session-id session-id :session-dir session-dir
+                   :branch-name branch-name :branch-dir branch-dir :buffer nil)
+             table)))
+
+(defun pyagentd-place--note-agents (table parent)
+  "Put the agents below PARENT, the directory of a branch, into TABLE."
+  (dolist (directory (pyagentd-place--directories (pyagentd-place-agents parent)))
+    (pyagentd-place--note table directory (file-name-nondirectory directory)
+                          "main" directory)
+    (pyagentd-place--note-agents table directory)))
+
+(defun pyagentd-place-unregister ()
+  "Forget that the branch of the current buffer is in it."
+  (when (eq (pyagentd-place-buffer pyagentd--branch-dir) (current-buffer))
+    (remhash pyagentd--branch-dir pyagentd-place--buffers)
+    (remhash (concat pyagentd--session-id "/" pyagentd--branch-name)
+             pyagentd-place--registry)))
+
+(defun pyagentd-place-set-id (session-id)
+  "Note that the session in the current buffer is SESSION-ID.
+Its metadata says so where the directory has another name."
+  (unless (equal session-id pyagentd--session-id)
+    (pyagentd-place-unregister)
+    (setq pyagentd--session-id session-id)
+    (pyagentd-place-register pyagentd--session-dir (current-buffer) session-id
+                             pyagentd--branch-name pyagentd--branch-dir)))
+
+(defun pyagentd-place-lookup (session-id &optional branch-name)
+  "Return the plist of the open branch BRANCH-NAME of SESSION-ID, or nil."
+  (gethash (concat session-id "/" (or branch-name "main"))
+           pyagentd-place--registry))
+
+(defun pyagentd-place-buffer (branch-dir)
+  "Return the live buffer with the branch BRANCH-DIR, or nil."
+  (when-let ((buffer (gethash branch-dir pyagentd-place--buffers)))
+    (and (buffer-live-p buffer) buffer)))
+
+(defun pyagentd-place-buffers ()
+  "Return all live session buffers."
+  (seq-filter #'buffer-live-p (hash-table-values pyagentd-place--buffers)))
+
+;;;; Where Local Variables stand, and what they say
+
+;; A block of Local Variables as text: where it begins and ends, whatever
+;; happened to it, and what it says.  What counts as a block is exactly
+;; what the daemon takes for one.
+;;
+;; Emacs itself reads Local Variables only within the last 3000 characters
+;; of a file; here they are looked for in the whole text.
+
+;; Spelled in two parts, lest Emacs takes it for a block of this file.
+(defconst pyagentd-locals--heading (concat "Local " "Variables:")
+  "First line of a block.")
+
+(defconst pyagentd-locals--tries 8
+  "How many headings are looked at: the words may also stand in a value.")
+
+;;;; Lines
+
+(defun pyagentd-locals--line (pos)
+  "Return the text of the line with POS."
+  (save-excursion
+    (goto-char pos)
+    (buffer-substring-no-properties (line-beginning-position)
+                                    (line-end-position))))
+
+(defun pyagentd-locals--affixes (line)
+  "Return (PREFIX . SUFFIX), what surrounds the heading in LINE."
+  (let ((at (string-search pyagentd-locals--heading line)))
+    (cons (string-trim (substring line 0 at))
+          (string-trim (substring line (+ at (length pyagentd-locals--heading)))))))
+
+(defun pyagentd-locals--content (line affixes)
+  "Return what stands in LINE between AFFIXES, nil if they are not there."
+  ;; No regexps on the line: one of bounds is easily 200 kB long.
+  (pcase-let ((`(,prefix . ,suffix) affixes)
+              (line (string-trim line)))
+    (and (>= (length line) (+ (length prefix) (length suffix)))
+         (string-prefix-p prefix line) (string-suffix-p suffix line)
+         (string-trim (substring line (length prefix)
+                                 (- (length line) (length suffix)))))))
+
+(defun pyagentd-locals--entry (content)
+  "Return CONTENT of a line as (NAME . VALUE), both strings, or nil."
+  (when (and content (string-match "\\`\\([^[:space:]:][^[:space:]]*?\\):[ \t]*"
+                                   content))
+    (cons (match-string 1 content) (substring content (match-end 0)))))
+
+(defun pyagentd-locals--lines (start end)
+  "Return the lines of the text from START to END."
+  (split-string (buffer-substring-no-properties start end) "\n"))
+
+(defun pyagentd-locals--read (start end)
+  "Read the text from START to END, both of a line, as a block.
+Return (t . ALIST) with names and values as strings, or nil if it is
+none."
+  (pcase-let* ((`(,heading . ,lines) (pyagentd-locals--lines start end))
+               (affixes (pyagentd-locals--affixes heading))
+               (entries (mapcar (lambda (line)
+                                  (pyagentd-locals--entry
+                                   (pyagentd-locals--content line affixes)))
+                                (butlast lines))))
+    (and lines (not (memq nil entries))
+         (equal (pyagentd-locals--content (car (last lines)) affixes) "End:")
+         (cons t (pyagentd-locals--unique entries)))))
+
+(defun pyagentd-locals--unique (entries)
+  "Return ENTRIES with the last value of each name, in the place of the first."
+  (let (result)
+    (dolist (entry entries (nreverse result))
+      (if-let ((known (assoc (car entry) result)))
+          (setcdr known (cdr entry))
+        (push (cons (car entry) (cdr entry)) result)))))
+
+(defun pyagentd-locals-ours-p (entries)
+  "Return non-nil if a variable in ENTRIES is one of gptel's."
+  (cl-some (lambda (entry) (string-prefix-p "gptel" (car entry))) entries))
+
+;;;; Finding a block
+
+(defun pyagentd-locals--stop (end)
+  "Return where the text before END ends that is not blank."
+  (save-excursion
+    (goto-char end)
+    (skip-chars-backward " \t\r\n\f\v")
+    (point)))
+
+(defun pyagentd-locals--openings (stop)
+  "Return the beginnings of lines before STOP with the heading, last first."
+  (save-excursion
+    (goto-char stop)
+    (let ((case-fold-search nil))
+      (cl-loop repeat pyagentd-locals--tries
+               while (search-backward pyagentd-locals--heading nil t)
+               collect (line-beginning-position)))))
+
+(defun pyagentd-locals--last (end)
+  "Return (START . ALIST) of the block before END, with only blanks between."
+  (let ((stop (pyagentd-locals--stop end)))
+    (when (string-search "End:" (pyagentd-locals--line stop))
+      (cl-loop for start in (pyagentd-locals--openings stop)
+               for block = (pyagentd-locals--read start stop)
+               when block return (cons start (cdr block))))))
+
+(defun pyagentd-locals--torn ()
+  "Return the block that ends the text but has lost some of it, or nil.
+The value is as of `pyagentd-locals-find'."
+  (let ((stop (pyagentd-locals--stop (point-max))))
+    (cl-loop
+     for start in (pyagentd-locals--openings stop)
+     for lines = (pyagentd-locals--lines start stop)
+     for affixes = (pyagentd-locals--affixes (car lines))
+     for read = (mapcar (lambda (line)
+                          (or (pyagentd-locals--entry
+                               (pyagentd-locals--content line affixes))
+                              (pyagentd-locals--cut-entry line (car affixes))))
+                        (cdr lines))
+     for entries = (pyagentd-locals--unique (delq nil (copy-sequence read)))
+     when (and (pyagentd-locals-ours-p entries)
+               (cl-every (lambda (line) (string-prefix-p (car affixes) line)) lines)
+               (>= (* 2 (length (delq nil (copy-sequence read)))) (length read)))
+     return (list :start start :end stop :entries entries :torn t
+                  :bounds (list (pyagentd-locals--bounds-of entries))))))
+
+(defun pyagentd-locals--cut-entry (line prefix)
+  "Return what LINE, which begins with PREFIX but lost its end, says."
+  (let ((entry (pyagentd-locals--entry
+                (string-trim (string-remove-prefix prefix (string-trim line))))))
+    (and entry (string-prefix-p "gptel" (car entry)) entry)))
+
+(defun pyagentd-locals--passed ()
+  "Return the last block below which somebody wrote, or nil.
+Only one with roles for the text above is believed.  The value is as of
+`pyagentd-locals-find'."
+  (cl-loop
+   for start in (pyagentd-locals--openings (point-max))
+   for end = (pyagentd-locals--passed-end start)
+   for block = (and end (pyagentd-locals--read start end))
+   for bounds = (and block (pyagentd-locals--bounds-of (cdr block)))
+   when (and bounds (not (equal bounds "nil"))
+             (not (pyagentd-locals-fenced-p (point-min) start)))
+   return (list :start start :end end :entries (cdr block)
+                :bounds (list bounds))))
+
+(defun pyagentd-locals--passed-end (start)
+  "Return where the last line ends of the block that begins at START, or nil."
+  (save-excursion
+    (goto-char start)
+    (let ((affixes (pyagentd-locals--affixes (pyagentd-locals--line start)))
+          content)
+      (while (and (zerop (forward-line)) (not (eobp))
+                  (setq content (pyagentd-locals--content
+                                 (pyagentd-locals--line (point)) affixes))
+                  (not (equal content "End:"))))
+      (and (equal content "End:") (line-end-position)))))
+
+(defun pyagentd-locals--bounds-of (entries)
+  "Return the printed bounds in ENTRIES, nil if there are none."
+  (alist-get "gptel--bounds" entries nil nil #'equal))
+
+(defun pyagentd-locals-find ()
+  "Return the block of the whole buffer, or nil.
+That is a plist with :start and :end, :entries (an alist of strings),
+:bounds (printed ones, of several blocks in a row those of the last
+first; nil where a block has none), for one that is whole and ends the
+text :count, the number of blocks that say something, and :guarded,
+non-nil if an empty block stands before it; for one that ends the text
+but has lost some of it :torn.
+
+An Emacs that does not see a block writes another one behind it: blocks
+in a row count as one, the later settings hold.  An empty block ends the
+row: the text before it ends like a block."
+  (if-let ((last (pyagentd-locals--last (point-max))))
+      (let* ((start (car last)) (entries (cdr last)) (all (cdr last))
+             (bounds (list (pyagentd-locals--bounds-of entries)))
+             (count 1)
+             earlier)
+        (while (and entries (setq earlier (pyagentd-locals--last start))
+                    (or (null (cdr earlier))
+                        (pyagentd-locals-ours-p (cdr earlier))))
+          (setq start (car earlier)
+                entries (and (cdr earlier)
+                             (pyagentd-locals--unique
+                              (append (cdr earlier) entries)))
+                all (pyagentd-locals--unique (append (cdr earlier) all)))
+          (when (cdr earlier) (cl-incf count))
+          (push (pyagentd-locals--bounds-of (cdr earlier)) bounds))
+        (list :start start :end (point-max) :entries all
+              :guarded (null entries) :count count :bounds (nreverse bounds)))
+    (or (pyagentd-locals--torn) (pyagentd-locals--passed))))
+
+(defun pyagentd-locals-mentioned-p ()
+  "Return non-nil if the words that open a block stand in the text itself."
+  (save-restriction
+    (widen)
+    (save-excursion
+      (goto-char (point-max))
+      (let ((case-fold-search nil))
+        (search-backward pyagentd-locals--heading nil t)))))
+
+(defun pyagentd-locals-fenced-p (start end)
+  "Return non-nil if a code block of Markdown is open at END.
+It begins after START."
+  (save-excursion
+    (goto-char start)
+    (cl-oddp (cl-loop while (re-search-forward "^ \\{0,3\\}\\(?:```\\|~~~\\)" end t)
+                      count t))))
+
+;;;; Cleaning
+
+(defun pyagentd-locals-all ()
+  "Return the whole blocks of gptel's in the text.
+Each is a list (START END BOUNDS ENTRIES).  BOUNDS are the printed ones,
+nil if there are none; ENTRIES is an alist of strings."
+  (let (case-fold-search found)
+    (save-excursion
+      (goto-char (point-min))
+      (while (search-forward pyagentd-locals--heading nil t)
+        (let* ((start (line-beginning-position))
+               (end (pyagentd-locals--passed-end start))
+               (block (and end (pyagentd-locals--read start end))))
+          (when (and block (pyagentd-locals-ours-p (cdr block)))
+            (push (list start end (pyagentd-locals--bounds-of (cdr block))
+                        (cdr block))
+                  found)
+            (goto-char end)))))
+    (nreverse found)))
+
+(defun pyagentd-locals-clean (keep)
+  "Delete blocks of gptel's from the text and return how many.
+KEEP is a function that gets all of them, as `pyagentd-locals-all'
+gives them, and returns those that stay."
+  (save-restriction
+    (widen)
+    (let* ((all (pyagentd-locals-all))
+           (kept (funcall keep all))
+           (count 0))
+      (pcase-dolist ((and block `(,start ,end . ,_)) (reverse all))
+        (unless (memq block kept)
+          (cl-incf count)
+          (goto-char end)
+          (skip-chars-forward "\n")
+          (delete-region start (point))
+          (when (eobp)                  ; of the empty line before it
+            (delete-region (point) (progn (skip-chars-backward "\n")
+                                          (min (1+ (point)) (point-max)))))))
+      count)))
+
+(defun pyagentd-locals-last-valid (blocks)
+  "Return a list of the last of BLOCKS with roles, or else of the last one."
+  (last (or (cl-remove-if (lambda (block) (member (nth 2 block) '(nil "nil")))
+                          blocks)
+            blocks)))
+
+;;;; Values
+
+(defun pyagentd-locals-read-bounds (printed)
+  "Return the bounds that are PRINTED; of a torn line what is whole."
+  (condition-case nil
+      (car (read-from-string printed))
+    (error
+     (let ((pos 0) sections)
+       (while (string-match "(\\(?:tool\\|ignore\\|response\\) " printed pos)
+         (setq pos (match-end 0))
+         (when-let ((section (ignore-errors
+                               (read-from-string printed (match-beginning 0)))))
+           (push (car section) sections)))
+       (nreverse sections)))))
+
+(defun pyagentd-locals-printed (lines)
+  "Return a block of LINES."
+  (mapconcat (lambda (line) (concat "<!-- " line " -->\n"))
+             `(,pyagentd-locals--heading ,@lines "End:") ""))
+
+;;;; Local Variables block of session files
+
+;; A session file is BODY, an empty line and a block of Local Variables
+;; from which gptel restores the roles of the text.  In the buffer there
+;; is only BODY, with the roles in the text property `gptel': the symbols
+;; `response' and `ignore', a cons (tool . ID), or nothing for text of
+;; the user.  This file knows how to get from one to the other.
+;;
+;; Emacs itself reads Local Variables only within the last 3000
+;; characters of a file.  A conversation passes that after some 25 tool
+;; calls, so the block is searched for in the whole file here.
+;;
+;; What is read, and what stays in the text, is exactly what the daemon
+;; makes of the same file.
+
+;;;###autoload
+(progn
+  (put 'gptel-model 'safe-local-variable #'symbolp)
+  (put 'gptel--backend-name 'safe-local-variable #'stringp)
+  (put 'gptel--tool-names 'safe-local-variable #'listp)
+  (put 'gptel-temperature 'safe-local-variable
+       (lambda (value) (or (null value) (numberp value))))
+  (put 'gptel-max-tokens 'safe-local-variable
+       (lambda (value) (or (null value) (natnump value))))
+  (put 'gptel-system-prompt 'safe-local-variable
+       (lambda (value) (or (stringp value) (listp value))))
+  (put 'gptel--system-message 'safe-local-variable
+       (lambda (value) (or (stringp value) (listp value))))
+  (put 'gptel--num-messages-to-send 'safe-local-variable
+       (lambda (value) (or (null value) (natnump value))))
+  (put 'gptel--preset 'safe-local-variable #'symbolp)
+  (put 'gptel--bounds 'safe-local-variable #'listp))
+
+(defconst pyagentd-block-settings
+  '(gptel-model gptel--backend-name gptel--tool-names gptel-temperature
+    gptel-max-tokens)
+  "Variables of the block other than `gptel--bounds', in their order.")
+
+(defconst pyagentd-block--system '("gptel-system-prompt" "gptel--system-message")
+  "Variables that a session file never has; preset.md has the system message.")
+
+(defvar-local pyagentd-block--foreign nil
+  "Lines \"NAME: VALUE\" of the block that are not ours, as read.")
+
+(defvar-local pyagentd-block--settings nil
+  "Alist of `pyagentd-block-settings' and their values as last set.
+It outlives a change of the major mode, which the variables do not.")
+
+(defvar-local pyagentd-block-tools nil
+  "What is written for the tools of preset.md, a pair (TOOLS . WRITTEN).
+WRITTEN are those of TOOLS that gptel can have, as the daemon says.")
+
+(pyagentd-permanent-local 'pyagentd-block--foreign 'pyagentd-block--settings
+                          'pyagentd-block-tools)
+
+(defun pyagentd-block-set (variable value)
+  "Let VARIABLE, one of `pyagentd-block-settings', have VALUE here."
+  (set (make-local-variable variable) value)
+  (setf (alist-get variable pyagentd-block--settings) value))
+
+(defun pyagentd-block-get (variable)
+  "Return the value of VARIABLE, one of `pyagentd-block-settings', here."
+  (if (local-variable-p variable)
+      (symbol-value variable)
+    (alist-get variable pyagentd-block--settings)))
+
+;;;; Reading
+
+(defun pyagentd-block-strip ()
+  "Move the block at the end of the buffer into properties and variables.
+Several blocks in a row count as one, and those that a program left in
+the text go with it.  One that was cut off is read as far as it goes and
+stays in the text, which has the role `ignore' there.
+Return the number of blocks removed.  Works on the whole buffer,
+silently."
+  (save-restriction
+    (widen)
+    (with-silent-modifications
+      (remove-text-properties (point-min) (point-max) '(gptel nil))
+      (kill-local-variable 'gptel--bounds)
+      (let* ((block (pyagentd-locals-find))
+             (start (plist-get block :start))
+             (count (plist-get block :count)))
+        (if (null block) 0
+          (pyagentd-block--set-variables (plist-get block :entries))
+          (when count
+            (pyagentd-block--cut start))
+          (pyagentd-block--restore-all (plist-get block :bounds)
+                                       (if count (point-max) start))
+          (when (plist-get block :torn)
+            (put-text-property start (plist-get block :end) 'gptel 'ignore))
+          (+ (or count 0)
+             (pyagentd-block-heal (plist-get block :guarded))))))))
+
+(defun pyagentd-block-heal (guarded)
+  "Delete the blocks that a program left in the text; return how many.
+gptel's own save hook and an Emacs that does not see our block write
+another one; text that was merged, or added by another editor, leaves
+one behind.  GUARDED means that a person may have typed what is there."
+  (let ((strays (and (pyagentd-locals-mentioned-p)
+                     (pyagentd-block--strays guarded)))
+        (inhibit-read-only t))
+    (save-restriction
+      (widen)
+      (save-excursion
+        (pcase-dolist (`(,start ,end . ,_) (reverse strays))
+          (goto-char end)
+          (skip-chars-forward "\n")
+          (if (eobp) (pyagentd-block--cut start)
+            (delete-region start (point))))))
+    (length strays)))
+
+(defun pyagentd-block--strays (guarded)
+  "Return the blocks in the text that a program left there, first one first.
+Each is as `pyagentd-locals-all' gives it.  What has a role, or stands
+in a code block, is a quotation.  GUARDED means that a person may have
+typed the others: then a block counts only if it says of this very text
+what is known of it."
+  (let ((spans (and guarded (mapcar #'pyagentd-block--range
+                                    (pyagentd-block--spans
+                                     (pyagentd-block-bounds))))))
+    (save-restriction
+      (widen)
+      (seq-filter
+       (pcase-lambda (`(,start ,_ ,bounds ,entries))
+         (let ((before (and (> start (point-min))
+                            (get-text-property (1- start) 'gptel))))
+           (and (pcase (get-text-property start 'gptel)
+                  ('nil t)
+                  ('ignore (not (eq before 'ignore))))
+                (not (pyagentd-locals-fenced-p
+                      (if (or before (get-text-property start 'gptel)) start
+                        (or (previous-single-property-change start 'gptel)
+                            (point-min)))
+                      start))
+                (or (not guarded)
+                    (pyagentd-block--repeats-p bounds entries spans)))))
+       (pyagentd-locals-all)))))
+
+(defun pyagentd-block--range (span)
+  "Return where SPAN begins and ends."
+  (list (nth 0 span) (nth 1 span)))
+
+(defun pyagentd-block--repeats-p (bounds entries spans)
+  "Return non-nil if a block says of this text what is known of it.
+BOUNDS are printed, ENTRIES are what else it says, and SPANS the ranges
+of the text that have a role."
+  (let ((ranges (mapcar #'pyagentd-block--range
+                        (and bounds (pyagentd-block--spans
+                                     (pyagentd-locals-read-bounds bounds)))))
+        (model (pyagentd-block-get 'gptel-model)))
+    (if ranges (cl-every (lambda (range) (member range spans)) ranges)
+      (and model (equal (alist-get "gptel-model" entries nil nil #'equal)
+                        (format "%S" model))))))
+
+(defun pyagentd-block--cut (start)
+  "Delete the block that begins at START, and the empty line before it."
+  (let ((newlines (cond ((equal (char-before start) ?\n)
+                         (if (equal (char-before (1- start)) ?\n) 2 1))
+                        (t 0))))
+    (delete-region (- start newlines) (point-max))))
+
+(defun pyagentd-block--restore-all (bounds end)
+  "Put the roles in BOUNDS, a list of printed ones, on the text before END."
+  (pyagentd-block-restore
+   (seq-mapcat (lambda (printed)
+                 (and printed (pyagentd-block--spans
+                               (pyagentd-locals-read-bounds printed))))
+               bounds)
+   end))
+
+(defun pyagentd-block--set-variables (entries)
+  "Set the settings in ENTRIES buffer-locally and keep the other lines."
+  (setq pyagentd-block--foreign nil)
+  (pcase-dolist (`(,name . ,text) entries)
+    (let ((variable (intern-soft name)))
+      (cond ((or (equal name "gptel--bounds")
+                 (member name pyagentd-block--system)))
+            ((and (memq variable pyagentd-block-settings)
+                  (pyagentd-block--set-text variable text)))
+            (t (push (concat name ": " text) pyagentd-block--foreign)))))
+  (setq pyagentd-block--foreign (nreverse pyagentd-block--foreign)))
+
+(defun pyagentd-block--set-text (variable text)
+  "Let VARIABLE have the value printed in TEXT; return nil if it has none."
+  (condition-case nil
+      (let ((value (car (read-from-string text))))
+        (when (pcase variable
+                ((or 'gptel-model 'gptel--backend-name)
+                 (or (symbolp value) (stringp value)))
+                ('gptel--tool-names
+                 (and (listp value)
+                      (cl-every (lambda (item) (or (symbolp item) (stringp item)))
+                                value)))
+                ('gptel-temperature (or (null value) (numberp value)))
+                ('gptel-max-tokens (or (null value)
+                                       (and (integerp value) (> value 0)))))
+          (pyagentd-block-set variable value)
+          t))
+    (error nil)))
+
+(defun pyagentd-block--spans (bounds)
+  "Return BOUNDS, in gptel's form, as a list of (BEG END PROPERTY).
+The form before gptel 0.9.8 is a list of (BEG . END), all responses."
+  (ignore-errors
+    (if (integerp (car-safe (car-safe bounds)))
+        (cl-loop for (beg . end) in bounds collect (list beg end 'response))
+      (cl-loop
+       for (kind . spans) in bounds nconc
+       (cl-loop for (beg end id) in spans
+                collect (list beg end
+                              (if (eq kind 'tool)
+                                  ;; gptel drops a tool span without an id.
+                                  (cons 'tool (or id (format "call-%d" beg)))
+                                kind)))))))
+
+(defun pyagentd-block-restore (spans &optional end)
+  "Put roles on the text before END, by default all text.
+SPANS are lists (BEG END PROPERTY).  Those outside the text, or that
+overlap an earlier one, are ignored with a message."
+  (let* ((limit (or end (point-max)))
+         (found (cl-remove-if-not (pcase-lambda (`(,beg ,end . ,_))
+                                    (and (integerp beg) (integerp end)))
+                                  spans))
+         (position (point-min))
+         (ignored (- (length spans) (length found))))
+    (pcase-dolist (`(,beg ,end ,role)
+                   (sort found (lambda (a b)
+                                 (or (< (car a) (car b))
+                                     (and (= (car a) (car b))
+                                          (< (cadr a) (cadr b)))))))
+      (if (not (and (<= position beg) (< beg end) (<= end limit)))
+          (cl-incf ignored)
+        (put-text-property beg end 'gptel role)
+        (setq position end)))
+    (when (> ignored 0)
+      (pyagentd-log 'warn "%s: ignored %d role%s outside the text" (buffer-name)
+                    ignored (if (= ignored 1) "" "s")))))
+
+(defun pyagentd-block-copy (other)
+  "Give the text its roles, and the buffer its settings, from the buffer OTHER.
+The text is the same there."
+  (let ((spans (with-current-buffer other
+                 (pyagentd-block--spans (pyagentd-block-bounds))))
+        (settings (buffer-local-value 'pyagentd-block--settings other))
+        (foreign (buffer-local-value 'pyagentd-block--foreign other)))
+    (save-restriction
+      (widen)
+      (with-silent-modifications
+        (remove-text-properties (point-min) (point-max) '(gptel nil))
+        (pyagentd-block-restore spans)))
+    (pcase-dolist (`(,variable . ,value) settings)
+      (pyagentd-block-set variable value))
+    (setq pyagentd-block--foreign foreign)))
+
+;;;; Writing
+
+(defun pyagentd-block-bounds ()
+  "Return the roles of the text of the buffer in gptel's form.
+That is an alist with the keys `tool', `ignore' and `response'; positions
+count characters from 1, the end is exclusive."
+  (save-restriction
+    (widen)
+    (let ((pos (point-min)) (max (point-max)) tool ignore response
+          beg value)
+      (while (< pos max)
+        (setq value (get-text-property pos 'gptel)
+              beg pos)
+        ;; Equal neighbours are one span: streamed chunks of a tool's text
+        ;; carry conses that are equal but not the same.
+        (while (and (< (setq pos (next-single-property-change
+                                  pos 'gptel nil max))
+                       max)
+                    (equal (get-text-property pos 'gptel) value)))
+        (pcase value
+          ('nil nil)
+          ('response (push (list beg pos) response))
+          ('ignore (push (list beg pos) ignore))
+          (`(tool . ,id) (push (list beg pos id) tool))))
+      (cl-loop for (kind . spans) in `((tool . ,tool) (ignore . ,ignore)
+                                       (response . ,response))
+               when spans collect (cons kind (nreverse spans))))))
+
+(defun pyagentd-block--written (variable)
+  "Return the value of VARIABLE as the block has it."
+  (let ((value (pyagentd-block-get variable)))
+    (if (and (eq variable 'gptel--tool-names) pyagentd-block-tools
+             (equal value (car pyagentd-block-tools)))
+        (cdr pyagentd-block-tools)
+      value)))
+
+(defun pyagentd-block--print (variable value)
+  "Return the line of the block that gives VARIABLE its VALUE."
+  (let ((print-escape-newlines t) (print-length nil) (print-level nil)
+        (print-circle nil) (print-quoted t))
+    (format "%s: %S" variable value)))
+
+(defun pyagentd-block--says-p (variable)
+  "Return non-nil if the block says something about VARIABLE.
+No tools at all are something unless it is so in preset.md, no value of
+another one is nothing."
+  (or (pyagentd-block--written variable)
+      (and (eq variable 'gptel--tool-names)
+           (assq variable pyagentd-block--settings)
+           (not (and pyagentd-block-tools
+                     (equal (pyagentd-block-get variable)
+                            (car pyagentd-block-tools)))))))
+
+(defun pyagentd-block-text ()
+  "Return the block for the buffer, \"\" if there is nothing to say.
+Where the text itself has a block an empty one comes before it, lest the
+end of the text is taken for an older block."
+  (let* ((bounds (pyagentd-block-bounds))
+         (lines
+          (append
+           (cl-loop for variable in pyagentd-block-settings
+                    when (pyagentd-block--says-p variable)
+                    collect (pyagentd-block--print
+                             variable (pyagentd-block--written variable)))
+           pyagentd-block--foreign
+           (and bounds (list (pyagentd-block--print 'gptel--bounds bounds)))))
+         (block (if lines (pyagentd-locals-printed lines) "")))
+    (if (and (pyagentd-locals-mentioned-p)
+             (save-restriction
+               (widen)
+               (or (pyagentd-locals-find) (pyagentd-block--strays nil))))
+        (concat (pyagentd-locals-printed nil)
+                (and lines (concat "\n" block)))
+      block)))
+
+;;;; Cleaning
+
+(defun pyagentd-block--said (blocks)
+  "Return those of BLOCKS that are part of an answer or of a tool's result."
+  (cl-remove-if (lambda (block)
+                  (memq (get-text-property (car block) 'gptel) '(nil ignore)))
+                blocks))
+
+;;;###autoload
+(defun pyagentd-clean-local-variables ()
+  "Remove gptel's superfluous blocks of Local Variables from this buffer.
+An Emacs that does not see a long block writes another one behind it.
+In a session all are removed that are in the text, since saving writes
+the one there is; elsewhere the last one with roles stays.
+What a model or a tool said about such blocks is left alone."
+  (interactive "*")
+  (let ((count (pyagentd-locals-clean
+                (if (bound-and-true-p pyagentd-mode) #'pyagentd-block--said
+                  #'pyagentd-locals-last-valid))))
+    (message (if (= count 1) "Removed 1 block of Local Variables"
+               "Removed %d blocks of Local Variables")
+             count)))
+
+;;;; The text gets into the file, or the user learns why not
+
+;; A save writes the text and its block beside the file and moves that over
+;; it, as the daemon does: the file is either its old or its new self,
+;; whatever the disk refuses.
+;;
+;; For five megabytes that takes some 40 ms.  Nobody shall feel that while
+;; typing, so the work is in steps, and a save that nobody has asked for
+;; gives way to a key between two of them.
+
+(defconst pyagentd-write-coding 'utf-8-unix
+  "Coding system of session files.")
+
+(defvar pyagentd-write-gives-way nil
+  "Non-nil means that a write stops when there is input.
+It throws nil to `pyagentd-write-gives-way' then.")
+
+(defvar-local pyagentd-write--image nil
+  "What was computed before a write gave way: (TICK . BYTES).
+TICK is the `buffer-chars-modified-tick' of the text it is of.")
+(defvar-local pyagentd-write--hash nil
+  "The hash computed last: (TICK . SHA256), TICK as above.")
+
+(pyagentd-permanent-local 'pyagentd-write--image 'pyagentd-write--hash)
+
+;;;; Bytes
+
+(defun pyagentd-write--step ()
+  "Give way to input if that is asked for."
+  (when (and pyagentd-write-gives-way (input-pending-p))
+    (throw 'pyagentd-write-gives-way nil)))
+
+(defun pyagentd-write--bytes ()
+  "Return the whole text of the buffer in UTF-8.
+Emacs holds text so already: to copy that takes a third of the time of
+encoding it, and gives the same, raw bytes included."
+  (let ((text (save-restriction
+                (widen)
+                (buffer-substring-no-properties (point-min) (point-max)))))
+    (with-suppressed-warnings ((obsolete string-as-unibyte))
+      (if (fboundp 'string-as-unibyte)  ; obsolete since Emacs 26, without a match
+          (string-as-unibyte text)
+        (encode-coding-string text 'utf-8-emacs-unix)))))
+
+(defun pyagentd-write--current-bytes ()
+  "Return the bytes of the text, computed once for a text."
+  (let ((tick (buffer-chars-modified-tick)))
+    (unless (eql tick (car pyagentd-write--image))
+      (setq pyagentd-write--image (cons tick (pyagentd-write--bytes))))
+    (cdr pyagentd-write--image)))
+
+(defun pyagentd-write--sha256 (bytes)
+  "Return the SHA-256 of BYTES, those of the text, computed once for a text."
+  (let ((tick (buffer-chars-modified-tick)))
+    (unless (eql tick (car pyagentd-write--hash))
+      (setq pyagentd-write--hash (cons tick (secure-hash 'sha256 bytes))))
+    (cdr pyagentd-write--hash)))
+
+(defun pyagentd-write-sha256 ()
+  "Return the SHA-256 of the text of the buffer, as the daemon computes it."
+  (if (eql (buffer-chars-modified-tick) (car pyagentd-write--hash))
+      (cdr pyagentd-write--hash)
+    (pyagentd-gc-postpone)
+    (pyagentd-write--sha256 (pyagentd-write--bytes))))
+
+;;;; Disk
+
+(defun pyagentd-write (file)
+  "Write text and block of the current buffer to FILE.
+Return the SHA-256 of the text.  Signal a `file-error' if the disk
+refuses; FILE is untouched then.  A symbolic link in its place is
+replaced."
+  (pyagentd-gc-postpone)                ; it makes megabytes of garbage
+  (pyagentd-write--step)
+  (when pyagentd-write-gives-way
+    (pyagentd-gc-make-room (* 2 (position-bytes (point-max))))
+    (pyagentd-write--step))
+  (let* ((bytes (pyagentd-write--current-bytes))
+         (sha256 (progn (pyagentd-write--step) (pyagentd-write--sha256 bytes)))
+         (block (progn (pyagentd-write--step) (pyagentd-block-text))))
+    (pyagentd-write--step)
+    (condition-case err
+        (pyagentd-write--replace file bytes block)
+      (file-error (pyagentd-write--refused file (pyagentd-write--cause err))))
+    (setq pyagentd-write--image nil)
+    sha256))
+
+(defun pyagentd-write--replace (file bytes block)
+  "Let FILE hold BYTES, and BLOCK after an empty line unless it is empty."
+  (let ((mode (pyagentd-write--mode file))
+        (temporary (pyagentd-write--beside file)))
+    (unwind-protect
+        (progn
+          (when mode (set-file-modes temporary mode))
+          (pyagentd-write--append bytes temporary)
+          (unless (string-empty-p block)
+            (pyagentd-write--append
+             (encode-coding-string (concat "\n\n" block)
+                                   pyagentd-write-coding)
+             temporary))
+          (rename-file temporary file t)
+          (setq temporary nil))
+      (when temporary (ignore-errors (delete-file temporary))))))
+
+(defun pyagentd-write--mode (file)
+  "Return the permissions of FILE, nil if there is none.
+One that may not be written is not replaced either."
+  (when-let ((mode (file-modes file)))
+    (unless (or (file-writable-p file)
+                ;; Then the directory says why, and better.
+                (not (file-writable-p (file-name-directory file))))
+      (signal 'file-error (list "Writing" "Permission denied" file)))
+    mode))
+
+(defun pyagentd-write--beside (file)
+  "Make an empty file beside FILE, hidden and for its owner alone."
+  (make-temp-file (expand-file-name
+                   (concat "." (file-name-nondirectory file) ".")
+                   (file-name-directory file))
+                  nil ".tmp"))
+
+(defun pyagentd-write--append (bytes file)
+  "Add BYTES to FILE."
+  (let ((coding-system-for-write 'no-conversion)
+        (write-region-inhibit-fsync t)
+        (write-region-annotate-functions nil)
+        (write-region-post-annotation-function nil))
+    (write-region bytes nil file t 'quiet)))
+
+;;;; What went wrong
+
+(defun pyagentd-write--cause (err)
+  "Return what the operating system said in ERR, a `file-error'."
+  (let ((texts (seq-filter #'stringp (cdr err))))
+    (or (nth 1 texts) (car texts) (error-message-string err))))
+
+(defun pyagentd-write--refused (file cause)
+  "Signal that FILE cannot be written because of CAUSE, a string."
+  (signal 'file-error (list "Not saved" cause file)))
+
+(defun pyagentd-write-trouble (err)
+  "Return ERR, a `file-error' from `pyagentd-write', as one line for people."
+  (pcase err
+    (`(,_ ,(and what (pred stringp)) ,(and cause (pred stringp))
+          ,(and file (pred stringp)))
+     (format "%s: %s, %s" what cause (abbreviate-file-name file)))
+    (_ (error-message-string err))))
+
+;;;; When a session buffer is saved by itself
+
+;; A session buffer is saved after a pause in its changes, so that nobody
+;; needs to.  Typed text is saved soon, and while typing goes on a pause
+;; between two keys is looked for; text that the daemon has recorded waits
+;; longer.  What the disk refuses is tried again, ever less often.
+;;
+;; How it is saved is the matter of `pyagentd-session'.
+
+(defvar pyagentd-session-viewing)
+(defvar pyagentd-session-trouble)
+
+;;;; State
+
+(defconst pyagentd-autosave--longest-delay 5.0
+  "Seconds after the first unsaved change at which a buffer is saved anyway.")
+(defconst pyagentd-autosave--longest-recorded-delay 60.0
+  "The same for text that the daemon has recorded, which nobody can lose.")
+(defconst pyagentd-autosave--patience 1.0
+  "Seconds before that for which a pause between two keys is looked for.")
+(defconst pyagentd-autosave--longest-pause 30.0
+  "Most seconds between two attempts to save what the disk refused.")
+
+(defvar-local pyagentd-autosave-enabled nil
+  "Non-nil means this buffer is saved after a pause.
+See `pyagentd-autosave-idle-time'.")
+(defvar-local pyagentd-autosave--timer nil
+  "Timer of the next automatic save.")
+(defvar-local pyagentd-autosave--deadline nil
+  "Time (`float-time') by which a change shall be saved, nil if none is due.")
+(defvar-local pyagentd-autosave--last-change nil
+  "Time (`float-time') of the latest change.")
+(defvar-local pyagentd-autosave--pause nil
+  "Seconds to the next attempt to save, nil unless there is trouble.")
+
+(pyagentd-permanent-local 'pyagentd-autosave-enabled 'pyagentd-autosave--timer
+                          'pyagentd-autosave--deadline
+                          'pyagentd-autosave--last-change
+                          'pyagentd-autosave--pause)
+
+;;;; When
+
+(defun pyagentd-autosave-settle ()
+  "Forget that the text was changed."
+  (when pyagentd-autosave--timer
+    (cancel-timer pyagentd-autosave--timer))
+  (setq pyagentd-autosave--timer nil
+        pyagentd-autosave--pause nil
+        pyagentd-autosave--deadline nil))
+
+(defun pyagentd-autosave-touch (&optional recorded)
+  "Note that the text changed now: save it after a pause.
+While changes go on it is saved after five seconds, or after a minute if
+they are all RECORDED by the daemon already."
+  (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+    (when (and pyagentd-autosave-enabled (> pyagentd-autosave-idle-time 0))
+      (let* ((now (float-time))
+             (latest (+ now (if recorded
+                                pyagentd-autosave--longest-recorded-delay
+                              pyagentd-autosave--longest-delay))))
+        (setq pyagentd-autosave--last-change now
+              pyagentd-autosave--deadline
+              (min latest (or pyagentd-autosave--deadline latest))))
+      (cond ((null pyagentd-autosave--timer)
+             (pyagentd-autosave--arm pyagentd-autosave-idle-time))
+            ((and (not recorded) (pyagentd-autosave--soon-p))
+             ;; The pause after this key is as long as any will be.
+             (cancel-timer pyagentd-autosave--timer)
+             (pyagentd-autosave--arm 0.005))))))
+
+(defun pyagentd-autosave--soon-p ()
+  "Return non-nil if by now a pause between two keys is looked for."
+  (and (null pyagentd-autosave--pause)
+       (> pyagentd-autosave--last-change
+          (- pyagentd-autosave--deadline pyagentd-autosave--patience))))
+
+(defun pyagentd-autosave--arm (delay)
+  "Look after DELAY seconds whether it is time to save."
+  (setq pyagentd-autosave--timer
+        (run-at-time delay nil #'pyagentd-autosave--on-timer (current-buffer))))
+
+(defun pyagentd-autosave--due (now)
+  "Return how many seconds after NOW the buffer shall be saved."
+  (- (min (+ pyagentd-autosave--last-change pyagentd-autosave-idle-time)
+          (- pyagentd-autosave--deadline pyagentd-autosave--patience))
+     now))
+
+(defun pyagentd-autosave--on-timer (buffer)
+  "Save BUFFER, or wait longer after another change."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (setq pyagentd-autosave--timer nil)
+      (when (and pyagentd-autosave--deadline pyagentd-autosave-enabled)
+        (let* ((now (float-time))
+               (due (pyagentd-autosave--due now)))
+          (if (> due 0.001)
+              (pyagentd-autosave--arm due)
+            ;; Timers come before the display of the key just typed.
+            (redisplay)
+            (pyagentd-guarded "Autosave"
+              (pyagentd-session-save (< now pyagentd-autosave--deadline)))
+            (pyagentd-autosave--after-attempt)))))))
+
+(defun pyagentd-autosave--after-attempt ()
+  "Arrange for another attempt if the text is not saved yet."
+  (cond ((or (not (buffer-modified-p)) pyagentd-session-viewing)
+         (pyagentd-autosave-settle))
+        (pyagentd-session-trouble
+         (setq pyagentd-autosave--pause
+               (min (* 2 (or pyagentd-autosave--pause 0.5))
+                    pyagentd-autosave--longest-pause))
+         (pyagentd-autosave--arm pyagentd-autosave--pause))
+        ;; It gave way to a key; if that changes the text it is tried then.
+        (t (pyagentd-autosave--arm 0.1))))
+
+;;;; Session buffers: recognise, read, save
+
 ;; What makes a buffer a session: the five buffer-local variables, set
 ;; from the file's name alone (no daemon needed), and `pyagentd-mode',
 ;; which keeps the Local Variables block out of the buffer, writes it back
@@ -31,18 +1151,6 @@
 ;;
 ;; What the disk refuses is said once for each cause, the text stays in the
 ;; buffer, and saving is tried again until it works.
-
-;;; Code:
-
-(require 'pyagentd-core)
-(require 'pyagentd-gc)
-(require 'pyagentd-events)
-(require 'pyagentd-block)
-(require 'pyagentd-place)
-(require 'pyagentd-visit)
-(require 'pyagentd-write)
-(require 'pyagentd-syntax)
-(require 'pyagentd-autosave)
 
 (defvar pyagentd-mode)
 

@@ -37,11 +37,10 @@
 
 (require 'pyagentd-core)
 (require 'pyagentd-here)
-(require 'pyagentd-later)
+(require 'pyagentd-daemon)
 (require 'pyagentd-live)
 (require 'pyagentd-manage)
-(require 'pyagentd-numbers)
-(require 'pyagentd-place)
+(require 'pyagentd-session)
 (require 'pyagentd-table)
 (require 'cl-lib)
 (require 'seq)

@@ -31,10 +31,10 @@
 (require 'seq)
 (require 'subr-x)
 (require 'pyagentd-core)
-(require 'pyagentd-later)
+(require 'pyagentd-daemon)
 (require 'pyagentd-here)
 (require 'pyagentd-table)
-(require 'pyagentd-visited)
+(require 'pyagentd-buffers)
 
 (defconst pyagentd-snapshots--patience 60
   "Seconds to wait for the daemon: it compares all the files there are.")

@@ -30,12 +30,9 @@
 ;;; Code:
 
 (require 'pyagentd-core)
-(require 'pyagentd-place)
 (require 'pyagentd-session)
-(require 'pyagentd-overlay)
-(require 'pyagentd-viewing)
-(require 'pyagentd-attach)
-(require 'pyagentd-connect)
+(require 'pyagentd-display)
+(require 'pyagentd-sync)
 
 (defconst pyagentd-spawned--most 10
   "How many agents have a buffer that nobody asked for.")

@@ -1,4 +1,4 @@
-;;; pyagentd-status.el --- What a session is doing -*- lexical-binding: t; -*-
+;;; pyagentd-status.el --- The header line -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -21,17 +21,105 @@
 
 ;;; Commentary:
 
-;; The header line of a session buffer: what it is called, what its run is
-;; doing, preset and model.  A click on a part does what its tooltip says.
+;; What a session is doing, its context and cost, todos, and its name.
 
 ;;; Code:
 
 (require 'subr-x)
+(require 'seq)
 (require 'pyagentd-core)
-(require 'pyagentd-place)
 (require 'pyagentd-session)
-(require 'pyagentd-status-button)
-(require 'pyagentd-status-words)
+(require 'pyagentd-rpc)
+(require 'pyagentd-insert)
+
+
+;;;; What a run does, in words
+
+;; What the header line says of a run, from what the daemon says of it.
+
+(defun pyagentd-status-words-busy (status)
+  "Return what a run with STATUS does, in gptel's words."
+  (let ((tools (mapcar (lambda (call) (truncate-string-to-width call 40 nil nil "…"))
+                       (plist-get status :tools))))
+    (pcase (pyagentd-symbol (plist-get status :phase))
+      ('TYPE (propertize "Typing..." 'face 'success))
+      ('COMPACT (propertize "Compacting..." 'face 'warning))
+      ((guard (null tools)) (propertize "Waiting..." 'face 'warning))
+      (_ (propertize (format (if (cdr tools) "Calling tools (%s)" "Calling tool (%s)")
+                             (string-join tools ", "))
+                     'face 'warning)))))
+
+(defun pyagentd-status-words-retrying (status)
+  "Return which attempt of a request failed, as STATUS says, and what follows."
+  (concat "Retrying"
+          (when-let ((attempt (plist-get status :attempt)))
+            (format " (%s%s failed)" attempt
+                    (if-let ((most (plist-get status :max-attempts)))
+                        (format " of %s" most)
+                      "")))
+          (if-let ((time (plist-get status :retry-at)))
+              (format " in %d s" (max 0 (ceiling (- (/ time 1000.0)
+                                                    (float-time)))))
+            "…")
+          (when-let ((message (plist-get status :message)))
+            (concat ": " message))))
+
+(defun pyagentd-status-words-reason (message)
+  "Return MESSAGE, of an error, as short as a header line needs it.
+Of a file only its own name is left, and what is said of one of its lines
+stands first."
+  (let ((text (string-replace "\n" " " (string-trim (or message "")))))
+    (when (string-match "/\\([^/ :]+:[0-9]+: .*\\)" text)
+      (setq text (match-string 1 text)))
+    (replace-regexp-in-string
+     "\\(\\`\\|[ (\"'`]\\)~?/\\(?:[^/ :]+/\\)+\\([^/ :]\\)" "\\1\\2" text)))
+
+;;;; Parts of a header line to click
+
+;; Every part of a header line can be clicked, and says what that does.
+
+(defvar pyagentd-status-button-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map [header-line mouse-1] #'pyagentd-status-click)
+    (define-key map [header-line mouse-2] #'pyagentd-status-click)
+    map)
+  "Keymap of the parts of a header line.")
+
+(defun pyagentd-status-button (text command help)
+  "Return TEXT as a part of the header line, a click on which runs COMMAND.
+HELP says in a few words what that does."
+  (let ((text (copy-sequence text)))
+    (add-text-properties 0 (length text)
+                         (list 'pyagentd-command command
+                               'mouse-face 'highlight
+                               'help-echo (concat help "\nmouse-1: "
+                                                  (pyagentd-status--doing
+                                                   command))
+                               'local-map pyagentd-status-button-map)
+                         text)
+    text))
+
+(defun pyagentd-status--doing (command)
+  "Return how COMMAND is called, with its key."
+  (let ((key (where-is-internal command pyagentd-mode-map t)))
+    (concat (format "M-x %s" command)
+            (and key (format " (%s)" (key-description key))))))
+
+(defun pyagentd-status-click (event)
+  "Run the command of the part of a header line that was clicked in EVENT."
+  (interactive "e")
+  (let* ((place (event-start event))
+         (string (posn-string place))
+         (command (and string (get-text-property (cdr string) 'pyagentd-command
+                                                 (car string)))))
+    (when command
+      (select-window (posn-window place))
+      (call-interactively command))))
+
+;;;; What a session is doing
+
+;; The header line of a session buffer: what it is called, what its run is
+;; doing, preset and model.  A click on a part does what its tooltip says.
 
 (defvar-local pyagentd-status nil
   "What the daemon said last about this branch, a plist with :state.
@@ -356,6 +444,420 @@ ROOM is one of `pyagentd-status--rooms'."
 
 (add-to-list 'pyagentd-session-settings
              (cons 'header-line-format pyagentd-status--format))
+
+;;;; How full the window is and what it cost
+
+;; Events arrive faster than they may be shown.  They wait here in the
+
+;; A meter in the header line of session buffers: how much of the model's
+;; window the next request takes and what the session cost so far, its
+;; agents included.  The daemon counts; this only shows what it says.
+
+(defvar-local pyagentd-context nil
+  "What the daemon said last about the context of this branch, or nil.
+A plist: :used of :window tokens, :usable of them before it is
+compacted, :estimated and :window-known; :model; :tokens of the session
+and :last of the last request, plists by bucket; :cost-usd with the
+agents, nil if a price is unknown, then :known-usd; :own-usd; :agents,
+how many there are, and :agents-total, their tokens; :compactions.")
+
+(pyagentd-permanent-local 'pyagentd-context)
+
+(defconst pyagentd-context--cells 5
+  "How many characters the bar has.")
+
+(defconst pyagentd-context--buckets
+  '((:input . "input") (:output . "output") (:reasoning . "reasoning")
+    (:cache-read . "cache read") (:cache-write . "cache write"))
+  "The kinds of tokens, and their names.")
+
+(defun pyagentd-context--cost (context)
+  "Return what CONTEXT cost, in which an unknown price is a question mark."
+  (if-let ((cost (plist-get context :cost-usd)))
+      (pyagentd-numbers-dollars cost)
+    (pyagentd-numbers-cost (or (plist-get context :known-usd) 0) t)))
+
+(defun pyagentd-context--face (context)
+  "Return the face for how full the usable window of CONTEXT is."
+  (let ((used (plist-get context :used))
+        (usable (max 1 (or (plist-get context :usable) 0))))
+    (cond ((>= used (* 0.9 usable)) 'error)
+          ((>= used (* 0.66 usable)) 'warning)
+          (t 'success))))
+
+(defun pyagentd-context--bar (share)
+  "Return a bar for SHARE, a number from 0 to 1."
+  (let ((full (min pyagentd-context--cells
+                   (ceiling (* share pyagentd-context--cells))))
+        (blocks (and (char-displayable-p ?█) (char-displayable-p ?▁))))
+    (concat (make-string full (if blocks ?█ ?#))
+            (make-string (- pyagentd-context--cells full)
+                         (if blocks ?▁ ?.)))))
+
+(defun pyagentd-context--counts (counts)
+  "Return COUNTS, tokens by bucket, in words."
+  (mapconcat (pcase-lambda (`(,key . ,name))
+               (format "%s %s" name
+                       (pyagentd-numbers-long (or (plist-get counts key) 0))))
+             pyagentd-context--buckets ", "))
+
+(defun pyagentd-context--details (context)
+  "Return what CONTEXT says, some lines of text."
+  (string-join
+   (delq nil
+         (list
+          (format "Context: %s%s of %s tokens%s%s"
+                  (if (plist-get context :estimated) "about " "")
+                  (pyagentd-numbers-long (plist-get context :used))
+                  (pyagentd-numbers-long (plist-get context :window))
+                  (if (plist-get context :window-known) ""
+                    " (estimated: the window of this model is not configured)")
+                  (if-let ((model (plist-get context :model)))
+                      (concat " of " model) ""))
+          (format "Compacted from %s on"
+                  (pyagentd-numbers-long (or (plist-get context :usable) 0)))
+          (concat "Last request: "
+                  (pyagentd-context--counts (plist-get context :last)))
+          (concat "Session: "
+                  (pyagentd-context--counts (plist-get context :tokens)))
+          (when (> (or (plist-get context :agents) 0) 0)
+            (format "Its %d agents: %s tokens" (plist-get context :agents)
+                    (pyagentd-numbers-long
+                     (or (plist-get context :agents-total) 0))))
+          (if (plist-get context :cost-usd)
+              (concat "Cost: " (pyagentd-context--cost context))
+            (format "Cost: %sunknown (no price of a model in config.toml)"
+                    (let ((known (or (plist-get context :known-usd) 0)))
+                      (if (> known 0)
+                          (concat (pyagentd-numbers-dollars known) " and ")
+                        ""))))
+          (when (> (or (plist-get context :compactions) 0) 0)
+            (format "Compactions: %d" (plist-get context :compactions)))))
+   "\n"))
+
+(defun pyagentd-context--segment ()
+  "Return the meter of this buffer, nil before there is anything to say."
+  (when-let* ((context pyagentd-context)
+              (used (plist-get context :used))
+              ((or (> used 0) (> (or (plist-get context :known-usd) 0) 0))))
+    (let ((share (/ (float used) (max 1 (plist-get context :window)))))
+      (pyagentd-status-button
+       (format "[%s %s%d%% %s %s]"
+               (propertize (pyagentd-context--bar share)
+                           'face (pyagentd-context--face context))
+               (if (plist-get context :estimated) "~" "")
+               (round (* 100 share))
+               (pyagentd-numbers-short used)
+               (pyagentd-context--cost context))
+       'pyagentd-context (pyagentd-context--details context)))))
+
+(add-hook 'pyagentd-status-segment-functions #'pyagentd-context--segment 90)
+
+(defun pyagentd-context-set (context)
+  "Show CONTEXT, a plist as the daemon sends it, in the header line."
+  (when (and context (not (equal context pyagentd-context)))
+    (setq pyagentd-context context)
+    (pyagentd-status-refresh)))
+
+(defun pyagentd-context--on-event (branch _seq args)
+  "Show the context in ARGS in the buffer of BRANCH."
+  (when-let ((buffer (pyagentd-place-buffer branch)))
+    (with-current-buffer buffer
+      (pyagentd-context-set (car args)))))
+
+(pyagentd-events-register 'context #'pyagentd-context--on-event)
+
+;;;###autoload
+(defun pyagentd-context ()
+  "Show how full the context window is and what the session cost."
+  (interactive)
+  (if pyagentd-context
+      (message "%s" (pyagentd-context--details pyagentd-context))
+    (user-error "No context usage known yet")))
+
+;;;; What an agent is about
+
+;; An agent may keep a list of steps.  The header line says how far it is,
+;; and a list stands at the end of its answer, which a click or a command
+;; folds.  It is no text of the conversation.
+
+(defcustom pyagentd-todo-folded nil
+  "Whether an agent's todo list is folded at first.
+The header line always shows its progress."
+  :type 'boolean
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+(defvar-local pyagentd-todo nil
+  "The steps of the agent in this buffer, as the daemon sent them.
+Each is a plist: :content, :status (\"pending\", \"in_progress\" or
+\"completed\") and :active-form, what it is called while it is done.")
+(defvar-local pyagentd-todo--overlay nil
+  "Overlay of the list in this buffer, nil if there is none.")
+(defvar-local pyagentd-todo--folded 'unset
+  "Whether the list is folded here.")
+
+(pyagentd-permanent-local 'pyagentd-todo 'pyagentd-todo--overlay
+                          'pyagentd-todo--folded)
+(put 'pyagentd-todo--move 'permanent-local-hook t)
+
+(defvar pyagentd-todo-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map [mouse-1] #'pyagentd-todo)
+    map)
+  "Keymap of the list and of what the header line says of it.")
+
+;;;; Words
+
+(defun pyagentd-todo--is (step status)
+  "Return non-nil if STEP has STATUS, a string."
+  (equal status (format "%s" (plist-get step :status))))
+
+(defun pyagentd-todo--done ()
+  "Return how many steps are completed."
+  (seq-count (lambda (step) (pyagentd-todo--is step "completed"))
+             pyagentd-todo))
+
+(defun pyagentd-todo-line ()
+  "Return in a line how far the agent here is, nil if it has no list."
+  (when pyagentd-todo
+    (let ((doing (seq-find (lambda (step) (pyagentd-todo--is step "in_progress"))
+                           pyagentd-todo)))
+      (format "todo %d/%d%s" (pyagentd-todo--done) (length pyagentd-todo)
+              (if doing (concat ": " (plist-get doing :active-form)) "")))))
+
+(defun pyagentd-todo--segment ()
+  "Return what the header line says of the list here, or nil."
+  (when-let ((line (pyagentd-todo-line)))
+    (pyagentd-status-button
+     (propertize (truncate-string-to-width line 50 nil nil "…")
+                 'face (if (= (pyagentd-todo--done) (length pyagentd-todo))
+                           'success 'shadow))
+     'pyagentd-todo "The agent's list of steps")))
+
+(add-hook 'pyagentd-status-segment-functions #'pyagentd-todo--segment)
+
+(defun pyagentd-todo--step (step)
+  "Return the line of STEP."
+  (cond ((pyagentd-todo--is step "completed")
+         (propertize (concat "  [x] " (plist-get step :content)) 'face 'shadow))
+        ((pyagentd-todo--is step "in_progress")
+         (propertize (concat "  [>] " (plist-get step :active-form))
+                     'face 'warning))
+        (t (concat "  [ ] " (plist-get step :content)))))
+
+(defun pyagentd-todo--folded-p ()
+  "Return non-nil if the list here is folded."
+  (if (eq pyagentd-todo--folded 'unset) pyagentd-todo-folded
+    pyagentd-todo--folded))
+
+(defun pyagentd-todo--text ()
+  "Return the list as it stands in the conversation."
+  (let ((head (concat (if (pyagentd-todo--folded-p) "▸ " "▾ ")
+                      (pyagentd-todo-line))))
+    (propertize
+     (concat "\n" (propertize head 'face 'pyagentd-detail) "\n"
+             (unless (pyagentd-todo--folded-p)
+               (concat (mapconcat #'pyagentd-todo--step pyagentd-todo "\n")
+                       "\n")))
+     'keymap pyagentd-todo-map 'mouse-face 'highlight
+     'help-echo "mouse-1: fold or unfold")))
+
+;;;; The overlay
+
+(defun pyagentd-todo--move ()
+  "Put the list at the end of the run's text, above the prompt typed next."
+  (when pyagentd-todo--overlay
+    (let ((position (pyagentd-insert-end)))
+      (move-overlay pyagentd-todo--overlay position position))))
+
+(defun pyagentd-todo--delete ()
+  "Remove the list from this buffer."
+  (when pyagentd-todo--overlay
+    (delete-overlay pyagentd-todo--overlay)
+    (setq pyagentd-todo--overlay nil)
+    (remove-hook 'pyagentd-insert-hook #'pyagentd-todo--move t)))
+
+(defun pyagentd-todo--refresh ()
+  "Show the steps in this buffer, if there are any that are not completed."
+  (if (= (pyagentd-todo--done) (length pyagentd-todo))
+      (pyagentd-todo--delete)
+    (unless pyagentd-todo--overlay
+      (setq pyagentd-todo--overlay (make-overlay (point-min) (point-min) nil t))
+      (overlay-put pyagentd-todo--overlay 'priority -10)
+      (add-hook 'pyagentd-insert-hook #'pyagentd-todo--move nil t))
+    (overlay-put pyagentd-todo--overlay 'before-string (pyagentd-todo--text))
+    (pyagentd-todo--move))
+  (pyagentd-status-refresh))
+
+(defun pyagentd-todo-receive (steps)
+  "Show STEPS, all that the agent in this buffer has."
+  (unless (equal steps pyagentd-todo)
+    (setq pyagentd-todo steps)
+    (pyagentd-todo--refresh)))
+
+(defun pyagentd-todo--on-event (branch _seq args)
+  "Show the steps in ARGS in the buffer of BRANCH."
+  (when-let ((buffer (pyagentd-place-buffer branch)))
+    (with-current-buffer buffer
+      (pyagentd-todo-receive (plist-get (car args) :items)))))
+
+(pyagentd-events-register 'todo #'pyagentd-todo--on-event)
+
+(defun pyagentd-todo--on-leave ()
+  "Forget the steps in this buffer."
+  (setq pyagentd-todo nil)
+  (pyagentd-todo--delete))
+
+(add-hook 'pyagentd-session-leave-hook #'pyagentd-todo--on-leave)
+
+(defun pyagentd-todo ()
+  "Fold or unfold the list of steps of the agent in this buffer."
+  (interactive)
+  (when (mouse-event-p last-input-event)
+    (mouse-set-point last-input-event))
+  (unless pyagentd-todo
+    (user-error "The agent here has no list of steps"))
+  (if (not pyagentd-todo--overlay)
+      (message "%s: %s" (pyagentd-todo-line)
+               (mapconcat (lambda (step) (plist-get step :content))
+                          pyagentd-todo ", "))
+    (setq pyagentd-todo--folded (not (pyagentd-todo--folded-p)))
+    (pyagentd-todo--refresh)))
+
+;;;; What session buffers are called
+
+;; Every conversation is in a file called session.md.  Its buffer is called
+;; what the session is called: from the beginning after the name that is
+;; in its id, and after its title as soon as that is known.  An agent's has
+;; the name of its preset before that, a branch follows in parentheses.
+;;
+;; Another buffer never changes its name because of that, and one that the
+;; user has renamed keeps its name.
+
+(defvar-local pyagentd-buffer-name--given nil
+  "The name that this buffer was given here, nil if it was given none.")
+
+(defconst pyagentd-buffer-name--longest 60
+  "Columns that the name of a session takes in that of its buffer.")
+
+(pyagentd-permanent-local 'pyagentd-buffer-name--given)
+
+(defun pyagentd-buffer-name--agent ()
+  "Return the name of the agent whose conversation is here, nil of others."
+  (when-let* ((file buffer-file-name)
+              (place (expand-file-name "../.." (file-name-directory file))))
+    (when (file-exists-p (expand-file-name "agent.json" place))
+      (file-name-nondirectory place))))
+
+(defun pyagentd-buffer-name--wanted (title)
+  "Return what the buffer of a session with TITLE, or nil, is to be called."
+  (let ((name (if-let ((agent (pyagentd-buffer-name--agent)))
+                  (format "agent %s" agent)
+                (truncate-string-to-width
+                 (pyagentd-place-words
+                  pyagentd--session-id (pyagentd-place-agent-p) title)
+                 pyagentd-buffer-name--longest nil nil "…"))))
+    (if (equal pyagentd--branch-name "main") name
+      (format "%s (%s)" name
+              (string-trim-left pyagentd--branch-name "[0-9]\\{14\\}-")))))
+
+(defun pyagentd-buffer-name--free (name)
+  "Return NAME, or NAME<2> and so on if another buffer is called that."
+  (let ((free name) (number 1))
+    (while (not (memq (get-buffer free) (list nil (current-buffer))))
+      (setq free (format "%s<%d>" name (setq number (1+ number)))))
+    free))
+
+(defun pyagentd-name-buffer (&optional title)
+  "Name the current session buffer after its TITLE, or else after its id.
+It keeps a name that the user gave it.  For `pyagentd-title-functions'."
+  (when (and pyagentd-mode
+             (equal (buffer-name) pyagentd-buffer-name--given))
+    (let ((name (pyagentd-buffer-name--free
+                 (pyagentd-buffer-name--wanted title))))
+      ;; Not with a second argument: then `uniquify' names others anew.
+      (unless (equal name (buffer-name))
+        (rename-buffer name))
+      (setq pyagentd-buffer-name--given name))))
+
+(defun pyagentd-buffer-name--begin ()
+  "Name the buffer of a session that was visited just now."
+  (unless pyagentd-buffer-name--given
+    (setq pyagentd-buffer-name--given (buffer-name)))
+  (pyagentd-name-buffer pyagentd-status-title))
+
+(add-hook 'pyagentd-mode-on-hook #'pyagentd-buffer-name--begin)
+(add-hook 'pyagentd-title-functions #'pyagentd-name-buffer)
+
+;;;; The file that is the cause of an error
+
+;; An error that names a file, and the line in it, is mended there: the file
+;; is visited from where the error is told.  What keeps the daemon from a
+;; session is told in the session's header line until it is mended.
+
+(defun pyagentd-cause (text)
+  "Return the file that TEXT, of an error, is about as (FILE . LINE), or nil.
+LINE is nil if it names none.  A file with a line goes before others;
+that of this buffer does not count."
+  (let ((start 0) found)
+    (while (and (not (cdr found))
+                (string-match
+                 "\\(/[^ \n:]+\\.\\(?:toml\\|md\\|json\\|yml\\)\\)\\(?::\\([0-9]+\\)\\)?"
+                 text start))
+      (setq start (match-end 0))
+      (let ((file (match-string 1 text))
+            (line (match-string 2 text)))
+        (when (and (file-exists-p file) (or line (not found))
+                   (not (equal file buffer-file-name)))
+          (setq found (cons file (and line (string-to-number line)))))))
+    found))
+
+(defun pyagentd-cause-visit (cause)
+  "Visit the file of CAUSE, see `pyagentd-cause', at its line."
+  (find-file-other-window (car cause))
+  (when (cdr cause)
+    (goto-char (point-min))
+    (forward-line (1- (cdr cause)))))
+
+(defun pyagentd-cause-with-hint (text)
+  "Return TEXT, of an error in this buffer, with how to get to its file."
+  (if (pyagentd-cause text)
+      (concat text "; M-x pyagentd-visit-cause opens it")
+    text))
+
+;;;; What keeps the daemon from a session
+
+(defun pyagentd-cause--refused (err)
+  "Show in this session buffer that the daemon does not take it, for ERR."
+  (when (eq (car err) 'pyagentd-remote-error)
+    (pyagentd-cause--set (pyagentd-error-text err))))
+
+(defun pyagentd-cause--forget ()
+  "Show no longer in this buffer that the daemon does not take the session."
+  (pyagentd-cause--set nil))
+
+(defun pyagentd-cause--set (refusal)
+  "Show REFUSAL, a line or nil, as that which keeps the daemon away."
+  (unless (equal refusal pyagentd-status-refusal)
+    (setq pyagentd-status-refusal refusal)
+    (pyagentd-status-refresh)))
+
+;;;###autoload
+(defun pyagentd-visit-cause ()
+  "Visit the file whose error keeps this session from continuing.
+Once it is saved the session is as usual: send again."
+  (interactive)
+  (pyagentd-cause-visit
+   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+     (or (pyagentd-cause (or pyagentd-status-refusal
+                             (plist-get pyagentd-status :message)
+                             ""))
+         (user-error "No file keeps this session from continuing")))))
+
+(add-hook 'pyagentd-attach-failed-functions #'pyagentd-cause--refused)
+(add-hook 'pyagentd-attached-hook #'pyagentd-cause--forget)
+(add-hook 'pyagentd-session-read-hook #'pyagentd-cause--forget)
 
 (provide 'pyagentd-status)
 ;;; pyagentd-status.el ends here

@@ -35,8 +35,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-live)
 (require 'pyagentd-rpc)
-(require 'pyagentd-start)
-(require 'pyagentd-later)
+(require 'pyagentd-daemon)
 
 (defvar-local pyagentd-table-rows nil
   "The rows of this list, plists as the daemon sent them.")

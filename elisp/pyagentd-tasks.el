@@ -31,12 +31,11 @@
 (require 'seq)
 (require 'subr-x)
 (require 'pyagentd-core)
-(require 'pyagentd-later)
+(require 'pyagentd-daemon)
 (require 'pyagentd-live)
 (require 'pyagentd-here)
-(require 'pyagentd-events)
-(require 'pyagentd-list)
 (require 'pyagentd-rpc)
+(require 'pyagentd-list)
 
 (defvar-local pyagentd-task-output-of nil
   "The task whose output is in this buffer, a plist as the daemon tells it.")

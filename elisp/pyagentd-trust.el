@@ -31,9 +31,9 @@
 (require 'seq)
 (require 'subr-x)
 (require 'pyagentd-core)
-(require 'pyagentd-later)
+(require 'pyagentd-daemon)
 (require 'pyagentd-here)
-(require 'pyagentd-place)
+(require 'pyagentd-session)
 
 (declare-function pyagentd--project-root "pyagentd")
 

@@ -29,7 +29,7 @@
 
 (require 'pyagentd-core)
 (require 'pyagentd-session)
-(require 'pyagentd-ask-notice)
+(require 'pyagentd-ask)
 (require 'pyagentd-add)
 (require 'pyagentd-keys)
 

@@ -8,7 +8,6 @@
 (require 'blocks)
 (require 'keys)
 (require 'pyagentd-add)
-(require 'pyagentd-media)
 
 (defmacro add-test--with (text &rest body)
   "Evaluate BODY beside a session of TEXT, in the buffer of a file of its project.

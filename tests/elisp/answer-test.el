@@ -7,8 +7,7 @@
 
 (require 'asks)
 (require 'pyagentd-asks)
-(require 'pyagentd-ask-edit)
-(require 'pyagentd-ask-diff)
+(require 'pyagentd-form)
 (require 'pyagentd-menu)
 
 (defun answer-test--open (&rest more)

@@ -333,9 +333,9 @@ The variable `daemon' is bound to its process."
 
 (defconst blocking-test--waiters
   '(("pyagentd-rpc-call" "pyagentd-rpc.el" "pyagentd-jf.el")
-    ("pyagentd-start-and-wait" "pyagentd-start.el" "pyagentd-rpc.el"
+    ("pyagentd-start-and-wait" "pyagentd-daemon.el" "pyagentd-rpc.el"
      "pyagentd-jf.el")
-    ("accept-process-output" "pyagentd-rpc.el" "pyagentd-start.el"
+    ("accept-process-output" "pyagentd-rpc.el" "pyagentd-daemon.el"
      "pyagentd-jf.el")
     ("sit-for") ("sleep-for") ("call-process") ("call-process-region")
     ("process-file") ("shell-command-to-string"))

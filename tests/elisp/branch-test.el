@@ -7,7 +7,7 @@
 
 (require 'test-helper)
 (require 'keys)
-(require 'pyagentd-branch)
+(require 'pyagentd-history)
 (require 'pyagentd-branches)
 
 (defconst branch-test--text

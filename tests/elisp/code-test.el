@@ -7,7 +7,7 @@
 
 (require 'blocks)
 (require 'keys)
-(require 'pyagentd-code-button)
+(require 'pyagentd-display)
 
 (defun code-test--copied (where keys)
   "Return what is copied when KEYS are typed at the text WHERE."

@@ -7,7 +7,7 @@
 
 (require 'test-helper)
 (require 'keys)
-(require 'pyagentd-commands)
+(require 'pyagentd-complete)
 
 (defconst commands-test--known
   '((:name "agent config" :summary "Show or set"

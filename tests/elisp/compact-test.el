@@ -6,7 +6,7 @@
 ;;; Code:
 
 (require 'test-helper)
-(require 'pyagentd-compact)
+(require 'pyagentd-chat)
 
 (defconst compact-test--block
   "``` compaction (automatic: 4 messages, ~31k tokens)\n## Goal\nCount.\n```"

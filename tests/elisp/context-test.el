@@ -6,7 +6,7 @@
 ;;; Code:
 
 (require 'test-helper)
-(require 'pyagentd-context)
+(require 'pyagentd-status)
 
 (defconst context-test--context
   '(:used 68000 :window 200000 :usable 180000 :window-known t :model "m"

@@ -6,7 +6,6 @@
 ;;; Code:
 
 (require 'test-helper)
-(require 'pyagentd-hidden)
 (require 'pyagentd-history)
 
 (defconst hidden-test--text "### Hi\n\nYo\n\n### More\n\nWell\n\n### "

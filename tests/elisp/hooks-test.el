@@ -7,7 +7,7 @@
 
 (require 'test-helper)
 (require 'pyagentd-hooks)
-(require 'pyagentd-visited)
+(require 'pyagentd-buffers)
 
 (defmacro hooks-test-with (functions &rest body)
   "Evaluate BODY with FUNCTIONS as hooks for `tool.before'."

@@ -6,7 +6,7 @@
 ;;; Code:
 
 (require 'test-helper)
-(require 'pyagentd-later)
+(require 'pyagentd-daemon)
 
 (ert-deftest pyagentd-later-here-keeps-the-buffer-of-the-command ()
   (pyagentd-test-with-daemon

@@ -7,7 +7,7 @@
 
 (require 'test-helper)
 (require 'keys)
-(require 'pyagentd-plan)
+(require 'pyagentd-chat)
 
 (defconst plan-test--available
   "(:agent \"build\" :opened-with \"build\" :agents

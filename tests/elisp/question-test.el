@@ -6,7 +6,7 @@
 ;;; Code:
 
 (require 'asks)
-(require 'pyagentd-question)
+(require 'pyagentd-form)
 
 (defconst question-test--ask
   '(:id "q7" :tool "question" :kind question :agent nil

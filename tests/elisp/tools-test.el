@@ -11,9 +11,7 @@
 
 (require 'test-helper)
 (require 'pyagentd-buffers)
-(require 'pyagentd-tools-build)
-(require 'pyagentd-tools-code)
-(require 'pyagentd-tools-lisp)
+(require 'pyagentd-tools)
 (require 'tramp)
 (require 'tramp-cmds)
 

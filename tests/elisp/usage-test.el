@@ -8,7 +8,7 @@
 (require 'asks)
 (require 'keys)
 (require 'pyagentd-list)
-(require 'pyagentd-numbers)
+(require 'pyagentd-core)
 
 ;;;; Numbers
 

@@ -65,7 +65,7 @@ Return the directory; the autoloads are in all.el."
     (unless (file-directory-p directory)
       (make-directory directory)
       (dolist (file (directory-files (file-name-directory
-                                      (locate-library "pyagentd-visit"))
+                                      (locate-library "pyagentd-large"))
                                      t "\\.el\\'"))
         (copy-file file (file-name-as-directory directory)))
       (update-directory-autoloads directory)

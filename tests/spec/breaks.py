@@ -14,9 +14,9 @@ _METADATA = "pyagentd/store/metadata.py"
 _REGISTRY = "pyagentd/store/registry.py"
 _PATHS = "pyagentd/store/paths.py"
 _SESSION_EL = "elisp/pyagentd-session.el"
-_AUTOSAVE_EL = "elisp/pyagentd-autosave.el"
-_BLOCK_EL = "elisp/pyagentd-block.el"
-_VISIT_EL = "elisp/pyagentd-visit.el"
+_AUTOSAVE_EL = "elisp/pyagentd-session.el"
+_BLOCK_EL = "elisp/pyagentd-session.el"
+_VISIT_EL = "elisp/pyagentd-large.el"
 
 BREAKS = [
     Break(
@@ -145,7 +145,7 @@ BREAKS = [
     ),
     Break(
         "Comprehensive branch discovery with agents",
-        "elisp/pyagentd-place.el",
+        "elisp/pyagentd-session.el",
         "(pyagentd-place--conversations\n                                    (pyagentd-place-agents branch-dir))",
         "nil",
     ),

@@ -7,8 +7,8 @@ from functools import partial
 from tests.spec.breaking import Break
 
 _JF = "elisp/pyagentd-jf.el"
-_OVERLAY = "elisp/pyagentd-overlay.el"
-_PLACE = "elisp/pyagentd-place.el"
+_OVERLAY = "elisp/pyagentd-display.el"
+_PLACE = "elisp/pyagentd-session.el"
 _SESSION = "elisp/pyagentd-session.el"
 _AGENTS = "pyagentd/features/agents.py"
 _HOST = "pyagentd/runtime/kernel.py"
@@ -237,7 +237,7 @@ BREAKS_OF_AGENTS = [
     ),
     _of(
         "Session resumable via find-file",
-        "elisp/pyagentd-visit.el",
+        "elisp/pyagentd-large.el",
         '"/\\\\(?:branches\\\\|agents\\\\)/',
         '"/\\\\(?:branches\\\\)/',
     ),

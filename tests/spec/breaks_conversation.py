@@ -61,7 +61,7 @@ BREAKS_OF_CONVERSATIONS = [
     ),
     _of(
         "When an agent edits a document the user has open, does the open view stay in sync?",
-        "elisp/pyagentd-visited.el",
+        "elisp/pyagentd-buffers.el",
         "    (unwind-protect (revert-buffer t t t)\n",
         "    (unwind-protect (ignore)\n",
     ),

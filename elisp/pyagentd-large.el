@@ -1,4 +1,4 @@
-;;; pyagentd-syntax.el --- Syntax of long conversations, where somebody looks -*- lexical-binding: t; -*-
+;;; pyagentd-large.el --- What keeps megabytes fast -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -19,8 +19,203 @@
 ;; You should have received a copy of the GNU General Public License
 ;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
 
-
 ;;; Commentary:
+
+;; Garbage collection, visiting and fontifying large conversations.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'paren)
+(require 'seq)
+(require 'pyagentd-core)
+
+
+;;;; Garbage is collected when nobody waits
+
+;; With a long conversation in a buffer a garbage collection takes 20 to
+;; 60 ms, and by default there is one for every 800 kB of garbage: with
+;; twenty agents that is a fifth of all time, and most of what a key has
+;; to wait for.  So while answers stream Emacs may leave more garbage
+;; lying about; it is collected when they pause.  Who types meanwhile pauses
+;; between two keys: the garbage of some seconds is collected right after
+;; a key is on the screen, before Emacs has to do it while one waits.
+
+(defcustom pyagentd-gc-threshold (* 32 1024 1024)
+  "Minimum of `gc-cons-threshold' while answers stream, in bytes.
+nil means do not change it."
+  :type '(choice natnum (const :tag "Leave it alone" nil))
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+(defconst pyagentd-gc--pause 1.0
+  "Seconds without a call of `pyagentd-gc-postpone' that end its effect.")
+
+(defvar pyagentd-gc--usual nil
+  "Value of `gc-cons-threshold' to restore, nil if it was not changed.")
+(defvar pyagentd-gc--latest 0.0
+  "Time (`float-time') of the latest call of `pyagentd-gc-postpone'.")
+
+;;;; How much there is
+
+(defvar pyagentd-gc--base nil
+  "Value of function `pyagentd-gc--made' at the latest collection.
+Nil before the first call of `pyagentd-gc-postpone'.")
+
+(defun pyagentd-gc--made ()
+  "Return how many bytes of Lisp data were made since Emacs began."
+  (pcase-let ((`(,conses ,floats ,cells ,symbols ,chars ,intervals ,strings)
+               (memory-use-counts)))
+    (+ (* 16 conses) (* 8 floats) (* 8 cells) (* 48 symbols)
+       chars (* 56 intervals) (* 32 strings))))
+
+(defun pyagentd-gc--garbage ()
+  "Return how many bytes were made since the latest collection."
+  (- (pyagentd-gc--made) (or pyagentd-gc--base 0)))
+
+(defun pyagentd-gc--collected ()
+  "Note that garbage was collected."
+  (setq pyagentd-gc--base (pyagentd-gc--made)))
+
+;;;; Later
+
+(defvar pyagentd-gc--timers nil
+  "Idle timers that collect between two keys while `pyagentd-gc--usual' is set.")
+
+(defun pyagentd-gc-postpone ()
+  "Collect less garbage until nobody has asked for it for a second."
+  (setq pyagentd-gc--latest (float-time))
+  (unless pyagentd-gc--base
+    (add-hook 'post-gc-hook #'pyagentd-gc--collected)
+    (pyagentd-gc--collected))
+  (when (and pyagentd-gc-threshold (not pyagentd-gc--usual)
+             (< gc-cons-threshold pyagentd-gc-threshold))
+    (setq pyagentd-gc--usual gc-cons-threshold
+          gc-cons-threshold pyagentd-gc-threshold)
+    (pyagentd-gc--watch)
+    (run-at-time pyagentd-gc--pause nil #'pyagentd-gc--on-timer)))
+
+(defun pyagentd-gc--on-timer ()
+  "Restore the threshold and collect, or wait longer, for a key also."
+  (let ((left (- (+ pyagentd-gc--latest pyagentd-gc--pause) (float-time))))
+    (cond ((> left 0.01)
+           (run-at-time left nil #'pyagentd-gc--on-timer))
+          ((input-pending-p)
+           (run-at-time 0.05 nil #'pyagentd-gc--on-timer))
+          (t
+           ;; Whoever changed it meanwhile knows better.
+           (when (eql gc-cons-threshold pyagentd-gc-threshold)
+             (setq gc-cons-threshold pyagentd-gc--usual))
+           (mapc #'cancel-timer pyagentd-gc--timers)
+           (setq pyagentd-gc--usual nil)))))
+
+;;;; Between two keys
+
+(defun pyagentd-gc--watch ()
+  "Look after each key whether there is much garbage."
+  (setq pyagentd-gc--timers
+        ;; The longer the pause, the less likely a key comes just now.
+        (list (run-with-idle-timer 0.01 t #'pyagentd-gc--between-keys 0.01 0.5)
+              (run-with-idle-timer 0.3 t #'pyagentd-gc--between-keys 0.3 0.25))))
+
+(defun pyagentd-gc--between-keys (delay part)
+  "Collect if there is garbage for PART of the threshold and no key waits.
+DELAY is how many seconds after the key this should be; when something
+else took most of the pause, the next one is awaited."
+  (when (and (> (pyagentd-gc--garbage) (* part gc-cons-threshold))
+             (< (float-time (or (current-idle-time) 0)) (+ delay 0.03))
+             (not (input-pending-p)))
+    (garbage-collect)))
+
+(defun pyagentd-gc-make-room (bytes)
+  "Collect garbage now, if else it might be done while BYTES more are made.
+For work in steps between which somebody may type."
+  (when (> (+ bytes (pyagentd-gc--garbage)) (* 0.8 gc-cons-threshold))
+    (garbage-collect)))
+
+;;;; Which files are sessions, and how they are visited
+
+;; A session is known by its name alone: .../branches/NAME/session.md or
+;; .../agents/NAME/session.md.  What Emacs does with such a file before
+;; any hook runs is decided here, by what it offers for that:
+;;
+;; - The text is of the user and of models.  Whatever looks like local
+;;   variables in it is text: nothing in it is evaluated, chooses a mode or
+;;   a coding system, or makes Emacs ask.
+;; - `markdown-mode' looks at the whole text when it is turned on, which
+;;   takes seconds for a long one.  It is shown none of it; the syntax is
+;;   found where somebody looks (see `pyagentd-syntax').
+;;
+;; All other files pay for one match against their names.
+
+(declare-function pyagentd-session-maybe-initialize "pyagentd-session")
+
+;;;###autoload
+(progn
+  (defconst pyagentd-visit-regexp
+    ;; The first component of a remote name has a colon.
+    (concat "\\`\\(?:~[^/]*\\|[A-Za-z]:\\|/[^/:]*\\)\\(?:/.*\\)?"
+            "/\\(?:branches\\|agents\\)/[^/]+/session\\.md\\'")
+    "Matches the names of session files on this machine.")
+
+  (defconst pyagentd-visit-link-regexp "/current/session\\.md\\'"
+    "Matches the names of session files behind the link to a branch.")
+
+  (defun pyagentd-visiting-p ()
+    "Return non-nil if the current buffer visits a session, by its name.
+Neither the disk is looked at nor anything loaded."
+    (when buffer-file-name
+      (let ((case-fold-search nil))
+        (string-match-p pyagentd-visit-regexp
+                        (or buffer-file-truename buffer-file-name)))))
+
+  (defun pyagentd-maybe-enable ()
+    "Turn on `pyagentd-mode' if the current buffer visits a session.
+On `find-file-hook'; does nothing, at once, for any other file."
+    (when (pyagentd-visiting-p)
+      (require 'pyagentd)
+      (pyagentd-session-maybe-initialize)))
+
+  (add-hook 'find-file-hook #'pyagentd-maybe-enable)
+  (add-to-list 'magic-mode-alist
+               '(pyagentd-visiting-p . pyagentd-visit-major-mode))
+  (dolist (regexp (list pyagentd-visit-regexp pyagentd-visit-link-regexp))
+    (add-to-list 'inhibit-local-variables-regexps regexp)
+    (add-to-list 'auto-coding-alist (cons regexp 'utf-8))))
+
+(defconst pyagentd-visit--glance 50000
+  "Characters of text that a major mode may look at when it is turned on.
+`markdown-mode' needs two microseconds for each.")
+
+;;;###autoload
+(defun pyagentd-visit-major-mode ()
+  "Turn on the major mode that the name of the visited session asks for.
+That is `text-mode' where no mode for Markdown is known, with prompts
+in bold."
+  (pyagentd-gc-postpone)
+  (save-restriction
+    (when (> (buffer-size) pyagentd-visit--glance)
+      (narrow-to-region (point-min) (point-min)))
+    (delay-mode-hooks
+      (let ((magic-mode-alist
+             (assq-delete-all #'pyagentd-visiting-p
+                              (copy-sequence magic-mode-alist))))
+        (set-auto-mode))
+      (when (eq major-mode 'fundamental-mode)
+        (text-mode)
+        (font-lock-add-keywords nil '(("^#\\{1,6\\} .*" 0 'bold))))))
+  (let ((inhibit-local-variables-regexps
+         (cons (regexp-quote buffer-file-name) inhibit-local-variables-regexps))
+        (enable-local-variables (pyagentd-visit--local-variables)))
+    (run-mode-hooks)))
+
+(defun pyagentd-visit--local-variables ()
+  "Return a value of `enable-local-variables' with which Emacs asks nothing.
+It is about variables of the directory only, those of the file are text."
+  (if (memq enable-local-variables '(nil :all :safe)) enable-local-variables
+    :safe))
+
+;;;; Syntax of long conversations, where somebody looks
 
 ;; A mode with `syntax-propertize-function', such as `markdown-mode', wants
 ;; to have seen all text before point: two microseconds a character, so ten
@@ -35,13 +230,6 @@
 ;;
 ;; Text whose syntax was found has the property `pyagentd-syntax'.
 
-;;; Code:
-
-(require 'cl-lib)
-(require 'paren)
-(require 'seq)
-(require 'pyagentd-core)
-
 (defvar font-lock-beg)
 (defvar font-lock-end)
 (defvar jit-lock-start)
@@ -49,8 +237,8 @@
 (defvar jit-lock-antiblink-grace)
 (defvar font-lock-dont-widen)
 (defvar markdown-make-gfm-checkboxes-buttons)
-(declare-function markdown-make-gfm-checkboxes-buttons "markdown-mode")
-(declare-function markdown-code-block-at-pos "markdown-mode" (pos))
+(declare-function markdown-make-gfm-checkboxes-buttons "ext:markdown-mode")
+(declare-function markdown-code-block-at-pos "ext:markdown-mode" (pos))
 
 (defconst pyagentd-syntax--reach 20000
   "How far from where somebody looks a part may begin or end.
@@ -311,5 +499,5 @@ It would parse all text before point."
     (with-silent-modifications
       (remove-text-properties (point-min) (point-max) '(pyagentd-syntax nil)))))
 
-(provide 'pyagentd-syntax)
-;;; pyagentd-syntax.el ends here
+(provide 'pyagentd-large)
+;;; pyagentd-large.el ends here

@@ -1,0 +1,1093 @@
+;;; pyagentd-display.el --- How a conversation looks -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;; Agents, failed runs, folds, code blocks: shown over the text, never in it.
+
+;;; Code:
+
+(require 'seq)
+(require 'subr-x)
+(require 'pulse)
+(require 'pyagentd-core)
+(require 'pyagentd-session)
+(require 'pyagentd-rpc)
+(require 'pyagentd-status)
+(require 'pyagentd-insert)
+(require 'pyagentd-daemon)
+
+
+;;;; Progress of agents in their parent
+
+;; While an agent works, its parent's buffer shows at the run's marker
+;; what it is doing.  The overlay changes no text.  It goes away on every
+;; way an agent can end, and when the connection does.
+
+(defconst pyagentd-overlay--max-calls 8
+  "How many calls of a batch are listed.")
+
+(defconst pyagentd-overlay-wait-delay 1.5
+  "Seconds after its last call until an agent is shown as waiting.")
+
+(defvar pyagentd-overlay-handlers
+  '((WAIT pyagentd-overlay-indicate-wait pyagentd-overlay--keep)
+    (TOOL pyagentd-overlay-indicate-tool-call pyagentd-overlay--keep)
+    (DONE ignore pyagentd-overlay-delete))
+  "What happens in each state of an agent, as (STATE UI-HANDLER CORE-HANDLER).
+Both are called with the overlay and the event's plist, in this order.
+The states have the names of gptel's state machine.")
+
+(defvar pyagentd-overlay-begun-functions nil
+  "Functions called in a parent's buffer when an agent has begun.
+They get the plist of the agent, see `pyagentd-overlay-update'.")
+
+(defconst pyagentd-overlay--states
+  '((wait . WAIT) (tool . TOOL) (finished . DONE))
+  "The states of an agent on the wire and in `pyagentd-overlay-handlers'.")
+
+(defvar pyagentd-overlay-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "RET") #'pyagentd-overlay-visit)
+    (define-key map [mouse-1] #'pyagentd-overlay-visit)
+    (define-key map [mouse-2] #'pyagentd-overlay-visit)
+    map)
+  "Keymap of the progress of an agent.")
+
+(defvar-local pyagentd-overlay--table nil
+  "Alist of the running agents of this buffer: id and overlay.")
+
+(defvar-local pyagentd-overlay--background nil
+  "Alist of the agents that nobody waits for: id and plist.")
+
+(pyagentd-permanent-local 'pyagentd-overlay--table
+                          'pyagentd-overlay--background)
+
+(defvar pyagentd-overlay-changed-hook nil
+  "Hook run when an agent has begun, moved or ended.")
+
+;;;; Text
+
+(defun pyagentd-overlay--header (preset description)
+  "Return the first lines about an agent with PRESET doing DESCRIPTION."
+  (concat "\n" pyagentd-rule
+          (propertize (concat (capitalize (or preset "agent")) " Task: ")
+                      'face 'pyagentd-heading)
+          (propertize (or description "") 'face 'pyagentd-detail)
+          "\n"))
+
+(defun pyagentd-overlay--call (call)
+  "Return one line for CALL, a string or a plist with :name and :detail."
+  (let ((text (if (stringp call) call
+                (format "%s %s" (or (plist-get call :name) "")
+                        (or (plist-get call :detail) "")))))
+    (concat "\n  " (truncate-string-to-width
+                    (replace-regexp-in-string "[\n\t ]+" " " text)
+                    70 nil nil "…"))))
+
+(defun pyagentd-overlay--calls (batch)
+  "Return a few lines about BATCH, a list of strings or plists."
+  (let ((more (- (length batch) pyagentd-overlay--max-calls)))
+    (propertize
+     (concat (mapconcat #'pyagentd-overlay--call
+                        (seq-take batch pyagentd-overlay--max-calls) "")
+             (and (> more 0) (format "\n  … %d more" more)))
+     'face 'pyagentd-detail)))
+
+(defun pyagentd-overlay--show (overlay status)
+  "Show STATUS below the header of OVERLAY, if its buffer still lives."
+  (when (overlay-buffer overlay)
+    (overlay-put overlay 'after-string
+                 (propertize (concat (overlay-get overlay 'msg) status "\n"
+                                     pyagentd-rule)
+                             'keymap pyagentd-overlay-map
+                             'mouse-face 'highlight
+                             'help-echo "RET, mouse-1: visit the agent"))))
+
+;;;; States
+
+(defun pyagentd-overlay--wait-text ()
+  "Return the text of an agent that waits for the model."
+  (propertize "Waiting..." 'face 'warning))
+
+(defun pyagentd-overlay-indicate-wait (overlay _agent)
+  "Let OVERLAY say that the agent waits, in a moment if it called tools."
+  (let ((count (overlay-get overlay 'count)))
+    (if (= count 0)
+        (pyagentd-overlay--show overlay (pyagentd-overlay--wait-text))
+      (run-at-time pyagentd-overlay-wait-delay nil
+                   #'pyagentd-overlay--settle overlay
+                   (overlay-get overlay 'version)))))
+
+(defun pyagentd-overlay--settle (overlay version)
+  "Let OVERLAY say that the agent waits, if it is at VERSION still."
+  (when (and (overlay-buffer overlay)
+             (eql version (overlay-get overlay 'version)))
+    (pyagentd-overlay--show overlay (pyagentd-overlay--wait-text))))
+
+(defun pyagentd-overlay-indicate-tool-call (overlay agent)
+  "Let OVERLAY list what AGENT does and count what it did so far."
+  (overlay-put overlay 'count (or (plist-get agent :count) 0))
+  (pyagentd-overlay--show
+   overlay
+   (concat (propertize "Calling Tools..." 'face 'mode-line-emphasis)
+           (format " (+%d)" (overlay-get overlay 'count))
+           (pyagentd-overlay--calls (plist-get agent :calls)))))
+
+(defun pyagentd-overlay--keep (overlay agent)
+  "Keep OVERLAY at the marker of the run and note the state of AGENT."
+  (when-let ((buffer (overlay-buffer overlay)))
+    (with-current-buffer buffer
+      (overlay-put overlay 'pyagentd-agent-dir (plist-get agent :branch-dir))
+      (pyagentd-overlay--place overlay))))
+
+(defun pyagentd-overlay-delete (overlay &optional _agent)
+  "Remove OVERLAY for good."
+  (when-let ((buffer (overlay-buffer overlay)))
+    (with-current-buffer buffer
+      (setq pyagentd-overlay--table
+            (rassq-delete-all overlay pyagentd-overlay--table))))
+  (delete-overlay overlay))
+
+(defun pyagentd-overlay-finish (buffer id)
+  "Remove the overlay of the agent ID from BUFFER, its parent's, if any."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (when-let ((overlay (alist-get id pyagentd-overlay--table
+                                     nil nil #'equal)))
+        (pyagentd-overlay-delete overlay)))))
+
+;;;; Overlays
+
+(defun pyagentd-overlay--place (overlay)
+  "Move OVERLAY to the line of the run's marker."
+  (save-excursion
+    (save-restriction
+      (widen)
+      (goto-char (pyagentd-insert-position))
+      (move-overlay overlay (line-beginning-position) (point)))))
+
+(defun pyagentd-overlay--make (agent)
+  "Return a new overlay for AGENT, a plist, in the current buffer."
+  (let ((overlay (make-overlay 1 1)))
+    (overlay-put overlay 'pyagentd-agent t)
+    (overlay-put overlay 'gptel-persistent-agent t)
+    (overlay-put overlay 'count 0)
+    (overlay-put overlay 'version 0)
+    (overlay-put overlay 'keymap pyagentd-overlay-map)
+    (overlay-put overlay 'msg (pyagentd-overlay--header
+                               (plist-get agent :preset)
+                               (plist-get agent :description)))
+    (pyagentd-overlay--place overlay)
+    (pyagentd-overlay--show overlay (pyagentd-overlay--wait-text))
+    (push (cons (plist-get agent :id) overlay) pyagentd-overlay--table)
+    overlay))
+
+(defun pyagentd-overlay-update (agent)
+  "Show the state of AGENT in the current buffer, its parent's.
+AGENT is a plist with :id, :branch-dir, :preset, :description, :state
+\(`wait', `tool' or `finished'), :count of all calls so far, and :calls of
+this batch."
+  (let* ((state (pyagentd-symbol (plist-get agent :state)))
+         (handlers (alist-get (alist-get state pyagentd-overlay--states)
+                              pyagentd-overlay-handlers))
+         (known (alist-get (plist-get agent :id) pyagentd-overlay--table
+                           nil nil #'equal))
+         (overlay (or known
+                      (unless (eq state 'finished)
+                        (pyagentd-overlay--make agent)))))
+    (when overlay
+      (overlay-put overlay 'version (1+ (overlay-get overlay 'version)))
+      (dolist (handler handlers)
+        (funcall handler overlay agent)))))
+
+(defun pyagentd-overlay-clear ()
+  "Remove all overlays from the current buffer.
+What is known of agents in the background stays."
+  (mapc (lambda (pair) (delete-overlay (cdr pair))) pyagentd-overlay--table)
+  (setq pyagentd-overlay--table nil))
+
+(defun pyagentd-overlay-forget ()
+  "Remove all progress from the current buffer."
+  (pyagentd-overlay-clear)
+  (setq pyagentd-overlay--background nil))
+
+(defun pyagentd-overlay-rebuild (agents)
+  "Show AGENTS, a list of plists, in the current buffer, and no others."
+  (pyagentd-overlay-forget)
+  (mapc #'pyagentd-overlay-note agents))
+
+;;;; In the background
+
+(defun pyagentd-overlay-note (agent)
+  "Show the state of AGENT, a plist, in the current buffer, its parent's.
+One in the background is named in the header line and has no overlay."
+  (let ((here (length pyagentd-overlay--table)))
+    (if (not (plist-get agent :background))
+        (pyagentd-overlay-update agent)
+      (setf (alist-get (plist-get agent :id) pyagentd-overlay--background
+                       nil t #'equal)
+            (unless (eq 'finished (pyagentd-symbol (plist-get agent :state)))
+              agent)))
+    (unless (and (not (plist-get agent :background))
+                 (= here (length pyagentd-overlay--table)))
+      (pyagentd-status-refresh))))
+
+(defun pyagentd-overlay--background-words ()
+  "Return which agents work in the background, in words."
+  (concat "background: "
+          (mapconcat
+           (pcase-lambda (`(,_ . ,agent))
+             (let ((count (or (plist-get agent :count) 0)))
+               (concat (or (plist-get agent :preset) "agent")
+                       (and (> count 0) (format " (+%d)" count)))))
+           (reverse (seq-take pyagentd-overlay--background 3)) ", ")
+          (when-let ((more (nthcdr 3 pyagentd-overlay--background)))
+            (format " and %d more" (length more)))))
+
+(defun pyagentd-overlay--segment ()
+  "Return which agents work here, or nil."
+  (let ((here (length pyagentd-overlay--table)))
+    (when (or (> here 0) pyagentd-overlay--background)
+      (pyagentd-status-button
+       (propertize
+        (string-join
+         (delq nil (list (and (> here 0)
+                              (if (= here 1) "1 agent"
+                                (format "%d agents" here)))
+                         (and pyagentd-overlay--background
+                              (pyagentd-overlay--background-words))))
+         ", ")
+        'face 'font-lock-type-face)
+       'pyagentd-agents "Running agents"))))
+
+(add-hook 'pyagentd-status-segment-functions #'pyagentd-overlay--segment)
+
+(defun pyagentd-overlay-visit (&optional event)
+  "Visit the conversation of the agent at point, or at mouse EVENT."
+  (interactive (list last-nonmenu-event))
+  (let* ((position (and (consp event) (event-start event)))
+         (buffer (if position (window-buffer (posn-window position))
+                   (current-buffer)))
+         (pos (or (and position (posn-point position)) (point)))
+         (dir (with-current-buffer buffer
+                (seq-some (lambda (overlay)
+                            (overlay-get overlay 'pyagentd-agent-dir))
+                          (append (overlays-in pos pos)
+                                  (overlays-in (max 1 (1- pos)) (1+ pos)))))))
+    (unless dir (user-error "No agent here"))
+    (find-file-other-window (pyagentd-place-conversation dir))))
+
+(defun pyagentd-overlay--count ()
+  "Return how many agents of this buffer work."
+  (+ (length pyagentd-overlay--table) (length pyagentd-overlay--background)))
+
+(defun pyagentd-overlay--on-event (branch _seq args)
+  "Show the event ARGS, about an agent of BRANCH."
+  (when-let ((buffer (pyagentd-place-buffer branch)))
+    (with-current-buffer buffer
+      (let ((known (pyagentd-overlay--count)))
+        (pyagentd-overlay-note (car args))
+        (when (> (pyagentd-overlay--count) known)
+          (run-hook-with-args 'pyagentd-overlay-begun-functions
+                              (car args))))))
+  (run-hooks 'pyagentd-overlay-changed-hook))
+
+(pyagentd-events-register 'agent #'pyagentd-overlay--on-event)
+
+;;;; Which calls of tools have failed
+
+;; The text of a call does not say whether the model got it as an error, nor
+;; in a few words what it was and how it came out.  The daemon does: of those
+;; there are when a buffer attaches, of others before their text comes.
+
+(defvar-local pyagentd-failed--ids nil
+  "Hash table with the ids of calls in this buffer that failed, or nil.")
+(defvar-local pyagentd-failed--lines nil
+  "Hash table of calls in this buffer: their ids and the lines for them.")
+
+(pyagentd-permanent-local 'pyagentd-failed--ids 'pyagentd-failed--lines)
+
+(defvar pyagentd-failed-hook nil
+  "Hook run in a session buffer when it was told how calls came out.")
+
+(defun pyagentd-failed-p (id)
+  "Return non-nil if the call ID in this buffer has failed."
+  (and pyagentd-failed--ids (gethash id pyagentd-failed--ids)))
+
+(defun pyagentd-failed-line (id)
+  "Return the line that says what the call ID here was, nil if not known."
+  (and pyagentd-failed--lines (gethash id pyagentd-failed--lines)))
+
+(defun pyagentd-failed--note (id)
+  "Note that the call ID of this buffer has failed."
+  (unless pyagentd-failed--ids
+    (setq pyagentd-failed--ids (make-hash-table :test #'equal)))
+  (puthash id t pyagentd-failed--ids))
+
+(defun pyagentd-failed--note-line (id line)
+  "Note that LINE says what the call ID of this buffer was."
+  (unless pyagentd-failed--lines
+    (setq pyagentd-failed--lines (make-hash-table :test #'equal)))
+  (puthash id line pyagentd-failed--lines))
+
+(defun pyagentd-failed-receive (ids lines)
+  "Note that the calls IDS of this buffer, and others known, have failed.
+LINES are lists (ID LINE), with what says what a call was."
+  (when (or ids lines)
+    (mapc #'pyagentd-failed--note ids)
+    (pcase-dolist (`(,id ,line) lines)
+      (pyagentd-failed--note-line id line))
+    (run-hooks 'pyagentd-failed-hook)))
+
+(defun pyagentd-failed--on-event (branch _seq args)
+  "Note that a call on BRANCH, named in ARGS, has failed."
+  (when-let ((buffer (pyagentd-place-buffer branch)))
+    (with-current-buffer buffer
+      (pyagentd-failed--note (plist-get (car args) :id)))))
+
+(defun pyagentd-failed--on-tool (branch _seq args)
+  "Note what the call on BRANCH was that ARGS tell of."
+  (when-let ((buffer (pyagentd-place-buffer branch)))
+    (with-current-buffer buffer
+      (pyagentd-failed--note-line (plist-get (car args) :id)
+                                  (plist-get (car args) :summary)))))
+
+(pyagentd-events-register 'failed #'pyagentd-failed--on-event)
+(pyagentd-events-register 'tool #'pyagentd-failed--on-tool)
+
+;;;; Blocks of tools, thoughts
+
+;; What the model thought, and what its tools were asked and answered,
+;; stands in the text in fences.  Where they begin and end their roles say.
+
+(defconst pyagentd-fenced-open "^``` \\(?:\\(tool\\) (\\|\\(reasoning\\)$\\)"
+  "How the first line of a block begins.")
+
+(defun pyagentd-fenced--change (pos)
+  "Return where the role of the text at POS ends."
+  (let ((role (get-text-property pos 'gptel)))
+    (while (and (setq pos (next-single-property-change pos 'gptel nil
+                                                       (point-max)))
+                (< pos (point-max))
+                (equal role (get-text-property pos 'gptel))))
+    pos))
+
+(defun pyagentd-fenced--end (pos kind)
+  "Return where the block of KIND that begins at POS ends, nil if it is open."
+  (let ((end (pyagentd-fenced--change pos)))
+    (when (eq kind 'tool)
+      (setq end (and (consp (get-text-property end 'gptel))
+                     (+ 4 (pyagentd-fenced--change end)))))
+    (and end (<= end (point-max))
+         (equal (buffer-substring-no-properties (max pos (- end 4)) end)
+                "\n```")
+         end)))
+
+(defun pyagentd-fenced-block (pos)
+  "Return the block whose first line begins at POS, (KIND BEG EOL END), or nil.
+One that is still being written is none."
+  (save-excursion
+    (goto-char pos)
+    (save-match-data
+      (when (and (eq (get-text-property pos 'gptel) 'ignore)
+                 (looking-at pyagentd-fenced-open))
+        (let* ((kind (if (match-beginning 1) 'tool 'reasoning))
+               (end (pyagentd-fenced--end pos kind)))
+          (when (and end (< (line-end-position) end))
+            (list kind pos (line-end-position) end)))))))
+
+(defun pyagentd-fenced--call-end (beg end)
+  "Return where the call ends that is written at BEG, before END.
+Texts in it may have lines; where it is none it is taken for one line."
+  (save-restriction
+    (narrow-to-region beg end)
+    (with-syntax-table emacs-lisp-mode-syntax-table
+      (let ((parse-sexp-lookup-properties nil)
+            (parse-sexp-ignore-comments nil))
+        (or (ignore-errors (scan-sexps beg 1))
+            (save-excursion (goto-char beg) (forward-line 1) (point)))))))
+
+(defun pyagentd-fenced--result (eol end)
+  "Return the result in a block between EOL and END, as (BEG . END)."
+  (save-excursion
+    (goto-char (1+ eol))
+    (when (looking-at "(:name ")
+      (goto-char (pyagentd-fenced--call-end (point) end))
+      (skip-chars-forward "\n" end))
+    (let ((end (max eol (- end 4))))
+      (cons (min (point) end) end))))
+
+(defun pyagentd-fenced--output (eol end)
+  "Return how to say how much text is in a block between EOL and END."
+  (pcase-let ((`(,beg . ,end) (pyagentd-fenced--result eol end)))
+    (let ((lines (count-lines beg end)))
+      (if (= lines 1) "1 line" (format "%d lines" lines)))))
+
+(defun pyagentd-fenced--failure (eol end)
+  "Return in words how the call between EOL and END failed, nil if it did not."
+  (pcase-let* ((`(,beg . ,end) (pyagentd-fenced--result eol end))
+               (last (buffer-substring-no-properties (max beg (- end 24)) end))
+               (id (cdr-safe (get-text-property eol 'gptel))))
+    (cond ((string-match "\\[\\(exit\\) code \\([0-9]+\\)\\]\\'" last)
+           (concat (match-string 1 last) " " (match-string 2 last)))
+          ((and id (pyagentd-failed-p id))
+           (truncate-string-to-width
+            (save-excursion
+              (goto-char beg)
+              (buffer-substring-no-properties
+               beg (min end (line-end-position))))
+            60 nil nil "…")))))
+
+(defconst pyagentd-fenced--longest 20000
+  "How many characters of a call are read to say what it was.")
+
+(defun pyagentd-fenced--call (eol end)
+  "Return the call between EOL and END, (NAME . ARGUMENTS), or nil."
+  (save-excursion
+    (goto-char (1+ eol))
+    (when (looking-at-p "(:name ")
+      (let* ((last (min (pyagentd-fenced--call-end (point) end)
+                        (+ (point) pyagentd-fenced--longest)))
+             (call (ignore-errors
+                     (car (read-from-string
+                           (buffer-substring-no-properties (point) last))))))
+        (and (stringp (plist-get call :name))
+             (cons (plist-get call :name) (plist-get call :args)))))))
+
+(defun pyagentd-fenced--about (arguments)
+  "Return in a few words what a call with ARGUMENTS, a plist, is about."
+  (let ((value (and (proper-list-p arguments)
+                    (seq-find (lambda (value) (or (stringp value)
+                                                  (numberp value)))
+                              arguments))))
+    (truncate-string-to-width
+     (replace-regexp-in-string "[ \t\n]+" " "
+                               (string-trim (format "%s" (or value ""))))
+     80 nil nil "…")))
+
+(defun pyagentd-fenced--line (beg eol end)
+  "Return what the call from BEG to END was; its first line ends at EOL.
+What the daemon says of it, else its tool and its first argument."
+  (or (when-let ((id (cdr-safe (get-text-property eol 'gptel))))
+        (pyagentd-failed-line id))
+      (pcase-let ((`(,name . ,arguments)
+                   (or (pyagentd-fenced--call eol end)
+                       (list (buffer-substring-no-properties
+                              (+ beg (length "``` tool ("))
+                              (save-excursion
+                                (goto-char (+ beg (length "``` tool (")))
+                                (skip-chars-forward "^ )\n" eol)
+                                (point)))))))
+        (concat (string-trim-right
+                 (concat name " " (pyagentd-fenced--about arguments)))
+                (if-let ((failure (pyagentd-fenced--failure eol end)))
+                    (concat " → " failure)
+                  (concat " · " (pyagentd-fenced--output eol end)))))))
+
+(defun pyagentd-fenced-words (kind beg eol end)
+  "Return the line for a block of KIND from BEG to END; its first ends at EOL."
+  (concat
+   "▸ "
+   (if (eq kind 'reasoning)
+       (concat "thought · " (pyagentd-fenced--output eol end))
+     (let ((line (pyagentd-fenced--line beg eol end)))
+       (if (pyagentd-fenced--failure eol end)
+           (propertize line 'face '(error pyagentd-fold))
+         line)))))
+
+(defun pyagentd-fenced-agents-call (start)
+  "Return the id of the call at START if it is one that makes an agent."
+  (when-let ((block (pyagentd-fenced-block start)))
+    (save-excursion
+      (goto-char start)
+      (and (looking-at-p "``` tool (\\(?:PersistentAgent\\|task\\|mission\\)\\_>")
+           (cdr-safe (get-text-property (nth 2 block) 'gptel))))))
+
+(defun pyagentd-fenced-start (pos)
+  "Return where the block begins that has POS in it or in its last line."
+  (save-excursion
+    (goto-char pos)
+    (end-of-line)
+    (let (start)
+      (while (and (not start)
+                  (re-search-backward pyagentd-fenced-open nil t)
+                  (get-text-property (point) 'gptel))
+        (if-let ((block (pyagentd-fenced-block (point))))
+            (setq start (if (<= pos (nth 3 block)) (point) -1))
+          (when (bobp) (setq start -1))))
+      (and start (> start 0) start))))
+
+;;;; Fold blocks
+
+;; What the model thought, and what its tools were asked and answered,
+;; stands in the text in fences.  Here each of them is folded into one
+;; line, which TAB or a click unfolds.
+;;
+;; The lines are overlays that appear when the text is displayed: neither
+;; undo nor saving knows of them, and text that is folded is not fontified.
+;; There are only so many: thousands of overlays make every key slow, so
+;; those far from what is seen go, and come again.
+
+(defcustom pyagentd-fold '(reasoning tool)
+  "Which blocks of a conversation are folded when they appear.
+A list of symbols: `reasoning' for what the model thought, `tool' for
+tool calls with their results.  Nil folds none.
+\\<pyagentd-mode-map>\\[pyagentd-fold-toggle] folds and unfolds."
+  :type '(set (const :tag "What the model thought" reasoning)
+              (const :tag "Calls of tools" tool))
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+(defface pyagentd-fold '((t :inherit shadow))
+  "Face of folded blocks."
+  :group 'pyagentd)
+
+(defconst pyagentd-fold--most 300
+  "Greatest number of blocks that have overlays.")
+
+(defvar-local pyagentd-fold--looked nil
+  "Marker up to which the text of runs was looked through for blocks.")
+
+(defvar-local pyagentd-fold--kinds 'default
+  "Which blocks are folded in this buffer; `default' is `pyagentd-fold'.")
+(defvar-local pyagentd-fold--lines nil
+  "The overlays of the first lines of blocks, latest first.")
+
+(pyagentd-permanent-local 'pyagentd-fold--kinds 'pyagentd-fold--lines)
+
+(defvar pyagentd-fold-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "TAB") #'pyagentd-fold-toggle)
+    (define-key map (kbd "<tab>") #'pyagentd-fold-toggle)
+    (define-key map (kbd "RET") #'pyagentd-fold-return)
+    (define-key map (kbd "<return>") #'pyagentd-fold-return)
+    (define-key map [mouse-1] #'pyagentd-fold-toggle)
+    (define-key map [mouse-2] #'pyagentd-fold-toggle)
+    map)
+  "Keymap of the first line of a block.")
+
+;;;; Overlays
+
+(defun pyagentd-fold--set (overlay fold)
+  "Fold the block with the first line OVERLAY, or unfold it unless FOLD."
+  (let ((body (overlay-get overlay 'pyagentd-fold-body)))
+    (overlay-put overlay 'pyagentd-folded fold)
+    (overlay-put overlay 'display
+                 (and fold (pyagentd-fenced-words
+                            (overlay-get overlay 'pyagentd-fold-kind)
+                            (overlay-start overlay) (overlay-end overlay)
+                            (overlay-end body))))
+    (overlay-put overlay 'face (and fold 'pyagentd-fold))
+    (overlay-put body 'invisible (and fold 'pyagentd-fold))
+    ;; Its end is at the end of the line that is seen, too.
+    (overlay-put body 'keymap (and fold pyagentd-fold-map))
+    (overlay-put (overlay-get overlay 'pyagentd-fold-after) 'keymap
+                 (and fold pyagentd-fold-map))))
+
+(defun pyagentd-fold--draw (kind beg eol end)
+  "Make the block of KIND from BEG to END foldable; its first line ends at EOL."
+  (let ((line (make-overlay beg eol nil t nil))
+        (body (make-overlay eol end nil t nil))
+        (after (make-overlay end (min (1+ end) (point-max)) nil t nil)))
+    (add-to-invisibility-spec 'pyagentd-fold)
+    (dolist (overlay (list line body after))
+      (overlay-put overlay 'evaporate t)
+      (overlay-put overlay 'pyagentd-fold t))
+    (overlay-put line 'pyagentd-fold-body body)
+    (overlay-put line 'pyagentd-fold-after after)
+    (overlay-put line 'pyagentd-fold-kind kind)
+    (overlay-put line 'mouse-face 'highlight)
+    (overlay-put line 'keymap pyagentd-fold-map)
+    (overlay-put line 'help-echo "RET, TAB, mouse-1: show or hide the rest")
+    (overlay-put body 'isearch-open-invisible
+                 (lambda (_) (pyagentd-fold--set line nil)))
+    (pyagentd-fold--set line (pyagentd-fold--folds-p kind))
+    (push line pyagentd-fold--lines)
+    line))
+
+(defun pyagentd-fold--folds-p (kind)
+  "Return t if blocks of KIND are folded here when they appear."
+  (and (memq kind (if (eq pyagentd-fold--kinds 'default) pyagentd-fold
+                    pyagentd-fold--kinds))
+       t))
+
+(defun pyagentd-fold--forget (line)
+  "Remove the overlays of the block with the first line LINE.
+They are made again when the text is displayed."
+  (when-let ((beg (overlay-start line)))
+    (with-silent-modifications
+      (put-text-property beg (overlay-end line) 'fontified nil)))
+  (delete-overlay (overlay-get line 'pyagentd-fold-body))
+  (delete-overlay (overlay-get line 'pyagentd-fold-after))
+  (delete-overlay line))
+
+(defun pyagentd-fold--far-p (line ranges)
+  "Return non-nil if nobody misses the overlay LINE.
+It is in none of RANGES, which are seen, and as it was when it was made."
+  (let ((pos (overlay-start line)))
+    (or (null pos)
+        (and (eq (overlay-get line 'pyagentd-folded)
+                 (pyagentd-fold--folds-p
+                  (overlay-get line 'pyagentd-fold-kind)))
+             (not (seq-some (lambda (range) (<= (car range) pos (cdr range)))
+                            ranges))))))
+
+(defun pyagentd-fold--ranges ()
+  "Return what is seen of this buffer, and of the text around it."
+  (mapcar (lambda (window)
+            (cons (- (window-start window) 10000)
+                  (+ (window-end window) 10000)))
+          (get-buffer-window-list nil nil t)))
+
+(defun pyagentd-fold--trim ()
+  "Remove overlays if there are too many."
+  (when (> (length pyagentd-fold--lines) pyagentd-fold--most)
+    (let ((ranges (pyagentd-fold--ranges))
+          (kept (seq-take pyagentd-fold--lines (/ pyagentd-fold--most 2))))
+      (dolist (line (nthcdr (length kept) pyagentd-fold--lines))
+        (if (pyagentd-fold--far-p line ranges)
+            (pyagentd-fold--forget line)
+          (push line kept)))
+      (setq pyagentd-fold--lines kept))))
+
+(defun pyagentd-fold--line-at (pos)
+  "Return the overlay of the first line of a block that begins at POS, or nil."
+  (seq-find (lambda (overlay)
+              (and (overlay-get overlay 'pyagentd-fold-kind)
+                   (= (overlay-start overlay) pos)))
+            (overlays-in pos (1+ pos))))
+
+(defun pyagentd-fold--find (beg end &rest _)
+  "Make the blocks foldable that begin between BEG and END."
+  (save-excursion
+    (save-match-data
+      (goto-char beg)
+      (forward-line 0)
+      (while (re-search-forward pyagentd-fenced-open end t)
+        (let ((start (match-beginning 0)))
+          (unless (pyagentd-fold--line-at start)
+            (when-let ((block (pyagentd-fenced-block start)))
+              (apply #'pyagentd-fold--draw block))))))
+    (pyagentd-fold--trim)))
+
+(defun pyagentd-fold--say-failed ()
+  "Have the lines of folded calls say which have failed, as is known now."
+  (dolist (line pyagentd-fold--lines)
+    (when (and (overlay-buffer line)
+               (overlay-get line 'pyagentd-folded)
+               (eq 'tool (overlay-get line 'pyagentd-fold-kind)))
+      (pyagentd-fold--set line t))))
+
+(defun pyagentd-fold--on-insert ()
+  "Make the blocks foldable that were just completed.
+The text counts as fontified, so that nobody may look at it again.  What
+was inserted may end one block and begin the next."
+  (save-excursion
+    (save-restriction
+      (save-match-data
+        (widen)
+        (let* ((pos (pyagentd-insert-position))
+               (from (and pyagentd-fold--looked
+                          (marker-position pyagentd-fold--looked)))
+               (looked (copy-marker pos)))
+          (goto-char (if (and from (<= from pos)) from (max 1 (- pos 200))))
+          (forward-line -1)
+          (while (search-forward "\n```" pos t)
+            (when (eq (get-text-property (1- (point)) 'gptel) 'ignore)
+              (when-let ((start (pyagentd-fenced-start (1- (point)))))
+                (pyagentd-fold--find start (min (point-max) (+ start 200))))))
+          (when pyagentd-fold--looked (set-marker pyagentd-fold--looked nil))
+          (setq pyagentd-fold--looked looked))))))
+
+;;;; Commands
+
+(defun pyagentd-fold-toggle (&optional event)
+  "Fold or unfold the block at point, or the one that was clicked in EVENT.
+With a prefix argument do so with all blocks of the buffer."
+  (interactive (list last-nonmenu-event))
+  (if current-prefix-arg
+      (pyagentd-fold-toggle-all)
+    (let* ((pos (if (mouse-event-p event) (posn-point (event-end event))
+                  (point)))
+           (start (or (pyagentd-fenced-start pos)
+                      (user-error "No tool call or reasoning here")))
+           (line (or (pyagentd-fold--line-at start)
+                     (apply #'pyagentd-fold--draw
+                            (pyagentd-fenced-block start))))
+           (fold (not (overlay-get line 'pyagentd-folded))))
+      (when fold (goto-char start))
+      (pyagentd-fold--set line fold))))
+
+(defun pyagentd-fold-return ()
+  "Visit the agent whose call is at point, else unfold or fold the block."
+  (interactive)
+  (let* ((start (pyagentd-fenced-start (point)))
+         (call (and start (pyagentd-fenced-agents-call start))))
+    (if call (pyagentd-fold--visit-agent call)
+      (pyagentd-fold-toggle))))
+
+(defun pyagentd-fold--visit-agent (call)
+  "Visit the conversation of the agent that was made by CALL, an id."
+  (pyagentd-later-here
+   'agents (list :branch pyagentd--branch-dir)
+   (lambda (answer)
+     (let ((agent (seq-find (lambda (agent)
+                              (equal call (plist-get agent :call-id)))
+                            (plist-get answer :agents))))
+       (if agent
+           (find-file-other-window
+            (pyagentd-place-conversation (plist-get agent :branch-dir)))
+         (user-error "This call made no agent; TAB shows it"))))))
+
+(defun pyagentd-fold-toggle-all ()
+  "Unfold all blocks of tools and of thoughts, or fold them if none is folded."
+  (interactive)
+  (setq pyagentd-fold--kinds
+        (unless (seq-some (lambda (line)
+                            (and (overlay-buffer line)
+                                 (overlay-get line 'pyagentd-folded)))
+                          pyagentd-fold--lines)
+          '(reasoning tool)))
+  (save-restriction
+    (widen)
+    (mapc #'pyagentd-fold--forget pyagentd-fold--lines)
+    (setq pyagentd-fold--lines nil)
+    (with-silent-modifications
+      (put-text-property (point-min) (point-max) 'fontified nil))
+    ;; The rest when it is displayed.
+    (pyagentd-fold--find (max (point-min) (- (point) 10000))
+                         (min (point-max) (+ (point) 10000))))
+  (message (if pyagentd-fold--kinds "Folded" "Unfolded")))
+
+;;;; Where it is used
+
+(defun pyagentd-fold--set-up ()
+  "Have blocks found in this buffer, or forget them with the mode."
+  (if (bound-and-true-p pyagentd-mode)
+      (jit-lock-register #'pyagentd-fold--find)
+    (jit-lock-unregister #'pyagentd-fold--find)
+    (mapc #'pyagentd-fold--forget pyagentd-fold--lines)
+    (setq pyagentd-fold--lines nil)))
+
+(defun pyagentd-fold--after-major-mode ()
+  "Have blocks found again in a session whose major mode has changed."
+  (when (bound-and-true-p pyagentd-mode)
+    (pyagentd-fold--set-up)))
+
+(add-hook 'pyagentd-insert-hook #'pyagentd-fold--on-insert)
+(add-hook 'pyagentd-failed-hook #'pyagentd-fold--say-failed)
+(add-hook 'pyagentd-mode-hook #'pyagentd-fold--set-up)
+;; A change of the major mode takes the registration away.
+(add-hook 'after-change-major-mode-hook #'pyagentd-fold--after-major-mode)
+
+(define-key pyagentd-mode-map (kbd "C-c M-f") #'pyagentd-fold-toggle)
+
+;;;; Copy code, answers
+
+;; Copying what an answer has: a block of code, or all that it says.
+
+(defconst pyagentd-code--fence
+  "^[ \t]*\\(`\\{3,\\}\\|~\\{3,\\}\\)[ \t]*\\([^`\n]*?\\)[ \t]*$"
+  "A line that begins or ends a block of code.")
+
+(defun pyagentd-code--closes-p (fence)
+  "Return non-nil if the fence matched last closes one that began with FENCE."
+  (and (string-empty-p (match-string 2))
+       (eq (aref fence 0) (char-after (match-beginning 1)))
+       (>= (- (match-end 1) (match-beginning 1)) (length fence))))
+
+(defun pyagentd-code-blocks (beg end)
+  "Return the blocks of code in answers between BEG and END.
+That is a list of (BEG END LANGUAGE), without the fences, first one first."
+  (save-excursion
+    (goto-char beg)
+    (let (blocks open)
+      (while (re-search-forward pyagentd-code--fence end t)
+        (when (eq (get-text-property (match-beginning 0) 'gptel) 'response)
+          (cond ((null open)
+                 (setq open (list (match-string-no-properties 1)
+                                  (min end (1+ (match-end 0)))
+                                  (match-string-no-properties 2))))
+                ((pyagentd-code--closes-p (car open))
+                 (push (list (nth 1 open)
+                             (max (nth 1 open) (1- (match-beginning 0)))
+                             (car (split-string (nth 2 open) "[ {]")))
+                       blocks)
+                 (setq open nil)))))
+      (nreverse blocks))))
+
+(defun pyagentd-code--answer (pos)
+  "Return the text of an answer with POS or before it, (BEG . END), or nil."
+  (save-restriction
+    (widen)
+    (let ((end (min (point-max) (1+ pos))))
+      (while (and (> end (point-min))
+                  (not (eq (get-text-property (1- end) 'gptel) 'response)))
+        (setq end (previous-single-property-change end 'gptel nil
+                                                   (point-min))))
+      (when (> end (point-min))
+        (cons (previous-single-property-change end 'gptel nil (point-min))
+              (next-single-property-change (1- end) 'gptel nil (point-max)))))))
+
+(defun pyagentd-code-at (pos)
+  "Return the block of code with POS or before it, (BEG END LANGUAGE), or nil."
+  (let (found)
+    (while (and pos (not found))
+      (let ((answer (pyagentd-code--answer pos)))
+        (setq found (and answer
+                         (car (last (seq-filter
+                                     (lambda (block)
+                                       (<= (save-excursion
+                                             (goto-char (car block))
+                                             (line-beginning-position 0))
+                                           pos))
+                                     (pyagentd-code-blocks
+                                      (car answer) (cdr answer))))))
+              pos (and answer (> (car answer) (point-min))
+                       (1- (car answer))))))
+    found))
+
+(defun pyagentd-code--say (beg end what)
+  "Say that WHAT, the text between BEG and END, was copied, and show it."
+  (pulse-momentary-highlight-region beg end)
+  (let ((lines (count-lines beg end)))
+    (message "Copied %s, %d line%s" what lines (if (= lines 1) "" "s"))))
+
+;;;###autoload
+(defun pyagentd-copy-code (&optional whole)
+  "Copy the block of code at point, or the last one above it.
+With a prefix argument, or WHOLE from Lisp, copy what the answer at point
+says, without what it thought and what its tools said."
+  (interactive "P")
+  (if whole
+      (pyagentd-copy-answer)
+    (pcase (pyagentd-code-at (point))
+      (`(,beg ,end ,language)
+       (kill-new (buffer-substring-no-properties beg end))
+       (pyagentd-code--say beg end (if (string-empty-p language) "code"
+                                     language)))
+      (_ (user-error "No block of code above")))))
+
+(defun pyagentd-code--parts (pos)
+  "Return the texts of the answer at POS or before it, a list of (BEG . END).
+What is thought, and what tools said, is left out."
+  (let* ((part (pyagentd-code--answer pos))
+         (parts (list part))
+         (before (and part (pyagentd-code--before (car part)))))
+    (while before
+      (push before parts)
+      (setq before (pyagentd-code--before (car before))))
+    (and part parts)))
+
+(defun pyagentd-code--before (pos)
+  "Return the text before POS of the same answer, (BEG . END), or nil."
+  (let ((end pos) (same t))
+    (while (and same (> end (point-min))
+                (not (eq (get-text-property (1- end) 'gptel) 'response)))
+      (let ((beg (previous-single-property-change end 'gptel nil
+                                                  (point-min))))
+        (setq same (or (get-text-property (1- end) 'gptel)
+                       (string-blank-p
+                        (buffer-substring-no-properties beg end)))
+              end beg)))
+    (when (and same (> end (point-min)))
+      (cons (previous-single-property-change end 'gptel nil (point-min)) end))))
+
+;;;###autoload
+(defun pyagentd-copy-answer ()
+  "Copy the text of the answer at point, or of the last one above it.
+What was thought, and what tools said, is left out."
+  (interactive)
+  (save-restriction
+    (widen)
+    (let ((parts (or (pyagentd-code--parts (point))
+                     (user-error "No answer above"))))
+      (kill-new (mapconcat (lambda (part)
+                             (string-trim (buffer-substring-no-properties
+                                           (car part) (cdr part))))
+                           parts "\n\n"))
+      (pyagentd-code--say (caar parts) (cdar (last parts)) "the answer"))))
+
+;;;; A button that copies a block of code
+
+;; The first line of a block of code in an answer has a button at its end.
+;; It appears when the text is displayed and the block is complete; what
+;; is still being written costs nothing.  There are only so many: those
+;; far from what is seen go, and come again.
+
+(defcustom pyagentd-code-buttons t
+  "Whether to show a button that copies each block of code in answers.
+\\<pyagentd-mode-map>\\[pyagentd-copy-code] copies them without one."
+  :type 'boolean
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+(defconst pyagentd-code-button--most 200
+  "Greatest number of buttons in a buffer.")
+
+(defconst pyagentd-code-button--reach 10000
+  "How far from what is displayed the fences of a block are looked for.")
+
+(defvar-local pyagentd-code-button--all nil
+  "The overlays of buttons in this buffer, latest first.")
+
+(pyagentd-permanent-local 'pyagentd-code-button--all)
+
+(defvar pyagentd-code-button-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map [mouse-1] #'pyagentd-code-button-push)
+    (define-key map [mouse-2] #'pyagentd-code-button-push)
+    (define-key map [down-mouse-1] #'ignore) ; else it sets point first
+    map)
+  "Keymap of a button.")
+
+(defun pyagentd-code-button-push (event)
+  "Copy the block of code whose button was clicked in EVENT."
+  (interactive "e")
+  (with-selected-window (posn-window (event-start event))
+    (save-excursion
+      (goto-char (posn-point (event-start event)))
+      (pyagentd-copy-code))))
+
+(defun pyagentd-code-button--text ()
+  "Return the button."
+  (concat "  " (propertize "copy" 'face 'pyagentd-key
+                           'mouse-face 'highlight
+                           'help-echo "mouse-1: copy this block"
+                           'keymap pyagentd-code-button-map)))
+
+;;;; Where they are
+
+(defun pyagentd-code-button--there-p (pos)
+  "Return non-nil if the line with POS has a button."
+  (seq-some (lambda (overlay) (overlay-get overlay 'pyagentd-code-button))
+            (overlays-at pos)))
+
+(defun pyagentd-code-button--make (block)
+  "Give BLOCK, (BEG END LANGUAGE), a button, unless it has one."
+  (save-excursion
+    (goto-char (car block))
+    (forward-line -1)
+    (unless (or (eolp) (pyagentd-code-button--there-p (point)))
+      (let ((overlay (make-overlay (point) (line-end-position) nil t nil)))
+        (overlay-put overlay 'evaporate t)
+        (overlay-put overlay 'pyagentd-code-button t)
+        (overlay-put overlay 'after-string (pyagentd-code-button--text))
+        (push overlay pyagentd-code-button--all)))))
+
+(defun pyagentd-code-button--start (pos answer)
+  "Return where to look from for the block with POS in ANSWER, (BEG . END).
+In a long answer that is a fence not far above which begins a block, as
+one that names a language does."
+  (let ((start (- pos pyagentd-code-button--reach)))
+    (if (<= start (car answer)) (car answer)
+      (save-excursion
+        (goto-char start)
+        (forward-line 0)
+        (if (re-search-forward "^[ \t]*\\(?:```\\|~~~\\)[`~]* ?[[:alnum:]]" pos t)
+            (line-beginning-position)
+          (point))))))
+
+(defun pyagentd-code-button--near (pos end)
+  "Return the blocks of the answer with POS around it, and up to END."
+  (let ((answer (pyagentd-code--answer pos)))
+    (pyagentd-code-blocks (pyagentd-code-button--start pos answer)
+                          (min (cdr answer)
+                               (+ end pyagentd-code-button--reach)))))
+
+(defun pyagentd-code-button--blocks (beg end)
+  "Return the complete blocks of code with a fence between BEG and END."
+  (goto-char beg)
+  (let (blocks)
+    (while (re-search-forward pyagentd-code--fence end t)
+      (when (eq (get-text-property (match-beginning 0) 'gptel) 'response)
+        (let ((pos (match-beginning 0)))
+          (setq blocks (append (seq-filter
+                                (lambda (block)
+                                  (and (<= (- (car block) 200) end)
+                                       (<= beg (+ (nth 1 block) 200))))
+                                (pyagentd-code-button--near pos end))
+                               blocks))
+          (goto-char (min end (cdr (pyagentd-code--answer pos)))))))
+    blocks))
+
+(defun pyagentd-code-button--find (beg end &rest _)
+  "Give blocks of code with a fence between BEG and END their buttons."
+  (when pyagentd-code-buttons
+    (save-excursion
+      (save-match-data
+        (goto-char end)
+        (let ((end (line-end-position)))
+          (goto-char beg)
+          (forward-line 0)
+          (mapc #'pyagentd-code-button--make
+                (pyagentd-code-button--blocks (point) end)))))
+    (pyagentd-code-button--trim)))
+
+;;;; Not too many
+
+(defun pyagentd-code-button--seen-p (overlay)
+  "Return non-nil if OVERLAY is near to what a window shows."
+  (when-let ((pos (overlay-start overlay)))
+    (seq-some (lambda (window)
+                (<= (- (window-start window) 10000) pos
+                    (+ (window-start window) 20000)))
+              (get-buffer-window-list nil nil t))))
+
+(defun pyagentd-code-button--forget (overlay)
+  "Remove OVERLAY; it is made again when its text is displayed."
+  (when-let ((beg (overlay-start overlay)))
+    (with-silent-modifications
+      (put-text-property beg (overlay-end overlay) 'fontified nil)))
+  (delete-overlay overlay))
+
+(defun pyagentd-code-button--trim ()
+  "Remove buttons if there are too many."
+  (when (> (length pyagentd-code-button--all) pyagentd-code-button--most)
+    (let (kept)
+      (dolist (overlay pyagentd-code-button--all)
+        (if (pyagentd-code-button--seen-p overlay)
+            (push overlay kept)
+          (pyagentd-code-button--forget overlay)))
+      (setq pyagentd-code-button--all (nreverse kept)))))
+
+;;;; Where it is used
+
+(defun pyagentd-code-button--set-up ()
+  "Have blocks of code found in this buffer, or forget them with the mode."
+  (if (bound-and-true-p pyagentd-mode)
+      (jit-lock-register #'pyagentd-code-button--find)
+    (jit-lock-unregister #'pyagentd-code-button--find)
+    (mapc #'delete-overlay pyagentd-code-button--all)
+    (setq pyagentd-code-button--all nil)))
+
+(defun pyagentd-code-button--after-major-mode ()
+  "Have blocks found again in a session whose major mode has changed."
+  (when (bound-and-true-p pyagentd-mode)
+    (pyagentd-code-button--set-up)))
+
+(add-hook 'pyagentd-mode-hook #'pyagentd-code-button--set-up)
+(add-hook 'after-change-major-mode-hook
+          #'pyagentd-code-button--after-major-mode)
+
+(provide 'pyagentd-display)
+;;; pyagentd-display.el ends here

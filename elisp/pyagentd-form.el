@@ -1,0 +1,534 @@
+;;; pyagentd-form.el --- Questions with options, edited input, diffs -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;; Buffers in which a question is answered that needs more than a key.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'seq)
+(require 'subr-x)
+(require 'wid-edit)
+(require 'diff-mode)
+(require 'ediff)
+(require 'pyagentd-core)
+(require 'pyagentd-ask)
+
+
+;;;; Answer a model's questions in a form
+
+;; A model may ask several questions at once.  They are answered in one
+;; buffer: options as buttons, one or several of them, and a line for other
+;; words after each question.  The form stays about its questions when
+;; Emacs or the daemon is started anew, and when somebody else answers
+;; first it says so.
+
+(defvar-local pyagentd-question--ask nil
+  "The ask whose questions are in this buffer.")
+(defvar-local pyagentd-question--parts nil
+  "For each question (OPTIONS . OTHER): a widget or nil, and one for words.")
+
+(defvar pyagentd-question-field-map
+  (let ((map (make-sparse-keymap)))
+    (set-keymap-parent map widget-field-keymap)
+    (define-key map (kbd "RET") #'pyagentd-question-next-or-send)
+    (define-key map (kbd "C-c C-c") #'pyagentd-question-send)
+    (define-key map (kbd "C-c C-n") #'pyagentd-question-decline)
+    (define-key map (kbd "C-c C-k") #'pyagentd-question-cancel)
+    map)
+  "Keymap of the lines for words of one's own.")
+
+(defvar pyagentd-question-mode-map
+  (let ((map (make-sparse-keymap)))
+    (set-keymap-parent map widget-keymap)
+    (define-key map (kbd "C-c C-c") #'pyagentd-question-send)
+    (define-key map (kbd "C-c C-n") #'pyagentd-question-decline)
+    (define-key map (kbd "C-c C-k") #'pyagentd-question-cancel)
+    map)
+  "Keymap of `pyagentd-question-mode'.")
+
+(define-derived-mode pyagentd-question-mode nil "Questions"
+  "Major mode of forms with a model's questions.
+\\<pyagentd-question-mode-map>
+TAB moves between options and lines, RET picks one, \
+\\[pyagentd-question-send] sends the answers.
+
+\\{pyagentd-question-mode-map}"
+  :interactive nil
+  (setq-local truncate-lines nil
+              word-wrap t))
+
+;;;; The form
+
+(defun pyagentd-question--insert-options (options several)
+  "Insert OPTIONS, plists with :label and :description, and return the widget.
+SEVERAL says whether more than one may be picked."
+  (apply #'widget-create
+         (if several 'checklist 'radio-button-choice)
+         :indent 2
+         (mapcar (lambda (option)
+                   (let ((about (plist-get option :description)))
+                     (list 'item
+                           :value (plist-get option :label)
+                           :format (if (member about '(nil ""))
+                                       "%v\n"
+                                     (concat "%v  "
+                                             (propertize
+                                              (pyagentd-question--quoted about)
+                                              'face 'pyagentd-detail)
+                                             "\n")))))
+                 options)))
+
+(defun pyagentd-question--quoted (text)
+  "Return TEXT on one line, as a part of a widget's format."
+  (string-replace "%" "%%" (pyagentd-ask-one-line text)))
+
+(defun pyagentd-question--insert (question number count)
+  "Insert QUESTION, which is NUMBER of COUNT; return its widgets."
+  (let ((header (plist-get question :header))
+        (options (plist-get question :options)))
+    (widget-insert
+     "\n"
+     (propertize (concat (and (> count 1) (format "%d. " number))
+                         (and (not (member header '(nil "")))
+                              (concat header ": ")))
+                 'face 'shadow)
+     (propertize (string-trim (plist-get question :question))
+                 'face 'pyagentd-heading)
+     (if (plist-get question :multi-select)
+         (propertize "  (several)" 'face 'shadow) "")
+     "\n")
+    (cons (and options
+               (pyagentd-question--insert-options
+                options (plist-get question :multi-select)))
+          (widget-create 'editable-field
+                         :format (if options "  Other: %v" "  %v")
+                         :keymap pyagentd-question-field-map
+                         :size 40 ""))))
+
+(defun pyagentd-question--fill (ask)
+  "Make the current buffer the form of ASK."
+  (let ((inhibit-read-only t))
+    (erase-buffer)
+    (remove-overlays)
+    (pyagentd-question-mode)
+    (setq pyagentd-question--ask ask)
+    (let* ((questions (plist-get ask :questions))
+           (count (length questions)))
+      (setq pyagentd-question--parts
+            (seq-map-indexed (lambda (question index)
+                               (pyagentd-question--insert question (1+ index)
+                                                          count))
+                             questions)))
+    (widget-insert "\n")
+    (widget-create 'push-button
+                   :notify (lambda (&rest _) (pyagentd-question-send))
+                   "Send")
+    (widget-insert "  ")
+    (widget-create 'push-button
+                   :notify (lambda (&rest _)
+                             (call-interactively #'pyagentd-question-decline))
+                   "Decline")
+    (widget-insert "\n")
+    (widget-setup)
+    (goto-char (point-min))
+    (widget-forward 1)
+    (set-buffer-modified-p nil)
+    (pyagentd-question--header ask)))
+
+(defun pyagentd-question--header (ask)
+  "Say in the header line whose questions those of ASK are, and the keys."
+  (let ((who (string-replace "%" "%%" (or (pyagentd-ask-who ask)
+                                             (if (equal "" (plist-get ask :run-id))
+                                                 "pyagentd" ; no run waits
+                                               "The model")))))
+    (pyagentd-ask-here-set
+     ask
+     (concat " " who (substitute-command-keys
+                      " asks   \\<pyagentd-question-mode-map>\
+\\[pyagentd-question-send] send   \\[pyagentd-question-decline] decline   \
+\\[pyagentd-question-cancel] later"))
+     (concat " (answered) " who
+             (substitute-command-keys " asked   \\<pyagentd-question-mode-map>\
+\\[pyagentd-question-cancel] close")))))
+
+(defun pyagentd-question-buffer (ask)
+  "Return the buffer with the form of ASK; one that was begun stays as it is."
+  (or (seq-find (lambda (buffer)
+                  (equal (pyagentd-ask-id ask)
+                         (pyagentd-ask-id
+                          (buffer-local-value 'pyagentd-question--ask buffer))))
+                (buffer-list))
+      (with-current-buffer
+          (generate-new-buffer
+           (format "*question: %s*"
+                   (truncate-string-to-width
+                    (pyagentd-ask-one-line (or (plist-get ask :detail) ""))
+                    40 nil nil "…")))
+        (pyagentd-question--fill ask)
+        (current-buffer))))
+
+;;;###autoload
+(defun pyagentd-question-open (ask)
+  "Answer the questions of ASK in a form."
+  (pop-to-buffer (pyagentd-question-buffer ask)))
+
+;;;; Answers
+
+(defun pyagentd-question--picked (options)
+  "Return the labels that are picked in OPTIONS, a widget or nil."
+  (when options
+    (let ((value (widget-value options)))
+      (cond ((listp value) value)
+            ((member value '(nil "")) nil)
+            (t (list value))))))
+
+(defun pyagentd-question-answers ()
+  "Return the answers of this form: for each question a list of texts."
+  (mapcar (pcase-lambda (`(,options . ,other))
+            (append (pyagentd-question--picked options)
+                    (let ((words (string-trim (widget-value other))))
+                      (unless (string-empty-p words) (list words)))))
+          pyagentd-question--parts))
+
+(defun pyagentd-question--json (answers)
+  "Return ANSWERS, lists of texts, as JSON."
+  (json-serialize (vconcat (mapcar #'vconcat answers))))
+
+(defun pyagentd-question--done ()
+  "Return a function that closes this form."
+  (let ((buffer (current-buffer)))
+    (lambda ()
+      (when (buffer-live-p buffer)
+        (if-let ((window (get-buffer-window buffer t)))
+            (quit-window t window)
+          (kill-buffer buffer))))))
+
+(defun pyagentd-question-send ()
+  "Send the answers of this form.
+A question may be left open, if not all of them are."
+  (interactive nil pyagentd-question-mode)
+  (let ((answers (pyagentd-question-answers))
+        (ask (pyagentd-answer-current)))
+    (unless (seq-some #'identity answers)
+      (user-error "Nothing is answered; %s declines"
+                  (substitute-command-keys "\\[pyagentd-question-decline]")))
+    (pyagentd-answer-with ask 'answer
+                          :answers (pyagentd-question--json answers)
+                          :then (pyagentd-question--done))))
+
+(defun pyagentd-question-next-or-send ()
+  "Send the answers once each question has one; move on before."
+  (interactive nil pyagentd-question-mode)
+  (if (seq-every-p #'identity (pyagentd-question-answers))
+      (pyagentd-question-send)
+    (widget-forward 1)))
+
+(defun pyagentd-question-decline (reason)
+  "Answer none of the questions here because of REASON, which the model is told."
+  (interactive (progn (pyagentd-answer-current)
+                      (list (read-string "Decline because (may be empty): ")))
+               pyagentd-question-mode)
+  (pyagentd-answer-with (pyagentd-answer-current) 'deny :reason reason
+                        :then (pyagentd-question--done)))
+
+(defun pyagentd-question-cancel ()
+  "Close this form; the questions stay open."
+  (interactive nil pyagentd-question-mode)
+  (funcall (pyagentd-question--done)))
+
+;;;; Edit what a tool is to do before allowing it
+
+;; An ask can be answered with other arguments than the model gave.  They
+;; are edited in a buffer of their own: the text itself where one text is
+;; what matters, such as a shell command or the content of a file, else
+;; all of them as JSON.
+
+(defvar pyagentd-ask-edit-fields
+  '(("Bash" . "command") ("Write" . "content") ("Edit" . "new_string")
+    ("PersistentAgent" . "prompt") ("task" . "prompt") ("WebFetch" . "url")
+    ("WebSearch" . "query"))
+  "The argument of each tool that is edited as a text of its own.")
+
+(defvar-local pyagentd-ask-edit--ask nil
+  "The ask whose arguments are in this buffer.")
+(defvar-local pyagentd-ask-edit--field nil
+  "Name of the argument in this buffer; nil if it holds all of them.")
+
+(pyagentd-permanent-local 'pyagentd-ask-edit--ask 'pyagentd-ask-edit--field)
+
+;;;; Arguments
+
+(defun pyagentd-ask-edit--parse (text)
+  "Return TEXT, the JSON of arguments, parsed; signal what is wrong with it."
+  (let ((value (condition-case err
+                   (pyagentd-json-table text)
+                 (json-error
+                  (user-error "Not JSON: %s" (error-message-string err))))))
+    (unless (hash-table-p value)
+      (user-error "Arguments are an object: {\"name\": value}"))
+    value))
+
+;;;; The buffer
+
+(defvar pyagentd-ask-edit-mode-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "C-c C-c") #'pyagentd-ask-edit-finish)
+    (define-key map (kbd "C-c C-k") #'pyagentd-ask-edit-cancel)
+    map)
+  "Keymap of `pyagentd-ask-edit-mode'.")
+
+(define-minor-mode pyagentd-ask-edit-mode
+  "Minor mode of buffers with the arguments of a call that is asked for.
+
+\\{pyagentd-ask-edit-mode-map}"
+  :lighter " Edited"
+  :interactive nil
+  (when pyagentd-ask-edit-mode
+    (let ((what (pyagentd-ask-edit--what)))
+      (pyagentd-ask-here-set
+       pyagentd-ask-edit--ask
+       (concat " " what (substitute-command-keys
+                         "   \\<pyagentd-ask-edit-mode-map>\
+\\[pyagentd-ask-edit-finish] allow with changes   \\[pyagentd-ask-edit-cancel] cancel"))
+       (concat " (answered) " what (substitute-command-keys
+                                    "   \\<pyagentd-ask-edit-mode-map>\
+\\[pyagentd-ask-edit-cancel] close"))))))
+
+(pyagentd-permanent-local 'pyagentd-ask-edit-mode)
+
+(defun pyagentd-ask-edit--what ()
+  "Return what this buffer holds, in words that are no mode line format."
+  (string-replace
+   "%" "%%"
+   (let ((path (plist-get pyagentd-ask-edit--ask :path)))
+     (format "%s: %s%s" (plist-get pyagentd-ask-edit--ask :tool)
+             (or pyagentd-ask-edit--field "arguments")
+             (if path (format " (%s)" (abbreviate-file-name path)) "")))))
+
+(defun pyagentd-ask-edit--major-mode (tool field path)
+  "Turn on a mode for FIELD, nil for all, of the arguments of TOOL.
+PATH is the file they are about, or nil."
+  (delay-mode-hooks
+    (cond ((null field) (js-mode))
+          ((equal tool "Bash") (sh-mode))
+          (path (let ((buffer-file-name path) (enable-local-variables nil))
+                  (set-auto-mode)))
+          (t (text-mode)))))
+
+(defun pyagentd-ask-edit--field (ask)
+  "Return the argument of ASK that is edited as a text, or nil."
+  (let ((field (cdr (assoc (plist-get ask :tool) pyagentd-ask-edit-fields))))
+    (when (and field
+               (stringp (gethash field (pyagentd-ask-arguments ask))))
+      field)))
+
+(defun pyagentd-ask-edit-buffer (ask field text)
+  "Return a buffer for TEXT, which is FIELD of the arguments of ASK.
+FIELD is nil if it is all of them."
+  (with-current-buffer (get-buffer-create
+                        (format "*edit: %s*" (truncate-string-to-width
+                                              (pyagentd-ask-title ask)
+                                              40 nil nil "…")))
+    (let ((inhibit-read-only t))
+      (erase-buffer)
+      (insert text))
+    (goto-char (point-min))
+    (pyagentd-ask-edit--major-mode (plist-get ask :tool) field
+                                   (plist-get ask :path))
+    (font-lock-mode)
+    (setq pyagentd-ask-edit--ask ask
+          pyagentd-ask-edit--field field
+          buffer-undo-list nil)
+    (set-buffer-modified-p nil)
+    (pyagentd-ask-edit-mode)
+    (current-buffer)))
+
+;;;###autoload
+(defun pyagentd-ask-edit (&optional all)
+  "Edit the arguments of the proposed call, and allow it with them.
+The text itself where one matters, such as a shell command; with a prefix
+argument, or ALL from Lisp, all of them as JSON."
+  (interactive "P")
+  (let* ((ask (pyagentd-answer-current))
+         (arguments (or (pyagentd-ask-arguments ask)
+                        (user-error "Nothing to edit")))
+         (field (and (not all) (pyagentd-ask-edit--field ask))))
+    (pop-to-buffer
+     (pyagentd-ask-edit-buffer
+      ask field (if field (gethash field arguments)
+                  (concat (pyagentd-ask-text-json (plist-get ask :input)) "\n"))))))
+
+(defun pyagentd-ask-edit--input ()
+  "Return the arguments that the current buffer stands for, as JSON."
+  (let ((text (buffer-substring-no-properties (point-min) (point-max))))
+    (if (null pyagentd-ask-edit--field)
+        (progn (pyagentd-ask-edit--parse text) text)
+      (let ((arguments (pyagentd-ask-arguments pyagentd-ask-edit--ask)))
+        (puthash pyagentd-ask-edit--field text arguments)
+        (pyagentd-json-of-table arguments)))))
+
+(defun pyagentd-ask-edit-finish ()
+  "Allow the call with the arguments as they are here."
+  (interactive nil pyagentd-ask-edit-mode)
+  (let ((ask (pyagentd-answer-current)) (buffer (current-buffer))
+        (input (pyagentd-ask-edit--input)))
+    (pyagentd-answer-with
+     ask 'allow :input input
+     :then (lambda ()
+             (when (buffer-live-p buffer)
+               (pyagentd-ask-edit--quit buffer))))))
+
+(defun pyagentd-ask-edit-cancel ()
+  "Forget what was edited here; the question stays open."
+  (interactive nil pyagentd-ask-edit-mode)
+  (pyagentd-ask-edit--quit (current-buffer)))
+
+(defun pyagentd-ask-edit--quit (buffer)
+  "Kill BUFFER and put its window back."
+  (if-let ((window (get-buffer-window buffer t)))
+      (quit-window t window)
+    (kill-buffer buffer)))
+
+;;;; Look at a change that is asked for
+
+;; The notice shows the beginning of a diff; here it is whole, in a buffer
+;; of `diff-mode', or in Ediff with the file before and after.
+
+(defvar pyagentd-ask-diff-mode-map
+  (let ((map (pyagentd-ask-keys-define (make-sparse-keymap))))
+    (define-key map "=" nil)
+    map)
+  "Keymap of `pyagentd-ask-diff-mode'.")
+
+(define-derived-mode pyagentd-ask-diff-mode diff-mode "Asked"
+  "Major mode for a change that is asked for.
+
+\\{pyagentd-ask-diff-mode-map}"
+  ;; The file is before the change, so its colours are those of the hunk.
+  (setq-local diff-font-lock-syntax 'hunk-only)
+  (setq buffer-read-only t)
+  ;; `diff-mode' gives letters to hunks where the text is read-only.
+  (push (cons 'buffer-read-only pyagentd-ask-diff-mode-map)
+        minor-mode-overriding-map-alist))
+
+;;;###autoload
+(defun pyagentd-ask-diff (&optional ask)
+  "Show the change that ASK, or the question here, proposes as a diff.
+With ASK, from Lisp, its window is not selected."
+  (interactive)
+  (let* ((selected (null ask))
+         (ask (or ask (pyagentd-answer-current)))
+         (preview (plist-get ask :preview)))
+    (unless (and preview (pyagentd-ask-diff-p preview))
+      (user-error "This changes no file"))
+    (with-current-buffer (get-buffer-create "*pyagentd diff*")
+      (let ((inhibit-read-only t))
+        (erase-buffer)
+        (insert preview "\n"))
+      (pyagentd-ask-diff-mode)
+      (pyagentd-ask-here-set
+       ask (pyagentd-ask-keys-header ask '(pyagentd-ask-diff))
+       " (answered)   q close" t)
+      (goto-char (point-min))
+      (set-buffer-modified-p nil)
+      (pyagentd-ask-here-display selected))))
+
+;;;; Ediff
+
+(defun pyagentd-ask-diff--before (path)
+  "Return the text of the file PATH, nil if there is none.
+Where it is open that is the text of its buffer, which is what is changed."
+  (if-let ((buffer (find-buffer-visiting path)))
+      (with-current-buffer buffer
+        (save-restriction
+          (widen)
+          (buffer-substring-no-properties (point-min) (point-max))))
+    (when (file-exists-p path)
+      (with-temp-buffer
+        (insert-file-contents path)
+        (buffer-string)))))
+
+(defun pyagentd-ask-diff--after (ask before)
+  "Return the text that a file with the text BEFORE has after ASK, or nil."
+  (let* ((arguments (pyagentd-ask-arguments ask))
+         (old (and arguments (gethash "old_string" arguments)))
+         (new (and arguments (gethash "new_string" arguments))))
+    (cond ((null arguments) nil)
+          ((stringp (gethash "content" arguments))
+           (gethash "content" arguments))
+          ((not (and before (stringp old) (stringp new)
+                     (not (string-empty-p old))
+                     (string-search old before)))
+           nil)
+          ((eq t (gethash "replace_all" arguments))
+           (string-replace old new before))
+          (t (let ((place (string-search old before)))
+               (concat (substring before 0 place) new
+                       (substring before (+ place (length old)))))))))
+
+(defun pyagentd-ask-diff--buffer (name path text)
+  "Return a buffer called NAME with TEXT, in the mode of the file PATH."
+  (with-current-buffer (generate-new-buffer name)
+    (insert text)
+    (delay-mode-hooks
+      (let ((buffer-file-name path) (enable-local-variables nil))
+        (set-auto-mode)))
+    (set-buffer-modified-p nil)
+    (setq buffer-read-only t)
+    (current-buffer)))
+
+;;;###autoload
+(defun pyagentd-ask-ediff ()
+  "Compare the file with the proposed change in Ediff.
+Quitting changes nothing; the question is still to be answered."
+  (interactive)
+  (let* ((ask (pyagentd-answer-current))
+         (path (or (plist-get ask :path)
+                   (user-error "This changes no file")))
+         (before (pyagentd-ask-diff--before path))
+         (after (or (pyagentd-ask-diff--after ask before)
+                    (user-error "Cannot say what %s will be; see the diff"
+                                path)))
+         (name (file-name-nondirectory path))
+         (windows (current-window-configuration))
+         (buffers (list (pyagentd-ask-diff--buffer (format "*%s now*" name)
+                                                   path (or before ""))
+                        (pyagentd-ask-diff--buffer (format "*%s then*" name)
+                                                   path after))))
+    (apply #'ediff-buffers
+           (append buffers
+                   (list (list (lambda ()
+                                 (add-hook 'ediff-quit-hook
+                                           (pyagentd-ask-diff--leave
+                                            buffers windows)
+                                           t t))))))))
+
+(defun pyagentd-ask-diff--leave (buffers windows)
+  "Return a function that kills BUFFERS and puts the WINDOWS back."
+  (lambda ()
+    (mapc #'kill-buffer buffers)
+    (set-window-configuration windows)))
+
+(provide 'pyagentd-form)
+;;; pyagentd-form.el ends here
