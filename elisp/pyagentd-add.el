@@ -30,7 +30,6 @@
 (require 'project)
 (require 'dnd)
 (require 'image)
-(require 'url-util)
 (require 'pyagentd-core)
 (require 'pyagentd-here)
 (require 'pyagentd-daemon)

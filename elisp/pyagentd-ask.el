@@ -29,7 +29,6 @@
 (require 'cl-lib)
 (require 'seq)
 (require 'subr-x)
-(require 'diff-mode)
 (require 'pyagentd-core)
 (require 'pyagentd-session)
 (require 'pyagentd-rpc)
@@ -328,6 +327,7 @@ That is (BEFORE . AFTER), lists of places in LINES; context is in both."
 
 (defun pyagentd-ask-look--face (line)
   "Return the face of LINE of a diff."
+  (require 'diff-mode)
   (cond ((string-match-p "\\`\\(?:--- \\|\\+\\+\\+ \\)" line)
          'diff-file-header)
         ((string-prefix-p "@@" line) 'diff-hunk-header)

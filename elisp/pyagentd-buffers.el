@@ -26,7 +26,6 @@
 ;;; Code:
 
 (require 'seq)
-(require 'pulse)
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
 

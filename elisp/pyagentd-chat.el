@@ -27,7 +27,6 @@
 
 (require 'subr-x)
 (require 'seq)
-(require 'bookmark)
 (require 'pyagentd-core)
 (require 'pyagentd-insert)
 (require 'pyagentd-rpc)
@@ -180,6 +179,11 @@ It may be there and have reasons to take its time, a hook for one."
 ;; sent: the file is saved and the daemon told where in it the prompt ends.
 
 (declare-function pyagentd-menu "pyagentd-menu" nil t)
+(declare-function bookmark-default-handler "bookmark")
+(declare-function bookmark-get-bookmark-record "bookmark")
+(declare-function bookmark-get-filename "bookmark")
+(declare-function bookmark-make-record-default "bookmark")
+(declare-function bookmark-prop-get "bookmark")
 (autoload 'pyagentd-queue "pyagentd-queue" nil t)
 (autoload 'pyagentd-steer "pyagentd-queue" nil t)
 (autoload 'pyagentd-queue-resume "pyagentd-queue" nil t)

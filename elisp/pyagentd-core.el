@@ -26,11 +26,14 @@
 
 ;;; Code:
 
-(require 'json)
+(eval-when-compile (require 'json))
 (require 'subr-x)
 (require 'cl-lib)
 (require 'seq)
-(require 'auth-source)
+
+(declare-function auth-source-search "auth-source")
+(declare-function json-read "json")
+(declare-function json-read-from-string "json")
 
 
 ;;;; Reports of the daemon, JSON
@@ -55,6 +58,7 @@ Both null and false are nil."
   (if (fboundp 'json-parse-string)
       (json-parse-string text :object-type 'alist :array-type 'list
                          :null-object nil :false-object nil)
+    (require 'json)
     (let ((json-array-type 'list) (json-false nil))
       (json-read-from-string text))))
 
@@ -64,6 +68,7 @@ False is `:json-false', null is nil; so functions of tools expect it."
   (if (fboundp 'json-parse-string)
       (json-parse-string text :object-type 'plist :array-type 'array
                          :null-object nil :false-object :json-false)
+    (require 'json)
     (let ((json-object-type 'plist) (json-array-type 'vector)
           (json-key-type 'keyword) (json-false :json-false) (json-null nil))
       (json-read-from-string text))))
@@ -75,6 +80,7 @@ allows, such as a NUL in a string, is read by the one in Lisp."
   (condition-case err
       (json-parse-string text :null-object :null :false-object :false)
     (json-error
+     (require 'json)
      (let ((json-object-type 'hash-table) (json-array-type 'vector)
            (json-key-type 'string) (json-null :null) (json-false :false))
        (with-temp-buffer
@@ -581,6 +587,7 @@ nil means do not look there."
   (unless (or (null pyagentd-api-key-host)
               (equal (getenv "PYAGENTD_BACKEND") "offline")
               (getenv "ANTHROPIC_API_KEY"))
+    (require 'auth-source)
     (when-let* ((entry (car (auth-source-search :host pyagentd-api-key-host
                                                 :user "apikey" :max 1)))
                 (secret (plist-get entry :secret)))

@@ -27,7 +27,6 @@
 
 (require 'seq)
 (require 'subr-x)
-(require 'pulse)
 (require 'pyagentd-core)
 (require 'pyagentd-session)
 (require 'pyagentd-rpc)

@@ -25,12 +25,13 @@
 
 ;;; Code:
 
-(require 'parse-time)
 (require 'seq)
 (require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-session)
 (require 'pyagentd-status)
+
+(declare-function parse-iso8601-time-string "parse-time")
 
 
 ;;;; Which session a command is about

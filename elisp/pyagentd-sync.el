@@ -25,8 +25,6 @@
 
 ;;; Code:
 
-(require 'map)
-(require 'filenotify)
 (require 'pyagentd-core)
 (require 'pyagentd-session)
 (require 'pyagentd-status)
@@ -35,6 +33,9 @@
 (require 'pyagentd-insert)
 (require 'pyagentd-display)
 (require 'pyagentd-ask)
+
+(declare-function file-notify-add-watch "filenotify")
+(declare-function file-notify-rm-watch "filenotify")
 
 
 ;;;; Who may not write here, and why
@@ -400,7 +401,8 @@ in preset.md."
      (propertize
       (format "[next: %s]"
               (mapconcat (lambda (key) (substring (symbol-name key) 1))
-                         (map-keys pyagentd-settings-next) ", "))
+                         (cl-loop for key in pyagentd-settings-next by #'cddr
+                                  collect key) ", "))
       'face 'warning)
      'pyagentd-menu-model "Settings of the next message")))
 
@@ -951,6 +953,7 @@ it ask whether they may write (`pyagentd-lease--modesty')."
   (pyagentd-connect--unwatch)
   (setq pyagentd-connect--watch
         (ignore-errors
+          (require 'filenotify)
           (file-notify-add-watch
            (file-name-directory (pyagentd-rpc-runtime-file))
            '(change) #'pyagentd-connect--on-file))))

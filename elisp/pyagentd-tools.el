@@ -28,7 +28,8 @@
 (require 'seq)
 (require 'subr-x)
 (require 'cl-lib)
-(require 'json)
+(eval-when-compile (require 'json))
+(declare-function json-encode "json")
 (require 'pyagentd-core)
 (require 'pyagentd-session)
 (require 'pyagentd-buffers)
@@ -211,6 +212,7 @@ A tool of the same name is replaced.  Return the tool."
 
 (defun pyagentd-tools--definitions ()
   "Return all tools for the daemon, as JSON."
+  (require 'json)
   (let ((json-false :json-false))
     (json-encode (vconcat (mapcar (lambda (entry)
                                     (pyagentd-tools--definition (cdr entry)))
