@@ -1460,6 +1460,7 @@ WHAT is what they are called."
 
 (defun pyagentd-return-record ()
   "Return a bookmark of this place; for `bookmark-make-record-function'."
+  (require 'bookmark)
   (let ((prompt (pyagentd-return--prompt)))
     `(,(concat (or pyagentd-status-title pyagentd--session-id)
                (if prompt
