@@ -14,7 +14,7 @@ from tests.bench.library import library, record
 from tests.bench.long import long
 from tests.bench.programs import programs
 from tests.bench.prompt import abort, send
-from tests.bench.start import cold, idle, warm
+from tests.bench.start import cold, idle, load, warm
 from tests.bench.talk import talk
 from tests.bench.turns import turns
 from tests.bench.typist import typing
@@ -27,6 +27,7 @@ BENCHMARKS: dict[str, Callable[[World], Iterator[Result]]] = {
     "cold": cold,
     "warm": warm,
     "idle": idle,
+    "load": load,
     "send": send,
     "abort": abort,
     "burst": burst,

@@ -13,6 +13,7 @@ from tests.bench.figure import Figure, Result, at_most
 from tests.bench.measure import median, memory_mb
 from tests.bench.references import ROOT
 from tests.bench.world import World
+from tests.e2e.emacs import Emacs
 
 _SERVER = (
     "import asyncio, sys; asyncio.run(asyncio.start_unix_server(print, sys.argv[1])); print('listening', flush=True)"
@@ -91,6 +92,54 @@ def idle(world: World) -> Iterator[Result]:
         beside="script that imports the SDK",
         target=at_most(100),
     )
+
+
+def load(world: World) -> Iterator[Result]:
+    """Loading the package in a new Emacs, opening the first session, the first menu."""
+    times = 1 if world.quick else 5
+    world.daemon()
+    session = world.session("load")
+    plain = world.system.project / "plain.md"
+    plain.write_bytes((session / "session.md").read_bytes())
+    loaded, org, opened, markdown, menu = [], [], [], [], []
+    for _ in range(times):
+        emacs = world.bare_emacs()
+        emacs.eval("(progn (mapc #'require '(markdown-mode transient project subr-x cl-lib seq)) t)")
+        org.append(_seconds(emacs, "(require 'org)"))
+        loaded.append(_seconds(emacs, "(require 'pyagentd)"))
+        markdown.append(_seconds(emacs, f'(find-file "{plain}")'))
+        opened.append(_seconds(emacs, f'(find-file "{session}/session.md")'))
+        emacs.wait("(eq pyagentd-attach-state t)")
+        menu.append(_seconds(emacs, "(pyagentd-menu)"))
+    yield Figure(
+        name="loading the package, transient and markdown-mode there",
+        value=1000 * median(loaded),
+        unit="ms",
+        reference=1000 * median(org),
+        beside="loading Org",
+        target=at_most(60),
+    )
+    yield Figure(
+        name="opening the first session",
+        value=1000 * median(opened),
+        unit="ms",
+        reference=1000 * median(markdown),
+        beside="the same text in markdown-mode",
+        target=at_most(150, of="excess"),
+    )
+    yield Figure(
+        name="opening the menu the first time",
+        value=1000 * median(menu),
+        unit="ms",
+        reference=1000 * median(org),
+        beside="loading Org",
+        target=at_most(150),
+    )
+
+
+def _seconds(emacs: Emacs, form: str) -> float:
+    """Return how long a form took, with the redisplay after it."""
+    return float(emacs.eval(f"(let ((start (float-time))) {form} (redisplay t) (- (float-time) start))"))
 
 
 def _bare_server(world: World) -> float:

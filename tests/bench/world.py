@@ -108,6 +108,12 @@ class World:
         emacs.eval(f"(progn (push \"{self._probes()}\" load-path) (require 'markdown-mode) (require 'bench) t)")
         return emacs
 
+    def bare_emacs(self) -> Emacs:
+        """Return an Emacs on a terminal that finds the package and has loaded nothing of it."""
+        emacs = self.system.emacs(terminal=True, load=())
+        self._editors.append(emacs)
+        return emacs
+
     def close_editors(self) -> None:
         """End all Emacsen."""
         while self._editors:
