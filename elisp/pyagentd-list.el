@@ -252,7 +252,7 @@ if another window is to show it.")
     (set-keymap-parent map pyagentd-table-mode-map)
     (define-key map (kbd "RET") #'pyagentd-list-visit)
     (define-key map "o" #'pyagentd-list-visit-other-window)
-    (pyagentd-table-define-marks map))
+    map)
   "Keymap of `pyagentd-list-mode'.")
 
 (defvar pyagentd-list--defined nil
@@ -264,6 +264,8 @@ KEYS are lists (KEY COMMAND WORDS).")
   (let ((map (copy-keymap pyagentd-list-mode-map))
         (actions (plist-get view :actions))
         (own (cdr (assoc pyagentd-list-name pyagentd-list--defined))))
+    (when (seq-some (lambda (action) (plist-get action :several)) actions)
+      (pyagentd-table-define-marks map))
     (dolist (action actions)
       (define-key map (kbd (plist-get action :key))
                   (pyagentd-list--command action)))
@@ -340,7 +342,7 @@ KEYS are lists (KEY COMMAND WORDS).")
            (pyagentd-list-visit-place
             (pyagentd-list--fact (car rows) (plist-get action :place))))
           ((null (plist-get action :operation))
-           (pyagentd-list--again-with
+           (pyagentd-list-again-with
             (append (pyagentd-list--facts action (car rows))
                     (plist-get action :arguments)
                     (pyagentd-list--read (plist-get action :reads)))))
@@ -366,7 +368,7 @@ KEYS are lists (KEY COMMAND WORDS).")
                 (read-number (plist-get reads :prompt) value)
               (read-string (plist-get reads :prompt) value))))))
 
-(defun pyagentd-list--again-with (arguments)
+(defun pyagentd-list-again-with (arguments)
   "Show this list with ARGUMENTS, a plist, in place of those it has."
   (let ((all (copy-sequence pyagentd-list-arguments)))
     (while arguments

@@ -33,77 +33,40 @@
 (require 'pyagentd-core)
 (require 'pyagentd-daemon)
 (require 'pyagentd-here)
+(require 'pyagentd-list)
 (require 'pyagentd-table)
 (require 'pyagentd-buffers)
 
 (defconst pyagentd-snapshots--patience 60
   "Seconds to wait for the daemon: it compares all the files there are.")
 
-(defvar-local pyagentd-snapshots--branch nil
-  "The branch whose changes are listed.")
-(defvar-local pyagentd-snapshots--message nil
-  "Since which message they are listed: its id, or nil for all.")
 (defvar-local pyagentd-snapshots--undo nil
   "Id of the restoring that was done here last, or nil.")
 
 ;;;; The list
 
-(defun pyagentd-snapshots--word (row)
-  "Return what became of the file in ROW, with its face."
-  (pcase (pyagentd-symbol (plist-get row :change))
-    ('restore "changed")
-    ('create (propertize "deleted" 'face 'warning))
-    ('delete (propertize "created" 'face 'success))
-    ('conflict (propertize "conflict" 'face 'error))
-    ('unkept (propertize "not kept" 'face 'shadow))
-    (other (format "%s" other))))
-
-(defun pyagentd-snapshots--entry (row)
-  "Return the line of ROW."
-  (list (plist-get row :path)
-        (vector (pyagentd-snapshots--word row)
-                (abbreviate-file-name (plist-get row :path))
-                (propertize (or (plist-get row :reason) "") 'face 'shadow))))
-
-(defun pyagentd-snapshots--show (answer)
-  "List the files in ANSWER."
-  (setq pyagentd-table-rows (plist-get answer :files))
-  (pyagentd-table-print (mapcar #'pyagentd-snapshots--entry pyagentd-table-rows))
-  (pyagentd-table-say (cond ((equal pyagentd-snapshots--message "last")
-                             "since the last prompt")
-                            (pyagentd-snapshots--message "since a prompt")
-                            (t "whole session"))))
+(defun pyagentd-snapshots--file ()
+  "Return what is known of the file at point.
+That is a plist with :path, :change, :reason and :diff."
+  (plist-get (pyagentd-table-row) :facts))
 
 (defun pyagentd-snapshots--arguments (&rest more)
   "Return what names the changes listed here, and MORE, a plist."
-  (append (list :branch pyagentd-snapshots--branch)
-          (and pyagentd-snapshots--message
-               (list :message pyagentd-snapshots--message))
+  (append (list :branch (plist-get pyagentd-list-arguments :branch))
+          (when-let ((message (plist-get pyagentd-list-arguments :message)))
+            (list :message message))
           more))
-
-(defun pyagentd-snapshots--revert (&rest _)
-  "Fetch the list again."
-  (pyagentd-table-ask #'pyagentd-snapshots--fetch))
-
-(defun pyagentd-snapshots--fetch ()
-  "Fetch the list; it is shown when it comes."
-  (pyagentd-table-fetch 'changes (pyagentd-snapshots--arguments)
-                        #'pyagentd-snapshots--show))
-
-(defun pyagentd-snapshots--path ()
-  "Return the file at point."
-  (plist-get (pyagentd-table-row :path) :path))
 
 (defun pyagentd-snapshots-diff ()
   "Show how the file at point would change if it went back."
-  (interactive nil pyagentd-snapshots-mode)
-  (let* ((row (pyagentd-table-row :path))
-         (diff (plist-get row :diff)))
+  (interactive nil pyagentd-list-mode)
+  (let* ((file (pyagentd-snapshots--file))
+         (diff (plist-get file :diff)))
     (with-current-buffer (get-buffer-create "*pyagentd diff*")
       (let ((inhibit-read-only t))
         (erase-buffer)
         (insert (cond ((member diff '(nil ""))
-                       (format "%s\n" (or (plist-get row :reason) "")))
+                       (format "%s\n" (or (plist-get file :reason) "")))
                       (t (concat diff "\n")))))
       (diff-mode)
       (setq buffer-read-only t)
@@ -112,20 +75,20 @@
 
 (defun pyagentd-snapshots-visit ()
   "Visit the file at point."
-  (interactive nil pyagentd-snapshots-mode)
-  (let ((path (pyagentd-snapshots--path)))
+  (interactive nil pyagentd-list-mode)
+  (let ((path (plist-get (pyagentd-snapshots--file) :path)))
     (unless (file-exists-p path) (user-error "%s is gone" path))
     (find-file-other-window path)))
 
 (defun pyagentd-snapshots-since ()
   "Choose the prompt since which changes are listed."
-  (interactive nil pyagentd-snapshots-mode)
+  (interactive nil pyagentd-list-mode)
   (pyagentd-later-asking
-   'history (list :branch pyagentd-snapshots--branch)
+   'history (list :branch (plist-get pyagentd-list-arguments :branch))
    (lambda (answer)
-     (setq pyagentd-snapshots--message
-           (pyagentd-snapshots--read (plist-get answer :prompts)))
-     (revert-buffer))))
+     (pyagentd-list-again-with
+      (list :message
+            (pyagentd-snapshots--read (plist-get answer :prompts)))))))
 
 (defun pyagentd-snapshots--read (prompts)
   "Read one of PROMPTS, as the daemon tells them; return its id, nil for none."
@@ -180,8 +143,8 @@
   "Put the file at point back as it was.
 Of one that somebody else changed, too, the old version is put beside it,
 or it is overwritten."
-  (interactive nil pyagentd-snapshots-mode)
-  (let* ((row (pyagentd-table-row :path))
+  (interactive nil pyagentd-list-mode)
+  (let* ((row (pyagentd-snapshots--file))
          (path (plist-get row :path))
          (name (abbreviate-file-name path)))
     (pcase (pyagentd-symbol (plist-get row :change))
@@ -198,13 +161,14 @@ or it is overwritten."
 
 (defun pyagentd-snapshots-restore-all ()
   "Put all files listed here back, but those that somebody else changed, too."
-  (interactive nil pyagentd-snapshots-mode)
-  (let ((paths (mapcar (lambda (row) (plist-get row :path))
-                       (seq-filter (lambda (row)
-                                     (memq (pyagentd-symbol
-                                            (plist-get row :change))
-                                           '(restore create delete)))
-                                   pyagentd-table-rows))))
+  (interactive nil pyagentd-list-mode)
+  (let ((paths (mapcar
+                (lambda (file) (plist-get file :path))
+                (seq-filter (lambda (file)
+                              (memq (pyagentd-symbol (plist-get file :change))
+                                    '(restore create delete)))
+                            (mapcar (lambda (row) (plist-get row :facts))
+                                    pyagentd-table-rows)))))
     (unless paths (user-error "Nothing can be put back"))
     (when (yes-or-no-p (format "Put %s back as it was (what was new is deleted)? "
                                (pyagentd-count (length paths) "file")))
@@ -212,55 +176,31 @@ or it is overwritten."
 
 (defun pyagentd-snapshots-undo ()
   "Take back the restoring that was done here last."
-  (interactive nil pyagentd-snapshots-mode)
+  (interactive nil pyagentd-list-mode)
   (pyagentd-later-here
    'undo-restore
-   (list :branch pyagentd-snapshots--branch
+   (list :branch (plist-get pyagentd-list-arguments :branch)
          :id (or pyagentd-snapshots--undo
                  (user-error "Nothing to take back")))
    #'pyagentd-snapshots--restored pyagentd-snapshots--patience))
 
-;;;; The mode
-
-(defvar pyagentd-snapshots-mode-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "RET") #'pyagentd-snapshots-diff)
-    (define-key map "=" #'pyagentd-snapshots-diff)
-    (define-key map "o" #'pyagentd-snapshots-visit)
-    (define-key map "r" #'pyagentd-snapshots-restore)
-    (define-key map "R" #'pyagentd-snapshots-restore-all)
-    (define-key map "s" #'pyagentd-snapshots-since)
-    (define-key map "u" #'pyagentd-snapshots-undo)
-    map)
-  "Keymap of `pyagentd-snapshots-mode'.")
-
-(define-derived-mode pyagentd-snapshots-mode pyagentd-table-mode "Changes"
-  "Major mode for the list of files that agents changed.
-
-\\{pyagentd-snapshots-mode-map}"
-  (setq tabulated-list-padding 1
-        tabulated-list-format [("" 9 t) ("File" 60 t) ("" 0 nil)]
-        pyagentd-table-help '(("RET" "difference") ("o" "visit") ("r" "restore")
-                              ("R" "restore all") ("s" "since") ("u" "undo")
-                              ("g" "refresh") ("q" "close"))
-        pyagentd-table-empty "No file is another than it was.")
-  (setq-local revert-buffer-function #'pyagentd-snapshots--revert)
-  (tabulated-list-init-header))
+(pyagentd-list-add-keys "changes"
+  '("RET" pyagentd-snapshots-diff "difference")
+  '("=" pyagentd-snapshots-diff "difference")
+  '("o" pyagentd-snapshots-visit "visit")
+  '("r" pyagentd-snapshots-restore "restore")
+  '("R" pyagentd-snapshots-restore-all "restore all")
+  '("s" pyagentd-snapshots-since "since")
+  '("u" pyagentd-snapshots-undo "undo"))
 
 ;;;###autoload
 (defun pyagentd-changes (&optional last)
   "List the files that the agents of the session here have changed.
 With a prefix argument (LAST from Lisp) only those since the last prompt."
   (interactive "P")
-  (let* ((here (pyagentd-here))
-         (buffer (get-buffer-create
-                  (format "*pyagentd changes %s*" (plist-get here :session-id)))))
-    (with-current-buffer buffer
-      (pyagentd-snapshots-mode)
-      (setq pyagentd-snapshots--branch (plist-get here :branch)
-            pyagentd-snapshots--message (and last "last"))
-      (revert-buffer))
-    (pop-to-buffer buffer)))
+  (pyagentd-list-show "changes"
+                      (append (list :branch (plist-get (pyagentd-here) :branch))
+                              (when last '(:message "last")))))
 
 (provide 'pyagentd-snapshots)
 ;;; pyagentd-snapshots.el ends here

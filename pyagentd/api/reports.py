@@ -12,6 +12,7 @@ from typing import Any
 from pyagentd.api.approvals import Approvals
 from pyagentd.api.group import Client, Group, Process
 from pyagentd.api.inspection import Inspection
+from pyagentd.api.mcp import Env, McpOperations
 from pyagentd.api.views import (
     DECISIONS,
     Face,
@@ -94,19 +95,24 @@ class Reports(Group):
         parts = kernel, registry, indexer, process
         self._approvals = Approvals(*parts)
         self._inspection = Inspection(*parts)
+        self._mcp = McpOperations(*parts)
         self._reports: dict[str, Operation] = {
             each.name: each
             for each in (
                 operation("decision", self._decision),
                 operation("inspect", self._inspect),
                 operation("request", self._request),
+                operation("server", self._server),
             )
         }
 
     async def report(
         self, client: Client, *, name: str, arguments: Mapping[str, Any] | Sequence[Any] = ()
     ) -> dict[str, Any]:
-        """Return the page ``name``: "inspect" (``branch``), "request" (of it) or "decision" (``id``).
+        """Return the page ``name``, as lines with headings, faces and buttons.
+
+        It is "inspect" (``branch``), "request" (of it), "decision" (``id``), or "server" (``name``, ``root``,
+        ``env``), which starts an MCP server.
 
         The reply is ``{name, title, lines}``; a line is ``{level, folded, parts}``, a part a string or
         ``{text, face, visit}``: a heading has a ``level`` above 0, ``visit`` is a place as in ``view``.
@@ -151,6 +157,29 @@ class Reports(Group):
         sent = await self._inspection.traced_request(client, branch=branch, run=run, step=step, purpose=purpose)
         shown = json.dumps(_without_pictures(_json(sent)), ensure_ascii=False, indent=2)
         return Report(title="Request", lines=[Line((line,)) for line in shown.split("\n")])
+
+    async def _server(self, client: Client, *, name: str, root: str | None = None, env: Env = ()) -> Report:
+        """Start an MCP server if it does not run, and return what it offers."""
+        told = await self._mcp.mcp_test(client, name=name, root=root, env=env)
+        if not told["ok"]:
+            return Report(title="MCP server", lines=[heading(name), body(Text(told["error"], "bad"))])
+        lines = [heading(told["title"] or name), body(f"protocol {told['protocol']}, {told['duration_ms']} ms")]
+        for tool in told["tools"]:
+            looks = "  says that it only looks" if tool["looks"] else ""
+            lines += [heading(f"{tool['rule']}{looks}", 2), *text_lines(tool["description"])]
+        for refused in told["refused"]:
+            lines += [heading(refused["name"], 2), body(Text(f"cannot be offered: {refused['why']}", "bad"))]
+        if told["resources"]:
+            lines.append(heading("Resources", 2))
+            lines += [body(f"@{name}:{each['uri']}  {each['name']}") for each in told["resources"]]
+        if told["prompts"]:
+            lines.append(heading("Prompts", 2))
+        for prompt in told["prompts"]:
+            takes = " ".join(
+                f"<{each['name']}>" if each["required"] else f"[{each['name']}]" for each in prompt["arguments"]
+            )
+            lines.append(body(f"/{name}:{prompt['name']} {takes}".rstrip()))
+        return Report(title="MCP server", lines=lines)
 
 
 def _json(answer: Mapping[str, Any]) -> Any:

@@ -14,6 +14,8 @@ from typing import Any, Literal
 from pyagentd.api.agents import ContextOperations, TaskOperations, agent_tree
 from pyagentd.api.approvals import Approvals
 from pyagentd.api.group import Client, Group, Process
+from pyagentd.api.history import SnapshotOperations
+from pyagentd.api.mcp import Env, McpOperations
 from pyagentd.api.models import Spending
 from pyagentd.api.schedules import Scheduling
 from pyagentd.api.sessions import Branches, Sessions
@@ -273,6 +275,8 @@ class Views(Group):
         self._contexts = ContextOperations(*parts)
         self._branches = Branches(*parts)
         self._spending = Spending(*parts)
+        self._mcp = McpOperations(*parts)
+        self._snapshots = SnapshotOperations(*parts)
         self._views: dict[str, Operation] = {
             each.name: each
             for each in (
@@ -285,6 +289,8 @@ class Views(Group):
                 operation("audit", self._audit),
                 operation("contexts", self._saved),
                 operation("usage", self._usage),
+                operation("mcp", self._servers),
+                operation("changes", self._changes),
             )
         }
 
@@ -393,25 +399,25 @@ class Views(Group):
         return View(
             title="Schedules",
             columns=(
-                Column("Id", 10),
-                Column("Next", 17),
-                Column("When", 26),
-                Column("Until", 17),
-                Column("Session", 26),
+                Column("Next", 16),
+                Column("When", 18),
+                Column("Session", 22),
                 Column("By", 9),
-                Column("Message", sorts=False),
+                Column("Message", 30, sorts=False),
+                Column("Until", 16),
+                Column("Id"),
             ),
             rows=[
                 Row(
                     id=row["id"],
                     cells=(
-                        Cell(row["id"], "dim"),
                         local_time(row["next_at"]),
                         row["when"],
-                        local_time(row["expires_at"]) if row["expires_at"] else Cell("-", "dim", 0),
                         row["session"],
                         Cell("the agent" if row["source"] == "self-schedule" else "you", "dim"),
                         Cell(f"! {row['last_error']}", "bad") if row["last_error"] else Cell(row["text"]),
+                        local_time(row["expires_at"]) if row["expires_at"] else Cell("-", "dim", 0),
+                        Cell(row["id"], "dim"),
                     ),
                     label=f"“{_cut(row['text'], 40)}”, {row['when']}",
                     facts={"id": row["id"]},
@@ -661,7 +667,7 @@ class Views(Group):
         return View(
             title="Decisions",
             columns=(
-                Column("When", 19),
+                Column("When", 14),
                 Column("Decision", 9),
                 Column("Action", 56),
                 Column("By", 24),
@@ -672,7 +678,7 @@ class Views(Group):
                 Row(
                     id=str(row["id"]),
                     cells=(
-                        local_time(row["at"], "%Y-%m-%d %H:%M:%S"),
+                        local_time(row["at"], "%m-%d %H:%M:%S"),
                         Cell(*DECISIONS.get(row["decision"], (row["decision"], ""))),
                         (row["action"] or row["tool"] or "").removeprefix("tool:"),
                         f"{row['rule']} ({row['by']})"
@@ -796,6 +802,83 @@ class Views(Group):
             + (f", {answer['problem']}" if answer["problem"] else ""),
             follows=("sessions",),
         )
+
+    async def _servers(
+        self, client: Client, *, branch: str | None = None, root: str | None = None, env: Env = ()
+    ) -> View:
+        """List the MCP servers of a session or project, and your own."""
+        answer = await self._mcp.mcp(client, branch=branch, root=root, env=env)
+        return View(
+            title="MCP",
+            columns=(
+                Column("Server", 18),
+                Column("State", 12),
+                Column("Tools", 6, right=True),
+                Column("From", 12),
+                Column("Reached by", sorts=False),
+            ),
+            rows=[
+                Row(
+                    id=f"{row['origin']} {row['name']}",
+                    cells=(
+                        row["name"],
+                        _server_state(row),
+                        Cell(str(row["tools"] or ""), sort=row["tools"] or 0),
+                        "you" if row["origin"] == "user" else "the project",
+                        Cell(f"! {row['problem']}", "bad")
+                        if row["problem"]
+                        else Cell(row["url"] or " ".join(row["command"])),
+                    ),
+                    label=row["name"],
+                    facts={"name": row["name"], "root": answer["root"], "trusted": row["trusted"]},
+                )
+                for row in answer["servers"]
+            ],
+            empty="No MCP servers: add [mcp.NAME] to config.toml.",
+            note=f"of the project's servers cannot be used: {answer['error']}" if answer["error"] else "",
+            follows=("sessions",),
+        )
+
+    async def _changes(self, client: Client, *, branch: str, message: str | None = None) -> View:
+        """List the files that agents of a session changed."""
+        answer = await self._snapshots.changes(client, branch=branch, message=message)
+        return View(
+            title="Changes",
+            columns=(Column("What", 9), Column("File", 60), Column("Why", sorts=False)),
+            rows=[
+                Row(
+                    id=row["path"],
+                    cells=(
+                        Cell(*CHANGES.get(row["change"], (row["change"], ""))),
+                        row["path"],
+                        Cell(row["reason"] or "", "dim"),
+                    ),
+                    label=row["path"],
+                    facts={name: row[name] for name in ("path", "change", "reason", "diff")},
+                )
+                for row in answer["files"]
+            ],
+            empty="No file is another than it was.",
+            note={None: "whole session", "last": "since the last prompt"}.get(message, "since a prompt"),
+        )
+
+
+def _server_state(row: Mapping[str, Any]) -> Cell:
+    if not row["trusted"]:
+        return Cell("not trusted", "warn")
+    if not row["enabled"]:
+        return Cell("disabled", "dim")
+    return Cell(row["state"], "bad" if row["state"] == "failed" else "")
+
+
+CHANGES: Mapping[str, tuple[str, Face]] = {
+    "restore": ("changed", ""),
+    "create": ("deleted", "warn"),
+    "delete": ("created", "good"),
+    "conflict": ("conflict", "bad"),
+    "unkept": ("not kept", "dim"),
+}
+"""What became of a file that restoring would put back, and its face."""
 
 
 def _spent_name(line: Mapping[str, Any], by: By) -> Cell:

@@ -1,6 +1,7 @@
 """The lists as people see them: which rows, in which words, and what can be done with each."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from pyagentd.store.registry import Registry
 from tests.features.tasks.test_tasks import bash, over, run
 from tests.features.test_agents import GRANT, converse, spawn
 from tests.features.test_overview import told
+from tests.features.test_snapshots import talking as changing
+from tests.features.test_snapshots import write
 from tests.features.test_usage import CONFIG, USAGE
 from tests.runtime.test_approvals import bash as command
 from tests.runtime.test_approvals import talking
@@ -103,13 +106,17 @@ async def test_schedules_are_listed_in_order_sent_now_and_cancelled(world: World
     for delay, text in (("2h", "Later."), ("1h", "Look\nagain.")):
         await service.schedule_add(Watcher(), branch=ref.key, text=text, delay=delay, env=dict(world.options.env))
     view = await service.view(Watcher(), name="schedules", arguments={"branch": ref.key})
-    assert [row[-1] for row in texts(view)] == ["Look again.", "Later."]
-    assert texts(view)[0][-2:] == ["you", "Look again."] and view["rows"][0]["label"].startswith("“Look again.”, ")
+    assert [row[4] for row in texts(view)] == ["Look again.", "Later."]
+    assert (
+        texts(view)[0][3] == "you"
+        and texts(view)[0][-1] == view["rows"][0]["id"]
+        and view["rows"][0]["label"].startswith("“Look again.”, ")
+    )
     assert len((await service.view(Watcher(), name="schedules", limit=1))["rows"]) == 1
     assert (await service.view(Watcher(), name="schedules", limit=1))["more"]
     assert (await do(service, view, "x"))["run"]
     await do(service, view, "k")
-    assert [row[-1] for row in texts(await service.view(Watcher(), name="schedules"))] == ["Later."]
+    assert [row[4] for row in texts(await service.view(Watcher(), name="schedules"))] == ["Later."]
 
 
 async def test_tasks_are_listed_with_their_ends_the_latest_first(world: World) -> None:
@@ -218,6 +225,24 @@ async def test_the_inspector_is_an_outline_with_requests_to_open(world: World) -
     assert '"How?"' in printed(sent)
     with pytest.raises(NotFound, match="report"):
         await service.report(Watcher(), name="inspekt")
+
+
+async def test_files_that_agents_changed_are_listed_with_what_became_of_them(world: World) -> None:
+    service = world.service()
+    async with changing(world) as talk:
+        await talk.turn(write("tea", "green"))
+        view = await service.view(Watcher(), name="changes", arguments={"branch": talk.branch.key})
+    assert texts(view) == [["created", str(world.project / "tea"), ""]]
+    assert "green" in view["rows"][0]["facts"]["diff"] and view["note"] == "whole session"
+
+
+async def test_servers_of_a_project_are_listed_as_not_trusted_and_not_started(world: World) -> None:
+    service = world.service()
+    (world.project / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": {"command": "./serve"}}}))
+    view = await service.view(Watcher(), name="mcp", arguments={"root": str(world.project)})
+    assert texts(view) == [["theirs", "not trusted", "", "the project", "./serve"]]
+    with pytest.raises(NotFound, match="not trusted"):
+        await service.report(Watcher(), name="server", arguments={"name": "theirs", "root": str(world.project)})
 
 
 def printed(page: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@
 (ert-deftest pyagentd-keys-every-list-has-a-sheet ()
   (dolist (mode '(pyagentd-sessions-mode pyagentd-asks-mode pyagentd-queue-mode
                   pyagentd-list-mode
-                  pyagentd-search-mode pyagentd-snapshots-mode
+                  pyagentd-search-mode
                   pyagentd-report-mode pyagentd-mission-mode))
     (with-temp-buffer
       (funcall mode)

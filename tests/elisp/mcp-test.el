@@ -6,6 +6,7 @@
 ;;; Code:
 
 (require 'asks)
+(require 'keys)
 (require 'pyagentd-mcp)
 
 (defconst mcp-test--answer
@@ -20,48 +21,45 @@
     :scripts ((:path "/x/serve" :text "#!/bin/sh")))
   "What the daemon says of three servers.")
 
+(defconst mcp-test--view
+  (pyagentd-test-view
+   '("Server" "State")
+   '(("user files" (:name "files" :root "/x" :trusted t) nil "files" "running")
+     ("project theirs" (:name "theirs" :root "/x") nil "theirs" "not trusted")))
+  "The list of servers as the daemon tells it.")
+
 (defmacro mcp-test--with (&rest body)
   "Evaluate BODY in the list of servers."
   (declare (indent 0) (debug t))
   `(pyagentd-test-with-ask
      (let ((branch pyagentd--branch-dir) buffer)
        (pyagentd-test-answer 'mcp mcp-test--answer)
+       (pyagentd-test-answer 'view mcp-test--view)
        (setq buffer (save-window-excursion (pyagentd-mcp) (window-buffer)))
        (with-current-buffer buffer
          (unwind-protect
              (progn (pyagentd-test-await pyagentd-table-rows)
-                    (should (equal (plist-get (car (pyagentd-test-calls 'mcp))
+                    (should (equal (plist-get (plist-get (car (pyagentd-test-calls 'view))
+                                                         :arguments)
                                               :branch)
                                    branch))
                     (goto-char (point-min))
                     ,@body)
            (kill-buffer buffer))))))
 
-(ert-deftest pyagentd-mcp-servers-are-listed-as-they-stand ()
-  (mcp-test--with
-    (should (equal (seq-take (pyagentd-test-lines) 3)
-                   '(" files              running      14     you          npx server-files"
-                     " tracker            failed              you          ! 401 Unauthorized"
-                     " theirs             not trusted         the project  ./serve")))))
-
 (ert-deftest pyagentd-mcp-server-is-started-and-looked-at ()
   (mcp-test--with
     (pyagentd-test-answer
-     'mcp-test
-     '(:name "files" :ok t :title "Files 1" :protocol "2026-07-28" :duration-ms 3
-       :tools ((:name "read" :rule "mcp:files:read" :description "Read it" :looks t))
-       :resources ((:uri "file:///a" :name "a"))
-       :prompts ((:name "sum" :arguments ((:name "of" :required t) (:name "to"))))))
+     'report '(:title "MCP server" :lines ((:level 1 :parts ("Files 1")))))
     (save-window-excursion
       (call-interactively (key-binding (kbd "RET")))
-      (pyagentd-test-await (get-buffer "*pyagentd MCP server*")))
-    (should (equal (seq-take (car (pyagentd-test-calls 'mcp-test)) 4)
-                   '(:name "files" :root "/x")))
-    (with-current-buffer "*pyagentd MCP server*"
-      (should (equal (pyagentd-test-lines)
-                     '("Files 1" "protocol 2026-07-28, 3 ms"
-                       "mcp:files:read  says that it only looks" "Read it"
-                       "@files:file:///a  a" "/files:sum <of> [to]")))
+      (pyagentd-test-settle))
+    (let ((call (car (pyagentd-test-calls 'report))))
+      (should (equal (plist-get call :name) "server"))
+      (should (equal (seq-take (plist-get call :arguments) 4)
+                     '(:name "files" :root "/x"))))
+    (with-current-buffer "*pyagentd server*"
+      (should (equal (buffer-string) "* Files 1\n"))
       (kill-buffer))))
 
 (ert-deftest pyagentd-mcp-server-of-a-project-waits-for-trust ()
@@ -79,7 +77,8 @@
                                 (buffer-string)))
                    t)))
         (pyagentd-test-answer 'trust-mcp '(:trusted ("theirs")))
-        (call-interactively (key-binding "T")))
+        (call-interactively (key-binding "T"))
+        (pyagentd-test-settle))
       (should (string-search "Allow theirs to run with your rights" question))
       (should (string-search "/x/serve\n#!/bin/sh" seen)))
     (pyagentd-test-await (pyagentd-test-calls 'trust-mcp))

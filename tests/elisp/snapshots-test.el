@@ -16,14 +16,18 @@
      (let ((pyagentd-here-function
             (lambda () (list :branch "/s/b" :session-id "s"))))
        (pyagentd-test-answer
-        'changes '(:files ((:path "/p/a" :change restore :diff "-two\n+one")
-                           (:path "/p/b" :change unkept :reason "Too large"))))
+        'view (pyagentd-test-view
+               '("What" "File")
+               '(("/p/a" (:path "/p/a" :change "restore" :diff "-two\n+one") nil
+                  "changed" "/p/a")
+                 ("/p/b" (:path "/p/b" :change "unkept" :reason "Too large") nil
+                  "not kept" "/p/b"))))
        (save-window-excursion (pyagentd-changes)
                               (pyagentd-test-settle))
-       (with-current-buffer "*pyagentd changes s*"
+       (with-current-buffer "*pyagentd changes*"
          (goto-char (point-min))
          (unwind-protect (progn ,@body)
-           (kill-buffer "*pyagentd changes s*"))))))
+           (kill-buffer "*pyagentd changes*"))))))
 
 (ert-deftest pyagentd-snapshots-restore-and-undo ()
   (snapshots-test-with-list
@@ -45,17 +49,17 @@
     (pyagentd-test-answer 'history '(:prompts ((:message-id "m1" :text "One?")
                                                (:message-id "m3" :text "Two?"))))
     (pyagentd-test-type "s 1 TAB RET")
-    (should (equal " since a prompt" mode-line-process))
     (pyagentd-test-type "s RET")
-    (should (equal (mapcar (lambda (call) (plist-get call :message))
-                           (pyagentd-test-calls 'changes))
-                   '(nil "m1" nil)))))
+    (should (equal (mapcar (lambda (call) (plist-get call :arguments))
+                           (pyagentd-test-calls 'view))
+                   '((:branch "/s/b") (:branch "/s/b" :message "m1")
+                     (:branch "/s/b" :message nil))))))
 
 (ert-deftest pyagentd-snapshots-say-why-they-cannot-be-had ()
   (snapshots-test-with-list
-    (pyagentd-test-refuse 'changes "The disk is gone")
+    (pyagentd-test-refuse 'view "The disk is gone")
     (should (equal "The disk is gone" (pyagentd-test-said (revert-buffer))))
     (should (equal " failed" mode-line-process))
-    (should (pyagentd-table-row :path))))
+    (should (pyagentd-table-row))))
 
 ;;; snapshots-test.el ends here
