@@ -406,7 +406,6 @@ _ELSEWHERE: Final = {
     "atom": "There are no atoms: use let, loop or reduce, or (memory/put :key value).",
     "swap!": "There are no atoms: use reduce, or (memory/put :key value).",
     "reset!": "There are no atoms: use (memory/put :key value).",
-    "deref": "There are no atoms: use (memory/get :key).",
     "defmacro": "There are no macros: write a function with defn.",
     "ctx": "Write ctx/name for one value of the context.",
     "memory": "Write memory/name for one value of the memory.",

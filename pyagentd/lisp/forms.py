@@ -461,6 +461,46 @@ def call(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     return RuntimeCall("call_tool", [analysis.node(name, scope), given], form.start)
 
 
+@special("pmap")
+def pmap(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(pmap f coll …)``: as ``map``, with the calls in parallel."""
+    if len(form.items) < 3:
+        analysis.fail("pmap needs a function and a collection", form, "Write (pmap (fn [x] …) coll).")
+    return RuntimeCall("pmap", analysis.nodes(form.items[1:], scope), form.start)
+
+
+@special("pcalls")
+def pcalls(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(pcalls f g …)``: the results of functions without arguments, called in parallel."""
+    return RuntimeCall("pcalls", analysis.nodes(form.items[1:], scope), form.start)
+
+
+@special("pvalues")
+def pvalues(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(pvalues a b …)``: the values of expressions that are evaluated in parallel."""
+    return RuntimeCall("pcalls", [_thunk(analysis, form, [each], scope) for each in form.items[1:]], form.start)
+
+
+@special("future")
+def future(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(future body …)``: starts the body in parallel; ``deref`` or ``@`` waits for its value."""
+    return RuntimeCall("future", [_thunk(analysis, form, form.items[1:], scope)], form.start)
+
+
+@special("deref")
+def deref(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(deref future)`` or ``@future``: its value, when there is one."""
+    if len(form.items) != 2:
+        analysis.fail("deref needs a future", form, "Write (deref f), or @f.")
+    return RuntimeCall("deref", analysis.nodes(form.items[1:], scope), form.start)
+
+
+def _thunk(analysis: Analysis, form: List, forms: list[Form], scope: Scope) -> Fn:
+    """Return a function without arguments that evaluates forms."""
+    before = analysis.functions
+    return analysis.function([Arity([], None, body(analysis, forms, scope, None, form.start))], None, form, before)
+
+
 def _never_a_map(form: Form) -> bool:
     return isinstance(form, Literal) and form.value is not None
 

@@ -33,7 +33,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -518,7 +518,7 @@ class _WallClock:
 def _serve(channel: Channel, compile: Compile) -> None:
     """Run the one program that arrives on the channel and send its result."""
     request = channel.receive()
-    limits = Limits(**request["limits"])
+    limits = replace(Limits(**request["limits"]), parallel=1)  # its one channel carries one call at a time
     _lower_limits(limits.timeout_ms / 1000)
     clock = _WallClock(limits.timeout_ms / 1000 + GRACE_S)
     channel.send({"ready": True})

@@ -31,6 +31,7 @@ class Limits:
         tool_calls: Tool calls in one run; None for no limit.
         memory_bytes: Size of the memory map after the run (``serialization.size``).
         tool_time_counts: Whether the time inside tools counts against ``timeout_ms`` too.
+        parallel: How many calls ``pmap`` and its like run at a time; 1 for one after another.
     """
 
     timeout_ms: int = 5000
@@ -42,6 +43,7 @@ class Limits:
     tool_calls: int | None = 1000
     memory_bytes: int = 1_048_576
     tool_time_counts: bool = False
+    parallel: int = 8
 
 
 DEFAULT_LIMITS = Limits()

@@ -79,6 +79,7 @@ class Program:
                 value = self._entry(running, budget, budget.tick)
             except Signal as ended:
                 value, signal = ended.value, ended.name
+            running.threads.finish()
             if running.put and size(running.memory, budget, limits.memory_bytes) > limits.memory_bytes:
                 raise memory_full(limits.memory_bytes)
         except LispError as error:
@@ -88,10 +89,12 @@ class Program:
             explained = _explained(error, budget)
             explained.undone = running.put
             raise self._placed(explained, error.__traceback__) from None
+        finally:
+            running.threads.end()
         return Result(
             value=value,
             memory=running.memory,
-            tool_calls=tuple(running.calls),
+            tool_calls=tuple(running.calls.items),
             put=running.put,
             signal=signal,
             usage=Usage(

@@ -134,7 +134,7 @@ _TOKEN: Final = re.compile(
     | (?P<char>\\(?:[A-Za-z]\w*|.))
     | (?P<special>\#\#-?[A-Za-z]+)
     | (?P<discard>\#_|\^)
-    | (?P<quote>')
+    | (?P<quote>['@])
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -157,7 +157,6 @@ _WORDS: Final = {"nil": None, "true": True, "false": False}
 _CLOSERS: Final = {"(": ")", "[": "]", "{": "}", "#(": ")", "#{": "}"}
 _KINDS: Final[dict[str, type[Sequence]]] = {"(": List, "[": Vector, "{": Map, "#(": Lambda, "#{": Set}
 _NOT_OURS: Final = {
-    "@": ("'@' is not part of the language: there are no atoms", "Use let, reduce or (memory/put :key value)."),
     "`": ("'`' is not part of the language: there are no macros", ""),
     "~": ("'~' is not part of the language: there are no macros", ""),
     ":": ("a keyword needs a name after ':'", "Write :name."),
@@ -292,6 +291,9 @@ class _Reader:
             if waiting.token == "'":
                 self.stack.pop()
                 form = Quote([form], waiting.start)
+            elif waiting.token == "@":
+                self.stack.pop()
+                form = List([Symbol("deref", waiting.start), form], waiting.start)
             elif waiting.token in {"#_", "^"}:
                 self.stack.pop()
                 return

@@ -8,6 +8,7 @@ The compiler turns each special form into Python that calls the functions here; 
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal
 
 from pyagentd.errors import PyagentdError, ToolError
@@ -15,6 +16,7 @@ from pyagentd.lisp.builtins import BUILTINS
 from pyagentd.lisp.builtins.table import items
 from pyagentd.lisp.errors import MISSING, Fail, LispError, Return
 from pyagentd.lisp.limits import Budget
+from pyagentd.lisp.parallel import Future, Ordered, Position, Threads
 from pyagentd.lisp.serialization import check_extent, size
 from pyagentd.lisp.values import (
     Keyword,
@@ -94,7 +96,7 @@ class Result:
 class Run:
     """The state of one run of a program."""
 
-    __slots__ = ("budget", "calls", "context", "memory", "put", "tools")
+    __slots__ = ("budget", "calls", "context", "memory", "put", "started", "threads", "tools")
 
     def __init__(
         self, context: Mapping[Any, Value], memory: Mapping[Any, Value], tools: Tools | None, budget: Budget
@@ -105,7 +107,9 @@ class Run:
         self.memory = {key.name if type(key) is Keyword else key: value for key, value in memory.items()}
         self.tools = tools
         self.budget = budget
-        self.calls: list[ToolCall] = []
+        self.calls: Ordered[ToolCall] = Ordered()
+        self.started = 0  # tool calls, those still running too
+        self.threads = Threads(budget)
 
 
 def ctx_value(run: Run, name: str) -> Value:
@@ -135,6 +139,12 @@ def memory_put(run: Run, key: Value, value: Value) -> Value:
         LispError: ``memory_exceeded`` if the value alone exceeds the limit of the memory.
     """
     name = _memory_key(key)
+    if run.threads.inside:
+        raise LispError(
+            "eval_error",
+            "memory/put inside a parallel call: which one comes last would depend on time",
+            hint="Return the value from the call, and put it into the memory after pmap or deref.",
+        )
     limit = run.budget.limits.memory_bytes
     if size(value, run.budget, limit) > limit:
         raise memory_full(limit)
@@ -184,26 +194,26 @@ def call_tool(run: Run, name: Value, args: Value) -> Value:
         )
     budget = run.budget
     limit = budget.limits.tool_calls
-    if limit is not None and len(run.calls) >= limit:
+    if limit is not None and run.started >= limit:
         raise LispError("tool_error", f"the program calls tools more than {limit} times", hint="Call fewer tools.")
     if run.tools is None:
         raise LispError("tool_not_found", f"unknown tool: {name}", hint="There are no tools here.")
     check_extent(args, budget.limits)
     budget.look()
+    run.started += 1
     started_at, started = time.time(), time.monotonic()
 
     def record(result: Value, error: str | None) -> None:
         spent = time.monotonic() - started
-        if not budget.limits.tool_time_counts:
-            budget.pause(spent)
-        run.calls.append(
-            ToolCall(
-                name=name, args=args, result=result, error=error, started_at=started_at, duration_ms=spent * 1000
-            )
+        call = ToolCall(
+            name=name, args=args, result=result, error=error, started_at=started_at, duration_ms=spent * 1000
         )
+        run.calls.add(call, position)
 
+    position: Position = ()
     try:
-        result = run.tools(name, args)
+        with run.threads.calling() as position:
+            result = run.tools(name, args)
     except LispError as error:
         record(None, error.message)
         raise
@@ -217,6 +227,39 @@ def call_tool(run: Run, name: Value, args: Value) -> Value:
     budget.bytes(characters)
     budget.look()
     return result
+
+
+def pmap(run: Run, function: Value, *colls: Value) -> list[Value]:
+    """Call a function with each item, or the items of several collections, in parallel; the results in order."""
+    budget = run.budget
+    called = as_function(function, len(colls), "pmap")
+    rows = list(zip(*(items("pmap", each, budget) for each in colls), strict=False))
+    budget.cells((1 + len(colls)) * len(rows))
+    budget.steps(len(rows))
+    return run.threads.all([partial(called, *row) for row in rows])
+
+
+def pcalls(run: Run, *functions: Value) -> list[Value]:
+    """Call functions without arguments in parallel; the results in order."""
+    run.budget.cells(len(functions))
+    return run.threads.all([as_function(each, 0, "pcalls") for each in functions])
+
+
+_FUTURE: Final = 128  # slots of a vector that take as much memory as a future
+
+
+def future(run: Run, function: Value) -> Value:
+    """Start a call in parallel to the program."""
+    run.budget.cells(_FUTURE)
+    run.budget.tick()
+    return run.threads.future(as_function(function, 0, "future"))
+
+
+def deref(run: Run, value: Value) -> Value:
+    """Wait for a future and return its value."""
+    if type(value) is not Future:
+        raise LispError("eval_error", f"deref expects a future, got {a_type(value)}", hint="There are no atoms.")
+    return run.threads.result(value)
 
 
 def leave_return(run: Run, value: Value) -> Value:

@@ -59,7 +59,6 @@ class Scope:
         deadline: When it has to be over, in seconds of ``monotonic``; never later than its parent's.
         limit_ms: The time limit that the deadline comes from; None when it is the parent's, or there is none.
         max_cost_usd: The most that it and its children may cost, or None.
-        span_id: The span of the tool call that a child runs in.
         llm: Its callback, which a tool with ``llm="caller"`` uses too.
         models: The registry it looks names up in.
         signature_validation: How strictly values are checked.
@@ -70,7 +69,6 @@ class Scope:
         wait_for: Waits for a coroutine on the event loop of the tree's caller; None without one.
         times: Seconds spent, by what they were spent on.
         left_behind: What was still running in a thread of its own when the mission stopped waiting for it.
-        children_running: How many missions run inside its tools.
     """
 
     budget: Budget
@@ -78,7 +76,6 @@ class Scope:
     deadline: float = float("inf")
     limit_ms: int | None = None
     max_cost_usd: float | None = None
-    span_id: str | None = None
     llm: LLM | None = None
     models: Mapping[str, Any] = field(default_factory=dict)
     signature_validation: ValidationMode = "enabled"
@@ -89,9 +86,7 @@ class Scope:
     wait_for: Callable[[Awaitable[Any], float], Any] | None = None
     times: dict[Activity, float] = field(default_factory=dict)
     left_behind: list[str] = field(default_factory=list)
-    children_running: int = 0
     _spent: Usage = field(default_factory=Usage)
-    _children: list[Step] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -125,25 +120,36 @@ class Scope:
         """Return whether this mission or an ancestor has a cost limit."""
         return self.max_cost_usd is not None or (self.parent is not None and self.parent.limits_cost())
 
+
+@dataclass(slots=True)
+class RunningCall:
+    """A tool call while it runs, as the missions inside it see it.
+
+    Attributes:
+        span_id: Its span.
+        running: How many missions run in it.
+        children: The steps of those that have ended.
+    """
+
+    span_id: str
+    running: int = 0
+    children: list[Step] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
     def start_child(self) -> None:
-        """Count a child that starts."""
+        """Count a mission that starts."""
         with self._lock:
-            self.children_running += 1
+            self.running += 1
 
     def add_child(self, step: Step) -> None:
-        """Record the step of a child that has ended."""
+        """Record the step of a mission that has ended."""
         with self._lock:
-            self.children_running -= 1
-            self._children.append(step)
-
-    def take_children(self) -> tuple[Step, ...]:
-        """Return the steps of the children that have ended since the last call."""
-        with self._lock:
-            children, self._children = tuple(self._children), []
-        return children
+            self.running -= 1
+            self.children.append(step)
 
 
 _current: ContextVar[Scope | None] = ContextVar("mission", default=None)
+_call: ContextVar[RunningCall | None] = ContextVar("mission_call", default=None)
 
 
 def current() -> Scope | None:
@@ -154,11 +160,28 @@ def current() -> Scope | None:
 @contextmanager
 def enter(scope: Scope) -> Iterator[Scope]:
     """Make ``scope`` the current mission inside the ``with``."""
-    token = _current.set(scope)
+    token, call = _current.set(scope), _call.set(None)
     try:
         yield scope
     finally:
+        _call.reset(call)
         _current.reset(token)
+
+
+def current_call() -> RunningCall | None:
+    """Return the tool call that is running in the current context, or None."""
+    return _call.get()
+
+
+@contextmanager
+def calling(span_id: str) -> Iterator[RunningCall]:
+    """Make a new tool call the current one inside the ``with``."""
+    call = RunningCall(span_id)
+    token = _call.set(call)
+    try:
+        yield call
+    finally:
+        _call.reset(token)
 
 
 def call_within(
@@ -182,8 +205,9 @@ def call_within(
 
     if not blocks or (runtime.wait_for is run_here and scope.deadline == float("inf")):
         return call()
+    inside = current_call()
     try:
-        return call_until(scope.deadline, runtime, what, call, lambda: scope.children_running > 0)
+        return call_until(scope.deadline, runtime, what, call, lambda: inside is not None and inside.running > 0)
     except LeftBehind as error:
         scope.left_behind.append(str(error))
         raise

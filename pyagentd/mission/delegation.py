@@ -23,13 +23,14 @@ from pyagentd.errors import PyagentdError, UserError
 from pyagentd.lisp import serialization, values
 from pyagentd.mission import checkpoint, checks, turn
 from pyagentd.mission import step as trace
-from pyagentd.mission.budget import Budget, Scope, current, enter
+from pyagentd.mission.budget import Budget, Scope, current, current_call, enter
 from pyagentd.mission.checkpoint import CheckpointError, State
 from pyagentd.mission.checks import CannotStart, ReadyMission, prepare
 from pyagentd.mission.options import (
     MAX_TURNS,
     MEMORY_BYTES,
     MISSION_TIMEOUT_MS,
+    PARALLEL,
     PROGRAM_TIMEOUT_MS,
     Isolation,
     Message,
@@ -80,16 +81,17 @@ def run(args: Arguments, runtime: Runtime) -> Step:
             listener=runtime.listener or parent.telemetry,
             wait_for=runtime.wait_for if runtime.wait_for is not run_here else parent.wait_for or run_here,
         )
-    span, parent_span = new_span(), parent.span_id if parent else None
+    call = current_call()
+    span, parent_span = new_span(), call.span_id if call else None
     about = {"prompt": args.prompt, "depth": parent.depth + 1 if parent else 0}
     runtime.emit("mission_start", span, parent_span, metadata=about)
     started = runtime.monotonic()
-    if parent:
-        parent.start_child()
+    if call:
+        call.start_child()
     step = _step(args, runtime, parent, span)
     step = replace(step, usage=replace(step.usage, duration_ms=round((runtime.monotonic() - started) * 1000)))
-    if parent:
-        parent.add_child(step)
+    if call:
+        call.add_child(step)
     outcome = {"ok": step.ok, "reason": step.fail.reason if step.fail else None, "step": step}
     runtime.emit("mission_stop", span, parent_span, trace.usage_to_json(step.usage), {**about, **outcome})
     return step
@@ -280,6 +282,7 @@ def delegate(
     memory_bytes: int = MEMORY_BYTES,
     isolation: Isolation = "none",
     tool_time_counts: bool = False,
+    parallel: int = PARALLEL,
     system_prompt: str | Callable[[str], str] | Mapping[str, str] | None = None,
     llm_opts: Mapping[str, Any] | None = None,
     models: Mapping[str, Any] | None = None,
@@ -319,6 +322,7 @@ def delegate(
         memory_bytes: The size limit of ``memory/``.
         isolation: With ``process``, each program runs in a child process.
         tool_time_counts: Whether the time inside tools counts against ``timeout_ms`` too.
+        parallel: How many tool calls of one program run at a time (``pmap``, ``future``).
         system_prompt: Replaces the generated one; or a function of it; or a mapping with ``prefix``, ``suffix``,
             ``language_spec``, ``output_format``.
         llm_opts: Passed to the callback in each request.

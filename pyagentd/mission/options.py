@@ -9,6 +9,7 @@ PROGRAM_TIMEOUT_MS = 5_000
 MISSION_TIMEOUT_MS = 60_000
 MEMORY_BYTES = 1_048_576
 MAX_DEPTH = 3
+PARALLEL = 8
 TURN_BUDGET = 20
 
 ValidationMode = Literal["enabled", "warn_only", "disabled", "strict"]
@@ -118,6 +119,7 @@ class Options:
         memory_bytes: The size limit of ``memory/``.
         isolation: Whether programs run in a process of their own.
         tool_time_counts: Whether the time inside tools counts against ``timeout_ms`` too.
+        parallel: How many tool calls of one program run at a time.
         llm_opts: Passed on to the callback.
         system_prompt: Instead of the generated one, a function of it, or a mapping with ``prefix``, ``suffix``,
             ``language_spec`` and ``output_format``.
@@ -134,12 +136,13 @@ class Options:
     memory_bytes: int = MEMORY_BYTES
     isolation: Isolation = "none"
     tool_time_counts: bool = False
+    parallel: int = PARALLEL
     llm_opts: Mapping[str, Any] = field(default_factory=dict)
     system_prompt: str | Callable[[str], str] | Mapping[str, str] | None = None
 
     def mistakes(self) -> Iterator[str]:
         """Yield a sentence for each invalid option."""
-        for name, least in (("max_turns", 1), ("timeout_ms", 1), ("memory_bytes", 0)):
+        for name, least in (("max_turns", 1), ("timeout_ms", 1), ("memory_bytes", 0), ("parallel", 1)):
             yield from _not_a_number(name, getattr(self, name), least)
         for name in ("mission_timeout_ms", "max_consecutive_failures"):
             if getattr(self, name) is not None:

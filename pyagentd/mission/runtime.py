@@ -16,6 +16,8 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+from pyagentd.lisp.parallel import abandoned
+
 # Telemetry: the events of a mission while it runs.
 #
 # Each event is sent when it happens. Spans nest: mission, turn, LLM request or tool call; a child mission's parent
@@ -108,7 +110,7 @@ _POLL_S: Final = 0.05
 
 
 class LeftBehind(TimeoutError):
-    """A blocking call was still running at the deadline, or when the mission was cancelled.
+    """A blocking call was still running at the deadline, or when the mission or a parallel call was cancelled.
 
     Args:
         what: What was called, such as ``the tool "search"``.
@@ -117,7 +119,7 @@ class LeftBehind(TimeoutError):
 
     def __init__(self, what: str, thread: str) -> None:
         super().__init__(
-            f'{what} was still running when the mission had to end; it was left behind in the thread "{thread}": '
+            f'{what} was given up while it was running, and left behind in the thread "{thread}": '
             "its result will be dropped, and what it does is not undone"
         )
 
@@ -147,7 +149,7 @@ def call_until(
         left = deadline - runtime.monotonic()
         if wait([done], timeout=min(_POLL_S, left) if left > 0 else 0.01).done:
             return done.result()
-        if runtime.monotonic() < deadline and not runtime.cancelled():
+        if runtime.monotonic() < deadline and not runtime.cancelled() and not abandoned():
             continue
         now = time.monotonic()
         overdue_since = now if overdue_since is None else overdue_since
@@ -247,6 +249,9 @@ class Bridge:
             if ends and self._cancel.is_set():  # cancelled between the start of the coroutine and here
                 future.cancel()
         try:
+            while not wait([future], timeout=_POLL_S).done:
+                if ends and abandoned():
+                    future.cancel()
             return future.result()
         finally:
             with self._lock:

@@ -9,7 +9,7 @@ language.
 import functools
 import inspect
 import typing
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, cast, get_args
@@ -18,10 +18,11 @@ from weakref import WeakKeyDictionary
 from pyagentd.errors import PyagentdError, did_you_mean
 from pyagentd.lisp import values
 from pyagentd.lisp.errors import LispError
+from pyagentd.lisp.parallel import Ordered
 from pyagentd.lisp.values import check_data
 from pyagentd.mission import llmtool
 from pyagentd.mission import signature as signatures
-from pyagentd.mission.budget import Scope, call_within, may_block
+from pyagentd.mission.budget import Scope, call_within, calling, may_block
 from pyagentd.mission.firewall import Firewall
 from pyagentd.mission.llmtool import LLMTool, ToolsError
 from pyagentd.mission.options import ValidationMode
@@ -423,8 +424,9 @@ class Toolbox:
         scope: The mission; the parent of missions that the tools start.
         span: The telemetry span of the turn.
         runtime: Clock, telemetry, awaiting coroutines.
-        calls: The calls so far.
-        warnings: Conversions, and mismatches under ``warn_only``.
+        recorded: The calls so far.
+        noticed: Conversions, and mismatches under ``warn_only``.
+        warnings: These after the program, and what else the model is told.
     """
 
     tools: Mapping[str, Tool]
@@ -434,8 +436,18 @@ class Toolbox:
     scope: Scope
     span: str
     runtime: Runtime
-    calls: list[ToolCall] = field(default_factory=list)
+    recorded: Ordered[ToolCall] = field(default_factory=Ordered)
+    noticed: Ordered[str] = field(default_factory=Ordered)
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        """The calls so far, in the order of the program."""
+        return self.recorded.items
+
+    def _notice(self, warnings: Iterable[str]) -> None:
+        for each in warnings:
+            self.noticed.add(each)
 
     def call(self, name: str, args: Mapping[Any, Any]) -> Any:
         """Call a tool for a program and return a value of the language.
@@ -449,7 +461,7 @@ class Toolbox:
             raise self._not_found(name)
         check_data(args)
         prepared = tool.prepare(args, self.validation)
-        self.warnings += prepared.warnings
+        self._notice(prepared.warnings)
         if prepared.problems:
             lines = "\n".join(self.firewall.problem_lines(prepared.problems))
             raise LispError(
@@ -463,11 +475,13 @@ class Toolbox:
         span, started = new_span(), self.runtime.now_ms()
         about = {"tool": tool.name, "args": args}
         self.runtime.emit("tool_start", span, self.span, metadata=about)
-        self.scope.span_id = span
         result, error = None, None
         began = self.runtime.monotonic()
+        children: list[Step] = []
         try:
-            result = self._result(tool, args)
+            with calling(span) as running:
+                children = running.children
+                result = self._result(tool, args)
             return result
         except LispError as failure:
             error = failure.message
@@ -481,9 +495,9 @@ class Toolbox:
                 error=error,
                 started_at=started,
                 duration_ms=self.runtime.now_ms() - started,
-                children=self.scope.take_children(),
+                children=tuple(children),
             )
-            self.calls.append(call)
+            self.recorded.add(call)
             ending = "tool_stop" if error is None else "tool_exception"
             numbers = {"duration_ms": call.duration_ms}
             self.runtime.emit(ending, span, self.span, numbers, {**about, "error": error, "call": call})
@@ -495,7 +509,7 @@ class Toolbox:
         if not found:
             return result
         if tool.mode(self.validation) == "warn_only":
-            self.warnings += [f"Tool {tool.name}: {each}" for each in found]
+            self._notice(f"Tool {tool.name}: {each}" for each in found)
             return result
         lines = "\n".join(self.firewall.problem_lines(found))
         raise LispError("validation_error", f'The result of "{tool.name}" does not fit its signature:\n{lines}')

@@ -362,6 +362,7 @@ class _TurnRun:
         try:
             return self._run(program)
         finally:
+            self.toolbox.warnings += self.toolbox.noticed.items
             waited = scope.times.get("tools", 0.0) - in_tools
             scope.add_time("programs", max(0.0, monotonic() - started - waited))
 
@@ -372,6 +373,7 @@ class _TurnRun:
             timeout_ms=max(1, int(min(options.timeout_ms, left_ms))),
             memory_bytes=options.memory_bytes,
             tool_time_counts=options.tool_time_counts,
+            parallel=options.parallel,
         )
         result = lisp.compile(program).run(
             self.before.context,

@@ -132,10 +132,10 @@ def test_the_caret_stands_below_the_column() -> None:
 
 def test_the_caret_of_a_long_line_shows_a_part_of_it() -> None:
     with pytest.raises(lisp.LispError) as caught:
-        lisp.compile(f'(str "{"x" * 500}" @y)')
+        lisp.compile(f'(str "{"x" * 500}" `y)')
     line, caret = caught.value.caret().splitlines()
     assert len(line) <= 100
-    assert line[len(caret) - 1] == "@"
+    assert line[len(caret) - 1] == "`"
 
 
 def deep_programs() -> list[str]:

@@ -1,0 +1,283 @@
+"""Parallel calls inside one program: ``pmap``, ``pcalls``, ``pvalues``, ``future`` and ``deref``.
+
+Tools overlap, computing does not: one thread of a run computes at a time, the one that holds its baton, and gives it
+away while it waits for a tool. So a program behaves as if it ran alone, its budget needs no locks, and time in which
+all of its threads wait is not computing time. Calls are recorded at their place in the program, not in the order in
+which they happen to end.
+"""
+
+import threading
+import time
+from bisect import bisect
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from typing import Any, Generic, TypeVar
+
+from pyagentd.lisp.limits import Budget
+
+_T = TypeVar("_T")
+
+Position = tuple[int, ...]
+"""Where in a program a call stands: the number of the call, and of the item and the call in it for parallel ones."""
+
+
+class Ordered(Generic[_T]):
+    """Records in the order of their positions."""
+
+    __slots__ = ("_lock", "_positions", "items")
+
+    def __init__(self) -> None:
+        self.items: list[_T] = []
+        self._positions: list[Position] = []
+        self._lock = threading.Lock()
+
+    def add(self, item: _T, position: Position | None = None) -> None:
+        """Add a record at a position; by default that of the call that is running."""
+        with self._lock:
+            where = _called.get() if position is None else position
+            index = bisect(self._positions, where)
+            self._positions.insert(index, where)
+            self.items.insert(index, item)
+
+
+class Ended(BaseException):
+    """The program has ended or another call has failed: a thread of it stops without a result."""
+
+
+class Group:
+    """Calls that end together: the first failure cancels the others."""
+
+    __slots__ = ("failure",)
+
+    def __init__(self) -> None:
+        self.failure: BaseException | None = None
+
+
+class Future:
+    """A call that may still be running: the value of ``future``. It is no data, so it cannot leave the program."""
+
+    __slots__ = ("arity", "done", "group", "place", "seen", "thunk", "value")
+    __name__ = "future"
+
+    def __init__(self, thunk: Callable[[], Any], group: Group, place: "Place") -> None:
+        self.arity = (0, 0)
+        self.thunk = thunk
+        self.group = group
+        self.place = place
+        self.done = threading.Event()
+        self.value: Any = None
+        self.seen = False
+
+    def __call__(self) -> Any:
+        """Return the value if there is one yet."""
+        return self.value
+
+
+class Place:
+    """Where a thread of a run is: the prefix of its positions, and the calls so far."""
+
+    __slots__ = ("calls", "group", "outer", "prefix", "threads")
+
+    def __init__(self, threads: "Threads", prefix: Position, group: Group | None, outer: "Place | None") -> None:
+        self.threads = threads
+        self.prefix = prefix
+        self.group = group
+        self.outer = outer
+        self.calls = 0
+
+    def next(self) -> Position:
+        """Return the position of the next call."""
+        self.calls += 1
+        return (*self.prefix, self.calls)
+
+
+_place: ContextVar[Place | None] = ContextVar("lisp_place", default=None)
+_called: ContextVar[Position] = ContextVar("lisp_call", default=())
+
+
+def abandoned() -> bool:
+    """Return whether the parallel call that runs in this context has been given up, since another one failed."""
+    place = _place.get()
+    while place is not None:
+        if place.threads.ended or (place.group is not None and place.group.failure is not None):
+            return True
+        place = place.outer
+    return False
+
+
+class Threads:
+    """The threads of one run."""
+
+    __slots__ = ("_baton", "_budget", "_freed", "_queue", "_root", "_unread", "_workers", "ended")
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._baton: threading.Lock | None = None
+        self._freed = 0.0
+        self._queue: deque[Future] = deque()
+        self._workers = 0
+        self._unread: list[Future] = []
+        self._root = Place(self, (), None, None)
+        self.ended = False
+
+    @property
+    def place(self) -> Place:
+        """Where the current thread is."""
+        found = _place.get()
+        return found if found is not None and found.threads is self else self._root
+
+    @property
+    def inside(self) -> bool:
+        """Whether the current thread runs one of several parallel calls."""
+        return self.place is not self._root
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Let other threads of the run compute meanwhile; if none does, the time does not count."""
+        self._check()
+        baton = self._baton
+        if baton is None:
+            started = time.monotonic()
+            try:
+                yield
+            finally:
+                self._leave_out(time.monotonic() - started)
+            return
+        self._release(baton)
+        try:
+            yield
+        finally:
+            self._acquire(baton)
+        self._check()
+
+    def _check(self) -> None:
+        group = self.place.group
+        if self.ended or (group is not None and group.failure is not None):
+            raise Ended
+
+    @contextmanager
+    def calling(self) -> Iterator[Position]:
+        """Wait for a tool; gives the position of the call."""
+        position = self.place.next()
+        token = _called.set(position)
+        try:
+            with self.waiting():
+                yield position
+        finally:
+            _called.reset(token)
+
+    def _leave_out(self, seconds: float) -> None:
+        if not self._budget.limits.tool_time_counts:
+            self._budget.pause(seconds)
+
+    def _release(self, baton: threading.Lock) -> None:
+        self._freed = time.monotonic()
+        baton.release()
+
+    def _acquire(self, baton: threading.Lock) -> None:
+        baton.acquire()
+        self._leave_out(time.monotonic() - self._freed)
+
+    def all(self, thunks: list[Callable[[], Any]]) -> list[Any]:
+        """Return the results of calls that run in parallel, in their order; the first failure is raised."""
+        if self._one_by_one or len(thunks) < 2:
+            return [thunk() for thunk in thunks]
+        group, prefix, outer = Group(), self.place.next(), _place.get()
+        results: list[Any] = [None] * len(thunks)
+        waiting = iter(enumerate(thunks))
+
+        def some() -> None:
+            for index, thunk in waiting:
+                if group.failure is not None:
+                    return
+                _place.set(Place(self, (*prefix, index), group, outer))
+                results[index] = thunk()
+
+        own = Place(self, prefix, group, outer)
+        lanes = [Future(some, group, own) for _ in range(min(self._budget.limits.parallel, len(thunks)))]
+        for each in lanes:
+            self._start(each)
+        with self.waiting():
+            for each in lanes:
+                each.done.wait()
+        if group.failure is not None:
+            raise group.failure
+        return results
+
+    def future(self, thunk: Callable[[], Any]) -> Future:
+        """Start a call and return its future."""
+        group = Group()
+        made = Future(thunk, group, Place(self, self.place.next(), group, _place.get()))
+        self._unread.append(made)
+        if self._one_by_one:
+            token = _place.set(made.place)
+            try:
+                made.value = made.thunk()
+            except Exception as error:
+                group.failure = error
+            finally:
+                _place.reset(token)
+                made.done.set()
+        else:
+            self._start(made)
+        return made
+
+    def result(self, future: Future) -> Any:
+        """Wait for a future and return its value, or raise its failure."""
+        if not future.done.is_set():
+            with self.waiting():
+                future.done.wait()
+        future.seen = True
+        if future.group.failure is not None:
+            raise future.group.failure
+        return future.value
+
+    @property
+    def _one_by_one(self) -> bool:
+        """Whether parallel calls run one after another: inside of others, or because of the limit."""
+        return self._budget.limits.parallel < 2 or self.inside
+
+    def _start(self, future: Future) -> None:
+        if self._baton is None:
+            self._baton = threading.Lock()
+            self._baton.acquire()
+        self._queue.append(future)
+        if self._workers < self._budget.limits.parallel:
+            self._workers += 1
+            context = copy_context()
+            name = f"program {self._workers}"
+            threading.Thread(target=lambda: context.run(self._work), name=name, daemon=True).start()
+
+    def _work(self) -> None:
+        """Run the calls that wait, one after another, in a thread of its own."""
+        baton = self._baton
+        assert baton is not None
+        self._acquire(baton)
+        try:
+            while self._queue:
+                future = self._queue.popleft()
+                if future.group.failure is None and not self.ended:
+                    _place.set(future.place)
+                    try:
+                        future.value = future.thunk()
+                    except BaseException as error:  # raised again where the value is read
+                        if future.group.failure is None:
+                            future.group.failure = error
+                future.done.set()
+        finally:
+            self._workers -= 1
+            self._release(baton)
+
+    def finish(self) -> None:
+        """Wait for the futures that nothing has read; the first failure in the program's order is raised."""
+        for future in self._unread:
+            if not future.seen:
+                self.result(future)
+
+    def end(self) -> None:
+        """Stop what still runs: the program has ended."""
+        if self._baton is not None:
+            self.ended = True
+            self._release(self._baton)
