@@ -40,6 +40,7 @@ class Missions(Group):
         no_tools: bool = False,
         preset: str = PRESET,
         max_turns: int | None = None,
+        parallel: int | None = None,
         root: str | None = None,
         env: Mapping[str, str] | Sequence[Any] = (),
         key: str | None = None,
@@ -48,7 +49,7 @@ class Missions(Group):
         """Start a mission as a new session, and say which and what run it is.
 
         ``context`` is a JSON object, the data that its programs see; ``tools`` are its tools in place of the
-        preset's, and ``no_tools`` leaves it none.
+        preset's, and ``no_tools`` leaves it none; ``parallel`` calls of one program run at a time.
         """
         if not prompt.strip():
             raise BadRequest("prompt is empty", hint="Say what the mission is to find out or do")
@@ -61,6 +62,8 @@ class Missions(Group):
             values["tools"] = _known(tools)
         if max_turns:
             values["max-turns"] = max_turns
+        if parallel:
+            values["parallel"] = parallel
         ref = await self._made(prompt, preset, values, root)
         told: dict[str, Any] = {"template": True} if given is None else {"template": True, "context": given}
         metadata = {"mission": told}

@@ -52,6 +52,7 @@ _CUT, _LINES = 600, 6  # characters and lines of a result in a trace
 @click.option("--tools", metavar="A,B", help="Tools, instead of the preset's; '' for none.")
 @click.option("--preset", metavar="PRESET", shell_complete=complete_agent, help="The preset.")
 @click.option("--max-turns", type=click.IntRange(1, 20), help="How many programs the model may write.")
+@click.option("--parallel", type=click.IntRange(1, 64), help="How many calls of one program run at a time (8).")
 @workplace_option
 @click.option("--resume", metavar="SESSION", help="Resume an interrupted mission instead of giving a PROMPT.")
 @click.option("--wait/--no-wait", default=True, help="Wait until it ends (default), or return at once.")
@@ -66,6 +67,7 @@ def mission(
     tools: str | None,
     preset: str | None,
     max_turns: int | None,
+    parallel: int | None,
     root: Path,
     resume: str | None,
     wait: bool,
@@ -95,6 +97,7 @@ def mission(
         "no_tools": tools is not None and not tools.strip(", "),
         "preset": preset,
         "max_turns": max_turns,
+        "parallel": parallel,
         "root": str(root.resolve()),
     }
     if resume is None:

@@ -20,8 +20,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -42,6 +43,7 @@ from pyagentd.features.mission_tool import (
     plain,
     unfinished,
 )
+from pyagentd.lisp.parallel import abandoned
 from pyagentd.llm.backend import ModelRequest, PartDelta, PartFinished, PartStarted, Retrying, SentAgain, StepFinished
 from pyagentd.messages import Message, Text, ToolCall, ToolResult
 from pyagentd.mission import firewall
@@ -50,7 +52,7 @@ from pyagentd.mission.checkpoint import CheckpointError
 from pyagentd.mission.checkpoint import State as State_
 from pyagentd.mission.delegation import adelegate
 from pyagentd.mission.models import cost_of
-from pyagentd.mission.options import MAX_TURNS, Answer, Request, Retry
+from pyagentd.mission.options import MAX_TURNS, PARALLEL, Answer, Request, Retry
 from pyagentd.mission.response import Response
 from pyagentd.mission.response import parse as parse_
 from pyagentd.mission.runtime import Event
@@ -104,12 +106,14 @@ class Contract:
         prompt: The template; "" for the message itself.
         max_turns: Programs that the model may write.
         isolation: "process" runs them in a process of their own.
+        parallel: How many calls of tools of one program run at a time.
     """
 
     signature: Signature
     prompt: str = ""
     max_turns: int = MAX_TURNS
     isolation: Isolation = "none"
+    parallel: int = PARALLEL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +193,7 @@ def contract_of(preset: Preset) -> Contract:
         prompt=preset.prompt,
         max_turns=preset.max_turns or MAX_TURNS,
         isolation=preset.isolation,
+        parallel=preset.parallel or PARALLEL,
     )
 
 
@@ -465,17 +470,18 @@ class Replay:
         said = resumed.standing.step
         calls = [part for part in said if isinstance(part, ToolCall)]
         self.program = next((call for call in calls if call.name == PROGRAM), None)
-        self._calls = deque(call for call in calls if call is not self.program)
+        self._calls = [call for call in calls if call is not self.program]
         words = "\n\n".join(part.text for part in said if isinstance(part, Text))
         program = "" if self.program is None else f"```clojure\n{self.program.input.get('program', '')}\n```"
         self.text = f"{words}\n\n{program}".strip()
 
     def next(self, name: str, args: Mapping[str, Any]) -> RecordedCall | None:
-        """Return the record of the next call if it is this one; None when the program makes a new call."""
-        if not self._calls or (self._calls[0].name, dict(self._calls[0].input)) != (name, dict(args)):
-            self._calls.clear()
+        """Return the record of a call; None when the program makes a new one. Parallel calls come in any order."""
+        called = (name, dict(args))
+        call = next((each for each in self._calls if (each.name, dict(each.input)) == called), None)
+        if call is None:
             return None
-        call = self._calls.popleft()
+        self._calls.remove(call)
         result = self._resumed.standing.results.get(call.id)
         begun = call.id in self._resumed.begun and result is None
         return RecordedCall(call, result, self._resumed.stand_in(call) if begun else None)
@@ -641,6 +647,7 @@ def _data(text: str) -> Any:
 # killed goes on behind the last program that came to its end.
 
 _ENDED = "The mission ended with this program."
+_GIVEN_UP = "The call was cancelled, since another one beside it failed."
 
 
 class Unfulfilled(PyagentdError):
@@ -650,6 +657,41 @@ class Unfulfilled(PyagentdError):
 
     def __init__(self, fail: Fail) -> None:
         super().__init__(f"The mission failed ({fail.reason}): {fail.message.rstrip('.')}")
+
+
+class CallGate:
+    """Lets parallel calls run: those that only look together, one that changes something alone."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Condition()
+        self._running = 0
+        self._one_is_alone = False
+
+    @asynccontextmanager
+    async def beside(self) -> AsyncIterator[None]:
+        """Run beside other calls that only look."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._one_is_alone)
+            self._running += 1
+        try:
+            yield
+        finally:
+            async with self._changed:
+                self._running -= 1
+                self._changed.notify_all()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Run when no other call does."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._one_is_alone and self._running == 0)
+            self._one_is_alone = True
+        try:
+            yield
+        finally:
+            async with self._changed:
+                self._one_is_alone = False
+                self._changed.notify_all()
 
 
 class MissionRun(Run):
@@ -674,6 +716,7 @@ class MissionRun(Run):
         self._trouble: PyagentdError | None = None  # why the model could not be asked
         self._logged = False
         self._replay: Replay | None = None  # of the program that an earlier daemon left
+        self._gate = CallGate()
 
     async def _begin(self) -> Step:
         await self._prepare()
@@ -732,6 +775,7 @@ class MissionRun(Run):
             on_checkpoint=self._stands,
             tool_time_counts=False,
             isolation=contract.isolation,
+            parallel=contract.parallel,
             telemetry=self._heard,
         )
 
@@ -834,8 +878,26 @@ class MissionRun(Run):
             self._answer.take(PartFinished(self._said.index(), call))
         self._tell("busy", tools=[describe_call(call)])
         stand_ins = {call.id: known.stand_in} if known is not None and known.stand_in is not None else {}
-        (result,) = await self._calling.complete((call,), {}, stand_ins)
+        started = time.monotonic()
+        try:
+            async with self._gate.alone() if self._changes(name) else self._gate.beside():
+                if self._aborted:
+                    raise ToolError("The mission was stopped")
+                (result,) = await self._calling.complete((call,), {}, stand_ins)
+        except asyncio.CancelledError:
+            if abandoned() and not self._is_stopping():
+                spent = int((time.monotonic() - started) * 1000)
+                self._answer.result(call, Envelope(ok=False, text=_GIVEN_UP, duration_ms=spent))
+            raise
         return result
+
+    def _is_stopping(self) -> bool:
+        """Return whether the whole run ends, so that the ends of its calls are others' to record."""
+        return self._aborted or self._task is None or self._task.cancelling() > 0
+
+    def _changes(self, name: str) -> bool:
+        spec = self._offer.tools.get(name)
+        return spec is not None and not spec.parallel_safe
 
     async def _whole(self, result: ToolResult) -> Any:
         """Return the value that a mission below gave this one's program, if its result hides some of it."""

@@ -487,14 +487,6 @@ def future(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     return RuntimeCall("future", [_thunk(analysis, form, form.items[1:], scope)], form.start)
 
 
-@special("deref")
-def deref(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
-    """``(deref future)`` or ``@future``: its value, when there is one."""
-    if len(form.items) != 2:
-        analysis.fail("deref needs a future", form, "Write (deref f), or @f.")
-    return RuntimeCall("deref", analysis.nodes(form.items[1:], scope), form.start)
-
-
 def _thunk(analysis: Analysis, form: List, forms: list[Form], scope: Scope) -> Fn:
     """Return a function without arguments that evaluates forms."""
     before = analysis.functions

@@ -74,6 +74,10 @@ class Future:
         """Return the value if there is one yet."""
         return self.value
 
+    def result(self) -> Any:
+        """Wait for the value and return it, or raise the failure."""
+        return self.place.threads.result(self)
+
 
 class Place:
     """Where a thread of a run is: the prefix of its positions, and the calls so far."""

@@ -16,7 +16,7 @@ from pyagentd.lisp.builtins import BUILTINS
 from pyagentd.lisp.builtins.table import items
 from pyagentd.lisp.errors import MISSING, Fail, LispError, Return
 from pyagentd.lisp.limits import Budget
-from pyagentd.lisp.parallel import Future, Ordered, Position, Threads
+from pyagentd.lisp.parallel import Ordered, Position, Threads
 from pyagentd.lisp.serialization import check_extent, size
 from pyagentd.lisp.values import (
     Keyword,
@@ -253,13 +253,6 @@ def future(run: Run, function: Value) -> Value:
     run.budget.cells(_FUTURE)
     run.budget.tick()
     return run.threads.future(as_function(function, 0, "future"))
-
-
-def deref(run: Run, value: Value) -> Value:
-    """Wait for a future and return its value."""
-    if type(value) is not Future:
-        raise LispError("eval_error", f"deref expects a future, got {a_type(value)}", hint="There are no atoms.")
-    return run.threads.result(value)
 
 
 def leave_return(run: Run, value: Value) -> Value:

@@ -233,6 +233,7 @@ class Preset:
     mcp: WantedServers | None = field(
         default=None, metadata=INSIDE
     )  # servers of tools; None: all of a session, none of an agent
+    parallel: FromOne | None = None  # of a mission: calls of tools of one program that run at a time; None: 8
     isolation: Isolation = "none"  # of a mission: "process" runs its programs in a process of their own
 
 
@@ -259,7 +260,7 @@ def parse_preset(
     """
     source = Source.of_front_matter(front, file, PresetError)
     of_mission = (
-        () if str(front.get("signature") or "").strip() else ("prompt", "isolation")
+        () if str(front.get("signature") or "").strip() else ("prompt", "isolation", "parallel")
     )  # others' keys elsewhere
     made = read({key: value for key, value in front.items() if key not in of_mission}, Preset, source)
     if (key := find_key(front, "read-only")) and name == PLAN and not made.read_only:

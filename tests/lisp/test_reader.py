@@ -79,7 +79,7 @@ WRONG = [
     ('"abc', 1, 1, "unterminated string"),
     ('(f #"abc', 1, 4, "unterminated string"),
     ('"a\\\nb"', 1, 1, "a backslash at the end of a line"),
-    ("(inc @x)", 1, 6, "'@' is not part of the language"),
+    ("(inc @)", 1, 6, "nothing follows '@'"),
     ("`(a)", 1, 1, "there are no macros"),
     ("(f ~x)", 1, 4, "there are no macros"),
     ("# {1}", 1, 1, "'#' must be followed by"),

@@ -12,6 +12,7 @@ from pyagentd.lisp.builtins.collections import Stage, in_turn
 from pyagentd.lisp.builtins.table import NUMBERS, Family, check_numbers, integer, items, number, refuse, wrong
 from pyagentd.lisp.errors import MISSING
 from pyagentd.lisp.limits import Budget
+from pyagentd.lisp.parallel import Future
 from pyagentd.lisp.values import Keyword, LispSet, as_function, as_key, compare, equal, type_name
 
 # Equality and order: ``= not= < > <= >= compare`` and ``not``.
@@ -468,6 +469,20 @@ def apply_(budget: Budget, f: Any, *args_and_coll: Any) -> Any:
     budget.cells(len(args) + len(found))
     budget.steps(1 + len(args) + len(found))
     return as_function(f, len(args) + len(found), "apply")(*args, *found)
+
+
+@define("deref")
+def deref(future: Any) -> Any:
+    """Wait for a future and return its value, as @future does.
+
+    (deref (future (+ 1 1))) => 2
+    (map deref [(future 1) (future 2)]) => [1 2]
+    """
+    if type(future) is not Future:
+        raise wrong(
+            "deref", "a future", future, hint="There are no atoms: use let, reduce or (memory/put :key value)."
+        )
+    return future.result()
 
 
 @define("partial", charges=True)

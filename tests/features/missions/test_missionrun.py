@@ -48,6 +48,32 @@ async def test_more_calls_than_a_preset_allows_end_a_mission_in_the_middle_of_it
     assert assert_closed(ref)["error"]["code"] == "budget"
 
 
+async def test_calls_of_a_program_run_in_parallel_and_stand_in_its_order(world: World) -> None:
+    for name in "abc":
+        (world.project / f"{name}.txt").write_text(name * 3)
+    ref = contracted(world, more="parallel: 2")
+    path = f'(str "{world.project}/" n ".txt")'
+    read = f'(pmap (fn [n] (call "Read" {{:file_path {path}}})) ["c" "a" "b"])'
+    world.server.say(said(f'(return {{:count 3 :names (map (fn [t] (re-find #"[abc]{{3}}" t)) {read})}})'))
+    await converse(world, ref)
+    assert phases(ref)["end"]["value"] == {"count": 3, "names": ["ccc", "aaa", "bbb"]}
+    assert_closed(ref)
+
+
+async def test_a_call_beside_one_that_failed_is_recorded_as_cancelled(world: World) -> None:
+    ref = contracted(world)
+    world.server.say(
+        said('(pcalls (fn [] (call "Bash" {:command "echo hi > /dev/null"})) (fn [] (throw "this one fails")))'),
+        said(RETURN),
+    )
+    watcher = await converse(world, ref)
+    (end,) = ends(watcher, ref)
+    assert end["reason"] == "done", end
+    assert "another one beside it failed" in body(ref)
+    assert "this one fails" in body(ref)
+    assert_closed(ref)
+
+
 async def test_programs_can_run_in_a_process_of_their_own(world: World) -> None:
     (world.project / "a.txt").write_text("one\ntwo\n")
     ref = contracted(world, more="isolation: process")

@@ -48,6 +48,30 @@ async def test_a_program_that_waits_for_a_human_goes_on_and_nothing_happens_twic
     assert body(ref).count("``` tool (program") == 1
 
 
+async def test_parallel_calls_that_were_made_are_not_made_again(world: World) -> None:
+    (world.project / "a.txt").write_text("one")
+    read = f'(call "Read" {{:file_path "{world.project}/a.txt"}})'
+    bash = '(call "Bash" {:command "echo hi"})'
+    both = f"(let [seen (pvalues {read} {read}) told (future {bash})] [(first seen) @told])"
+    world.server.say(said(f"(return {{:count 2 :names {both}}})"))
+    ref = contracted(world, tools="Read, Bash")
+    await begin(world, ref, "Look.", asks=1)
+    (world.project / "a.txt").write_text("other")
+    ref = await restart(world, ref, "killed")
+    (ask,) = await awake(world, ref, 1)
+    await say(world, ask)
+    await ended(world)
+    assert assert_closed(ref)["reason"] == "done"
+    seen, told = phases(ref)["end"]["value"]["names"]
+    assert "one" in seen and told.startswith("hi")
+    assert [call["type"] for call in calls_of(ref).values()] == [
+        "tool-program",
+        "tool-Read",
+        "tool-Read",
+        "tool-Bash",
+    ]
+
+
 async def test_a_program_that_waits_for_an_agent_goes_on_with_its_answer(world: World) -> None:
     world.preset("helper", tools="Bash")
     spawn = '(call "PersistentAgent" {:preset "helper" :description "find" :prompt "Find."})'

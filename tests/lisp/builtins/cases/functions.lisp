@@ -15,6 +15,10 @@
 (apply inc [1 2]) !! expects 1 argument, got 2
 (apply 5 [1]) !! not callable
 (apply +) !! apply
+(deref (future (+ 1 1))) => 2
+(map deref [(future 1) (future :a)]) => [1 :a]
+(deref (future (throw "no"))) !! no
+(deref 1) !! deref: expects a future, got an integer
 ((partial + 1 2) 3) => 6
 ((partial :a) {:a 1}) => 1
 ((partial vector)) => []

@@ -22,5 +22,4 @@
 (try (let [a (future (throw "no"))] (deref a)) (catch e (:message e))) => "no"
 (do (future (throw "unread")) 1) !! eval_error 1:13 unread
 (let [a (future 1)] (pmap (fn [x] (+ x @a)) [1 2])) => [2 3]
-(deref 1) !! eval_error 1:1 deref expects a future
-(deref) !! analysis_error 1:1 deref needs a future
+(deref 1) !! eval_error 1:1 deref: expects a future, got an integer
