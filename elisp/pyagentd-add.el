@@ -138,7 +138,7 @@ By default that is in the whole buffer.  Each is a plist (:line :level
 
 ;; Commands for any buffer that put what is there into the prompt of a
 ;; session: the region, the buffer, what Flymake found, files.  Nothing is
-;; sent until you send it, except by `pyagentd-ask-about'.
+;; sent until you send it, except by `pyagentd-ask'.
 ;;
 ;; The session is the one used last in the same project, else the one used
 ;; last; a prefix argument asks.
@@ -259,7 +259,6 @@ It is the current one by default; point there is moved behind it."
   "Return the root of the project of the buffer SESSION, nil if unknown."
   (buffer-local-value 'pyagentd-attach-root session))
 
-;;;###autoload
 (defun pyagentd-add-region (beg end &optional ask)
   "Add the region, from BEG to END, to the prompt of a session.
 It says where the text is from.  With a prefix argument, or ASK from
@@ -273,7 +272,6 @@ Lisp, ask which session."
     (deactivate-mark)
     (pyagentd-add--done (pyagentd-count (count-lines beg end) "line") session)))
 
-;;;###autoload
 (defun pyagentd-add-buffer (&optional ask)
   "Add this buffer to the prompt of a session.
 Of a file that the session's project has, only the name is put there: the
@@ -317,7 +315,6 @@ agent may not read there, is copied into the session."
     (expand-file-name
      (read-file-name prompt (and root (file-name-as-directory root)) nil t))))
 
-;;;###autoload
 (defun pyagentd-add-files (files &optional ask)
   "Add FILES to the prompt of a session: names, and pictures as pictures.
 In Dired these are the marked files, elsewhere one that is asked for.
@@ -335,7 +332,6 @@ With a prefix argument, or ASK from Lisp, ask which session."
   (format "- line %d: %s (%s)" (plist-get found :line) (plist-get found :text)
           (plist-get found :level)))
 
-;;;###autoload
 (defun pyagentd-add-diagnostics (beg end &optional ask)
   "Add the diagnostics of Flymake or Flycheck to the prompt of a session.
 That is in the region, from BEG to END, if it is active, else in the whole
@@ -370,7 +366,7 @@ buffer.  With a prefix argument, or ASK from Lisp, ask which session."
 ;;;; Asking at once
 
 ;;;###autoload
-(defun pyagentd-ask-about (question &optional ask)
+(defun pyagentd-ask (question &optional ask)
   "Send QUESTION about the region, or about this buffer, to a session.
 The answer comes there; what you are writing there stays.  With a prefix
 argument, or ASK from Lisp, ask which session."
@@ -415,28 +411,6 @@ argument, or ASK from Lisp, ask which session."
     (pyagentd-add-text text)
     (skip-chars-backward "\n")
     (delete-region (point) (point-max))))
-
-;;;; A keymap of your own
-
-;;;###autoload (autoload 'pyagentd-command-map "pyagentd-add" nil nil 'keymap)
-(defvar pyagentd-command-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map "a" #'pyagentd-add)
-    (define-key map "r" #'pyagentd-add-region)
-    (define-key map "b" #'pyagentd-add-buffer)
-    (define-key map "f" #'pyagentd-add-files)
-    (define-key map "d" #'pyagentd-add-diagnostics)
-    (define-key map "?" #'pyagentd-ask-about)
-    (define-key map "s" #'pyagentd-session)
-    (define-key map "l" #'pyagentd-sessions)
-    (define-key map "/" #'pyagentd-search)
-    (define-key map "q" #'pyagentd-asks)
-    (define-key map "m" #'pyagentd-menu)
-    map)
-  "Commands for any buffer, to be bound to a prefix key of yours.
-For instance (global-set-key (kbd \"C-c a\") \\='pyagentd-command-map).")
-
-(fset 'pyagentd-command-map pyagentd-command-map)
 
 ;;;; Pictures and files
 
@@ -548,7 +522,6 @@ It was called BASE with EXTENSION."
     (insert link)
     (run-hooks 'pyagentd-added-hook)))
 
-;;;###autoload
 (defun pyagentd-attach-file (file)
   "Copy FILE into the session here and put a link to it into the prompt.
 The model sees a picture, and may read any other file."
@@ -594,7 +567,6 @@ Only what the window system itself says."
                                     content)))))
               pyagentd-media--types)))
 
-;;;###autoload
 (defun pyagentd-yank-picture ()
   "Insert the picture in the clipboard into the prompt."
   (interactive)
@@ -788,7 +760,6 @@ reach another machine."
   "Return PROMPT in one line."
   (replace-regexp-in-string "[ \t]*\n[ \t\n]*" " ⏎ " prompt))
 
-;;;###autoload
 (defun pyagentd-recall-prompt ()
   "Insert an earlier prompt, from this or any other session."
   (interactive)

@@ -1475,7 +1475,6 @@ What is there already follows it; another option, if SEVERAL, goes after."
          (picked (completing-read "Option: " labels nil t)))
     (1+ (seq-position labels picked))))
 
-;;;###autoload
 (defun pyagentd-chips-pick (number &optional only-put)
   "Send option NUMBER of those that the last answer offers.
 What is typed below the answer already is said after it.  With a prefix

@@ -77,7 +77,6 @@
                 (append (pyagentd-ask-keys-words ask '(pyagentd-ask-show))
                         pyagentd-asks--also)) "\n"))
 
-;;;###autoload
 (defun pyagentd-ask-show (&optional ask)
   "Show the details of ASK, by default the question here.
 With ASK, from Lisp, its window is not selected."
@@ -219,7 +218,6 @@ U takes the marks away"))
   (add-hook 'pyagentd-ask-changed-hook #'pyagentd-asks--on-change)
   (tabulated-list-init-header))
 
-;;;###autoload
 (defun pyagentd-asks ()
   "List pending approvals and questions of all sessions."
   (interactive)

@@ -123,7 +123,6 @@ C-u = chooses one" (plist-get branch :name)))))
   '("e" pyagentd-export "export")
   '("d" pyagentd-delete "delete"))
 
-;;;###autoload
 (defun pyagentd-branches ()
   "Show the branches of the session here as a tree."
   (interactive)

@@ -1159,7 +1159,6 @@ If it is not found, behind the last answer."
    (pyagentd-compact--place (plist-get place :position)
                             (or (plist-get place :behind) ""))))
 
-;;;###autoload
 (defun pyagentd-compact (&optional keep)
   "Replace the conversation so far with a summary, for the model.
 The text stays; the model no longer sees it.  A rewind to a prompt

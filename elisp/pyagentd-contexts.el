@@ -48,7 +48,6 @@
 
 ;;;; Commands
 
-;;;###autoload
 (defun pyagentd-context-save (description)
   "Save the conversation here under DESCRIPTION; it continues.
 Without a DESCRIPTION a model writes one."
@@ -67,7 +66,6 @@ Without a DESCRIPTION a model writes one."
                 (pyagentd-count (plist-get saved :message-count) "message")))
      pyagentd-contexts--patience)))
 
-;;;###autoload
 (defun pyagentd-context-clear ()
   "Clear the conversation here without saving it.
 Its text stays; the model no longer sees it."
@@ -91,7 +89,6 @@ Its text stays; the model no longer sees it."
               (plist-get saved :description)))
    pyagentd-contexts--patience))
 
-;;;###autoload
 (defun pyagentd-context-restore (&optional id)
   "Restore a saved conversation here, in place of the present one.
 ID is that of the conversation, or how it begins; without one, choose in
@@ -105,7 +102,6 @@ the list of those that were saved."
 
 ;;;; The list
 
-;;;###autoload
 (defun pyagentd-context-history (&optional agent)
   "List the saved conversations of the session here.
 Where there is none, or with a prefix argument, ask for an AGENT, which

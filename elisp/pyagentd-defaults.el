@@ -132,7 +132,6 @@
   (setq-local revert-buffer-function #'pyagentd-defaults--revert)
   (tabulated-list-init-header))
 
-;;;###autoload
 (defun pyagentd-settings ()
   "Edit the defaults of named agents."
   (interactive)

@@ -88,7 +88,6 @@ the user does not want it."
           (when then (funcall then)))
         60)))))
 
-;;;###autoload
 (defun pyagentd-agent-destroy (name &optional keep)
   "Destroy the agent NAME and stop all it does.
 What would be lost is named first.  Its conversation is saved and its files

@@ -871,7 +871,6 @@ That is a list of (BEG END LANGUAGE), without the fences, first one first."
   (let ((lines (count-lines beg end)))
     (message "Copied %s, %d line%s" what lines (if (= lines 1) "" "s"))))
 
-;;;###autoload
 (defun pyagentd-copy-code (&optional whole)
   "Copy the block of code at point, or the last one above it.
 With a prefix argument, or WHOLE from Lisp, copy what the answer at point
@@ -911,7 +910,6 @@ What is thought, and what tools said, is left out."
     (when (and same (> end (point-min)))
       (cons (previous-single-property-change end 'gptel nil (point-min)) end))))
 
-;;;###autoload
 (defun pyagentd-copy-answer ()
   "Copy the text of the answer at point, or of the last one above it.
 What was thought, and what tools said, is left out."

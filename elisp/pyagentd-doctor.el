@@ -27,6 +27,7 @@
 
 (require 'json)
 (require 'seq)
+(require 'pyagentd)
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
 (require 'pyagentd-daemon)

@@ -26,6 +26,7 @@
 ;;; Code:
 
 (require 'browse-url)
+(require 'pyagentd)
 (require 'pyagentd-core)
 (require 'pyagentd-daemon)
 (require 'pyagentd-here)
@@ -74,7 +75,6 @@
       (user-error "Not exported"))
     (list format file)))
 
-;;;###autoload
 (defun pyagentd-export (format file)
   "Write the conversation here to FILE in FORMAT and return the file's name.
 FORMAT is \"md\", \"html\", \"json\" or \"jsonl\".  It is written

@@ -364,7 +364,6 @@ FIELD is nil if it is all of them."
     (pyagentd-ask-edit-mode)
     (current-buffer)))
 
-;;;###autoload
 (defun pyagentd-ask-edit (&optional all)
   "Edit the arguments of the proposed call, and allow it with them.
 The text itself where one matters, such as a shell command; with a prefix
@@ -432,7 +431,6 @@ argument, or ALL from Lisp, all of them as JSON."
   (push (cons 'buffer-read-only pyagentd-ask-diff-mode-map)
         minor-mode-overriding-map-alist))
 
-;;;###autoload
 (defun pyagentd-ask-diff (&optional ask)
   "Show the change that ASK, or the question here, proposes as a diff.
 With ASK, from Lisp, its window is not selected."
@@ -498,7 +496,6 @@ Where it is open that is the text of its buffer, which is what is changed."
     (setq buffer-read-only t)
     (current-buffer)))
 
-;;;###autoload
 (defun pyagentd-ask-ediff ()
   "Compare the file with the proposed change in Ediff.
 Quitting changes nothing; the question is still to be answered."

@@ -109,7 +109,6 @@ conversation, and its answer comes back as the result."
                     (member (plist-get preset :mode) '("subagent" "all")))
                   (plist-get answer :presets))))))
 
-;;;###autoload
 (defun pyagentd-gptel-register ()
   "Register PersistentAgent as a tool of gptel, in \"gptel-persistent\".
 It works in buffers of sessions, and asks before it spawns an agent.
@@ -124,7 +123,6 @@ Which presets there are the model is told once there is a daemon."
 
 ;;;; Tools of gptel as tools of our agents
 
-;;;###autoload
 (defun pyagentd-gptel-offer-tools (&optional names)
   "Let our agents call the tools that were made with `gptel-make-tool'.
 NAMES are those meant, by default all.  A preset says which of them its
@@ -206,7 +204,6 @@ That is an alist of variables as gptel saves them, and their values."
                                  "\n+")
               "\n\n" (pyagentd-block-text)))))
 
-;;;###autoload
 (defun pyagentd-import-gptel (buffer name)
   "Create a session called NAME from the chat in BUFFER, and visit it.
 BUFFER need not be saved, and is left as it is: roles, model, tools and

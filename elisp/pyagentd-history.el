@@ -191,7 +191,6 @@ That is the sign of a prompt, above which its variant is told."
   (when pyagentd-hidden--overlays
     (setq pyagentd-hidden--due t)))
 
-;;;###autoload
 (defun pyagentd-show-hidden ()
   "Show rewound turns, or fold them again."
   (interactive)
@@ -344,7 +343,6 @@ If that comes too late, what was made goes to the trash."
      (pyagentd-later 'delete (list :branch (plist-get made :branch)
                                    :what "branch")))))
 
-;;;###autoload
 (defun pyagentd-branch (&optional name side number)
   "Create a branch of this session at one of its prompts, and visit it.
 It gets all of the conversation before that prompt, and the prompt itself
@@ -438,7 +436,6 @@ SIDE is how it was made."
                 (equal (plist-get branch :name) pyagentd--branch-name))
               branches))
 
-;;;###autoload
 (defun pyagentd-switch-branch (&optional branch)
   "Visit BRANCH of this session, a plist, and make it the current one.
 The current one is what the session's id alone stands for.  Without
@@ -559,7 +556,6 @@ THEN is called with its id."
 
 ;;;; Rewinding
 
-;;;###autoload
 (defun pyagentd-rewind (&optional arg)
   "Rewind to the prompt at point, or to one that you choose.
 What follows it stays in the text, folded; the model no longer sees it.
@@ -600,7 +596,6 @@ the files that those turns changed."
              (substitute-command-keys
               "\\<pyagentd-mode-map>C-u \\[pyagentd-rewind] undoes it"))))
 
-;;;###autoload
 (defun pyagentd-unrewind ()
   "Undo the last rewind, unless a prompt was sent since."
   (interactive)
@@ -615,7 +610,6 @@ the files that those turns changed."
 
 ;;;; Asking again
 
-;;;###autoload
 (defun pyagentd-regenerate (&optional choose)
   "Regenerate the last answer; the one so far is kept as a variant.
 With a prefix argument, or CHOOSE from Lisp, choose the prompt; what
@@ -656,7 +650,6 @@ Where none is known here the daemon says which there are."
         'choose-variant (list :message message :n next)
         (lambda (_) (message "Variant %d/%d" next of)))))))
 
-;;;###autoload
 (defun pyagentd-next-variant ()
   "Show the next variant of the message at or before point.
 After the last comes the first.  The turns that came after a variant
@@ -664,7 +657,6 @@ come and go with it."
   (interactive)
   (pyagentd-history--turn 1))
 
-;;;###autoload
 (defun pyagentd-previous-variant ()
   "Show the variant before this one of the message at or before point."
   (interactive)
@@ -748,7 +740,6 @@ is now; if the daemon may still take it, it is in the kill ring."
              (pyagentd-error-text err)
              (substitute-command-keys "\\[yank]"))))
 
-;;;###autoload
 (defun pyagentd-edit-prompt ()
   "Edit the prompt at or before point and send it again.
 A prompt that was edited in place is sent as it stands now; else it is
@@ -839,7 +830,6 @@ What was written in its place before and not sent is shown as it is."
 
 ;;;; Forks
 
-;;;###autoload
 (defun pyagentd-fork (&optional choose)
   "Create a session from this one up to the prompt at point, and visit it.
 Elsewhere than in a prompt it is all of it; with a prefix argument, or

@@ -148,7 +148,6 @@ See `pyagentd-add-hook'."
   (insert "\n" (propertize (abbreviate-file-name name) 'face 'pyagentd-heading)
           "\n" text "\n"))
 
-;;;###autoload
 (defun pyagentd-hooks ()
   "Show the hooks, yours and this project's, and ask whether to trust those.
 What is trusted is what was shown, until anything of it changes."

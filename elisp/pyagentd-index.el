@@ -34,7 +34,6 @@
 (defvar pyagentd-index--reporter nil
   "Progress reporter of the `reindex' in progress, nil if there is none.")
 
-;;;###autoload
 (defun pyagentd-reindex ()
   "Rebuild the search index of all sessions.
 Emacs stays usable; the echo area shows the progress."

@@ -201,7 +201,6 @@ for name in {'lib', 'Lib'} & {*os.listdir()}:
 
 ;;;; Doing it
 
-;;;###autoload
 (defun pyagentd-install-server (&optional then failed)
   "Install the server of this package's version for this Emacs.
 It goes into a directory of its own below `pyagentd-server-directory'.

@@ -172,7 +172,6 @@ What the list itself says of it goes before the command's documentation."
   (when-let ((window (get-buffer-window pyagentd-keys--buffer t)))
     (delete-window window)))
 
-;;;###autoload
 (defun pyagentd-keys ()
   "Show the keys of this buffer in a window below.
 The next key runs its command and closes the window."

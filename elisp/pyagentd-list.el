@@ -33,6 +33,7 @@
 (require 'seq)
 (require 'subr-x)
 (require 'tabulated-list)
+(require 'pyagentd)
 (require 'pyagentd-core)
 (require 'pyagentd-here)
 (require 'pyagentd-daemon)
@@ -524,23 +525,19 @@ with a prefix argument (ALL from Lisp) that of all."
 
 ;;;; Lists with a command of their own
 
-;;;###autoload (autoload 'pyagentd-running "pyagentd-list" nil t)
 (pyagentd-list-define running
   "List the running or waiting turns and agents of all sessions.
 The list is kept up to date.")
 
-;;;###autoload (autoload 'pyagentd-agents "pyagentd-list" nil t)
 (pyagentd-list-define agents
   "List the agents of the session here as a tree."
   :session required)
 
-;;;###autoload (autoload 'pyagentd-grants "pyagentd-list" nil t)
 (pyagentd-list-define grants
   "List the grants of the session here; they can be revoked.
 These are the answers \"for this session\" and \"always in this project\"."
   :session required)
 
-;;;###autoload (autoload 'pyagentd-audit "pyagentd-list" nil t)
 (pyagentd-list-define audit
   "List the decisions about actions of the session here.
 Where there is no session, or with a prefix argument (ALL from Lisp), list
@@ -554,7 +551,6 @@ the decisions of all sessions."
   :group 'pyagentd
   :package-version '(pyagentd . "0.1.0"))
 
-;;;###autoload
 (defun pyagentd-usage ()
   "Show what all sessions cost, by day, model, session or preset.
 The table follows what happens."

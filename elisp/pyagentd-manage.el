@@ -35,7 +35,6 @@
 
 ;;;; Title
 
-;;;###autoload
 (defun pyagentd-rename (title)
   "Change the title of the session here to TITLE.
 Its id and its directory stay as they are."
@@ -51,7 +50,6 @@ Its id and its directory stay as they are."
        (message "%s" note))
      (run-hooks 'pyagentd-changed-hook))))
 
-;;;###autoload
 (defun pyagentd-archive (&optional undo)
   "Archive the session here: lists and searches leave it out.
 With a prefix argument, or UNDO from Lisp, they show it again."
@@ -67,7 +65,6 @@ With a prefix argument, or UNDO from Lisp, they show it again."
 
 ;;;; Copies
 
-;;;###autoload
 (defun pyagentd-duplicate (name)
   "Copy the session here under the NAME and visit the copy.
 The copy has all branches and agents, and nothing in common afterwards."
@@ -136,7 +133,6 @@ Return `agent', `branch' or `session'."
                 (if (cdr branches) (length branches) 0) "branch"
                 (apply #'+ (mapcar agents branches)) "agent"))))))
 
-;;;###autoload
 (defun pyagentd-delete (&optional what)
   "Move the session here to the trash, or its branch or agent.
 WHAT is `session', `branch' or `agent'; interactively it is asked for

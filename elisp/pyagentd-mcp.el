@@ -96,7 +96,6 @@ What is trusted is what was shown, until anything of it changes."
   '("RET" pyagentd-mcp-test "start and show")
   '("T" pyagentd-mcp-trust "trust the project"))
 
-;;;###autoload
 (defun pyagentd-mcp ()
   "List the MCP servers of the session or the project here."
   (interactive)

@@ -27,6 +27,7 @@
 ;;; Code:
 
 (require 'transient)
+(require 'pyagentd)
 (require 'pyagentd-chat)
 (require 'pyagentd-queue)
 (require 'pyagentd-history)
@@ -324,7 +325,6 @@ sessions are listed."
     ("?" "Keys" pyagentd-keys)
     ("q" "Quit" transient-quit-one)]])
 
-;;;###autoload (autoload 'pyagentd-menu-model "pyagentd-menu" nil t)
 (transient-define-prefix pyagentd-menu-model ()
   "Model, temperature, tools and system prompt.
 They are set for this session, or for the next message only."
@@ -346,7 +346,6 @@ They are set for this session, or for the next message only."
      :if pyagentd-menu--next-p :transient t)
     ("q" "Quit" transient-quit-one)]])
 
-;;;###autoload (autoload 'pyagentd-menu-sessions "pyagentd-menu" nil t)
 (transient-define-prefix pyagentd-menu-sessions ()
   "Commands on sessions and their branches."
   [["Sessions"
@@ -376,7 +375,6 @@ They are set for this session, or for the next message only."
     ("?" "Check the installation" pyagentd-doctor)
     ("q" "Quit" transient-quit-one)]])
 
-;;;###autoload (autoload 'pyagentd-menu-agents "pyagentd-menu" nil t)
 (transient-define-prefix pyagentd-menu-agents ()
   "Commands on agents, their tasks and their conversations."
   [["Running"
@@ -400,7 +398,6 @@ They are set for this session, or for the next message only."
     ("h" "History" pyagentd-context-history)
     ("q" "Quit" transient-quit-one)]])
 
-;;;###autoload (autoload 'pyagentd-menu-rights "pyagentd-menu" nil t)
 (transient-define-prefix pyagentd-menu-rights ()
   "Permissions of agents: grants, decisions, trust."
   [["Permissions"
@@ -414,7 +411,6 @@ They are set for this session, or for the next message only."
     ("S" "This session" pyagentd-trust-session)
     ("q" "Quit" transient-quit-one)]])
 
-;;;###autoload (autoload 'pyagentd-menu-settings "pyagentd-menu" nil t)
 (transient-define-prefix pyagentd-menu-settings ()
   "Settings of this session and of this Emacs."
   [["This session"

@@ -243,7 +243,6 @@ Nothing is run again."
   "Return the plist with the environment and the key of whoever asks."
   (list :env (pyagentd-env-variables) :key (pyagentd-env-key)))
 
-;;;###autoload
 (defun pyagentd-mission-trace ()
   "Show the missions of the session here, turn by turn."
   (interactive)

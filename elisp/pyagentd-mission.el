@@ -28,6 +28,7 @@
 ;;; Code:
 
 (require 'subr-x)
+(require 'pyagentd)
 (require 'pyagentd-core)
 (require 'pyagentd-daemon)
 (require 'pyagentd-mission-trace)

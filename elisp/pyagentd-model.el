@@ -246,7 +246,6 @@ Return nil if nothing was typed."
 
 ;;;; Commands
 
-;;;###autoload
 (defun pyagentd-choose-model (name)
   "Choose the model NAME for your next messages in this session.
 The empty string stands for the model of the session's preset.md.

@@ -198,7 +198,6 @@
   (setq-local revert-buffer-function #'pyagentd-named-config--revert)
   (tabulated-list-init-header))
 
-;;;###autoload
 (defun pyagentd-agent-config (name)
   "Show and edit the configuration of the agent NAME."
   (interactive (list (or (pyagentd-named-here)

@@ -273,7 +273,6 @@ What would be lost with each is named before it is done."
   (setq-local revert-buffer-function #'pyagentd-named-list--revert)
   (tabulated-list-init-header))
 
-;;;###autoload
 (defun pyagentd-agent-list ()
   "List the named agents."
   (interactive)

@@ -115,6 +115,21 @@ What the daemon says while a name is read counts at once."
     (pop-to-buffer-same-window buffer)))
 
 ;;;###autoload
+(defun pyagentd-agent (name)
+  "Open the conversation of the agent called NAME.
+Where there is none, create it, after asking what it is to be."
+  (interactive (list (pyagentd-named-read "Agent")))
+  (pyagentd-later-asking
+   'agent-list nil
+   (lambda (answer)
+     (setq pyagentd-named-known (plist-get answer :agents))
+     (if-let ((row (pyagentd-named-row name)))
+         (pyagentd-here-visit
+          (list :file (pyagentd-place-conversation (plist-get row :branch))))
+       (pyagentd-agent-init
+        name (read-string (format "%s is new.  System prompt (empty: a \
+general agent): " name)))))))
+
 (defun pyagentd-agent-init (name &optional prompt model permissions)
   "Create an agent called NAME and open its conversation.
 The name has letters, digits, hyphens and underscores, at most 64.  PROMPT
@@ -156,7 +171,6 @@ again."
                          pyagentd--session-dir)))
                 (pyagentd-place-buffers))))
 
-;;;###autoload
 (defun pyagentd-agent-rename (name new-name)
   "Rename the agent NAME to NEW-NAME.
 Its directory, its session's id and its records follow."

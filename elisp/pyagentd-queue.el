@@ -227,7 +227,6 @@ kill ring.  Return words that say where it is."
   (add-hook 'pyagentd-queued-hook #'pyagentd-queue--on-change)
   (tabulated-list-init-header))
 
-;;;###autoload
 (defun pyagentd-queue ()
   "List the queued messages of this session."
   (interactive)

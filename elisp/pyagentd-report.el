@@ -28,6 +28,7 @@
 
 (require 'outline)
 (require 'seq)
+(require 'pyagentd)
 (require 'pyagentd-core)
 (require 'pyagentd-here)
 (require 'pyagentd-daemon)

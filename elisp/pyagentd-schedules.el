@@ -36,7 +36,6 @@
     ("by a cron expression (0 9 * * 1-5)" . :cron))
   "What can be said about time, with the daemon's keyword for it.")
 
-;;;###autoload
 (defun pyagentd-schedule (kind time text)
   "Schedule TEXT to be sent to the session here at TIME.
 KIND is what TIME says: `:at', `:delay', `:every' or `:cron'.  Nobody is
@@ -54,7 +53,6 @@ asked in the run: what would be asked is denied."
      (pyagentd-list-changed "sessions")
      (message "Scheduled: %s" (plist-get schedule :when)))))
 
-;;;###autoload (autoload 'pyagentd-schedules "pyagentd-schedules" nil t)
 (pyagentd-list-define schedules
   "List the schedules of the session here; add or cancel them.
 Where there is no session, or with a prefix argument (ALL from Lisp), list

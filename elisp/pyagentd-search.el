@@ -28,6 +28,7 @@
 
 ;;; Code:
 
+(require 'pyagentd)
 (require 'pyagentd-core)
 (require 'pyagentd-daemon)
 (require 'pyagentd-here)

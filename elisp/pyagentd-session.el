@@ -34,6 +34,86 @@
 (require 'pyagentd-rpc)
 
 
+;;;; Which files are sessions, and how they are visited
+
+;; A session is known by its name alone: .../branches/NAME/session.md or
+;; .../agents/NAME/session.md.  What Emacs does with such a file before
+;; any hook runs is decided here, by what it offers for that:
+;;
+;; - The text is of the user and of models.  Whatever looks like local
+;;   variables in it is text: nothing in it is evaluated, chooses a mode or
+;;   a coding system, or makes Emacs ask.
+;; - `markdown-mode' looks at the whole text when it is turned on, which
+;;   takes seconds for a long one.  It is shown none of it; the syntax is
+;;   found where somebody looks (see `pyagentd-syntax').
+;;
+;; All other files pay for one match against their names.
+
+;;;###autoload
+(progn
+  (defconst pyagentd-visit-regexp
+    ;; The first component of a remote name has a colon.
+    (concat "\\`\\(?:~[^/]*\\|[A-Za-z]:\\|/[^/:]*\\)\\(?:/.*\\)?"
+            "/\\(?:branches\\|agents\\)/[^/]+/session\\.md\\'")
+    "Matches the names of session files on this machine.")
+
+  (defconst pyagentd-visit-link-regexp "/current/session\\.md\\'"
+    "Matches the names of session files behind the link to a branch.")
+
+  (defun pyagentd-visiting-p ()
+    "Return non-nil if the current buffer visits a session, by its name.
+Neither the disk is looked at nor anything loaded."
+    (when buffer-file-name
+      (let ((case-fold-search nil))
+        (string-match-p pyagentd-visit-regexp
+                        (or buffer-file-truename buffer-file-name)))))
+
+  (defun pyagentd-maybe-enable ()
+    "Turn on `pyagentd-mode' if the current buffer visits a session.
+On `find-file-hook'; does nothing, at once, for any other file."
+    (when (pyagentd-visiting-p)
+      (require 'pyagentd)
+      (pyagentd-session-maybe-initialize)))
+
+  (add-hook 'find-file-hook #'pyagentd-maybe-enable)
+  (add-to-list 'magic-mode-alist
+               '(pyagentd-visiting-p . pyagentd-visit-major-mode))
+  (dolist (regexp (list pyagentd-visit-regexp pyagentd-visit-link-regexp))
+    (add-to-list 'inhibit-local-variables-regexps regexp)
+    (add-to-list 'auto-coding-alist (cons regexp 'utf-8))))
+
+(defconst pyagentd-visit--glance 50000
+  "Characters of text that a major mode may look at when it is turned on.
+`markdown-mode' needs two microseconds for each.")
+
+;;;###autoload
+(defun pyagentd-visit-major-mode ()
+  "Turn on the major mode that the name of the visited session asks for.
+That is `text-mode' where no mode for Markdown is known, with prompts
+in bold."
+  (pyagentd-gc-postpone)
+  (save-restriction
+    (when (> (buffer-size) pyagentd-visit--glance)
+      (narrow-to-region (point-min) (point-min)))
+    (delay-mode-hooks
+      (let ((magic-mode-alist
+             (assq-delete-all #'pyagentd-visiting-p
+                              (copy-sequence magic-mode-alist))))
+        (set-auto-mode))
+      (when (eq major-mode 'fundamental-mode)
+        (text-mode)
+        (font-lock-add-keywords nil '(("^#\\{1,6\\} .*" 0 'bold))))))
+  (let ((inhibit-local-variables-regexps
+         (cons (regexp-quote buffer-file-name) inhibit-local-variables-regexps))
+        (enable-local-variables (pyagentd-visit--local-variables)))
+    (run-mode-hooks)))
+
+(defun pyagentd-visit--local-variables ()
+  "Return a value of `enable-local-variables' with which Emacs asks nothing.
+It is about variables of the directory only, those of the file are text."
+  (if (memq enable-local-variables '(nil :all :safe)) enable-local-variables
+    :safe))
+
 ;;;; Where sessions are and which buffer has them
 
 ;; The name of a session.md says which session and branch it belongs to;
@@ -861,7 +941,6 @@ end of the text is taken for an older block."
                   (memq (get-text-property (car block) 'gptel) '(nil ignore)))
                 blocks))
 
-;;;###autoload
 (defun pyagentd-clean-local-variables ()
   "Remove gptel's superfluous blocks of Local Variables from this buffer.
 An Emacs that does not see a long block writes another one behind it.
@@ -1498,7 +1577,6 @@ Elsewhere it does what it does in the major mode.")
   (and (run-hook-with-args-until-success 'pyagentd-completing-functions)
        command))
 
-;;;###autoload
 (define-minor-mode pyagentd-mode
   "Minor mode of buffers that show the conversation of a session.
 The text is the conversation; send it with \\[pyagentd-send].  It is

@@ -35,6 +35,7 @@
 
 ;;; Code:
 
+(require 'pyagentd)
 (require 'pyagentd-core)
 (require 'pyagentd-here)
 (require 'pyagentd-daemon)

@@ -193,7 +193,6 @@ or it is overwritten."
   '("s" pyagentd-snapshots-since "since")
   '("u" pyagentd-snapshots-undo "undo"))
 
-;;;###autoload
 (defun pyagentd-changes (&optional last)
   "List the files that the agents of the session here have changed.
 With a prefix argument (LAST from Lisp) only those since the last prompt."

@@ -567,7 +567,6 @@ how many there are, and :agents-total, their tokens; :compactions.")
 
 (pyagentd-events-register 'context #'pyagentd-context--on-event)
 
-;;;###autoload
 (defun pyagentd-context ()
   "Show how full the context window is and what the session cost."
   (interactive)
@@ -843,7 +842,6 @@ that of this buffer does not count."
     (setq pyagentd-status-refusal refusal)
     (pyagentd-status-refresh)))
 
-;;;###autoload
 (defun pyagentd-visit-cause ()
   "Visit the file whose error keeps this session from continuing.
 Once it is saved the session is as usual: send again."

@@ -429,7 +429,6 @@ in preset.md."
   "Return NAMES of settings as a phrase."
   (mapconcat (lambda (name) (format "%s" name)) names ", "))
 
-;;;###autoload
 (defun pyagentd-keep-settings ()
   "Write the settings that were changed in this session to its preset.md."
   (interactive)
@@ -444,7 +443,6 @@ in preset.md."
              "No settings differ from preset.md")
            (pyagentd-settings--named (plist-get answer :kept))))
 
-;;;###autoload
 (defun pyagentd-drop-settings ()
   "Go back to the settings in the preset.md of this session."
   (interactive)
@@ -903,7 +901,6 @@ agree on its text just now."
 
 ;;;; Connection
 
-;;;###autoload
 (defun pyagentd-connect ()
   "Connect this session to the daemon, starting it if necessary."
   (interactive)
@@ -1212,7 +1209,6 @@ this buffer follows it" (buffer-name) by))))
 
 (add-hook 'pyagentd-attached-hook #'pyagentd-lease--after-attach)
 
-;;;###autoload
 (defun pyagentd-take-over (&optional how)
   "Take over writing this session; its present editor is asked to stop.
 If the text of this buffer could not be saved, since another Emacs took
@@ -1337,7 +1333,6 @@ It stays in a buffer of its own in any case."
 
 ;;;; Recovered roles
 
-;;;###autoload
 (defun pyagentd-show-recovery ()
   "Show what the last recovery of roles changed in this session."
   (interactive)

@@ -208,7 +208,6 @@ At the end of the buffer, point follows what is printed.
 
 (add-hook 'pyagentd-rpc-connected-hook #'pyagentd-tasks--on-connected)
 
-;;;###autoload (autoload 'pyagentd-tasks "pyagentd-tasks" nil t)
 (pyagentd-list-define tasks
   "List the commands that the agent here runs in the background.
 Where there is none, or with a prefix argument (ALL from Lisp), list those

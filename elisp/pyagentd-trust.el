@@ -92,7 +92,6 @@ They say which tools an agent has, and what it may read, write and run.\n\n"
     (goto-char (point-min))
     (current-buffer)))
 
-;;;###autoload
 (defun pyagentd-trust-presets ()
   "Show the presets of this project, and ask whether to trust them.
 Only the texts that were shown are trusted."
@@ -134,7 +133,6 @@ Only the texts that were shown are trusted."
       (match-string 1 directory)
     directory))
 
-;;;###autoload
 (defun pyagentd-trust-session ()
   "Show the preset.md of this session, and ask whether to trust it.
 That is for a session that came from elsewhere, as with a checkout.

@@ -119,6 +119,15 @@
 (autoload 'pyagentd-changes "pyagentd-snapshots" nil t)
 (autoload 'pyagentd-hooks "pyagentd-hooks" nil t)
 (autoload 'pyagentd-mcp "pyagentd-mcp" nil t)
+(autoload 'pyagentd-ask-show "pyagentd-asks" nil t)
+(autoload 'pyagentd-ask-edit "pyagentd-form" nil t)
+(autoload 'pyagentd-ask-diff "pyagentd-form" nil t)
+(autoload 'pyagentd-ask-ediff "pyagentd-form" nil t)
+(autoload 'pyagentd-menu-sessions "pyagentd-menu" nil t)
+(autoload 'pyagentd-menu-agents "pyagentd-menu" nil t)
+(autoload 'pyagentd-menu-rights "pyagentd-menu" nil t)
+(autoload 'pyagentd-menu-settings "pyagentd-menu" nil t)
+(autoload 'pyagentd-queue "pyagentd-queue" nil t)
 (autoload 'pyagentd-add-hook "pyagentd-hooks")
 (autoload 'pyagentd-make-tool "pyagentd-tools")
 
@@ -133,6 +142,28 @@
 (define-key pyagentd-mode-map (kbd "C-c M-b") #'pyagentd-branch)
 (define-key pyagentd-mode-map (kbd "C-c C-v") #'pyagentd-branches)
 (define-key pyagentd-mode-map (kbd "C-c M-s") #'pyagentd-search)
+
+;;;; A keymap of your own
+
+;;;###autoload (autoload 'pyagentd-command-map "pyagentd" nil nil 'keymap)
+(defvar pyagentd-command-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map "a" #'pyagentd-add)
+    (define-key map "r" #'pyagentd-add-region)
+    (define-key map "b" #'pyagentd-add-buffer)
+    (define-key map "f" #'pyagentd-add-files)
+    (define-key map "d" #'pyagentd-add-diagnostics)
+    (define-key map "?" #'pyagentd-ask)
+    (define-key map "s" #'pyagentd-session)
+    (define-key map "l" #'pyagentd-sessions)
+    (define-key map "/" #'pyagentd-search)
+    (define-key map "q" #'pyagentd-asks)
+    (define-key map "m" #'pyagentd-menu)
+    map)
+  "Commands for any buffer, to be bound to a prefix key of yours.
+For instance (global-set-key (kbd \"C-c a\") \\='pyagentd-command-map).")
+
+(fset 'pyagentd-command-map pyagentd-command-map)
 
 (defcustom pyagentd-default-preset nil
   "Name of the preset of new sessions; nil means the daemon's default."

@@ -1,4 +1,4 @@
-"""``pyagentd rewind``, ``unrewind``, ``fork``, ``regenerate``, ``variants``, ``changes``, ``restore``, ``context``."""
+"""Commands on the turns of a session: ``rewind``, ``fork``, ``regenerate``, ``variants``, ``changes``, ``context``, …."""
 
 from __future__ import annotations
 

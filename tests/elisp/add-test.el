@@ -93,7 +93,7 @@ The variables `session' and `project' are bound."
     (with-current-buffer session (pyagentd-test-attach :editor nil :title "Tea"))
     (dolist (command (list #'pyagentd-add-buffer
                            (lambda () (pyagentd-add-region 1 5))
-                           (lambda () (pyagentd-ask-about "Why?"))))
+                           (lambda () (pyagentd-ask "Why?"))))
       (should (equal (cadr (should-error (funcall command) :type 'user-error))
                      "Tea cannot be written: another client writes it; \
 M-x pyagentd-take-over there writes here, with C-u you choose another session")))
@@ -116,7 +116,7 @@ M-x pyagentd-take-over there writes here, with C-u you choose another session"))
                  (setq sent (list (buffer-substring-no-properties 1 (point))
                                   (buffer-substring-no-properties
                                    (point) (point-max)))))))
-      (pyagentd-ask-about "What is it?"))
+      (pyagentd-ask "What is it?"))
     sent))
 
 (ert-deftest pyagentd-add-a-question-is-sent-at-once ()

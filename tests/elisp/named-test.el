@@ -72,6 +72,27 @@ BINDINGS are those of `let*'; `root' is bound to the place of files."
                      '(:name "web" :system-prompt "Look after it." :model nil
                        :permissions nil))))))
 
+(ert-deftest pyagentd-agent-opens-the-conversation-of-one-that-is-there ()
+  (named-test--with ((row (named-test--agent root "web")))
+      'agent-list (list :agents (list row))
+    (save-window-excursion
+      (pyagentd-agent "web")
+      (pyagentd-test-await (buffer-file-name (window-buffer)))
+      (should (equal (buffer-file-name (window-buffer))
+                     (pyagentd-place-conversation (plist-get row :branch))))
+      (should-not (pyagentd-test-calls 'agent-init)))))
+
+(ert-deftest pyagentd-agent-makes-one-that-is-not-there ()
+  (named-test--with ((row (named-test--agent root "web")))
+      'agent-list (list :agents nil)
+    (pyagentd-test-answer 'agent-init (append row '(:welcome "This is web.")))
+    (save-window-excursion
+      (cl-letf (((symbol-function 'read-string) (lambda (&rest _) "Look after it.")))
+        (pyagentd-agent "web")
+        (pyagentd-test-await (pyagentd-test-calls 'agent-init)))
+      (should (equal (seq-take (car (pyagentd-test-calls 'agent-init)) 4)
+                     '(:name "web" :system-prompt "Look after it."))))))
+
 (ert-deftest pyagentd-agent-list-shows-what-each-does ()
   (named-test--with ((idle (named-test--agent root "web"))
                      (busy (named-test--agent

@@ -97,6 +97,38 @@ Return the directory; the autoloads are in all.el."
         (ert-fail (buffer-string)))
       (read (current-buffer)))))
 
+(ert-deftest pyagentd-autoload-shows-the-twelve-commands ()
+  "What `M-x pyagentd- TAB' shows in an Emacs that has just been started."
+  (pyagentd-test-with-place
+    (should (equal (visit-test--run
+                    root
+                    '(let (found)
+                       (mapatoms (lambda (symbol)
+                                   (and (commandp symbol)
+                                        (string-prefix-p "pyagentd" (symbol-name symbol))
+                                        (push symbol found))))
+                       (sort found #'string<)))
+                   '(pyagentd-add pyagentd-agent pyagentd-ask pyagentd-doctor
+                     pyagentd-import pyagentd-inspect pyagentd-list pyagentd-menu
+                     pyagentd-mission pyagentd-search pyagentd-session
+                     pyagentd-sessions)))))
+
+(ert-deftest pyagentd-autoload-of-each-command-works ()
+  "Each file that is loaded first brings the whole package."
+  (pyagentd-test-with-place
+    (dolist (command '(pyagentd-doctor pyagentd-import pyagentd-inspect
+                       pyagentd-list pyagentd-menu pyagentd-mission
+                       pyagentd-search pyagentd-sessions pyagentd-add
+                       pyagentd-agent))
+      (should (equal (cons command
+                           (visit-test--run
+                            root
+                            `(list (progn (autoload-do-load
+                                           (symbol-function ',command) ',command)
+                                          (commandp ',command))
+                                   (autoloadp (symbol-function ',command)))))
+                     (list command t nil))))))
+
 (ert-deftest pyagentd-visit-of-another-file-loads-nothing ()
   "SPEC 001 Fast guard for non-session files."
   (pyagentd-test-with-place
