@@ -1,4 +1,4 @@
-"""Commands on the turns of a session: ``rewind``, ``fork``, ``regenerate``, ``variants``, ``changes``, ``context``."""
+"""Commands on turns of a session: ``rewind``, ``fork``, ``regenerate``, ``variants``, ``changes``, ``context``."""
 
 from __future__ import annotations
 
