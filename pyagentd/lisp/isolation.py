@@ -33,7 +33,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, replace
+from contextvars import copy_context
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -41,6 +42,17 @@ import pyagentd
 from pyagentd.errors import PyagentdError, ToolError
 from pyagentd.lisp.errors import REASONS, Fail, LispError, Return, Signal
 from pyagentd.lisp.limits import Budget, Limits, too_long
+from pyagentd.lisp.parallel import (
+    Ended,
+    Group,
+    Ordered,
+    Position,
+    Threads,
+    abandoned,
+    run_as_call,
+    running_call,
+    start_early,
+)
 from pyagentd.lisp.runtime import Result, ToolCall, Tools, Usage
 from pyagentd.lisp.serialization import decode, encode
 from pyagentd.lisp.values import Value
@@ -90,6 +102,11 @@ class Channel:
             self._peer.sendall(_LENGTH.pack(len(body)) + body)
         except OSError as error:
             raise Disconnected from error
+
+    def is_ready(self, milliseconds: int) -> bool:
+        """Wait until a message begins to arrive; return whether one does in time. For a child."""
+        # Not poll, which the kernel refuses where a process may open no descriptors; those of a child are low.
+        return bool(select.select([self._peer], [], [], milliseconds / 1000)[0])
 
     def receive(self) -> Json:
         """Wait for a message.
@@ -223,7 +240,7 @@ class ForkServer:
                 stderr=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 cwd="/",
-                env={},
+                env={"MALLOC_ARENA_MAX": "1"},  # else each thread of a child reserves address space of its own
                 start_new_session=True,  # C-c at the terminal must not reach it
             )
 
@@ -307,23 +324,42 @@ class _Timeout:
         self._cancelled = cancelled
         self._started = time.monotonic()
         self._deadline = self._started + _START_S
+        self._lock = threading.Lock()
+        self._in_tools = 0
+        self._since = 0.0
+        self.failure: BaseException | None = None  # of a call in another thread, which the program may not catch
 
     def start(self) -> None:
         """Start the program's time."""
         self._started = time.monotonic()
         self._deadline = self._started + self._limits.timeout_ms / 1000 + _KILL_AFTER_S
 
-    def pause(self, seconds: float) -> None:
-        """Leave out the time that a tool took, unless it counts."""
-        if not self._limits.tool_time_counts:
-            self._deadline += seconds
-            self._started += seconds
+    @contextlib.contextmanager
+    def in_tool(self) -> Iterator[None]:
+        """Leave out the time in which tools run, unless it counts."""
+        with self._lock:
+            if self._in_tools == 0:
+                self._since = time.monotonic()
+            self._in_tools += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._in_tools -= 1
+                if self._in_tools == 0 and not self._limits.tool_time_counts:
+                    seconds = time.monotonic() - self._since
+                    self._deadline += seconds
+                    self._started += seconds
 
     def check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
         if self._cancelled is not None and self._cancelled():
             raise LispError("timeout", "the program was cancelled")
-        if time.monotonic() > self._deadline:
-            raise self.error()
+        with self._lock:
+            stands_still = self._in_tools > 0 and not self._limits.tool_time_counts
+            if not stands_still and time.monotonic() > self._deadline:
+                raise self.error()
 
     def error(self) -> LispError:
         return too_long(self._limits)
@@ -350,14 +386,21 @@ class _ChildRun:
         self._source = source
         self._tools = tools
         self._limits = limits
-        self._calls: list[ToolCall] = []
+        self._calls: Ordered[ToolCall] = Ordered()
+        self._parallel = _is_parallel(source, limits)
+        self._threads = Threads(Budget(limits))
+        self._lock = threading.Lock()
+        self._running: dict[int, Group] = {}  # the calls that run in threads, by their numbers
 
     def result(self) -> Result:
         try:
             while True:
                 match self._channel.receive():
-                    case {"call": str(name), "args": args}:
-                        self._channel.send(self._call_tool(name, decode(args)))
+                    case {"call": str(name), "args": args, "id": int(number), "position": list(position)}:
+                        self._begin(number, name, decode(args), tuple(map(int, position)))
+                    case {"give_up": int(number)}:
+                        if group := self._running.get(number):
+                            group.failure = Ended()
                     case {"error": dict(error)}:
                         raise error_from_message(error, self._source)
                     case {"value": value, "memory": memory, "put": put, "signal": signal, "usage": usage}:
@@ -365,7 +408,7 @@ class _ChildRun:
                             value=decode(value),
                             memory=decode(memory),
                             put=bool(put),
-                            tool_calls=tuple(self._calls),
+                            tool_calls=tuple(self._calls.items),
                             signal=signal if signal in ("return", "fail") else None,
                             usage=Usage(**usage),
                         )
@@ -375,33 +418,66 @@ class _ChildRun:
             raise (self._timeout.error() if self._timeout.is_over() else _out_of_memory()) from None
         except (BadMessage, TypeError, ValueError, RecursionError) as error:
             raise LispError("memory_exceeded", "the program gave an answer that cannot be read") from error
+        finally:
+            self._threads.end()  # what still runs is given up
 
-    def _call_tool(self, name: str, args: dict[Any, Value]) -> Json:
+    def _begin(self, number: int, name: str, args: dict[Any, Value], position: Position) -> None:
+        """Call a tool and answer; in a thread of its own if the program can make calls in parallel."""
+        if not self._parallel:
+            answer = self._call_tool(name, args, position)
+            self._timeout.check()
+            self._channel.send({**answer, "id": number})
+            return
+        if len(self._running) > self._limits.parallel or number in self._running:
+            raise BadMessage("too many calls at a time")
+        group = self._running[number] = Group()
+
+        def call() -> None:
+            try:
+                answer = self._call_tool(name, args, position)
+            except BaseException as error:  # raised again where the result is waited for
+                self._timeout.failure = error
+                return
+            del self._running[number]
+            with self._lock, contextlib.suppress(Disconnected):
+                self._channel.send({**answer, "id": number})
+
+        context = copy_context()
+        threading.Thread(
+            target=lambda: context.run(run_as_call, self._threads, position, group, call),
+            name=f"call of {name}",
+            daemon=True,
+        ).start()
+
+    def _call_tool(self, name: str, args: dict[Any, Value], position: Position) -> Json:
         """Call a tool and return the message for the child; errors the program may not catch leave this function."""
         assert self._tools is not None
         started_at, started = time.time(), time.monotonic()
         value: Value = None
         failure: str | None = None
-        try:
-            value = self._tools(name, args)
-            answer: Json = {"value": encode(value, Budget(self._limits))}
-        except LispError as error:
-            failure = error.message
-            answer = {"error": error_message(error)}
-        except ToolError as error:
-            failure = str(error)
-            answer = {"tool_error": failure}
-        except Signal as signal:
-            answer = {"signal": signal.name, "value": encode(signal.value, Budget(self._limits))}
-        seconds = time.monotonic() - started
-        self._timeout.pause(seconds)
-        self._calls.append(
-            ToolCall(
-                name=name, args=args, result=value, error=failure, started_at=started_at, duration_ms=seconds * 1000
-            )
+        with self._timeout.in_tool():
+            try:
+                value = self._tools(name, args)
+                answer: Json = {"value": encode(value, Budget(self._limits))}
+            except LispError as error:
+                failure = error.message
+                answer = {"error": error_message(error)}
+            except ToolError as error:
+                failure = str(error)
+                answer = {"tool_error": failure}
+            except Signal as signal:
+                answer = {"signal": signal.name, "value": encode(signal.value, Budget(self._limits))}
+        spent = (time.monotonic() - started) * 1000
+        self._calls.add(
+            ToolCall(name=name, args=args, result=value, error=failure, started_at=started_at, duration_ms=spent),
+            position,
         )
-        self._timeout.check()
         return answer
+
+
+def _is_parallel(source: str, limits: Limits) -> bool:
+    """Return whether a program may make calls in parallel."""
+    return limits.parallel > 1 and any(word in source for word in ("pmap", "pcalls", "pvalues", "future"))
 
 
 # -- The fork server and its children
@@ -518,7 +594,9 @@ class _WallClock:
 def _serve(channel: Channel, compile: Compile) -> None:
     """Run the one program that arrives on the channel and send its result."""
     request = channel.receive()
-    limits = replace(Limits(**request["limits"]), parallel=1)  # its one channel carries one call at a time
+    limits = Limits(**request["limits"])
+    if _is_parallel(request["program"], limits):
+        start_early(limits.parallel)  # none can be started within the limits of the process
     _lower_limits(limits.timeout_ms / 1000)
     clock = _WallClock(limits.timeout_ms / 1000 + GRACE_S)
     channel.send({"ready": True})
@@ -552,21 +630,36 @@ def _result_message(result: Result, budget: Budget) -> Json:
 
 
 class _RemoteTools:
-    """Asks the caller to call a tool."""
+    """Asks the caller to call a tool; threads of the program may have several calls at a time.
+
+    While any of them runs, the wall clock stands still; what computes meanwhile is limited by the budget and the
+    CPU time.
+    """
 
     def __init__(self, channel: Channel, clock: _WallClock, limits: Limits) -> None:
         self._channel = channel
         self._clock = clock
         self._limits = limits
+        self._changed = threading.Condition()
+        self._calls = 0
+        self._waiting = 0
+        self._reading = False
+        self._answers: dict[int, Json] = {}
 
     def __call__(self, name: str, args: dict[Any, Value]) -> Value:
-        call = {"call": name, "args": encode(args, Budget(self._limits))}
-        if not self._limits.tool_time_counts:
-            self._clock.stop()
-        self._channel.send(call)
-        answer = self._channel.receive()
-        if not self._limits.tool_time_counts:
-            self._clock.start()
+        call = {"call": name, "args": encode(args, Budget(self._limits)), "position": list(running_call())}
+        with self._changed:
+            self._calls += 1
+            number = self._calls
+            if self._waiting == 0 and not self._limits.tool_time_counts:
+                self._clock.stop()
+            self._waiting += 1
+            self._channel.send({**call, "id": number})
+        answer = self._answer(number)
+        with self._changed:
+            self._waiting -= 1
+            if self._waiting == 0 and not self._limits.tool_time_counts:
+                self._clock.start()
         match answer:
             case {"error": error}:
                 raise error_from_message(error)
@@ -578,3 +671,28 @@ class _RemoteTools:
                 raise Fail(decode(value))
             case _:
                 return decode(answer["value"])
+
+    def _answer(self, number: int) -> Json:
+        """Wait for the answer to a call. One of the threads that wait reads for all of them."""
+        given_up = False
+        while True:
+            with self._changed:
+                if not given_up and abandoned():
+                    given_up = True
+                    self._channel.send({"give_up": number})
+                if number in self._answers:
+                    return self._answers.pop(number)
+                if self._reading:
+                    self._changed.wait(_SLICE_MS / 1000)
+                    continue
+                self._reading = True
+            answer = None
+            try:
+                if self._channel.is_ready(_SLICE_MS):
+                    answer = self._channel.receive()
+            finally:
+                with self._changed:
+                    self._reading = False
+                    if answer is not None:
+                        self._answers[answer["id"]] = answer
+                    self._changed.notify_all()

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from pyagentd.lisp.limits import Budget
@@ -109,6 +110,34 @@ def abandoned() -> bool:
             return True
         place = place.outer
     return False
+
+
+def running_call() -> Position:
+    """Return the position of the tool call that runs in this context."""
+    return _called.get()
+
+
+def run_as_call(threads: "Threads", position: Position, group: Group, function: Callable[[], None]) -> None:
+    """Run what a call of a program in another process asks for, as if the call stood at its position here."""
+    _place.set(Place(threads, position, group, _place.get()))
+    _called.set(position)
+    function()
+
+
+_early: "SimpleQueue[Callable[[], None]] | None" = None
+
+
+def start_early(count: int) -> None:
+    """Start the threads of all later runs now: for a process that may start none when a program runs in it."""
+    global _early
+    _early = SimpleQueue()
+    for number in range(count):
+        threading.Thread(target=_serve_runs, args=(_early,), name=f"program {number + 1}", daemon=True).start()
+
+
+def _serve_runs(queue: "SimpleQueue[Callable[[], None]]") -> None:
+    while True:
+        queue.get()()
 
 
 class Threads:
@@ -251,6 +280,9 @@ class Threads:
         if self._workers < self._budget.limits.parallel:
             self._workers += 1
             context = copy_context()
+            if _early is not None:
+                _early.put(lambda: context.run(self._work))
+                return
             name = f"program {self._workers}"
             threading.Thread(target=lambda: context.run(self._work), name=name, daemon=True).start()
 
@@ -282,6 +314,6 @@ class Threads:
 
     def end(self) -> None:
         """Stop what still runs: the program has ended."""
+        self.ended = True
         if self._baton is not None:
-            self.ended = True
             self._release(self._baton)

@@ -43,7 +43,7 @@ def run(how: str, program: str, tools: dict[str, Any], **options: Any) -> Step:
     return delegate("Go.", llm=scripted(program), tools=tools, isolation=how, **options)
 
 
-ways = pytest.mark.parametrize("how", ["none", "async"])
+ways = pytest.mark.parametrize("how", ["none", "process", "async"])
 
 SQUARES = '(return (pmap (fn [n] (call "square" {:n n})) (range 16)))'
 
