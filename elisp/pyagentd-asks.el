@@ -32,8 +32,7 @@
 (require 'pyagentd-rpc)
 (require 'pyagentd-here)
 (require 'pyagentd-ask)
-(require 'pyagentd-table)
-(require 'pyagentd-follow)
+(require 'pyagentd-list)
 
 (defconst pyagentd-asks--also '(("v" "conversation"))
   "Keys where asks are listed that decide nothing, with their words.")
@@ -214,7 +213,7 @@ U takes the marks away"))
         pyagentd-table-empty "No pending approvals."
         pyagentd-ask-function #'pyagentd-asks--at-point)
   (setq-local revert-buffer-function #'pyagentd-asks--revert)
-  (pyagentd-follow #'pyagentd-asks--fetch)
+  (pyagentd-list-follow #'pyagentd-asks--fetch)
   (add-hook 'pyagentd-ask-changed-hook #'pyagentd-asks--on-change)
   (tabulated-list-init-header))
 

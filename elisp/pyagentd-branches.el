@@ -32,7 +32,6 @@
 (require 'pyagentd-daemon)
 (require 'pyagentd-list)
 (require 'pyagentd-manage)
-(require 'pyagentd-table)
 (require 'pyagentd-history)
 
 (autoload 'pyagentd-export "pyagentd-exchange" nil t)

@@ -29,7 +29,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-daemon)
 (require 'pyagentd-model)
-(require 'pyagentd-table)
+(require 'pyagentd-list)
 (require 'pyagentd-named)
 
 (defconst pyagentd-defaults--keys

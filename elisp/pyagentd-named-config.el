@@ -30,7 +30,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-here)
 (require 'pyagentd-daemon)
-(require 'pyagentd-table)
+(require 'pyagentd-list)
 (require 'pyagentd-model)
 (require 'pyagentd-named)
 (require 'pyagentd-named-list)

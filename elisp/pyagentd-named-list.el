@@ -32,7 +32,7 @@
 (require 'pyagentd-rpc)
 (require 'pyagentd-session)
 (require 'pyagentd-here)
-(require 'pyagentd-table)
+(require 'pyagentd-list)
 (require 'pyagentd-named)
 (require 'pyagentd-destroy)
 

@@ -28,7 +28,7 @@
 
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
-(require 'pyagentd-table)
+(require 'pyagentd-list)
 (require 'pyagentd-insert)
 (require 'pyagentd-chat)
 

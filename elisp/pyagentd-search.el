@@ -32,7 +32,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-daemon)
 (require 'pyagentd-here)
-(require 'pyagentd-table)
+(require 'pyagentd-list)
 (require 'pyagentd-found)
 
 (autoload 'pyagentd-branches "pyagentd-branches" nil t)

@@ -42,7 +42,7 @@
 (require 'pyagentd-live)
 (require 'pyagentd-manage)
 (require 'pyagentd-session)
-(require 'pyagentd-table)
+(require 'pyagentd-list)
 (require 'cl-lib)
 (require 'seq)
 (require 'subr-x)

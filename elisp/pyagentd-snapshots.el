@@ -34,7 +34,6 @@
 (require 'pyagentd-daemon)
 (require 'pyagentd-here)
 (require 'pyagentd-list)
-(require 'pyagentd-table)
 (require 'pyagentd-buffers)
 
 (defconst pyagentd-snapshots--patience 60

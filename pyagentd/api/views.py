@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pyagentd.api.agents import ContextOperations, TaskOperations, agent_tree
 from pyagentd.api.approvals import Approvals
@@ -787,8 +787,8 @@ class Views(Group):
             rows=rows,
             actions=(
                 *(
-                    Action(key=key, label=f"by {what}", arguments={"by": what})
-                    for key, what in (("d", "day"), ("m", "model"), ("s", "session"), ("p", "preset"))
+                    Action(key=what[0], label="by day" if what == "day" else what, arguments={"by": what})
+                    for what in get_args(By)
                 ),
                 Action(
                     key="t",
