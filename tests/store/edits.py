@@ -81,18 +81,36 @@ def _without(span: Span, start: int, end: int) -> Span:
 # -- what an edit touches ------------------------------------------------------------------------------------------
 
 
-def touched(edit: Edit, found: Sequence[DocumentPiece], size: int) -> set[int]:
+def reach(body: str, splice: Splice) -> tuple[int, int]:
+    """Where a splice of ``body`` may have been, seen from the text after it: what repeats may begin earlier or later."""
+    start, end, text = splice
+    if start < end and text:
+        return start, end
+    moved = text or body[start:end]  # the same text may have come, or gone, a little earlier or later
+    first, last, turned = start, end, moved
+    while first > 0 and body[first - 1] == turned[-1]:
+        first, turned = first - 1, turned[-1] + turned[:-1]
+    turned = moved
+    while last < len(body) and body[last] == turned[0]:
+        last, turned = last + 1, turned[1:] + turned[0]
+    return first, last
+
+
+def touched(edit: Edit, found: Sequence[DocumentPiece], size: int, body: str | None = None) -> set[int]:
     """The numbers of the pieces an edit touches.
 
     A piece is touched when a splice reaches into its text or into the joints beside it: what stands between it and
     its neighbours (blank lines, prompt prefixes, fences), their ends included. So an edit of a joint touches both
     pieces there, and an edit inside a piece that one alone, or also a neighbour that it joins without a gap.
+
+    With ``body`` nothing but the text tells where the edit was, so a splice is wherever it leads to the same text.
     """
     numbers = set()
+    places = [each[:2] if body is None else reach(body, each) for each in edit.splices]
     for number in range(len(found)):
         left = found[number - 1].end if number else 0
         right = found[number + 1].start if number + 1 < len(found) else size
-        if any(start <= right and left <= end for start, end, _ in edit.splices):
+        if any(start <= right and left <= end for start, end in places):
             numbers.add(number)
     return numbers
 
