@@ -82,7 +82,7 @@ def _without(span: Span, start: int, end: int) -> Span:
 
 
 def reach(body: str, splice: Splice) -> tuple[int, int]:
-    """Where a splice of ``body`` may have been, seen from the text after it: what repeats may begin earlier or later."""
+    """Where a splice of ``body`` may have been, seen from the text after it: what repeats may begin elsewhere."""
     start, end, text = splice
     if start < end and text:
         return start, end
