@@ -16,7 +16,7 @@ _PATHS = "pyagentd/store/paths.py"
 _SESSION_EL = "elisp/pyagentd-session.el"
 _AUTOSAVE_EL = "elisp/pyagentd-session.el"
 _BLOCK_EL = "elisp/pyagentd-session.el"
-_VISIT_EL = "elisp/pyagentd-large.el"
+_VISIT_EL = "elisp/pyagentd-session.el"
 
 BREAKS = [
     Break(

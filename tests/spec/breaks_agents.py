@@ -237,7 +237,7 @@ BREAKS_OF_AGENTS = [
     ),
     _of(
         "Session resumable via find-file",
-        "elisp/pyagentd-large.el",
+        "elisp/pyagentd-session.el",
         '"/\\\\(?:branches\\\\|agents\\\\)/',
         '"/\\\\(?:branches\\\\)/',
     ),
