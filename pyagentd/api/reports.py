@@ -250,9 +250,14 @@ def _rights(permissions: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def _run(run: Mapping[str, Any], branch: str) -> Iterator[Line]:
-    trigger = f" ({run['trigger'].get('source')})" if run.get("trigger") else ""
+    marks = [
+        *([f"by {run['trigger'].get('source')}"] if run.get("trigger") else []),
+        *([f"as {run['agent']}"] if run.get("agent") else []),
+        *(["taken back"] if run.get("hidden") else []),
+    ]
+    more = f" ({', '.join(marks)})" if marks else ""
     prompt = " ".join(str(run.get("prompt") or "(beside the conversation)").split("\n"))
-    yield heading(f"{run.get('reason') or '…'}{trigger}  {prompt}")
+    yield heading(f"{run.get('reason') or '…'}{more}  {prompt}")
     yield body(str(run["id"]))
     if error := run.get("error"):
         yield body(Text(f"! {error['message']}", "bad"))

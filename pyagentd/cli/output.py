@@ -102,6 +102,20 @@ def print_view(view: Mapping[str, Any]) -> None:
         note(f"only the first {len(rows)}")
 
 
+def print_page(report: Mapping[str, Any]) -> None:
+    """Print a page as the operation ``report`` returns it; what its outline folds is left out."""
+    hidden = 0  # the level of the folded heading that the line stands below, 0 for none
+    for line in report["lines"] or ():
+        level = line["level"]
+        if hidden and (not level or level > hidden):
+            continue
+        hidden = level if line["folded"] else 0
+        parts = line["parts"] or ()
+        text = "".join(part if isinstance(part, str) else str(part["text"] or "") for part in parts)
+        said = shown(f"{'*' * level} {text}{' …' if hidden else ''}" if level else text, sys.stdout)
+        print(click.style(said, bold=True) if level and colour(sys.stdout) else said)
+
+
 # How commands write what something cost.
 
 BUCKETS = ("input", "output", "reasoning", "cache_read", "cache_write")

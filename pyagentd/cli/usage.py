@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from pyagentd.cli.link import branch_of, complete_session, daemon
-from pyagentd.cli.output import BUCKETS, dim, json_option, note, price, print_json, print_table, shown
+from pyagentd.cli.output import BUCKETS, dim, json_option, note, price, print_json, print_page, print_table, shown
 from pyagentd.errors import NotFound
 from pyagentd.store.conversation import counted
 from pyagentd.wire.client import DaemonClient
@@ -200,9 +200,12 @@ def show_trace(link: DaemonClient, branch: str, *, step: int | None, request: bo
     Raises:
         NotFound: There is no such request.
     """
+    if step is None and not as_json:
+        print_page(link.call("report", name="inspect", arguments={"branch": branch}))
+        return
     report = _payload(link.call("trace", branch=branch))
     if step is None:
-        print_json(report) if as_json else _say(_report(report))
+        print_json(report)
         return
     run, found = _found(report, step)
     if not request:
@@ -237,42 +240,6 @@ def _say(lines: Iterator[tuple[str, bool]]) -> None:
     for line, secondary in lines:
         said = shown(line, sys.stdout)
         print(dim(said, sys.stdout) if secondary else said)
-
-
-def _report(report: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
-    session, usage = report["session"], report["usage"] or {}
-    yield f"{session['session_id']}/{session['branch_name']}  {session['title'] or ''}".rstrip(), False
-    yield f"  model {session['model'] or '(the backend chooses)'}, backend {session['backend']}", False
-    if own := usage.get("own"):
-        yield f"  spent {_tokens(own['tokens'])}, {_dollars(own.get('cost_usd'))}", False
-    yield f"  system prompt of {len(report['system']):,} characters; tools: {_names(report['tools'])}", False
-    permissions = report["permissions"]
-    profile = permissions["profile"]
-    name = profile.get("name") if isinstance(profile, Mapping) else profile
-    yield f"  profile {name or '(none)'}, {len(permissions['grants'])} grants", False
-    for run in report["runs"]:
-        yield "", False
-        yield from _run(run)
-
-
-def _run(run: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
-    marks = [
-        *([f"by {run['trigger'].get('source')}"] if run.get("trigger") else []),
-        *([f"as {run['agent']}"] if run.get("agent") else []),
-        *(["taken back"] if run.get("hidden") else []),
-    ]
-    prompt = " ".join(str(run.get("prompt") or "(beside the conversation)").split())
-    end = run.get("reason") or ("" if run["message_id"] is None else "goes on")
-    more = f" ({', '.join(marks)})" if marks else ""
-    yield f"{run['id']}  {end}{more}", False
-    yield f"  › {prompt}", False
-    for step in run["steps"]:
-        yield from _step(step)
-    for decision in run["decisions"]:
-        by = f" by {decision['by']}" if decision["by"] else ""
-        yield f"  {decision['decision']}: {decision['action']} ({decision['rule']}{by})", True
-    if error := run.get("error"):
-        yield f"  ! {error['message']}", False
 
 
 def _step(step: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
@@ -310,7 +277,3 @@ def _tokens(usage: Mapping[str, int]) -> str:
 
 def _dollars(cost: float | None) -> str:
     return "price unknown" if cost is None else f"${cost:.4f}"
-
-
-def _names(tools: list[Mapping[str, Any]]) -> str:
-    return ", ".join(str(tool["name"]) for tool in tools) or "none"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pyagentd.api import Service
+from pyagentd.cli.output import print_page
 from pyagentd.errors import BadRequest, NotFound
 from pyagentd.features.indexer import Indexer
 from pyagentd.store.paths import ref_of
@@ -209,7 +210,9 @@ async def test_what_was_spent_is_listed_with_bars_and_sums(world: World) -> None
     assert view["note"] == "by session, always" and view["rows"][0]["visit"]["branch"] == ref.key
 
 
-async def test_the_inspector_is_an_outline_with_requests_to_open(world: World) -> None:
+async def test_the_inspector_is_an_outline_with_requests_to_open(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     service, ref = world.service(), world.session()
     world.server.rule = lambda request: answer("Boil\n* water.")
     async with world.kernel.using(ref) as live:
@@ -221,6 +224,9 @@ async def test_the_inspector_is_an_outline_with_requests_to_open(world: World) -
     assert next(line["parts"][0]["text"] for line in headings if line["folded"]) == "System prompt"
     assert "done  How?" in printed(page) and "writes: " in printed(page)
     (place,) = (part["visit"] for line in headings for part in line["parts"] if part["visit"])
+    print_page(page)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[lines.index("** System prompt …") + 1].startswith("** Tools (") and "* done  How?" in lines
     sent = await service.report(Watcher(), name=place["name"], arguments=place["arguments"])
     assert '"How?"' in printed(sent)
     with pytest.raises(NotFound, match="report"):

@@ -96,6 +96,7 @@ def test_what_begins_by_itself_is_traced_audited_and_delivered_once(
     system.ok("attach", session, "--until-idle")
     system.ok("schedule", "cancel", made["id"])
     trace = system.json("show", session, "--trace")
+    assert "* done (by schedule)  Look again." in system.ok("show", session, "--trace")
     assert [run["trigger"]["source"] for run in trace["runs"]] == ["schedule", "webhook"]
     for number, request in enumerate(model_server.requests, 1):
         shown = system.json("show", session, "--step", str(number), "--request")
