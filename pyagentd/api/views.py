@@ -67,7 +67,9 @@ class Cell:
     def to_wire(self) -> dict[str, Any]:
         """Return it as it travels; the text is one line."""
         text = " ".join(self.text.split("\n"))
-        return {"text": text[:LONGEST_CELL], "face": self.face or None, "sort": self.sort}
+        if len(text) > LONGEST_CELL:
+            text = f"{text[: LONGEST_CELL - 1]}…"
+        return {"text": text, "face": self.face or None, "sort": self.sort}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

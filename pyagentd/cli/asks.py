@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 
 from pyagentd.cli.follow import choices, command, printable, question
 from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment, watch
-from pyagentd.cli.output import dim, json_option, note, print_json, print_table
+from pyagentd.cli.output import dim, json_option, note, print_json, print_table, print_view
 from pyagentd.errors import PyagentdError
 
 _DECISIONS = ("allow", "session", "always", "answer", "deny", "abort")
@@ -167,26 +167,16 @@ def grants(session: str, revoke: str | None, as_json: bool) -> None:
     with daemon() as link:
         branch = str(branch_of(link, session))
         revoked = link.call("revoke", branch=branch, action=revoke)["revoked"] if revoke else 0
+        if not as_json and not revoke:
+            print_view(link.call("view", name="grants", arguments={"branch": branch}))
+            return
         answer = link.call("grants", branch=branch)
     found = answer["grants"] or []
     if as_json:
         told = {"session": answer["session"], "root": answer["root"], "grants": found}
         print_json({**told, "revoked": revoked} if revoke else told)
-    elif revoke:
-        click.echo(f"revoked {revoked}")
     else:
-        rows = [_columns(row, answer["root"]) for row in found]
-        print_table(
-            ("holds for", "action", "covers", "since"), rows, empty="Nothing is allowed for longer than once."
-        )
-
-
-def _columns(row: dict[str, Any], root: str) -> tuple[str, str, str, str]:
-    from pyagentd.policy.guard import explain_pattern
-
-    since = datetime.fromtimestamp(row["at"] / 1000).astimezone().strftime("%Y-%m-%d %H:%M")
-    where = "this session" if row["kind"] == "session" else root
-    return where, printable(row["action"]), printable(explain_pattern(row["action"])), since
+        click.echo(f"revoked {revoked}")
 
 
 @click.group()
