@@ -37,7 +37,7 @@ a backend names the *variable* its key is in. A file looks like this::
     tail_turns = 2                          # of the user's, which stay as they are
 
     [backend.local]
-    kind = "anthropic"                      # anthropic, openai-compatible, offline, or a provider of docs/models.md
+    kind = "anthropic"                      # anthropic, openai-compatible, offline, or one of docs/models.md
     base_url = "http://127.0.0.1:11434"
     key_env = "LOCAL_KEY"
     model = "qwen3"                         # what answers there, where nobody names another

@@ -24,6 +24,7 @@ from pyagentd.config.tables import (
     CompactionSettings,
     Confinement,
     HookSettings,
+    Kind,
     ModelSettings,
     ProfileSettings,
     ServerSettings,
@@ -288,7 +289,8 @@ def service(name: str) -> BackendSettings | None:
     """Return a provider that nobody configured, by its name in ``SERVICES``; None when it is no such name."""
     if (known := SERVICES.get(name)) is None:
         return None
-    return BackendSettings(name=name, kind="openai-compatible", base_url=known[0], key_env=known[1])
+    kind: Kind = "openai" if name == "openai" else "openai-compatible"
+    return BackendSettings(name=name, kind=kind, base_url=known[0], key_env=known[1])
 
 
 def _addressed(name: str, backend: BackendSettings, env: Environment) -> BackendSettings:

@@ -102,10 +102,10 @@ class SkillsTable:
     paths: tuple[str, ...] = ()
 
 
-Kind = Literal["anthropic", "offline", "openai-compatible"]
+Kind = Literal["anthropic", "offline", "openai", "openai-compatible"]
 
 # Providers known by name, which is also what gptel's users call their backends: where they are, and the usual
-# variable for the key. All of them speak Chat Completions.
+# variable for the key. OpenAI speaks its Responses API, the others Chat Completions.
 SERVICES: Mapping[str, tuple[str, str | None]] = {
     "openai": ("https://api.openai.com/v1", "OPENAI_API_KEY"),
     "ollama": ("http://127.0.0.1:11434/v1", None),
@@ -124,7 +124,8 @@ SERVICES: Mapping[str, tuple[str, str | None]] = {
 class BackendSettings:
     """``[backend.NAME]``: how to reach one provider of models.
 
-    A kind of ``SERVICES`` may be given; it stands for ``openai-compatible`` with the address and the variable there.
+    A kind of ``SERVICES`` may be given; it stands for ``openai-compatible`` (``openai`` for itself)
+    with the address and the variable there.
     """
 
     name: str = field(default="", metadata=INSIDE)

@@ -16,7 +16,15 @@ from pyagentd.store.journal import Served, served_by
 from pyagentd.store.trace import TracedStep
 
 _PROMPT = 200  # characters
-_PARAMETERS = ("max_tokens", "max_completion_tokens", "temperature", "thinking", "reasoning_effort")
+_PARAMETERS = (
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "temperature",
+    "thinking",
+    "reasoning_effort",
+    "reasoning",
+)
 
 
 def timeline(
@@ -46,8 +54,9 @@ def catalogue(step: TracedStep | None) -> dict[str, Any]:
     """Return the system prompt and the tools that the model was told of last; empty before the first request."""
     head = step.head if step is not None else {}
     first = (step.messages or ({},))[0] if step is not None else {}
-    # Chat Completions have it as the first of the messages.
-    system = head.get("system") or (first.get("content") if first.get("role") == "system" else "") or ()
+    system = head.get("system") or head.get("instructions") or ()
+    if first.get("role") == "system":  # as Chat Completions have it
+        system = first.get("content") or ()
     texts = [str(block.get("text", "")) for block in system if isinstance(block, Mapping)]
     return {
         "system": "\n\n".join(texts) if not isinstance(system, str) else system,

@@ -31,12 +31,13 @@ class Body:
     messages: tuple[str, ...]  # the JSON of each one, without breakpoints
     digests: tuple[bytes, ...]  # of these, SHA-256
     marked: Mapping[int, str]  # those that carry a breakpoint, as they are sent, by their number
+    key: str = "messages"  # under which they are sent
 
     def encoded(self) -> bytes:
         """Return the bytes of the request."""
         listed = ",".join(self.marked.get(number, text) for number, text in enumerate(self.messages))
         # Half a surrogate pair has no UTF-8; the document replaces it too.
-        return f'{dumps(self.head)[:-1]},"messages":[{listed}]}}'.encode("utf-8", "replace")
+        return f'{dumps(self.head)[:-1]},"{self.key}":[{listed}]}}'.encode("utf-8", "replace")
 
 
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "refusal", "stop_sequence", "pause_turn"]

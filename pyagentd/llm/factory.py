@@ -143,7 +143,7 @@ _backends: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[BackendSettings, Ba
 def _check(name: str, settings: BackendSettings) -> None:
     if settings.kind == "offline":
         return
-    if settings.kind == "openai-compatible":
+    if settings.kind in ("openai", "openai-compatible"):
         _check_compatible(name, settings)
     elif settings.base_url is not None:
         _check_url(settings.base_url)
@@ -228,16 +228,15 @@ def _build(settings: BackendSettings) -> _Listing:
             from pyagentd.llm import offline
 
             return offline.offline_backend()
-        case "openai-compatible":
+        case "openai" | "openai-compatible":
             with _unscanned(), extra("openai", "This backend"):
-                from pyagentd.llm import openai
-            return openai.OpenAIBackend(
-                openai.make_client(
-                    api_key=(settings.api_key or "").strip() or _PLACEHOLDER_KEY,
-                    base_url=settings.base_url or "",
-                    timeout_s=settings.timeout_s,
-                )
+                from pyagentd.llm import openai, responses
+            made = openai.make_client(
+                api_key=(settings.api_key or "").strip() or _PLACEHOLDER_KEY,
+                base_url=settings.base_url or "",
+                timeout_s=settings.timeout_s,
             )
+            return (responses.ResponsesBackend if settings.kind == "openai" else openai.OpenAIBackend)(made)
         case "anthropic":
             from pyagentd.llm import anthropic
 

@@ -12,8 +12,9 @@ import logging
 import re
 import uuid
 import weakref
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence, Set
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
@@ -58,6 +59,7 @@ from pyagentd.llm.http import (
     MAX_TEXT,
     Json,
     SseEvent,
+    Step,
     api_name,
     arguments,
     check_stream,
@@ -78,7 +80,7 @@ PROVIDER = "openai-compatible"  # in the record of reasoning that comes from her
 
 # From our values to the JSON of Chat Completions; pure.
 
-_LONGEST_NAME = 64  # characters of a tool's name
+LONGEST_NAME = 64  # characters of a tool's name
 _LONGEST_ID = 40  # characters of a call's id
 _SHORT_ID = 9  # what Mistral wants: exactly so many letters and digits
 _FIELDS = ("reasoning_content", "reasoning")  # where servers write it, and want it back
@@ -91,6 +93,8 @@ Quirk = Literal[
     "max_tokens",  # called max_completion_tokens
     "stream options",  # refused
     "call ids",  # nine letters and digits
+    "encrypted reasoning",  # refused
+    "reasoning summary",  # refused
     "reasoning wanted",  # every message with calls needs its reasoning, empty where it has none
     "reasoning refused",
 ]
@@ -104,7 +108,7 @@ def settings_body(request: ModelRequest, quirks: Set[Quirk]) -> Json:
     if request.temperature is not None and "temperature" not in quirks:
         body["temperature"] = request.temperature
     if (budget := request.thinking_budget) is not None and "reasoning effort" not in quirks:
-        body["reasoning_effort"] = next((name for most, name in _EFFORT if budget <= most), "high")
+        body["reasoning_effort"] = effort_of(budget)
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
     if "stream options" not in quirks:
@@ -112,8 +116,13 @@ def settings_body(request: ModelRequest, quirks: Set[Quirk]) -> Json:
     return body | {"stream": True}
 
 
+def effort_of(budget: int) -> str:
+    """Return the effort that a budget of thinking means, in tokens."""
+    return next((name for most, name in _EFFORT if budget <= most), "high")
+
+
 def _tool(tool: ToolSchema) -> Json:
-    schema = {"name": api_name(tool.name, _LONGEST_NAME), "description": tool.description}
+    schema = {"name": api_name(tool.name, LONGEST_NAME), "description": tool.description}
     return {"type": "function", "function": schema | {"parameters": dict(tool.input_schema)}}
 
 
@@ -131,24 +140,20 @@ def message_bodies(message: Message, quirks: Set[Quirk], *, documents: bool) -> 
         return
     for part in message.parts:
         if isinstance(part, ToolResult):
-            text = (
-                part.text
-                if part.text.strip()
-                else "The tool failed without a message."
-                if part.is_error
-                else "(no output)"
-            )
-            failed = part.is_error and not text.lower().startswith("error")
-            yield {
-                "role": "tool",
-                "tool_call_id": _id(part.id, quirks),
-                "content": f"Error: {text}" if failed else text,
-            }
+            yield {"role": "tool", "tool_call_id": _id(part.id, quirks), "content": result_text(part)}
     content = [block for part in message.parts if (block := _block(part, documents)) is not None]
     if content and all(block["type"] == "text" for block in content):
         yield {"role": "user", "content": "\n\n".join(block["text"] for block in content)}
     elif content:
         yield {"role": "user", "content": content}
+
+
+def result_text(result: ToolResult) -> str:
+    """Return a result as text, which says where it is an error."""
+    if not result.text.strip():
+        return "Error: The tool failed without a message." if result.is_error else "(no output)"
+    failed = result.is_error and not result.text.lower().startswith("error")
+    return f"Error: {result.text}" if failed else result.text
 
 
 def _said(message: Message, quirks: Set[Quirk]) -> Json | None:
@@ -161,7 +166,7 @@ def _said(message: Message, quirks: Set[Quirk]) -> Json | None:
         {
             "id": _id(call.id, quirks),
             "type": "function",
-            "function": {"name": api_name(call.name, _LONGEST_NAME), "arguments": dumps(dict(call.input))},
+            "function": {"name": api_name(call.name, LONGEST_NAME), "arguments": dumps(dict(call.input))},
         }
         for call in calls
     ]
@@ -217,22 +222,21 @@ class _Texts(NamedTuple):
 
 
 class BodyWriter:
-    """Writes the requests of one client for one set of quirks; keeps what it wrote as long as the message lives."""
+    """Keeps the JSON of messages, of one client for one set of quirks, as long as the messages live."""
 
-    def __init__(self, quirks: Set[Quirk], *, documents: bool) -> None:
-        self._quirks = quirks
-        self._documents = documents
+    def __init__(self, items: Callable[[Message], Iterable[Json]]) -> None:
+        self._items = items
         self._known: dict[int, tuple[weakref.ref[Message], _Texts]] = {}  # by the identity of a living message
 
-    def write(self, request: ModelRequest) -> Body:
-        """Return the body of a streamed request."""
-        system = [{"role": "system", "content": request.system}] if request.system.strip() else []
-        texts = [_written(system), *(self._texts(message) for message in request.messages)]
+    def write(self, head: Json, key: str, first: Iterable[Json], messages: Iterable[Message]) -> Body:
+        """Return the body of a streamed request: ``head``, and under ``key`` what is ``first`` and ``messages``."""
+        texts = [_written(first), *(self._texts(message) for message in messages)]
         return Body(
-            head=settings_body(request, self._quirks),
+            head=head,
             messages=tuple(text for each in texts for text in each.json),
             digests=tuple(digest for each in texts for digest in each.digests),
             marked={},
+            key=key,
         )
 
     def _texts(self, message: Message) -> _Texts:
@@ -240,7 +244,7 @@ class BodyWriter:
         known = self._known.get(key)
         if known is not None and known[0]() is message:
             return known[1]
-        texts = _written(message_bodies(message, self._quirks, documents=self._documents))
+        texts = _written(self._items(message))
         self._known[key] = (weakref.ref(message, lambda _: self._known.pop(key, None)), texts)
         return texts
 
@@ -291,7 +295,7 @@ class ChatDecoder:
     def __init__(self, request: ModelRequest) -> None:
         self.finished = False
         self.failure: ProviderError | None = None
-        self._names = {api_name(tool.name, _LONGEST_NAME): tool.name for tool in request.tools}
+        self._names = {api_name(tool.name, LONGEST_NAME): tool.name for tool in request.tools}
         parts = (part for message in request.messages for part in message.parts)
         self._ids = {part.id for part in parts if isinstance(part, ToolCall)}
         self._next = 0  # number of the next part
@@ -320,7 +324,7 @@ class ChatDecoder:
                     raise malformed(event) from error
         except ProviderError as error:
             self.failure = error
-        return _merged(items)
+        return merged(items)
 
     def end(self) -> list[StreamItem]:
         """Return what the end of the body means: some servers send no mark for the end."""
@@ -331,11 +335,11 @@ class ChatDecoder:
 
     def _take(self, body: Json, items: list[StreamItem]) -> None:
         if body.get("error"):
-            raise _broke_off(body)
+            raise broke_off(body)
         self._usage.update(body.get("usage") or {})
         for choice in (body.get("choices") or ())[:1]:
             if choice.get("error"):
-                raise _broke_off(choice)
+                raise broke_off(choice)
             delta = choice.get("delta") or choice.get("message") or {}
             self._delta(delta, items)
             self._stop = choice.get("finish_reason") or self._stop
@@ -404,7 +408,7 @@ class ChatDecoder:
             self._close(items)
             if len(self._calls) >= MAX_CALLS:
                 raise too_much(f"{MAX_CALLS} calls of tools")
-            call = _Call(self._next, id, self._unique(id), self._names.get(name, name))
+            call = _Call(self._next, id, unique_id(id, self._ids), self._names.get(name, name))
             self._next += 1
             self._at[number] = call
             self._calls.append(call)
@@ -413,13 +417,6 @@ class ChatDecoder:
         text = text if isinstance(text, str) else given_arguments(text)
         self._count(len(text))
         call.pieces.append(text)
-
-    def _unique(self, id: str) -> str:
-        """Return the id of a call, another one where it has none or another call of the conversation has the same."""
-        if not id or id in self._ids:
-            id = f"{id or 'call'}_{uuid.uuid4().hex[:12]}"
-        self._ids.add(id)
-        return id
 
     def _end(self, items: list[StreamItem]) -> None:
         stop = self._stop
@@ -447,7 +444,15 @@ class ChatDecoder:
         return PartFinished(call.index, part), readable or len(text) > MAX_ARGUMENTS
 
 
-def _merged(items: list[StreamItem]) -> list[StreamItem]:
+def unique_id(id: str, taken: set[str]) -> str:
+    """Return the id of a call, another one where it has none or another call has the same, and take it."""
+    if not id or id in taken:
+        id = f"{id or 'call'}_{uuid.uuid4().hex[:12]}"
+    taken.add(id)
+    return id
+
+
+def merged(items: list[StreamItem]) -> list[StreamItem]:
     """Return ``items`` with deltas that follow each other as one: a chunk costs its reader as much as a token."""
     merged: list[StreamItem] = []
     pieces: list[str] = []
@@ -471,7 +476,8 @@ def _put(merged: list[StreamItem], pieces: list[str]) -> None:
     pieces.clear()
 
 
-def _broke_off(body: Json) -> ProviderError:
+def broke_off(body: Json) -> ProviderError:
+    """Return the error that a stream reports in ``error``; transient when it may pass."""
     kind, message = error_of_body(body)
     number = body["error"].get("code") if isinstance(body["error"], dict) else None
     text = f"The model's server broke off: {message or 'no message'} ({kind or number or 'error'})"
@@ -482,12 +488,12 @@ def _usage(given: Json) -> Usage:
     """Return the tokens that a server counted; what was read from its cache is part of the prompt there."""
     of_prompt = given.get("prompt_tokens_details") or {}
     of_answer = given.get("completion_tokens_details") or {}
-    prompt, answer = _tokens(given.get("prompt_tokens")), _tokens(given.get("completion_tokens"))
-    read = min(prompt, _tokens(of_prompt.get("cached_tokens") or given.get("prompt_cache_hit_tokens")))
-    written = min(prompt - read, _tokens(of_prompt.get("cache_write_tokens")))
-    reasoning = _tokens(of_answer.get("reasoning_tokens"))
+    prompt, answer = tokens(given.get("prompt_tokens")), tokens(given.get("completion_tokens"))
+    read = min(prompt, tokens(of_prompt.get("cached_tokens") or given.get("prompt_cache_hit_tokens")))
+    written = min(prompt - read, tokens(of_prompt.get("cache_write_tokens")))
+    reasoning = tokens(of_answer.get("reasoning_tokens"))
     # xAI does not count reasoning among the tokens of the answer.
-    beside = reasoning > answer or (reasoning and _tokens(given.get("total_tokens")) == prompt + answer + reasoning)
+    beside = reasoning > answer or (reasoning and tokens(given.get("total_tokens")) == prompt + answer + reasoning)
     return Usage(
         input=prompt - read - written,
         output=answer if beside else answer - reasoning,
@@ -497,7 +503,8 @@ def _usage(given: Json) -> Usage:
     )
 
 
-def _tokens(given: Any) -> int:
+def tokens(given: Any) -> int:
+    """Return a number of tokens, 0 where none is given; raises ``ProviderError`` when it is no number."""
     if given is None:
         return 0
     if isinstance(given, bool) or not isinstance(given, int | float) or given != int(given):
@@ -510,10 +517,14 @@ def _tokens(given: Any) -> int:
 _UNSUPPORTED = ("not support", "unsupported", "not permitted", "unrecognized", "unknown", "extra", "not allowed")
 
 
+def unsupported(said: str) -> bool:
+    """Return whether a refusal, in lower case, says that something is not supported."""
+    return any(word in said for word in _UNSUPPORTED)
+
+
 def quirk(body: Json, known: Set[Quirk], refusal: str) -> Quirk | None:
     """Return what to change after the server refused ``body`` with the message ``refusal``, None for nothing."""
     said = refusal.lower()
-    unsupported = any(word in said for word in _UNSUPPORTED)
     found: Quirk | None = None
     if "max_completion_tokens" in said and "max_tokens" in body:
         found = "max_tokens"
@@ -521,13 +532,13 @@ def quirk(body: Json, known: Set[Quirk], refusal: str) -> Quirk | None:
         found = "temperature"
     elif "stream_options" in body and ("stream_options" in said or "stream options" in said):
         found = "stream options"
-    elif "reasoning_effort" in body and ("reasoning_effort" in said or ("thinking" in said and unsupported)):
+    elif "reasoning_effort" in body and ("reasoning_effort" in said or ("thinking" in said and unsupported(said))):
         found = "reasoning effort"
     elif "tool call id" in said and "length of 9" in said:
         found = "call ids"
     elif "reasoning_content" in said and ("passed back" in said or "missing" in said):
         found = "reasoning wanted"
-    elif any(name in said for name in _FIELDS) and unsupported:
+    elif any(name in said for name in _FIELDS) and unsupported(said):
         found = "reasoning refused"
     return None if found in known else found
 
@@ -560,22 +571,26 @@ def make_client(*, api_key: str, base_url: str, timeout_s: float) -> AsyncOpenAI
 class OpenAIBackend:
     """Streams answers of one server of Chat Completions over one pool of connections."""
 
+    path = "/chat/completions"
+    key = "messages"  # what holds the conversation
+    api = "Chat Completions API, which often ends in /v1"
+
     def __init__(self, client: AsyncOpenAI, clock: Clock | None = None) -> None:
         self._client = client
         self._clock = clock or SystemClock()
         host = urlsplit(str(client.base_url)).hostname or ""
-        self._documents = host in _DOCUMENTS
+        self._host = host
         self._usual: frozenset[Quirk] = frozenset({"max_tokens"} if host == "api.openai.com" else ())
         self._quirks: dict[str, frozenset[Quirk]] = {}  # by model
         self._writers: dict[frozenset[Quirk], BodyWriter] = {}
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
         """Send ``request`` and yield its answer, see ``Backend``."""
-        check_media(request, documents=self._documents)
+        check_media(request, documents=self.takes_documents())
         try:
             async with contextlib.AsyncExitStack() as stack:
                 chunks = (await self._open(request, stack)).aiter_bytes()
-                async for items in read_answer(chunks, ChatDecoder(request)):
+                async for items in read_answer(chunks, self.decoder(request)):
                     yield items
         except (OpenAIError, httpx2.HTTPError, ClientError) as error:
             # `from None`: a cause may quote the request's headers in a logged traceback.
@@ -596,6 +611,30 @@ class OpenAIBackend:
         except (OpenAIError, httpx2.HTTPError, ClientError, ValueError) as error:
             raise provider_error(error, self._clock.now(), openai) from None
 
+    def takes_documents(self) -> bool:
+        """Return whether PDF can be sent."""
+        return self._host in _DOCUMENTS
+
+    def settings(self, request: ModelRequest, quirks: Set[Quirk]) -> Json:
+        """Return the body without the conversation."""
+        return settings_body(request, quirks)
+
+    def system(self, request: ModelRequest) -> list[Json]:
+        """Return what stands before the conversation."""
+        return [{"role": "system", "content": request.system}] if request.system.strip() else []
+
+    def items(self, message: Message, quirks: Set[Quirk]) -> Iterable[Json]:
+        """Return what a message is in the body."""
+        return message_bodies(message, quirks, documents=self.takes_documents())
+
+    def decoder(self, request: ModelRequest) -> Step:
+        """Return what reads the answer."""
+        return ChatDecoder(request)
+
+    def quirk(self, body: Json, known: Set[Quirk], refusal: str) -> Quirk | None:
+        """Return what to change after a refusal, None for nothing."""
+        return quirk(body, known, refusal)
+
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
@@ -604,25 +643,26 @@ class OpenAIBackend:
         """Send ``request``, once more for each thing that its model or server turns out to refuse."""
         while True:
             quirks = self._quirks.get(request.model, self._usual)
-            writer = self._writers.setdefault(quirks, BodyWriter(quirks, documents=self._documents))
-            body = writer.write(request)
+            if (writer := self._writers.get(quirks)) is None:
+                writer = self._writers[quirks] = BodyWriter(partial(self.items, quirks=quirks))
+            body = writer.write(self.settings(request, quirks), self.key, self.system(request), request.messages)
             if request.sent is not None:
                 request.sent(body)
             try:
                 stream = await self._post(body.encoded())
             except (BadRequestError, UnprocessableEntityError) as error:
-                if (found := quirk(dict(body.head), quirks, _whole_refusal(error))) is None:
+                if (found := self.quirk(dict(body.head), quirks, _whole_refusal(error))) is None:
                     raise
                 _log.warning("%s: sending in another form (%s)", request.model, found)
                 self._quirks[request.model] = quirks | {found}
             else:
                 stack.push_async_callback(stream.close)
-                check_stream(stream.response, "Chat Completions API, which often ends in /v1")
+                check_stream(stream.response, self.api)
                 return stream.response
 
     async def _post(self, body: bytes) -> AsyncStream[object]:
         return await self._client.post(
-            "/chat/completions",
+            self.path,
             cast_to=object,
             stream=True,
             stream_cls=AsyncStream[object],

@@ -161,7 +161,8 @@ def _abbreviated(value: Any) -> Any:
 # type         fields
 # ===========  ===========================================================================================
 # blob         {digest, data}: a system prompt or a list of tools
-# request      {id, run_id, step, attempt, purpose, at, head, base, same, messages, marks}: ``at`` epoch ms
+# request      {id, run_id, step, attempt, purpose, at, head, base, same, messages, marks}: ``at`` epoch ms;
+#              ``key`` where messages were sent under another name
 # answer       {id, run_id, step, duration_ms, first_token_ms, attempts, retries, usage, calls, stop_reason, error}:
 #              the end of ``id``; with ``count``, ``chain`` and ``known`` a later writer sees what it may continue
 # ===========  ===========================================================================================
@@ -171,7 +172,7 @@ def _abbreviated(value: Any) -> Any:
 
 LARGEST = 32 << 20
 _TAIL = 64 << 10  # holds an answer line, unless its error is a novel
-_BLOBS = ("system", "tools")
+_BLOBS = ("system", "instructions", "tools")
 
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -182,6 +183,11 @@ class Sent(Protocol):
     @property
     def head(self) -> Mapping[str, Any]:
         """Everything but the messages."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """Under which name the messages are sent."""
         ...
 
     @property
@@ -280,6 +286,7 @@ class TraceWriter:
             "head": head,
             "base": base,
             "same": same,
+            **({} if body.key == "messages" else {"key": body.key}),
             "marks": [mark for number, text in body.marked.items() for mark in _marks(number, text)],
         }
         lines.append(f'{_dumps(facts)[:-1]},"messages":[{",".join(body.messages[same:])}]}}')
@@ -393,6 +400,7 @@ class TracedStep:
     same: int  # how many messages the request before had already
     messages: list[dict[str, Any]] | None  # without breakpoints; None: they are gone
     marks: list[tuple[int, int, Any]]
+    key: str = "messages"  # under which they were sent
     answer: Mapping[str, Any] = field(default_factory=dict)  # see ``trace``; {} when there is none
 
     @property
@@ -408,7 +416,7 @@ class TracedStep:
         for number, block, value in self.marks:
             messages[number] = copy.deepcopy(messages[number])
             messages[number]["content"][block]["cache_control"] = value
-        return {**self.head, "messages": messages}
+        return {**self.head, self.key: messages}
 
 
 def read_trace(branch_dir: Path) -> list[TracedStep]:
@@ -455,6 +463,7 @@ def _step(line: Mapping[str, Any], before: Mapping[str, TracedStep], blobs: Mapp
         same=same,
         messages=messages,
         marks=[tuple(mark) for mark in line["marks"]],
+        key=str(line.get("key", "messages")),
     )
 
 

@@ -1,4 +1,4 @@
-"""An HTTP server that speaks the Anthropic Messages API and Chat Completions, for tests and benchmarks.
+"""An HTTP server for tests and benchmarks: Anthropic's Messages API, Chat Completions, OpenAI's Responses API.
 
 Own code on both sides of the socket would hide a shared misunderstanding, so nothing here imports pyagentd. What a
 server says is scripted with the helpers of ``answers`` and ``streams``; ``rules`` refuses what the real API would.

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tests.server import chat
+from tests.server import chat, responses
 from tests.server.http import Cut, Hang, Pause, Reply, Request, Step, event_stream, json_reply
 
 Json = dict[str, Any]
@@ -105,6 +105,9 @@ class Answer:
         if request.path == chat.PATH:
             yield from chat.chunks(request, self.blocks, self._stop(), self._usage())
             return
+        if request.path == responses.PATH:
+            yield from responses.events(request, self.blocks, self._stop(), self._usage())
+            return
         yield {"type": "message_start", "message": self._message(request, [], None)}
         yield {"type": "ping"}
         for index, block in enumerate(self.blocks):
@@ -117,7 +120,7 @@ class Answer:
         for number, event in enumerate(self.events(request), 1):
             if self.pause_s and event.get("type", "content_block_delta") == "content_block_delta":
                 yield Pause(self.pause_s)
-            yield chat.event(event) if request.path == chat.PATH else sse(event)
+            yield _written(request, event)
             if number in self.insert:
                 yield self.insert[number]
             if number == self.end_after:
@@ -164,6 +167,10 @@ class Fixed:
         return self.given
 
 
+def _written(request: Request, event: Json) -> bytes:
+    return {chat.PATH: chat.event, responses.PATH: responses.event}.get(request.path, sse)(event)
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """An error in the words of the API that was asked."""
@@ -174,7 +181,7 @@ class Refusal:
     headers: Mapping[str, str]
 
     def reply(self, request: Request) -> Reply:
-        if request.path == chat.PATH:
+        if request.path in (chat.PATH, responses.PATH):
             return json_reply(self.status, chat.refused(self.status, self.kind, self.message), self.headers)
         error = {"type": "error", "error": {"type": self.kind, "message": self.message}}
         return json_reply(self.status, error, self.headers)

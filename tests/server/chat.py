@@ -112,12 +112,12 @@ def _of_tool(tool: Json) -> Iterator[str]:
     if tool.get("type") != "function" or not isinstance(function, dict):
         yield "type must be 'function', with a function"
         return
-    yield from _of_name(function.get("name"))
+    yield from of_name(function.get("name"))
     if function.get("parameters", {}).get("type") != "object":
         yield "schema must be a JSON Schema of 'type: \"object\"'"
 
 
-def _of_name(name: Any) -> Iterator[str]:
+def of_name(name: Any) -> Iterator[str]:
     if not isinstance(name, str) or not 0 < len(name) <= 64 or not set(name) <= _NAME:
         yield f"name {name!r} does not match '^[a-zA-Z0-9_-]{{1,64}}$'"
 
@@ -152,7 +152,7 @@ def _of_message(message: Json) -> Iterator[str]:
             yield "tool_calls id: string of at most 40 characters expected"
         if call.get("type") != "function":
             yield "tool_calls type must be 'function'"
-        yield from _of_name(call.get("function", {}).get("name"))
+        yield from of_name(call.get("function", {}).get("name"))
         try:
             given = json.loads(call["function"]["arguments"])
         except (KeyError, ValueError, TypeError):

@@ -6,15 +6,20 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from tests.server import chat
+from tests.server import chat, responses
 from tests.server.answers import Scripted, answer, refusal
 from tests.server.http import Gone, Reply, Request, json_reply, read_request, write_reply
 from tests.server.rules import missing_key, problems
 
 Rule = Callable[[Request], Scripted]
 
+_PROBLEMS: dict[str, Callable[[Request], Iterable[str]]] = {
+    "/v1/messages": problems,
+    chat.PATH: chat.problems,
+    responses.PATH: responses.problems,
+}
 _EPOCH = "1970-01-01T00:00:00Z"
 _BACKLOG = 512  # clients that connect together; one too many waits for seconds before it tries again
 
@@ -123,11 +128,11 @@ class ModelServer:
         return json_reply(200, {"data": listed, "has_more": False, "first_id": None, "last_id": None})
 
     def _choose(self, request: Request) -> Scripted:
-        if request.method != "POST" or request.path not in ("/v1/messages", chat.PATH):
+        if request.method != "POST" or request.path not in _PROBLEMS:
             return refusal(404, "not_found_error", f"{request.method} {request.path}")
         if missing_key(request):
             return refusal(401, "authentication_error", "x-api-key header is required")
-        if found := list((chat.problems if request.path == chat.PATH else problems)(request)):
+        if found := list(_PROBLEMS[request.path](request)):
             return refusal(400, "invalid_request_error", "; ".join(found))
         with self._changed:
             chosen = self._queue.popleft() if self._queue else self.rule

@@ -1,0 +1,348 @@
+"""The Responses API, which OpenAI's own models speak, through OpenAI's official SDK.
+
+Nothing is stored there: reasoning comes encrypted, is kept in the record, and goes back with the conversation. What
+it shares with Chat Completions stands in ``openai``.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
+
+from pyagentd.errors import ContextOverflow, ProviderError
+from pyagentd.llm.backend import (
+    MAX_ARGUMENTS,
+    ModelRequest,
+    PartDelta,
+    PartFinished,
+    PartKind,
+    PartStarted,
+    StepFinished,
+    StopReason,
+    StreamItem,
+    dumps,
+)
+from pyagentd.llm.http import (
+    MAX_ANSWER,
+    MAX_CALLS,
+    MAX_NAME,
+    MAX_TEXT,
+    Json,
+    SseEvent,
+    api_name,
+    arguments,
+    load_event,
+    malformed,
+    too_much,
+    without_surrogates,
+)
+from pyagentd.llm.openai import (
+    LONGEST_NAME,
+    OpenAIBackend,
+    Quirk,
+    broke_off,
+    effort_of,
+    merged,
+    result_text,
+    tokens,
+    unique_id,
+    unsupported,
+)
+from pyagentd.messages import Media, Message, Reasoning, Text, ToolCall, ToolResult, Usage
+
+PROVIDER = "openai"  # in the record of reasoning that comes from here
+
+_LONGEST_ID = 64  # characters of a call's id
+_LEAST = 16  # tokens of an answer that may be asked for
+_ENCRYPTED = "reasoning.encrypted_content"
+
+
+def settings_body(request: ModelRequest, quirks: Set[Quirk]) -> Json:
+    """Return the body of ``request`` without ``input``, as a model with these quirks takes it."""
+    # Reasoning counts against the limit.
+    longest = max(_LEAST, request.max_tokens + (request.thinking_budget or 0))
+    body: Json = {"model": request.model, "max_output_tokens": longest, "store": False}
+    if request.system.strip():
+        body["instructions"] = request.system
+    if request.temperature is not None and "temperature" not in quirks:
+        body["temperature"] = request.temperature
+    if request.thinking_budget is not None and "reasoning effort" not in quirks:
+        body["reasoning"] = {"effort": effort_of(request.thinking_budget)}
+        if "reasoning summary" not in quirks:
+            body["reasoning"]["summary"] = "auto"
+    if "encrypted reasoning" not in quirks:
+        body["include"] = [_ENCRYPTED]
+    if request.tools:
+        body["tools"] = [
+            {
+                "type": "function",
+                "name": api_name(tool.name, LONGEST_NAME),
+                "description": tool.description,
+                "parameters": dict(tool.input_schema),
+                "strict": False,
+            }
+            for tool in request.tools
+        ]
+    return body | {"stream": True}
+
+
+def items_of(message: Message, quirks: Set[Quirk]) -> Iterator[Json]:
+    """Yield what ``message`` is as items of ``input``."""
+    if message.role == "assistant":
+        yield from _said(message, quirks)
+        return
+    for part in message.parts:
+        if isinstance(part, ToolResult):
+            yield {
+                "type": "function_call_output",
+                "call_id": api_name(part.id, _LONGEST_ID),
+                "output": result_text(part),
+            }
+    if content := [block for part in message.parts if (block := _block(part)) is not None]:
+        yield {"role": "user", "content": content}
+
+
+def _said(message: Message, quirks: Set[Quirk]) -> Iterator[Json]:
+    thoughts: list[Json] = []  # the API refuses one that nothing follows
+    for part in message.parts:
+        match part:
+            case Reasoning(provider=provider, signature=str(id), redacted=str(data)) if (
+                provider == PROVIDER and "encrypted reasoning" not in quirks
+            ):
+                summary = [{"type": "summary_text", "text": part.text}] if part.text else []
+                thoughts.append({"type": "reasoning", "id": id, "summary": summary, "encrypted_content": data})
+            case Text(text=text) if text.strip():
+                yield from thoughts
+                thoughts.clear()
+                yield {"role": "assistant", "content": text}
+            case ToolCall(id=id, name=name, input=given):
+                yield from thoughts
+                thoughts.clear()
+                yield {
+                    "type": "function_call",
+                    "call_id": api_name(id, _LONGEST_ID),
+                    "name": api_name(name, LONGEST_NAME),
+                    "arguments": dumps(dict(given)),
+                }
+
+
+def _block(part: object) -> Json | None:
+    match part:
+        case Text(text=text):
+            return {"type": "input_text", "text": text} if text.strip() else None
+        case Media(type=kind, data=data) if kind.startswith("image/"):
+            return {"type": "input_image", "detail": "auto", "image_url": f"data:{kind};base64,{data}"}
+        case Media(type=kind, data=data):
+            name = f"document.{kind.rpartition('/')[2]}"
+            return {"type": "input_file", "filename": name, "file_data": f"data:{kind};base64,{data}"}
+    return None
+
+
+# From the events of one streamed answer to stream items; pure, one decoder per answer.
+
+_KINDS: Mapping[str, PartKind] = {"message": "text", "reasoning": "reasoning", "function_call": "tool"}
+_STOPS: Mapping[str, StopReason] = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
+
+
+@dataclass(slots=True)
+class _Item:
+    """An item of the answer while it grows."""
+
+    kind: PartKind
+    call_id: str = ""
+    name: str = ""
+    pieces: list[str] = field(default_factory=list)
+
+
+class ResponseDecoder:
+    """Folds the events of one answer.
+
+    Args:
+        request: What is answered: its tools' names, and ids of calls that are taken.
+
+    Attributes:
+        finished: The answer is complete.
+        failure: What the server reported, or how it broke the protocol; transient when it may pass.
+    """
+
+    def __init__(self, request: ModelRequest) -> None:
+        self.finished = False
+        self.failure: ProviderError | None = None
+        self._names = {api_name(tool.name, LONGEST_NAME): tool.name for tool in request.tools}
+        parts = (part for message in request.messages for part in message.parts)
+        self._ids = {part.id for part in parts if isinstance(part, ToolCall)}
+        self._items: dict[int, _Item] = {}
+        self._broken: list[PartFinished] = []  # calls whose arguments were no JSON object
+        self._refused = False
+        self._calls = self._said = self._received = 0
+
+    def decode(self, events: Iterable[SseEvent]) -> list[StreamItem]:
+        """Return the items that ``events`` mean, up to the one that fails; that one sets ``failure``."""
+        items: list[StreamItem] = []
+        try:
+            for event in events:
+                body = load_event(event)
+                try:
+                    if (handle := _HANDLERS.get(body.get("type") or event.name)) is not None:
+                        handle(self, body, items)
+                except (KeyError, TypeError, AttributeError) as error:
+                    raise malformed(event) from error
+        except ProviderError as error:
+            self.failure = error
+        return merged(items)
+
+    def end(self) -> list[StreamItem]:
+        """Return nothing: the end of the body is not that of the answer."""
+        return []
+
+    def _added(self, body: Json, items: list[StreamItem]) -> None:
+        given = body["item"]
+        if (kind := _KINDS.get(given["type"])) is None:
+            return
+        item = self._items[body["output_index"]] = _Item(kind)
+        if kind == "tool":
+            self._calls += 1
+            if self._calls > MAX_CALLS:
+                raise too_much(f"{MAX_CALLS} calls of tools")
+            item.call_id = unique_id(without_surrogates(given["call_id"])[:MAX_NAME], self._ids)
+            name = without_surrogates(given["name"])[:MAX_NAME]
+            item.name = self._names.get(name, name)
+        items.append(PartStarted(body["output_index"], kind, item.call_id, item.name))
+
+    def _text(self, body: Json, items: list[StreamItem]) -> None:
+        item = self._items[body["output_index"]]
+        text = body["delta"]
+        if not isinstance(text, str):
+            raise TypeError("text of a delta")
+        self._said += len(text)
+        if self._said > MAX_TEXT:
+            raise too_much(f"{MAX_TEXT // 1_000_000} million characters of text")
+        item.pieces.append(text)
+        items.append(PartDelta(body["output_index"], text))
+
+    def _refusal(self, body: Json, items: list[StreamItem]) -> None:
+        self._refused = True
+        self._text(body, items)
+
+    def _summary(self, body: Json, items: list[StreamItem]) -> None:
+        if body["summary_index"] > 0:
+            self._text({**body, "delta": "\n\n"}, items)
+
+    def _arguments(self, body: Json, items: list[StreamItem]) -> None:
+        self._received += len(body["delta"])
+        if self._received > MAX_ANSWER:
+            raise too_much(f"{MAX_ANSWER // 1_000_000} million characters")
+
+    def _done(self, body: Json, items: list[StreamItem]) -> None:
+        index, given = body["output_index"], body["item"]
+        if (item := self._items.pop(index, None)) is None:
+            return
+        match item.kind:
+            case "text":
+                items.append(PartFinished(index, Text(text="".join(item.pieces))))
+            case "reasoning":
+                part = Reasoning(
+                    text="".join(item.pieces),
+                    signature=given.get("id") or None,
+                    redacted=given.get("encrypted_content") or None,
+                    provider=PROVIDER,
+                )
+                items.append(PartFinished(index, part))
+            case "tool":
+                text = given["arguments"]
+                read = arguments(text if text.strip() else "{}") if len(text) <= MAX_ARGUMENTS else None
+                unreadable = "" if read is not None else text
+                call = ToolCall(id=item.call_id, name=item.name, input=read or {}, unreadable=unreadable)
+                # A call cut off by the token limit is void; any other half a call is the model's fault.
+                half = given.get("status") == "incomplete" or (read is None and len(text) <= MAX_ARGUMENTS)
+                (self._broken if half else items).append(PartFinished(index, call))
+
+    def _completed(self, body: Json, items: list[StreamItem]) -> None:
+        response = body["response"]
+        for index, item in self._items.items():
+            if item.kind == "text":
+                items.append(PartFinished(index, Text(text="".join(item.pieces))))
+        why = (response.get("incomplete_details") or {}).get("reason")
+        reason = _STOPS.get(why, "max_tokens") if why else "tool_use" if self._calls else "end_turn"
+        if reason != "max_tokens":
+            items.extend(self._broken)
+        self.finished = True
+        items.append(StepFinished("refusal" if self._refused else reason, _usage(response.get("usage") or {})))
+
+    def _failed(self, body: Json, items: list[StreamItem]) -> None:
+        error = body.get("response", {}).get("error") or body
+        if error.get("code") == "context_length_exceeded":
+            raise ContextOverflow(f"The model's server says: {error.get('message')}")
+        raise broke_off({"error": {"code": error.get("code"), "message": error.get("message")}})
+
+
+_HANDLERS: Mapping[str, Callable[[ResponseDecoder, Json, list[StreamItem]], None]] = {
+    "response.output_item.added": ResponseDecoder._added,
+    "response.output_text.delta": ResponseDecoder._text,
+    "response.refusal.delta": ResponseDecoder._refusal,
+    "response.reasoning_summary_part.added": ResponseDecoder._summary,
+    "response.reasoning_summary_text.delta": ResponseDecoder._text,
+    "response.reasoning_text.delta": ResponseDecoder._text,
+    "response.function_call_arguments.delta": ResponseDecoder._arguments,
+    "response.output_item.done": ResponseDecoder._done,
+    "response.completed": ResponseDecoder._completed,
+    "response.incomplete": ResponseDecoder._completed,
+    "response.failed": ResponseDecoder._failed,
+    "error": ResponseDecoder._failed,
+}
+
+
+def _usage(given: Json) -> Usage:
+    """Return the tokens that the server counted; what was read from its cache is part of the input there."""
+    of_input, of_output = given.get("input_tokens_details") or {}, given.get("output_tokens_details") or {}
+    prompt, answer = tokens(given.get("input_tokens")), tokens(given.get("output_tokens"))
+    read = min(prompt, tokens(of_input.get("cached_tokens")))
+    written = min(prompt - read, tokens(of_input.get("cache_write_tokens")))
+    reasoning = min(answer, tokens(of_output.get("reasoning_tokens")))
+    return Usage(
+        input=prompt - read - written,
+        output=answer - reasoning,
+        reasoning=reasoning,
+        cache_read=read,
+        cache_write=written,
+    )
+
+
+class ResponsesBackend(OpenAIBackend):
+    """Streams answers of one server of the Responses API over one pool of connections."""
+
+    path = "/responses"
+    key = "input"
+    api = "Responses API; if it speaks Chat Completions, the kind is openai-compatible"
+
+    def takes_documents(self) -> bool:
+        """Return True: it is part of the API."""
+        return True
+
+    def settings(self, request: ModelRequest, quirks: Set[Quirk]) -> Json:
+        """Return the body without the conversation."""
+        return settings_body(request, quirks)
+
+    def system(self, request: ModelRequest) -> list[Json]:
+        """Return nothing: the system prompt is in the settings."""
+        return []
+
+    def items(self, message: Message, quirks: Set[Quirk]) -> Iterable[Json]:
+        """Return what a message is in the body."""
+        return items_of(message, quirks)
+
+    def decoder(self, request: ModelRequest) -> ResponseDecoder:
+        """Return what reads the answer."""
+        return ResponseDecoder(request)
+
+    def quirk(self, body: Json, known: Set[Quirk], refusal: str) -> Quirk | None:
+        """Return what to change after a refusal, None for nothing."""
+        said = refusal.lower()
+        found: Quirk | None = None
+        if "temperature" in body and "temperature" in said:
+            found = "temperature"
+        elif "include" in body and ("encrypted content" in said or _ENCRYPTED in said):
+            found = "encrypted reasoning"
+        elif "summary" in body.get("reasoning", {}) and "summar" in said:
+            found = "reasoning summary"
+        elif "reasoning" in body and "reasoning" in said and unsupported(said):
+            found = "reasoning effort"
+        return None if found is None or found in known else found
