@@ -12,7 +12,7 @@ import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, cast, get_args
+from typing import Any, Literal, cast, get_args
 from weakref import WeakKeyDictionary
 
 from pyagentd.errors import PyagentdError, did_you_mean
@@ -215,6 +215,8 @@ class Tool:
         description: Shown to the model with the signature.
         validation: How strictly calls are checked; None for the mission's mode.
         specified: Whether it has an explicit signature, or type hints for all parameters and the result.
+        others: What becomes of arguments that its signature does not name: they are left out with a warning, passed
+            (to ``**kwargs``), or refused (where they cannot be passed to ``*args``).
     """
 
     name: str
@@ -223,6 +225,7 @@ class Tool:
     description: str = ""
     validation: ValidationMode | None = None
     specified: bool = True
+    others: Literal["left out", "passed", "refused"] = "left out"
 
     def schema(self) -> str:
         """Return name and signature as shown to models: ``search(query :string, limit :int) -> [{id :int}]``."""
@@ -247,7 +250,7 @@ class Tool:
             return PreparedCall(problems=(Problem("", f"arguments are one map, got a {values.type_name(args)}"),))
         if self.signature is None or mode == "disabled":
             return PreparedCall(args=given)
-        return _prepare_args(self.signature, args or {}, mode)
+        return _prepare_args(self.signature, args or {}, mode, self.others)
 
     def check(self, value: Any, mission: str = "enabled") -> tuple[Problem, ...]:
         """Return why a result does not fit the signature; empty when it fits or is not checked."""
@@ -355,13 +358,23 @@ def _of_function(name: str, function: Callable[..., Any]) -> Tool:
     described = docstring_summary(function)
     if takes_everything(function):
         return Tool(name=name, function=function, description=described, specified=False)
+    kinds = {each.kind for each in (_parameters(function) or {}).values()}
+    others: Literal["left out", "passed", "refused"] = "left out"
+    if inspect.Parameter.VAR_KEYWORD in kinds:
+        others = "passed"
+    elif inspect.Parameter.VAR_POSITIONAL in kinds:
+        others = "refused"
     return Tool(
         name=name,
         function=function,
         signature=signatures.of_callable(function),
-        description=described,
+        description=" ".join(filter(None, (described, _TAKES_MORE if others == "passed" else ""))),
         specified=is_annotated(function),
+        others=others,
     )
+
+
+_TAKES_MORE = "Takes other arguments by name too."
 
 
 def _own_name(given: Any) -> str:
@@ -371,17 +384,18 @@ def _own_name(given: Any) -> str:
     return name
 
 
-def _prepare_args(signature: Signature, args: Mapping[Any, Any], mode: str) -> PreparedCall:
-    """Return the arguments converted to the signature's types, without undeclared ones."""
+def _prepare_args(signature: Signature, args: Mapping[Any, Any], mode: str, others: str) -> PreparedCall:
+    """Return the arguments converted to the signature's types, without undeclared ones unless they are passed."""
     named = _args_by_name(signature, args)
     params = [each.name for each in signature.params]
-    extra = [key for key in named if key not in params]
+    more = {key: value for key, value in named.items() if others == "passed" and key not in params}
+    extra = [key for key in named if key not in params and key not in more]
     declared = {key: value for key, value in named.items() if key in params}
     coerced = signature.coerce_input(declared, strict=mode == "strict")
     problems = list(coerced.problems)
     warnings = [str(each) for each in coerced.warnings]
     takes = ", ".join(params) or "no arguments"
-    if mode == "strict":
+    if mode == "strict" or others == "refused":
         problems += [Problem(key, f"is not an argument of this tool, which takes {takes}") for key in extra]
     else:
         warnings += [f'"{key}" was left out: this tool takes {takes}' for key in extra]
@@ -390,6 +404,7 @@ def _prepare_args(signature: Signature, args: Mapping[Any, Any], mode: str) -> P
         warnings += [str(problem) for problem in problems]
         plain = {**values.to_python(declared), **plain}
         problems = []
+    plain = {**plain, **values.to_python(more)}
     return PreparedCall(args=plain, warnings=tuple(warnings), problems=tuple(problems))
 
 

@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from pyagentd.lisp.values import Keyword
-from pyagentd.mission import LLMTool, Tool, ToolsError, as_tool, normalize, parse_signature, tools
+from pyagentd.mission import LLMTool, Scripted, Tool, ToolsError, as_tool, delegate, normalize, parse_signature, tools
 from pyagentd.mission.signature.hints import construct
 
 SEARCH = "(query :string, limit :int?) -> [:string]"
@@ -454,3 +454,22 @@ def test_the_first_paragraph_of_a_docstring_describes_it() -> None:
         """
 
     assert tools.docstring_summary(documented) == "Find the customers of a shop."
+
+
+def test_a_tool_with_keyword_arguments_gets_what_it_is_given() -> None:
+    def send(to: str, **more: Any) -> list[Any]:
+        return [to, more]
+
+    llm = Scripted(['(return (call "send" {:to "Ada" :subject "x" :copies 2}))'])
+    step = delegate("Send.", llm=llm, tools=[send])
+    assert step.value == ["Ada", {"subject": "x", "copies": 2}]
+    assert step.warnings == ()
+
+
+def test_a_tool_whose_arguments_have_no_names_refuses_named_ones() -> None:
+    def total(*numbers: int) -> int:
+        return sum(numbers)
+
+    (problem,) = normalize([total])["total"].prepare({"numbers": [1, 2]}).problems
+    assert "is not an argument of this tool" in problem.message
+    assert normalize([total])["total"].call({}) == 0
