@@ -296,17 +296,22 @@ def test_a_conversation_goes_on_with_another_provider(system: System, model_serv
     Path(system.env["PYAGENTD_CONFIG"]).write_text(
         f'[backend.chat]\nkind = "openai-compatible"\nbase_url = "{model_server.url}/v1"\nmodel = "m"\n'
         f'[backend.messages]\nkind = "anthropic"\nbase_url = "{model_server.url}"\nmodel = "m"\n'
+        f'[backend.responses]\nkind = "openai"\nbase_url = "{model_server.url}/v1"\nmodel = "m"\n'
     )
     (system.project / "README.md").write_text("A fine project.\n")
     session, branch = system.new()
     read = tool_use("Read", file_path=str(system.project / "README.md"))
-    for backend in ("chat", "messages", "chat", "messages"):
+    # Each ordered pair of them is in this row.
+    for backend in ("chat", "messages", "responses", "chat", "responses", "messages", "chat"):
         system.env["PYAGENTD_BACKEND"] = backend
         before = (branch / "messages.jsonl").read_bytes()
         model_server.say(answer(thinking(f"thought of {backend}"), text("Let me see."), read), f"Said {backend}.")
         system.ok("send", session, "what is it?")
+        assert model_server.last.path == f"/v1/{backend}".replace("chat", "chat/completions")
         assert (branch / "messages.jsonl").read_bytes().startswith(before)
         sent = str(model_server.last.messages)
         assert sent.count("A fine project.") == sum("Said" in str(each) for each in model_server.last.messages) + 1
-        other = {"chat": "messages", "messages": "chat"}[backend]
-        assert f"thought of {backend}" in sent and f"thought of {other}" not in sent
+        others = {"chat", "messages", "responses"} - {backend}
+        assert f"thought of {backend}" in sent and not any(f"thought of {other}" in sent for other in others)
+    assert {step.key for step in read_trace(branch)} == {"messages", "input"}
+    assert all(catalogue(step)["system"] for step in read_trace(branch))
