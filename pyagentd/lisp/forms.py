@@ -357,11 +357,11 @@ def if_(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
 def when(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     """``(when test body …)``."""
     name = form.items[0].name  # type: ignore[attr-defined]
-    if len(form.items) < 3:
-        analysis.fail(f"{name} needs a test and a body", form, f"Write ({name} test body).")
+    if len(form.items) < 2:
+        analysis.fail(f"{name} needs a test", form, f"Write ({name} test body).")
     test = analysis.node(form.items[1], scope)
-    then = body(analysis, form.items[2:], scope, tail, form.start)
     nothing = Const(None, form.start)
+    then = body(analysis, form.items[2:], scope, tail, form.start) if len(form.items) > 2 else nothing
     return If(test, nothing, then, form.start) if name == "when-not" else If(test, then, nothing, form.start)
 
 
@@ -369,7 +369,9 @@ def when(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
 def cond(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     """``(cond test value … :else value)``."""
     clauses = form.items[1:]
-    if not clauses or len(clauses) % 2:
+    if not clauses:
+        return Const(None, form.start)
+    if len(clauses) % 2:
         analysis.fail(
             f"cond needs pairs of test and value, got {len(clauses)} forms",
             form,

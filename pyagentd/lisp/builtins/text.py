@@ -855,12 +855,13 @@ def reverse_string(budget: Budget, s: Any) -> str:
 
 @define("name")
 def name(x: Any) -> str:
-    """Return the name of a keyword, without the colon; a string is returned unchanged.
+    """Return the name of a keyword, without the colon and what stands before a slash; a string is returned unchanged.
 
     (name :a) => "a"
+    (name :shop/price) => "price"
     """
     if type(x) is Keyword:
-        return x.name
+        return x.name.rpartition("/")[2] or x.name
     if type(x) is str:
         return x
     raise wrong("name", "a keyword or string", x)

@@ -75,8 +75,11 @@
 (quote #{1}) => #{1}
 (if) !! analysis_error 1:1 if needs a test and one or two branches, got 0 forms
 (if 1 2 3 4) !! analysis_error 1:1 if needs a test
-(when true) !! analysis_error 1:1 when needs a test and a body
-(cond) !! analysis_error 1:1 cond needs pairs
+(when true) => nil
+(when-not false) => nil
+(when (+ nil 1)) !! eval_error 1:7 expects numbers
+(when) !! analysis_error 1:1 when needs a test
+(cond) => nil
 (cond true) !! analysis_error 1:1 cond needs pairs of test and value, got 1 forms
 (quote) !! analysis_error 1:1 quote needs one form
 'name !! analysis_error 1:2 names are not values here
