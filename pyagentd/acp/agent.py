@@ -1,7 +1,5 @@
 """The methods of the Agent Client Protocol, each a few lines that call the other modules of this room."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import json

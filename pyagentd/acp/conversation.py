@@ -1,7 +1,5 @@
 """One conversation that an editor has open over ACP: updates, requests for permission, modes, commands."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

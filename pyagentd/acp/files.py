@@ -4,8 +4,6 @@ The protocol cannot say whether a file is open. What the editor shows is a text 
 that on the disk; only then does the daemon hear of it, and a change goes through the editor. All else is the disk's.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii

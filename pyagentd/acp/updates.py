@@ -4,8 +4,6 @@ A part is told by its growth: whether its text came in deltas, whole, or as it s
 editor gets each character once. What this editor sent itself it shows itself, and is not told.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final

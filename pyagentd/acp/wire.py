@@ -3,8 +3,6 @@
 The connection is made when something is called and none is there, and so again after the daemon has ended.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import Callable

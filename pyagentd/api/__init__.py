@@ -3,8 +3,6 @@
 The whole interface is ``Service.operations``: every public method of the groups, under its name on the wire.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any

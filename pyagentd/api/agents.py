@@ -1,7 +1,5 @@
 """Operations on agents: those of a session, named agents and their defaults, background commands, saved contexts."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

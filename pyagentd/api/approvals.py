@@ -1,7 +1,5 @@
 """Operations on what needs approval: questions and their answers, grants, the audit, what the guard says."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
 """Operations on one conversation: attach, edit, send, queue, abort, compact."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ A group is a class whose public methods are operations: they take the client tha
 return plain values; ``wire.operations`` says how both travel. Errors are those of ``errors.py``.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence

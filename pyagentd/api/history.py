@@ -1,7 +1,5 @@
 """Operations on history: rewind, edit and ask again, variants, forks."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict

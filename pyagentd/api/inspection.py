@@ -1,7 +1,5 @@
 """Operations that look at what is there: events of a branch, traces of requests, search, the daemon itself."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Operations on MCP servers: list them, test one, trust those of a project."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """Operations on missions: start one as a session of its own, resume one, inspect one."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Operations on models: list them, choose one for a conversation, and what was spent."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence

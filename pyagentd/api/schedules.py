@@ -1,7 +1,5 @@
 """Operations on schedules, and on triggers that other programs send."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Operations on sessions: create, find, list, rename, archive, branch, export and import them."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hashlib

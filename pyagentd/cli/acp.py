@@ -1,7 +1,5 @@
 """``pyagentd acp``: for editors that speak the Agent Client Protocol."""
 
-from __future__ import annotations
-
 import asyncio
 
 import click

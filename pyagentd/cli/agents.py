@@ -1,7 +1,5 @@
 """``pyagentd agent``: named agents, with a configuration and a workspace of their own."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

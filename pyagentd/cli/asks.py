@@ -1,7 +1,5 @@
 """``pyagentd asks``, ``answer``, ``grants``, ``scope``, ``audit``: approvals and questions, and what was decided."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """``pyagentd stop``, ``status``, ``logs`` and ``config``: the daemon's process."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

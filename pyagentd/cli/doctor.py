@@ -1,7 +1,5 @@
 """``pyagentd doctor``: check the installation, and print the command that repairs what is wrong."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import re

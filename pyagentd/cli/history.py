@@ -1,7 +1,5 @@
 """Commands on turns of a session: ``rewind``, ``fork``, ``regenerate``, ``variants``, ``changes``, ``context``."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping, Sequence

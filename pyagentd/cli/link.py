@@ -4,8 +4,6 @@ What a SESSION argument means is decided by the daemon, so that a prefix is reso
 completed here, since the daemon has another working directory.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """``pyagentd mission``: a typed task, answered by programs, as a session of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

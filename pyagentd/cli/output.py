@@ -4,8 +4,6 @@ Colour appears on a terminal only, and never with ``NO_COLOR`` set (https://no-c
 files of others say is made ``printable`` before it reaches a terminal.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

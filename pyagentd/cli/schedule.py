@@ -1,7 +1,5 @@
 """``pyagentd schedule`` and ``trigger``, turns nobody is at the keyboard for; ``tasks``; and ``list``, any list."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

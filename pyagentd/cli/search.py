@@ -1,7 +1,5 @@
 """``pyagentd search`` and ``reindex``: full text of all sessions and agents."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import time

@@ -1,7 +1,5 @@
 """``pyagentd send`` and ``ask``: send a message, and print the answer while it comes."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """``pyagentd new``, ``sessions``, ``show`` and ``abort``: sessions as the daemon knows them."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator, Sequence

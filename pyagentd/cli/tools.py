@@ -4,8 +4,6 @@
 config.toml, which keeps its comments: a new one goes to its end, and removing one changes no other line.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

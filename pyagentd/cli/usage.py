@@ -1,7 +1,5 @@
 """``pyagentd usage``: what sessions cost, and how full the model's context window is."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Saved conversations: save, list, clear and restore; and what happens to a ``session.md`` that was emptied."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import uuid

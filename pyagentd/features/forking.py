@@ -1,7 +1,5 @@
 """Forking a session at one of its messages, and finding the forks again."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 from typing import Any

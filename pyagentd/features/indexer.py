@@ -5,8 +5,6 @@ and before a search, because other programs and machines write sessions too. Not
 run: it is logged, and told to whoever searches.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -4,8 +4,6 @@ The log knows runs and tools, the trace what was sent and how long it took, the 
 is kept anywhere else: it is made anew whenever somebody looks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -15,8 +15,6 @@ Missions nest: through the tool ``mission`` (``missiontool``) and through agents
 mission above (``kindred``) shares its budget of turns, and its depth counts, however many chats are between.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

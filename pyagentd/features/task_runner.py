@@ -13,8 +13,6 @@ The file at the end: ``exit_code`` (128 + number of a signal), ``reason`` ("", "
 not be run), ``ended_at`` (seconds since the epoch).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import selectors

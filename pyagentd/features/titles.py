@@ -4,8 +4,6 @@ The request has a task and a timeout of its own. Whatever goes wrong with it is 
 session without a title is complete. A title the user gave in the meantime wins.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from contextlib import aclosing

@@ -6,8 +6,6 @@ each step, a model object for each token. Importing this module imports the SDK,
 what it loaded do.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import logging

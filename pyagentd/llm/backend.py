@@ -7,8 +7,6 @@ one per network chunk, so a consumer pays once per chunk and not once per token.
 This module knows no provider and imports none.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 The conversation is quoted in one message, not replayed: the request needs no tools, and nothing in it is obeyed.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata

@@ -4,8 +4,6 @@ A request is sent again only while nothing of its answer was seen: a second answ
 answers. Waits grow exponentially with jitter, unless the server says how long to wait.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence

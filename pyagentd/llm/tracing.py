@@ -1,7 +1,5 @@
 """A backend that records every request as it was sent, how long the answer took and how it ended."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing

@@ -6,8 +6,6 @@ allowed is decided once more before it happens: a rule may have changed while th
 overrules a prohibition.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence

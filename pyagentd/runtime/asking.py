@@ -4,8 +4,6 @@ A run that an earlier daemon began finds the questions it had asked (``OpenQuest
 asked again under its id, one with an answer is not.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any

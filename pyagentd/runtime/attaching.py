@@ -5,8 +5,6 @@ came since; if not, it reads the file again. Who is to edit must have the docume
 edited since is read again as well.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping

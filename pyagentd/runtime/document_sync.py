@@ -5,8 +5,6 @@ hold how much of it. From that follows what an attaching client misses, and wher
 disappears. It decides when to write, and that there is one write at a time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """The open branches: opened on demand, closed when unused; and the branches in which a run still waits."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -4,8 +4,6 @@ Blocks, and runs in a thread. Whatever cannot be written is no reason not to rea
 is opened for viewing, with the reason.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress

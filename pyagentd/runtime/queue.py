@@ -1,7 +1,5 @@
 """Submitted messages and the queue of a branch."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

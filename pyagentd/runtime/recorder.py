@@ -6,8 +6,6 @@ decided by the store's renderer and handed to ``show`` together with the row's n
 what was shown live.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

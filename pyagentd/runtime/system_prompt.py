@@ -4,8 +4,6 @@ All but the first is made once per session and kept in its log, so that the pref
 from the first request to the last.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import platform

@@ -1,7 +1,5 @@
 """The tools every agent can be given by name."""
 
-from __future__ import annotations
-
 from pyagentd.tools.read import READ
 from pyagentd.tools.search import GLOB, GREP
 from pyagentd.tools.shell import BASH

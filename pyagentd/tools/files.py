@@ -4,8 +4,6 @@ Paths given here are resolved ones: they contain no symbolic link. A component t
 between the decision and the act; opening it fails with ``ToolError`` and nothing is read or written.
 """
 
-from __future__ import annotations
-
 import codecs
 import errno
 import os

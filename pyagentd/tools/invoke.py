@@ -1,7 +1,5 @@
 """Calls a tool: checks its arguments, asks hooks and authority, sets a timeout, keeps long output in a file."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

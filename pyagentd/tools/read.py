@@ -1,7 +1,5 @@
 """The Read tool: numbered lines of a text file, with the text of an Emacs buffer where one visits it."""
 
-from __future__ import annotations
-
 import asyncio
 import codecs
 import difflib

@@ -4,8 +4,6 @@ Searching happens in a worker that can be killed. Every file it finds is checked
 is outside is left out without a word.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

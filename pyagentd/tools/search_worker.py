@@ -16,8 +16,6 @@ files    [path]
 A file too large to search is ["", path]; a request that cannot be done is {"error": text}.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ The command gets no terminal and no input. What it prints goes through a pipe of
 command even when something still holds the pipe.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -4,8 +4,6 @@ The same words wherever calls are listed: on the command line, in Emacs, in scri
 ``Output.brief``; the rest is made from its name and arguments.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ followed here; who wants to checks the next URL first. ``aiohttp`` is imported w
 imports this lazily and in a thread.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from collections.abc import Mapping

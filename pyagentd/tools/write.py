@@ -5,8 +5,6 @@ A call that cannot work fails in its preview already, so nobody is asked to appr
 is changed there (``buffered``): what is planned is planned on the text that the user sees.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from bisect import bisect_left

@@ -4,8 +4,6 @@ Synchronous and single-threaded. It raises the daemon's errors as the classes th
 works on both sides of the wire. Events that arrive while a call waits are kept for ``events``.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

@@ -4,8 +4,6 @@ Knows bytes and the five verbs, not sockets. A reader never holds more than its 
 through, and reported with its first bytes, so that the peer can still be told which call failed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple

@@ -6,8 +6,6 @@ file ``daemon.eld``, an Elisp plist that Emacs reads with ``read``. Whether a da
 removed only by who holds the lock.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -5,8 +5,6 @@ name in kebab-case, gets the call's plist as keyword arguments (see ``operations
 error of our tree. Blocking work belongs into a thread or a process.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

@@ -17,8 +17,6 @@ escape) arrives as ``os.fsdecode`` would give it. Objects without a read syntax 
 client sent a symbol or a string. ``sexpdata.Symbol`` never equals a string, and costs a Python-level ``__eq__``.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

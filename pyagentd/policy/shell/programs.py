@@ -6,8 +6,6 @@ option that is not named is harmless. Options that are named and do something ne
 ``refusal``). ``git``, ``find``, ``sed``, ``awk`` and ``tar`` are read by code of their own, in the second half.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ result. Pieces are matched by their texts alone, with ``common_text``; what a di
 ``reconcile``.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict

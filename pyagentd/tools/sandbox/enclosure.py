@@ -1,7 +1,5 @@
 """Confines a command: by bubblewrap, by Landlock, or, where neither works, by checking afterwards what it changed."""
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import json

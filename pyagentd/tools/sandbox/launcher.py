@@ -8,8 +8,6 @@ Its one argument is a file descriptor with JSON: ``argv``, ``abi`` of Landlock (
 (``[[path, rights]…]``), ``network``. It ends as the command does.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

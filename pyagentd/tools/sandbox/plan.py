@@ -9,8 +9,6 @@ Rules:
     counts is the file that would be opened. What is writable is readable too; no mechanism here can tell them apart.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import stat

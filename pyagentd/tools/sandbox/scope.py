@@ -1,7 +1,5 @@
 """The scope of a command as values: paths, network, limits."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
