@@ -1,7 +1,5 @@
 """The built-in slash commands, and ``/help``, which lists all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -422,7 +420,7 @@ class Builtin:
             *settings_commands(ask),
         )
 
-    async def commands(self, ref: BranchRef | None) -> Sequence[Command]:
+    async def commands(self, ref: "BranchRef | None") -> Sequence[Command]:
         """Return them; they are the same everywhere."""
         return self._commands
 

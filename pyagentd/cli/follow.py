@@ -3,8 +3,6 @@
 One loop, nothing concurrent: events, the keyboard and Ctrl-C are looked at in turn, ten times a second at least.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -44,7 +42,7 @@ class Interrupts:
     def __init__(self) -> None:
         self.count = 0
 
-    def __enter__(self) -> Interrupts:
+    def __enter__(self) -> "Interrupts":
         self._before = signal.signal(signal.SIGINT, self._note)
         return self
 
@@ -822,7 +820,7 @@ class Follower:
 
     # Leaving
 
-    def _interrupted(self, interrupts: Interrupts) -> Ending:
+    def _interrupted(self, interrupts: "Interrupts") -> Ending:
         self._view.pause()
         note("detached; the run goes on (Ctrl-C again aborts it)")
         until = time.monotonic() + _SECOND_THOUGHTS_S

@@ -4,8 +4,6 @@ An agent is a session of its own below its parent's branch. ``PersistentAgent`` 
 and its parent's are told how it gets on; the result of one that nobody waits for reaches the parent as a message.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -585,7 +583,7 @@ Debt = Literal["running", "delivered", "dropped"]
 class Background:
     """The background agents of all branches: those that nobody waits for."""
 
-    def __init__(self, kernel: Kernel, agents: AgentSpawner) -> None:
+    def __init__(self, kernel: "Kernel", agents: "AgentSpawner") -> None:
         self._agents = agents
         self._kernel = kernel
         kernel.bus.on(BranchOpened, self.recover)
@@ -815,13 +813,13 @@ class AgentSpawner(Feature):
         outputs: Make the result of a call from what its agent came to, by the tool's name.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self._children: dict[str, Child] = {}  # by the agent's branch key
         self.background = Background(kernel, self)
         self.outputs: dict[str, Callable[[Outcome], Output]] = {NAME: as_output}
 
-    def spawner(self, parent: LiveBranch, options: SendOptions, run_id: str) -> ParentSpawner:
+    def spawner(self, parent: LiveBranch, options: SendOptions, run_id: str) -> "ParentSpawner":
         """Return what the PersistentAgent tool of the run ``run_id`` needs."""
         return ParentSpawner(self, self.kernel, parent, options, run_id)
 
@@ -829,7 +827,7 @@ class AgentSpawner(Feature):
         """Return the agents a branch waits for, so that a client that attaches can draw them."""
         return [child.event().args[0] for child in self._children.values() if child.parent == parent]
 
-    def tools_for(self, run: RunBuilder) -> Sequence[ToolSpec]:
+    def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
         """Return the tools that start agents."""
         spawner, depth = self.spawner(run.branch, run.options, run.run_id), len(run.ancestors)
         return [make(spawner, depth=depth) for make in (persistent_agent, task)]
@@ -896,8 +894,8 @@ class AgentSpawner(Feature):
 class ParentSpawner:
     """Spawns agents for one run of ``parent``."""
 
-    _agents: AgentSpawner
-    _kernel: Kernel
+    _agents: "AgentSpawner"
+    _kernel: "Kernel"
     parent: LiveBranch
     options: SendOptions
     run_id: str

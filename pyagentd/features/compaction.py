@@ -4,8 +4,6 @@ Old tool outputs are left out first. Then the beginning of the conversation is s
 the model sees it in place of what it summarises. Nothing is removed from the log.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -332,7 +330,7 @@ class Compactor:
         settings: Of the run: backend and model.
     """
 
-    def __init__(self, kernel: Kernel, branch: LiveBranch, run_id: str, settings: RunSettings) -> None:
+    def __init__(self, kernel: "Kernel", branch: "LiveBranch", run_id: str, settings: RunSettings) -> None:
         self._kernel = kernel
         self._branch = branch
         self._run_id = run_id
@@ -496,7 +494,7 @@ class ContextFitter:
     """See ``run.FitToWindow``."""
 
     def __init__(
-        self, compactor: Compactor, kernel: Kernel, branch: LiveBranch, run_id: str, settings: RunSettings
+        self, compactor: Compactor, kernel: "Kernel", branch: "LiveBranch", run_id: str, settings: RunSettings
     ) -> None:
         self._compactor = compactor
         self._branch = branch
@@ -649,7 +647,7 @@ class CompactionRun(Run):
         return None
 
 
-async def compact(kernel: Kernel, branch: LiveBranch, options: SendOptions, instructions: str = "") -> str:
+async def compact(kernel: "Kernel", branch: "LiveBranch", options: SendOptions, instructions: str = "") -> str:
     """Begin to compact a branch; return the id of the run that does it.
 
     Raises:
@@ -685,7 +683,7 @@ async def compact(kernel: Kernel, branch: LiveBranch, options: SendOptions, inst
         return run_id
 
 
-def _read(branch: LiveBranch, conversation: Conversation) -> Prompt:
+def _read(branch: "LiveBranch", conversation: Conversation) -> Prompt:
     """Return what there is to compact, in the shape of a prompt: its text is the end of what stands above."""
     doc = text.read(branch.file)
     whole = recognise(doc, conversation)
@@ -704,7 +702,7 @@ def _read(branch: LiveBranch, conversation: Conversation) -> Prompt:
     )
 
 
-def _start(branch: LiveBranch, found: Prompt, run_id: str, options: SendOptions) -> None:
+def _start(branch: "LiveBranch", found: Prompt, run_id: str, options: SendOptions) -> None:
     """Record the user's edits and that the run begins, and tell where its block will stand."""
     anchor = found.version.marker or 0
     with branch.recorder.together():

@@ -5,8 +5,6 @@ client that goes has not answered. What is too long for a frame goes through a p
 the reader removes. docs/emacs-tools.md has the whole of it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -164,7 +162,7 @@ class EmacsOffer:
 class EmacsClients(Feature):
     """The clients of one daemon that offer something."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self._spill = kernel.config.runtime_dir  # for what is too long for a frame
         self._offers: dict[Sink, EmacsOffer] = {}
@@ -174,12 +172,12 @@ class EmacsClients(Feature):
 
     # -- what a run is given: buffers, and those of its tools that the preset wants and nothing denies ---------------
 
-    def context_for(self, run: RunBuilder) -> Mapping[str, Any]:
+    def context_for(self, run: "RunBuilder") -> Mapping[str, Any]:
         """Return who asks the user's Emacsen about files."""
         return {"buffers": RunBuffers(self, lambda: self.kernel.watching(run.branch))}
 
     def further_tools(
-        self, run: RunBuilder, wanted: Sequence[str], taken: Collection[str], permitted: Permitted
+        self, run: "RunBuilder", wanted: Sequence[str], taken: Collection[str], permitted: Permitted
     ) -> Mapping[str, ToolSpec]:
         """Return the tools of Emacs for a run, by the name under which the model is told of them.
 

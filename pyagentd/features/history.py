@@ -5,8 +5,6 @@ operation hides, another brings back: a rewind is reversed, an answer or an edit
 its place. Nothing of this is possible while a run is in flight.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from bisect import bisect_right
@@ -229,7 +227,7 @@ class Changed:
 class History:
     """The operations, on the branches of one daemon."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: "Kernel") -> None:
         self._kernel = kernel
 
     async def rewind(self, branch: LiveBranch, message_id: str, *, files: bool = False) -> Changed:

@@ -4,8 +4,6 @@ A hook can only narrow. What it changes is checked and decided as if the model o
 that fails, is late or is not trusted changes nothing; that is said. Which JSON goes in and out is in docs/hooks.md.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -173,8 +171,8 @@ MOST_TEXT = 100_000  # characters of one field that hooks are told
 class RunHooks:
     """Asks about the calls of one run; see ``tools.around.Hooking``."""
 
-    _hooks: Hooks
-    _moment: HookMoment
+    _hooks: "Hooks"
+    _moment: "HookMoment"
 
     async def before(
         self, tool: str, args: Mapping[str, Any], action: Action, call_id: str
@@ -311,7 +309,7 @@ class HookMoment:
     root: Path  # the workspace
     run_id: str
     options: SendOptions
-    witness: DecisionLog | None = None
+    witness: "DecisionLog | None" = None
 
 
 class Hooks(Feature):
@@ -321,7 +319,7 @@ class Hooks(Feature):
         clients: Functions of attached clients.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self.clients = HookClients()
         kernel.bus.on(RunEnded, self._run_ended)
@@ -379,7 +377,7 @@ class Hooks(Feature):
                 text = facts["text"] = changed
         return text
 
-    async def model_for(self, run: RunBuilder, model: str, preset: Preset) -> str:
+    async def model_for(self, run: "RunBuilder", model: str, preset: Preset) -> str:
         """Return the model that is asked."""
         moment = _moment(run)
         facts = {"model": model, "preset": preset.name, "backend": preset.backend}
@@ -388,7 +386,7 @@ class Hooks(Feature):
                 facts["model"] = changed.strip()
         return facts["model"]
 
-    def context_for(self, run: RunBuilder) -> Mapping[str, Any]:
+    def context_for(self, run: "RunBuilder") -> Mapping[str, Any]:
         """Return who asks the hooks about the calls of a run."""
         return {"hooks": RunHooks(self, _moment(run))}
 
@@ -409,7 +407,7 @@ class Hooks(Feature):
         }
         self.kernel.spawn(self._inform("run.finished", moment, facts))
 
-    async def _inform(self, event: str, moment: HookMoment, facts: Mapping[str, Any]) -> None:
+    async def _inform(self, event: str, moment: "HookMoment", facts: Mapping[str, Any]) -> None:
         """Tell the hooks; a daemon that stops waits a moment for them and no longer."""
         telling, left = asyncio.ensure_future(self._tell(event, moment, facts)), _LAST_S
         while not telling.done() and left > 0:
@@ -418,14 +416,14 @@ class Hooks(Feature):
         if telling.cancel():
             await asyncio.wait([telling])
 
-    async def _tell(self, event: str, moment: HookMoment, facts: Mapping[str, Any]) -> None:
+    async def _tell(self, event: str, moment: "HookMoment", facts: Mapping[str, Any]) -> None:
         async for _ in self.words(event, moment, lambda: facts):
             pass
 
     # -- asking --------------------------------------------------------------------------------------------------
 
     async def words(
-        self, event: str, moment: HookMoment, facts: Any, tool: str = ""
+        self, event: str, moment: "HookMoment", facts: Any, tool: str = ""
     ) -> AsyncIterator[tuple[str, HookAnswer]]:
         """Ask every hook for ``event``, one after the other, and yield its name and its word.
 
@@ -447,14 +445,14 @@ class Hooks(Feature):
             self._note(event, moment, name, word)
             yield name, word
 
-    def _is_any(self, event: str, moment: HookMoment) -> bool:
+    def _is_any(self, event: str, moment: "HookMoment") -> bool:
         return (
             any(hook.event == event for hook in self.kernel.config.hooks)
             or bool(self.clients.of(event, self.kernel.watching(moment.branch)))
             or (moment.root / ".pyagentd").is_dir()
         )
 
-    async def _programs(self, event: str, moment: HookMoment) -> list[tuple[Path, HookSettings]]:
+    async def _programs(self, event: str, moment: "HookMoment") -> list[tuple[Path, HookSettings]]:
         """Return the programs for ``event`` with where their names begin: the user's, then a trusted project's."""
         config = self.kernel.config
         found = [(config.file.parent, hook) for hook in config.hooks if hook.event == event]
@@ -478,7 +476,7 @@ class Hooks(Feature):
         """Return whether the user agreed to exactly this."""
         return project.hash in self.kernel.presets.trust
 
-    def _note(self, event: str, moment: HookMoment, name: str, word: HookAnswer) -> None:
+    def _note(self, event: str, moment: "HookMoment", name: str, word: HookAnswer) -> None:
         """Have what a hook said in the log, and failures before the user."""
         said = "blocks" if word.blocks is not None else "changes" if word.changes else word.problem or "nothing"
         log.info("hook %s for %s of %s: %s (%d ms)", name, event, moment.branch.ref.name, said, word.duration_ms)
@@ -496,11 +494,11 @@ class Hooks(Feature):
         branch.publish(Event("notice", branch.key, 0, ({"text": text},)))
 
 
-def _moment(run: RunBuilder) -> HookMoment:
+def _moment(run: "RunBuilder") -> "HookMoment":
     return HookMoment(branch=run.branch, root=run.root, run_id=run.run_id, options=run.options, witness=run.witness())
 
 
-def _common(event: str, moment: HookMoment) -> dict[str, Any]:
+def _common(event: str, moment: "HookMoment") -> dict[str, Any]:
     ref = moment.branch.ref
     return {
         "event": event,

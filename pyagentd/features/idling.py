@@ -5,8 +5,6 @@ follows the daemon's clock. The daemon's end saves what goes on, and the next on
 that only waits for a human goes on there, and with it its conversation.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -97,7 +95,7 @@ LEAST_S = 0.1
 class Idling(Feature):
     """The idle timers of one daemon's named agents."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self._last: dict[str, tuple[BranchRef, datetime]] = {}  # of conversations that go on: when it was last heard
         self._begun = asyncio.Event()  # a conversation; its timer may be shorter than what is slept

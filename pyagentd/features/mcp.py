@@ -1,7 +1,5 @@
 """The MCP servers of a session: the user's, a trusted project's, and those that its preset names."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hashlib
@@ -216,7 +214,7 @@ class Servers(Feature):
         lent: Those of other editors.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self.pool = Pool(self._changed, self._learned)
         self.lent = LentServers()
@@ -231,7 +229,7 @@ class Servers(Feature):
         """End all of them."""
         await self.pool.close()
 
-    def settings_for(self, run: RunBuilder, settings: RunSettings) -> RunSettings:
+    def settings_for(self, run: "RunBuilder", settings: RunSettings) -> RunSettings:
         """Have the tools of servers join those that a run offers."""
         presets, family = run.presets, (run.branch.ref, *run.ancestors)
 

@@ -3,8 +3,6 @@
 Nothing here loads the mission language: ``features/missions.py`` does, when a mission starts.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -158,13 +156,13 @@ class ToolGrant:
 class Missions(Feature):
     """Runs that answer with a value of a type, and the tool that starts them."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self._kindred = RunningMissions()
         if (agents := kernel.find(AgentSpawner)) is not None:
             agents.outputs[NAME] = as_value
 
-    def tools_for(self, run: RunBuilder) -> Sequence[ToolSpec]:
+    def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
         """Return the tool, where there are agents."""
         agents, ref = self.kernel.find(AgentSpawner), run.branch.ref
         if agents is None:
@@ -177,7 +175,7 @@ class Missions(Feature):
         spawner = agents.spawner(run.branch, run.options, run.run_id)
         return (mission_tool(spawner, depth=len(run.ancestors), lending=lending),)
 
-    def settings_for(self, run: RunBuilder, settings: RunSettings) -> RunSettings:
+    def settings_for(self, run: "RunBuilder", settings: RunSettings) -> RunSettings:
         """Have the run of a preset that promises a signature be a mission."""
         if not run.preset.signature:
             return settings
@@ -223,7 +221,7 @@ def mission_tool(spawner: Spawner, *, depth: int, lending: ToolGrant) -> ToolSpe
     )
 
 
-def readable_mission(text: str, source: str) -> Signature:
+def readable_mission(text: str, source: str) -> "Signature":
     """Return the signature that a person or a model wrote; see ``contract.readable``."""
     from pyagentd.features import missions as contract  # the language is loaded when the first mission comes
 
@@ -297,7 +295,7 @@ def _schema(tools: Sequence[str]) -> dict[str, Any]:
 class Place:
     """Where in the tree a mission is: whose budget it spends, and how many missions are above it."""
 
-    budget: Budget
+    budget: "Budget"
     depth: int
 
 

@@ -5,8 +5,6 @@ A provider is asked for its list when somebody wants to know, with a time limit;
 person may then take another one, and is told so; a model that edits itself may not.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import logging
@@ -146,7 +144,7 @@ class CheckedModel:
 class Models(Feature):
     """The models of one daemon's providers."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self._config = kernel.config
         self._clock = kernel.clock

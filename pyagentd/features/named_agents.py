@@ -3,8 +3,6 @@
 Any client can open the conversation of an agent; while it is empty the client is shown the agent's introduction.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -151,7 +149,7 @@ class AgentRequest:
     permissions: Permissions | None = None
 
 
-async def create(kernel: Kernel, wanted: AgentRequest) -> BranchRef:
+async def create(kernel: "Kernel", wanted: AgentRequest) -> BranchRef:
     """Make an agent and return its branch, registered and idle.
 
     Raises:
@@ -201,7 +199,7 @@ async def create(kernel: Kernel, wanted: AgentRequest) -> BranchRef:
         return ref
 
 
-async def complete(kernel: Kernel, ref: BranchRef) -> None:
+async def complete(kernel: "Kernel", ref: BranchRef) -> None:
     """Let people talk with an agent that was made or taken up, and note that it is complete."""
     kernel.departed.discard(ref.session_dir)
     kernel.origins.made(ref)
@@ -211,7 +209,7 @@ async def complete(kernel: Kernel, ref: BranchRef) -> None:
 
 
 def row_of(
-    kernel: Kernel, file: AgentFile, ref: BranchRef, *, status: agents.Status, intent: str | None = None
+    kernel: "Kernel", file: AgentFile, ref: BranchRef, *, status: agents.Status, intent: str | None = None
 ) -> AgentRow:
     """Return what the table of agents is to say of an agent with this ``file``."""
     now = kernel.clock.now()
@@ -229,7 +227,7 @@ def row_of(
     )
 
 
-def checked_permissions(kernel: Kernel, value: Permissions) -> Permissions:
+def checked_permissions(kernel: "Kernel", value: Permissions) -> Permissions:
     """Return permissions that a file may have: the name of a profile that there is, or one written out.
 
     A text that begins with a brace is the JSON of one. Raises ``PresetError``.
@@ -261,7 +259,7 @@ def checked_prompt(text: str) -> str:
     return text
 
 
-def checked_model(kernel: Kernel, model: str) -> str:
+def checked_model(kernel: "Kernel", model: str) -> str:
     """Return ``[BACKEND/]MODEL``; raises ``BadRequest`` when it is no name, ``ConfigError`` for another backend."""
     text = model.strip()
     if not text or any(char.isspace() or not char.isprintable() for char in text):
@@ -271,7 +269,7 @@ def checked_model(kernel: Kernel, model: str) -> str:
     return text
 
 
-def introduction_of(kernel: Kernel, ref: BranchRef) -> str:
+def introduction_of(kernel: "Kernel", ref: BranchRef) -> str:
     """Return the introduction of a named agent: what it is told to be, and what it may do."""
     file = kernel.named.file(ref)
     prompt = " ".join((file.system_prompt or "").split())
@@ -284,7 +282,7 @@ def introduction_of(kernel: Kernel, ref: BranchRef) -> str:
     return f"{head}, permissions: {shown}. {said} Say what it is to do; /help lists commands."
 
 
-def opening_notes(kernel: Kernel, branch: LiveBranch) -> list[str]:
+def opening_notes(kernel: "Kernel", branch: "LiveBranch") -> list[str]:
     """Return what whoever opens a branch is told.
 
     Of a named agent with whom nobody has talked yet, the welcome; of a conversation that was put behind since nobody
@@ -295,7 +293,7 @@ def opening_notes(kernel: Kernel, branch: LiveBranch) -> list[str]:
     return left_notice(branch.conversation)
 
 
-async def _free(kernel: Kernel, name: str) -> tuple[bool, AgentRow | None]:
+async def _free(kernel: "Kernel", name: str) -> tuple[bool, AgentRow | None]:
     """See that a name is free.
 
     Returns:
@@ -321,7 +319,7 @@ async def _free(kernel: Kernel, name: str) -> tuple[bool, AgentRow | None]:
     return exists, row
 
 
-def require_other_letters(kernel: Kernel, name: str, *, besides: str = "") -> None:
+def require_other_letters(kernel: "Kernel", name: str, *, besides: str = "") -> None:
     """See that no agent but ``besides`` has this name in other case: they could not be told apart; blocks.
 
     Raises:
@@ -332,12 +330,12 @@ def require_other_letters(kernel: Kernel, name: str, *, besides: str = "") -> No
             raise Conflict(f"There is an agent called {row.name!r}, which differs in case alone", hint=_OTHER)
 
 
-def _take_back(kernel: Kernel, name: str, before: AgentRow | None) -> None:
+def _take_back(kernel: "Kernel", name: str, before: AgentRow | None) -> None:
     """Have the table of agents say of a name what it said ``before``; records of it stay as they are."""
     agents.forget(kernel.state, name) if before is None else agents.put(kernel.state, before)
 
 
-async def _overrides(kernel: Kernel, wanted: AgentRequest, *, adopted: bool) -> dict[str, Any]:
+async def _overrides(kernel: "Kernel", wanted: AgentRequest, *, adopted: bool) -> dict[str, Any]:
     """Return the keys of ``agent.json`` that are set; of one that is taken up only what was said."""
     values: dict[str, Any] = {}
     model, permissions = wanted.model, wanted.permissions
@@ -359,7 +357,7 @@ def _written(permissions: Permissions) -> str:
     return permissions if isinstance(permissions, str) else json.dumps(permissions)
 
 
-def agent_dir(kernel: Kernel, name: str) -> Path:
+def agent_dir(kernel: "Kernel", name: str) -> Path:
     """Return the directory of the agent ``name``.
 
     Raises:
@@ -387,14 +385,14 @@ _OF_THE_MODEL = {"backend", "model"}  # keys of a preset that are one in the fil
 _LONGEST = 500  # characters of an old or new value in the audit
 
 
-async def agent_settings(kernel: Kernel, name: str) -> dict[str, Any]:
+async def agent_settings(kernel: "Kernel", name: str) -> dict[str, Any]:
     """Return what the ``agent.json`` of an agent says, without what it never decides; raises as ``agent_dir``."""
     directory = await asyncio.to_thread(agent_dir, kernel, name)
     file = await asyncio.to_thread(named_agents.read, directory)
     return {key: file.values.get(key) for key in SHOWN}
 
 
-async def set_setting(kernel: Kernel, name: str, key: str, value: Any, *, user: str) -> AgentFile:
+async def set_setting(kernel: "Kernel", name: str, key: str, value: Any, *, user: str) -> AgentFile:
     """Set one key of an agent; return what its file said before.
 
     Args:
@@ -422,7 +420,7 @@ async def set_setting(kernel: Kernel, name: str, key: str, value: Any, *, user: 
 
 
 async def keep_document_settings(
-    kernel: Kernel, ref: BranchRef, values: Mapping[str, Any], *, user: str
+    kernel: "Kernel", ref: BranchRef, values: Mapping[str, Any], *, user: str
 ) -> Mapping[str, Any]:
     """Write what ``agent.json`` owns of settings that a person put into the document of a named agent.
 
@@ -446,7 +444,7 @@ async def keep_document_settings(
     return {key: value for key, value in values.items() if key not in _OF_THE_MODEL}
 
 
-def audit_change(kernel: Kernel, name: str, action: str, *, old: Any, new: Any, user: str) -> None:
+def audit_change(kernel: "Kernel", name: str, action: str, *, old: Any, new: Any, user: str) -> None:
     """Audit what a person changed of an agent: nobody was asked, since the one who may allow it did it."""
     kernel.ledger.note(
         Entry(
@@ -466,7 +464,7 @@ def audit_change(kernel: Kernel, name: str, action: str, *, old: Any, new: Any, 
     )
 
 
-def _checked(kernel: Kernel, key: str, value: Any) -> Any:
+def _checked(kernel: "Kernel", key: str, value: Any) -> Any:
     if key == "system_prompt":
         return checked_prompt(str(value or ""))
     if value is None or value == "":
@@ -517,7 +515,7 @@ class Destroyed:
         return f"Destroyed the agent {self.name}. {where}."
 
 
-async def destroy(kernel: Kernel, name: str, *, keep_files: bool, user: str) -> Destroyed:
+async def destroy(kernel: "Kernel", name: str, *, keep_files: bool, user: str) -> Destroyed:
     """End an agent with all it does, and remove its directory or leave it.
 
     Args:
@@ -534,7 +532,7 @@ async def destroy(kernel: Kernel, name: str, *, keep_files: bool, user: str) -> 
     return await asyncio.shield(kernel.spawn(_destroy(kernel, name, keep_files, user)))
 
 
-async def _destroy(kernel: Kernel, name: str, keep_files: bool, user: str) -> Destroyed:
+async def _destroy(kernel: "Kernel", name: str, keep_files: bool, user: str) -> Destroyed:
     place = await asyncio.to_thread(agent_dir, kernel, name)
     if kernel.closing:
         raise Busy("The daemon is stopping", hint="Try again in a moment")
@@ -562,7 +560,7 @@ async def _destroy(kernel: Kernel, name: str, keep_files: bool, user: str) -> De
     return Destroyed(name=name, directory=place, files=files, saved=tuple(saved), gone=gone)
 
 
-async def destroying_complete(kernel: Kernel, row: AgentRow, intent: str, *, user: str) -> Files:
+async def destroying_complete(kernel: "Kernel", row: AgentRow, intent: str, *, user: str) -> Files:
     """Do what is left of the end of an agent whose row says that it is gone.
 
     Args:
@@ -615,7 +613,7 @@ def _removed(place: Path) -> Files:
     return "trashed" if has_trash else "deleted"
 
 
-async def _row(kernel: Kernel, name: str, place: Path) -> AgentRow:
+async def _row(kernel: "Kernel", name: str, place: Path) -> AgentRow:
     """Return the row of an agent; one whose directory is older than the database gets it."""
     row = await asyncio.to_thread(agents.find, kernel.state, name)
     if row is None:
@@ -632,7 +630,7 @@ RENAME, RENAMED = "rename", "renamed"
 """Intents, followed by a name: that an agent is to get, and that it had."""
 
 
-async def rename(kernel: Kernel, name: str, new_name: str, *, user: str) -> BranchRef:
+async def rename(kernel: "Kernel", name: str, new_name: str, *, user: str) -> BranchRef:
     """Call the agent ``name`` ``new_name`` and return its active branch.
 
     Raises:
@@ -654,7 +652,7 @@ async def rename(kernel: Kernel, name: str, new_name: str, *, user: str) -> Bran
     return await follow(kernel, old, new, user=user)
 
 
-async def follow(kernel: Kernel, old: Path, new: Path, *, user: str) -> BranchRef:
+async def follow(kernel: "Kernel", old: Path, new: Path, *, user: str) -> BranchRef:
     """Have what knows an agent by its directory follow, when that has moved; return its active branch."""
     ref = paths.ref_of(new)
     kernel.departed.discard(new)
@@ -673,7 +671,7 @@ async def follow(kernel: Kernel, old: Path, new: Path, *, user: str) -> BranchRe
     return ref
 
 
-def _require_free(kernel: Kernel, new: Path) -> None:
+def _require_free(kernel: "Kernel", new: Path) -> None:
     row = agents.find(kernel.state, new.name)
     taken = new.exists() or new.is_symlink() or (row is not None and row.status != "destroyed")
     if taken or (kernel.config.sessions_dir / new.name / paths.BRANCHES_DIR).is_dir():
@@ -696,7 +694,7 @@ def _require_rest(state: State, name: str, directory: Path) -> None:
         )
 
 
-def _move(kernel: Kernel, old: Path, new: Path) -> None:
+def _move(kernel: "Kernel", old: Path, new: Path) -> None:
     """Move everything; blocks."""
     agents.intend(kernel.state, old.name, f"{RENAME} {new.name}")
     try:
@@ -712,7 +710,7 @@ def _move(kernel: Kernel, old: Path, new: Path) -> None:
         raise
 
 
-def adapt(kernel: Kernel, old: Path, new: Path) -> None:
+def adapt(kernel: "Kernel", old: Path, new: Path) -> None:
     """Have the files of an agent whose directory has moved, and the database, say so; blocks."""
     row = agents.find(kernel.state, old.name)
     _rewrite(new, old=old, new=new)
@@ -758,7 +756,7 @@ class NamedAgents(Feature):
         await recover(self.kernel)
 
 
-async def recover(kernel: Kernel) -> None:
+async def recover(kernel: "Kernel") -> None:
     """See to every agent with which something was begun, and learn which are gone."""
     try:
         rows = await asyncio.to_thread(agents.known, kernel.state, destroyed=True)
@@ -777,7 +775,7 @@ async def recover(kernel: Kernel) -> None:
     await asyncio.to_thread(_discard_drafts, kernel.config.agents_dir.resolve(), begun)
 
 
-async def _settle(kernel: Kernel, row: AgentRow, intent: str, name: str = "") -> None:
+async def _settle(kernel: "Kernel", row: AgentRow, intent: str, name: str = "") -> None:
     """See to an agent with an intent and its word: the other name, or which directory is to go."""
     place = Path(row.dir)
     log.info("agent %s: a daemon ended at %r", row.name, row.intent)
@@ -936,7 +934,7 @@ class DestroyWarnings:
             yield f"{_many(self.schedules, 'scheduled turn')}, cancelled"
 
 
-async def destroy_warnings(kernel: Kernel, name: str) -> DestroyWarnings:
+async def destroy_warnings(kernel: "Kernel", name: str) -> DestroyWarnings:
     """Return what would be lost with the agent ``name``; raises as ``creating.agent_dir``."""
     place = await asyncio.to_thread(agent_dir, kernel, name)
     messages = 0
@@ -1014,7 +1012,7 @@ _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|)")
 _LONGEST_S = 365 * 24 * 3600
 
 
-def read(kernel: Kernel) -> dict[str, Any]:
+def read(kernel: "Kernel") -> dict[str, Any]:
     """Return every key with what holds now; blocks."""
     if not kernel.config.sessions_dir.is_dir():
         return dict(DEFAULTS)
@@ -1022,7 +1020,7 @@ def read(kernel: Kernel) -> dict[str, Any]:
     return {key: DEFAULTS[key] if value is None else value for key, value in found.items()}
 
 
-def checked_setting(kernel: Kernel, key: str, value: Any) -> Any:
+def checked_setting(kernel: "Kernel", key: str, value: Any) -> Any:
     """Return ``value`` as it is kept under ``key``.
 
     Raises:
@@ -1038,7 +1036,7 @@ def checked_setting(kernel: Kernel, key: str, value: Any) -> Any:
     return checked_model(kernel, str(value)) if key == MODEL_SETTING else _seconds(value)
 
 
-def put(kernel: Kernel, key: str, value: Any) -> None:
+def put(kernel: "Kernel", key: str, value: Any) -> None:
     """Keep a setting, None for its default; blocks. Raises as ``State.put``."""
     atomic.make_dirs(kernel.config.sessions_dir)
     kernel.state.put(key, value)

@@ -4,8 +4,6 @@ What a branch does and costs is told while it is open; of one that is closed, wh
 gathered for a moment, so that a run of many steps costs its watchers little; nobody watching, nothing is done.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -33,7 +31,7 @@ class Overview(Feature):
         watchers: The clients that are told.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self.watchers: set[Sink] = set()
         kernel.bus.on(BranchChanged, lambda changed: self._note(changed.branch.key, changed.branch))

@@ -6,8 +6,6 @@ shown, shown at the root of the tree as well, still open after a restart of Emac
 Where nobody can be asked the answer is one fixed error, and none is ever invented.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -78,7 +76,7 @@ _SCHEMA: Mapping[str, Any] = {
 class Question(Feature):
     """Lets models ask."""
 
-    def tools_for(self, run: RunBuilder) -> Sequence[ToolSpec]:
+    def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
         """Return the tool, for a run whose human may be asked."""
         return (question(run.authority),)
 

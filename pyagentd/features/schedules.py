@@ -5,8 +5,6 @@ due. A schedule that repeats lives for a week unless its maker says otherwise: a
 more and is gone. It never fires while its last message still waits in the queue.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import getpass
@@ -320,7 +318,7 @@ class DeliveryOutcome:
 class Triggers(Feature):
     """All deliveries to the sessions of one daemon."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         kernel.bus.on(RunEnded, self._run_ended)
         self._names = Projection(kernel.state, kernel.config.sessions_dir)
@@ -472,7 +470,7 @@ GIVE_UP = timedelta(days=1)
 class Schedules(Feature):
     """All schedules of one daemon."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self._pending = 0
         self._names = Projection(kernel.state, kernel.config.sessions_dir)
@@ -588,7 +586,7 @@ class Schedules(Feature):
         """How many there are; the daemon stays up while there are any."""
         return self._pending
 
-    def tools_for(self, run: RunBuilder) -> Sequence[ToolSpec]:
+    def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
         """Return the tools by which an agent has itself woken."""
         sleeper = WakeupOwner(ref=run.branch.ref, calendar=self, env=run.options.env, now=self.kernel.clock.now)
         return tuple(wakeup_tools(sleeper).values())

@@ -5,8 +5,6 @@ action of this run ("allow") or to ``preset.md`` ("always"). The list it goes to
 is wanted for. What is denied or protected cannot be added, and where no human can be asked the answer is no.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -201,7 +199,7 @@ class Place:
 class ScopeExpansion(Feature):
     """Lets models ask for more scope."""
 
-    def tools_for(self, run: RunBuilder) -> Sequence[ToolSpec]:
+    def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
         """Return the tool, which adds to the preset of the run's branch."""
         kernel, ref = self.kernel, run.branch.ref
         place = Place(

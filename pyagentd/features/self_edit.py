@@ -7,8 +7,6 @@ Changes are written to ``agent.json`` and ``docs/`` alone, and hold from the nex
 somebody else changed since the call was described is never overwritten: nobody has seen what would be replaced.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +45,7 @@ _NEXT = "It holds from your next step on."
 class SelfEditing(Feature):
     """Gives named agents the tools by which they change themselves."""
 
-    def tools_for(self, run: RunBuilder) -> Sequence[ToolSpec]:
+    def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
         """Return the tools for the run of a named agent; others have none."""
         kernel, ref, options = self.kernel, run.branch.ref, run.options
         if not kernel.named.is_named(ref):
@@ -65,7 +63,7 @@ class SelfEditing(Feature):
         me = Self(directory=ref.session_dir, profiles=kernel.presets.profiles, model=model)
         return tuple(selfedit_tools(me).values())
 
-    def granted(self, run: RunBuilder, permitted: Sequence[str]) -> Sequence[str]:
+    def granted(self, run: "RunBuilder", permitted: Sequence[str]) -> Sequence[str]:
         """Return those that its profile permits: a named agent has them whatever its preset names."""
         return run.permitted(NAMES) if self.kernel.named.is_named(run.branch.ref) else ()
 

@@ -4,8 +4,6 @@ Who offers commands is a ``Source``: the daemon's own operations, prompts of ser
 are one table, ``Commands``; of two commands with the same name the first source's holds.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import re
@@ -87,7 +85,7 @@ class Call:
         client: Who typed it, as operations know it.
     """
 
-    command: Command
+    command: "Command"
     arguments: Mapping[str, Any]
     ref: BranchRef
     options: SendOptions
@@ -152,7 +150,7 @@ class Command:
 class Source(Protocol):
     """Who offers commands."""
 
-    async def commands(self, ref: BranchRef | None) -> Sequence[Command]:
+    async def commands(self, ref: BranchRef | None) -> "Sequence[Command]":
         """Return the commands of a conversation, or those that hold anywhere; quick, and asks nobody outside."""
         ...
 
@@ -164,11 +162,11 @@ class Commands(Feature):
         builtin: Who offers those of the daemon; features offer others.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self.builtin: Source | None = None
 
-    async def of(self, ref: BranchRef | None) -> dict[str, Command]:
+    async def of(self, ref: BranchRef | None) -> "dict[str, Command]":
         """Return the commands of a conversation by name."""
         found: dict[str, Command] = {}
         features = [each for each in self.kernel.features if isinstance(each, Source)]
@@ -200,7 +198,7 @@ class Token(NamedTuple):
 class TypedCommand(NamedTuple):
     """A command as it was typed."""
 
-    command: Command
+    command: "Command"
     arguments: Mapping[str, Any]
 
 
@@ -209,7 +207,7 @@ def may_be_command(text: str) -> bool:
     return _HEAD.match(text) is not None
 
 
-def parse_typed(text: str, known: Mapping[str, Command]) -> TypedCommand | None:
+def parse_typed(text: str, known: "Mapping[str, Command]") -> TypedCommand | None:
     """Return the command that a prompt is; None when it is text for the model.
 
     Raises:
@@ -238,7 +236,7 @@ def tokens(text: str, start: int) -> Iterator[Token]:
         yield Token(bare if quoted is None else quoted, *found.span(), bare is None)
 
 
-def arguments_of(command: Command, text: str, given: list[Token]) -> dict[str, Any]:
+def arguments_of(command: "Command", text: str, given: list[Token]) -> dict[str, Any]:
     """Return the arguments of a command by name; raises ``BadRequest``."""
     flags = {f"--{each.name.replace('_', '-')}": each for each in command.arguments if each.takes == "flag"}
     expected = [each for each in command.arguments if each.takes != "flag"]
@@ -271,7 +269,7 @@ def arguments_of(command: Command, text: str, given: list[Token]) -> dict[str, A
     return found
 
 
-def _checked(command: Command, argument: Argument, value: str) -> str:
+def _checked(command: "Command", argument: Argument, value: str) -> str:
     if argument.choices and value not in argument.choices:
         raise BadRequest(
             f"/{command.name}: {value[:60]!r} is no {argument.name}", hint=f"One of {', '.join(argument.choices)}"
@@ -332,7 +330,9 @@ class CommandOutcome:
     began: str = ""
 
 
-async def run_if_command(kernel: Kernel, branch: LiveBranch, given: Submission, client: Any) -> CommandOutcome | None:
+async def run_if_command(
+    kernel: "Kernel", branch: LiveBranch, given: Submission, client: Any
+) -> CommandOutcome | None:
     """Do what a submission says if it is a command; None when it is a message for the model.
 
     Raises:
@@ -424,7 +424,7 @@ def _bare(text: str) -> Prompt:
 
 
 async def _recorded(
-    kernel: Kernel, branch: LiveBranch, prompt: Prompt, made: CommandOutcome, given: Submission, *, goes_on: bool
+    kernel: "Kernel", branch: LiveBranch, prompt: Prompt, made: CommandOutcome, given: Submission, *, goes_on: bool
 ) -> CommandOutcome:
     """Put a command and its answer into the conversation, if that can be done now; ``goes_on``: a message follows."""
     async with branch.starting:
@@ -458,7 +458,7 @@ async def _recorded(
     return replace(made, is_recorded=True, run_id=run_id, message_id=message_id)
 
 
-def _may_stand(kernel: Kernel, branch: LiveBranch, prompt: Prompt) -> bool:
+def _may_stand(kernel: "Kernel", branch: LiveBranch, prompt: Prompt) -> bool:
     """Return whether something can be put into a branch now, below the prompt; it may be gone since."""
     is_free = branch.run is None and not branch.queue.waiting and not branch.refusal and not kernel.closing
     return is_free and prompt.version.marker is not None and kernel.opened(branch.key) is branch
@@ -506,7 +506,7 @@ def _tell_run(branch: LiveBranch, run_id: str, seq: int, phase: Literal["started
     branch.publish(Event("run", branch.key, seq, ({"id": run_id, "phase": phase, **end},)))
 
 
-async def _give_roles(kernel: Kernel, branch: LiveBranch) -> None:
+async def _give_roles(kernel: "Kernel", branch: LiveBranch) -> None:
     try:
         async with kernel.using(branch.ref) as live, live.starting:
             if live.run is None:

@@ -5,8 +5,6 @@ for it. A turn is a message of the user's at the root of a tree of agents: what 
 however long they worked. Restoring is a change like any other, so it can be undone.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -83,7 +81,7 @@ class _Call:
 class RunKeeper:
     """Keeps files for one run; see ``tools.around.Keeping``."""
 
-    snapshots: Snapshots
+    snapshots: "Snapshots"
     branch: LiveBranch
     top: BranchRef  # the root of its tree
     run_id: str
@@ -342,7 +340,7 @@ _GONE_MS = 86_400_000  # a session's changes are kept so long after it is gone: 
 class Upkeep:
     """The upkeep of one daemon's snapshots."""
 
-    def __init__(self, kernel: Kernel, snapshots: Snapshots) -> None:
+    def __init__(self, kernel: "Kernel", snapshots: "Snapshots") -> None:
         self._kernel = kernel
         self._snapshots = snapshots
 
@@ -565,7 +563,7 @@ class Snapshots(Feature):
         upkeep: Who prunes them.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self._forbidden = (*CREDENTIALS, *SESSION_RECORDS, *protected_paths(kernel.config))
         directory = kernel.config.sessions_dir / DIRECTORY
@@ -582,7 +580,7 @@ class Snapshots(Feature):
 
     # -- runs ----------------------------------------------------------------------------------------------------
 
-    def context_for(self, run: RunBuilder) -> Mapping[str, Any]:
+    def context_for(self, run: "RunBuilder") -> Mapping[str, Any]:
         """Return who keeps the files that calls of a run change."""
         commands = "Bash" in run.presets.of_branch(run.branch.ref).tools
         return {"keeping": self.of_run(run.branch, run.run_id, run.root, commands=commands)}

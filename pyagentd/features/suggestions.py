@@ -1,7 +1,5 @@
 """Reply options and todo lists for clients: sends ``chips`` and ``todo`` events."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -222,7 +220,7 @@ def tell_anew(branch: LiveBranch) -> None:
 class Suggestions(Feature):
     """Tells whoever watches a branch what its user may pick, once an answer is there."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         kernel.bus.on(RunEnded, self._offer)
 

@@ -4,8 +4,6 @@ A task is recorded before its command begins, and its end is recorded after the 
 so whenever the daemon dies, the next one finds what runs, what ended meanwhile, and what nobody can tell about.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -377,7 +375,7 @@ class _Running:
 class Tasks(Feature):
     """All tasks of one daemon."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self._names = Projection(kernel.state, kernel.config.sessions_dir)
         self._running: dict[Key, _Running] = {}
@@ -387,15 +385,15 @@ class Tasks(Feature):
         """How many run; the daemon stays up while any does."""
         return len(self._running)
 
-    def tools_for(self, run: RunBuilder) -> Sequence[ToolSpec]:
+    def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
         """Return the tools that look at tasks and end them."""
         return tuple(task_tools(RunTasks(self, run.branch.ref, run.options)).values())
 
-    def granted(self, run: RunBuilder, permitted: Sequence[str]) -> Sequence[str]:
+    def granted(self, run: "RunBuilder", permitted: Sequence[str]) -> Sequence[str]:
         """Who may run commands looks at and ends what they begin."""
         return NAMES if "Bash" in permitted else ()
 
-    def context_for(self, run: RunBuilder) -> Mapping[str, Any]:
+    def context_for(self, run: "RunBuilder") -> Mapping[str, Any]:
         """Return who runs commands in the background."""
         return {"tasks": RunTasks(self, run.branch.ref, run.options)}
 

@@ -5,8 +5,6 @@ in ``messages.jsonl``, so it survives every restart, and a rewind brings back th
 each agent has its own. Clients are told by ``todo`` events and when they attach.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -86,11 +84,11 @@ TODO_WRITE = ToolSpec(
 class Todo(Feature):
     """The lists of all branches."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         kernel.bus.on(BranchOpened, lambda opened: opened.branch.observers.append(_telling(opened.branch)))
 
-    def tools_for(self, run: RunBuilder) -> Sequence[ToolSpec]:
+    def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
         """Return the tool by which a model writes its list."""
         return (TODO_WRITE,)
 

@@ -1,7 +1,5 @@
 """Keeps a usage meter for each open branch, and adds up what the agents below it cost."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,7 +31,7 @@ class AgentCost(NamedTuple):
     spent: Spent
 
 
-def facts_of(kernel: Kernel) -> FactsOf:
+def facts_of(kernel: "Kernel") -> FactsOf:
     """Return what tells of a model what is known of it."""
     return lambda served: facts(served.model, kernel.config, backend=served.provider)
 
@@ -41,7 +39,7 @@ def facts_of(kernel: Kernel) -> FactsOf:
 class Meters(Feature):
     """Counts what every open branch holds and costs."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         kernel.bus.on(BranchOpened, self._count)
 
@@ -49,7 +47,7 @@ class Meters(Feature):
         opened.branch.meter = meter_of(self.kernel, opened.branch)
 
 
-def meter_of(kernel: Kernel, branch: LiveBranch) -> Meter:
+def meter_of(kernel: "Kernel", branch: LiveBranch) -> Meter:
     """Return the meter of a branch that was opened; it tells whoever watches it or a branch above."""
 
     def changed() -> None:
@@ -70,7 +68,7 @@ def meter_of(kernel: Kernel, branch: LiveBranch) -> Meter:
     return meter
 
 
-async def look_below(kernel: Kernel, branch: LiveBranch) -> list[AgentCost]:
+async def look_below(kernel: "Kernel", branch: LiveBranch) -> list[AgentCost]:
     """Return every agent below a branch, those above first, and have its meter know what they cost.
 
     A log that cannot be read counts nothing.
@@ -89,7 +87,7 @@ async def look_below(kernel: Kernel, branch: LiveBranch) -> list[AgentCost]:
     return below
 
 
-async def tell_below(kernel: Kernel, branch: LiveBranch) -> None:
+async def tell_below(kernel: "Kernel", branch: LiveBranch) -> None:
     """Look at the agents below a branch that was opened, and tell its clients what they cost before."""
     async with kernel.using(branch.ref) as live:
         if await look_below(kernel, live) and live.meter is not None:

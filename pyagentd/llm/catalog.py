@@ -4,8 +4,6 @@ The shipped table is ``models.toml``; the user's ``[model."NAME"]`` in ``config.
 nobody stated is unknown, never nothing; a window that nobody stated is taken to be ``UNKNOWN_WINDOW``, and said.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping
@@ -40,7 +38,7 @@ class Prices:
     cache_read: float
     cache_write: float
     long_above: int | None = None
-    long: Prices | None = None
+    long: "Prices | None" = None
 
     def of(self, usage: Usage) -> float:
         """Return what one request cost, in dollars."""
@@ -72,7 +70,7 @@ class ModelFacts:
 
     context_window: int = UNKNOWN_WINDOW
     max_output: int = UNKNOWN_OUTPUT
-    prices: Prices | None = None
+    prices: "Prices | None" = None
     window_known: bool = False
     output_known: bool = False
 
@@ -132,7 +130,7 @@ def family(model: str) -> str:
     return dated[1] if dated else model
 
 
-def _prices(stated: Mapping[str, Any]) -> Prices | None:
+def _prices(stated: Mapping[str, Any]) -> "Prices | None":
     if "input" not in stated or "output" not in stated:
         return None
     long = stated.get("long")

@@ -4,8 +4,6 @@ Backends with equal settings are one backend, so that runs share connections. Th
 made on. Making one is cheap and loads no SDK; the first request does, off the loop.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import importlib
@@ -208,7 +206,7 @@ def _failed(task: asyncio.Task[Backend]) -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
 
 
-async def _open(settings: BackendSettings) -> _Listing:
+async def _open(settings: BackendSettings) -> "_Listing":
     if settings.kind in ("anthropic", "offline"):
         await ready()
     # Building a client reads the certificate store: tens of milliseconds that the loop must not stand still for.
@@ -221,7 +219,7 @@ class _Listing(Backend, Protocol):
     async def models(self) -> tuple[str, ...]: ...
 
 
-def _build(settings: BackendSettings) -> _Listing:
+def _build(settings: BackendSettings) -> "_Listing":
     # Not at the top of the module: importing these loads the provider's SDK.
     match settings.kind:
         case "offline":

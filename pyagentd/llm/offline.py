@@ -5,8 +5,6 @@ would use. The rules are in ``offline_plan`` and ``offline_report``; this module
 the SDK: only ``warm`` and what it loaded import this.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import itertools
@@ -112,21 +110,21 @@ SENTENCE = "pyagentd's offline stand-in, not a language model: this is what the 
 class Map:
     """A map with named fields."""
 
-    fields: tuple[tuple[str, Shape], ...]
+    fields: "tuple[tuple[str, Shape], ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class Items:
     """A list."""
 
-    of: Shape
+    of: "Shape"
 
 
 Shape = Map | Items | str
 """A type: a map, a list, or the name of anything else without its colon."""
 
 
-def shape_of(text: str) -> Shape:
+def shape_of(text: str) -> "Shape":
     """Return the type that a prompt shows, "any" where it is more than is understood here."""
     tokens = [*_TOKEN.finditer(text)]
     try:
@@ -135,7 +133,7 @@ def shape_of(text: str) -> Shape:
         return "any"
 
 
-def expression(shape: Shape, name: str = "") -> str:
+def expression(shape: "Shape", name: str = "") -> str:
     """Return what a program evaluates for a type, where ``found`` is a list of maps {:path :lines :text}."""
     match shape:
         case Map(fields):
@@ -160,12 +158,12 @@ def expression(shape: Shape, name: str = "") -> str:
     return "found"
 
 
-def _map(fields: tuple[tuple[str, Shape], ...], item: str) -> str:
+def _map(fields: "tuple[tuple[str, Shape], ...]", item: str) -> str:
     made = (f":{name} {_of_item(shape, name, item) if item else expression(shape, name)}" for name, shape in fields)
     return "{" + " ".join(made) + "}"
 
 
-def _of_item(shape: Shape, name: str, item: str) -> str:
+def _of_item(shape: "Shape", name: str, item: str) -> str:
     """Return what one thing that was found has for a field."""
     match shape:
         case "int":
@@ -187,7 +185,7 @@ def _of_item(shape: Shape, name: str, item: str) -> str:
     return item
 
 
-def _types_read(tokens: Iterator[str]) -> Shape:
+def _types_read(tokens: Iterator[str]) -> "Shape":
     token = next(tokens)
     if token == "[":
         of = _types_read(tokens)
@@ -231,7 +229,7 @@ class View:
     exchanges: tuple[Exchange, ...]
 
 
-def view_of(body: Json) -> View:
+def view_of(body: "Json") -> View:
     """Return what ``body``, the JSON of a request, says."""
     messages = body.get("messages") or []
     start = _last_prompt(messages)
@@ -243,20 +241,20 @@ def view_of(body: Json) -> View:
     )
 
 
-def text_of(content: str | list[Json] | None) -> str:
+def text_of(content: "str | list[Json] | None") -> str:
     """Return the text blocks of ``content``, one after the other."""
     if isinstance(content, str):
         return content
     return "\n".join(block["text"] for block in content or [] if block.get("type") == "text")
 
 
-def media_of(messages: list[Json]) -> list[str]:
+def media_of(messages: "list[Json]") -> list[str]:
     """Return the pictures and documents of ``messages``, as base64."""
     blocks = [block for each in messages if isinstance(each["content"], list) for block in each["content"]]
     return [block["source"]["data"] for block in blocks if block.get("type") in ("image", "document")]
 
 
-def _text(message: Json) -> str:
+def _text(message: "Json") -> str:
     """Return the text of a message without the summary of what came before."""
     content = message["content"]
     if isinstance(content, list):
@@ -264,14 +262,14 @@ def _text(message: Json) -> str:
     return text_of(content).strip()
 
 
-def _last_prompt(messages: list[Json]) -> int:
+def _last_prompt(messages: "list[Json]") -> int:
     prompts = (
         index for index, message in reversed([*enumerate(messages)]) if message["role"] == "user" and _text(message)
     )
     return next(prompts, -1)
 
 
-def _exchanges(messages: list[Json]) -> list[Exchange]:
+def _exchanges(messages: "list[Json]") -> list[Exchange]:
     blocks = [block for message in messages if isinstance(message["content"], list) for block in message["content"]]
     results = {block["tool_use_id"]: block for block in blocks if block["type"] == "tool_result"}
     return [
@@ -823,7 +821,7 @@ class OfflineTransport(httpx2.AsyncBaseTransport):
 class _Paced(httpx2.AsyncByteStream):
     """The events of an answer, one chunk each; only deltas take time."""
 
-    def __init__(self, events: Iterator[Json], pace_s: float) -> None:
+    def __init__(self, events: "Iterator[Json]", pace_s: float) -> None:
         self._events = events
         self._pace_s = pace_s
 
@@ -834,7 +832,7 @@ class _Paced(httpx2.AsyncByteStream):
             yield f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
 
 
-def _models() -> Json:
+def _models() -> "Json":
     """Return the list of models: it stands in for all that are known."""
     data = [{"type": "model", "id": name, "display_name": name, "created_at": _EPOCH} for name in catalog.shipped()]
     return {"data": data, "has_more": False, "first_id": data[0]["id"], "last_id": data[-1]["id"]}
@@ -844,13 +842,13 @@ def _refusal(status: int, kind: str, message: str) -> httpx2.Response:
     return httpx2.Response(status, json={"type": "error", "error": {"type": kind, "message": message}})
 
 
-def _tokens(body: Json) -> int:
+def _tokens(body: "Json") -> int:
     """Return about how many tokens a request has; of a picture what a large one costs."""
     media = media_of(body.get("messages") or [])
     return (len(json.dumps(body)) - sum(map(len, media))) // 4 + _MEDIA_TOKENS * len(media)
 
 
-def _answer(body: Json, key: str) -> Iterator[Json]:
+def _answer(body: "Json", key: str) -> "Iterator[Json]":
     view = view_of(body)
     special = wants_title(body) or wants_summary(body) or wants_description(body) or wants_mission(body)
     calls = () if special else plan(view)
@@ -883,14 +881,14 @@ def _announcement(calls: tuple[Call, ...]) -> str:
     return f"I use {' and '.join(names)} for this."
 
 
-def _text_block(text: str) -> Iterator[Json]:
+def _text_block(text: str) -> "Iterator[Json]":
     yield {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
     for word in _WORD.findall(text):
         yield {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": word}}
     yield {"type": "content_block_stop", "index": 0}
 
 
-def _call_block(index: int, call_id: str, call: Call) -> Iterator[Json]:
+def _call_block(index: int, call_id: str, call: Call) -> "Iterator[Json]":
     block = {"type": "tool_use", "id": call_id, "name": call.name, "input": {}}
     yield {"type": "content_block_start", "index": index, "content_block": block}
     arguments = json.dumps(call.input)

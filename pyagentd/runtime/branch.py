@@ -4,8 +4,6 @@ Opened from disk on demand (``opening``) and dropped when nobody needs it. How a
 writes the document and who may edit it in ``document_sync``, what clients are told when they attach in ``attaching``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools
@@ -349,7 +347,7 @@ class LiveBranch(Watchers, SessionRow):
     @classmethod
     async def open(
         cls, ref: BranchRef, *, pulse: Pulse, clock: Clock, goes_on: bool = False, ended: Outcome | None = None
-    ) -> LiveBranch:
+    ) -> "LiveBranch":
         """Open a branch, and put what was recorded but never reached its document there if the disk allows.
 
         ``goes_on`` leaves its last run without an end: it is resumed. ``ended`` is how that ended, where this daemon

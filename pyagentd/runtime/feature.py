@@ -1,7 +1,5 @@
 """The base class of features, and the bus that sends them events."""
 
-from __future__ import annotations
-
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -142,7 +140,7 @@ class Feature:
         kernel: The daemon's runtime.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: "Kernel") -> None:
         self.kernel = kernel
 
     # -- the daemon ----------------------------------------------------------------------------------------------
@@ -163,21 +161,21 @@ class Feature:
 
     # -- the tools of a run (a provider of tools implements these) -------------------------------------------------
 
-    def tools_for(self, run: RunBuilder) -> Sequence[ToolSpec]:
+    def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
         """Return the tools that it has for a run; which of them are offered, preset and rights decide."""
         return ()
 
-    def granted(self, run: RunBuilder, permitted: Sequence[str]) -> Sequence[str]:
+    def granted(self, run: "RunBuilder", permitted: Sequence[str]) -> Sequence[str]:
         """Return names of its tools that a run has though its preset does not name them; see ``permitted``."""
         return ()
 
     def further_tools(
-        self, run: RunBuilder, wanted: Sequence[str], taken: Collection[str], permitted: Permitted
+        self, run: "RunBuilder", wanted: Sequence[str], taken: Collection[str], permitted: Permitted
     ) -> Mapping[str, ToolSpec]:
         """Return tools of others, by the name that the model is told; ``taken`` are names that mean other tools."""
         return {}
 
-    def context_for(self, run: RunBuilder) -> Mapping[str, Any]:
+    def context_for(self, run: "RunBuilder") -> Mapping[str, Any]:
         """Return what calls of a run need of it: fields of ``ToolContext``."""
         return {}
 
@@ -195,15 +193,15 @@ class Feature:
         """Return what the model sees of a message that steers a run; raises as ``before_prompt``."""
         return text
 
-    async def model_for(self, run: RunBuilder, model: str, preset: Preset) -> str:
+    async def model_for(self, run: "RunBuilder", model: str, preset: Preset) -> str:
         """Return the model that a run asks."""
         return model
 
-    def settings_for(self, run: RunBuilder, settings: RunSettings) -> RunSettings:
+    def settings_for(self, run: "RunBuilder", settings: RunSettings) -> RunSettings:
         """Return the settings of a run, complete but for what features add."""
         return settings
 
-    def fit_for(self, run: RunBuilder, settings: RunSettings) -> FitToWindow | None:
+    def fit_for(self, run: "RunBuilder", settings: RunSettings) -> FitToWindow | None:
         """Return who keeps a run within the window of its model."""
         return None
 

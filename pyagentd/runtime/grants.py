@@ -1,7 +1,5 @@
 """Remembered approvals, the audit log, and trust in presets, hooks and servers of projects."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hashlib
@@ -76,7 +74,7 @@ class Grants:
         state: Has those of projects.
     """
 
-    def __init__(self, kernel: Kernel, state: State) -> None:
+    def __init__(self, kernel: "Kernel", state: State) -> None:
         self._kernel = kernel
         self._state = state
         self._sessions: dict[str, tuple[object, tuple[Grant, ...]]] = {}  # as recorded and compiled, by root's key

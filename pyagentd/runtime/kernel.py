@@ -1,7 +1,5 @@
 """The kernel: the state that all features share, and the runs it starts and supervises."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -54,7 +52,7 @@ log = logging.getLogger(__name__)
 class Supervisor:
     """Who sees to it that the runs of one daemon end."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: "Kernel") -> None:
         self._kernel = kernel
 
     def set_off(self, branch: LiveBranch, run: Run, options: SendOptions) -> None:

@@ -1,7 +1,5 @@
 """Resolves presets: templates, a branch's own ``preset.md``, and what ``agent.json`` changes of it."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os
@@ -356,7 +354,7 @@ class Presets:
                 f"Failed to load preset from {ref.branch_dir}: {error.message}", hint=error.hint
             ) from error
 
-    def for_project(self, root: Path | str | None) -> ProjectPresets:
+    def for_project(self, root: Path | str | None) -> "ProjectPresets":
         """Return the templates for sessions with the workspace root ``root``; None: those of no project."""
         return ProjectPresets(self, tuple(self._found(None if root is None else Path(root))))
 

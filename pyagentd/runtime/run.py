@@ -9,8 +9,6 @@ then is made to fit the model. Both see a view whose last message is the user's,
 breath (``pause_turn``).
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hashlib
@@ -936,7 +934,7 @@ class RunSettings:
     tool_results: bool = True  # whether the document shows calls and their results
     result: Literal["all", "last"] = "all"  # what of a finished run is its text, see ``agents.answer_text``
     fit: FitToWindow | None = None  # called at every step boundary
-    make: Callable[..., Run] | None = None  # makes a run that is more than a conversation; called as ``Run``
+    make: "Callable[..., Run] | None" = None  # makes a run that is more than a conversation; called as ``Run``
     agent: str = ""  # who answers, where that is not the agent that the session was opened with
     ready: Callable[[], Awaitable[None]] = _at_once  # waits for what the first request needs: servers of tools
     fresh: Fresh | None = None  # called before every request; None: what holds first holds to the end
@@ -972,7 +970,7 @@ class Run:
         view: tuple[Message, ...],
         settings: RunSettings,
         prepare: Callable[[], Awaitable[None]],
-        observe: Callable[[Run, Mapping[str, Any]], None],
+        observe: "Callable[[Run, Mapping[str, Any]], None]",
         steering: Steering = no_steering,
         resumed: ResumedRun | None = None,
     ) -> None:

@@ -3,8 +3,6 @@
 Everything that can be wrong (preset, backend, key, pattern) is found here, before anything of the run is recorded.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import weakref
@@ -224,7 +222,7 @@ class RequestRenewal:
         preset: As it was when it was last asked.
     """
 
-    def __init__(self, builder: RunBuilder, turn: TurnNames, preset: Preset, skills: str) -> None:
+    def __init__(self, builder: "RunBuilder", turn: TurnNames, preset: Preset, skills: str) -> None:
         self._builder = builder
         self.turn, self.preset, self.skills = turn, preset, skills
 
@@ -261,7 +259,7 @@ class RunBuilder:
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: "Kernel",
         branch: LiveBranch,
         run_id: str,
         options: SendOptions,
@@ -522,7 +520,7 @@ class RunContinuation:
     asks: tuple[Mapping[str, Any], ...]  # rows of all questions that it asked
 
 
-async def find_continuation(kernel: Kernel, branch: LiveBranch, run_id: str) -> RunContinuation | None:
+async def find_continuation(kernel: "Kernel", branch: LiveBranch, run_id: str) -> RunContinuation | None:
     """Return what the last run of a branch goes on with; None when nothing of it may be, or can be, taken up.
 
     Raises:

@@ -1,7 +1,5 @@
 """Resolves settings of a run: backend, model, permitted tools, and the policy context."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +32,7 @@ class LateArrival:
     env: dict[str, str] = field(default_factory=dict)
     api_key: str | None = field(default=None, repr=False)
 
-    def take(self, options: SendOptions) -> None:
+    def take(self, options: "SendOptions") -> None:
         """Take environment and key of a client, if it has any."""
         if options.env and options.env is not self.env:  # what is brought may be what was brought before
             self.env.clear()
@@ -56,7 +54,7 @@ class SendOptions:
 class LastOptions(dict[str, SendOptions]):
     """What people sent last, by the key of a branch; sessions of the same person share it, however many there are."""
 
-    def __setitem__(self, key: str, options: SendOptions) -> None:
+    def __setitem__(self, key: str, options: "SendOptions") -> None:
         latest = next(reversed(self.values()), options)
         super().__setitem__(key, latest if latest == options else options)
 
@@ -73,7 +71,7 @@ def policy_context(
     presets: PresetSource,
     ref: BranchRef,
     ancestors: tuple[BranchRef, ...],
-    options: SendOptions,
+    options: "SendOptions",
     config: Config,
     remembered: Callable[[], tuple[re.Pattern[str], ...]] = tuple,
 ) -> Callable[[], Context]:
@@ -129,7 +127,7 @@ def protected_paths(config: Config) -> tuple[str, ...]:
     )
 
 
-def provider_of(preset: Preset, config: Config, options: SendOptions) -> str:
+def provider_of(preset: Preset, config: Config, options: "SendOptions") -> str:
     """Return the name of the backend that serves a preset to a client.
 
     Raises:
@@ -138,7 +136,7 @@ def provider_of(preset: Preset, config: Config, options: SendOptions) -> str:
     return _known_backend(preset, config, options).name
 
 
-def configured_provider(preset: Preset, config: Config, options: SendOptions) -> str:
+def configured_provider(preset: Preset, config: Config, options: "SendOptions") -> str:
     """Return the name of the backend that a preset names, or of the one that serves it if nobody configured that.
 
     Raises:
@@ -150,13 +148,13 @@ def configured_provider(preset: Preset, config: Config, options: SendOptions) ->
         return provider_of(preset, config, options)
 
 
-def _known_backend(preset: Preset, config: Config, options: SendOptions) -> BackendSettings:
+def _known_backend(preset: Preset, config: Config, options: "SendOptions") -> BackendSettings:
     # What the client's environment says holds for its run; ours stands in for a client that sent none.
     override = options.env.get("PYAGENTD_BACKEND") if options.env else config.backend_override
     return config.backend(override or preset.backend, options.env)
 
 
-def with_backend_and_model(preset: Preset, config: Config, options: SendOptions) -> Preset:
+def with_backend_and_model(preset: Preset, config: Config, options: "SendOptions") -> Preset:
     """Return ``preset`` with the backend and the model that answer a client; "" where nobody names a model.
 
     A backend that stands in for the preset's brings its own model: it need not have the one that the preset names.
@@ -202,7 +200,7 @@ def extra_model(configured: str | None, backend: str, model: str, config: Config
     return model if elsewhere or not name else name
 
 
-def backend_for(preset: Preset, config: Config, options: SendOptions) -> tuple[Backend, str]:
+def backend_for(preset: Preset, config: Config, options: "SendOptions") -> tuple[Backend, str]:
     """Return the model's server and the model's name for a preset.
 
     Raises:
@@ -217,14 +215,14 @@ def backend_for(preset: Preset, config: Config, options: SendOptions) -> tuple[B
     return make_backend(known.name, settings), model
 
 
-def server_of(known: BackendSettings, options: SendOptions) -> BackendSettings_:
+def server_of(known: BackendSettings, options: "SendOptions") -> BackendSettings_:
     """Return where a provider's server is, with the key for it as a client has it."""
     return BackendSettings_(
         kind=known.kind, base_url=known.base_url, api_key=key_of(known, options), key_env=known.key_env
     )
 
 
-def key_of(known: BackendSettings, options: SendOptions) -> str | None:
+def key_of(known: BackendSettings, options: "SendOptions") -> str | None:
     """Return the key for a backend: the client's, else our own environment's.
 
     A backend that names no variable gets none: a key must not reach a server it was not meant for. A key that a
@@ -239,7 +237,7 @@ def key_of(known: BackendSettings, options: SendOptions) -> str | None:
     return key
 
 
-def variable_of(name: str, options: SendOptions) -> str:
+def variable_of(name: str, options: "SendOptions") -> str:
     """Return a secret from the client's environment, else from our own; "" when neither has it."""
     value = options.env.get(name) or os.environ.get(name) or ""
     conceal(value)

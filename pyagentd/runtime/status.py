@@ -1,7 +1,5 @@
 """The status of a session, the outcome of a run and of each tool call, in the form that clients receive."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -155,7 +153,7 @@ class SessionStatus:
         """Tell the facts anew, since one of ``extra`` has changed."""
         self._tell(self.facts)
 
-    def recall(self, other: SessionStatus) -> None:
+    def recall(self, other: "SessionStatus") -> None:
         """Go on from what was known before the branch was closed."""
         self._state, self._facts = other._state, other._facts
 

@@ -1,7 +1,5 @@
 """Submitting a message: it starts a run, or waits in the queue until the run in flight has ended."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -40,7 +38,7 @@ log = logging.getLogger(__name__)
 class Submissions:
     """Takes messages in for a kernel."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: "Kernel") -> None:
         self._kernel = kernel
 
     async def submit(self, branch: LiveBranch, given: Submission) -> Receipt:
@@ -165,7 +163,7 @@ _AGAIN_S = 2.0  # an editor that had not saved may have by then
 class Queues:
     """The queues of all branches."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: "Kernel") -> None:
         self._kernel = kernel
         self._options: dict[str, SendOptions] = {}  # of messages that wait, by id
         self._clients = LastOptions()  # of the person who sent last, by the branch's key

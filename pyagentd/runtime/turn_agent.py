@@ -6,8 +6,6 @@ was opened with, and its own paths: *where* is the session's, *what* is the agen
 what held above it at that moment, so that what was started in plan mode stays in it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -221,7 +219,7 @@ class TurnPresets:
         change = self._changes.get(ref.key)
         return own if change is None else change(own)
 
-    def reading(self, ref: BranchRef, patterns: tuple[str, ...]) -> TurnPresets:
+    def reading(self, ref: BranchRef, patterns: tuple[str, ...]) -> "TurnPresets":
         """Return the same where ``ref`` may read what matches ``patterns`` as well."""
         change = self._changes.get(ref.key)
 
@@ -240,7 +238,7 @@ class TurnPresets:
 
 def turn_presets(
     presets: Presets, ref: BranchRef, ancestors: Sequence[BranchRef], conversation: Conversation, name: str
-) -> TurnPresets:
+) -> "TurnPresets":
     """Return the presets that hold for a run of ``ref`` as the agent ``name``, "" for the session's own.
 
     Raises:
@@ -283,7 +281,7 @@ def _looking(preset: Preset) -> Preset:
     return replace(preset, read_only=True)
 
 
-def now_held(presets: Presets, branch: LiveBranch) -> TurnPresets:
+def now_held(presets: Presets, branch: "LiveBranch") -> "TurnPresets":
     """Return the presets that hold for the run in flight, or without one for the next; raises as ``turn_presets``."""
     if branch.turn is not None and branch.run is not None:
         return branch.turn
@@ -291,7 +289,7 @@ def now_held(presets: Presets, branch: LiveBranch) -> TurnPresets:
     return turn_presets(presets, branch.ref, ancestors, conversation, names_for_turn(conversation).agent)
 
 
-def answers_next(kernel: Kernel, branch: LiveBranch, options: SendOptions) -> Preset:
+def answers_next(kernel: "Kernel", branch: "LiveBranch", options: SendOptions) -> Preset:
     """Return the preset whose backend and model answer the next message of a client; raises as ``turn_presets``."""
     own, config = kernel.presets.of_branch(branch.ref), kernel.config
     preset = with_backend_and_model(now_held(kernel.presets, branch).of_branch(branch.ref), config, options)
@@ -301,7 +299,7 @@ def answers_next(kernel: Kernel, branch: LiveBranch, options: SendOptions) -> Pr
     )
 
 
-def inherited_metadata(presets: Presets, parent: LiveBranch) -> dict[str, Any]:
+def inherited_metadata(presets: Presets, parent: "LiveBranch") -> dict[str, Any]:
     """Return what an agent that is spawned now records about those above it, as metadata of its session.
 
     Raises:

@@ -4,8 +4,6 @@ Blocks, and runs in a thread; records nothing. What the user edited since is fou
 starts, wherever the message came from.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -214,7 +212,7 @@ class TurnStart:
         prompt: What is asked.
     """
 
-    def __init__(self, branch: LiveBranch, prompt: Prompt) -> None:
+    def __init__(self, branch: "LiveBranch", prompt: Prompt) -> None:
         self._branch = branch
         self._recorder = branch.recorder
         self._prompt = prompt

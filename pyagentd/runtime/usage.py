@@ -1,7 +1,5 @@
 """Tokens and costs: the size of a context window, which parts of it can be left out, and what requests cost."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -236,7 +234,7 @@ class Spent:
     unpriced: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, tokens: Usage, usd: float) -> Spent:
+    def of(cls, tokens: Usage, usd: float) -> "Spent":
         """Return what tokens cost at a price in US dollars for all of them."""
         return cls(tokens=tokens, pico=round(usd * _PICO))
 
@@ -250,7 +248,7 @@ class Spent:
         """The price in US dollars of that whose price is known."""
         return self.pico / _PICO
 
-    def __add__(self, other: Spent) -> Spent:
+    def __add__(self, other: "Spent") -> "Spent":
         """Return both together."""
         return Spent(
             tokens=self.tokens + other.tokens,
@@ -276,7 +274,7 @@ class InContext(NamedTuple):
     estimated: bool
 
 
-def spent_on(message: Message_, facts_of: FactsOf) -> Spent:
+def spent_on(message: Message_, facts_of: FactsOf) -> "Spent":
     """Return what one message cost."""
     tokens = message_usage(message)
     if not tokens.total:
@@ -288,12 +286,12 @@ def spent_on(message: Message_, facts_of: FactsOf) -> Spent:
     return Spent(tokens=tokens, pico=sum(round(prices.of(step) * _PICO) for step in steps_of(message)))
 
 
-def session_usage(conversation: Conversation, facts_of: FactsOf) -> Spent:
+def session_usage(conversation: Conversation, facts_of: FactsOf) -> "Spent":
     """Return what a conversation cost, whatever of it is hidden by now."""
     return total_spent(spent_on(message, facts_of) for message in conversation.messages.values())
 
 
-def total_spent(each: Iterable[Spent]) -> Spent:
+def total_spent(each: "Iterable[Spent]") -> "Spent":
     """Return what several cost together."""
     return sum(each, Spent())
 
@@ -426,17 +424,17 @@ class Meter:
         self._counted = False
 
     @property
-    def own(self) -> Spent:
+    def own(self) -> "Spent":
         """What the branch itself cost."""
         self._count()
         return self._own
 
     @property
-    def together(self) -> Spent:
+    def together(self) -> "Spent":
         """What it cost with all agents below it."""
         return total_spent(self.agents.values()) + self.own
 
-    def note(self, key: str, spent: Spent) -> None:
+    def note(self, key: str, spent: "Spent") -> None:
         """Note what the agent with this key cost so far."""
         self.agents[key] = spent
         self._changed()
@@ -521,7 +519,7 @@ class Meter:
             self._own += new
 
 
-def _replaced(whole: Spent, old: Spent, new: Spent) -> Spent | None:
+def _replaced(whole: "Spent", old: "Spent", new: "Spent") -> "Spent | None":
     """Return ``whole`` with one share exchanged; None when shares without a price make that no subtraction."""
     if old.unpriced != new.unpriced:
         return None
@@ -554,7 +552,7 @@ class UsageLine:
 
     key: str
     requests: int
-    spent: Spent
+    spent: "Spent"
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def to_wire(self) -> dict[str, Any]:
@@ -608,7 +606,7 @@ def sum_of_lines(lines: Iterable[UsageLine], key: str = "") -> UsageLine:
     )
 
 
-def priced_usage(counted: RequestTotals, facts_of: FactsOf) -> Spent:
+def priced_usage(counted: RequestTotals, facts_of: FactsOf) -> "Spent":
     """Return what requests to one model cost."""
     prices = facts_of(counted.served).prices
     if prices is None:

@@ -4,8 +4,6 @@ Disk is the source of truth: a scan of the root opens no file, an entry
 that has gone is noticed when it is looked up, and one made by somebody else is found by scanning again.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re
@@ -36,7 +34,7 @@ class Entry:
     """A branch or agent with the agents directly under it."""
 
     ref: BranchRef
-    agents: tuple[Entry, ...] = ()
+    agents: "tuple[Entry, ...]" = ()
 
     def walk(self) -> Iterator[BranchRef]:
         """Yield this branch and all agents below it."""
@@ -81,7 +79,7 @@ class Registry:
         """The directories of sessions outside the root that are known."""
         return self._elsewhere
 
-    def scan(self) -> tuple[Entry, ...]:
+    def scan(self) -> "tuple[Entry, ...]":
         """Find everything anew and return it: branches by session id and name, agents inside them.
 
         May be called from any thread.
@@ -187,7 +185,7 @@ class Registry:
     def _is_here(self, home: Path, name: str) -> bool:
         return not self._departed or home.resolve() / name not in self._departed
 
-    def _scan(self) -> Iterator[Entry]:
+    def _scan(self) -> "Iterator[Entry]":
         for home in self._homes:
             root = home.resolve()
             for name in filter(partial(self._is_here, root), _subdirectories(str(root))):
@@ -207,7 +205,7 @@ def _written_id(session_dir: Path) -> str:
         return ""
 
 
-def _refs(entries: Iterable[Entry]) -> Iterator[BranchRef]:
+def _refs(entries: "Iterable[Entry]") -> Iterator[BranchRef]:
     for entry in entries:
         yield from entry.walk()
 
@@ -253,7 +251,7 @@ def _one_per_session(refs: Iterable[BranchRef]) -> list[BranchRef]:
 # A scan looks at every branch there is: names are joined as texts, a path is made only of what is kept.
 
 
-def _session_entries(session_dir: Path, session_id: str) -> Iterator[Entry]:
+def _session_entries(session_dir: Path, session_id: str) -> "Iterator[Entry]":
     home = f"{session_dir}/{paths.BRANCHES_DIR}"
     for name in _subdirectories(home):
         if _is_conversation(f"{home}/{name}"):
@@ -266,7 +264,7 @@ def _branch_ref(session_dir: Path, session_id: str, name: str) -> BranchRef:
     return BranchRef(session_id=session_id, session_dir=session_dir, branch_name=name, branch_dir=place)
 
 
-def _agent_entries(branch_dir: str) -> Iterator[Entry]:
+def _agent_entries(branch_dir: str) -> "Iterator[Entry]":
     home = f"{branch_dir}/{paths.AGENTS_DIR}"
     for name in _subdirectories(home):
         place = f"{home}/{name}"

@@ -1,7 +1,5 @@
 """A child process with all that it starts, as one process group that can be stopped reliably."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re
@@ -43,7 +41,7 @@ class Group:
         stderr: int = _DEVNULL,
         leader: Leader = "command",
         files: tuple[int, ...] = (),
-    ) -> Group:
+    ) -> "Group":
         """Start ``argv``; the streams are what ``subprocess`` takes, ``files`` are inherited as they are numbered."""
         process = await asyncio.create_subprocess_exec(
             *argv,

@@ -4,8 +4,6 @@ A tool never decides whether it may act; it describes the call (``ToolSpec.actio
 then acts on exactly the paths that were asked about (``ToolContext.paths``).
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -78,7 +76,7 @@ class BackgroundCommand:
     """
 
     command: str
-    enclosure: Enclosure
+    enclosure: "Enclosure"
     cwd: Path
     call_id: str
     wake: bool
@@ -249,7 +247,7 @@ class ToolContext:
     tasks: Tasking | None = None  # who runs commands in the background
     buffers: Buffers | None = None  # who asks the user's editors about files
 
-    def bound_to(self, action: Action) -> ToolContext:
+    def bound_to(self, action: Action) -> "ToolContext":
         """Return this context with the paths of ``action``: the tool opens these and resolves nothing anew."""
         return replace(self, paths=action.paths)
 
@@ -289,21 +287,21 @@ class ToolSpec:
     description: str  # read by the model
     input_schema: Mapping[str, Any]  # the JSON Schema subset of ``schema.py``
     kind: Kind
-    run: Callable[[Args, ToolContext], Awaitable[str | Output]]
-    describe: Callable[[Args, ToolContext], Target]
-    preview: Callable[[Args, ToolContext], str] | None = None  # what a human sees before approving; blocks
-    caution: Callable[[ToolContext], str] | None = None  # what a human should know before approving, or ""; blocks
-    still: Callable[[Args, ToolContext], None] | None = (
+    run: "Callable[[Args, ToolContext], Awaitable[str | Output]]"
+    describe: "Callable[[Args, ToolContext], Target]"
+    preview: "Callable[[Args, ToolContext], str] | None" = None  # what a human sees before approving; blocks
+    caution: "Callable[[ToolContext], str] | None" = None  # what a human should know before approving, or ""; blocks
+    still: "Callable[[Args, ToolContext], None] | None" = (
         None  # raises ``ToolError``: what they saw holds no more; blocks
     )
     confirm: Confirm = False  # ask a human unless a profile or a grant allows it; or whatever they allow
-    confirming: Callable[[Args, ToolContext], Awaitable[Confirm]] | None = None  # where that depends on the call
+    confirming: "Callable[[Args, ToolContext], Awaitable[Confirm]] | None" = None  # where that depends on the call
     acts_as: str = ""  # the name of the tool in the action string, where that is another
     parallel_safe: bool = False  # may run beside other calls of the same answer
     repeatable: bool = False  # a call that the daemon's end cut off may be made again; of what only reads, always
     timeout_s: float = 60.0
 
-    def action(self, args: Args, ctx: ToolContext) -> Action:
+    def action(self, args: Args, ctx: "ToolContext") -> Action:
         """Return the call as policy sees it; raises ``ToolError`` when it names something impossible."""
         target = self.describe(args, ctx)
         return Action(
@@ -368,12 +366,12 @@ def as_the_system_does(text: str, root: Path) -> ResolvedPath:
     return ResolvedPath(lexical=as_text.lexical, resolved=there)
 
 
-def describe_file(args: Args, ctx: ToolContext) -> Target:
+def describe_file(args: Args, ctx: "ToolContext") -> Target:
     """Return the file of a call with a ``file_path`` as policy sees it."""
     path = resolve(args["file_path"], ctx.root)
     return Target(detail=path.lexical, paths=(path,))
 
 
-def file_of(args: Args, ctx: ToolContext) -> ResolvedPath:
+def file_of(args: Args, ctx: "ToolContext") -> ResolvedPath:
     """Return the file that such a call acts on: the authorised one, where there is one."""
     return ctx.paths[0] if ctx.paths else resolve(args["file_path"], ctx.root)

@@ -4,8 +4,6 @@ Asked about as ``tool:WebFetch:https://host/path``: an approval may cover the pa
 site is followed; one that leads elsewhere is another action, so the model is told and asks anew.
 """
 
-from __future__ import annotations
-
 import asyncio
 import codecs
 import ipaddress
@@ -247,7 +245,7 @@ def web_fetch(*, allow_private: bool) -> ToolSpec:
     )
 
 
-async def _followed(url: str, *, guarded: bool) -> tuple[str, WebResponse]:
+async def _followed(url: str, *, guarded: bool) -> "tuple[str, WebResponse]":
     """Return what answers in the end, and under which URL."""
     client = await asyncio.to_thread(web_client)
     for _ in range(_MOST_REDIRECTS + 1):

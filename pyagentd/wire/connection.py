@@ -5,8 +5,6 @@ lost frame boundary ends the connection; whatever else is wrong is answered. Los
 calls: what it asked for is still done, only the answer has nobody to go to.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import logging
@@ -401,11 +399,11 @@ class Host(Protocol):
     hello_timeout_s: float
     own_children: bool
 
-    def opened(self, client: Client) -> None:
+    def opened(self, client: "Client") -> None:
         """Take note of a client that has introduced itself."""
         ...
 
-    def closed(self, connection: Connection, client: Client | None) -> None:
+    def closed(self, connection: "Connection", client: "Client | None") -> None:
         """Take note of the end of a connection."""
         ...
 

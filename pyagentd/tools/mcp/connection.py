@@ -6,8 +6,6 @@ used for ten minutes is ended; what it offers stays known. One that says again a
 is asked what, once at a time and ever less often.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import re
@@ -276,8 +274,8 @@ class Connection:
         self,
         launch: Launch,
         *,
-        changed: Callable[[Connection, tuple[str, ...], tuple[str, ...]], None] = lambda *_: None,
-        learned: Callable[[Connection], None] = lambda _: None,
+        changed: "Callable[[Connection, tuple[str, ...], tuple[str, ...]], None]" = lambda *_: None,
+        learned: "Callable[[Connection], None]" = lambda _: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.launch = launch
@@ -363,7 +361,7 @@ class Connection:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    async def _using_it(self, work: Callable[[Link], Awaitable[_T]]) -> _T:
+    async def _using_it(self, work: "Callable[[Link], Awaitable[_T]]") -> _T:
         link = await self._ready()
         from pyagentd.tools.mcp.link import Broken, Forgotten
 
@@ -386,7 +384,7 @@ class Connection:
             self._using -= 1
             self._used = self.now()
 
-    async def _ready(self) -> Link:
+    async def _ready(self) -> "Link":
         if self._closed:
             raise Unavailable(f"The MCP server {self.name} is unavailable: the daemon stops")
         if self._link is not None:
@@ -409,7 +407,7 @@ class Connection:
         if wait > 0:
             await asyncio.sleep(wait)
 
-    async def _open(self) -> Link:
+    async def _open(self) -> "Link":
         try:
             link_module = await asyncio.to_thread(_loaded)
         except NotInstalled as error:
@@ -431,16 +429,16 @@ class Connection:
         self._link, self._since, self.problem = link, self.now(), ""
         return link
 
-    def _opened(self, opening: asyncio.Task[Link]) -> None:
+    def _opened(self, opening: "asyncio.Task[Link]") -> None:
         self._opening = None
         if not opening.cancelled():
             opening.exception()  # whoever waited was told
 
-    async def _broke(self, link: Link, why: str) -> None:
+    async def _broke(self, link: "Link", why: str) -> None:
         self._gone(link, why)
         await link.close()
 
-    def _gone(self, link: Link, why: str) -> None:
+    def _gone(self, link: "Link", why: str) -> None:
         """Note that a connection ended by itself."""
         if self._link is link:
             self._link = None
@@ -478,14 +476,14 @@ class Connection:
         finally:
             self._listing = None
 
-    async def _list(self, link: Link) -> None:
+    async def _list(self, link: "Link") -> None:
         try:
             self._learn(await link.catalog())
             await self._list_more(link)
         except Exception as error:  # it is asked again when something is wanted of it
             log.info("mcp server %s: what it offers now is not known: %s", self.name, error)
 
-    async def _list_more(self, link: Link) -> None:
+    async def _list_more(self, link: "Link") -> None:
         """Learn which resources and prompts there are; a server that cannot say is used all the same."""
         assert self.catalog is not None
         try:
@@ -505,7 +503,7 @@ class Connection:
             self._tell(self, tuple(sorted(new - old)), tuple(sorted(old - new)))
 
 
-async def _nothing(link: Link) -> None:
+async def _nothing(link: "Link") -> None:
     """Want nothing of a server but that it runs."""
 
 
@@ -539,7 +537,7 @@ class Pool:
         self._known: dict[Launch, Connection] = {}
         self._looking: asyncio.Task[None] | None = None
 
-    def get(self, launch: Launch) -> Connection:
+    def get(self, launch: Launch) -> "Connection":
         """Return the server that is started so; nothing is started yet."""
         if launch not in self._known:
             self._known[launch] = Connection(launch, changed=self._changed, learned=self._learned)
@@ -547,7 +545,7 @@ class Pool:
             self._looking = asyncio.create_task(self._end_idle_ones())
         return self._known[launch]
 
-    def all(self) -> list[Connection]:
+    def all(self) -> "list[Connection]":
         """Return those that were wanted so far."""
         return list(self._known.values())
 

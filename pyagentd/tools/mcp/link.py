@@ -4,8 +4,6 @@ Loaded when the first server is started, because the SDK is. Everything the SDK 
 nothing more can be said over this connection, or as ``ToolError``, when this one request failed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import re
@@ -626,13 +624,13 @@ class _Sifted:
     async def receive(self) -> Any:
         return self._sift(await self._stream.receive())
 
-    def __aiter__(self) -> _Sifted:
+    def __aiter__(self) -> "_Sifted":
         return self
 
     async def __anext__(self) -> Any:
         return self._sift(await self._stream.__anext__())
 
-    async def __aenter__(self) -> _Sifted:
+    async def __aenter__(self) -> "_Sifted":
         await self._stream.__aenter__()
         return self
 

@@ -4,8 +4,6 @@ A server is somebody else's program: its description of a tool is bounded, its s
 and every call is asked about unless a profile, a grant, or the user's trust in the server says otherwise.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii
@@ -36,13 +34,13 @@ if TYPE_CHECKING:
 # Also what the SDK's classes say, as values of ``catalog``; they are told apart by their ``type``.
 
 
-def parse_result(result: CallToolResult) -> CallResult:
+def parse_result(result: "CallToolResult") -> CallResult:
     """Return what the SDK gives of a call."""
     pieces = tuple(map(piece_of, result.content))
     return CallResult(pieces=pieces, structured=result.structured_content, ok=not result.is_error)
 
 
-def piece_of(block: ContentBlock) -> Piece:
+def piece_of(block: "ContentBlock") -> Piece:
     """Return one part of an answer."""
     match block.type:
         case "text":
@@ -56,7 +54,7 @@ def piece_of(block: ContentBlock) -> Piece:
             return Piece(text=f"[resource {block.uri}{f' ({told})' if told else ''}]")
 
 
-def piece_of_resource(contents: TextResourceContents | BlobResourceContents) -> Piece:
+def piece_of_resource(contents: "TextResourceContents | BlobResourceContents") -> Piece:
     """Return what a resource holds."""
     mime = contents.mime_type or ""
     text = getattr(contents, "text", None)
