@@ -1,4 +1,4 @@
-;;; pyagentd-keys.el --- Keys of a buffer -*- lexical-binding: t; -*-
+;;; pyagentd-keys.el --- Keys, their words, menu bar -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -21,17 +21,121 @@
 
 ;;; Commentary:
 
-;; A cheat sheet: `?' in any list of the package, and C-c ? in a session,
-;; shows the keys there are in a window below.  The next key works as ever,
-;; and closes it.
+;; What keys do, in a few words: for help, menu bar and which-key.
 
 ;;; Code:
 
 (require 'seq)
 (require 'subr-x)
+(require 'easymenu)
 (require 'pyagentd-core)
 (require 'pyagentd-session)
-(require 'pyagentd-key-words)
+(require 'pyagentd-status)
+(require 'pyagentd-ask)
+(require 'pyagentd-chat)
+(require 'pyagentd-display)
+(require 'pyagentd-add)
+
+
+;;;; What keys do, in a few words
+
+;; What the cheat sheet says of commands whose documentation begins with
+;; more than a line of it has room for.
+
+(defconst pyagentd-key-words-width 36
+  "How many columns the words of a key have at most.")
+
+(defconst pyagentd-key-words
+  '((backward-button . "previous button")
+    (completion-at-point . "complete at point")
+    (forward-button . "next button")
+    (outline-cycle . "fold or unfold what stands below")
+    (outline-cycle-buffer . "fold or unfold everything")
+    (outline-next-visible-heading . "next heading")
+    (outline-previous-visible-heading . "previous heading")
+    (pyagentd-abort . "stop the run; its text stays")
+    (pyagentd-allow-always . "allow always, in the whole project")
+    (pyagentd-allow-once . "allow this once")
+    (pyagentd-allow-session . "allow as long as the session lives")
+    (pyagentd-answer . "answer any open question")
+    (pyagentd-approve . "carry out the plan")
+    (pyagentd-ask-diff . "show the change as a diff")
+    (pyagentd-ask-ediff . "compare with the file, in Ediff")
+    (pyagentd-ask-edit . "change the arguments, and allow")
+    (pyagentd-ask-go . "go to the question")
+    (pyagentd-ask-next . "next of several asks")
+    (pyagentd-ask-previous . "previous of several asks")
+    (pyagentd-ask-show . "why it is asked, and all of it")
+    (pyagentd-asks . "pending approvals and questions")
+    (pyagentd-asks-visit . "visit the conversation that asks")
+    (pyagentd-attach-file . "copy a file into the prompt")
+    (pyagentd-branch . "make a branch at a prompt")
+    (pyagentd-branches . "branches of the session as a tree")
+    (pyagentd-branches-diff . "compare with where it comes from")
+    (pyagentd-choose-agent . "choose the agent")
+    (pyagentd-context-clear . "clear without saving")
+    (pyagentd-context-save . "save the conversation")
+    (pyagentd-copy-code . "copy the block of code")
+    (pyagentd-delete . "move to the trash")
+    (pyagentd-deny . "deny this; the run goes on")
+    (pyagentd-deny-with-reason . "deny, and tell the model why")
+    (pyagentd-duplicate . "copy the session")
+    (pyagentd-edit-prompt . "edit a prompt and send it again")
+    (pyagentd-export . "write the conversation to a file")
+    (pyagentd-fold-toggle . "fold or unfold the block")
+    (pyagentd-inspect . "inspect the requests")
+    (pyagentd-keys . "show the keys")
+    (pyagentd-sessions-flag-archive . "flag for archiving")
+    (pyagentd-sessions-flag-deletion . "flag for deletion")
+    (pyagentd-sessions-mark . "mark")
+    (pyagentd-sessions-toggle-archived . "include archived sessions")
+    (pyagentd-sessions-toggle-fold . "fold or unfold what stands below")
+    (pyagentd-sessions-unmark . "take the mark or flag away")
+    (pyagentd-sessions-unmark-backward . "take the mark above away")
+    (pyagentd-sessions-visit-other-window . "open in another window")
+    (pyagentd-mcp-test . "start it and show what it offers")
+    (pyagentd-mission-copy . "copy the last value, as JSON")
+    (pyagentd-mission-resume . "resume after the last program")
+    (pyagentd-mission-stop . "stop it; what it did is kept")
+    (pyagentd-mission-visit . "open what is at point")
+    (pyagentd-named-list-documents . "open the documents in its prompt")
+    (pyagentd-named-list-flag . "flag to be destroyed with its files")
+    (pyagentd-named-list-flag-keep . "flag to be destroyed; files stay")
+    (pyagentd-named-list-toggle-destroyed . "include destroyed agents")
+    (pyagentd-named-list-unflag . "take the flag away")
+    (pyagentd-named-list-visit-other-window . "open in another window")
+    (pyagentd-named-list-workspace . "open its workspace")
+    (pyagentd-next-answer . "next answer")
+    (pyagentd-next-variant . "next variant of the message")
+    (pyagentd-previous-answer . "previous answer")
+    (pyagentd-previous-variant . "previous variant of the message")
+    (pyagentd-queue . "queued messages")
+    (pyagentd-recall-prompt . "insert an earlier prompt")
+    (pyagentd-report-visit . "open what is named here")
+    (pyagentd-regenerate . "regenerate the last answer")
+    (pyagentd-rewind . "rewind to a prompt")
+    (pyagentd-list-visit-other-window . "open in another window")
+    (pyagentd-search . "search all conversations")
+    (pyagentd-search-next . "next message, and show it")
+    (pyagentd-search-previous . "previous message, and show it")
+    (pyagentd-search-toggle-archived . "include archived sessions")
+    (pyagentd-search-toggle-follow . "show messages while moving")
+    (pyagentd-search-visit . "open at this message")
+    (pyagentd-search-visit-other-window . "open in another window")
+    (pyagentd-send . "send the prompt")
+    (pyagentd-snapshots-diff . "compare with the restored file")
+    (pyagentd-steer . "steer this run")
+    (pyagentd-table-filter . "filter by words")
+    (pyagentd-table-mark . "mark")
+    (pyagentd-table-unmark . "take the mark away")
+    (pyagentd-yank-picture . "insert the picture in the clipboard"))
+  "For commands what they do, in a few words.")
+
+;;;; Keys of a buffer
+
+;; A cheat sheet: `?' in any list of the package, and C-c ? in a session,
+;; shows the keys there are in a window below.  The next key works as ever,
+;; and closes it.
 
 (defvar pyagentd-table-help)
 
@@ -200,7 +304,6 @@ The next key runs its command and closes the window."
 
 ;;;; Where they are
 
-(autoload 'pyagentd-which-key-set-up "pyagentd-which-key")
 
 (defun pyagentd-keys--name ()
   "Give keys their words if they are shown by which-key."
@@ -219,6 +322,120 @@ The next key runs its command and closes the window."
 
 (add-hook 'after-change-major-mode-hook #'pyagentd-keys--install)
 (define-key pyagentd-mode-map (kbd "C-c ?") #'pyagentd-keys)
+
+;;;; Menu bar, right click
+
+;; For those who look for commands with the mouse: the menu "Agent" of
+;; session buffers, and what a right click offers there
+;; (`context-menu-mode').
+
+(autoload 'pyagentd-code-at "pyagentd-display")
+
+(easy-menu-define pyagentd-menubar pyagentd-mode-map
+  "Menu of session buffers."
+  '("Agent"
+    ["Send" pyagentd-send :active (not pyagentd-session-viewing)]
+    ["Steer This Run" pyagentd-steer :active (pyagentd-status-busy-p)]
+    ["Stop" pyagentd-abort :active (pyagentd-status-busy-p)]
+    ["Allow Once" pyagentd-allow-once :active (pyagentd-ask-here)]
+    ["Deny" pyagentd-deny :active (pyagentd-ask-here)]
+    "---"
+    ["Attach File…" pyagentd-attach-file]
+    ["Yank Picture" pyagentd-yank-picture]
+    ["Earlier Prompt…" pyagentd-recall-prompt]
+    "---"
+    ["Rewind to Prompt" pyagentd-rewind]
+    ["Undo Rewind" pyagentd-unrewind]
+    ["Edit Prompt and Send Again" pyagentd-edit-prompt]
+    ["Regenerate" pyagentd-regenerate]
+    ["Fork" pyagentd-fork]
+    ["Branch Here" pyagentd-branch]
+    "---"
+    ["Copy Code" pyagentd-copy-code]
+    ["Copy Answer" pyagentd-copy-answer]
+    ["Fold All" pyagentd-fold-toggle-all]
+    "---"
+    ["Agent…" pyagentd-choose-agent]
+    ["Model…" pyagentd-choose-model]
+    ["Approvals" pyagentd-asks]
+    ["Agents" pyagentd-agents]
+    ["Changed Files" pyagentd-changes]
+    ["Context and Cost" pyagentd-context]
+    ["Inspect" pyagentd-inspect]
+    "---"
+    ["Sessions" pyagentd-sessions]
+    ["Running Now" pyagentd-running]
+    ["Usage of All Sessions" pyagentd-usage]
+    ["Keys" pyagentd-keys]
+    ["More…" pyagentd-menu]))
+
+(defun pyagentd-menubar--there (position command)
+  "Return a command that runs COMMAND with point at POSITION."
+  (lambda ()
+    (interactive)
+    (goto-char position)
+    (call-interactively command)))
+
+(defun pyagentd-menubar--items (position)
+  "Return what can be done with the text at POSITION, a list (WORDS . COMMAND)."
+  (let ((role (get-text-property position 'gptel)))
+    (append
+     (and (pyagentd-fenced-start position)
+          '(("Fold or Unfold" . pyagentd-fold-toggle)))
+     (and (eq role 'response)
+          (append (and (pyagentd-code-at position)
+                       '(("Copy Code" . pyagentd-copy-code)))
+                  '(("Copy Answer" . pyagentd-copy-answer)
+                    ("Regenerate" . pyagentd-regenerate))))
+     (and (null role)
+          (seq-some (lambda (prompt)
+                      (<= (car prompt) position (cdr prompt)))
+                    (pyagentd-turns-prompts))
+          '(("Rewind to This Prompt" . pyagentd-rewind)
+            ("Edit and Send Again" . pyagentd-edit-prompt)
+            ("Branch Here" . pyagentd-branch))))))
+
+(defun pyagentd-menubar-context (menu click)
+  "Add to MENU what can be done with the text at CLICK.
+For `context-menu-functions'."
+  (let* ((position (posn-point (event-start click)))
+         (items (and position (pyagentd-menubar--items position))))
+    (when items
+      (define-key-after menu [pyagentd-separator] menu-bar-separator)
+      (dolist (item items)
+        (define-key-after menu (vector (cdr item))
+          (list 'menu-item (car item)
+                (pyagentd-menubar--there position (cdr item)))))))
+  menu)
+
+(add-to-list 'pyagentd-session-hooks
+             '(context-menu-functions . pyagentd-menubar-context))
+(put 'pyagentd-menubar-context 'permanent-local-hook t)
+
+;;;; Words for keys in which-key
+
+;; Which-key shows what may be typed after a prefix key: here the commands
+;; of this package in words, "allow once", without its name before each.
+;; A binding (WORDS . COMMAND) is as good as COMMAND to all else.
+
+(defvar pyagentd-command-map)
+
+(defun pyagentd-which-key--words (command)
+  "Return the name of COMMAND, a symbol, as words."
+  (string-replace "-" " " (string-remove-prefix "pyagentd-"
+                                                (symbol-name command))))
+
+(defun pyagentd-which-key--name (map)
+  "Give the keys of MAP, and not of its parents, words."
+  (pcase-dolist (`(,key . ,command) (pyagentd-keys--of map))
+    (when (string-prefix-p "pyagentd-" (symbol-name command))
+      (define-key map (kbd key)
+        (cons (pyagentd-which-key--words command) command)))))
+
+(defun pyagentd-which-key-set-up ()
+  "Give the keys of sessions, and those for any buffer, words."
+  (mapc #'pyagentd-which-key--name
+        (list pyagentd-mode-map pyagentd-ask-mode-map pyagentd-command-map)))
 
 (provide 'pyagentd-keys)
 ;;; pyagentd-keys.el ends here

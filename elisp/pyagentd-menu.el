@@ -33,7 +33,6 @@
 (require 'pyagentd-history)
 (require 'pyagentd-branches)
 (require 'pyagentd-search)
-(require 'pyagentd-index)
 (require 'pyagentd-manage)
 (require 'pyagentd-exchange)
 (require 'pyagentd-sessions)
@@ -54,18 +53,18 @@
 
 (declare-function pyagentd-session "pyagentd")
 (declare-function pyagentd-visit-preset "pyagentd")
-(declare-function pyagentd-doctor "pyagentd-doctor")
+(declare-function pyagentd-doctor "pyagentd-install")
 (declare-function pyagentd-agent-init "pyagentd-named")
 (declare-function pyagentd-agent-rename "pyagentd-named")
-(declare-function pyagentd-agent-list "pyagentd-named-list")
-(declare-function pyagentd-agent-config "pyagentd-named-config")
-(declare-function pyagentd-agent-destroy "pyagentd-destroy")
+(declare-function pyagentd-agent-list "pyagentd-agents")
+(declare-function pyagentd-agent-config "pyagentd-agents")
+(declare-function pyagentd-agent-destroy "pyagentd-agents")
 (declare-function pyagentd-context-save "pyagentd-contexts")
 (declare-function pyagentd-context-clear "pyagentd-contexts")
 (declare-function pyagentd-context-restore "pyagentd-contexts")
 (declare-function pyagentd-context-history "pyagentd-contexts")
 (autoload 'pyagentd-tasks "pyagentd-tasks" nil t)
-(declare-function pyagentd-settings "pyagentd-defaults")
+(declare-function pyagentd-settings "pyagentd-agents")
 
 ;;;; Present values
 

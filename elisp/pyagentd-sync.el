@@ -1354,5 +1354,73 @@ It stays in a buffer of its own in any case."
   (diff-mode)
   (setq buffer-read-only t))
 
+;;;; Buffers of agents that were spawned
+
+;; An agent that a session in Emacs spawns gets a buffer, so that it can be
+;; looked at while it works.  Two hundred agents must not cost Emacs two
+;; hundred buffers: a few get one, it is attached when it is displayed, and
+;; it goes with its agent if nobody has looked at it.  Everything else is
+;; opened by visiting the file.
+
+(defconst pyagentd-spawned--most 10
+  "How many agents have a buffer that nobody asked for.")
+
+(defvar pyagentd-spawned--hidden nil
+  "Alist of the buffers that were not displayed yet: buffer and (PARENT . ID).
+PARENT is the buffer of the session that waits for the agent ID.")
+
+(defun pyagentd-spawned--begun (agent)
+  "Make a buffer for AGENT, a plist, which the current buffer's session spawned."
+  (let ((file (pyagentd-place-conversation (plist-get agent :branch-dir))))
+    (when (and (< (length pyagentd-spawned--hidden) pyagentd-spawned--most)
+               (file-exists-p file)
+               (not (find-buffer-visiting file)))
+      (push (cons (pyagentd-spawned--open file)
+                  (cons (current-buffer) (plist-get agent :id)))
+            pyagentd-spawned--hidden))))
+
+(defun pyagentd-spawned--open (file)
+  "Return a new buffer that views FILE once it is displayed."
+  (let ((buffer (find-file-noselect file t)))
+    (with-current-buffer buffer
+      (setq pyagentd-attach-viewer 'hidden)
+      ;; Else visiting it asks whether to read the file again.
+      (clear-visited-file-modtime)
+      (pyagentd-viewing-set t)
+      (add-hook 'window-buffer-change-functions #'pyagentd-spawned--displayed
+                nil t)
+      (add-hook 'kill-buffer-hook #'pyagentd-spawned--forget nil t))
+    buffer))
+
+(defun pyagentd-spawned--displayed (window)
+  "Follow the agent in the buffer of WINDOW from now on."
+  (with-current-buffer (window-buffer window)
+    (when (eq pyagentd-attach-viewer 'hidden)
+      (setq pyagentd-attach-viewer t)
+      (remove-hook 'window-buffer-change-functions #'pyagentd-spawned--displayed
+                   t)
+      (pyagentd-spawned--forget)
+      (pyagentd-connect--later (current-buffer)))))
+
+(defun pyagentd-spawned--forget ()
+  "Let the user have the current buffer for good."
+  (setq pyagentd-spawned--hidden
+        (assq-delete-all (current-buffer) pyagentd-spawned--hidden)))
+
+(defun pyagentd-spawned--tidy ()
+  "Kill the buffers of agents that have ended and that nobody looked at."
+  (pcase-dolist (`(,buffer . (,parent . ,id)) pyagentd-spawned--hidden)
+    (unless (and (buffer-live-p parent)
+                 (with-current-buffer parent
+                   (or (assoc id pyagentd-overlay--table)
+                       (assoc id pyagentd-overlay--background))))
+      (setq pyagentd-spawned--hidden
+            (assq-delete-all buffer pyagentd-spawned--hidden))
+      (when (buffer-live-p buffer)
+        (kill-buffer buffer)))))
+
+(add-hook 'pyagentd-overlay-begun-functions #'pyagentd-spawned--begun)
+(add-hook 'pyagentd-overlay-changed-hook #'pyagentd-spawned--tidy)
+
 (provide 'pyagentd-sync)
 ;;; pyagentd-sync.el ends here

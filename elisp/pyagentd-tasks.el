@@ -32,10 +32,9 @@
 (require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-daemon)
-(require 'pyagentd-live)
+(require 'pyagentd-list)
 (require 'pyagentd-here)
 (require 'pyagentd-rpc)
-(require 'pyagentd-list)
 
 (defvar-local pyagentd-task-output-of nil
   "The task whose output is in this buffer, a plist as the daemon tells it.")

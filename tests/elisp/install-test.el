@@ -11,7 +11,7 @@
 ;;; Code:
 
 (require 'test-helper)
-(require 'pyagentd-doctor)
+(require 'pyagentd-install)
 
 (defmacro install-test--with-tools (version &rest body)
   "Evaluate BODY where the only installer makes servers of VERSION.

@@ -13,7 +13,7 @@
 (require 'pyagentd-search)
 (require 'pyagentd-queue)
 (require 'pyagentd-snapshots)
-(require 'pyagentd-mission-trace)
+(require 'pyagentd-mission)
 (require 'pyagentd-asks)
 
 (ert-deftest pyagentd-keys-every-list-has-a-sheet ()

@@ -7,7 +7,6 @@
 
 (require 'asks)
 (require 'pyagentd-mission)
-(require 'pyagentd-mission-trace)
 
 (defconst mission-test--running
   "{\"session\": {\"file\": \"/s/session.md\"},

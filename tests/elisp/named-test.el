@@ -7,11 +7,9 @@
 
 (require 'test-helper)
 (require 'keys)
-(require 'pyagentd-named-list)
-(require 'pyagentd-named-config)
+(require 'pyagentd-agents)
 (require 'pyagentd-contexts)
 (require 'pyagentd-tasks)
-(require 'pyagentd-defaults)
 
 (defun named-test--agent (root name &rest more)
   "Make the files of the agent NAME under ROOT; return its row, MORE keys first."

@@ -8,7 +8,6 @@
 (require 'test-helper)
 (require 'keys)
 (require 'pyagentd-search)
-(require 'pyagentd-index)
 
 (defconst search-test--text
   (concat "### How do I make tea?\n\nBoil\nwater.\n\n### And coffee?\n\n"

@@ -6,7 +6,7 @@
 ;;; Code:
 
 (require 'test-helper)
-(require 'pyagentd-spawned)
+(require 'pyagentd-sync)
 
 (defun spawned-test--agent (number &optional state)
   "Return an event about agent NUMBER in STATE, whose files are there."
