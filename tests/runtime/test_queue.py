@@ -163,7 +163,7 @@ async def test_a_user_who_stops_a_run_can_leave_the_queue_paused_and_the_text_sa
         await attached(branch, watcher)
         await world.kernel.submit(branch, message("One", world))
         await world.kernel.submit(branch, message("Two", world))
-        await watcher.phase(branch, "TYPE")
+        await watcher.until(lambda: "Hel" in watcher.text(branch.key))
         world.kernel.queue.pause(branch)
         await world.kernel.abort(branch)
         assert branch.status["paused"] and branch.status["queued"] == 1 and branch.run is None
