@@ -44,7 +44,7 @@ class Life:
         return read
 
     @property
-    def to_wire(self) -> str:
+    def told(self) -> str:
         """What the model was told to be last."""
         return "".join(block["text"] for block in self.server.last.body["system"])
 
