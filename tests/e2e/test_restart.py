@@ -117,7 +117,7 @@ def finished(ref: BranchRef) -> None:
 def sleeping() -> list[int]:
     wanted = SLEEP.replace(" ", "\0").encode()
     found = []
-    for place in Path("/proc").glob("[0-9]*"):
+    for place in (entry for entry in Path("/proc").iterdir() if entry.name.isdigit()):
         try:
             command = (place / "cmdline").read_bytes()
         except OSError:

@@ -517,11 +517,11 @@ def _work_tree(repository: Path, root: Path) -> None:
 
 def _sleeping(mark: str) -> list[str]:
     found = []
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
+    for name in filter(str.isdigit, os.listdir("/proc")):  # a glob fails when a process ends meanwhile
         try:
-            words = file.read_bytes().split(b"\0")
+            words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
         if words[0].endswith(b"sleep") and mark.encode() in words:
-            found.append(file.parent.name)
+            found.append(name)
     return found
