@@ -517,7 +517,9 @@ def _work_tree(repository: Path, root: Path) -> None:
 
 def _sleeping(mark: str) -> list[str]:
     found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):  # a glob fails when a process ends meanwhile
+    for name in (
+        entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit()
+    ):  # a glob fails when one ends
         try:
             words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
         except OSError:
