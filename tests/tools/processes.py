@@ -26,9 +26,8 @@ def begin() -> None:
 def children() -> set[int]:
     """Return the running child processes that this test started."""
     found = set()
-    for name in (
-        entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit()
-    ):  # a glob fails when one ends
+    # A glob fails when a process ends meanwhile.
+    for name in (entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit()):
         try:
             state, parent = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[:2]
         except OSError:

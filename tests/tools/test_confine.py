@@ -517,9 +517,8 @@ def _work_tree(repository: Path, root: Path) -> None:
 
 def _sleeping(mark: str) -> list[str]:
     found = []
-    for name in (
-        entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit()
-    ):  # a glob fails when one ends
+    # A glob fails when a process ends meanwhile.
+    for name in (entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit()):
         try:
             words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
         except OSError:
