@@ -7,13 +7,11 @@ what it loaded do.
 """
 
 import contextlib
-import hashlib
 import logging
 import uuid
-import weakref
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import anthropic
 import httpx2
@@ -34,6 +32,7 @@ from pyagentd.errors import NoKey, ProviderError, TransientProviderError
 from pyagentd.llm.backend import (
     MAX_ARGUMENTS,
     Body,
+    BodyWriter,
     ModelRequest,
     PartDelta,
     PartFinished,
@@ -43,7 +42,6 @@ from pyagentd.llm.backend import (
     StopReason,
     StreamItem,
     ToolSchema,
-    dumps,
 )
 from pyagentd.llm.http import (
     AGAIN,
@@ -158,54 +156,32 @@ def _tool_result(part: ToolResult) -> Json:
     return block
 
 
-# The JSON of a request, written so that a step pays for what is new in it and not for the whole conversation.
-#
-# A run sends the same messages again with every step, as the same objects; their JSON and its digest are kept as
-# long as they live. Only the last two messages of the user are written anew: they carry the breakpoints of the
-# provider's prompt cache (the second one is what the previous step wrote).
+# A request for one client: only the last two messages of the user carry the breakpoints of the provider's prompt
+# cache (the second one is what the previous step wrote).
 
 _CACHED_USER_MESSAGES = 2
 
 
-class _Text(NamedTuple):
-    """The JSON of a message without a breakpoint, "" when nothing in it can be sent."""
-
-    json: str
-    digest: bytes
-
-
-class BodyWriter:
-    """Writes the requests of one client."""
+class AnthropicBodyWriter(BodyWriter):
+    """Writes requests to the Messages API, see ``BodyWriter``."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[weakref.ref[Message], _Text]] = {}  # by the identity of a living message
+        super().__init__(_items)
 
-    def write(self, settings: dict[str, Any], messages: Sequence[Message]) -> Body:
-        """Return the body of a streamed request: ``settings`` (see ``translate``) and ``messages``."""
-        sent = [(message, text) for message in messages if (text := self._text(message)).json]
-        users = [number for number, (message, _) in enumerate(sent) if message.role == "user"]
-        marked: dict[int, str] = {}
-        for number in users[-_CACHED_USER_MESSAGES:]:
-            if (body := message_body(sent[number][0])) is not None:
-                mark(body)
-                marked[number] = dumps(body)
-        return Body(
-            head={**settings, "stream": True},
-            messages=tuple(text.json for _, text in sent),
-            digests=tuple(text.digest for _, text in sent),
-            marked=marked,
-        )
+    def request(self, settings: Json, messages: Iterable[Message]) -> Body:
+        """Return the body of a streamed request: ``settings`` as ``settings_body`` returns them, and ``messages``."""
+        return self.write({**settings, "stream": True}, messages, marked=_marked_body, marks=_CACHED_USER_MESSAGES)
 
-    def _text(self, message: Message) -> _Text:
-        key = id(message)
-        known = self._known.get(key)
-        if known is not None and known[0]() is message:
-            return known[1]
-        body = message_body(message)
-        json = "" if body is None else dumps(body)
-        text = _Text(json, hashlib.sha256(json.encode("utf-8", "replace")).digest())
-        self._known[key] = (weakref.ref(message, lambda _: self._known.pop(key, None)), text)
-        return text
+
+def _items(message: Message) -> list[Json]:
+    body = message_body(message)
+    return [] if body is None else [body]
+
+
+def _marked_body(message: Message) -> Json | None:
+    if (body := message_body(message)) is not None:
+        mark(body)
+    return body
 
 
 # From the events of one streamed Anthropic answer to stream items; pure, one decoder per answer.
@@ -536,7 +512,7 @@ class AnthropicBackend:
     def __init__(self, client: AsyncAnthropic, clock: Clock | None = None) -> None:
         self._client = client
         self._clock = clock or SystemClock()
-        self._bodies = BodyWriter()
+        self._bodies = AnthropicBodyWriter()
         self._refused: dict[str, set[Concession]] = {}  # by model
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
@@ -576,7 +552,7 @@ class AnthropicBackend:
         while True:
             settings = without_unsupported(settings_body(request), refused)
             try:
-                body = self._bodies.write(settings, request.messages)
+                body = self._bodies.request(settings, request.messages)
                 if request.sent is not None:
                     request.sent(body)
                 stream = await self._post(body.encoded())

@@ -7,10 +7,13 @@ one per network chunk, so a consumer pays once per chunk and not once per token.
 This module knows no provider and imports none.
 """
 
+import hashlib
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+import weakref
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from itertools import chain
+from typing import Any, Literal, NamedTuple, Protocol
 
 from pyagentd.messages import Message, Reasoning, Text, ToolCall, Usage
 
@@ -21,21 +24,122 @@ MAX_ARGUMENTS = 1_000_000  # characters of one call's arguments; a call with mor
 dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # `json.dumps` makes one for each call
 
 
+def encode(value: object) -> bytes:
+    """Return ``value`` as the JSON that is sent; half a surrogate pair, which has no UTF-8, as a question mark."""
+    return dumps(value).encode("utf-8", "replace")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
     """A request as it is sent, in pieces that stay the same from step to step."""
 
-    head: Mapping[str, Any]  # everything but the messages
-    messages: tuple[str, ...]  # the JSON of each one, without breakpoints
+    head: Mapping[str, bytes]  # everything but the messages: the JSON of each value
+    messages: tuple[bytes, ...]  # the JSON of each one, without breakpoints
     digests: tuple[bytes, ...]  # of these, SHA-256
-    marked: Mapping[int, str]  # those that carry a breakpoint, as they are sent, by their number
+    marked: Mapping[int, bytes]  # those that carry a breakpoint, as they are sent, by their number
     key: str = "messages"  # under which they are sent
 
     def encoded(self) -> bytes:
         """Return the bytes of the request."""
-        listed = ",".join(self.marked.get(number, text) for number, text in enumerate(self.messages))
-        # Half a surrogate pair has no UTF-8; the document replaces it too.
-        return f'{dumps(self.head)[:-1]},"{self.key}":[{listed}]}}'.encode("utf-8", "replace")
+        messages: Sequence[bytes] = self.messages
+        if self.marked:
+            messages = list(messages)
+            for number, text in self.marked.items():
+                messages[number] = text
+        head = b"".join(b'"%s":%s,' % (name.encode(), value) for name, value in self.head.items())
+        return b"".join((b"{", head, b'"', self.key.encode(), b'":[', b",".join(messages), b"]}"))
+
+
+class _Written(NamedTuple):
+    """What a message is in a body, without breakpoints."""
+
+    json: tuple[bytes, ...]
+    digests: tuple[bytes, ...]
+
+
+class BodyWriter:
+    """Writes the requests of one client, so that a step pays for what is new in it and not for the conversation.
+
+    A run sends the same messages again with every step, as the same objects; their JSON and its digest are kept as
+    long as they live. Of the rest, a long value that did not change is kept from one request to the next.
+
+    Args:
+        items: Returns what a message is in the body: none where nothing in it can be sent.
+    """
+
+    def __init__(self, items: Callable[[Message], Iterable[Mapping[str, Any]]]) -> None:
+        self._items = items
+        self._known: dict[int, tuple[weakref.ref[Message], _Written]] = {}  # by the identity of a living message
+        self._head: dict[str, tuple[object, bytes]] = {}
+
+    def write(
+        self,
+        head: Mapping[str, Any],
+        messages: Iterable[Message],
+        *,
+        key: str = "messages",
+        first: Iterable[Mapping[str, Any]] = (),
+        marked: Callable[[Message], Mapping[str, Any] | None] | None = None,
+        marks: int = 0,
+    ) -> Body:
+        """Return the body of a streamed request.
+
+        Args:
+            head: Everything but the messages.
+            messages: The conversation, oldest first.
+            key: Under which the messages are sent.
+            first: Items before those of the messages.
+            marked: Returns the item of a message with a breakpoint of the provider's cache; each message is one item.
+            marks: How many of the last messages of the user are sent so.
+        """
+        given = list(messages)
+        written = [_written(first), *map(self._message, given)]
+        return Body(
+            head={name: self._value(name, value) for name, value in head.items()},
+            messages=tuple(chain.from_iterable(each.json for each in written)),
+            digests=tuple(chain.from_iterable(each.digests for each in written)),
+            marked={} if marked is None else _marked(given, written[1:], marked, marks),
+            key=key,
+        )
+
+    def _message(self, message: Message) -> _Written:
+        key = id(message)
+        known = self._known.get(key)
+        if known is not None and known[0]() is message:
+            return known[1]
+        written = _written(self._items(message))
+        self._known[key] = (weakref.ref(message, lambda _: self._known.pop(key, None)), written)
+        return written
+
+    def _value(self, name: str, value: object) -> bytes:
+        if not isinstance(value, (list, str)):
+            return encode(value)
+        known = self._head.get(name)
+        if known is None or known[0] != value:
+            self._head[name] = known = (value, encode(value))
+        return known[1]
+
+
+def _written(bodies: Iterable[Mapping[str, Any]]) -> _Written:
+    texts = tuple(map(encode, bodies))
+    return _Written(texts, tuple(hashlib.sha256(text).digest() for text in texts))
+
+
+def _marked(
+    messages: Sequence[Message],
+    written: Sequence[_Written],
+    item: Callable[[Message], Mapping[str, Any] | None],
+    marks: int,
+) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
+    number = sum(len(each.json) for each in written)
+    for message, each in zip(reversed(messages), reversed(written), strict=True):
+        if len(found) == marks:
+            break
+        number -= len(each.json)
+        if each.json and message.role == "user" and (marked := item(message)) is not None:
+            found[number] = encode(marked)
+    return found
 
 
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "refusal", "stop_sequence", "pause_turn"]

@@ -11,11 +11,10 @@ import json
 import logging
 import re
 import uuid
-import weakref
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import httpx2
@@ -37,7 +36,7 @@ from pyagentd.clock import Clock, SystemClock
 from pyagentd.errors import NoKey, ProviderError, TransientProviderError
 from pyagentd.llm.backend import (
     MAX_ARGUMENTS,
-    Body,
+    BodyWriter,
     ModelRequest,
     PartDelta,
     PartFinished,
@@ -214,44 +213,6 @@ def check_media(request: ModelRequest, *, documents: bool) -> None:
                 f"A document ({part.type}) is attached, and this backend's API takes none: only text and images",
                 hint="Attach its text or pictures of its pages, or use a backend that takes them (docs/models.md)",
             )
-
-
-class _Texts(NamedTuple):
-    json: tuple[str, ...]
-    digests: tuple[bytes, ...]
-
-
-class BodyWriter:
-    """Keeps the JSON of messages, of one client for one set of quirks, as long as the messages live."""
-
-    def __init__(self, items: Callable[[Message], Iterable[Json]]) -> None:
-        self._items = items
-        self._known: dict[int, tuple[weakref.ref[Message], _Texts]] = {}  # by the identity of a living message
-
-    def write(self, head: Json, key: str, first: Iterable[Json], messages: Iterable[Message]) -> Body:
-        """Return the body of a streamed request: ``head``, and under ``key`` what is ``first`` and ``messages``."""
-        texts = [_written(first), *(self._texts(message) for message in messages)]
-        return Body(
-            head=head,
-            messages=tuple(text for each in texts for text in each.json),
-            digests=tuple(digest for each in texts for digest in each.digests),
-            marked={},
-            key=key,
-        )
-
-    def _texts(self, message: Message) -> _Texts:
-        key = id(message)
-        known = self._known.get(key)
-        if known is not None and known[0]() is message:
-            return known[1]
-        texts = _written(self._items(message))
-        self._known[key] = (weakref.ref(message, lambda _: self._known.pop(key, None)), texts)
-        return texts
-
-
-def _written(bodies: Iterable[Json]) -> _Texts:
-    texts = tuple(map(dumps, bodies))
-    return _Texts(texts, tuple(hashlib.sha256(text.encode("utf-8", "replace")).digest() for text in texts))
 
 
 # From the events of one streamed answer to stream items; pure, one decoder per answer.
@@ -645,13 +606,14 @@ class OpenAIBackend:
             quirks = self._quirks.get(request.model, self._usual)
             if (writer := self._writers.get(quirks)) is None:
                 writer = self._writers[quirks] = BodyWriter(partial(self.items, quirks=quirks))
-            body = writer.write(self.settings(request, quirks), self.key, self.system(request), request.messages)
+            settings = self.settings(request, quirks)
+            body = writer.write(settings, request.messages, key=self.key, first=self.system(request))
             if request.sent is not None:
                 request.sent(body)
             try:
                 stream = await self._post(body.encoded())
             except (BadRequestError, UnprocessableEntityError) as error:
-                if (found := self.quirk(dict(body.head), quirks, _whole_refusal(error))) is None:
+                if (found := self.quirk(settings, quirks, _whole_refusal(error))) is None:
                     raise
                 _log.warning("%s: sending in another form (%s)", request.model, found)
                 self._quirks[request.model] = quirks | {found}

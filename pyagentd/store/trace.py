@@ -178,11 +178,11 @@ _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Sent(Protocol):
-    """A request as it is sent; see ``llm.sent.Body``."""
+    """A request as it is sent; see ``llm.backend.Body``."""
 
     @property
-    def head(self) -> Mapping[str, Any]:
-        """Everything but the messages."""
+    def head(self) -> Mapping[str, bytes]:
+        """Everything but the messages: the JSON of each value."""
         ...
 
     @property
@@ -191,7 +191,7 @@ class Sent(Protocol):
         ...
 
     @property
-    def messages(self) -> Sequence[str]:
+    def messages(self) -> Sequence[bytes]:
         """The JSON of each message, without breakpoints."""
         ...
 
@@ -201,7 +201,7 @@ class Sent(Protocol):
         ...
 
     @property
-    def marked(self) -> Mapping[int, str]:
+    def marked(self) -> Mapping[int, bytes]:
         """Those that carry a breakpoint, as they are sent, by their number."""
         ...
 
@@ -222,6 +222,7 @@ class TraceWriter:
         self._last: Mapping[str, Any] = {}  # an earlier writer's last answer
         self._digests: Sequence[bytes] = ()  # of all messages of the last request
         self._known: dict[str, str] = {}  # digests of what the file has, by their place in the head
+        self._blobs: dict[str, tuple[bytes, str]] = {}  # what the last request had in its head, with its digest
         self._problem = ""
 
     def request(self, body: Sent, *, step: int, attempt: int, purpose: str, at_ms: int) -> None:
@@ -250,7 +251,7 @@ class TraceWriter:
         told = {"type": "answer", "id": self._id, "run_id": self._run_id, "step": step, **facts}
         told |= {"count": len(self._digests), "chain": _chained(self._digests), "known": self._known}
         try:
-            self._write([_dumps(told)])
+            self._write([_dumps(told).encode("utf-8", "replace")])
         except (StoreError, OSError) as error:
             log.warning("an answer was not traced: %s", error)
 
@@ -261,17 +262,16 @@ class TraceWriter:
 
     # -- lines -------------------------------------------------------------------------------------------------
 
-    def _request_lines(self, body: Sent, *, step: int, attempt: int, purpose: str, at_ms: int) -> list[str]:
+    def _request_lines(self, body: Sent, *, step: int, attempt: int, purpose: str, at_ms: int) -> list[bytes]:
         self._begin()
         self._rotate()
         lines, head = [], dict(body.head)
         for name in _BLOBS:
             if name in head:
-                data = _dumps(head[name])
-                digest = _digest(data)
-                head[name] = {"digest": digest}
+                data, digest = head[name], self._digest(name, head[name])
+                head[name] = b'{"digest":"%s"}' % digest.encode()
                 if self._known.get(name) != digest:
-                    lines.append(f'{{"type":"blob","digest":"{digest}","data":{data}}}')
+                    lines.append(b'{"type":"blob","digest":"%s","data":%s}' % (digest.encode(), data))
                     self._known[name] = digest
         base, same = self._continued(body)
         self._id = f"{self._run_id}/{purpose}/{step}/{attempt}"
@@ -283,14 +283,21 @@ class TraceWriter:
             "attempt": attempt,
             "purpose": purpose,
             "at": at_ms,
-            "head": head,
             "base": base,
             "same": same,
             **({} if body.key == "messages" else {"key": body.key}),
             "marks": [mark for number, text in body.marked.items() for mark in _marks(number, text)],
         }
-        lines.append(f'{_dumps(facts)[:-1]},"messages":[{",".join(body.messages[same:])}]}}')
+        told = b",".join(b'"%s":%s' % (name.encode(), value) for name, value in head.items())
+        messages = b",".join(body.messages[same:])
+        lines.append(b'%s,"head":{%s},"messages":[%s]}' % (_dumps(facts).encode()[:-1], told, messages))
         return lines
+
+    def _digest(self, name: str, data: bytes) -> str:
+        known = self._blobs.get(name)
+        if known is None or known[0] is not data:
+            self._blobs[name] = known = (data, hashlib.sha256(data).hexdigest())
+        return known[1]
 
     def _continued(self, body: Sent) -> tuple[str | None, int]:
         """Return which request ``body`` continues and how many messages are the same, and take it as the last one."""
@@ -328,14 +335,13 @@ class TraceWriter:
             atomic.replace(self._path, paths.old_requests_file(self._path.parent))
         self._id, self._digests, self._last, self._known = "", (), {}, {}
 
-    def _write(self, lines: Sequence[str]) -> None:
+    def _write(self, lines: Sequence[bytes]) -> None:
         descriptor = atomic.open_append(self._path)
         try:
             # A line that a killed daemon left unfinished must not swallow ours.
             size = os.fstat(descriptor).st_size
             torn = size and atomic.read_fd(descriptor, 1, size - 1, self._path) != b"\n"
-            text = "".join([*(["\n"] if torn else []), *(f"{line}\n" for line in lines)])
-            atomic.append_fd(descriptor, text.encode("utf-8", "replace"), self._path)
+            atomic.append_fd(descriptor, b"\n".join([*([b""] if torn else []), *lines, b""]), self._path)
         finally:
             os.close(descriptor)
 
@@ -367,15 +373,11 @@ def line_of(line: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) and "type" in value else None
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-
-
 def _chained(digests: Sequence[bytes]) -> str:
     return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
-def _marks(number: int, text: str) -> list[list[Any]]:
+def _marks(number: int, text: bytes) -> list[list[Any]]:
     """Return the breakpoints of a message: its number, that of the block, and the block's ``cache_control``."""
     blocks = json.loads(text)["content"]
     return [[number, at, block["cache_control"]] for at, block in enumerate(blocks) if "cache_control" in block]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pyagentd.llm.anthropic import BodyWriter, settings_body
+from pyagentd.llm.anthropic import AnthropicBodyWriter, settings_body
 from pyagentd.llm.backend import ModelRequest
 from pyagentd.messages import Reasoning, Text, ToolCall, ToolResult
 from tests.llm.requests import assistant, request, tool, user
@@ -15,7 +15,7 @@ CACHE = {"type": "ephemeral"}
 
 def request_body(request: ModelRequest) -> dict[str, Any]:
     """The body as the server reads it, without what every request of ours has."""
-    body = json.loads(BodyWriter().write(settings_body(request), request.messages).encoded())
+    body = json.loads(AnthropicBodyWriter().request(settings_body(request), request.messages).encoded())
     assert body.pop("stream") is True
     return body
 
@@ -125,11 +125,11 @@ def test_thinking_raises_max_tokens_by_its_budget_and_drops_the_temperature() ->
 
 
 def test_a_message_that_was_sent_before_is_written_the_same_way_and_forgotten_with_it() -> None:
-    writer = BodyWriter()
+    writer = AnthropicBodyWriter()
     first, said, second = user("one"), assistant("two"), user("three")
     turns = request(first, said, second, "four", "five")
-    once = writer.write({}, turns.messages)
-    assert writer.write({}, turns.messages) == once == BodyWriter().write({}, turns.messages)
+    once = writer.request({}, turns.messages)
+    assert writer.request({}, turns.messages) == once == AnthropicBodyWriter().request({}, turns.messages)
     assert len(writer._known) == len(turns.messages)
     del turns, first, said, second
     assert writer._known == {}
