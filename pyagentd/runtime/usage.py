@@ -16,6 +16,7 @@ from pyagentd.store.conversation import (
     message_usage,
     output_stub,
     steps_of,
+    usage_beyond,
     usage_of,
 )
 from pyagentd.store.conversation import Message as Message_
@@ -390,6 +391,47 @@ def _metadata(message: Message_) -> dict[str, Any]:
 # that ended before, by their logs.
 
 
+class _Answer:
+    """The answer that grows: what its requests cost, each counted once, when it ends."""
+
+    def __init__(self, message: Message_, facts: ModelFacts) -> None:
+        self._message = message
+        self._served = served_by(message.row)
+        self._prices = facts.prices
+        self._parts: set[str] = set()
+        self._usage = Usage()
+        self._pico = 0
+        for part in message.parts:
+            self.add(part)
+
+    def is_of(self, message: Message_) -> bool:
+        """Return whether it is this message's, and still answered by the same model."""
+        return self._message is message and self._served == served_by(message.row)
+
+    def add(self, part: Part_) -> bool:
+        """Count a request that ended; return False for one that was counted before."""
+        if part.type != "step-start" or not (usage := usage_of(part.data.get("usage"))).total:
+            return True
+        if part.id in self._parts:
+            return False
+        self._parts.add(part.id)
+        self._usage += usage
+        self._pico += self._price(usage)
+        return True
+
+    def spent(self) -> Spent:
+        """Return what the message cost, see ``spent_on``."""
+        tokens = message_usage(self._message)
+        if not tokens.total:
+            return Spent()
+        if self._prices is None:
+            return Spent(tokens=tokens, unpriced=frozenset({self._served.model or "unknown"}))
+        return Spent(tokens=tokens, pico=self._pico + self._price(usage_beyond(tokens, self._usage)))
+
+    def _price(self, usage: Usage) -> int:
+        return 0 if self._prices is None or not usage.total else round(self._prices.of(usage) * _PICO)
+
+
 class Meter:
     """What is told of one branch's context.
 
@@ -420,6 +462,7 @@ class Meter:
         self._changed = changed
         self._shares: dict[str, Spent] = {}  # by message
         self._own = Spent()
+        self._answer: _Answer | None = None
         self._compactions = 0
         self._counted = False
 
@@ -452,7 +495,7 @@ class Meter:
                 self._compactions = -1 if self._is_marker(data["id"]) else self._compactions
                 self._changed()
             case "part" if data["type"] == "step-start" and "usage" in data["data_json"]:
-                self._share(data["message_id"])  # told with the message's row
+                self._share(data["message_id"], data["id"])  # told with the message's row
             case "part" if data["type"] == COMPACTION:
                 self._compactions = -1
                 self._changed()
@@ -505,11 +548,15 @@ class Meter:
         message = self._conversation.messages.get(message_id)
         return message is not None and any(part.type == COMPACTION for part in message.parts)
 
-    def _share(self, message_id: str) -> None:
+    def _share(self, message_id: str, part_id: str = "") -> None:
         message = self._conversation.messages.get(message_id)
         if message is None or not self._counted:
             return
-        old, new = self._shares.get(message_id, Spent()), spent_on(message, self._facts_of)
+        part = self._conversation.parts.get(part_id)
+        answer = self._answer
+        if answer is None or not answer.is_of(message) or not (part is None or answer.add(part)):
+            self._answer = answer = _Answer(message, self._facts_of(served_by(message.row)))
+        old, new = self._shares.get(message_id, Spent()), answer.spent()
         if old == new:
             return
         self._shares[message_id] = new

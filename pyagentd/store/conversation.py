@@ -386,7 +386,7 @@ def requests_of(message: Message) -> Iterator[Request]:
     at_ms = _time(message.row.get("created_at"), 0)
     steps = [_request(part, at_ms) for part in message.parts if part.type == "step-start"]
     yield from (step for step in steps if step.usage.total)
-    left = _minus(message_usage(message), sum((step.usage for step in steps), Usage()))
+    left = usage_beyond(message_usage(message), sum((step.usage for step in steps), Usage()))
     if left.total:
         yield Request(at_ms, left)
 
@@ -404,7 +404,8 @@ def _time(recorded: object, default: int) -> int:
     return recorded if type(recorded) is int and 0 < recorded < _NEVER_MS else default
 
 
-def _minus(whole: Usage, part: Usage) -> Usage:
+def usage_beyond(whole: Usage, part: Usage) -> Usage:
+    """Return what ``whole`` counts beyond ``part``, bucket by bucket."""
     return Usage(**{key: max(0, count - getattr(part, key)) for key, count in asdict(whole).items()})
 
 

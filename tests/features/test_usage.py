@@ -6,10 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyagentd.llm.catalog import ModelFacts, Prices
 from pyagentd.messages import Usage
-from pyagentd.runtime.usage import InContext, context_used, session_usage, tokens_used
+from pyagentd.runtime.usage import InContext, Meter, context_used, session_usage, tokens_used
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation, compaction_data
 from pyagentd.store.document import text as document
@@ -44,7 +46,8 @@ class Log:
 
     def add(self, kind: str, **data: Any) -> None:
         self.seq += 1
-        self.conversation.apply(Row(self.seq, kind, data))
+        self.last = Row(self.seq, kind, data)
+        self.conversation.apply(self.last)
 
     def user(self, id: str, **metadata: Any) -> Log:
         self.add("message", id=id, role="user", metadata_json=metadata, created_at=self.seq)
@@ -138,6 +141,41 @@ def test_what_is_no_number_counts_nothing() -> None:
     broken = {"input": "9", "output": None, "reasoning": -1, "cache_read": True, "cache_write": float("nan")}
     log.add("message", id="a", role="assistant", metadata_json={"model": "m", "usage": broken}, created_at=1)
     assert session_usage(log.conversation, dear).tokens == Usage()
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 2),  # the answer
+            st.integers(0, 3),  # the step of it
+            st.integers(0, 9),  # what it cost; one that is recorded again costs something else
+            st.sampled_from(["m", "m", "m", "free?"]),
+        ),
+        max_size=30,
+    )
+)
+def test_the_meter_knows_after_every_row_what_counting_everything_says(rows: list[tuple[int, int, int, str]]) -> None:
+    log, steps = Log(), dict[tuple[int, int], int]()
+    meter = Meter(log.conversation, dear, served=lambda: Served("", ""), changed=lambda: None)
+    assert meter.own.cost_usd == 0
+    for number, index, cost, model in rows:
+        id, data = f"a{number}", {"type": "step-start", "usage": counts(Usage(input=cost))}
+        steps[number, index] = cost
+        total = sum(cost for (of, _), cost in steps.items() if of == number)
+        facts = {"model": model, "usage": counts(Usage(input=total))}
+        if id not in log.conversation.messages:
+            log.add("message", id=id, role="assistant", metadata_json=facts, created_at=1)
+            meter.take(log.last)
+        log.add("part", id=f"s{index}-{id}", message_id=id, index=index, type="step-start", data_json=data)
+        meter.take(log.last)
+        log.add("message", id=id, role="assistant", metadata_json=facts, created_at=1)
+        meter.take(log.last)
+        whole = session_usage(log.conversation, dear)
+        assert (meter.own.tokens, meter.own.known_usd, meter.own.unpriced) == (
+            whole.tokens,
+            whole.known_usd,
+            whole.unpriced,
+        )
 
 
 # -- a real run ---------------------------------------------------------------------------------------------------
