@@ -24,7 +24,6 @@ from pyagentd.config.tables import (
     CompactionSettings,
     Confinement,
     HookSettings,
-    Kind,
     ModelSettings,
     ProfileSettings,
     ServerSettings,
@@ -171,7 +170,7 @@ class Config:
     def key_variables(self) -> frozenset[str]:
         """The variables that keys of providers are in."""
         own = (each.key_env for each in self.backends.values())
-        return frozenset(each for each in (*own, *(known[1] for known in SERVICES.values())) if each)
+        return frozenset(each for each in (*own, *(known.key_env for known in SERVICES.values())) if each)
 
     def _is_from_environment(self, setting: str) -> bool:
         return setting in self.settings and self.settings[setting].source.startswith("environment ")
@@ -279,7 +278,7 @@ def _of_service(values: Any) -> Any:
     kind = values.get("kind") if isinstance(values, dict) else None
     if (known := service(kind) if isinstance(kind, str) else None) is None:
         return values
-    where = {"base_url": known.base_url}
+    where = {} if known.base_url is None else {"base_url": known.base_url}
     if "base_url" not in values and known.key_env is not None:  # a key is for the provider's own server
         where["key_env"] = known.key_env
     return {**where, **values, "kind": known.kind}
@@ -289,8 +288,7 @@ def service(name: str) -> BackendSettings | None:
     """Return a provider that nobody configured, by its name in ``SERVICES``; None when it is no such name."""
     if (known := SERVICES.get(name)) is None:
         return None
-    kind: Kind = "openai" if name == "openai" else "openai-compatible"
-    return BackendSettings(name=name, kind=kind, base_url=known[0], key_env=known[1])
+    return BackendSettings(name=name, kind=known.kind, base_url=known.base_url, key_env=known.key_env)
 
 
 def _addressed(name: str, backend: BackendSettings, env: Environment) -> BackendSettings:

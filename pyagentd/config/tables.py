@@ -7,7 +7,7 @@ here holds a key of a provider: ``key_env`` names the variable that does.
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta
 
@@ -102,21 +102,31 @@ class SkillsTable:
     paths: tuple[str, ...] = ()
 
 
-Kind = Literal["anthropic", "offline", "openai", "openai-compatible"]
+Kind = Literal["anthropic", "bedrock", "vertex", "offline", "openai", "openai-compatible"]
 
-# Providers known by name, which is also what gptel's users call their backends: where they are, and the usual
-# variable for the key. OpenAI speaks its Responses API, the others Chat Completions.
-SERVICES: Mapping[str, tuple[str, str | None]] = {
-    "openai": ("https://api.openai.com/v1", "OPENAI_API_KEY"),
-    "ollama": ("http://127.0.0.1:11434/v1", None),
-    "llama.cpp": ("http://127.0.0.1:8080/v1", None),
-    "lmstudio": ("http://127.0.0.1:1234/v1", None),
-    "vllm": ("http://127.0.0.1:8000/v1", None),
-    "deepseek": ("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-    "openrouter": ("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-    "groq": ("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-    "mistral": ("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-    "xai": ("https://api.x.ai/v1", "XAI_API_KEY"),
+
+class Service(NamedTuple):
+    """A provider known by name."""
+
+    base_url: str | None  # None: the SDK knows
+    key_env: str | None  # the usual variable for the key
+    kind: Kind = "openai-compatible"
+
+
+# By names that gptel's users call their backends, too.
+SERVICES: Mapping[str, Service] = {
+    "openai": Service("https://api.openai.com/v1", "OPENAI_API_KEY", "openai"),
+    "bedrock": Service(None, "AWS_BEARER_TOKEN_BEDROCK", "bedrock"),
+    "vertex": Service(None, None, "vertex"),
+    "ollama": Service("http://127.0.0.1:11434/v1", None),
+    "llama.cpp": Service("http://127.0.0.1:8080/v1", None),
+    "lmstudio": Service("http://127.0.0.1:1234/v1", None),
+    "vllm": Service("http://127.0.0.1:8000/v1", None),
+    "deepseek": Service("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    "openrouter": Service("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "groq": Service("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    "mistral": Service("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    "xai": Service("https://api.x.ai/v1", "XAI_API_KEY"),
 }
 
 
@@ -124,8 +134,7 @@ SERVICES: Mapping[str, tuple[str, str | None]] = {
 class BackendSettings:
     """``[backend.NAME]``: how to reach one provider of models.
 
-    A kind of ``SERVICES`` may be given; it stands for ``openai-compatible`` (``openai`` for itself)
-    with the address and the variable there.
+    A kind of ``SERVICES`` may be given; it stands for the kind there, with the address and the variable.
     """
 
     name: str = field(default="", metadata=INSIDE)
@@ -133,6 +142,13 @@ class BackendSettings:
     base_url: str | None = None
     key_env: str | None = None  # the environment variable that holds the key
     model: str | None = None  # used where a preset names none
+    region: str | None = None  # of a cloud; None: what the environment says
+    project: str | None = None  # of Google's cloud, likewise
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether it answers nobody without the key that it names: a cloud has other credentials as well."""
+        return self.key_env is not None and self.kind not in ("offline", "bedrock", "vertex")
 
     @property
     def takes_address_from_environment(self) -> bool:

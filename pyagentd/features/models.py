@@ -308,6 +308,4 @@ def _key_mark(backend: BackendSettings, options: SendOptions) -> str:
 
 
 def _has_key(backend: BackendSettings, options: SendOptions) -> bool:
-    if backend.kind == "offline" or backend.key_env is None:
-        return True
-    return bool((key_of(backend, options) or "").strip())
+    return not backend.needs_key or bool((key_of(backend, options) or "").strip())

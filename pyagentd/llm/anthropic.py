@@ -9,7 +9,7 @@ what it loaded do.
 import contextlib
 import logging
 import uuid
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence, Set
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 
@@ -519,7 +519,7 @@ class AnthropicBackend:
         """Send ``request`` and yield its answer, see ``Backend``."""
         try:
             async with contextlib.AsyncExitStack() as stack:
-                chunks = (await self._open(request, stack)).aiter_bytes()
+                chunks = self._chunks(await self._open(request, stack))
                 async for items in read_answer(chunks, StepDecoder()):
                     yield items
         except (AnthropicError, httpx2.HTTPError, ClientError) as error:
@@ -565,6 +565,9 @@ class AnthropicBackend:
                 stack.push_async_callback(stream.close)
                 check_stream(stream.response, "Messages API")
                 return stream.response
+
+    def _chunks(self, response: httpx2.Response) -> AsyncIterator[bytes]:
+        return response.aiter_bytes()
 
     async def _post(self, body: bytes) -> AsyncStream[object]:
         # `messages.create` copies the whole conversation before it is sent, and knows no `temperature` any more.

@@ -91,6 +91,8 @@ class BackendSettings:
     base_url: str | None = None  # None is the provider's own
     api_key: str | None = field(default=None, repr=False)  # never shown: a log line may hold a repr
     key_env: str | None = None  # which variable the key should have been in
+    region: str | None = None  # of a cloud; None: what the environment says
+    project: str | None = None  # of Google's cloud, likewise
     max_retries: int = 4  # after the first attempt
     timeout_s: float = 600.0  # the longest silence within an answer
 
@@ -141,7 +143,10 @@ _backends: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[BackendSettings, Ba
 def _check(name: str, settings: BackendSettings) -> None:
     if settings.kind == "offline":
         return
-    if settings.kind in ("openai", "openai-compatible"):
+    if settings.kind in ("bedrock", "vertex"):
+        if settings.base_url is not None:
+            _check_url(settings.base_url)
+    elif settings.kind in ("openai", "openai-compatible"):
         _check_compatible(name, settings)
     elif settings.base_url is not None:
         _check_url(settings.base_url)
@@ -207,7 +212,7 @@ def _failed(task: asyncio.Task[Backend]) -> bool:
 
 
 async def _open(settings: BackendSettings) -> "_Listing":
-    if settings.kind in ("anthropic", "offline"):
+    if settings.kind in ("anthropic", "bedrock", "vertex", "offline"):
         await ready()
     # Building a client reads the certificate store: tens of milliseconds that the loop must not stand still for.
     return await asyncio.to_thread(_build, settings)
@@ -244,5 +249,16 @@ def _build(settings: BackendSettings) -> "_Listing":
                 timeout_s=settings.timeout_s,
             )
             return anthropic.AnthropicBackend(client)
+        case "bedrock" | "vertex":
+            from pyagentd.llm import clouds
+
+            with _unscanned():
+                return (clouds.bedrock if settings.kind == "bedrock" else clouds.vertex)(
+                    api_key=(settings.api_key or "").strip(),
+                    base_url=settings.base_url,
+                    timeout_s=settings.timeout_s,
+                    region=settings.region,
+                    project=settings.project,
+                )
         case _:
             assert_never(settings.kind)

@@ -218,7 +218,12 @@ def backend_for(preset: Preset, config: Config, options: "SendOptions") -> tuple
 def server_of(known: BackendSettings, options: "SendOptions") -> BackendSettings_:
     """Return where a provider's server is, with the key for it as a client has it."""
     return BackendSettings_(
-        kind=known.kind, base_url=known.base_url, api_key=key_of(known, options), key_env=known.key_env
+        kind=known.kind,
+        base_url=known.base_url,
+        api_key=key_of(known, options),
+        key_env=known.key_env,
+        region=known.region,
+        project=known.project,
     )
 
 

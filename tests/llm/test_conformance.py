@@ -21,9 +21,12 @@ from tests.server import ModelServer, answer, refusal, text, thinking, tool_use
 DOCUMENT = Path(__file__).parents[2] / "docs" / "models.md"
 KINDS: dict[str, str] = {
     "anthropic": "",
+    "bedrock": "",
+    "vertex": "",
     "openai": "/v1",
     "openai-compatible": "/v1",
 }  # what follows the server's address
+PACKAGES = {"bedrock": "boto3", "vertex": "google.auth"}  # of extras that not everybody installs
 PNG = "iVBORw0KGgo="
 
 
@@ -234,6 +237,10 @@ async def concedes(case: Case) -> str:
 
 @ability("list of models")
 async def lists(case: Case) -> str:
+    if case.kind in ("bedrock", "vertex"):
+        with pytest.raises(ProviderError, match="not listed"):
+            await list_models("x", case.settings)
+        return "no: name the model"
     case.server.models = ("small", "large")
     assert await list_models("x", case.settings) == ("small", "large")
     case.server.models = None
@@ -242,12 +249,18 @@ async def lists(case: Case) -> str:
     return YES
 
 
+def settings_of(kind: str, server: ModelServer) -> BackendSettings:
+    """Return the settings of a backend of a kind that asks ``server``."""
+    if needed := PACKAGES.get(kind):
+        pytest.importorskip(needed)
+    cloud = {"region": "us-east-1", "project": "p"} if kind in ("bedrock", "vertex") else {}
+    return BackendSettings(kind=kind, base_url=server.url + KINDS[kind], api_key="sk-test", timeout_s=60, **cloud)  # type: ignore[arg-type]
+
+
 @pytest_asyncio.fixture
 async def asking(model_server: ModelServer) -> AsyncIterator[Callable[[str], Case]]:
     def case(kind: str) -> Case:
-        settings = BackendSettings(
-            kind=kind, base_url=model_server.url + KINDS[kind], api_key="sk-test", timeout_s=60
-        )  # type: ignore[arg-type]
+        settings = settings_of(kind, model_server)
         return Case(kind=kind, server=model_server, backend=make_backend("x", settings), settings=settings)
 
     yield case
@@ -280,11 +293,11 @@ def _written() -> str:
     rows = []
     for words, check in ABILITIES.items():
         cells = []
-        for kind, path in KINDS.items():
+        for kind in KINDS:
 
-            async def shown(check: Ability = check, kind: str = kind, path: str = path) -> str:
+            async def shown(check: Ability = check, kind: str = kind) -> str:
                 with ModelServer() as server:
-                    settings = BackendSettings(kind=kind, base_url=server.url + path, api_key="sk-test")  # type: ignore[arg-type]
+                    settings = settings_of(kind, server)
                     case = Case(kind=kind, server=server, backend=make_backend("x", settings), settings=settings)
                     said = await check(case)
                     await close_backends()

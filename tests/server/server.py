@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from tests.server import chat, responses
+from tests.server import chat, clouds, responses
 from tests.server.answers import Scripted, answer, refusal
 from tests.server.http import Gone, Reply, Request, json_reply, read_request, write_reply
 from tests.server.rules import missing_key, problems
@@ -16,7 +16,7 @@ from tests.server.rules import missing_key, problems
 Rule = Callable[[Request], Scripted]
 
 _PROBLEMS: dict[str, Callable[[Request], Iterable[str]]] = {
-    "/v1/messages": problems,
+    "/v1/messages": lambda request: [*clouds.problems(request), *problems(request)],
     chat.PATH: chat.problems,
     responses.PATH: responses.problems,
 }
@@ -113,10 +113,11 @@ class ModelServer:
     def _reply(self, request: Request) -> Reply:
         if (request.method, request.path.partition("?")[0]) == ("GET", "/v1/models"):
             return self._list(request)
+        request = clouds.as_messages(request)
         with self._changed:
             self.requests.append(request)
             self._changed.notify_all()
-        return self._choose(request).reply(request)
+        return clouds.as_cloud(request, self._choose(request).reply(request))
 
     def _list(self, request: Request) -> Reply:
         self._note(listings=1)
