@@ -148,7 +148,7 @@ By default that is in the whole buffer.  Each is a plist (:line :level
 (declare-function pyagentd-session "pyagentd")
 (autoload 'pyagentd-sessions "pyagentd-sessions" nil t)
 (autoload 'pyagentd-search "pyagentd-search" nil t)
-(autoload 'pyagentd-asks "pyagentd-asks" nil t)
+(autoload 'pyagentd-asks "pyagentd-views" nil t)
 
 (defvar pyagentd-question-history nil
   "Questions that were asked about a region or a buffer.")

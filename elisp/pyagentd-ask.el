@@ -902,7 +902,7 @@ Its property `pyagentd-ask-back' is a marker at where point was before.")
 (put 'pyagentd-ask-notice--stay 'permanent-local-hook t)
 
 (declare-function pyagentd-question-open "pyagentd-form")
-(declare-function pyagentd-ask-show "pyagentd-asks")
+(declare-function pyagentd-ask-show "pyagentd-views")
 
 (defvar pyagentd-ask-mode-map
   (let ((map (make-sparse-keymap)))
@@ -1510,7 +1510,7 @@ ONLY-PUT, the prefix argument, puts it into the prompt."
 (autoload 'pyagentd-ask-diff "pyagentd-form" nil t)
 (autoload 'pyagentd-ask-ediff "pyagentd-form" nil t)
 (declare-function pyagentd-abort "pyagentd-chat")
-(autoload 'pyagentd-ask-show "pyagentd-asks" nil t)
+(autoload 'pyagentd-ask-show "pyagentd-views" nil t)
 (autoload 'pyagentd-question-open "pyagentd-form")
 
 (defun pyagentd-answer-current ()

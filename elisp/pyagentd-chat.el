@@ -184,10 +184,10 @@ It may be there and have reasons to take its time, a hook for one."
 (declare-function bookmark-get-filename "bookmark")
 (declare-function bookmark-make-record-default "bookmark")
 (declare-function bookmark-prop-get "bookmark")
-(autoload 'pyagentd-queue "pyagentd-queue" nil t)
-(autoload 'pyagentd-steer "pyagentd-queue" nil t)
-(autoload 'pyagentd-queue-resume "pyagentd-queue" nil t)
-(autoload 'pyagentd-retry-now "pyagentd-queue" nil t)
+(autoload 'pyagentd-queue "pyagentd-views" nil t)
+(autoload 'pyagentd-steer "pyagentd-views" nil t)
+(autoload 'pyagentd-queue-resume "pyagentd-views" nil t)
+(autoload 'pyagentd-retry-now "pyagentd-views" nil t)
 
 (defvar pyagentd-run-finished-functions nil
   "Functions called in a session buffer when a run has finished.
@@ -1519,7 +1519,7 @@ It is filled if a daemon runs, else when it is fetched again."
     (current-buffer)))
 
 (autoload 'pyagentd-sessions-mode "pyagentd-sessions" nil t)
-(autoload 'pyagentd-asks-mode "pyagentd-asks" nil t)
+(autoload 'pyagentd-asks-mode "pyagentd-views" nil t)
 
 (defun pyagentd-return--saved-p ()
   "Let a desktop save this list, though it visits no file."

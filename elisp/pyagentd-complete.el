@@ -32,7 +32,6 @@
 (require 'pyagentd-session)
 (require 'pyagentd-sync)
 (require 'pyagentd-insert)
-(require 'pyagentd-named)
 
 
 ;;;; Complete @file, @agent

@@ -593,5 +593,8 @@ nil means do not look there."
                 (secret (plist-get entry :secret)))
       (if (functionp secret) (funcall secret) secret))))
 
+(defconst pyagentd-named-profiles '("open" "standard" "locked")
+  "Names of the permissions that come with the daemon.")
+
 (provide 'pyagentd-core)
 ;;; pyagentd-core.el ends here

@@ -33,7 +33,6 @@
 (require 'pyagentd-sync)
 (require 'pyagentd-here)
 (require 'pyagentd-daemon)
-(require 'pyagentd-manage)
 (require 'pyagentd-chat)
 
 

@@ -301,7 +301,7 @@ No line of it is taken for a heading."
 ;; looked at again when the status of the session has changed.  Looking at a
 ;; trace never runs anything again.
 
-(declare-function pyagentd-asks "pyagentd-asks")
+(declare-function pyagentd-asks "pyagentd-views")
 
 (defvar-local pyagentd-mission-trace--branch nil
   "The branch whose missions are shown, as on the wire.")

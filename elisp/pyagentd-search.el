@@ -282,7 +282,7 @@ has said where the message is, unless the user has moved on by then."
 ;; there a key leads to the message in its conversation.  Moving along the
 ;; list previews the messages without opening their sessions.
 
-(autoload 'pyagentd-branches "pyagentd-branches" nil t)
+(autoload 'pyagentd-branches "pyagentd-views" nil t)
 
 (defcustom pyagentd-search-limit 50
   "How many results a search shows at first and adds on request."

@@ -8,7 +8,7 @@
 (require 'test-helper)
 (require 'keys)
 (require 'pyagentd-history)
-(require 'pyagentd-branches)
+(require 'pyagentd-views)
 
 (defconst branch-test--text
   "### How do I\nmake tea?\n\nBoil water.\n\n### And coffee?\n\nGrind.\n\n### "

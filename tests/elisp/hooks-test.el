@@ -6,7 +6,7 @@
 ;;; Code:
 
 (require 'test-helper)
-(require 'pyagentd-hooks)
+(require 'pyagentd-trust)
 (require 'pyagentd-buffers)
 
 (defmacro hooks-test-with (functions &rest body)

@@ -8,7 +8,7 @@
 (require 'asks)
 (require 'keys)
 (require 'pyagentd-report)
-(require 'pyagentd-schedules)
+(require 'pyagentd-views)
 
 (defconst inspect-test--report
   '(:title "Inspect"

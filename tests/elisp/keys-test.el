@@ -11,10 +11,8 @@
 (require 'pyagentd-list)
 (require 'pyagentd-report)
 (require 'pyagentd-search)
-(require 'pyagentd-queue)
-(require 'pyagentd-snapshots)
+(require 'pyagentd-views)
 (require 'pyagentd-mission)
-(require 'pyagentd-asks)
 
 (ert-deftest pyagentd-keys-every-list-has-a-sheet ()
   (dolist (mode '(pyagentd-sessions-mode pyagentd-asks-mode pyagentd-queue-mode

@@ -9,8 +9,7 @@
 (require 'keys)
 (require 'pyagentd-keys)
 (require 'pyagentd-list)
-(require 'pyagentd-schedules)
-(require 'pyagentd-tasks)
+(require 'pyagentd-views)
 
 (defconst list-test--stop
   '(:key "k" :label "stop" :operation "abort" :takes ("branch") :several t

@@ -6,7 +6,7 @@
 ;;; Code:
 
 (require 'asks)
-(require 'pyagentd-asks)
+(require 'pyagentd-views)
 (require 'pyagentd-trust)
 
 (defun lists-test--to (text)

@@ -8,8 +8,7 @@
 (require 'test-helper)
 (require 'keys)
 (require 'pyagentd-here)
-(require 'pyagentd-manage)
-(require 'pyagentd-exchange)
+(require 'pyagentd-sessions)
 (require 'pyagentd-menu)
 
 (defmacro manage-test-with-session (&rest body)

@@ -7,7 +7,7 @@
 
 (require 'asks)
 (require 'keys)
-(require 'pyagentd-mcp)
+(require 'pyagentd-views)
 
 (defconst mcp-test--answer
   '(:root "/x" :hash "abc"

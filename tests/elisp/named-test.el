@@ -8,8 +8,7 @@
 (require 'test-helper)
 (require 'keys)
 (require 'pyagentd-agents)
-(require 'pyagentd-contexts)
-(require 'pyagentd-tasks)
+(require 'pyagentd-views)
 
 (defun named-test--agent (root name &rest more)
   "Make the files of the agent NAME under ROOT; return its row, MORE keys first."

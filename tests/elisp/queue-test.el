@@ -6,7 +6,7 @@
 ;;; Code:
 
 (require 'test-helper)
-(require 'pyagentd-queue)
+(require 'pyagentd-views)
 
 (defmacro queue-test--with-session (text &rest body)
   "Evaluate BODY in an attached session with TEXT, in which a run goes on."

@@ -8,8 +8,7 @@
 (require 'test-helper)
 (require 'keys)
 (require 'pyagentd-sessions)
-(require 'pyagentd-branches)
-(require 'pyagentd-exchange)
+(require 'pyagentd-views)
 
 (defconst sessions-test--agent
   "tea-20260101000000/branches/main/agents/explorer-20260101000001-look"

@@ -7,7 +7,7 @@
 
 (require 'test-helper)
 (require 'keys)
-(require 'pyagentd-snapshots)
+(require 'pyagentd-views)
 
 (defmacro snapshots-test-with-list (&rest body)
   "Evaluate BODY in the list of two files that agents have changed."

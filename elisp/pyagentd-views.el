@@ -1,0 +1,1118 @@
+;;; pyagentd-views.el --- What Emacs adds to lists -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;; Lists are made by the daemon (pyagentd-list.el); here is what only Emacs
+;; can do with their rows, one page for each list.
+
+;;; Code:
+
+(require 'ansi-color)
+(require 'diff)
+(require 'diff-mode)
+(require 'seq)
+(require 'subr-x)
+(require 'pyagentd-core)
+(require 'pyagentd-rpc)
+(require 'pyagentd-list)
+(require 'pyagentd-insert)
+(require 'pyagentd-chat)
+(require 'pyagentd-session)
+(require 'pyagentd-here)
+(require 'pyagentd-ask)
+(require 'pyagentd-daemon)
+(require 'pyagentd-history)
+(require 'pyagentd-agents)
+(require 'pyagentd-report)
+(require 'pyagentd-buffers)
+(autoload 'pyagentd-export "pyagentd-sessions" nil t)
+(declare-function pyagentd--project-root "pyagentd")
+
+;;;; Queued messages
+
+;; What was sent while a run was in progress waits; here it is listed, taken
+;; back and changed.  A message can also be said to the run in progress.
+
+(defvar-local pyagentd-queue--buffer nil
+  "The session buffer whose queue is listed here.")
+
+(defun pyagentd-queue--base ()
+  "Return the session buffer that commands here are about."
+  (or pyagentd-queue--buffer
+      (let ((base (or (buffer-base-buffer) (current-buffer))))
+        (unless (buffer-local-value 'pyagentd-mode base)
+          (user-error "Not a session"))
+        base)))
+
+(defun pyagentd-queue--call (method plist &optional success)
+  "Call METHOD with PLIST for the session, then SUCCESS with its answer."
+  (let ((buffer (pyagentd-queue--base)))
+    (with-current-buffer buffer
+      (pyagentd-rpc-call-async
+       method (append (list :branch pyagentd--branch-dir) plist)
+       :timeout pyagentd-call-timeout
+       :success (lambda (answer)
+                  (when (and success (buffer-live-p buffer))
+                    (with-current-buffer buffer (funcall success answer))))
+       :error (lambda (err) (message "%s" (pyagentd-error-text err)))))))
+
+;;;; Steering
+
+(defun pyagentd-steer (text)
+  "Send TEXT to the run in progress; the model reads it at its next step.
+Interactively it is the region or what stands below the answer, which
+moves to where the model reads it; without any it is asked for."
+  (interactive
+   (list (or (pyagentd-queue--draft) (read-string "Message to this run: "))))
+  (when (string-blank-p text)
+    (user-error "The message is empty"))
+  (let ((draft (with-current-buffer (pyagentd-queue--base)
+                 (pyagentd-queue--bounds))))
+    (with-current-buffer (pyagentd-queue--base)
+      (when (and draft (equal text (pyagentd-queue--text draft)))
+        (delete-region (car draft) (cdr draft)))
+      (pyagentd-chat-submit text #'pyagentd-queue--return :steer t))))
+
+(defun pyagentd-queue--bounds ()
+  "Return the bounds of the region, or of the text below all that waits."
+  (if (use-region-p) (cons (region-beginning) (region-end))
+    (let* ((end (save-restriction
+                  (widen)
+                  (save-excursion (goto-char (point-max))
+                                  (skip-chars-backward " \t\n")
+                                  (point))))
+           (start (pyagentd-queued-start end)))
+      (when (< start end) (cons start end)))))
+
+(defun pyagentd-queue--text (bounds)
+  "Return the text within BOUNDS."
+  (save-restriction
+    (widen)
+    (buffer-substring-no-properties (car bounds) (cdr bounds))))
+
+(defun pyagentd-queue--draft ()
+  "Return what the user has written and not sent, or nil."
+  (with-current-buffer (pyagentd-queue--base)
+    (when-let ((bounds (pyagentd-queue--bounds)))
+      (pyagentd-queue--text bounds))))
+
+;;;; The list
+
+(defun pyagentd-queue--entry (item)
+  "Return the line of ITEM for `tabulated-list-entries'."
+  (list (plist-get item :id)
+        (vector (format-time-string "%R" (/ (plist-get item :queued-at) 1000))
+                (cond ((plist-get item :steer) "steers")
+                      ((plist-get item :trigger) "trigger")
+                      (t (or (plist-get item :origin) "")))
+                (truncate-string-to-width
+                 (replace-regexp-in-string "[ \t\n]+" " "
+                                           (plist-get item :text))
+                 200 nil nil "…"))))
+
+(defun pyagentd-queue--print ()
+  "Show what waits."
+  (setq pyagentd-table-rows
+        (and (buffer-live-p pyagentd-queue--buffer)
+             (buffer-local-value 'pyagentd-queued-items pyagentd-queue--buffer)))
+  (pyagentd-table-print (mapcar #'pyagentd-queue--entry pyagentd-table-rows)))
+
+(defun pyagentd-queue--on-change ()
+  "Show what has changed in the list of this session, if it is shown."
+  (let ((session (current-buffer)))
+    (when-let ((buffer (get-buffer "*pyagentd queue*")))
+      (with-current-buffer buffer
+        (when (eq pyagentd-queue--buffer session)
+          (pyagentd-queue--print))))))
+
+(defun pyagentd-queue-cancel ()
+  "Remove the message at point from the queue; its text is a draft again."
+  (interactive nil pyagentd-queue-mode)
+  (let* ((item (pyagentd-table-row))
+         (id (plist-get item :id)))
+    (pyagentd-queue--call
+     'queue-cancel (list :id id)
+     (lambda (answer)
+       (message "Removed from the queue; %s"
+                (if (equal (plist-get item :origin) "document")
+                    "its text is a draft"
+                  (pyagentd-queue--return (plist-get answer :text))))))))
+
+(defun pyagentd-queue--return (text)
+  "Put TEXT, which was never in the buffer, at its end as a draft.
+Where this buffer only shows what another client writes, put it into the
+kill ring.  Return words that say where it is."
+  (cond ((not pyagentd-session-viewing)
+         (pyagentd-queue--append text)
+         "its text is a draft")
+        (t (kill-new text)
+           (substitute-command-keys
+            "the text is in the kill ring, \\[yank] inserts it"))))
+
+(defun pyagentd-queue--append (text)
+  "Put TEXT at the end of this buffer as a draft."
+  (save-excursion
+    (save-restriction
+      (widen)
+      (goto-char (point-max))
+      (let ((prefix pyagentd-prompt-prefix))
+        (insert (if (string-suffix-p
+                     prefix (buffer-substring-no-properties
+                             (max (point-min) (- (point) (length prefix)))
+                             (point)))
+                    text
+                  (concat "\n\n" prefix text)))))))
+
+(defun pyagentd-queue-edit ()
+  "Edit the queued message at point; it keeps its place."
+  (interactive nil pyagentd-queue-mode)
+  (let* ((item (pyagentd-table-row))
+         (id (plist-get item :id))
+         (overlay (with-current-buffer (pyagentd-queue--base)
+                    (pyagentd-queued-overlay id))))
+    (if overlay
+        (progn (pop-to-buffer (overlay-buffer overlay))
+               (goto-char (overlay-end overlay)))
+      (pyagentd-queue--call
+       'queue-edit
+       (list :id id
+             :text (read-string "Message: " (plist-get item :text)))))))
+
+(defun pyagentd-queue-resume ()
+  "Resume a queue that an error or stopping the run has paused."
+  (interactive)
+  (with-current-buffer (pyagentd-queue--base)
+    (pyagentd-queue--call
+     'queue-resume (list :env (pyagentd-env-variables) :key (pyagentd-env-key))
+     (lambda (answer)
+       (unless (plist-get answer :waiting) (message "The queue is empty"))))))
+
+(defun pyagentd-retry-now ()
+  "Retry the failed request now."
+  (interactive)
+  (pyagentd-queue--call
+   'retry-now nil
+   (lambda (answer)
+     (unless (plist-get answer :retried) (message "No request is waiting to be retried")))))
+
+(defun pyagentd-queue--revert (&rest _)
+  "Ask the daemon what waits."
+  (let ((list-buffer (current-buffer)))
+    (pyagentd-queue--call
+     'queue nil
+     (lambda (answer)
+       (pyagentd-queued-receive (plist-get answer :items))
+       (when (buffer-live-p list-buffer)
+         (with-current-buffer list-buffer (pyagentd-queue--print)))))))
+
+(defvar pyagentd-queue-mode-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map "k" #'pyagentd-queue-cancel)
+    (define-key map "e" #'pyagentd-queue-edit)
+    (define-key map "!" #'pyagentd-queue-resume)
+    (define-key map "r" #'pyagentd-retry-now)
+    map)
+  "Keymap of `pyagentd-queue-mode'.")
+
+(define-derived-mode pyagentd-queue-mode pyagentd-table-mode "Queue"
+  "Major mode for the list of queued messages.
+
+\\{pyagentd-queue-mode-map}"
+  (setq tabulated-list-padding 1
+        tabulated-list-format [("Sent" 6 nil) ("From" 9 nil) ("Text" 0 nil)]
+        pyagentd-table-help '(("k" "remove") ("e" "edit")
+                              ("!" "resume") ("r" "retry now")
+                              ("g" "refresh") ("q" "close"))
+        pyagentd-table-empty "No queued messages.")
+  (setq-local revert-buffer-function #'pyagentd-queue--revert)
+  (add-hook 'pyagentd-queued-hook #'pyagentd-queue--on-change)
+  (tabulated-list-init-header))
+
+(defun pyagentd-queue ()
+  "List the queued messages of this session."
+  (interactive)
+  (let ((session (pyagentd-queue--base))
+        (buffer (get-buffer-create "*pyagentd queue*")))
+    (with-current-buffer buffer
+      (pyagentd-queue-mode)
+      (setq pyagentd-queue--buffer session)
+      (pyagentd-queue--print)
+      (revert-buffer))
+    (pop-to-buffer buffer)))
+
+;;;; Pending approvals
+
+;; Everything that the daemon asks, of all sessions, in a list from which
+;; each can be answered; and one of it whole, in a buffer of its own.
+
+(defconst pyagentd-asks--also '(("v" "conversation"))
+  "Keys where asks are listed that decide nothing, with their words.")
+
+(defun pyagentd-asks-visit ()
+  "Visit the conversation that asks what is at point."
+  (interactive)
+  (let ((ask (pyagentd-answer-current)))
+    (find-file-other-window
+     (pyagentd-place-conversation (plist-get ask :branch)))))
+
+;;;; One ask
+
+(defvar pyagentd-ask-show-mode-map
+  (let ((map (pyagentd-ask-keys-define (make-sparse-keymap))))
+    (define-key map "o" nil)
+    (define-key map "n" #'pyagentd-deny)
+    (define-key map "v" #'pyagentd-asks-visit)
+    map)
+  "Keymap of `pyagentd-ask-show-mode'.")
+
+(define-derived-mode pyagentd-ask-show-mode special-mode "Asked"
+  "Major mode for something that is asked, shown whole.
+
+\\{pyagentd-ask-show-mode-map}"
+  (visual-line-mode))
+
+(defun pyagentd-asks--insert (ask)
+  "Insert all that there is to see about ASK."
+  (pyagentd-ask-text-unbounded
+    (insert (pyagentd-ask-text-head ask 0 1)
+            (propertize (format "%s\n\n" (abbreviate-file-name
+                                          (or (plist-get ask :branch) "")))
+                        'face 'shadow)
+            (pyagentd-ask-text ask)
+            (pyagentd-ask-text-details ask)))
+  (when-let ((input (plist-get ask :input)))
+    (insert "\n" (propertize "Arguments\n" 'face 'pyagentd-heading)
+            (pyagentd-ask-text-json input) "\n"))
+  (insert "\n" (pyagentd-table-keys
+                (append (pyagentd-ask-keys-words ask '(pyagentd-ask-show))
+                        pyagentd-asks--also)) "\n"))
+
+(defun pyagentd-ask-show (&optional ask)
+  "Show the details of ASK, by default the question here.
+With ASK, from Lisp, its window is not selected."
+  (interactive)
+  (let ((selected (null ask))
+        (ask (or ask (pyagentd-answer-current))))
+    (with-current-buffer (get-buffer-create "*pyagentd ask*")
+      (pyagentd-ask-show-mode)
+      (pyagentd-ask-here-set ask nil " (answered)   q close" t)
+      (let ((inhibit-read-only t))
+        (erase-buffer)
+        (pyagentd-asks--insert ask))
+      (goto-char (point-min))
+      (pyagentd-ask-here-display selected))))
+
+;;;; The list
+
+(defun pyagentd-asks--session (ask)
+  "Return what to call the session whose tree asks ASK."
+  (let* ((root (pyagentd-ask-root (or (plist-get ask :branch) "/")))
+         (buffer (pyagentd-place-buffer root)))
+    (or (and buffer (buffer-local-value 'pyagentd-status-title buffer))
+        (plist-get (pyagentd-place-of (pyagentd-place-conversation root))
+                   :session-id)
+        "")))
+
+(defun pyagentd-asks--when (ask)
+  "Return when ASK was asked, which stays true however long it is shown."
+  (if-let ((time (pyagentd-here-time (plist-get ask :created-at))))
+      (format-time-string "%m-%d %R" time)
+    ""))
+
+(defun pyagentd-asks--entry (ask)
+  "Return the line of ASK for `tabulated-list-entries'."
+  (list (pyagentd-ask-id ask)
+        (vector (pyagentd-asks--when ask)
+                (propertize (or (pyagentd-ask-who ask) "") 'face 'bold)
+                (propertize (truncate-string-to-width
+                             (pyagentd-ask-what ask) 200 nil nil "…")
+                            'face (if (pyagentd-ask-answered-p ask) 'shadow
+                                    'pyagentd-heading))
+                (propertize (pyagentd-asks--session ask) 'face 'shadow))))
+
+(defun pyagentd-asks--print ()
+  "Show what is asked and leave point where it was."
+  (setq pyagentd-table-rows (pyagentd-ask-open))
+  (pyagentd-table-print (mapcar #'pyagentd-asks--entry pyagentd-table-rows)))
+
+(defun pyagentd-asks--fetch ()
+  "Ask the daemon what is asked; it is shown when it comes."
+  (pyagentd-table-fetch 'asks nil
+                        (lambda (answer)
+                          (pyagentd-ask-receive-all (plist-get answer :asks))
+                          (pyagentd-asks--print))))
+
+(defun pyagentd-asks--revert (&rest _)
+  "Fetch what is asked again."
+  (pyagentd-table-ask #'pyagentd-asks--fetch))
+
+(defun pyagentd-asks--on-change ()
+  "Show what has changed."
+  (when-let ((buffer (get-buffer "*pyagentd asks*")))
+    (with-current-buffer buffer
+      (pyagentd-asks--print))))
+
+(defun pyagentd-asks--at-point ()
+  "Return the ask at point, or nil."
+  (pyagentd-ask-find (tabulated-list-get-id)))
+
+;;;; Several at once
+
+(defconst pyagentd-asks--named 3
+  "How many asks a question about several names.")
+
+(defun pyagentd-asks--names (asks)
+  "Return in words which ASKS are answered together."
+  (let ((more (- (length asks) pyagentd-asks--named)))
+    (concat (mapconcat (lambda (ask)
+                         (truncate-string-to-width (pyagentd-ask-title ask) 40
+                                                   nil nil "…"))
+                       (seq-take asks pyagentd-asks--named) "; ")
+            (if (> more 0) (format "; and %d more" more) ""))))
+
+(defun pyagentd-asks--each (asks decision question)
+  "Answer all ASKS with DECISION if the user says yes to QUESTION.
+How many they are, and which, goes in there."
+  (let ((asks (or (seq-remove #'pyagentd-ask-answered-p asks)
+                  (user-error
+                   "Already answered; the daemon has yet to say so"))))
+    (when (y-or-n-p (format question (pyagentd-count (length asks) "action")
+                            (pyagentd-asks--names asks)))
+      (pyagentd-table-forget-marks)
+      (dolist (ask asks)
+        (pyagentd-answer-with ask decision)))))
+
+(defun pyagentd-asks-allow ()
+  "Allow once what is marked, else what is asked for at point.
+Questions of the model's are answered one by one, in a form."
+  (interactive nil pyagentd-asks-mode)
+  (if-let ((marked (pyagentd-table-marked #'pyagentd-ask-id)))
+      (pyagentd-asks--each
+       (or (seq-remove #'pyagentd-ask-question-p marked)
+           (user-error "Questions are marked, which are answered one by one; \
+U takes the marks away"))
+       'allow "Allow %s once (%s)? ")
+    (call-interactively #'pyagentd-allow-once)))
+
+(defun pyagentd-asks-deny ()
+  "Deny what is marked, else what is asked for at point, after a question."
+  (interactive nil pyagentd-asks-mode)
+  (pyagentd-asks--each (or (pyagentd-table-marked #'pyagentd-ask-id)
+                           (list (pyagentd-answer-current)))
+                       'deny "Deny %s (%s)? "))
+
+;;;; The mode
+
+(defvar pyagentd-asks-mode-map
+  (let ((map (pyagentd-ask-keys-define (make-sparse-keymap))))
+    (define-key map (kbd "RET") #'pyagentd-ask-show)
+    (define-key map "v" #'pyagentd-asks-visit)
+    (define-key map "y" #'pyagentd-asks-allow)
+    (define-key map "d" #'pyagentd-asks-deny)
+    (pyagentd-table-define-marks map))
+  "Keymap of `pyagentd-asks-mode'.")
+
+(define-derived-mode pyagentd-asks-mode pyagentd-table-mode "Asks"
+  "Major mode for the list of pending approvals and questions.
+
+\\{pyagentd-asks-mode-map}"
+  (setq tabulated-list-padding 1
+        tabulated-list-format [("Asked" 11 nil) ("Agent" 24 t) ("What" 60 t)
+                               ("Session" 0 t)]
+        pyagentd-table-help `(,@(pyagentd-ask-keys-words)
+                              ,@pyagentd-asks--also ("m" "mark"))
+        pyagentd-table-empty "No pending approvals."
+        pyagentd-ask-function #'pyagentd-asks--at-point)
+  (setq-local revert-buffer-function #'pyagentd-asks--revert)
+  (pyagentd-list-follow #'pyagentd-asks--fetch)
+  (add-hook 'pyagentd-ask-changed-hook #'pyagentd-asks--on-change)
+  (tabulated-list-init-header))
+
+(defun pyagentd-asks ()
+  "List pending approvals and questions of all sessions."
+  (interactive)
+  (let ((buffer (get-buffer-create "*pyagentd asks*")))
+    (with-current-buffer buffer
+      (unless (derived-mode-p 'pyagentd-asks-mode)
+        (pyagentd-asks-mode))
+      (pyagentd-asks--print)
+      (revert-buffer))
+    (pop-to-buffer buffer)))
+
+;;;; Branches
+
+;; The branches of one session, each below the one it comes from.
+
+(defun pyagentd-branches--at-point ()
+  "Return what is known of the branch at point, or signal a `user-error'.
+That is a plist with :branch, :name, :parent and :file."
+  (plist-get (pyagentd-table-row) :facts))
+
+(defun pyagentd-branches-branch ()
+  "Make a branch of the branch at point."
+  (interactive)
+  (with-current-buffer (find-file-noselect
+                        (plist-get (pyagentd-branches--at-point) :file))
+    (goto-char (point-max))
+    (pyagentd-branch)))
+
+(defun pyagentd-branches--text (branch)
+  "Return the name of a new file with the text of BRANCH, without its block."
+  (let ((file (make-temp-file "branch-")))
+    (with-temp-buffer
+      (let ((coding-system-for-read 'utf-8-unix)
+            (coding-system-for-write 'utf-8-unix))
+        (insert-file-contents (plist-get branch :file))
+        (pyagentd-block-strip)
+        (write-region nil nil file nil 'quiet)))
+    file))
+
+(defun pyagentd-branches--diff (old new)
+  "Show in the current buffer how the branch NEW differs from OLD."
+  (let ((inhibit-read-only t)
+        (files (list (pyagentd-branches--text old)
+                     (pyagentd-branches--text new))))
+    (erase-buffer)
+    (make-process
+     :name "pyagentd-branches-diff" :buffer (current-buffer) :noquery t
+     :connection-type 'pipe :filter #'pyagentd-branches--insert
+     :command (append (list diff-command "-u"
+                            "--label" (plist-get old :name)
+                            "--label" (plist-get new :name))
+                      files)
+     :sentinel (lambda (process _)
+                 (mapc #'delete-file files)
+                 (when (zerop (process-exit-status process))
+                   (pyagentd-branches--insert
+                    process (format "%s and %s are identical\n"
+                                    (plist-get old :name)
+                                    (plist-get new :name))))))))
+
+(defun pyagentd-branches--insert (process text)
+  "Insert TEXT, which PROCESS has printed, at the end of its buffer."
+  (pyagentd-later-in (process-buffer process)
+    (let ((inhibit-read-only t))
+      (save-excursion
+        (goto-char (point-max))
+        (insert text)))))
+
+(defun pyagentd-branches--all ()
+  "Return what is known of all branches listed here."
+  (mapcar (lambda (row) (plist-get row :facts)) pyagentd-table-rows))
+
+(defun pyagentd-branches-diff (&optional other)
+  "Show how the branch at point differs from the one it comes from.
+With a prefix argument ask for the OTHER branch, a plist."
+  (interactive
+   (list (when current-prefix-arg
+           (pyagentd-branch--read-branch "Compare with"
+                                         (pyagentd-branches--all) nil))))
+  (let* ((branch (pyagentd-branches--at-point))
+         (other (or other
+                    (seq-find (lambda (candidate)
+                                (equal (plist-get candidate :name)
+                                       (plist-get branch :parent)))
+                              (pyagentd-branches--all))
+                    (user-error "%s was not branched from another; \
+C-u = chooses one" (plist-get branch :name)))))
+    (with-current-buffer (get-buffer-create "*Branch diff*")
+      (diff-mode)
+      (pyagentd-branches--diff other branch)
+      (setq buffer-read-only t)
+      (setq-local revert-buffer-function
+                  (lambda (&rest _) (pyagentd-branches--diff other branch)))
+      (display-buffer (current-buffer)))))
+
+(pyagentd-list-add-keys "branches"
+  '("b" pyagentd-branches-branch "branch")
+  '("=" pyagentd-branches-diff "compare")
+  '("e" pyagentd-export "export")
+  '("d" pyagentd-delete "delete"))
+
+(defun pyagentd-branches ()
+  "Show the branches of the session here as a tree."
+  (interactive)
+  (let ((here (pyagentd-here)))
+    (when (plist-get here :agent)
+      (user-error "An agent has no branches"))
+    ;; Not of its branch, which may be deleted here.
+    (pyagentd-list-show "branches" (list :branch (plist-get here :session-dir)
+                                         :at (plist-get here :branch)))))
+
+;;;; Saved conversations
+
+;; A conversation can be saved, put behind and restored; the daemon does so
+;; by itself when nobody talks with a named agent for long.  Clearing
+;; deletes nothing: the text stays where it is.
+
+(defconst pyagentd-contexts--patience 300
+  "Seconds to wait while a conversation is summarised.")
+
+(defun pyagentd-contexts--here ()
+  "Return the session here, saved, as a plist."
+  (let ((here (pyagentd-here)))
+    (pyagentd-here-save here)
+    here))
+
+(defun pyagentd-contexts--short (saved)
+  "Return the first characters of the id of SAVED."
+  (substring (plist-get saved :id) 0 8))
+
+;;;; Commands
+
+(defun pyagentd-context-save (description)
+  "Save the conversation here under DESCRIPTION; it continues.
+Without a DESCRIPTION a model writes one."
+  (interactive (list (read-string "Description (empty: a model writes it): ")))
+  (let ((here (pyagentd-contexts--here)))
+    (message "Saving the conversation...")
+    (pyagentd-later
+     'context-save (list :branch (plist-get here :branch)
+                         :description (string-trim description)
+                         :env (pyagentd-env-variables)
+                         :key (pyagentd-env-key))
+     (lambda (saved)
+       (run-hooks 'pyagentd-changed-hook)
+       (message "Saved [%s] %s (%s)" (pyagentd-contexts--short saved)
+                (plist-get saved :description)
+                (pyagentd-count (plist-get saved :message-count) "message")))
+     pyagentd-contexts--patience)))
+
+(defun pyagentd-context-clear ()
+  "Clear the conversation here without saving it.
+Its text stays; the model no longer sees it."
+  (interactive)
+  (let ((here (pyagentd-contexts--here)))
+    (when (y-or-n-p (format "Clear the conversation in %s without saving it? "
+                            (pyagentd-title here)))
+      (pyagentd-later
+       'context-clear (list :branch (plist-get here :branch))
+       (lambda (answer)
+         (run-hooks 'pyagentd-changed-hook)
+         (message "Context cleared.  %s" (plist-get answer :note)))))))
+
+(defun pyagentd-contexts--restore (branch id)
+  "Let the saved conversation ID go on in BRANCH."
+  (pyagentd-later
+   'context-restore (list :branch branch :id id)
+   (lambda (saved)
+     (run-hooks 'pyagentd-changed-hook)
+     (message "Restored [%s] %s" (pyagentd-contexts--short saved)
+              (plist-get saved :description)))
+   pyagentd-contexts--patience))
+
+(defun pyagentd-context-restore (&optional id)
+  "Restore a saved conversation here, in place of the present one.
+ID is that of the conversation, or how it begins; without one, choose in
+the list of those that were saved."
+  (interactive)
+  (if id
+      (pyagentd-contexts--restore
+       (plist-get (pyagentd-contexts--here) :branch) id)
+    (pyagentd-context-history)
+    (message "RET restores the conversation at point")))
+
+;;;; The list
+
+(defun pyagentd-context-history (&optional agent)
+  "List the saved conversations of the session here.
+Where there is none, or with a prefix argument, ask for an AGENT, which
+may be gone: its conversations are still known."
+  (interactive
+   (list (when (or current-prefix-arg (null (ignore-errors (pyagentd-here))))
+           (pyagentd-named-read "Conversations of agent"))))
+  (let ((branch (plist-get (if agent (pyagentd-named-row agent)
+                             (pyagentd-here))
+                           :branch)))
+    (pyagentd-list-show "contexts" (if branch (list :branch branch)
+                                     (list :agent agent)))))
+
+(pyagentd-list-add-keys "contexts"
+  '("s" pyagentd-context-save "save the present one")
+  '("C" pyagentd-context-clear "clear"))
+
+;;;; Commands in the background
+
+;; What agents run behind their conversations: listed with how it stands,
+;; looked at while it prints, and ended.  What a task prints is followed
+;; like the end of a log.
+
+(defvar-local pyagentd-task-output-of nil
+  "The task whose output is in this buffer, a plist as the daemon tells it.")
+(defvar-local pyagentd-task-output--seen ""
+  "What is shown in this buffer, as the task printed it.")
+
+;;;; Words
+
+(defun pyagentd-task-running-p (task)
+  "Return non-nil if TASK runs."
+  (equal "running" (format "%s" (plist-get task :status))))
+
+(defun pyagentd-task-status (task)
+  "Return how TASK stands, with its face."
+  (let ((code (plist-get task :exit-code))
+        (status (format "%s" (plist-get task :status))))
+    (propertize (if (or (null code) (equal code 0)) status
+                  (format "%s (%s)" status code))
+                'face (pcase status
+                        ("running" 'success)
+                        ("completed" 'shadow)
+                        (_ 'error)))))
+
+(defun pyagentd-task-line (task most)
+  "Return the command of TASK on a line of at most MOST characters."
+  (truncate-string-to-width
+   (string-replace "\n" " " (plist-get task :command)) most nil nil "…"))
+
+;;;; The buffer
+
+(defun pyagentd-task-output--name (task)
+  "Return the name of the buffer with what TASK prints."
+  (format "*pyagentd %s of %s*" (plist-get task :id) (plist-get task :agent)))
+
+(defun pyagentd-task-output-buffer (task)
+  "Return the buffer with what TASK prints, or nil."
+  (get-buffer (pyagentd-task-output--name task)))
+
+(defun pyagentd-task-output-add (task)
+  "Show what TASK, as an event tells it, has printed."
+  (when-let ((buffer (pyagentd-task-output-buffer task)))
+    (with-current-buffer buffer
+      (pyagentd-task-output--set (plist-get task :output)))))
+
+(defun pyagentd-task-output--joined (old new)
+  "Return what to add to OLD, which ends a log, so that it ends in NEW.
+NEW is what the log ends with now.  Return nil if they do not meet."
+  (if (string-prefix-p old new)
+      (substring new (length old))
+    ;; The beginning of what was seen has gone out of what is told.
+    (when-let* ((line (and (string-match "\\`.*\n" new) (match-string 0 new)))
+                (start (string-search line old))
+                (rest (substring old start))
+                ((string-prefix-p rest new)))
+      (substring new (length rest)))))
+
+(defun pyagentd-task-output--set (text)
+  "Show TEXT, the end of what the task here printed.
+Windows that show the end follow it."
+  (let* ((inhibit-read-only t)
+         (text (or text ""))
+         (at-end (= (point) (point-max)))
+         (windows (seq-filter (lambda (window)
+                                (= (window-point window) (point-max)))
+                              (get-buffer-window-list nil nil t)))
+         (more (pyagentd-task-output--joined pyagentd-task-output--seen text)))
+    (save-excursion
+      (unless more
+        (erase-buffer)
+        (setq ansi-color-context nil))
+      (goto-char (point-max))
+      (insert (ansi-color-apply (or more text))))
+    (setq pyagentd-task-output--seen text)
+    (when at-end (goto-char (point-max)))
+    (dolist (window windows)
+      (set-window-point window (point-max)))))
+
+(defun pyagentd-task-output--header ()
+  "Return the header line of a buffer with the output of a task."
+  (let ((task pyagentd-task-output-of))
+    (string-replace
+     "%" "%%"
+     (format " %s  %s" (pyagentd-task-status task)
+             (string-replace "\n" " " (plist-get task :command))))))
+
+(defun pyagentd-task-output-fetch (&rest _)
+  "Fetch what the task here has printed."
+  (let ((buffer (current-buffer)))
+    (pyagentd-later
+     'task-output (list :branch (plist-get pyagentd-task-output-of :branch)
+                        :id (plist-get pyagentd-task-output-of :id))
+     (lambda (task)
+       (pyagentd-later-in buffer
+         (setq pyagentd-task-output-of task)
+         (pyagentd-task-output--set (plist-get task :output))
+         (setq header-line-format (pyagentd-task-output--header)))))))
+
+(defvar pyagentd-task-output-mode-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map "k" #'pyagentd-task-kill)
+    map)
+  "Keymap of `pyagentd-task-output-mode'.")
+
+(define-derived-mode pyagentd-task-output-mode special-mode "Output"
+  "Major mode for what a command in the background prints.
+At the end of the buffer, point follows what is printed.
+
+\\{pyagentd-task-output-mode-map}"
+  :interactive nil
+  (setq buffer-undo-list t)
+  (pyagentd-live-listing)
+  (setq-local revert-buffer-function #'pyagentd-task-output-fetch))
+
+;;;; Commands
+
+(defun pyagentd-tasks--visit (place _other-window)
+  "Show what the task in PLACE prints, and follow it."
+  (let* ((task (plist-get place :task))
+         (buffer (get-buffer-create (pyagentd-task-output--name task))))
+    (with-current-buffer buffer
+      (unless (derived-mode-p 'pyagentd-task-output-mode)
+        (pyagentd-task-output-mode)
+        (goto-char (point-max)))
+      (setq pyagentd-task-output-of task
+            header-line-format (pyagentd-task-output--header))
+      (pyagentd-task-output-fetch))
+    (display-buffer buffer)))
+
+(setf (alist-get "task" pyagentd-list-places nil nil #'equal)
+      #'pyagentd-tasks--visit)
+
+(defun pyagentd-task-kill ()
+  "End the task whose output is here, with all it started."
+  (interactive nil pyagentd-task-output-mode)
+  (let ((task pyagentd-task-output-of))
+    (unless (pyagentd-task-running-p task)
+      (user-error "%s has ended" (plist-get task :id)))
+    (when (y-or-n-p (format "End %s (%s)? " (plist-get task :id)
+                            (pyagentd-task-line task 40)))
+      (pyagentd-later-here
+       'task-kill (list :branch (plist-get task :branch)
+                        :id (plist-get task :id))
+       (lambda (ended)
+         (pyagentd-task-output-fetch)
+         (message "%s: %s" (plist-get ended :id)
+                  (pyagentd-task-status ended)))))))
+
+;;;; Events
+
+(defun pyagentd-tasks--on-event (_branch _seq args)
+  "Show what ARGS tell of a task, where it is shown."
+  (let ((task (car args)))
+    (if (and (plist-get task :output) (pyagentd-task-running-p task))
+        (pyagentd-task-output-add task)
+      (pyagentd-list-changed "tasks")
+      (when-let ((buffer (pyagentd-task-output-buffer task)))
+        (with-current-buffer buffer (pyagentd-task-output-fetch))))))
+
+(pyagentd-events-register 'task #'pyagentd-tasks--on-event)
+
+(defun pyagentd-tasks--on-connected ()
+  "Have a new daemon tell of tasks whose output is shown, and look at them."
+  (when-let ((buffers (seq-filter (lambda (buffer)
+                                    (buffer-local-value 'pyagentd-task-output-of
+                                                        buffer))
+                                  (buffer-list))))
+    (pyagentd-rpc-call-async 'tasks '(:watch t) :error #'ignore)
+    (dolist (buffer buffers)
+      (with-current-buffer buffer (pyagentd-task-output-fetch)))))
+
+(add-hook 'pyagentd-rpc-connected-hook #'pyagentd-tasks--on-connected)
+
+(pyagentd-list-define tasks
+  "List the commands that the agent here runs in the background.
+Where there is none, or with a prefix argument (ALL from Lisp), list those
+of all agents."
+  :session optional)
+
+;;;; Schedules
+
+;; Messages that sessions are sent later or repeatedly.  The daemon keeps the
+;; schedules and reads the times; see docs/triggers.md.
+
+(defconst pyagentd-schedules--kinds
+  '(("at a time (14:30 or 2026-03-04T14:30)" . :at)
+    ("after a while (10m, 2h)" . :delay)
+    ("again and again (1h, 1d)" . :every)
+    ("by a cron expression (0 9 * * 1-5)" . :cron))
+  "What can be said about time, with the daemon's keyword for it.")
+
+(defun pyagentd-schedule (kind time text)
+  "Schedule TEXT to be sent to the session here at TIME.
+KIND is what TIME says: `:at', `:delay', `:every' or `:cron'.  Nobody is
+asked in the run: what would be asked is denied."
+  (interactive
+   (let* ((kind (completing-read "When: " pyagentd-schedules--kinds nil t))
+          (time (read-string (format "Time, %s: " kind))))
+     (list (cdr (assoc kind pyagentd-schedules--kinds)) time
+           (read-string "Message: "))))
+  (pyagentd-later-here
+   'schedule-add (list :branch (or (plist-get pyagentd-list-arguments :branch)
+                                   (plist-get (pyagentd-here) :branch))
+                       :text text kind time :env (pyagentd-env-variables))
+   (lambda (schedule)
+     (pyagentd-list-changed "sessions")
+     (message "Scheduled: %s" (plist-get schedule :when)))))
+
+(pyagentd-list-define schedules
+  "List the schedules of the session here; add or cancel them.
+Where there is no session, or with a prefix argument (ALL from Lisp), list
+the schedules of all sessions."
+  :session optional
+  :keys (("+" pyagentd-schedule "add")))
+
+;;;; MCP servers
+
+;; The servers of the Model Context Protocol that sessions here have, how
+;; they stand, and what each offers; those that a project brings along are
+;; started once their user has read them and said so.  See Info
+;; node `(pyagentd) MCP servers the Model Context Protocol'.
+
+(defun pyagentd-mcp-test ()
+  "Start the server at point if necessary, and show what it offers."
+  (interactive nil pyagentd-list-mode)
+  (let ((server (plist-get (pyagentd-table-row) :facts)))
+    (unless (plist-get server :trusted)
+      (user-error "Review and trust the project's servers first (T)"))
+    (display-buffer
+     (pyagentd-report-buffer "server"
+                             (list :name (plist-get server :name)
+                                   :root (plist-get server :root)
+                                   :env (pyagentd-env-variables))))))
+
+;;;; Trust
+
+(defun pyagentd-mcp--texts (answer)
+  "Return a buffer with what ANSWER says would be started."
+  (with-current-buffer (get-buffer-create "*pyagentd MCP project*")
+    (special-mode)
+    (let ((inhibit-read-only t))
+      (erase-buffer)
+      (insert "What these programs load besides is not looked at: "
+              "it may change\nwithout a question.\n\n")
+      (dolist (file (append (plist-get answer :files)
+                            (plist-get answer :scripts)))
+        (insert (propertize (abbreviate-file-name (plist-get file :path))
+                            'face 'pyagentd-heading)
+                "\n" (plist-get file :text) "\n\n")))
+    (goto-char (point-min))
+    (current-buffer)))
+
+(defun pyagentd-mcp-trust ()
+  "Show what this project's servers run, and ask whether to start them.
+What is trusted is what was shown, until anything of it changes."
+  (interactive nil pyagentd-list-mode)
+  (pyagentd-later-asking 'mcp pyagentd-list-arguments #'pyagentd-mcp--ask))
+
+(defun pyagentd-mcp--ask (answer)
+  "Show what servers of a project run, as ANSWER says, and ask about them."
+  (let ((waiting (seq-remove (lambda (server) (plist-get server :trusted))
+                             (plist-get answer :servers))))
+    (unless waiting
+      (user-error "No server of this project needs to be trusted"))
+    (save-window-excursion
+      (pop-to-buffer (pyagentd-mcp--texts answer))
+      (when (yes-or-no-p
+             (format "Allow %s to run with your rights here? "
+                     (mapconcat (lambda (server) (plist-get server :name))
+                                waiting ", ")))
+        (pyagentd-later
+         'trust-mcp
+         (list :root (plist-get answer :root) :hash (plist-get answer :hash))
+         (lambda (_)
+           (message "Trusted")
+           (pyagentd-list-changed "sessions")))))))
+
+(pyagentd-list-add-keys "mcp"
+  '("RET" pyagentd-mcp-test "start and show")
+  '("T" pyagentd-mcp-trust "trust the project"))
+
+(defun pyagentd-mcp ()
+  "List the MCP servers of the session or the project here."
+  (interactive)
+  (let ((here (ignore-errors (pyagentd-here))))
+    (pyagentd-list-show
+     "mcp" (append (if here (list :branch (plist-get here :branch))
+                     (list :root (pyagentd--project-root)))
+                   (list :env (pyagentd-env-variables))))))
+
+;;;; Changed files
+
+;; The files that the agents of a session have changed, since a prompt or
+;; in all, each with how it would change if it went back; and restoring
+;; them.  What somebody else changed since is kept unless you say otherwise.
+
+(defconst pyagentd-snapshots--patience 60
+  "Seconds to wait for the daemon: it compares all the files there are.")
+
+(defvar-local pyagentd-snapshots--undo nil
+  "Id of the restoring that was done here last, or nil.")
+
+;;;; The list
+
+(defun pyagentd-snapshots--file ()
+  "Return what is known of the file at point.
+That is a plist with :path, :change, :reason and :diff."
+  (plist-get (pyagentd-table-row) :facts))
+
+(defun pyagentd-snapshots--arguments (&rest more)
+  "Return what names the changes listed here, and MORE, a plist."
+  (append (list :branch (plist-get pyagentd-list-arguments :branch))
+          (when-let ((message (plist-get pyagentd-list-arguments :message)))
+            (list :message message))
+          more))
+
+(defun pyagentd-snapshots-diff ()
+  "Show how the file at point would change if it went back."
+  (interactive nil pyagentd-list-mode)
+  (let* ((file (pyagentd-snapshots--file))
+         (diff (plist-get file :diff)))
+    (with-current-buffer (get-buffer-create "*pyagentd diff*")
+      (let ((inhibit-read-only t))
+        (erase-buffer)
+        (insert (cond ((member diff '(nil ""))
+                       (format "%s\n" (or (plist-get file :reason) "")))
+                      (t (concat diff "\n")))))
+      (diff-mode)
+      (setq buffer-read-only t)
+      (goto-char (point-min))
+      (display-buffer (current-buffer)))))
+
+(defun pyagentd-snapshots-visit ()
+  "Visit the file at point."
+  (interactive nil pyagentd-list-mode)
+  (let ((path (plist-get (pyagentd-snapshots--file) :path)))
+    (unless (file-exists-p path) (user-error "%s is gone" path))
+    (find-file-other-window path)))
+
+(defun pyagentd-snapshots-since ()
+  "Choose the prompt since which changes are listed."
+  (interactive nil pyagentd-list-mode)
+  (pyagentd-later-asking
+   'history (list :branch (plist-get pyagentd-list-arguments :branch))
+   (lambda (answer)
+     (pyagentd-list-again-with
+      (list :message
+            (pyagentd-snapshots--read (plist-get answer :prompts)))))))
+
+(defun pyagentd-snapshots--read (prompts)
+  "Read one of PROMPTS, as the daemon tells them; return its id, nil for none."
+  (let* ((number (1+ (length prompts)))
+         (labels (mapcar
+                  (lambda (each)
+                    (setq number (1- number))
+                    (cons (format "%d  %s" number
+                                  (truncate-string-to-width
+                                   (string-join (split-string
+                                                 (plist-get each :text))
+                                                " ")
+                                   70 nil nil "…"))
+                          (plist-get each :message-id)))
+                  (reverse prompts))))
+    (cdr (assoc (completing-read "Changes since (empty for all): " labels nil t)
+                labels))))
+
+;;;; Restoring
+
+(defun pyagentd-snapshots--unsaved (paths)
+  "Signal an error if a buffer of PATHS has changes that are not saved."
+  (dolist (path paths)
+    (when-let ((buffer (get-file-buffer path)))
+      (when (buffer-modified-p buffer)
+        (user-error "%s has changes that are not saved" buffer)))))
+
+(defun pyagentd-snapshots--restored (answer)
+  "Say what ANSWER tells about a restoring, and fetch the list again."
+  (when-let ((id (plist-get answer :id)))
+    (unless (string-empty-p id)
+      (setq pyagentd-snapshots--undo id)))
+  (let ((kept (plist-get answer :kept)))
+    (message "%d restored%s%s" (length (plist-get answer :restored))
+             (if kept (format ", %d kept (%s)" (length kept)
+                              (plist-get (car kept) :reason))
+               "")
+             (if-let ((copies (plist-get answer :copies)))
+                 (format "; the old version is in %s"
+                         (mapconcat #'abbreviate-file-name copies ", "))
+               "")))
+  (revert-buffer))
+
+(defun pyagentd-snapshots--restore (paths conflicts)
+  "Put PATHS back; CONFLICTS says what becomes of those somebody else changed."
+  (pyagentd-snapshots--unsaved paths)
+  (pyagentd-later-here
+   'restore (pyagentd-snapshots--arguments :paths paths :conflicts conflicts)
+   #'pyagentd-snapshots--restored pyagentd-snapshots--patience))
+
+(defun pyagentd-snapshots-restore ()
+  "Put the file at point back as it was.
+Of one that somebody else changed, too, the old version is put beside it,
+or it is overwritten."
+  (interactive nil pyagentd-list-mode)
+  (let* ((row (pyagentd-snapshots--file))
+         (path (plist-get row :path))
+         (name (abbreviate-file-name path)))
+    (pcase (pyagentd-symbol (plist-get row :change))
+      ('unkept (user-error "%s" (plist-get row :reason)))
+      ('conflict
+       (pcase (car (read-multiple-choice
+                    (format "%s: %s" name (plist-get row :reason))
+                    '((?k "keep it") (?c "copy of the old version beside it")
+                      (?o "overwrite it"))))
+         (?c (pyagentd-snapshots--restore (list path) "copy"))
+         (?o (pyagentd-snapshots--restore (list path) "overwrite"))))
+      (_ (when (y-or-n-p (format "Put %s back? " name))
+           (pyagentd-snapshots--restore (list path) "keep"))))))
+
+(defun pyagentd-snapshots-restore-all ()
+  "Put all files listed here back, but those that somebody else changed, too."
+  (interactive nil pyagentd-list-mode)
+  (let ((paths (mapcar
+                (lambda (file) (plist-get file :path))
+                (seq-filter (lambda (file)
+                              (memq (pyagentd-symbol (plist-get file :change))
+                                    '(restore create delete)))
+                            (mapcar (lambda (row) (plist-get row :facts))
+                                    pyagentd-table-rows)))))
+    (unless paths (user-error "Nothing can be put back"))
+    (when (yes-or-no-p (format "Put %s back as it was (what was new is deleted)? "
+                               (pyagentd-count (length paths) "file")))
+      (pyagentd-snapshots--restore paths "keep"))))
+
+(defun pyagentd-snapshots-undo ()
+  "Take back the restoring that was done here last."
+  (interactive nil pyagentd-list-mode)
+  (pyagentd-later-here
+   'undo-restore
+   (list :branch (plist-get pyagentd-list-arguments :branch)
+         :id (or pyagentd-snapshots--undo
+                 (user-error "Nothing to take back")))
+   #'pyagentd-snapshots--restored pyagentd-snapshots--patience))
+
+(pyagentd-list-add-keys "changes"
+  '("RET" pyagentd-snapshots-diff "difference")
+  '("=" pyagentd-snapshots-diff "difference")
+  '("o" pyagentd-snapshots-visit "visit")
+  '("r" pyagentd-snapshots-restore "restore")
+  '("R" pyagentd-snapshots-restore-all "restore all")
+  '("s" pyagentd-snapshots-since "since")
+  '("u" pyagentd-snapshots-undo "undo"))
+
+(defun pyagentd-changes (&optional last)
+  "List the files that the agents of the session here have changed.
+With a prefix argument (LAST from Lisp) only those since the last prompt."
+  (interactive "P")
+  (pyagentd-list-show "changes"
+                      (append (list :branch (plist-get (pyagentd-here) :branch))
+                              (when last '(:message "last")))))
+
+(provide 'pyagentd-views)
+;;; pyagentd-views.el ends here
