@@ -380,7 +380,7 @@ class Record:
         """Record where the loop stands after a turn."""
         self._put("turn", {"turn": state.turn, "state": state.to_json()})
 
-    def ended(self, step: Ending) -> None:
+    def ended(self, step: Ending[Any]) -> None:
         """Record how it ended."""
         fail = None if step.fail is None else plain(asdict(step.fail))
         self._put("end", {"ok": step.ok, "value": plain(step.value), "fail": fail, "usage": asdict(step.usage)})
@@ -751,14 +751,14 @@ class MissionRun(Run):
             return None
         return message.text if message.is_edited else message.model_text
 
-    async def _delegated(self, task: Task, place: Place) -> Ending:
+    async def _delegated(self, task: Task, place: Place) -> Ending[Any]:
         """Run the loop to its end."""
         contract = self._mission.contract
         # What is around it is what the tree of sessions says, whoever's task started this run.
         with enter(Scope(budget=place.budget, depth=place.depth - 1)):
             return await self._loop(contract, task)
 
-    async def _loop(self, contract: Contract, task: Task) -> Ending:
+    async def _loop(self, contract: Contract, task: Task) -> Ending[Any]:
         return await adelegate(
             task.prompt,
             llm=self._asked,

@@ -9,7 +9,7 @@ signature, or with the reason why there is none. No daemon and no disk is needed
         "How much did {{who}} spend?",
         signature="(who :string) -> {total :float}",
         context={"who": "Ada"},
-        tools={"expenses": expenses},
+        tools=[expenses],
         llm=Model("claude-haiku-4-5"),
     )
     step.value["total"] if step.ok else step.fail.message
@@ -41,7 +41,19 @@ if TYPE_CHECKING:
     )
     from pyagentd.mission.llmtool import LLMTool, SubAgentError, ToolsError, as_tool
     from pyagentd.mission.models import Model, cost_of, priced
-    from pyagentd.mission.options import LLM, Answer, LLMError, PromptLimit, Request, Retry
+    from pyagentd.mission.options import (
+        LLM,
+        Answer,
+        Context,
+        Limits,
+        LLMError,
+        ModelLike,
+        PromptLimit,
+        Request,
+        Retry,
+        ToolLike,
+        Tools,
+    )
     from pyagentd.mission.plan import Plan, PlanError, PlanStep, create_plan, make_plan, run_plan
     from pyagentd.mission.registry import ModelNotFound, Scripted, configure
     from pyagentd.mission.registry import from_config as models_from_config
@@ -56,15 +68,18 @@ _FROM = {
     "Budget": "mission.budget",
     "CheckpointError": "mission.checkpoint",
     "Compiled": "mission.delegation",
+    "Context": "mission.options",
     "Discovery": "mission.delegation",
     "Event": "mission.runtime",
     "Fail": "mission.step",
     "LLM": "mission.options",
     "LLMError": "mission.options",
     "LLMTool": "mission.llmtool",
+    "Limits": "mission.options",
     "Mission": "mission.delegation",
     "MissionFailed": "mission.step",
     "Model": "mission.models",
+    "ModelLike": "mission.options",
     "ModelNotFound": "mission.registry",
     "Plan": "mission.plan",
     "PlanError": "mission.plan",
@@ -81,6 +96,8 @@ _FROM = {
     "TemplateError": "errors",
     "Tool": "mission.tools",
     "ToolCall": "mission.step",
+    "ToolLike": "mission.options",
+    "Tools": "mission.options",
     "ToolsError": "mission.llmtool",
     "Turn": "mission.step",
     "Usage": "mission.step",
@@ -114,14 +131,17 @@ __all__ = [
     "Budget",
     "CheckpointError",
     "Compiled",
+    "Context",
     "Discovery",
     "Event",
     "Fail",
     "LLMError",
     "LLMTool",
+    "Limits",
     "Mission",
     "MissionFailed",
     "Model",
+    "ModelLike",
     "ModelNotFound",
     "Plan",
     "PlanError",
@@ -138,6 +158,8 @@ __all__ = [
     "TemplateError",
     "Tool",
     "ToolCall",
+    "ToolLike",
+    "Tools",
     "ToolsError",
     "Turn",
     "Usage",

@@ -133,7 +133,7 @@ class RunningCall:
 
     span_id: str
     running: int = 0
-    children: list[Step] = field(default_factory=list)
+    children: list[Step[Any]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start_child(self) -> None:
@@ -141,7 +141,7 @@ class RunningCall:
         with self._lock:
             self.running += 1
 
-    def add_child(self, step: Step) -> None:
+    def add_child(self, step: Step[Any]) -> None:
         """Record the step of a mission that has ended."""
         with self._lock:
             self.running -= 1

@@ -78,7 +78,7 @@ def start_context(context: Any, signature: str | Signature | None = None) -> Sta
     )
 
 
-def _of_step(step: Step, signature: str | Signature | None) -> StartContext:
+def _of_step(step: Step[Any], signature: str | Signature | None) -> StartContext:
     if not step.ok:
         raise ChainedFailure(chained_failure(step))
     value = step.value if step.lisp_value is None else step.lisp_value
@@ -87,7 +87,7 @@ def _of_step(step: Step, signature: str | Signature | None) -> StartContext:
     return StartContext(context=value, signature=signature or step.signature)
 
 
-def chained_failure(step: Step) -> Fail:
+def chained_failure(step: Step[Any]) -> Fail:
     """Return the failure of a mission whose context is the failed ``step``."""
     fail = step.fail or Fail(reason="unknown", message="The mission failed")
     original = {"reason": fail.reason, "message": fail.message, "op": fail.op, "details": dict(fail.details)}

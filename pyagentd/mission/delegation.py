@@ -5,49 +5,53 @@ Called inside a tool of a mission, either runs a child of that mission, within i
 """
 
 import asyncio
-import inspect
 import logging
 import math
 import re
-import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any, Generic, Unpack, cast, overload
 
 from pyagentd.errors import PyagentdError, UserError
 from pyagentd.lisp import serialization, values
-from pyagentd.mission import checkpoint, checks, turn
+from pyagentd.mission import checkpoint, checks, template, turn
+from pyagentd.mission import signature as signatures
 from pyagentd.mission import step as trace
 from pyagentd.mission.budget import Budget, Scope, current, current_call, enter
 from pyagentd.mission.checkpoint import CheckpointError, State
 from pyagentd.mission.checks import CannotStart, ReadyMission, prepare
+from pyagentd.mission.llmtool import LLMTool
 from pyagentd.mission.options import (
-    MAX_TURNS,
-    MEMORY_BYTES,
-    MISSION_TIMEOUT_MS,
-    PARALLEL,
-    PROGRAM_TIMEOUT_MS,
-    Isolation,
+    KNOWN,
+    Context,
+    Limits,
     Message,
+    ModelLike,
+    MoreOptions,
     Options,
-    PromptLimit,
     Request,
-    Retry,
-    ValidationMode,
+    ToolLike,
+    Tools,
+    check_known,
     options_of,
+    seconds,
 )
 from pyagentd.mission.prompt import Brief, system_prompt
-from pyagentd.mission.runtime import Bridge, Listener, Runtime, error_text, new_span, run_here
-from pyagentd.mission.step import Fail, Step, failed
+from pyagentd.mission.runtime import Bridge, Runtime, error_text, new_span, run_here
+from pyagentd.mission.signature import ANY, Field, Signature
+from pyagentd.mission.step import Fail, Step, T, failed
 from pyagentd.mission.tools import Tool, normalize
 from pyagentd.mission.turn import Progress, TurnContext
 
 _log = logging.getLogger(__name__)
+
+
+MAX_CONCURRENCY = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +74,7 @@ class Arguments:
     options: Options = field(default_factory=Options)
 
 
-def run(args: Arguments, runtime: Runtime) -> Step:
+def run(args: Arguments, runtime: Runtime) -> Step[Any]:
     """Run the mission and return its step; inside a tool of another mission it becomes a child of that mission."""
     parent = current()
     if parent:  # a child ends when its parent is cancelled; without a listener or event loop it uses its parent's
@@ -97,7 +101,7 @@ def run(args: Arguments, runtime: Runtime) -> Step:
     return step
 
 
-def _step(args: Arguments, runtime: Runtime, parent: Scope | None, span: str) -> Step:
+def _step(args: Arguments, runtime: Runtime, parent: Scope | None, span: str) -> Step[Any]:
     try:
         resumed = checkpoint.load(args.resume_from, args.checkpoint_dir) if args.resume_from is not None else None
         mission = prepare(
@@ -131,16 +135,18 @@ def _scope(
     options = mission.options
     before = resumed.budget if resumed else {}
     deadline, inherited = parent.deadline if parent else float("inf"), True
-    if options.mission_timeout_ms is not None:
-        own = runtime.monotonic() + (options.mission_timeout_ms - before.get("elapsed_ms", 0)) / 1000
+    limit_s = None if options.mission_timeout_s is None else seconds(options.mission_timeout_s)
+    if limit_s is not None:
+        own = runtime.monotonic() + limit_s - before.get("elapsed_ms", 0) / 1000
         inherited = deadline < own
         deadline = min(own, deadline)
     shared = args.budget or (parent.budget if parent else None)
     scope = Scope(
-        budget=shared or Budget(used=int(before.get("turns_used", 0))),
+        budget=shared
+        or Budget(turns=options.tree_turns, depth=options.max_depth, used=int(before.get("turns_used", 0))),
         depth=parent.depth + 1 if parent else 0,
         deadline=deadline,
-        limit_ms=None if inherited else options.mission_timeout_ms,
+        limit_ms=None if inherited or limit_s is None else round(limit_s * 1000),
         max_cost_usd=options.max_cost_usd,
         llm=mission.llm,
         models=args.models or (parent.models if parent else {}),
@@ -167,7 +173,7 @@ class _MissionRun:
     runtime: Runtime
     signature: str | None
 
-    def run(self, resumed: State | None) -> Step:
+    def run(self, resumed: State | None) -> Step[Any]:
         mission = self.mission
         brief = Brief(
             mission=mission.text,
@@ -192,7 +198,7 @@ class _MissionRun:
         memory_bytes = serialization.size(dict(progress.memory)) if progress.memory else 0
         return Step(
             ok=end.fail is None,
-            value=values.to_python(end.value),
+            value=end.result,
             lisp_value=end.value,
             fail=end.fail,
             memory=values.to_python(dict(progress.memory)),
@@ -258,133 +264,126 @@ class _MissionRun:
             _log.warning("The checkpoint of turn %d could not be saved: %s", progress.turn, error)
 
 
+@overload
 def delegate(
     prompt: str,
     *,
-    llm: Any,
-    signature: Any = None,
-    tools: Any = None,
-    tool_catalog: Any = None,
-    context: Any = None,
-    context_signature: Any = None,
-    memory: Mapping[str, Any] | None = None,
-    max_turns: int = MAX_TURNS,
-    timeout_ms: int = PROGRAM_TIMEOUT_MS,
-    mission_timeout_ms: int | None = MISSION_TIMEOUT_MS,
-    prompt_limit: PromptLimit | Mapping[str, int] | None = None,
-    llm_retry: Retry | Mapping[str, Any] | None = None,
-    signature_validation: ValidationMode = "enabled",
-    max_cost_usd: float | None = None,
-    max_consecutive_failures: int | None = None,
-    checkpoint_dir: str | Path | None = None,
-    resume_from: State | str | Path | None = None,
-    on_checkpoint: Callable[[State], None] | None = None,
-    memory_bytes: int = MEMORY_BYTES,
-    isolation: Isolation = "none",
-    tool_time_counts: bool = False,
-    parallel: int = PARALLEL,
-    system_prompt: str | Callable[[str], str] | Mapping[str, str] | None = None,
-    llm_opts: Mapping[str, Any] | None = None,
-    models: Mapping[str, Any] | None = None,
-    budget: Budget | None = None,
-    telemetry: Listener | None = None,
-    cancelled: Callable[[], bool] | None = None,
-    monotonic: Callable[[], float] = time.monotonic,
-    epoch: Callable[[], float] = time.time,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Step:
+    llm: ModelLike,
+    signature: type[T],
+    tools: Tools | None = None,
+    context: Context | None = None,
+    limits: Limits | None = None,
+    **options: Unpack[MoreOptions],
+) -> Step[T]: ...
+@overload
+def delegate(
+    prompt: str,
+    *,
+    llm: ModelLike,
+    signature: str | Signature | None = None,
+    tools: Tools | None = None,
+    context: Context | None = None,
+    limits: Limits | None = None,
+    **options: Unpack[MoreOptions],
+) -> Step[Any]: ...
+def delegate(prompt: str, *, llm: ModelLike, limits: Limits | None = None, **options: Any) -> Step[Any]:
     """Have a model fulfil ``prompt`` by writing programs, and return how that ended.
 
     Args:
         prompt: The mission; ``{{name}}`` stands for a value of the context.
         llm: The callback, or the name of a model in the registry. It gets a ``Request`` and gives text or
             ``{"content", "tokens", "cost_usd"}``; whatever it raises is a failure that is retried.
-        signature: The contract: ``"(query :string) -> {count :int, _ids [:int]}"``, a type, or None for any result.
-        tools: What programs can call, by name.
-        tool_catalog: Tools that the model is shown for planning and cannot call.
-        context: What programs find in ``ctx/``; a ``Step`` passes on its value and signature.
-        context_signature: The types of the context.
-        memory: What programs find in ``memory/``.
-        max_turns: The number of answers of the model after which the mission has failed.
-        timeout_ms: The computing time of one program, in milliseconds; the time inside tools does not count.
-        mission_timeout_ms: The time limit of the mission, whatever it waits for, in milliseconds; None for no limit
-            of its own. A child has what is left of its parent's at most. An async tool or model that is still running
-            then is cancelled, a blocking one left behind in its thread.
-        prompt_limit: How much of a large value is shown to the model.
-        llm_retry: When a failing callback is called again.
-        signature_validation: ``enabled``; ``warn_only``; ``disabled``; ``strict``, which also refuses undeclared
-            fields, tools without a signature and a context without its fields.
-        max_cost_usd: The cost limit of the mission with its children, in US dollars.
-        max_consecutive_failures: The number of failed turns in a row after which the mission fails.
-        checkpoint_dir: The directory in which a checkpoint is written after each turn.
-        resume_from: A checkpoint to continue from: a state, a file, or a name in ``checkpoint_dir``.
-        on_checkpoint: Called with the state after each turn.
-        memory_bytes: The size limit of ``memory/``.
-        isolation: With ``process``, each program runs in a child process.
-        tool_time_counts: Whether the time inside tools counts against ``timeout_ms`` too.
-        parallel: How many tool calls of one program run at a time (``pmap``, ``future``).
-        system_prompt: Replaces the generated one; or a function of it; or a mapping with ``prefix``, ``suffix``,
-            ``language_spec``, ``output_format``.
-        llm_opts: Passed to the callback in each request.
-        models: The registry of models, searched before the process-wide one.
-        budget: The turns of a whole tree of missions; by default the parent's, or 20 turns.
-        telemetry: Called with each event; by default the parent's listener.
-        cancelled: Called regularly; the mission ends when it returns true.
-        monotonic: Returns monotonic seconds, for deadlines.
-        epoch: Returns seconds since the epoch, for timestamps.
-        sleep: Waits between retries.
+        signature: The contract: ``"(query :string) -> {count :int, _ids [:int]}"``; a dataclass, ``TypedDict`` or
+            pydantic model, of which the result is an instance then; or None for any result.
+        tools: What programs can call: a list of functions, or a dict by name.
+        context: What programs find in ``ctx/``: a dict, an instance with fields, or a ``Step``, which passes on its
+            value and signature.
+        limits: What the mission may use.
+        options: Single limits, by the names in ``Limits`` or as the specification's ``timeout_ms`` and
+            ``mission_timeout_ms``, and:
+
+            - tool_catalog: Tools that the model is shown for planning and cannot call.
+            - context_signature: The types of the context.
+            - memory: What programs find in ``memory/``.
+            - prompt_limit: How much of a large value is shown to the model.
+            - llm_retry: When a failing callback is called again.
+            - signature_validation: ``enabled``; ``warn_only``; ``disabled``; ``strict``, which also refuses
+              undeclared fields, tools without a signature and a context without its fields.
+            - checkpoint_dir: The directory in which a checkpoint is written after each turn.
+            - resume_from: A checkpoint to continue from: a state, a file, or a name in ``checkpoint_dir``.
+            - on_checkpoint: Called with the state after each turn.
+            - isolation: With ``process``, each program runs in a child process.
+            - system_prompt: Replaces the generated one; or a function of it; or a mapping with ``prefix``,
+              ``suffix``, ``language_spec``, ``output_format``.
+            - llm_opts: Passed to the callback in each request.
+            - models: The registry of models, searched before the process-wide one.
+            - budget: The turns and depth of a whole tree of missions, shared; by default the parent's, or a new one.
+            - telemetry: Called with each event; by default the parent's listener.
+            - cancelled: Called regularly; the mission ends when it returns true.
+            - monotonic, epoch, sleep: The clocks, in seconds; ``sleep`` waits between retries.
 
     Returns:
         The step. Errors of the model, the tools or the programs are in it and never raised.
+
+    Raises:
+        TypeError: There is no such option.
     """
-    return _run({**locals()}, Runtime())
+    return _run({"prompt": prompt, "llm": llm, "limits": limits, **options}, Runtime())
 
 
-_P = ParamSpec("_P")
-
-
-def _as(sync: Callable[_P, Step]) -> Callable[[Callable[..., Any]], Callable[_P, Coroutine[Any, Any, Step]]]:
-    """Return a decorator for a function with the parameters of ``sync``."""
-
-    def made(function: Callable[..., Any]) -> Callable[_P, Coroutine[Any, Any, Step]]:
-        function.__signature__ = inspect.signature(sync)  # type: ignore[attr-defined]
-        return function
-
-    return made
-
-
-@_as(delegate)
-async def adelegate(*args: Any, **named: Any) -> Step:
-    """Run a mission without blocking the event loop; parameters and result are those of ``delegate``.
+@overload
+async def adelegate(
+    prompt: str,
+    *,
+    llm: ModelLike,
+    signature: type[T],
+    tools: Tools | None = None,
+    context: Context | None = None,
+    limits: Limits | None = None,
+    **options: Unpack[MoreOptions],
+) -> Step[T]: ...
+@overload
+async def adelegate(
+    prompt: str,
+    *,
+    llm: ModelLike,
+    signature: str | Signature | None = None,
+    tools: Tools | None = None,
+    context: Context | None = None,
+    limits: Limits | None = None,
+    **options: Unpack[MoreOptions],
+) -> Step[Any]: ...
+async def adelegate(prompt: str, *, llm: ModelLike, limits: Limits | None = None, **options: Any) -> Step[Any]:
+    """Run a mission without blocking the event loop; arguments and result are those of ``delegate``.
 
     Programs run in a thread. Coroutine functions as callback or tools are awaited here, on the caller's loop, where
     the listeners are called too. Cancelling it stops the program at its next check.
     """
-    bound = inspect.signature(delegate).bind(*args, **named)
-    bound.apply_defaults()
-    given, bridge = bound.arguments, Bridge()
+    given, bridge = {"prompt": prompt, "llm": llm, "limits": limits, **options}, Bridge()
     for listener in ("telemetry", "on_checkpoint"):
-        if given[listener] is not None:
+        if given.get(listener) is not None:
             given[listener] = bridge.on_loop(given[listener])
-    if given["sleep"] is time.sleep:
-        given["sleep"] = bridge.sleep
+    given.setdefault("sleep", bridge.sleep)
     runtime = Runtime(wait_for=bridge.wait_for, cancelled=bridge.cancelled)
     return await bridge.run(lambda: _run(given, runtime))
 
 
-def _run(given: Mapping[str, Any], runtime: Runtime) -> Step:
+_ARGUMENTS = frozenset(each.name for each in fields(Arguments) if each.name != "options")
+
+
+def _run(given: Mapping[str, Any], runtime: Runtime) -> Step[Any]:
     """Run what the arguments of ``delegate`` say."""
-    given_cancelled, bridge_cancelled = given["cancelled"], runtime.cancelled
+    check_known(given, KNOWN | _ARGUMENTS | {"limits"})
+    given_cancelled, bridge_cancelled = given.get("cancelled"), runtime.cancelled
+    services = {name: given[name] for name in ("monotonic", "epoch", "sleep") if name in given}
     runtime = replace(
         runtime,
-        monotonic=given["monotonic"],
-        epoch=given["epoch"],
-        sleep=given["sleep"],
-        listener=given["telemetry"],
+        **services,
+        listener=given.get("telemetry"),
         cancelled=bridge_cancelled if given_cancelled is None else lambda: bridge_cancelled() or given_cancelled(),
     )
-    named = {each.name: given[each.name] for each in fields(Arguments) if each.name in given}
-    return run(Arguments(**named, options=options_of(**{**given, "llm_opts": given["llm_opts"] or {}})), runtime)
+    named = {name: given[name] for name in _ARGUMENTS if name in given}
+    return run(Arguments(**named, options=options_of(**given)), runtime)
 
 
 # Dry run.
@@ -439,7 +438,7 @@ class Compiled:
     programs: tuple[str, ...]
     signature: str | None = None
 
-    def __call__(self, context: Any = None, **options: Any) -> Step:
+    def __call__(self, context: Any = None, **options: Any) -> Step[Any]:
         """Run them over ``context``; ``options`` are those of ``delegate``, ``tools`` above all."""
         arguments = {"signature": self.signature, "max_turns": len(self.programs), **options}
         return delegate("(run again)", llm=self._llm(), context=context, **arguments)
@@ -453,7 +452,7 @@ class Compiled:
         return answer
 
 
-def compiled(step: Step) -> Compiled:
+def compiled(step: Step[Any]) -> Compiled:
     """Return the programs of a successful ``step``, to run over other contexts.
 
     Raises:
@@ -471,42 +470,141 @@ def compiled(step: Step) -> Compiled:
 # included. Inside a mission's tool they use that mission's budget. ``gather_sync`` runs them in the caller's
 # executor or in its own threads; with a process pool, prompt and options must be picklable.
 
-MAX_CONCURRENCY = 8
 
-
-@dataclass(frozen=True, slots=True)
-class Mission:
-    """A mission to run later: the arguments of ``delegate``.
+@dataclass(frozen=True, init=False)
+class Mission(Generic[T]):
+    """A mission to run as often as one likes: the arguments of ``delegate``, of which ``llm`` can be given later.
 
     Attributes:
         prompt: The prompt.
-        options: The other arguments, ``llm`` among them.
+        options: The other arguments.
     """
 
     prompt: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any]
 
-    def run(self, **more: Any) -> Step:
-        """Run it; ``more`` options take precedence."""
-        return delegate(self.prompt, **{**self.options, **more})
+    @overload
+    def __init__(
+        self,
+        prompt: str,
+        *,
+        signature: type[T],
+        llm: ModelLike | None = None,
+        tools: Tools | None = None,
+        context: Context | None = None,
+        limits: Limits | None = None,
+        **options: Unpack[MoreOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: "Mission[Any]",
+        prompt: str,
+        *,
+        signature: str | Signature | None = None,
+        llm: ModelLike | None = None,
+        tools: Tools | None = None,
+        context: Context | None = None,
+        limits: Limits | None = None,
+        **options: Unpack[MoreOptions],
+    ) -> None: ...
+    def __init__(self, prompt: str, **options: Any) -> None:
+        check_known(options, KNOWN | _ARGUMENTS | {"limits"})
+        object.__setattr__(self, "prompt", prompt)
+        object.__setattr__(self, "options", options)
 
-    async def arun(self, **more: Any) -> Step:
-        """Run it without blocking the event loop."""
-        return await adelegate(self.prompt, **{**self.options, **more})
+    def run(self, context: Context | None = None, **more: Any) -> Step[T]:
+        """Run it.
+
+        Args:
+            context: Its data, instead of what it was made with.
+            more: Further arguments of ``delegate``, which take precedence.
+        """
+        return cast("Step[T]", delegate(self.prompt, **self._given(context, more)))
+
+    async def arun(self, context: Context | None = None, **more: Any) -> Step[T]:
+        """Run it without blocking the event loop; see ``run``."""
+        return cast("Step[T]", await adelegate(self.prompt, **self._given(context, more)))
+
+    def map(self, items: Iterable[object], *, max_concurrency: int = MAX_CONCURRENCY, **more: Any) -> list[Step[T]]:
+        """Run it for each item, several at a time, and return the steps in order, failed ones included.
+
+        Args:
+            items: The contexts; where the mission has one parameter, or else one placeholder, its values.
+            max_concurrency: The largest number that run at once.
+            more: Further arguments of ``delegate`` for all of them.
+        """
+        return gather_sync([self._on(each, more) for each in items], max_concurrency=max_concurrency)
+
+    async def amap(
+        self, items: Iterable[object], *, max_concurrency: int = MAX_CONCURRENCY, **more: Any
+    ) -> list[Step[T]]:
+        """Do what ``map`` does without blocking the event loop."""
+        return await gather([self._on(each, more) for each in items], max_concurrency=max_concurrency)
+
+    def as_tool(self, name: str | None = None, description: str | None = None) -> LLMTool:
+        """Return it as a tool of other missions; called as a function it returns the value.
+
+        Args:
+            name: Its name in ``tools=[…]``; not needed where tools are given by name.
+            description: Shown to the calling model.
+
+        Raises:
+            ToolsError: Prompt and signature do not fit each other.
+            SubAgentError: In a call: the mission failed.
+        """
+        own = {key: self.options[key] for key in ("llm", "tools") if self.options.get(key) is not None}
+        rest = {key: value for key, value in self.options.items() if key not in ("llm", "tools", "signature")}
+        contract = signatures.parse(self.options.get("signature") or ":any")
+        if not contract.params:
+            contract = replace(contract, params=tuple(Field(each, ANY) for each in self._parameters()))
+        return LLMTool(
+            prompt=self.prompt, signature=contract, name=name, description=description, options=rest, **own
+        )
+
+    def _given(self, context: Context | None, more: Mapping[str, Any]) -> dict[str, Any]:
+        given = {**self.options, **more}
+        if context is not None:
+            given["context"] = context
+        if given.get("llm") is None and (parent := current()) is not None:
+            given["llm"] = parent.llm
+        return {"llm": None, **given}
+
+    def _parameters(self) -> list[str]:
+        """Return the names of what it is given: its parameters, or the placeholders of its prompt."""
+        declared = self.options.get("signature")
+        params = signatures.parse(declared).params if declared is not None else ()
+        names = [each.name for each in params] or [each.split(".")[0] for each in template.placeholders(self.prompt)]
+        return list(dict.fromkeys(names))
+
+    def _on(self, item: object, more: Mapping[str, Any]) -> "Mission[T]":
+        if not _is_context(item):
+            names = self._parameters()
+            if len(names) != 1:
+                has = f"has the parameters {', '.join(names)}" if names else "has no parameters"
+                raise UserError(f"{item!r} is no context, and the mission {has}", hint="Give a dict for each item")
+            item = {names[0]: item}
+        return Mission(self.prompt, **{**self.options, **more, "context": item})
 
 
-def mission(prompt: str, **options: Any) -> Mission:
-    """Return a mission to run later: ``mission("…", llm=…, tools=…)``."""
-    return Mission(prompt, options)
+def _is_context(item: object) -> bool:
+    return (
+        isinstance(item, Mapping | Step)
+        or (is_dataclass(item) and not isinstance(item, type))
+        or hasattr(item, "model_dump")
+    )
 
 
-Runnable = Mission | tuple[str, Mapping[str, Any]] | Mapping[str, Any]
+mission = Mission
+"""``Mission`` under the name of a function: ``mission("…", llm=…)``."""
+
+
+Runnable = Mission[Any] | tuple[str, Mapping[str, Any]] | Mapping[str, Any]
 """A mission, ``(prompt, options)``, or a dict of a prompt and options."""
 
 
 async def gather(
     missions: Iterable[Runnable], *, max_concurrency: int = MAX_CONCURRENCY, **common: Any
-) -> list[Step]:
+) -> list[Step[Any]]:
     """Run missions at the same time and return their steps in order.
 
     Args:
@@ -518,7 +616,7 @@ async def gather(
     """
     slots = asyncio.Semaphore(_checked(max_concurrency))
 
-    async def run(each: Mission) -> Step:
+    async def run(each: Mission[Any]) -> Step[Any]:
         async with slots:
             try:
                 return await each.arun()
@@ -534,7 +632,7 @@ def gather_sync(
     max_concurrency: int = MAX_CONCURRENCY,
     executor: Executor | None = None,
     **common: Any,
-) -> list[Step]:
+) -> list[Step[Any]]:
     """Run missions in an executor and return their steps in order.
 
     Args:
@@ -551,10 +649,10 @@ def gather_sync(
         return _window(own, todo, limit)
 
 
-def _window(executor: Executor, todo: list[Mission], limit: int) -> list[Step]:
+def _window(executor: Executor, todo: list[Mission[Any]], limit: int) -> list[Step[Any]]:
     """Run ``todo`` with at most ``limit`` of them in the executor at any time."""
-    steps: list[Step | None] = [None] * len(todo)
-    running: dict[Future[Step], int] = {}
+    steps: list[Step[Any] | None] = [None] * len(todo)
+    running: dict[Future[Step[Any]], int] = {}
     waiting = iter(enumerate(todo))
     try:
         while True:
@@ -570,13 +668,13 @@ def _window(executor: Executor, todo: list[Mission], limit: int) -> list[Step]:
             future.cancel()
 
 
-def _call_for(executor: Executor, each: Mission) -> Callable[[], Step]:
+def _call_for(executor: Executor, each: Mission[Any]) -> Callable[[], Step[Any]]:
     if isinstance(executor, ThreadPoolExecutor):  # so that its threads see the calling mission's budget
         return partial(copy_context().run, each.run)
     return each.run
 
 
-def _finished(done: Future[Step]) -> Step:
+def _finished(done: Future[Step[Any]]) -> Step[Any]:
     try:
         return done.result()
     except KeyboardInterrupt:
@@ -585,22 +683,22 @@ def _finished(done: Future[Step]) -> Step:
         return _broken(error)
 
 
-def _broken(error: BaseException) -> Step:
+def _broken(error: BaseException) -> Step[Any]:
     return failed("error", f"The mission could not be run: {error_text(error) or type(error).__name__}")
 
 
-def _all(missions: Iterable[Runnable], common: Mapping[str, Any]) -> list[Mission]:
-    return [Mission(each.prompt, {**common, **each.options}) for each in map(_mission, missions)]
+def _all(missions: Iterable[Runnable], common: Mapping[str, Any]) -> list[Mission[Any]]:
+    return [Mission(each.prompt, **{**common, **each.options}) for each in map(_mission, missions)]
 
 
-def _mission(given: Runnable) -> Mission:
+def _mission(given: Runnable) -> Mission[Any]:
     match given:
         case Mission():
             return given
         case (str() as prompt, Mapping() as options):
-            return Mission(prompt, options)
+            return Mission(prompt, **options)
         case Mapping() if isinstance(given.get("prompt"), str):
-            return Mission(given["prompt"], {key: value for key, value in given.items() if key != "prompt"})
+            return Mission(given["prompt"], **{key: value for key, value in given.items() if key != "prompt"})
     raise UserError(f"{given!r} is not a mission", hint="Give mission(prompt, llm=…), (prompt, options), or a dict")
 
 
@@ -696,7 +794,7 @@ class Discovery:
     """
 
     tools: Mapping[str, Tool] = field(default_factory=dict)
-    step: Step
+    step: Step[Any]
 
 
 def find_tools(registry: Mapping[str, Tool]) -> Tool:
@@ -712,7 +810,9 @@ def find_tools(registry: Mapping[str, Tool]) -> Tool:
     return normalize({"find_tools": find_tools})["find_tools"]
 
 
-def discover(prompt: str, *, registry: Mapping[str, Any], llm: Any, limit: int = LIMIT, **options: Any) -> Discovery:
+def discover(
+    prompt: str, *, registry: Mapping[str, ToolLike], llm: ModelLike, limit: int = LIMIT, **options: Any
+) -> Discovery:
     """Choose the tools of ``registry`` that ``prompt`` needs.
 
     Args:
@@ -747,12 +847,12 @@ def discover(prompt: str, *, registry: Mapping[str, Any], llm: Any, limit: int =
 def delegate_discovering(
     prompt: str,
     *,
-    registry: Mapping[str, Any],
-    llm: Any,
+    registry: Mapping[str, ToolLike],
+    llm: ModelLike,
     limit: int = LIMIT,
     discovery_options: Mapping[str, Any] | None = None,
     **options: Any,
-) -> Step:
+) -> Step[Any]:
     """Run a mission with the tools of ``registry`` that it needs.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pyagentd.errors import TransientProviderError
 from pyagentd.mission.budget import Scope, call_within, may_block
 from pyagentd.mission.firewall import well_formed
-from pyagentd.mission.options import LLM, LLMError, Request, Retry
+from pyagentd.mission.options import LLM, LLMError, Request, Retry, seconds
 from pyagentd.mission.runtime import Runtime, error_text, new_span
 from pyagentd.mission.step import Usage
 
@@ -59,13 +59,13 @@ def _of_status(status: int) -> str:
     return "unknown"
 
 
-def delay_ms(retry: Retry, failures: int) -> int:
-    """Return the milliseconds to wait after ``failures`` failures in a row."""
+def delay_s(retry: Retry, failures: int) -> float:
+    """Return the seconds to wait after ``failures`` failures in a row."""
     match retry.backoff:
         case "exponential":
-            return retry.base_ms << (failures - 1)
+            return seconds(retry.base_s) * 2.0 ** (failures - 1)
         case "linear":
-            return retry.base_ms * failures
+            return seconds(retry.base_s) * failures
 
 
 def _retry_after(error: BaseException) -> float:
@@ -102,7 +102,7 @@ def with_retries(
         except Exception as error:
             failed(error, attempt)
             reason = reason_of(error)
-            wait = max(delay_ms(retry, attempt) / 1000, _retry_after(error))
+            wait = max(delay_s(retry, attempt), _retry_after(error))
             listed = retry.retryable_errors is None or reason in retry.retryable_errors
             hopeless = not listed or getattr(error, "final", False)
             if hopeless or attempt >= retry.max_attempts or wait >= seconds_left():

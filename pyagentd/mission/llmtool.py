@@ -11,7 +11,7 @@ import inspect
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from pyagentd import jsontext, lisp
@@ -21,13 +21,16 @@ from pyagentd.lisp import Keyword, serialization
 from pyagentd.mission import registry, response, template
 from pyagentd.mission import signature as signatures
 from pyagentd.mission.budget import current
-from pyagentd.mission.options import CALLER, Message, Options, Request
+from pyagentd.mission.options import CALLER, IN_MS, Message, ModelLike, Options, Request, Tools
 from pyagentd.mission.signature import Signature, SignatureError, type_text
 from pyagentd.mission.step import MissionFailed, Step, failed
 
-OPTIONS = frozenset({*Options.__slots__, "context", "memory", "models", "telemetry", "tool_catalog"})
+OPTIONS = frozenset(
+    {each.name for each in fields(Options)}
+    | {*IN_MS, "limits", "context", "memory", "models", "telemetry", "tool_catalog"}
+)
 JUDGMENT_TURNS = 3  # the answer, and two more if it does not fit its signature
-_OWN = frozenset({"prompt", "signature", "llm", "description", "tools"})
+_OWN = frozenset({"prompt", "signature", "llm", "description", "tools", "name"})
 
 
 SubAgentError = MissionFailed  # the name of the error where a mission is called as a function
@@ -60,18 +63,20 @@ class LLMTool:
         llm: A callback, the name of a model in the registry, or "caller" for the model of the calling mission.
         description: Shown to the calling model with the signature.
         tools: The tools of the mission; with any, this is an agent tool.
-        options: Further options of ``delegate`` for the mission, such as ``max_turns``.
+        options: Further options of ``delegate`` for the mission, such as ``limits``.
+        name: Its name in a list of tools.
 
     Raises:
         ToolsError: The signature cannot be read, a placeholder has no parameter, or an option is unknown.
     """
 
     prompt: str
-    signature: str | Signature
-    llm: str | Callable[..., Any] = CALLER
+    signature: str | Signature | type
+    llm: ModelLike = CALLER
     description: str | None = None
-    tools: Mapping[str, Any] | None = None
+    tools: Tools | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    name: str | None = None
 
     def __post_init__(self) -> None:
         contract = self.contract
@@ -114,7 +119,7 @@ class LLMTool:
         """
         return self.run({**(args or {}), **named}).unwrap()
 
-    def run(self, args: Mapping[str, Any]) -> Step:
+    def run(self, args: Mapping[str, Any]) -> Step[Any]:
         """Run the mission with these arguments and return its step."""
         parent = current()
         options = {"models": parent.models if parent else {}, **self.options}
@@ -126,7 +131,8 @@ class LLMTool:
             return failed("validation_error", str(error))
         context = {**(options.pop("context", None) or {}), **args}
         if self.is_judgment:
-            options = {"max_turns": JUDGMENT_TURNS, "system_prompt": judgment_prompt(self.contract)} | options
+            turns = {} if "limits" in options else {"max_turns": JUDGMENT_TURNS}
+            options = {**turns, "system_prompt": judgment_prompt(self.contract), **options}
             llm = judgment_llm(llm, self.contract)
         # `delegate` needs this module, so it comes through the lazy names of the package.
         return missions.delegate(

@@ -1,12 +1,24 @@
-"""The options of ``delegate`` with their defaults, and the types of an LLM callback: request, answer, error."""
+"""What ``delegate`` is given: the types of its arguments, its options with their defaults, a model's callback."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, NotRequired, TypedDict, get_args
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field, fields
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NotRequired, Protocol, TypeAlias, TypedDict, get_args
+
+from pyagentd.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from pyagentd.mission.budget import Budget
+    from pyagentd.mission.checkpoint import State
+    from pyagentd.mission.llmtool import LLMTool
+    from pyagentd.mission.runtime import Event
+    from pyagentd.mission.signature import Signature
+    from pyagentd.mission.tools import Tool
 
 MAX_TURNS = 5
-PROGRAM_TIMEOUT_MS = 5_000
-MISSION_TIMEOUT_MS = 60_000
+PROGRAM_TIMEOUT_S = 5.0
+MISSION_TIMEOUT_S = 60.0
 MEMORY_BYTES = 1_048_576
 MAX_DEPTH = 3
 PARALLEL = 8
@@ -52,8 +64,55 @@ class Answer(TypedDict):
 CALLER = "caller"
 """As ``llm`` of a tool: the model of the mission that calls the tool."""
 
-# A callback may be a coroutine function too; ``adelegate`` awaits it on the caller's loop.
-LLM = Callable[[Request], str | Mapping[str, Any] | Awaitable[Any]]
+Reply: TypeAlias = str | Answer | Mapping[str, Any]
+
+
+class LLM(Protocol):
+    """A model: a function of a request; ``adelegate`` awaits a coroutine function on the caller's loop."""
+
+    def __call__(self, request: Request, /) -> Reply | Awaitable[Reply]:
+        """Return the model's answer."""
+        ...
+
+
+ModelLike: TypeAlias = LLM | str | Mapping[str, Any]
+"""A callback, the name of a registered model, or arguments of ``Model`` as a dict."""
+
+
+class ToolOptions(TypedDict, total=False):
+    """The options in ``(function, signature, options)``."""
+
+    validation: "ValidationMode"
+    description: str
+    signature: str
+
+
+_Contract: TypeAlias = "str | Signature | type"
+_Described: TypeAlias = "tuple[_Function, _Contract | ToolOptions] | tuple[_Function, _Contract, ToolOptions]"
+_Function: TypeAlias = Callable[..., Any]
+ToolLike: TypeAlias = "_Function | _Described | Tool | LLMTool | Mapping[str, Any]"
+Tools: TypeAlias = Sequence["ToolLike"] | Mapping[str, "ToolLike"]
+"""Functions and other tools; by name, where they have none of their own."""
+
+
+class DataclassInstance(Protocol):
+    """An instance of a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+class PydanticModel(Protocol):
+    """An instance of a pydantic model."""
+
+    def model_dump(self) -> dict[str, Any]:
+        """Return its fields."""
+        ...
+
+
+Context: TypeAlias = Mapping[str, Any] | DataclassInstance | PydanticModel
+"""The data of a mission: by name, or an instance with fields; the ``Step`` of another mission is one."""
+
+Seconds: TypeAlias = timedelta | float
 
 
 class LLMError(Exception):
@@ -93,60 +152,82 @@ class Retry:
         max_attempts: Attempts in one turn, including the first.
         backoff: ``exponential`` waits base, 2·base, 4·base…; ``linear`` base, 2·base, 3·base…
         retryable_errors: Names of the errors that are retried; None for all.
-        base_ms: The first wait, in milliseconds.
+        base_s: The first wait; in milliseconds as ``base_ms``.
     """
 
     max_attempts: int = 3
     backoff: Literal["exponential", "linear"] = "exponential"
     retryable_errors: tuple[str, ...] | None = None
-    base_ms: int = 1_000
+    base_s: Seconds = 1.0
+    base_ms: InitVar[float | None] = None
+
+    def __post_init__(self, base_ms: float | None) -> None:
+        if base_ms is not None:
+            object.__setattr__(self, "base_s", base_ms / 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How a mission runs.
+class Limits:
+    """What a mission may use.
 
     Attributes:
         max_turns: The number of answers of the model after which the mission has failed.
-        timeout_ms: The computing time of one program, in milliseconds; the time inside tools does not count.
-        mission_timeout_ms: The time limit of the mission, whatever it waits for, in milliseconds; None for no limit
-            of its own.
+        timeout_s: The computing time of one program; what it waits for tools does not count.
+        mission_timeout_s: The time of the mission, whatever it waits for; None for no limit of its own. A child has
+            what is left of its parent's at most. An async tool or model that still runs then is cancelled, a blocking
+            one left behind in its thread.
+        tool_time_counts: Whether the time inside tools counts against ``timeout_s`` too.
+        parallel: How many tool calls of one program run at a time.
+        tree_turns: The turns of the mission and its children together; of a child, its parent's counts.
+        max_depth: How deep missions nest; of a child, its parent's counts.
+        max_cost_usd: The cost of the mission with its children, in US dollars.
+        max_consecutive_failures: The number of failed turns in a row after which the mission fails.
+        memory_bytes: The size of ``memory/``.
+    """
+
+    max_turns: int = MAX_TURNS
+    timeout_s: Seconds = PROGRAM_TIMEOUT_S
+    mission_timeout_s: Seconds | None = MISSION_TIMEOUT_S
+    tool_time_counts: bool = False
+    parallel: int = PARALLEL
+    tree_turns: int = TURN_BUDGET
+    max_depth: int = MAX_DEPTH
+    max_cost_usd: float | None = None
+    max_consecutive_failures: int | None = None
+    memory_bytes: int = MEMORY_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options(Limits):
+    """How a mission runs.
+
+    Attributes:
         prompt_limit: How much of a large value is shown to the model.
         llm_retry: When a failing LLM is called again.
         signature_validation: How strictly inputs, outputs and tools are checked.
-        max_cost_usd: The cost limit of the mission with its children, in US dollars.
-        max_consecutive_failures: The number of failed turns in a row after which the mission fails.
-        memory_bytes: The size limit of ``memory/``.
         isolation: Whether programs run in a process of their own.
-        tool_time_counts: Whether the time inside tools counts against ``timeout_ms`` too.
-        parallel: How many tool calls of one program run at a time.
         llm_opts: Passed on to the callback.
         system_prompt: Instead of the generated one, a function of it, or a mapping with ``prefix``, ``suffix``,
             ``language_spec`` and ``output_format``.
     """
 
-    max_turns: int = MAX_TURNS
-    timeout_ms: int = PROGRAM_TIMEOUT_MS
-    mission_timeout_ms: int | None = MISSION_TIMEOUT_MS
     prompt_limit: PromptLimit = field(default_factory=PromptLimit)
     llm_retry: Retry = field(default_factory=Retry)
     signature_validation: ValidationMode = "enabled"
-    max_cost_usd: float | None = None
-    max_consecutive_failures: int | None = None
-    memory_bytes: int = MEMORY_BYTES
     isolation: Isolation = "none"
-    tool_time_counts: bool = False
-    parallel: int = PARALLEL
     llm_opts: Mapping[str, Any] = field(default_factory=dict)
     system_prompt: str | Callable[[str], str] | Mapping[str, str] | None = None
 
     def mistakes(self) -> Iterator[str]:
         """Yield a sentence for each invalid option."""
-        for name, least in (("max_turns", 1), ("timeout_ms", 1), ("memory_bytes", 0), ("parallel", 1)):
+        for name, least in (("max_turns", 1), ("memory_bytes", 0), ("parallel", 1), ("tree_turns", 1)):
             yield from _not_a_number(name, getattr(self, name), least)
-        for name in ("mission_timeout_ms", "max_consecutive_failures"):
-            if getattr(self, name) is not None:
-                yield from _not_a_number(name, getattr(self, name), 1)
+        yield from _not_a_number("max_depth", self.max_depth, 0)
+        if self.max_consecutive_failures is not None:
+            yield from _not_a_number("max_consecutive_failures", self.max_consecutive_failures, 1)
+        yield from _no_time("timeout_s", self.timeout_s)
+        if self.mission_timeout_s is not None:
+            yield from _no_time("mission_timeout_s", self.mission_timeout_s)
         if self.max_cost_usd is not None and not self.max_cost_usd >= 0:
             yield f"max_cost_usd is {self.max_cost_usd!r}, not a number from 0"
         for name, value, allowed in (
@@ -161,12 +242,80 @@ class Options:
         yield from _not_a_number("prompt_limit.string", self.prompt_limit.string, 0)
 
 
-def options_of(**named: Any) -> Options:
-    """Return the options among the arguments of ``delegate``."""
-    known = {name: value for name, value in named.items() if name in Options.__slots__}
+class MoreOptions(TypedDict, total=False):
+    """The options of ``delegate`` that few missions need; those of ``Limits`` take precedence over ``limits``.
+
+    The names in milliseconds are the specification's.
+    """
+
+    tool_catalog: Tools | None
+    context_signature: "str | Signature | type | None"
+    memory: Mapping[str, Any] | None
+    models: Mapping[str, ModelLike] | None
+    budget: "Budget | None"
+    checkpoint_dir: str | Path | None
+    resume_from: "State | str | Path | None"
+    on_checkpoint: "Callable[[State], None] | None"
+    telemetry: "Callable[[Event], None] | None"
+    cancelled: Callable[[], bool] | None
+    monotonic: Callable[[], float]
+    epoch: Callable[[], float]
+    sleep: Callable[[float], None]
+    prompt_limit: PromptLimit | Mapping[str, int] | None
+    llm_retry: Retry | Mapping[str, Any] | None
+    signature_validation: ValidationMode
+    isolation: Isolation
+    llm_opts: Mapping[str, Any] | None
+    system_prompt: str | Callable[[str], str] | Mapping[str, str] | None
+    max_turns: int
+    timeout_s: Seconds
+    timeout_ms: float
+    mission_timeout_s: Seconds | None
+    mission_timeout_ms: float | None
+    tool_time_counts: bool
+    parallel: int
+    tree_turns: int
+    max_depth: int
+    max_cost_usd: float | None
+    max_consecutive_failures: int | None
+    memory_bytes: int
+
+
+IN_MS = {"timeout_ms": "timeout_s", "mission_timeout_ms": "mission_timeout_s"}
+LIMITS = frozenset(each.name for each in fields(Limits))
+KNOWN = frozenset(MoreOptions.__annotations__)
+
+
+def check_known(names: Mapping[str, Any], known: frozenset[str] = KNOWN) -> None:
+    """Refuse what is no option of ``delegate``.
+
+    Raises:
+        TypeError: One is unknown; the message suggests another.
+    """
+    if unknown := [name for name in names if name not in known]:
+        raise TypeError(f"delegate has no option {unknown[0]!r}. {did_you_mean(unknown[0], known)}".rstrip(". "))
+
+
+def options_of(limits: Limits | None = None, **named: Any) -> Options:
+    """Return the options among the arguments of ``delegate``; a limit of its own overrides the one in ``limits``."""
+    known = {name: getattr(limits, name) for name in LIMITS} if limits else {}
+    known |= {name: value for name, value in named.items() if name in _OPTIONS}
+    for in_ms, name in IN_MS.items():
+        if in_ms in named:
+            given = named[in_ms]
+            known[name] = given / 1000 if isinstance(given, int | float) else given
     known["prompt_limit"] = prompt_limit(named.get("prompt_limit"))
     known["llm_retry"] = retry(named.get("llm_retry"))
+    known["llm_opts"] = named.get("llm_opts") or {}
     return Options(**known)
+
+
+_OPTIONS = frozenset(each.name for each in fields(Options))
+
+
+def seconds(time: Seconds) -> float:
+    """Return a time in seconds."""
+    return time.total_seconds() if isinstance(time, timedelta) else float(time)
 
 
 def prompt_limit(given: PromptLimit | Mapping[str, int] | None) -> PromptLimit:
@@ -187,3 +336,8 @@ def retry(given: Retry | Mapping[str, Any] | None) -> Retry:
 def _not_a_number(name: str, value: object, least: int) -> Iterator[str]:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         yield f"{name} is {value!r}, not a whole number from {least}"
+
+
+def _no_time(name: str, value: object) -> Iterator[str]:
+    if isinstance(value, bool) or not isinstance(value, timedelta | int | float) or not seconds(value) > 0:
+        yield f"{name} is {value!r}, not a time above 0: seconds, or a timedelta"

@@ -477,7 +477,7 @@ def create_plan(catalog: Mapping[str, Any]) -> Tool:
     return Tool(name="create_plan", function=checked, signature=contract, description=_DESCRIPTION)
 
 
-def make_plan(prompt: str, *, tool_catalog: Mapping[str, Any], llm: Any, **options: Any) -> Step:
+def make_plan(prompt: str, *, tool_catalog: Mapping[str, Any], llm: Any, **options: Any) -> Step[Any]:
     """Have a model write a plan and return the mission's step; ``Plan.of(step)`` is the plan.
 
     Args:

@@ -13,7 +13,7 @@ from typing import Any
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.values import Keyword, LispSet, from_key
 from pyagentd.mission.firewall import HIDDEN, Firewall, is_firewalled, name_text, one_line
-from pyagentd.mission.options import Options
+from pyagentd.mission.options import Options, seconds
 from pyagentd.mission.signature import Field, List, Map, MapOf, Maybe, Primitive, Problem, Signature, Type
 from pyagentd.mission.signature.rendering import example, type_text
 from pyagentd.mission.signature.types import ANY, NIL, choice, maybe
@@ -185,12 +185,8 @@ def _sample_program(brief: Brief) -> str:
 def _limits(brief: Brief) -> str:
     options = brief.options
     turns = "This is the only turn." if options.max_turns == 1 else f"At most {options.max_turns} turns."
-    seconds, size = _seconds(options.timeout_ms), _size(options.memory_bytes)
-    return f"{turns} A program may compute {seconds} and keep {size} in memory/."
-
-
-def _seconds(milliseconds: int) -> str:
-    return f"{milliseconds / 1000:g} s"
+    size = _size(options.memory_bytes)
+    return f"{turns} A program may compute {seconds(options.timeout_s):g} s and keep {size} in memory/."
 
 
 def _size(size: int) -> str:

@@ -6,7 +6,7 @@ stored, used as the context of another mission, and read from several threads.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from pyagentd.lisp import values
 
@@ -100,7 +100,7 @@ class ToolCall:
     error: str | None = None
     started_at: int = 0
     duration_ms: int = 0
-    children: tuple["Step", ...] = ()
+    children: tuple["Step[Any]", ...] = ()
 
     @property
     def result(self) -> Any:
@@ -142,13 +142,16 @@ class Turn:
         return values.to_python(self.lisp_value)
 
 
+T = TypeVar("T")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Generic[T]):
     """The result of a mission.
 
     Attributes:
         ok: Whether it succeeded.
-        value: The returned value as plain Python; None on failure.
+        value: The returned value: an instance of the type that was the signature, else plain Python; None on failure.
         lisp_value: The same as a value of the language, with keywords and sets.
         fail: Why it failed; None when ``ok``.
         memory: The program's memory at the end, as plain Python.
@@ -160,7 +163,7 @@ class Step:
     """
 
     ok: bool
-    value: Any = None
+    value: T = None  # type: ignore[assignment]  # None only where ``ok`` is false
     lisp_value: Any = field(default=None, repr=False)
     fail: Fail | None = None
     memory: Mapping[str, Any] = field(default_factory=dict)
@@ -175,7 +178,7 @@ class Step:
         """The values of ``ctx/`` at the end as plain Python, converted on each access."""
         return dict(values.to_python(dict(self.lisp_context)))
 
-    def unwrap(self) -> Any:
+    def unwrap(self) -> T:
         """Return the value.
 
         Raises:
@@ -189,14 +192,16 @@ class Step:
 class MissionFailed(Exception):
     """A mission failed where its value was needed; ``step`` is its step, ``fail`` the failure."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: Step[Any]) -> None:
         fail = step.fail or Fail(reason="unknown", message="The mission failed")
         super().__init__(f"{fail.reason}: {fail.message}")
         self.step = step
         self.fail = fail
 
 
-def failed(reason: str, message: str, *, op: str | None = None, details: Mapping[str, Any] | None = None) -> Step:
+def failed(
+    reason: str, message: str, *, op: str | None = None, details: Mapping[str, Any] | None = None
+) -> Step[Any]:
     """Return the step of a mission that failed before its first turn."""
     return Step(ok=False, fail=Fail(reason=reason, message=message, op=op, details=details or {}))
 
@@ -204,7 +209,7 @@ def failed(reason: str, message: str, *, op: str | None = None, details: Mapping
 # Steps and turns as plain JSON and back.
 
 
-def step_to_json(step: Step) -> dict[str, Any]:
+def step_to_json(step: Step[Any]) -> dict[str, Any]:
     """Return a step as plain JSON; values that JSON cannot represent become strings."""
     return {
         "ok": step.ok,
@@ -290,7 +295,7 @@ def _call_from_json(data: Mapping[str, Any]) -> ToolCall:
     return ToolCall(**known, lisp_result=data.get("result"), children=children)
 
 
-def _step_from_json(data: Mapping[str, Any]) -> Step:
+def _step_from_json(data: Mapping[str, Any]) -> Step[Any]:
     return Step(
         ok=data["ok"],
         value=data.get("value"),

@@ -9,7 +9,7 @@ language.
 import functools
 import inspect
 import typing
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
@@ -25,7 +25,7 @@ from pyagentd.mission import signature as signatures
 from pyagentd.mission.budget import Scope, call_within, calling, may_block
 from pyagentd.mission.firewall import Firewall
 from pyagentd.mission.llmtool import LLMTool, ToolsError
-from pyagentd.mission.options import ValidationMode
+from pyagentd.mission.options import Tools, ValidationMode
 from pyagentd.mission.runtime import LeftBehind, Runtime, error_text, new_span
 from pyagentd.mission.signature import Problem, Signature, SignatureError
 from pyagentd.mission.signature.hints import construct
@@ -272,11 +272,12 @@ class Tool:
         return call_function(self.function, args, self.signature)
 
 
-def normalize(tools: Mapping[str, Any] | Sequence[Any] | None, *, catalog: bool = False) -> dict[str, Tool]:
+def normalize(tools: Tools | None, *, catalog: bool = False) -> dict[str, Tool]:
     """Return the tools by name.
 
     Args:
-        tools: By name; or a sequence of functions and ``Tool``, which have names of their own.
+        tools: By name; or a sequence of those that have names of their own: functions, ``(function, signature)``,
+            ``Tool``, and ``LLMTool`` or a dict with a ``name``.
         catalog: Whether they are only shown, in which case a signature is enough.
 
     Raises:
@@ -378,9 +379,17 @@ _TAKES_MORE = "Takes other arguments by name too."
 
 
 def _own_name(given: Any) -> str:
-    name = given.name if isinstance(given, Tool) else getattr(given, "__name__", None)
+    match given:
+        case Tool() | LLMTool():
+            name = given.name
+        case Mapping():
+            name = given.get("name")
+        case (function, *_):
+            name = getattr(function, "__name__", None)
+        case _:
+            name = getattr(given, "__name__", None)
     if not isinstance(name, str) or name == "<lambda>":
-        raise ToolsError("A tool without a name cannot be registered", hint="Give tools as a dict from names")
+        raise ToolsError("A tool without a name cannot be registered", hint='Give it a name: {"search": …}')
     return name
 
 
@@ -492,7 +501,7 @@ class Toolbox:
         self.runtime.emit("tool_start", span, self.span, metadata=about)
         result, error = None, None
         began = self.runtime.monotonic()
-        children: list[Step] = []
+        children: list[Step[Any]] = []
         try:
             with calling(span) as running:
                 children = running.children

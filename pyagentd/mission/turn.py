@@ -18,7 +18,7 @@ from pyagentd.mission import prompt, response
 from pyagentd.mission.budget import Activity, Scope
 from pyagentd.mission.checks import ReadyMission, named
 from pyagentd.mission.llmcall import AttemptsFailed, ModelAnswer, ask
-from pyagentd.mission.options import Message, Options, Request
+from pyagentd.mission.options import Message, Options, Request, seconds
 from pyagentd.mission.runtime import Runtime, new_span
 from pyagentd.mission.step import Fail, Turn, Usage
 from pyagentd.mission.tools import Tool, Toolbox
@@ -49,9 +49,16 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """How a mission ended: with ``value``, a value of the language, or with ``fail``."""
+    """How a mission ended.
+
+    Attributes:
+        value: What it returned, as a value of the language.
+        result: The same as Python, of the type that the signature names.
+        fail: Why it failed, or None.
+    """
 
     value: Any = None
+    result: Any = None
     fail: Fail | None = None
 
 
@@ -219,9 +226,9 @@ def limit_reached(scope: Scope, runtime: Runtime) -> Fail | None:
 
 
 _FASTER: Final[dict[Activity, str]] = {
-    "model": "Allow more time (mission_timeout_ms), take a faster model, or ask for less in one mission",
-    "tools": "Allow more time (mission_timeout_ms), or call fewer or faster tools",
-    "programs": "Allow more time (mission_timeout_ms), or give the mission less data",
+    "model": "Allow more time (mission_timeout_s), take a faster model, or ask for less in one mission",
+    "tools": "Allow more time (mission_timeout_s), or call fewer or faster tools",
+    "programs": "Allow more time (mission_timeout_s), or give the mission less data",
 }
 
 
@@ -370,7 +377,7 @@ class _TurnRun:
         ctx, options = self.ctx, self.ctx.mission.options
         left_ms = (ctx.scope.deadline - ctx.runtime.monotonic()) * 1000
         limits = lisp.Limits(
-            timeout_ms=max(1, int(min(options.timeout_ms, left_ms))),
+            timeout_ms=max(1, int(min(seconds(options.timeout_s) * 1000, left_ms))),
             memory_bytes=options.memory_bytes,
             tool_time_counts=options.tool_time_counts,
             parallel=options.parallel,
@@ -439,12 +446,15 @@ class _TurnRun:
     def _return_outcome(self, outcome: Outcome) -> Outcome:
         mission = self.ctx.mission
         mode = mission.options.signature_validation
-        done = replace(outcome, end=End(value=outcome.value))
         if is_function(outcome.value):
             return self._function_outcome(outcome)
+        done = replace(outcome, end=End(value=outcome.value, result=values.to_python(outcome.value)))
         if mission.signature is None or mode == "disabled":
             return done
         problems = mission.signature.validate(outcome.value, strict=mode == "strict")
+        if not problems:
+            result, problems = mission.signature.instance(values.to_python(outcome.value))
+            done = replace(done, end=End(value=outcome.value, result=result))
         if not problems:
             return done
         message = "The returned value does not fit the signature: " + "; ".join(map(str, problems))

@@ -4,6 +4,8 @@ import asyncio
 import inspect
 import json
 import threading
+from datetime import timedelta
+from typing import get_overloads
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from pyagentd.mission import step as trace
 from pyagentd.mission.budget import Budget, current
 from pyagentd.mission.delegation import adelegate, delegate
-from pyagentd.mission.options import LLMError, Options, PromptLimit, Retry
+from pyagentd.mission.options import Limits, LLMError, Options, PromptLimit, Retry
 from pyagentd.mission.registry import Scripted
 from pyagentd.mission.step import MissionFailed, Step
 from tests.examples import examples
@@ -115,10 +117,12 @@ def test_a_tool_says_itself_how_strictly_it_is_checked():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"limits": Limits(max_turns=0)}, "max_turns is 0"),
+        ({"timeout_s": timedelta(0)}, "timeout_s is datetime.timedelta(0), not a time"),
         ({"max_turns": 0}, "max_turns is 0"),
         ({"max_turns": True}, "max_turns is True"),
-        ({"timeout_ms": -1}, "timeout_ms is -1"),
-        ({"mission_timeout_ms": 0}, "mission_timeout_ms is 0"),
+        ({"timeout_ms": -1}, "timeout_s is -0.001"),
+        ({"mission_timeout_ms": 0}, "mission_timeout_s is 0.0, not a time above 0: seconds, or a timedelta"),
         ({"max_consecutive_failures": 0}, "max_consecutive_failures is 0"),
         ({"max_cost_usd": -1}, "max_cost_usd is -1"),
         ({"signature_validation": "loose"}, "not one of enabled, warn_only, disabled, strict"),
@@ -302,14 +306,14 @@ async def test_a_callback_that_hangs_is_given_up_at_the_deadline():
 
 @pytest.mark.spec("004", "Quick Reference: Delegation Options")
 def test_both_take_the_same_options_with_the_specifications_defaults():
-    options = inspect.signature(delegate).parameters
-    assert inspect.signature(adelegate).parameters == options
-    assert options["llm"].default is inspect.Parameter.empty
-    assert {name: options[name].default for name in ("max_turns", "timeout_ms", "mission_timeout_ms")} == {
-        "max_turns": 5,
-        "timeout_ms": 5000,
-        "mission_timeout_ms": 60000,
-    }
+    options = get_overloads(delegate)
+    assert [inspect.signature(each).parameters for each in get_overloads(adelegate)] == [
+        inspect.signature(each).parameters for each in options
+    ]
+    assert all(inspect.signature(each).parameters["llm"].default is inspect.Parameter.empty for each in options)
+    assert (Limits().max_turns, Limits().timeout_s, Limits().mission_timeout_s) == (5, 5, 60)
+    with pytest.raises(TypeError, match=r"no option 'max_turn'\. Did you mean \"max_turns\""):
+        delegate("Go.", llm=Scripted([]), max_turn=3)
     seen = []
     delegate("Go.", llm=lambda request: seen.append(current()) or code(RETURN_1))
     (scope,) = seen

@@ -3,12 +3,13 @@
 import asyncio
 import math
 import sys
+from datetime import timedelta
 
 import pytest
 
 from pyagentd.errors import ProviderError, TransientProviderError
 from pyagentd.mission.delegation import adelegate, delegate, gather_sync, mission
-from pyagentd.mission.llmcall import AttemptsFailed, delay_ms, reason_of, with_retries
+from pyagentd.mission.llmcall import AttemptsFailed, delay_s, reason_of, with_retries
 from pyagentd.mission.options import LLMError, Retry, retry
 from pyagentd.mission.registry import Scripted
 from tests.mission.answers import RETURN_1, code, told
@@ -41,6 +42,7 @@ def failing(*errors: Exception):
         (Retry(max_attempts=4), [1.0, 2.0, 4.0]),
         (Retry(max_attempts=4, backoff="linear"), [1.0, 2.0, 3.0]),
         (Retry(max_attempts=4, base_ms=10), [0.01, 0.02, 0.04]),
+        (Retry(max_attempts=4, base_s=timedelta(milliseconds=10)), [0.01, 0.02, 0.04]),
     ],
 )
 def test_the_waits_grow_as_the_backoff_says(given, waits):
@@ -114,7 +116,7 @@ def test_a_retry_may_be_given_as_a_map():
     given = retry({"max_attempts": 5, "backoff": "linear", "retryable_errors": [":rate_limit"]})
     assert given == Retry(max_attempts=5, backoff="linear", retryable_errors=("rate_limit",))
     assert retry(None) == Retry()
-    assert delay_ms(given, 3) == 3000
+    assert delay_s(given, 3) == 3
 
 
 # Whatever tools and callbacks of models do wrong ends in a sentence, and in nothing else.

@@ -64,7 +64,7 @@ BREAKS_OF_MISSIONS = [
     _of(
         "return(data :any)",
         f"{_MISSION}/turn.py",
-        "done = replace(outcome, end=End(value=outcome.value))",
+        "done = replace(outcome, end=End(value=outcome.value, result=values.to_python(outcome.value)))",
         "done = replace(outcome, end=End(value=None))",
     ),
     _of(
@@ -148,8 +148,8 @@ BREAKS_OF_MISSIONS = [
     _of(
         "LLM Retry Scope",
         f"{_MISSION}/llmcall.py",
-        "            return retry.base_ms << (failures - 1)\n",
-        "            return retry.base_ms\n",
+        "            return seconds(retry.base_s) * 2.0 ** (failures - 1)\n",
+        "            return seconds(retry.base_s)\n",
     ),
     _of(
         "Zero-Argument Tool Calls",
@@ -197,7 +197,7 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Error reason timeout",
         f"{_MISSION}/turn.py",
-        "            timeout_ms=max(1, int(min(options.timeout_ms, left_ms))),\n",
+        "            timeout_ms=max(1, int(min(seconds(options.timeout_s) * 1000, left_ms))),\n",
         "            timeout_ms=2_000,\n",
     ),
     _of(

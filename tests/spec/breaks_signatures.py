@@ -28,7 +28,7 @@ BREAKS_OF_SIGNATURES = [
     _of(
         "PtcRunner.SubAgent.Signature",
         f"{_SIGNATURE}/__init__.py",
-        "return Signature((), self.returns)",
+        "return Signature((), self.returns, self.python)",
         "return self",
     ),
     _of(

@@ -7,13 +7,20 @@ Python or values of the mission language.
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from inspect import Parameter
 from typing import Any
 
 from pyagentd.errors import SignatureError
-from pyagentd.mission.signature.hints import is_hint, optional_field, resolved_hints, type_of_hint
+from pyagentd.mission.signature.hints import (
+    construct,
+    construction_problems,
+    is_hint,
+    optional_field,
+    resolved_hints,
+    type_of_hint,
+)
 from pyagentd.mission.signature.parsing import form_of, parts_of, read
 from pyagentd.mission.signature.rendering import fields_schema, schema_of, signature_text, type_text
 from pyagentd.mission.signature.types import (
@@ -34,6 +41,7 @@ from pyagentd.mission.signature.types import (
 from pyagentd.mission.signature.validation import Coercion, Problem, coerce, problems_of
 
 __all__ = [
+    "ANY",
     "And",
     "Coercion",
     "Constant",
@@ -65,10 +73,12 @@ class Signature:
     Attributes:
         params: The parameters, in order; arguments are a map by their names.
         returns: The type of the result.
+        python: The Python type that it was made from, or None.
     """
 
     params: tuple[Field, ...]
     returns: Type
+    python: Any = field(default=None, compare=False, repr=False)
 
     def render(self) -> str:
         """Return the canonical text, which parses to an equal signature."""
@@ -99,9 +109,18 @@ class Signature:
         """
         return coerce(Map(self.params), args, strict=strict)
 
+    def instance(self, value: Any) -> tuple[Any, tuple[Problem, ...]]:
+        """Return plain Python ``value`` as an instance of the Python type, or as it is; and why it cannot be one."""
+        if self.python is None:
+            return value, ()
+        try:
+            return construct(self.python, value), ()
+        except Exception as error:  # a class may check its fields in any way
+            return value, tuple(Problem(path, message) for path, message in construction_problems(error))
+
     def returns_only(self) -> "Signature":
         """Return the signature without parameters, as needed for ``context_signature``."""
-        return Signature((), self.returns)
+        return Signature((), self.returns, self.python)
 
     def input_schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the map of arguments."""
@@ -130,7 +149,7 @@ def parse(source: Any) -> Signature:
         case Type():
             return Signature((), source)
         case _ if is_hint(source):
-            return Signature((), type_of_hint(source))
+            return Signature((), type_of_hint(source), source)
         case _:
             return Signature(*parts_of((form_of(source),)))
 

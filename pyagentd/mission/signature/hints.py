@@ -344,8 +344,15 @@ def _collection(kind: Any, of: tuple[Any, ...], value: Any) -> Any:
     return items if not isinstance(value, set | frozenset) else value
 
 
+def construction_problems(error: Exception) -> list[tuple[str, str]]:
+    """Return where and why an instance was refused; pydantic says it by field."""
+    if callable(found := getattr(error, "errors", None)):
+        return [(".".join(map(str, each["loc"])), each["msg"]) for each in found()]
+    return [("", str(error) or type(error).__name__)]
+
+
 def _instance(hint: type, value: Any) -> Any:
-    if isinstance(value, hint):
+    if not is_typed_dict(hint) and isinstance(value, hint):
         return value
     if issubclass(hint, PythonEnum):
         return _member(hint, value)
@@ -354,6 +361,9 @@ def _instance(hint: type, value: Any) -> Any:
             return hint.model_validate(dict(value))
         if dataclasses.is_dataclass(hint):
             return _of_fields(hint, value)
+        if is_typed_dict(hint):
+            hints = typing.get_type_hints(hint)
+            return {name: construct(hints.get(name, Any), item) for name, item in value.items()}
     if isinstance(value, str) and hint in (datetime, date, time):
         return hint.fromisoformat(value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
