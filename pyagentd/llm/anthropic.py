@@ -1,34 +1,20 @@
-"""The Anthropic Messages API, through the official SDK.
+"""The Anthropic Messages API: headers, bodies, the decoding of its stream.
 
-The SDK authenticates, sends, and raises its typed errors. The body's JSON is written and the stream's bytes are
-decoded here, because its typed layers cost more than the rest of the daemon: copies of the whole conversation for
-each step, a model object for each token. Importing this module imports the SDK, about a second: only ``warm`` and
-what it loaded do.
+A request goes out over aiohttp, and not through the official SDK, whose import alone takes a second and 50 MB and
+whose typed layers cost more than the rest of the daemon: copies of the whole conversation for each step, a model
+object for each token. The SDK is ``clouds``': the list of models, Bedrock and Vertex.
 """
 
 import contextlib
 import logging
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence, Set
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Literal, cast, get_args
 
-import anthropic
-import httpx2
-from aiohttp import ClientError
-from anthropic import (
-    AnthropicError,
-    AsyncAnthropic,
-    AsyncStream,
-    AuthenticationError,
-    BadRequestError,
-    DefaultAioHttpClient,
-    DefaultAsyncHttpxClient,
-    PermissionDeniedError,
-)
-
 from pyagentd.clock import Clock, SystemClock
-from pyagentd.errors import NoKey, ProviderError, TransientProviderError
+from pyagentd.errors import ProviderError, TransientProviderError
 from pyagentd.llm.backend import (
     MAX_ARGUMENTS,
     Body,
@@ -45,12 +31,14 @@ from pyagentd.llm.backend import (
 )
 from pyagentd.llm.http import (
     AGAIN,
-    CONNECT_S,
-    LIMITS,
     MAX_ANSWER,
     MAX_CALLS,
     MAX_NAME,
     MAX_TEXT,
+    Answer,
+    HttpServer,
+    Refused,
+    Server,
     SseEvent,
     api_name,
     arguments,
@@ -58,8 +46,8 @@ from pyagentd.llm.http import (
     given_arguments,
     load_event,
     malformed,
-    provider_error,
     read_answer,
+    refusal,
     too_much,
     without_surrogates,
 )
@@ -473,44 +461,28 @@ def without_unsupported(body: Json, concessions: Set[Concession]) -> Json:
 _log = logging.getLogger(__name__)
 
 BASE_URL = "https://api.anthropic.com"
-_MODELS_A_PAGE = 1000
+_VERSION = "2023-06-01"  # of the API
 
 
-def make_client(
-    *, api_key: str, base_url: str, timeout_s: float, transport: httpx2.AsyncBaseTransport | None = None
-) -> AsyncAnthropic:
-    """Return a client that sends one request per call: retries are ours, so that the user sees them.
+def server(*, api_key: str, base_url: str, timeout_s: float) -> HttpServer:
+    """Return the server at ``base_url``.
 
     Args:
         api_key: Sent as it is; nothing is looked up in the environment or in files.
         base_url: Where ``/v1/messages`` is.
         timeout_s: The longest silence within an answer.
-        transport: What answers instead of the network.
     """
-    timeout = httpx2.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s))
-    client = (
-        # aiohttp costs half of httpx2 with one agent, and with two hundred a fraction.
-        DefaultAioHttpClient(timeout=timeout, limits=LIMITS)
-        if transport is None
-        else DefaultAsyncHttpxClient(transport=transport, timeout=timeout)
-    )
-    return AsyncAnthropic(
-        api_key=api_key,
-        base_url=base_url,
-        timeout=timeout,
-        max_retries=0,
-        open_telemetry=False,
-        # The SDK sends a bearer token; servers built for its earlier releases look for this header.
-        default_headers=None if base_url == BASE_URL else {"x-api-key": api_key},
-        http_client=client,
-    )
+    headers = {"anthropic-version": _VERSION, "Authorization": f"Bearer {api_key}"}
+    if base_url != BASE_URL:  # the API takes a bearer token; servers built for its earlier clients look for this
+        headers["x-api-key"] = api_key
+    return HttpServer(base_url, headers, timeout_s)
 
 
 class AnthropicBackend:
     """Streams answers of one server over one pool of connections."""
 
-    def __init__(self, client: AsyncAnthropic, clock: Clock | None = None) -> None:
-        self._client = client
+    def __init__(self, server: Server, clock: Clock | None = None) -> None:
+        self._server = server
         self._clock = clock or SystemClock()
         self._bodies = AnthropicBodyWriter()
         self._refused: dict[str, set[Concession]] = {}  # by model
@@ -519,63 +491,32 @@ class AnthropicBackend:
         """Send ``request`` and yield its answer, see ``Backend``."""
         try:
             async with contextlib.AsyncExitStack() as stack:
-                chunks = self._chunks(await self._open(request, stack))
-                async for items in read_answer(chunks, StepDecoder()):
+                answer = await self._open(request, stack)
+                async for items in read_answer(answer.chunks, StepDecoder()):
                     yield items
-        except (AnthropicError, httpx2.HTTPError, ClientError) as error:
-            # `from None`: a cause may quote the request's headers in a logged traceback.
-            raise provider_error(error, self._clock.now(), anthropic) from None
-
-    async def models(self) -> tuple[str, ...]:
-        """Return the names of the models that the server has for this key.
-
-        Raises:
-            NoKey: It refuses the key.
-            ProviderError: It has no such list, or cannot be asked now.
-        """
-        try:
-            return tuple([model.id async for model in self._client.models.list(limit=_MODELS_A_PAGE)])
-        except (AuthenticationError, PermissionDeniedError) as error:
-            raise NoKey(
-                f"The key is refused: {provider_error(error, self._clock.now(), anthropic).message}"
-            ) from None
-        except (AnthropicError, httpx2.HTTPError, ClientError, ValueError) as error:
-            raise provider_error(error, self._clock.now(), anthropic) from None
+        except Refused as refused:
+            raise refusal(refused, self._clock.now()) from None
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.close()
+        await self._server.close()
 
-    async def _open(self, request: ModelRequest, stack: contextlib.AsyncExitStack) -> httpx2.Response:
+    async def _open(self, request: ModelRequest, stack: contextlib.AsyncExitStack) -> Answer:
         """Send ``request``, once more for each thing its model turns out to refuse."""
         refused = self._refused.setdefault(request.model, set())
         while True:
             settings = without_unsupported(settings_body(request), refused)
+            body = self._bodies.request(settings, request.messages)
+            if request.sent is not None:
+                request.sent(body)
             try:
-                body = self._bodies.request(settings, request.messages)
-                if request.sent is not None:
-                    request.sent(body)
-                stream = await self._post(body.encoded())
-            except BadRequestError as error:
-                if (found := unsupported_param(settings, error.api_message or "")) is None:
+                answer = await stack.enter_async_context(self._server.post("/v1/messages", body.encoded()))
+            except Refused as error:
+                found = unsupported_param(settings, error.message) if error.status == HTTPStatus.BAD_REQUEST else None
+                if found is None:
                     raise
                 _log.warning("%s takes no %s: sending without", request.model, found)
                 refused.add(found)
             else:
-                stack.push_async_callback(stream.close)
-                check_stream(stream.response, "Messages API")
-                return stream.response
-
-    def _chunks(self, response: httpx2.Response) -> AsyncIterator[bytes]:
-        return response.aiter_bytes()
-
-    async def _post(self, body: bytes) -> AsyncStream[object]:
-        # `messages.create` copies the whole conversation before it is sent, and knows no `temperature` any more.
-        return await self._client.post(
-            "/v1/messages",
-            content=body,
-            cast_to=object,
-            stream=True,
-            stream_cls=AsyncStream[object],
-            options={"headers": {"Content-Type": "application/json", "Accept": "text/event-stream"}},
-        )
+                check_stream(answer.headers, "Messages API")
+                return answer

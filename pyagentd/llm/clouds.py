@@ -1,35 +1,119 @@
-"""Anthropic's models at Amazon Bedrock and Google Vertex: the SDK's clients for them, the rest as in ``anthropic``.
+"""What the official Anthropic SDK does: the models of a key, and the clients for Amazon Bedrock and Google Vertex.
 
-The clients rewrite a request for their cloud (address, version, signature), and find credentials where the cloud's
-own tools find them. Importing this imports no cloud's package; making a client does.
+Those rewrite a request for their cloud (address, version, signature), and find credentials where the cloud's own
+tools find them; the rest is as in ``anthropic``. Importing this imports the SDK, and no cloud's package; making a
+client does.
 """
 
 import json
 import os
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
+import anthropic
 import httpx2
+from aiohttp import ClientError
 from anthropic import (
     NOT_GIVEN,
     AnthropicError,
+    AsyncAnthropic,
     AsyncAnthropicBedrock,
     AsyncAnthropicVertex,
     AsyncStream,
+    AuthenticationError,
     DefaultAioHttpClient,
+    PermissionDeniedError,
 )
 
+from pyagentd.clock import SystemClock
 from pyagentd.errors import ConfigError, NoKey, ProviderError
 from pyagentd.installation import extra
-from pyagentd.llm.anthropic import AnthropicBackend
-from pyagentd.llm.http import CONNECT_S, LIMITS
+from pyagentd.llm.anthropic import BASE_URL, AnthropicBackend
+from pyagentd.llm.http import Answer, Refused
+from pyagentd.llm.sdk import LIMITS, provider_error, timeouts
 
+_MODELS_A_PAGE = 1000
 _HEADERS = {"Content-Type": "application/json", "Accept": "*/*"}
+
+
+async def list_models(*, api_key: str, base_url: str | None, timeout_s: float) -> tuple[str, ...]:
+    """Return the names of the models that an Anthropic server has for a key.
+
+    Raises:
+        NoKey: It refuses the key.
+        ProviderError: It has no such list, or cannot be asked now.
+    """
+    client = AsyncAnthropic(
+        api_key=api_key,
+        base_url=base_url or BASE_URL,
+        timeout=timeouts(timeout_s),
+        max_retries=0,
+        open_telemetry=False,
+        # The SDK sends a bearer token; servers built for its earlier releases look for this header.
+        default_headers=None if base_url is None else {"x-api-key": api_key},
+    )
+    try:
+        return tuple([model.id async for model in client.models.list(limit=_MODELS_A_PAGE)])
+    except (AuthenticationError, PermissionDeniedError) as error:
+        said = provider_error(error, SystemClock().now(), anthropic).message
+        raise NoKey(f"The key is refused: {said}") from None
+    except (AnthropicError, httpx2.HTTPError, ClientError, ValueError) as error:
+        raise provider_error(error, SystemClock().now(), anthropic) from None
+    finally:
+        await client.close()
+
+
+class CloudServer:
+    """One cloud, through the SDK's client for it; see ``Server``."""
+
+    login = ""  # how one gets credentials, the hint of the error when there are none
+
+    def __init__(self, client: AsyncAnthropic) -> None:
+        self._client = client
+
+    @asynccontextmanager
+    async def post(self, path: str, body: bytes) -> AsyncIterator[Answer]:
+        """Send a JSON body, see ``Server``."""
+        try:
+            stream = await self._post(path, body)
+            try:
+                yield Answer(stream.response.headers, self.chunks(stream.response))
+            finally:
+                await stream.close()
+        except anthropic.APIStatusError as error:
+            raise Refused(error.status_code, error.response.headers, error.body) from None
+        except (AnthropicError, httpx2.HTTPError, ClientError) as error:
+            # `from None`: a cause may quote the request's headers in a logged traceback.
+            raise provider_error(error, SystemClock().now(), anthropic) from None
+
+    def chunks(self, response: httpx2.Response) -> AsyncIterator[bytes]:
+        """Return the bytes of the answer."""
+        return response.aiter_bytes()
+
+    async def close(self) -> None:
+        """Close the connections, see ``Server``."""
+        await self._client.close()
+
+    async def _post(self, path: str, body: bytes) -> AsyncStream[object]:
+        try:
+            return await self._client.post(
+                path,
+                body=json.loads(body),
+                cast_to=object,
+                stream=True,
+                stream_cls=AsyncStream[object],
+                options={"headers": _HEADERS},
+            )
+        except (AnthropicError, httpx2.HTTPError, ClientError):
+            raise
+        except Exception as error:  # each cloud's package has errors of its own, which share no base
+            raise NoKey(
+                f"No credentials for this backend: {type(error).__name__}: {error}", hint=self.login
+            ) from None
 
 
 class CloudBackend(AnthropicBackend):
     """Streams answers of one cloud over one pool of connections."""
-
-    login = ""  # how one gets credentials, the hint of the error when there are none
 
     async def models(self) -> tuple[str, ...]:
         """Raise ``ProviderError``: the SDK has no list of a cloud's models."""
@@ -37,34 +121,19 @@ class CloudBackend(AnthropicBackend):
             "This cloud's models are not listed here", hint='Name one: model = "…" of the backend, or of the preset'
         )
 
-    async def _post(self, body: bytes) -> AsyncStream[object]:
-        try:
-            return await self._client.post(
-                "/v1/messages",
-                body=json.loads(body),
-                cast_to=object,
-                stream=True,
-                stream_cls=AsyncStream[object],
-                options={"headers": _HEADERS},
-            )
-        except (AnthropicError, httpx2.HTTPError):
-            raise
-        except Exception as error:  # each cloud's package has errors of its own, which share no base
-            said = f"No credentials for this backend: {type(error).__name__}: {error}"
-            raise NoKey(said, hint=self.login) from None
 
-
-class BedrockBackend(CloudBackend):
+class BedrockServer(CloudServer):
     """Amazon Bedrock: its stream has frames of its own around the events."""
 
     login = "Run `aws configure` or `aws sso login`, or set AWS_BEARER_TOKEN_BEDROCK, where the daemon starts"
 
-    async def _chunks(self, response: httpx2.Response) -> AsyncIterator[bytes]:
+    async def chunks(self, response: httpx2.Response) -> AsyncIterator[bytes]:
+        """Return the bytes of the answer as the Messages API frames them."""
         async for event in self._client._make_sse_decoder().aiter_bytes(response.aiter_bytes()):
             yield f"event: {event.event}\ndata: {event.data.replace(chr(10), ' ')}\n\n".encode()
 
 
-class VertexBackend(CloudBackend):
+class VertexServer(CloudServer):
     """Google Vertex."""
 
     login = "Run `gcloud auth application-default login` where the daemon starts"
@@ -90,7 +159,7 @@ def bedrock(
         import boto3  # noqa: F401  # the SDK loads it with its first request, on the loop
         import botocore.eventstream
         import botocore.parsers  # noqa: F401
-    timeout = httpx2.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s))
+    timeout = timeouts(timeout_s)
     try:
         client = AsyncAnthropicBedrock(
             api_key=api_key or None,
@@ -105,7 +174,7 @@ def bedrock(
         raise ConfigError(
             f"Bedrock: {error}", hint='Add region = "us-east-1" to the backend, or set AWS_REGION'
         ) from None
-    return BedrockBackend(client)  # type: ignore[arg-type]  # it has the methods that are used
+    return CloudBackend(BedrockServer(client))  # type: ignore[arg-type]  # it has the methods that are used
 
 
 def vertex(
@@ -126,7 +195,7 @@ def vertex(
     """
     with extra("vertex", "Vertex"):
         import google.auth.transport.requests  # noqa: F401  # the SDK loads it with its first request
-    timeout = httpx2.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s))
+    timeout = timeouts(timeout_s)
     client = AsyncAnthropicVertex(
         region=region or os.environ.get("CLOUD_ML_REGION") or "global",
         project_id=project or os.environ.get("ANTHROPIC_VERTEX_PROJECT_ID") or NOT_GIVEN,
@@ -141,4 +210,4 @@ def vertex(
         raise ConfigError(
             "Vertex: no project is known", hint='Add project = "…" to the backend, or set ANTHROPIC_VERTEX_PROJECT_ID'
         )
-    return VertexBackend(client)  # type: ignore[arg-type]  # it has the methods that are used
+    return CloudBackend(VertexServer(client))  # type: ignore[arg-type]  # it has the methods that are used

@@ -1,17 +1,17 @@
 """Makes backends from settings; the only module that knows all kinds of them.
 
 Backends with equal settings are one backend, so that runs share connections. They belong to the event loop they are
-made on. Making one is cheap and loads no SDK; the first request does, off the loop.
+made on. Making one is cheap and loads no HTTP client and no SDK; the first request does, off the loop.
 """
 
 import asyncio
 import gc
 import importlib
 import threading
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol, assert_never
+from typing import Protocol, assert_never, cast
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
@@ -21,40 +21,34 @@ from pyagentd.installation import extra
 from pyagentd.llm.backend import Backend, ModelRequest, StreamItem
 from pyagentd.llm.retry import RetryPolicy, with_retry
 
-# Load the provider's SDK once, off the event loop.
+# Load the HTTP client once, off the event loop.
 #
-# Importing it takes about a second and the first request through it builds its types, so a daemon runs ``warm`` in a
-# thread as soon as its socket listens. Whoever needs the SDK earlier awaits ``ready`` and shares that one import.
+# Importing it takes a fifth of a second, so a daemon runs ``warm`` in a thread as soon as its socket listens. Whoever
+# needs it earlier awaits ``ready`` and shares that one import.
 
 _once = threading.Lock()
 _done = threading.Event()
 
 
 def warm() -> None:
-    """Import the SDK and send one request through it in process; blocks, is idempotent, never runs on the loop."""
+    """Import what requests to the Messages API need; blocks, is idempotent, never runs on the loop."""
     with _once:
-        if _done.is_set():
-            return
-        _load()
-        asyncio.run(_exercise())
-        _done.set()
+        if not _done.is_set():
+            with _unscanned():
+                importlib.import_module("pyagentd.llm.anthropic")
+            _done.set()
 
 
 async def ready() -> None:
-    """Return when the SDK is loaded, without blocking the loop."""
+    """Return when that is loaded, without blocking the loop."""
     if not _done.is_set():
         await asyncio.to_thread(warm)
 
 
-def _load() -> None:
-    with _unscanned():
-        importlib.import_module("pyagentd.llm.offline")
-
-
 @contextmanager
 def _unscanned() -> Iterator[None]:
-    """Load an SDK in the body."""
-    # Three thousand modules of live objects: collecting garbage while they load costs a third of the time and finds
+    """Load a large library in the body."""
+    # Thousands of modules of live objects: collecting garbage while they load costs a third of the time and finds
     # none, and scanning them later costs every full collection of a long-lived process.
     was_enabled = gc.isenabled()
     gc.disable()
@@ -64,19 +58,6 @@ def _unscanned() -> Iterator[None]:
         gc.freeze()
         if was_enabled:
             gc.enable()
-
-
-async def _exercise() -> None:
-    # Not at the top of the module: importing it is what this module puts off.
-    from pyagentd.llm.backend import ModelRequest
-    from pyagentd.llm.offline import offline_backend
-    from pyagentd.messages import Message, Text
-
-    backend = offline_backend(pace_s=0.0)
-    hello = Message(role="user", parts=(Text(text="hello"),))
-    async for _ in backend.stream(ModelRequest(model="warm", system="warm", messages=(hello,))):
-        pass
-    await backend.close()
 
 
 # A server that needs no key still gets the header, which the SDK cannot leave out.
@@ -124,7 +105,13 @@ async def list_models(name: str, settings: BackendSettings) -> tuple[str, ...]:
         ProviderError: It has no such list, or cannot be asked now.
     """
     _check(name, settings)
-    backend = await _open(settings)
+    if settings.kind == "anthropic":
+        return await (await asyncio.to_thread(_lister))(
+            api_key=(settings.api_key or "").strip() or _PLACEHOLDER_KEY,
+            base_url=settings.base_url,
+            timeout_s=settings.timeout_s,
+        )
+    backend = cast(_Listing, await _open(settings))
     try:
         return await backend.models()
     finally:
@@ -186,7 +173,7 @@ def _check_url(url: str) -> None:
 
 
 class _OnFirstUse:
-    """A backend that loads the SDK and opens its client with the first request."""
+    """A backend that loads its library and opens its client with the first request."""
 
     def __init__(self, settings: BackendSettings) -> None:
         self._settings = settings
@@ -211,7 +198,15 @@ def _failed(task: asyncio.Task[Backend]) -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
 
 
-async def _open(settings: BackendSettings) -> "_Listing":
+def _lister() -> Callable[..., Awaitable[tuple[str, ...]]]:
+    # Not at the top of the module: importing it loads the provider's SDK.
+    with _unscanned():
+        from pyagentd.llm import clouds
+
+    return clouds.list_models
+
+
+async def _open(settings: BackendSettings) -> Backend:
     if settings.kind in ("anthropic", "bedrock", "vertex", "offline"):
         await ready()
     # Building a client reads the certificate store: tens of milliseconds that the loop must not stand still for.
@@ -224,8 +219,8 @@ class _Listing(Backend, Protocol):
     async def models(self) -> tuple[str, ...]: ...
 
 
-def _build(settings: BackendSettings) -> "_Listing":
-    # Not at the top of the module: importing these loads the provider's SDK.
+def _build(settings: BackendSettings) -> Backend:
+    # Not at the top of the module: importing these loads the HTTP client, or the provider's SDK.
     match settings.kind:
         case "offline":
             from pyagentd.llm import offline
@@ -243,12 +238,12 @@ def _build(settings: BackendSettings) -> "_Listing":
         case "anthropic":
             from pyagentd.llm import anthropic
 
-            client = anthropic.make_client(
+            server = anthropic.server(
                 api_key=(settings.api_key or "").strip() or _PLACEHOLDER_KEY,
                 base_url=settings.base_url or anthropic.BASE_URL,
                 timeout_s=settings.timeout_s,
             )
-            return anthropic.AnthropicBackend(client)
+            return anthropic.AnthropicBackend(server)
         case "bedrock" | "vertex":
             from pyagentd.llm import clouds
 

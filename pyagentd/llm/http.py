@@ -1,26 +1,29 @@
-"""HTTP for all providers: server-sent events, limits of an answer, and their errors as ours.
+"""HTTP for all providers: one server and its connections, server-sent events, limits of an answer, errors as ours.
 
-The SDKs authenticate, send, and raise their typed errors; they come from one generator and name them alike. Importing
-this imports the HTTP client, so only the providers' modules do.
+Importing this imports aiohttp, so only the providers' modules do. What the SDKs raise is ``sdk``'s.
 """
 
 import asyncio
 import contextlib
 import hashlib
 import json
+import os
 import re
+import ssl
+import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from types import ModuleType
 from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
-import httpx2
-from aiohttp import ClientError
+import truststore
 
-from pyagentd import jsontext
+from pyagentd import __version__, jsontext
 from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError
 from pyagentd.llm.backend import StreamItem
 
@@ -168,7 +171,7 @@ def api_name(name: str, longest: int = 128) -> str:
     return f"{plain}_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
-# What the SDK and the network raise, as errors of ours.
+# What a server refuses and what the network does, as errors of ours.
 #
 # Transient is what another try may mend: timeouts, conflicts, rate limits, everything the server calls its own
 # fault, and the network. The provider's wording is kept; a request's headers never are, since one of them is the
@@ -188,7 +191,7 @@ _MENDS = {
     400: "If it names a message, edit or rewind that; otherwise check the preset's model and settings",
 }
 _OVERLOADED = "It was tried several times and nothing is lost: send again in a while"
-_OFFLINE = "Nothing is lost: check the network and the base URL, then send again"
+OFFLINE = "Nothing is lost: check the network and the base URL, then send again"
 _CREDIT = re.compile(r"credit balance|insufficient (funds|credit|quota)|billing", re.IGNORECASE)
 # What servers say of a prompt that does not fit, in the API's own words and in those of others that speak it.
 _TOO_LONG = re.compile(
@@ -198,34 +201,38 @@ _TOO_LONG = re.compile(
     r"|too large for model with [0-9]+ maximum context",
     re.IGNORECASE,
 )
-# Raised before or beside the network: sending the same request again gives the same error.
-_OUR_FAULT = (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError, httpx2.DecodingError, httpx2.TooManyRedirects)
 
 
-def provider_error(error: Exception, now: datetime, sdk: ModuleType) -> ProviderError:
-    """Return the error of ours that ``error``, raised by the SDK or by httpx2, means.
+class Refused(Exception):
+    """The server answered with a status that is no success.
+
+    Attributes:
+        status: That.
+        headers: Of its answer.
+        body: The JSON value of its body, or its text.
+    """
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: object) -> None:
+        super().__init__(status)
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    @property
+    def message(self) -> str:
+        """The server's own words, "" where its body holds none."""
+        return error_of_body(self.body)[1]
+
+
+def refusal(refused: Refused, now: datetime) -> ProviderError:
+    """Return the error of ours that a refusal means.
 
     Args:
-        error: What the SDK or httpx2 raised.
+        refused: That.
         now: The time a ``retry-after`` date is measured from, aware.
-        sdk: The provider's.
     """
-    if isinstance(error, sdk.APIStatusError):
-        return _of_status(error, now)
-    cause = error.__cause__ if isinstance(error, sdk.APIConnectionError) else error
-    if isinstance(cause, httpx2.TransportError) and not isinstance(cause, _OUR_FAULT):
-        return TransientProviderError(_of_network(cause, _address(error)), hint=_OFFLINE)
-    if isinstance(cause, httpx2.HTTPError) or isinstance(error, sdk.APIConnectionError):
-        # Its text may quote a header.
-        kind = type(cause or error).__name__
-        return ProviderError(f"The request could not be sent or its answer read ({kind})", hint="Check the base URL")
-    return ProviderError(f"The request was refused before it was sent: {error}")
-
-
-def _of_status(error: Any, now: datetime) -> ProviderError:
-    status = error.status_code
-    headers = error.response.headers
-    text = f"The model's server says {status} {_reason(error)}"
+    status, headers = refused.status, refused.headers
+    text = f"The model's server says {status} {_reason(refused)}"
     transient = status in _TRANSIENT_STATUS or status >= 500
     if "insufficient_quota" in text:
         return ProviderError(text, hint=_NO_CREDIT)
@@ -236,18 +243,21 @@ def _of_status(error: Any, now: datetime) -> ProviderError:
         return ContextOverflow(text)
     if status == HTTPStatus.BAD_REQUEST and _CREDIT.search(text):
         return ProviderError(text, hint=_NO_CREDIT)
+    if 300 <= status < 400:
+        where = headers.get("location", "another address")
+        return ProviderError(f"{text}: it is at {where}", hint="Write that address as the backend's base URL")
     return ProviderError(text, hint=_MENDS.get(status, "The run ended; what was said before stands. Send again"))
 
 
-def _reason(error: Any) -> str:
+def _reason(refused: Refused) -> str:
     """Return the server's own words, or the status' name when its body holds none."""
-    kind, said = error_of_body(error.body)
+    kind, said = error_of_body(refused.body)
     if said:
         return f"({kind or 'error'}): {said.rstrip('.')}"
     try:
-        return HTTPStatus(error.status_code).phrase
+        return HTTPStatus(refused.status).phrase
     except ValueError:
-        return "Overloaded" if error.status_code == 529 else "(no reason given)"
+        return "Overloaded" if refused.status == 529 else "(no reason given)"
 
 
 def error_of_body(body: object) -> tuple[str, str]:
@@ -264,26 +274,26 @@ def error_of_body(body: object) -> tuple[str, str]:
     return "", body if isinstance(body, str) and not body.lstrip().startswith("<") else ""
 
 
-def _address(error: Exception) -> str:
-    """Return which server was asked, as `` at host:port``; "" when the error does not say."""
-    try:
-        request = error.request  # type: ignore[attr-defined]  # a property of the SDK's and of httpx2's errors
-        return f" at {request.url.netloc.decode('ascii')}"
-    except (AttributeError, RuntimeError):
-        return ""
-
-
-def _of_network(cause: httpx2.TransportError, address: str) -> str:
-    beneath = cause.__cause__  # what aiohttp raised: httpx2 has one name for no connection and a lost one
-    if isinstance(cause, httpx2.ConnectTimeout | httpx2.PoolTimeout):
-        return f"The model's server{address} could not be reached in time"
-    if isinstance(cause, httpx2.TimeoutException):
-        return f"The model's server{address} went silent"
-    connecting = not isinstance(beneath, aiohttp.ClientError) or isinstance(beneath, aiohttp.ClientConnectorError)
-    if isinstance(cause, httpx2.ConnectError | httpx2.ProxyError) and connecting:
-        reason = beneath.os_error if isinstance(beneath, aiohttp.ClientConnectorError) else cause
-        return f"The model's server{address} cannot be reached: {str(reason) or type(reason).__name__}"
-    return f"The connection to the model's server{address} broke off: {str(cause) or type(cause).__name__}"
+def network_error(error: Exception, address: str = "") -> ProviderError:
+    """Return the error of ours for what aiohttp raised; ``address`` is the server's, as ``host:port``."""
+    server = f"he model's server{f' at {address}' if address else ''}"
+    match error:
+        case aiohttp.ConnectionTimeoutError():
+            text = f"T{server} could not be reached in time"
+        case TimeoutError():
+            text = f"T{server} went silent"
+        case aiohttp.ClientConnectorError():
+            reason = error.os_error
+            text = f"T{server} cannot be reached: {str(reason) or type(reason).__name__}"
+        case aiohttp.ClientConnectionError() | aiohttp.ClientPayloadError() | OSError():
+            text = f"The connection to t{server} broke off: {str(error) or type(error).__name__}"
+        case _:
+            # Its text may quote a header.
+            kind = type(error).__name__
+            return ProviderError(
+                f"The request could not be sent or its answer read ({kind})", hint="Check the base URL"
+            )
+    return TransientProviderError(text, hint=OFFLINE)
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
@@ -308,10 +318,102 @@ def _number(given: str | None) -> float | None:
 
 
 CONNECT_S = 15.0
-# Each agent that waits for an answer holds a connection; one that nobody used for half a minute is closed.
-LIMITS = httpx2.Limits(max_connections=1000, keepalive_expiry=30.0)
+MAX_CONNECTIONS = 1000  # each agent that waits for an answer holds one
+KEEP_S = 30.0  # that one lives which nobody uses
 _DRAIN_S = 0.5  # what a server may take between the last event and the end of its body
 _NOT_A_STREAM = ("text/html", "application/json", "text/plain")
+_MAX_REFUSAL = 1 << 20  # bytes of the body of a refusal
+
+
+class Answer(NamedTuple):
+    """A server's answer while it comes."""
+
+    headers: Mapping[str, str]
+    chunks: AsyncIterator[bytes]
+
+
+class Server(Protocol):
+    """One provider's server."""
+
+    def post(self, path: str, body: bytes) -> AbstractAsyncContextManager[Answer]:
+        """Send a JSON body and return the answer; leaving the block ends it.
+
+        Raises:
+            Refused: The server said so.
+            ProviderError: The network failed, before the answer or within it.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close the connections; answers that still come end with an error."""
+        ...
+
+
+class HttpServer:
+    """A server over one pool of connections, see ``Server``.
+
+    Args:
+        base_url: Paths are below it.
+        headers: Sent with every request; the key is in them.
+        timeout_s: The longest silence within an answer.
+    """
+
+    def __init__(self, base_url: str, headers: Mapping[str, str], timeout_s: float) -> None:
+        parts = urlsplit(base_url)
+        self._base_url = base_url.rstrip("/")
+        self._address = parts.netloc.rpartition("@")[2]
+        self._headers = {"User-Agent": f"pyagentd/{__version__}", **headers}
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=min(CONNECT_S, timeout_s), sock_read=timeout_s)
+        self._tls = _certificates() if parts.scheme == "https" else None
+        proxies = {} if proxy_bypass(parts.hostname or "") else getproxies()
+        self._proxy = proxies.get(parts.scheme) or proxies.get("all")
+        self._session: aiohttp.ClientSession | None = None
+
+    @asynccontextmanager
+    async def post(self, path: str, body: bytes) -> AsyncIterator[Answer]:
+        """Send a JSON body, see ``Server``."""
+        if self._session is None:
+            connector = aiohttp.TCPConnector(
+                limit=MAX_CONNECTIONS, keepalive_timeout=KEEP_S, ssl=True if self._tls is None else self._tls
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector, headers=self._headers, timeout=self._timeout, cookie_jar=aiohttp.DummyCookieJar()
+            )
+        try:
+            async with self._session.post(
+                self._base_url + path,
+                data=body,
+                headers={"Content-Type": "application/json", "Accept": "text/event-stream"},
+                allow_redirects=False,
+                proxy=self._proxy,
+            ) as response:
+                if response.status >= 300:
+                    raise Refused(response.status, response.headers, await _refusal_body(response))
+                yield Answer(response.headers, response.content.iter_any())
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            # `from None`: a cause may quote the request's headers in a logged traceback.
+            raise network_error(error, self._address) from None
+
+    async def close(self) -> None:
+        """Close the connections, see ``Server``."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+
+def _certificates() -> ssl.SSLContext:
+    """Return what checks a server's certificate: SSL_CERT_FILE if that is set, else what the system trusts."""
+    if sys.platform in ("darwin", "win32") and not {"SSL_CERT_FILE", "SSL_CERT_DIR"} & set(os.environ):
+        return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return ssl.create_default_context()
+
+
+async def _refusal_body(response: aiohttp.ClientResponse) -> object:
+    text = (await response.content.read(_MAX_REFUSAL)).decode("utf-8", "replace")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 class Step(Protocol):
@@ -350,9 +452,9 @@ async def read_answer(chunks: AsyncIterator[bytes], step: Step) -> AsyncIterator
     )
 
 
-def check_stream(response: httpx2.Response, api: str) -> None:
+def check_stream(headers: Mapping[str, str], api: str) -> None:
     """Raise ``ProviderError`` where the answer is no stream of events; ``api`` is what was expected."""
-    given = response.headers.get("content-type", "")
+    given = headers.get("content-type", "")
     if given.startswith(_NOT_A_STREAM):
         raise ProviderError(
             f"The model's server answered with {given.partition(';')[0]} instead of a stream of events",
@@ -362,7 +464,7 @@ def check_stream(response: httpx2.Response, api: str) -> None:
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:
     """Read to the end of the body, so that the connection serves the next request too."""
-    with contextlib.suppress(httpx2.HTTPError, ClientError, TimeoutError):
+    with contextlib.suppress(Exception):
         async with asyncio.timeout(_DRAIN_S):
             async for _ in chunks:
                 pass

@@ -1,8 +1,7 @@
-"""The offline stand-in: the Messages API answered in process, behind the real SDK.
+"""The offline stand-in: the Messages API answered in process, by rule.
 
-It is a transport of the SDK's HTTP client, so a demo or a test without a key runs through every line a real key
-would use. The rules are in ``offline_plan`` and ``offline_report``; this module only speaks the protocol. It imports
-the SDK: only ``warm`` and what it loaded import this.
+It stands in the place of the server, so a demo or a test without a key runs through every line a real key would use
+but those that open a connection.
 """
 
 import asyncio
@@ -12,14 +11,14 @@ import json
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import httpx2
-
 from pyagentd.errors import ConfigError
 from pyagentd.llm import catalog, prompts
-from pyagentd.llm.anthropic import AnthropicBackend, make_client
+from pyagentd.llm.anthropic import AnthropicBackend
+from pyagentd.llm.http import Answer
 from pyagentd.llm.prompts import HEADINGS, SYSTEM, TITLE_SYSTEM, quoted_prompt
 
 # Which files a prompt names or implies; pure.
@@ -764,17 +763,22 @@ _JSON_PIECE = 24  # characters of a tool's arguments per event
 Json = dict[str, Any]
 
 
-def offline_backend(pace_s: float | None = None) -> AnthropicBackend:
+def offline_backend(pace_s: float | None = None) -> "OfflineBackend":
     """Return a backend that needs neither key nor network.
 
     Args:
         pace_s: Seconds between two deltas; None takes them from the environment.
     """
     pace_s = pace_from_environment(os.environ) if pace_s is None else pace_s
-    transport = OfflineTransport(pace_s)
-    return AnthropicBackend(
-        make_client(api_key="offline", base_url="http://offline.invalid", timeout_s=600.0, transport=transport)
-    )
+    return OfflineBackend(OfflineServer(pace_s))
+
+
+class OfflineBackend(AnthropicBackend):
+    """The stand-in behind the code that talks to a real server."""
+
+    async def models(self) -> tuple[str, ...]:
+        """Return the names of all models that are known: it stands in for each."""
+        return catalog.shipped()
 
 
 def pace_from_environment(environment: Mapping[str, str]) -> float:
@@ -793,53 +797,29 @@ def pace_from_environment(environment: Mapping[str, str]) -> float:
     return pace
 
 
-class OfflineTransport(httpx2.AsyncBaseTransport):
-    """Answers ``POST /v1/messages`` by rule; everything else gets the API's own kind of error."""
+class OfflineServer:
+    """Answers ``POST /v1/messages`` by rule; see ``Server``."""
 
     def __init__(self, pace_s: float = 0.0) -> None:
         self._pace_s = pace_s
         self._serial = itertools.count(1)
 
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Return the streamed answer to ``request``."""
-        if (request.method, request.url.path) == ("GET", "/v1/models"):
-            return httpx2.Response(200, json=_models(), request=request)
-        if (request.method, request.url.path) != ("POST", "/v1/messages"):
-            return _refusal(404, "not_found_error", f"no such endpoint: {request.method} {request.url.path}")
-        data = await request.aread()
-        body = json.loads(data)
-        if not body.get("stream"):
-            return _refusal(400, "invalid_request_error", "the offline stand-in only streams")
+    @asynccontextmanager
+    async def post(self, path: str, body: bytes) -> AsyncIterator[Answer]:
+        """Answer a JSON body, see ``Server``."""
         # The same requests in the same order get the same ids, and no two calls of a process share one.
-        key = f"{hashlib.sha256(data).hexdigest()[:10]}{next(self._serial):05d}"
-        events = _answer(body, key)
-        return httpx2.Response(
-            200, headers={"content-type": "text/event-stream"}, stream=_Paced(events, self._pace_s), request=request
-        )
+        key = f"{hashlib.sha256(body).hexdigest()[:10]}{next(self._serial):05d}"
+        yield Answer({"content-type": "text/event-stream"}, self._chunks(_answer(json.loads(body), key)))
 
+    async def close(self) -> None:
+        """Do nothing: there are no connections."""
 
-class _Paced(httpx2.AsyncByteStream):
-    """The events of an answer, one chunk each; only deltas take time."""
-
-    def __init__(self, events: "Iterator[Json]", pace_s: float) -> None:
-        self._events = events
-        self._pace_s = pace_s
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for event in self._events:
+    async def _chunks(self, events: "Iterator[Json]") -> AsyncIterator[bytes]:
+        """Yield an event at a time; only deltas take time."""
+        for event in events:
             if self._pace_s and event["type"] == "content_block_delta":
                 await asyncio.sleep(self._pace_s)
             yield f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
-
-
-def _models() -> "Json":
-    """Return the list of models: it stands in for all that are known."""
-    data = [{"type": "model", "id": name, "display_name": name, "created_at": _EPOCH} for name in catalog.shipped()]
-    return {"data": data, "has_more": False, "first_id": data[0]["id"], "last_id": data[-1]["id"]}
-
-
-def _refusal(status: int, kind: str, message: str) -> httpx2.Response:
-    return httpx2.Response(status, json={"type": "error", "error": {"type": kind, "message": message}})
 
 
 def _tokens(body: "Json") -> int:

@@ -50,8 +50,6 @@ from pyagentd.llm.backend import (
 )
 from pyagentd.llm.http import (
     AGAIN,
-    CONNECT_S,
-    LIMITS,
     MAX_ANSWER,
     MAX_CALLS,
     MAX_NAME,
@@ -66,11 +64,11 @@ from pyagentd.llm.http import (
     given_arguments,
     load_event,
     malformed,
-    provider_error,
     read_answer,
     too_much,
     without_surrogates,
 )
+from pyagentd.llm.sdk import LIMITS, provider_error, timeouts
 from pyagentd.messages import Media, Message, Reasoning, Text, ToolCall, ToolResult, Usage
 
 _log = logging.getLogger(__name__)
@@ -515,7 +513,7 @@ def make_client(*, api_key: str, base_url: str, timeout_s: float) -> AsyncOpenAI
         base_url: Where ``/chat/completions`` is.
         timeout_s: The longest silence within an answer.
     """
-    timeout = httpx2.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s))
+    timeout = timeouts(timeout_s)
     client = AsyncOpenAI(
         api_key=api_key,
         base_url=base_url,
@@ -619,7 +617,7 @@ class OpenAIBackend:
                 self._quirks[request.model] = quirks | {found}
             else:
                 stack.push_async_callback(stream.close)
-                check_stream(stream.response, self.api)
+                check_stream(stream.response.headers, self.api)
                 return stream.response
 
     async def _post(self, body: bytes) -> AsyncStream[object]:

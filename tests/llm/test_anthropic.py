@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError
-from pyagentd.llm.anthropic import AnthropicBackend, make_client
+from pyagentd.llm.anthropic import AnthropicBackend, server
 from pyagentd.llm.backend import PartDelta, PartFinished, PartStarted, StepFinished, StreamItem
 from pyagentd.messages import Reasoning, Text, ToolCall, ToolResult, Usage
 from tests.llm.requests import assistant, calls, collect, end, flatten, parts, request, said, tool, user
@@ -51,7 +51,7 @@ class Noon:
 
 @pytest_asyncio.fixture
 async def backend(model_server: ModelServer) -> AsyncIterator[AnthropicBackend]:
-    client = make_client(api_key="sk-test", base_url=model_server.url, timeout_s=10.0)
+    client = server(api_key="sk-test", base_url=model_server.url, timeout_s=10.0)
     opened = AnthropicBackend(client, Noon())
     yield opened
     await opened.close()
@@ -79,7 +79,7 @@ async def test_a_key_in_the_environment_is_not_used(
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-environment")
     monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "token")
-    backend = AnthropicBackend(make_client(api_key="sk-given", base_url=model_server.url, timeout_s=10))
+    backend = AnthropicBackend(server(api_key="sk-given", base_url=model_server.url, timeout_s=10))
     await collect(backend, request())
     await backend.close()
     assert model_server.last.headers["authorization"] == "Bearer sk-given"
@@ -283,8 +283,8 @@ async def test_deltas_arrive_while_the_answer_is_still_being_written(
 async def test_hundreds_of_agents_have_a_connection_each(
     model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyagentd.llm.anthropic.CONNECT_S", _VERY_BUSY_S)
-    backend = AnthropicBackend(make_client(api_key="k", base_url=model_server.url, timeout_s=_VERY_BUSY_S))
+    monkeypatch.setattr("pyagentd.llm.http.CONNECT_S", _VERY_BUSY_S)
+    backend = AnthropicBackend(server(api_key="k", base_url=model_server.url, timeout_s=_VERY_BUSY_S))
     together = asyncio.Barrier(250)
 
     async def begin() -> None:
@@ -307,7 +307,7 @@ async def test_a_proxy_of_the_environment_is_asked(
     model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", model_server.url)
-    backend = AnthropicBackend(make_client(api_key="k", base_url="http://model.invalid", timeout_s=5))
+    backend = AnthropicBackend(server(api_key="k", base_url="http://model.invalid", timeout_s=5))
     await flatten_or_error(backend, [])
     await backend.close()
     assert model_server.last.path == "http://model.invalid/v1/messages"
@@ -316,7 +316,7 @@ async def test_a_proxy_of_the_environment_is_asked(
 async def test_closing_leaves_nothing_open(
     model_server: ModelServer, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
 ) -> None:
-    backend = AnthropicBackend(make_client(api_key="k", base_url=model_server.url, timeout_s=5))
+    backend = AnthropicBackend(server(api_key="k", base_url=model_server.url, timeout_s=5))
     await collect(backend, request())
     await backend.close()
     del backend
@@ -326,7 +326,7 @@ async def test_closing_leaves_nothing_open(
 
 
 async def test_closing_what_was_never_used_harms_nothing() -> None:
-    await AnthropicBackend(make_client(api_key="k", base_url="http://model.invalid", timeout_s=5)).close()
+    await AnthropicBackend(server(api_key="k", base_url="http://model.invalid", timeout_s=5)).close()
 
 
 # What goes wrong
@@ -430,14 +430,14 @@ async def test_nobody_listening_is_transient() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{held.getsockname()[1]}"
-        backend = AnthropicBackend(make_client(api_key="k", base_url=url, timeout_s=5))
+        backend = AnthropicBackend(server(api_key="k", base_url=url, timeout_s=5))
         with pytest.raises(TransientProviderError, match="cannot be reached"):
             await collect(backend, request())
         await backend.close()
 
 
 async def test_a_server_that_never_answers_is_transient(model_server: ModelServer) -> None:
-    backend = AnthropicBackend(make_client(api_key="k", base_url=model_server.url, timeout_s=0.2))
+    backend = AnthropicBackend(server(api_key="k", base_url=model_server.url, timeout_s=0.2))
     model_server.say(silent())
     with pytest.raises(TransientProviderError, match="went silent"):
         await collect(backend, request())
@@ -543,7 +543,7 @@ async def test_an_answer_that_is_no_stream_points_at_the_base_url(
 
 
 async def test_no_header_appears_in_an_error(model_server: ModelServer) -> None:
-    backend = AnthropicBackend(make_client(api_key="sk-\nsecret", base_url=model_server.url, timeout_s=5))
+    backend = AnthropicBackend(server(api_key="sk-\nsecret", base_url=model_server.url, timeout_s=5))
     with pytest.raises(ProviderError) as caught:
         await collect(backend, request())
     await backend.close()

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from pyagentd.errors import ConfigError
 from pyagentd.llm.backend import Backend, PartDelta
-from pyagentd.llm.offline import DISCLAIMER, OfflineTransport, offline_backend, pace_from_environment
+from pyagentd.llm.offline import DISCLAIMER, offline_backend, pace_from_environment
 from pyagentd.messages import Media, Message, Text, ToolCall, ToolResult
 from tests.llm.requests import assistant, calls, collect, end, request, said, tool, user
 
@@ -242,14 +242,6 @@ def test_the_pace_comes_from_the_environment(given: dict[str, str], pace: float)
 def test_a_pace_that_is_no_number_of_seconds_is_refused(given: str) -> None:
     with pytest.raises(ConfigError, match="PYAGENTD_OFFLINE_PACE"):
         pace_from_environment({"PYAGENTD_OFFLINE_PACE": given})
-
-
-async def test_an_endpoint_it_does_not_have_is_refused_as_the_api_does() -> None:
-    import httpx2
-
-    async with httpx2.AsyncClient(transport=OfflineTransport()) as client:
-        answered = await client.get("http://offline.invalid/v1/files")
-    assert (answered.status_code, answered.json()["error"]["type"]) == (404, "not_found_error")
 
 
 async def test_a_picture_is_seen_but_not_looked_at(backend: Backend) -> None:

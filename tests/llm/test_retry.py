@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from pyagentd.errors import ProviderError, TransientProviderError
-from pyagentd.llm.anthropic import AnthropicBackend, make_client
+from pyagentd.llm.anthropic import AnthropicBackend, server
 from pyagentd.llm.backend import Backend, Retrying, StepFinished, StreamItem
 from pyagentd.llm.retry import RetryPolicy, with_retry
 from tests.llm.requests import collect, end, flatten, request, said
@@ -36,7 +36,7 @@ def waits() -> Waits:
 
 @pytest_asyncio.fixture
 async def backend(model_server: ModelServer, waits: Waits) -> AsyncIterator[Backend]:
-    inner = AnthropicBackend(make_client(api_key="k", base_url=model_server.url, timeout_s=10))
+    inner = AnthropicBackend(server(api_key="k", base_url=model_server.url, timeout_s=10))
     yield with_retry(inner, RetryPolicy(max_attempts=4, base_s=1.0, cap_s=3.0), sleep=waits, jitter=lambda: 1.0)
     await inner.close()
 
@@ -107,7 +107,7 @@ async def test_a_stream_that_fails_before_its_first_part_is_sent_again(
 
 
 async def test_aborting_while_waiting_ends_at_once(model_server: ModelServer) -> None:
-    inner = AnthropicBackend(make_client(api_key="k", base_url=model_server.url, timeout_s=10))
+    inner = AnthropicBackend(server(api_key="k", base_url=model_server.url, timeout_s=10))
     patient = with_retry(inner, RetryPolicy(base_s=3600, cap_s=3600))
     model_server.say(BUSY)
     seen = asyncio.Event()

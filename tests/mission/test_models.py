@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from pyagentd.config import Config, load_config
 from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError, UserError
-from pyagentd.llm.anthropic import AnthropicBackend, make_client
+from pyagentd.llm.anthropic import AnthropicBackend, server
 from pyagentd.llm.backend import Backend
 from pyagentd.llm.factory import close_backends
 from pyagentd.messages import Usage
@@ -43,7 +43,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
 
 @pytest_asyncio.fixture
 async def backend(model_server: ModelServer) -> AsyncIterator[Backend]:
-    made = AnthropicBackend(make_client(api_key="k", base_url=model_server.url, timeout_s=10))
+    made = AnthropicBackend(server(api_key="k", base_url=model_server.url, timeout_s=10))
     yield made
     await made.close()
 
