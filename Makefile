@@ -12,7 +12,7 @@ ELISP := $(wildcard elisp/*.el)
 # Where end-to-end tests are: reading all others first takes half a minute.
 E2E := tests/e2e tests/faults tests/cli
 
-.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-properties test-kill test-simulation test-shell test-faults test-install test-install-debian fuzz-lisp lint lint-py lint-el check bench bench-memory trace-prompt screenshots doc dist clean
+.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-properties test-kill test-simulation test-shell test-faults test-install test-install-debian fuzz-lisp lint lint-py lint-el check bench bench-memory trace-prompt screenshots fixture doc dist clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -96,6 +96,9 @@ trace-prompt: setup ## Print how many files and functions a prompt and a tool ca
 
 screenshots: setup ## Make docs/screenshots/ again, on a display that nobody sees
 	@scripts/screenshots.sh
+
+fixture: setup ## Make tests/fixtures/VERSION.tar.gz, which later versions open in their tests: once, before a release
+	@scripts/fixture.sh
 
 doc: setup ## Make build/manual/: the manual as Info and, where makeinfo is installed, as one HTML page
 	@$(PYTHON) scripts/manual.py

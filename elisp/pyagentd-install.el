@@ -106,7 +106,8 @@ sys.exit(tuple(map(int, pip.__version__.split('.')[:2])) < (22, 3))"
 
 (defcustom pyagentd-server-requirement nil
   "What to install as the server; nil means the one of this package.
-That is the wheel beside the package's files, or the checkout they are in.
+That is the wheel beside the package's files, or the checkout they are in;
+without either, this version or a later patch from Python's package index.
 A string is a requirement for pip: a file, or a package with its version."
   :type '(choice (const :tag "What came with the package" nil) string)
   :risky t
@@ -132,7 +133,7 @@ latest first, :begun and :timer are about progress.")
 ;;;; What and with what
 
 (defun pyagentd-install-requirement ()
-  "Return what to install, a string, or signal an error without any.
+  "Return what to install, a string.
 What came with this package is installed with its optional parts."
   (let ((checkout (expand-file-name ".." pyagentd-install--here)))
     (or pyagentd-server-requirement
@@ -148,8 +149,8 @@ What came with this package is installed with its optional parts."
                                                      checkout))
                                   checkout))))
           (concat came "[full]"))
-        (user-error "No server came with this package; \
-set `pyagentd-server-requirement' or `pyagentd-command'"))))
+        ;; Built without it, as MELPA does.
+        (format "pyagentd[full]~=%s" pyagentd-version))))
 
 (defun pyagentd-install--steps (how directory requirement)
   "Return the steps that install REQUIREMENT into DIRECTORY with HOW.
@@ -312,7 +313,7 @@ Otherwise HOW is as `pyagentd-installer-find' tells it."
         (version (and (string-match "[0-9]+\\.[0-9][^ \n]*"
                                     (pyagentd-install--last-line))
                       (match-string 0 (pyagentd-install--last-line)))))
-    (if (not (equal version pyagentd-version))
+    (if (not (and version (pyagentd-server-same-minor-p version)))
         (pyagentd-install--fail
          (format "The installed server is version %s, this package is %s"
                  version pyagentd-version))
@@ -428,14 +429,27 @@ M-x pyagentd-install-server, or set `pyagentd-command'"))))
   "Install the server and look again."
   (pyagentd-install-server #'pyagentd-doctor-mend--done))
 
-(defun pyagentd-doctor-mend-install-and-use ()
-  "Install the server of this version, and take it whatever the path has."
+(defun pyagentd-upgrade ()
+  "Install the server that fits this package, and restart the daemon with it.
+Work that runs is stopped and goes on when its session is continued; all
+data stays.  The server before is kept until the next upgrade."
+  (interactive)
+  (when (or noninteractive
+            (y-or-n-p (format "Install server %s and restart the daemon? "
+                              pyagentd-version)))
+    (pyagentd-doctor-mend-install-and-use t)))
+
+(defun pyagentd-doctor-mend-install-and-use (&optional restart)
+  "Install the server of this version, and take it whatever the path has.
+Then restart the daemon if RESTART is non-nil."
   (pyagentd-install-server
    (lambda ()
-     (when-let ((best (car (pyagentd-server-environments))))
+     (when-let (((or pyagentd-command (executable-find "pyagentd")))
+                (best (car (pyagentd-server-environments))))
        (customize-save-variable 'pyagentd-command
                                 (list (plist-get best :program))))
-     (pyagentd-doctor-mend--done))))
+     (if restart (pyagentd-doctor-mend-restart)
+       (pyagentd-doctor-mend--done)))))
 
 (defun pyagentd-doctor-mend-restart ()
   "Stop the daemon and start the one that is found now."
@@ -603,12 +617,12 @@ uv, is needed" pyagentd-installer-python)
               (format "the daemon (version %s) speaks protocol %s, this package %s"
                       version proto pyagentd-rpc-protocol)
               pyagentd-doctor-check--restart-button))
-            ((not (member version (list nil pyagentd-version)))
+            ((not (pyagentd-server-same-minor-p version))
              (pyagentd-doctor-check-finding
-              "version" 'warning
+              "version" 'missing
               (format "the daemon is version %s, this package %s" version
                       pyagentd-version)
-              pyagentd-doctor-check--restart-button))
+              '("Upgrade" . pyagentd-upgrade)))
             ((pyagentd-rpc-connected-p)
              (pyagentd-doctor-check-finding
               "connection" 'ok (format "pid %s" (plist-get runtime :pid))))))))
@@ -655,7 +669,7 @@ connected with need not answer: the server has asked it."
   "Return what is to be said of the versions in ANSWER, a list."
   (let ((version (plist-get answer :version))
         (protocol (plist-get answer :protocol)))
-    (unless (and (equal version pyagentd-version)
+    (unless (and (pyagentd-server-same-minor-p version)
                  (eql protocol pyagentd-rpc-protocol))
       (list (pyagentd-doctor-check-finding
              "server version"

@@ -183,7 +183,7 @@ That is a plist with :directory, :version, :time (a `float-time') and
 
 (defun pyagentd-server-environments ()
   "Return the complete environments, the best one first.
-Those of this package's version come first, then the newest."
+Those that work with this package come first, then the newest."
   (when (file-directory-p pyagentd-server-directory)
     (seq-sort (lambda (a b)
                 (let ((fits (pyagentd-server--fits-p a)))
@@ -195,8 +195,18 @@ Those of this package's version come first, then the newest."
                                                  t "\\`[0-9]"))))))
 
 (defun pyagentd-server--fits-p (environment)
-  "Return t if ENVIRONMENT has the version of this package."
-  (and (equal (plist-get environment :version) pyagentd-version) t))
+  "Return t if the server in ENVIRONMENT works with this package."
+  (pyagentd-server-same-minor-p (plist-get environment :version)))
+
+(defun pyagentd-server-same-minor-p (version)
+  "Return t if VERSION works with this package: its minor version is the same.
+One that says none may work."
+  (let ((minor (lambda (version)
+                 (and (stringp version)
+                      (string-match "\\`[0-9]+\\.[0-9]+" version)
+                      (match-string 0 version)))))
+    (equal (or (funcall minor version) (funcall minor pyagentd-version))
+           (funcall minor pyagentd-version))))
 
 ;;;; The one that is taken
 
@@ -227,15 +237,6 @@ Signal an error that says what to do if there is none."
        "Cannot find %s; change `pyagentd-command', or M-x pyagentd-doctor"
        (car command)))
     command))
-
-(defun pyagentd-server-check-version (version)
-  "Say it if VERSION, that of the running daemon, is not this package's.
-They speak the same protocol, so they can work together."
-  (unless (equal version pyagentd-version)
-    (display-warning
-     'pyagentd
-     (format "The daemon is version %s, this package %s.  \
-M-x pyagentd-doctor says what to do" version pyagentd-version))))
 
 ;;;; Queue of events from the daemon
 
@@ -484,12 +485,19 @@ Another daemon may remove it at any time."
                      (read (current-buffer)))))
       (and (listp runtime) runtime))))
 
-(defun pyagentd-rpc--check-protocol (proto)
-  "Signal an error unless PROTO is the protocol we speak."
+(defun pyagentd-rpc--check-peer (proto version)
+  "Signal an error unless PROTO and VERSION of the daemon are fit for us."
   (unless (eql proto pyagentd-rpc-protocol)
     (signal 'pyagentd-protocol-error
             (list (format "it speaks %s, this package %d; update the older one, then run `pyagentd stop' (M-x pyagentd-doctor does)"
-                          proto pyagentd-rpc-protocol)))))
+                          proto pyagentd-rpc-protocol))))
+  (unless (pyagentd-server-same-minor-p version)
+    (signal 'pyagentd-protocol-error
+            (list (format "it is version %s, this package %s; %s"
+                          version pyagentd-version
+                          (if (version< version pyagentd-version)
+                              "M-x pyagentd-upgrade installs and starts the one that fits"
+                            "update this package, or M-x pyagentd-upgrade goes back to the server that fits it"))))))
 
 (defun pyagentd-rpc--make-process (runtime)
   "Return a process connected to the address in RUNTIME, nil if nobody listens."
@@ -512,8 +520,9 @@ Another daemon may remove it at any time."
 (defun pyagentd-rpc--open (runtime)
   "Connect to the address in RUNTIME and say hello; return the process or nil."
   (when-let ((process (and runtime
-                           (progn (pyagentd-rpc--check-protocol
-                                   (plist-get runtime :proto))
+                           (progn (pyagentd-rpc--check-peer
+                                   (plist-get runtime :proto)
+                                   (plist-get runtime :version))
                                   (pyagentd-rpc--make-process runtime)))))
     (set-process-filter process #'pyagentd-rpc--filter)
     (set-process-sentinel process #'pyagentd-rpc--sentinel)
@@ -531,6 +540,7 @@ Another daemon may remove it at any time."
     (pyagentd-rpc--submit
      'hello
      (list :proto pyagentd-rpc-protocol
+           :version pyagentd-version
            :human (if (eq pyagentd-human 'auto) (not noninteractive)
                     (and pyagentd-human t))
            :logs t
@@ -538,18 +548,13 @@ Another daemon may remove it at any time."
            :client (format "emacs %s" emacs-version))
      (lambda (answer)
        (condition-case err
-           (progn (pyagentd-rpc--check-protocol (plist-get answer :proto))
+           (progn (pyagentd-rpc--check-peer (plist-get answer :proto)
+                                           (plist-get answer :version))
                   (pyagentd-outbox-open)
-                  (pyagentd-rpc--check-version (plist-get answer :version))
                   (pyagentd-rpc--announce 'pyagentd-rpc-connected-hook
                                           process))
          (pyagentd-protocol-error (funcall failed err))))
      failed)))
-
-(defun pyagentd-rpc--check-version (version)
-  "Say it once things are quiet if VERSION is not that of this package."
-  (unless (equal version pyagentd-version)
-    (run-at-time 0 nil #'pyagentd-server-check-version version)))
 
 (defun pyagentd-rpc--announce (hook &optional process)
   "Run HOOK once the events that arrived before are applied.

@@ -62,6 +62,7 @@
 
 (autoload 'pyagentd-menu "pyagentd-menu" nil t)
 (autoload 'pyagentd-install-server "pyagentd-install" nil t)
+(autoload 'pyagentd-upgrade "pyagentd-install" nil t)
 (autoload 'pyagentd-doctor "pyagentd-install" nil t)
 (autoload 'pyagentd-rewind "pyagentd-history" nil t)
 (autoload 'pyagentd-unrewind "pyagentd-history" nil t)

@@ -69,6 +69,7 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
     "Set up": {
         "doctor": ("doctor", "check the installation"),
+        "upgrade": ("upgrade", "install a newer version"),
         "config": ("daemon", "show every setting and where it comes from"),
         "models": ("tools", "list the models you can use"),
         "presets": ("tools", "list presets"),

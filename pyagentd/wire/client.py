@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 from pyagentd import __version__
 from pyagentd.errors import Unreachable, WireError
 from pyagentd.events import Event
-from pyagentd.wire.framing import MAX_FRAME, PROTOCOL, FrameReader, Incoming, call, error_from, parse
+from pyagentd.wire.framing import MAX_FRAME, PROTOCOL, FrameReader, Incoming, call, check_versions, error_from, parse
 from pyagentd.wire.lifecycle import LOCALHOST, LOG, Runtime, private_directory, read_runtime
 from pyagentd.wire.sexp import plists_to_dicts
 
@@ -162,7 +162,7 @@ def connect(
 
     Raises:
         Unreachable: No daemon answers there.
-        WireError: It speaks another protocol.
+        WireError: It speaks another protocol, or is of another minor version.
     """
     runtime = read_runtime(runtime_dir)
     if runtime.proto != PROTOCOL:
@@ -170,10 +170,12 @@ def connect(
         raise WireError(f"The daemon speaks protocol {runtime.proto}, this client {PROTOCOL}", hint=hint)
     client = DaemonClient(_open(runtime, timeout))
     try:
+        check_versions(runtime.version, __version__)
         client.greeting = client.call(
             "hello",
             timeout,
             proto=PROTOCOL,
+            version=__version__,
             human=human,
             client=name or f"pyagentd {__version__}",
             **({"token": runtime.token} if runtime.token else {}),

@@ -31,6 +31,7 @@ from pyagentd.wire.framing import (
     Incoming,
     Oversized,
     answer,
+    check_versions,
     failure,
     frame,
     parse,
@@ -633,6 +634,12 @@ class Connection(asyncio.Protocol):
             hint = "Install the same version of both, then restart the daemon with `pyagentd stop`."
             said = f"The daemon speaks protocol {PROTOCOL}, the client {hello.get('proto')}"
             self._refuse(uid, WireError(said, hint=hint))
+            self._transport.close()
+            return
+        try:
+            check_versions(str(self._host.greeting.get("version", "")), str(hello.get("version", "")))
+        except WireError as error:
+            self._refuse(uid, error)
             self._transport.close()
             return
         self._deadline.cancel()

@@ -20,7 +20,26 @@ _LONGEST_MESSAGE: Final = 100_000  # characters of an error, so that telling it 
 _HEADER: Final = 6
 _HEADER_PATTERN: Final = re.compile(rb"[0-9a-fA-F]{6}")
 _HEAD_KEPT: Final = 64
+_MINOR: Final = re.compile(r"(\d+)\.(\d+)")
 _UID: Final = re.compile(rb"\s*\(\s*(?:call|methods)\s+([0-9]{1,18})(?=[\s)])")
+
+
+def check_versions(daemon: str, client: str) -> None:
+    """Check that two versions work together: those of one minor version do, and one that is unknown may.
+
+    Raises:
+        WireError: They do not; its hint says what to do.
+    """
+    ours, theirs = (_MINOR.match(version) for version in (daemon, client))
+    if ours is None or theirs is None or ours.groups() == theirs.groups():
+        return
+    daemon_is_older = [*map(int, ours.groups())] < [*map(int, theirs.groups())]
+    hint = (
+        "Run `pyagentd stop` (M-x pyagentd-upgrade in Emacs): the next command starts the new one."
+        if daemon_is_older
+        else "Upgrade the client: the Emacs package, or the program with `pyagentd upgrade`."
+    )
+    raise WireError(f"The daemon is version {daemon}, the client {client}", hint=hint)
 
 
 class BadHeader(WireError):

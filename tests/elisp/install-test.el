@@ -196,15 +196,41 @@ The variable `root' is bound to a temporary directory."
     (should (equal (plist-get (car (pyagentd-test-calls 'create-session)) :name)
                    "slow"))))
 
-(ert-deftest pyagentd-daemon-of-another-version-is-told ()
-  (let (told)
-    (cl-letf (((symbol-function 'display-warning)
-               (lambda (_type message &rest _) (push message told))))
-      (pyagentd-server-check-version pyagentd-version)
-      (should-not told)
-      (pyagentd-server-check-version "0.0.9")
-      (should (string-match-p "version 0\\.0\\.9, this package .*doctor"
-                              (car told))))))
+(ert-deftest pyagentd-server-works-within-one-minor-version ()
+  (let ((pyagentd-version "0.3.2"))
+    (dolist (good '("0.3.2" "0.3.0" "0.3.17" nil ""))
+      (should (pyagentd-server-same-minor-p good)))
+    (dolist (other '("0.2.2" "0.30.0" "1.3.2"))
+      (should-not (pyagentd-server-same-minor-p other)))))
+
+(ert-deftest pyagentd-daemon-of-another-minor-version-is-refused-in-words ()
+  (pyagentd-test-with-place
+    (pcase-dolist (`(,version ,advice)
+                   '(("0.0.9" "M-x pyagentd-upgrade installs and starts")
+                     ("99.0.0" "update this package")))
+      (write-region (format "(:proto 1 :version %S :socket \"/nonexistent\")"
+                            version)
+                    nil (pyagentd-rpc-runtime-file) nil 'quiet)
+      (let ((text (pyagentd-error-text
+                   (should-error (pyagentd-rpc-connect)
+                                 :type 'pyagentd-protocol-error))))
+        (should (string-match-p (regexp-quote version) text))
+        (should (string-match-p advice text))))))
+
+(ert-deftest pyagentd-install-without-a-wheel-takes-the-index ()
+  (let ((pyagentd-install--here "/nonexistent/elisp/"))
+    (should (equal (pyagentd-install-requirement)
+                   (format "pyagentd[full]~=%s" pyagentd-version)))))
+
+(ert-deftest pyagentd-upgrade-installs-and-restarts ()
+  (install-test--with-tools pyagentd-version
+    (let (restarted)
+      (cl-letf (((symbol-function 'pyagentd-doctor-mend-restart)
+                 (lambda () (setq restarted (pyagentd-server-command)))))
+        (pyagentd-upgrade)
+        (pyagentd-test-await restarted)
+        (should (string-prefix-p pyagentd-server-directory
+                                 (car restarted)))))))
 
 (ert-deftest pyagentd-install-loads-nothing-of-the-project-before-leave ()
   (skip-unless (executable-find "python3"))

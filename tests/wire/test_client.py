@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -127,6 +128,17 @@ def test_a_daemon_of_another_protocol_is_no_guess(tmp_path: Path) -> None:
     with pytest.raises(WireError, match="protocol 2") as caught:
         connect(tmp_path)
     assert not isinstance(caught.value, Unreachable)
+
+
+def test_a_daemon_of_another_minor_version_is_told_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        (tmp_path / "daemon.eld").write_text(f'(:proto 1 :pid 7 :version "0.0.9" :socket "{path}")')
+        with pytest.raises(WireError, match=r"version 0\.0\.9, the client") as caught:
+            connect(tmp_path)
+    assert "pyagentd stop" in caught.value.hint
 
 
 SERVE = """

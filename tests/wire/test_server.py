@@ -462,3 +462,14 @@ async def early(tmp_path: Path) -> tuple[Server, Peer]:
     listener.bind(str(tmp_path / "s"))
     await server.listen(listener)
     return server, Peer(*await asyncio.open_unix_connection(str(tmp_path / "s")))
+
+
+async def test_a_client_of_another_minor_version_is_told_what_to_do(strangers: Strangers, daemon: Daemon) -> None:
+    daemon.server.greeting["version"] = "0.4.2"
+    peer = await strangers()
+    verb, _, (code, message, _, hint) = await peer.call("hello", {"proto": 1, "version": "0.5.0"}, uid=9)
+    assert (verb, code, message) == ("epc-error", "wire-error", "The daemon is version 0.4.2, the client 0.5.0")
+    assert "pyagentd stop" in hint
+    assert await peer.ended() == b""
+    neighbour = await strangers()
+    assert (await neighbour.call("hello", {"proto": 1, "version": "0.4.9"}, uid=1))[0] == "return"
