@@ -38,9 +38,7 @@ def upgrade(requirement: str) -> None:
         if old.name[:1].isdigit() and old not in (here, new):
             shutil.rmtree(old, ignore_errors=True)
     click.echo(f"installed {version} (this was {__version__}) into {new}")
-    click.echo(
-        "`pyagentd stop` ends the daemon of before; the next command or M-x pyagentd-session starts the new one"
-    )
+    click.echo("`pyagentd stop` ends the daemon of before; the next command starts the new one")
 
 
 def other_way(prefix: Path) -> str:
