@@ -21,7 +21,7 @@ from pyagentd.cli import upgrade as upgrading
 from pyagentd.errors import PyagentdError, WireError
 from pyagentd.wire.framing import check_versions
 
-FIXTURES = sorted(Path(__file__).with_name("fixtures").glob("*.tar.gz"))
+FIXTURES = sorted(Path(__file__).parents[1].joinpath("fixtures").glob("*.tar.gz"))
 
 
 @pytest.fixture(params=FIXTURES, ids=lambda path: path.name.removesuffix(".tar.gz"))
@@ -157,7 +157,7 @@ def test_upgrade_elsewhere_names_the_command(
 
 def test_every_released_version_has_a_fixture() -> None:
     """Made once by scripts/fixture.sh; a tag without its fixture would open nowhere in tests."""
-    root = Path(__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[2]
     tags = subprocess.run(["git", "-C", root, "tag", "--list", "v*"], capture_output=True, text=True, check=False)
     missing = {tag.removeprefix("v") for tag in tags.stdout.split()} - {
         p.name.removesuffix(".tar.gz") for p in FIXTURES
