@@ -37,6 +37,7 @@ from pyagentd.features.slash_commands import Commands
 from pyagentd.features.snapshots import Snapshots
 from pyagentd.features.suggestions import Suggestions
 from pyagentd.features.tasks import Tasks
+from pyagentd.features.telemetry import Telemetry
 from pyagentd.features.titles import Titles
 from pyagentd.features.todo import Todo
 from pyagentd.features.usage import Meters
@@ -81,6 +82,7 @@ FEATURES: tuple[type[Feature], ...] = (
     Overview,
     Commands,
     Titles,
+    Telemetry,  # last, so that it sees the backend and tools as the others made them
 )
 """What users can name; a daemon without one of them lacks what it does, and nothing else."""
 

@@ -12,7 +12,7 @@ log, and into ``session.log`` of the session if that is wanted.
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import datetime
@@ -35,6 +35,8 @@ _secrets: set[str] = set()
 
 Teller = Callable[[str, str, str, bool], None]
 """Takes level (debug, info, warn, error), text, the session's directory or "", and whether its file has it."""
+
+_ids: list[Callable[[], Mapping[str, str]]] = []  # at most one
 
 _teller: ContextVar[Teller | None] = ContextVar("teller", default=None)
 _LEVELS = ((logging.ERROR, "error"), (logging.WARNING, "warn"), (logging.INFO, "info"), (0, "debug"))
@@ -89,6 +91,11 @@ def context(**work: str) -> Iterator[None]:
         _work.reset(token)
 
 
+def correlate(ids: Callable[[], Mapping[str, str]]) -> None:
+    """Have every line say what ``ids`` returns where it is logged, such as its trace; in place of what was before."""
+    _ids[:] = [ids]
+
+
 def conceal(secret: str) -> None:
     """Keep ``secret`` out of the log from now on; what is shorter than any key (8 characters) is no secret."""
     if len(secret) >= _SHORTEST:
@@ -103,7 +110,8 @@ def concealed(text: str) -> str:
 
 
 def _add_work(record: logging.LogRecord) -> bool:
-    named = " ".join(f"{name}={value}" for name, value in _work.get())
+    traced = _ids[0]() if _ids else {}
+    named = " ".join(f"{name}={value}" for name, value in (*_work.get(), *traced.items()))
     record.work = f" [{named}]" if named else ""
     return True
 

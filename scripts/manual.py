@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FIRST = (
     *("history", "queue", "context", "plan-and-build", "instructions", "tools", "permissions", "commands", "agents"),
     *("named-agents", "missions-in-sessions", "missions", "signatures", "lisp", "triggers", "hooks", "mcp", "acp"),
-    *("emacs-tools", "gptel", "snapshots", "inspector"),
+    *("observability", "emacs-tools", "gptel", "snapshots", "inspector"),
 )
 LAST = ("privacy",)
 _SECTIONS = ("chapter", "section", "subsection", "subsubsection")

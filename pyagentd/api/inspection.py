@@ -16,6 +16,7 @@ from pyagentd.errors import BadRequest, NotFound
 from pyagentd.events import Event
 from pyagentd.features import inspector
 from pyagentd.features.tasks import Tasks
+from pyagentd.features.telemetry import Telemetry
 from pyagentd.features.usage import facts_of
 from pyagentd.policy.presets import Preset
 from pyagentd.policy.profiles import Profile
@@ -327,6 +328,10 @@ class Daemon(Group):
             "sessions_dir": str(self._kernel.config.sessions_dir),
             "confinement": await asyncio.to_thread(confinement, self._kernel.config.confinement),
         }
+
+    async def metrics(self, client: Client) -> str:
+        """Return what was counted since the daemon began, as text for Prometheus."""
+        return self._kernel.feature(Telemetry).prometheus()
 
     async def stop(self, client: Client) -> dict[str, Any]:
         """Stop the daemon; what waits for a human goes on with the next, other runs are aborted.

@@ -63,9 +63,14 @@ def _lives(pid: int) -> bool:
 
 @click.command()
 @click.argument("agent", required=False, shell_complete=complete_session)
+@click.option("--metrics", is_flag=True, help="Print what the daemon counted, in Prometheus' text format.")
 @json_option
-def status(agent: str | None, as_json: bool) -> None:
+def status(agent: str | None, metrics: bool, as_json: bool) -> None:
     """Show the status of the daemon, or of AGENT (a named agent or a session)."""
+    if metrics:
+        with daemon(start=False) as link:
+            click.echo(link.call("metrics"), nl=False)
+        return
     if agent is not None:
         with daemon() as link:
             env, key = run_environment(os.environ)

@@ -58,6 +58,11 @@ a backend names the *variable* its key is in. A file looks like this::
     [triggers]
     per_day = 200                           # turns that nobody began; per_minute (10) of one source to one session
 
+    [telemetry]                             # see docs/observability.md
+    enabled = true                          # send spans and numbers to an OpenTelemetry collector
+    endpoint = "http://localhost:4318"
+    capture_content = false                 # what was said, too
+
     [[hooks.tool.before]]                   # programs that are asked; see docs/hooks.md
     command = ["~/bin/check-call"]
     timeout = 10

@@ -28,6 +28,7 @@ from pyagentd.config.tables import (
     ProfileSettings,
     ServerSettings,
     Tables,
+    TelemetryTable,
     TriggerSettings,
     WebSettings,
     read_hooks,
@@ -137,6 +138,7 @@ class Config:
     web: WebSettings
     own: OwnPlaces  # the user's instructions and skills
     triggers: TriggerSettings
+    telemetry: TelemetryTable
     settings: Mapping[str, Setting] = field(repr=False)  # dotted name -> value and source, for display
 
     def backend(self, name: str, env: Environment | None = None) -> BackendSettings:
@@ -246,6 +248,7 @@ def load_config(env: Environment | None = None) -> Config:
         mcp_problems=mcp_problems,
         own=own_places(base, tables.skills.paths, env),
         triggers=tables.triggers,
+        telemetry=tables.telemetry,
         models=tables.model,
         web=tables.web,
         settings=settings,

@@ -238,6 +238,32 @@ class TriggerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetryTable:
+    """``[telemetry]``: what is sent to an OpenTelemetry collector (docs/observability.md).
+
+    Attributes:
+        enabled: Whether anything is.
+        endpoint: The collector's address, for OTLP over HTTP; "": ``OTEL_EXPORTER_OTLP_ENDPOINT`` of the daemon's
+            environment, or http://localhost:4318.
+        service_name: What it is told who sends.
+        interval_s: How often numbers are sent.
+        capture_content: Whether prompts, answers, arguments and results of tools are sent as well.
+        redact: MODULE:FUNCTION, called with an attribute's name and its text; returns what is sent, None for nothing.
+    """
+
+    enabled: bool = False
+    endpoint: Annotated[
+        str, Meta(pattern="^(https?://.+)?$"), Rule(words="an address that begins with http:// or https://")
+    ] = ""
+    service_name: str = "pyagentd"
+    interval_s: Annotated[
+        float, Meta(gt=0, le=3600), Rule(keys=("interval",), words="a number of seconds above 0, up to 3600")
+    ] = 60.0
+    capture_content: bool = False
+    redact: Annotated[str, Meta(pattern=r"^([\w.]+:\w+)?$"), Rule(words="MODULE:FUNCTION")] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WebSettings:
     """``[web]``: what agents may reach on the web, and how.
 
@@ -276,6 +302,7 @@ class Tables:
     skills: SkillsTable = SkillsTable()
     compaction: CompactionSettings = CompactionSettings()
     triggers: TriggerSettings = TriggerSettings()
+    telemetry: TelemetryTable = TelemetryTable()
     web: WebSettings = WebSettings()
     backend: Mapping[str, BackendSettings] = field(default_factory=dict)
     profile: Mapping[str, ProfileSettings] = field(default_factory=dict)

@@ -617,6 +617,15 @@ class RunTimer:
 _SHOWN = 500  # characters of arguments that cannot be read
 
 
+Around = Callable[[ToolCall, Awaitable[Envelope]], Awaitable[Envelope]]
+"""Watches one call, which is made when the second argument is awaited; returns its outcome."""
+
+
+async def _unwatched(call: ToolCall, made: Awaitable[Envelope]) -> Envelope:
+    """Only make the call."""
+    return await made
+
+
 class ToolCaller:
     """Makes the calls of one run.
 
@@ -626,6 +635,7 @@ class ToolCaller:
         authority: Who decides about them.
         began: Records that a call begins to act, unless it only looks.
         record: Records the outcome of a call and returns it as the model sees it.
+        around: Watches each call.
     """
 
     def __init__(
@@ -636,7 +646,9 @@ class ToolCaller:
         authority: Authority,
         began: Callable[[ToolCall], None],
         record: Callable[[ToolCall, Envelope], ToolResult],
+        around: Around = _unwatched,
     ) -> None:
+        self._around = around
         self._tools = tools
         self._context = context
         self._authority = authority
@@ -685,7 +697,7 @@ class ToolCaller:
         return groups
 
     async def _make(self, call: ToolCall, stand_in: ToolSpec | None) -> ToolResult:
-        return self._record(call, await self._invoked(call, stand_in))
+        return self._record(call, await self._around(call, self._invoked(call, stand_in)))
 
     async def _invoked(self, call: ToolCall, stand_in: ToolSpec | None) -> Envelope:
         if stand_in is not None:
@@ -938,6 +950,7 @@ class RunSettings:
     agent: str = ""  # who answers, where that is not the agent that the session was opened with
     ready: Callable[[], Awaitable[None]] = _at_once  # waits for what the first request needs: servers of tools
     fresh: Fresh | None = None  # called before every request; None: what holds first holds to the end
+    around: Around = _unwatched  # watches every tool call
 
 
 Step = Callable[[], Awaitable["Step | None"]]
@@ -997,6 +1010,7 @@ class Run:
             authority=settings.authority,
             began=self._answer.began,
             record=self._answer.result,
+            around=settings.around,
         )
         self.stopwatch = RunTimer(settings.limits.time_s, self.fail)
         self._note = ""

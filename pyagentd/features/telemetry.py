@@ -1,0 +1,557 @@
+"""What runs cost and how long they take: counted always, and sent to an OpenTelemetry collector where that is wanted.
+
+Names are those of OpenTelemetry's conventions for generative AI (docs/observability.md). What was said is sent only
+with ``capture_content``, and passes the user's ``redact`` function first.
+"""
+
+import asyncio
+import importlib
+import json
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from pyagentd import __version__
+from pyagentd.config.tables import TelemetryTable
+from pyagentd.errors import NotInstalled, PyagentdError
+from pyagentd.installation import extra
+from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, StepFinished, StreamItem
+from pyagentd.log import concealed, correlate
+from pyagentd.messages import Message, Reasoning, Text, ToolCall, ToolResult
+from pyagentd.mission.models import cost_of
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.feature import Feature, RunEnded, RunStarted
+from pyagentd.runtime.run import Run, RunSettings
+from pyagentd.store import paths
+from pyagentd.tools.invoke import Envelope
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+    from pyagentd.runtime.kernel import Kernel
+    from pyagentd.runtime.run_setup import RunBuilder
+
+log = logging.getLogger(__name__)
+
+_FLUSH_S = 3.0  # how long the daemon's end waits for a collector
+
+_COUNTERS = {
+    "pyagentd.runs": "Runs that ended, by outcome",
+    "pyagentd.requests": "Requests to models, by model and outcome",
+    "pyagentd.request.seconds": "Seconds that requests to models took, by model",
+    "pyagentd.tokens": "Tokens, by model and type",
+    "pyagentd.cost": "Cost of requests in US dollars, by model",
+    "pyagentd.retries": "Requests that were sent again, by model",
+    "pyagentd.tool.calls": "Tool calls, by tool and outcome",
+}
+_GAUGES = {
+    "pyagentd.runs.active": "Runs in flight",
+    "pyagentd.asks.waiting": "Approvals and questions that wait for a human",
+    "pyagentd.branches.open": "Branches and agents in memory",
+}
+
+_Labels = tuple[tuple[str, str], ...]
+
+
+class Telemetry(Feature):
+    """Counts for one daemon, and its spans."""
+
+    def __init__(self, kernel: "Kernel") -> None:
+        super().__init__(kernel)
+        self._counted: Counter[tuple[str, _Labels]] = Counter()
+        self._spans: _Spans | None = None
+        table = kernel.config.telemetry
+        if table.enabled:
+            try:
+                self._spans = _Spans(table, self)
+            except PyagentdError as error:  # it costs nobody a turn
+                log.error("telemetry is off: %s", error)
+        kernel.bus.on(RunStarted, lambda started: self._started(started.branch))
+        kernel.bus.on(RunEnded, self._ended)
+
+    async def close(self) -> None:
+        """Send what has not been sent yet."""
+        if self._spans is not None:
+            correlate(dict)
+            await asyncio.to_thread(self._spans.close)
+
+    def settings_for(self, run: "RunBuilder", settings: RunSettings) -> RunSettings:
+        """Return the settings of a run whose requests and tool calls are watched."""
+
+        def watched(backend: Backend, now: RunSettings) -> Backend:
+            return _WatchedBackend(backend, self, run.branch, now)
+
+        settings = replace(
+            settings,
+            backend=watched(settings.backend, settings),
+            around=partial(self._around, run.branch),
+            ready=partial(self._ready, run.branch, settings.ready),
+        )
+        if (renew := settings.fresh) is None:
+            return settings
+
+        async def fresh(now: RunSettings) -> RunSettings:
+            after = await renew(now)
+            return after if after.backend is now.backend else replace(after, backend=watched(after.backend, after))
+
+        return replace(settings, fresh=fresh)
+
+    # -- numbers -------------------------------------------------------------------------------------------------
+
+    def count(self, name: str, value: float = 1, **labels: str) -> None:
+        """Add to a counter of ``_COUNTERS``."""
+        self._counted[name, tuple(labels.items())] += value  # type: ignore[assignment]  # floats are counted as well
+
+    def counted(self, name: str) -> Iterator[tuple[Mapping[str, str], float]]:
+        """Yield labels and value of each series of a counter."""
+        for (each, labels), value in list(self._counted.items()):  # another thread reads it
+            if each == name:
+                yield dict(labels), value
+
+    def gauges(self) -> Mapping[str, float]:
+        """Return what is so now, by the names of ``_GAUGES``."""
+        kernel = self.kernel
+        return {
+            "pyagentd.runs.active": len(kernel.runs),
+            "pyagentd.asks.waiting": len(kernel.asks.all()),
+            "pyagentd.branches.open": len(kernel.all_opened),
+        }
+
+    def prometheus(self) -> str:
+        """Return all numbers in Prometheus' text format."""
+        lines: list[str] = []
+        for name, told in _COUNTERS.items():
+            lines += _series(f"{_plain(name)}_total", "counter", told, self.counted(name))
+        for name, value in self.gauges().items():
+            lines += _series(_plain(name), "gauge", _GAUGES[name], [({}, value)])
+        return "".join(f"{line}\n" for line in lines)
+
+    # -- what happens --------------------------------------------------------------------------------------------
+
+    def _started(self, branch: LiveBranch) -> None:
+        if self._spans is not None:
+            self._spans.run(branch)
+
+    def _ended(self, ended: RunEnded) -> None:
+        self.count("pyagentd.runs", outcome=ended.outcome.reason)
+        if self._spans is not None:
+            self._spans.run_ended(ended)
+
+    async def _ready(self, branch: LiveBranch, before: Callable[[], Awaitable[None]]) -> None:
+        """Have what the task of a run logs belong to its span."""
+        if self._spans is not None:
+            self._spans.enter(branch)
+        await before()
+
+    async def _around(self, branch: LiveBranch, call: ToolCall, made: Awaitable[Envelope]) -> Envelope:
+        """Watch a tool call."""
+        with nullcontext() if self._spans is None else self._spans.tool(branch, call) as span:
+            envelope = await made
+            if self._spans is not None and span is not None:
+                self._spans.tool_ended(span, envelope)
+        outcome = "denied" if envelope.denied else "ok" if envelope.ok else "error"
+        self.count("pyagentd.tool.calls", tool=call.name, outcome=outcome)
+        return envelope
+
+
+def _plain(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _series(name: str, kind: str, told: str, values: Iterable[tuple[Mapping[str, str], float]]) -> Iterator[str]:
+    yield f"# HELP {name} {told}"
+    yield f"# TYPE {name} {kind}"
+    for labels, value in values:
+        shown = ",".join(f"{key}={json.dumps(text, ensure_ascii=False)}" for key, text in labels.items())
+        yield f"{name}{{{shown}}} {value:.10g}" if shown else f"{name} {value:.10g}"
+
+
+@dataclass(slots=True)
+class _Answered:
+    """What came of one request."""
+
+    stop: StepFinished | None = None
+    first_s: float | None = None
+    error: str = "aborted"  # of one without an end
+    message: str = ""
+
+
+class _WatchedBackend:
+    """Another backend, whose requests are counted and have spans."""
+
+    def __init__(self, backend: Backend, telemetry: Telemetry, branch: LiveBranch, settings: RunSettings) -> None:
+        self._backend = backend
+        self._telemetry = telemetry
+        self._branch = branch
+        self._provider = settings.provider
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
+        """Send ``request`` and yield its answer, see ``Backend``."""
+        spans = self._telemetry._spans
+        span = None if spans is None else spans.step(self._branch, request, self._provider)
+        answered, parts, began = _Answered(), [], time.monotonic()
+        try:
+            async with aclosing(self._backend.stream(request)) as batches:
+                while True:
+                    # Between batches this runs in whatever context its consumer has.
+                    with nullcontext() if spans is None or span is None else spans.current(span):
+                        batch = await anext(batches, None)
+                    if batch is None:
+                        break
+                    for item in batch:
+                        if isinstance(item, StepFinished):
+                            answered.stop = item
+                        elif isinstance(item, PartFinished):
+                            parts.append(item.part)
+                        elif isinstance(item, Retrying):
+                            self._telemetry.count("pyagentd.retries", model=request.model)
+                            if span is not None:
+                                span.add_event("retry", {"attempt": item.attempt, "delay_s": item.delay_s})
+                            continue
+                        if answered.first_s is None:
+                            answered.first_s = time.monotonic() - began
+                    yield batch
+        except PyagentdError as error:
+            answered.error, answered.message = error.code, str(error)
+            raise
+        finally:
+            took_s = time.monotonic() - began
+            self._count(request.model, answered, took_s)
+            if spans is not None and span is not None:
+                answer = Message(role="assistant", parts=tuple(parts))
+                spans.step_ended(span, request, self._provider, answered, answer, took_s)
+
+    async def close(self) -> None:
+        """Close the other backend."""
+        await self._backend.close()
+
+    def _count(self, model: str, answered: _Answered, took_s: float) -> None:
+        count, stop = self._telemetry.count, answered.stop
+        count("pyagentd.requests", model=model, outcome="ok" if stop is not None else answered.error)
+        count("pyagentd.request.seconds", took_s, model=model)
+        if stop is None:
+            return
+        usage = stop.usage
+        for kind in ("input", "output", "reasoning", "cache_read", "cache_write"):
+            if number := getattr(usage, kind):
+                count("pyagentd.tokens", number, model=model, type=kind)
+        if cost := cost_of(model, usage, self._telemetry.kernel.config):
+            count("pyagentd.cost", cost, model=model)
+
+
+class _Spans:
+    """The spans of one daemon, and its numbers, on their way to a collector.
+
+    A trace is what happens in a session, and in the agents below it, from its first run until none is in flight.
+
+    Args:
+        table: Where they go.
+        telemetry: What is counted.
+
+    Raises:
+        NotInstalled: The extra ``otel`` is missing.
+        ConfigError: The function that redacts cannot be loaded.
+    """
+
+    def __init__(self, table: TelemetryTable, telemetry: Telemetry) -> None:
+        # Not at the top of the module: the SDK takes a quarter of a second, and most daemons have no use for it.
+        with extra("otel", "Telemetry"):
+            from opentelemetry import context, trace
+            from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+            from opentelemetry.metrics import CallbackOptions, Observation
+            from opentelemetry.sdk.metrics import MeterProvider
+            from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+            from opentelemetry.sdk.resources import Resource
+            from opentelemetry.sdk.trace import TracerProvider
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        self._api, self._context = trace, context
+        self._table = table
+        self._redact = _imported(table.redact) if table.capture_content and table.redact else None
+        base = table.endpoint.rstrip("/")
+        about = {"service.version": __version__, "service.instance.id": uuid4().hex}
+        resource = Resource.create({**about, "service.name": table.service_name})
+        spans = OTLPSpanExporter(endpoint=f"{base}/v1/traces" if base else None)
+        self._tracing = TracerProvider(resource=resource, shutdown_on_exit=False)
+        self._tracing.add_span_processor(BatchSpanProcessor(spans))
+        self._tracer = self._tracing.get_tracer("pyagentd", __version__)
+        numbers = OTLPMetricExporter(endpoint=f"{base}/v1/metrics" if base else None)
+        reader = PeriodicExportingMetricReader(numbers, export_interval_millis=1000 * table.interval_s)
+        self._metering = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
+        meter = self._metering.get_meter("pyagentd", __version__)
+        self._duration = meter.create_histogram("gen_ai.client.operation.duration", "s", "Duration of requests")
+        self._first = meter.create_histogram(
+            "gen_ai.client.operation.time_to_first_chunk", "s", "From request to first token"
+        )
+        self._tokens = meter.create_histogram("gen_ai.client.token.usage", "{token}", "Tokens of requests")
+
+        def observe(name: str, options: CallbackOptions) -> Iterator[Observation]:
+            for labels, value in telemetry.counted(name):
+                yield Observation(value, labels)
+
+        def gauge(name: str, options: CallbackOptions) -> Iterator[Observation]:
+            yield Observation(telemetry.gauges()[name])
+
+        for name, told in _COUNTERS.items():
+            meter.create_observable_counter(name, [partial(observe, name)], description=told)
+        for name, told in _GAUGES.items():
+            meter.create_observable_gauge(name, [partial(gauge, name)], description=told)
+        self._runs: dict[str, Span] = {}  # by the branch's key
+        self._sessions: dict[str, tuple[Span, set[str]]] = {}  # by the top branch's key; and which branches run
+        correlate(self._ids)
+
+    def close(self) -> None:
+        """End what is open and send everything, or give up after a moment."""
+        for span in (*self._runs.values(), *(span for span, _ in self._sessions.values())):
+            span.add_event("the daemon ended")
+            span.end()
+        sending = threading.Thread(target=self._flush, name="telemetry", daemon=True)
+        sending.start()
+        sending.join(_FLUSH_S)  # the SDK itself waits half a minute for a collector that is gone
+
+    def _flush(self) -> None:
+        self._tracing.shutdown()
+        self._metering.shutdown()
+
+    def current(self, span: "Span") -> Any:
+        """Return a context in which ``span`` is the current one."""
+        return self._api.use_span(span, record_exception=False, set_status_on_exception=False)
+
+    def enter(self, branch: LiveBranch) -> None:
+        """Make the span of a branch's run current in this task, to its end."""
+        self._context.attach(self._api.set_span_in_context(self.run(branch)))
+
+    def run(self, branch: LiveBranch) -> "Span":
+        """Return the span of a branch's run; it begins with the first call."""
+        if (known := self._runs.get(branch.key)) is not None:
+            return known
+        conversation, ref = branch.conversation, branch.ref
+        top = next(iter(reversed(paths.ancestors_of(ref))), ref)
+        session, running = self._sessions.get(top.key) or (self._session(top.session_id), set())
+        self._sessions[top.key] = session, running
+        running.add(branch.key)
+        above = self._api.get_current_span()
+        if not ref.is_agent or not above.is_recording():
+            parent = self._runs.get(str(ref.branch_dir.parent.parent)) if ref.is_agent else None
+            above = parent or session
+        facts = conversation.session
+        agent = str(facts.get("agent") or ref.session_id)
+        mission = type(branch.run) not in (Run, type(None))  # a run that is more than a conversation
+        operation = "invoke_workflow" if mission else "invoke_agent"
+        last = conversation.last_run
+        self._runs[branch.key] = span = self._begin(
+            f"{operation} {agent}",
+            above,
+            {
+                "gen_ai.operation.name": operation,
+                "gen_ai.conversation.id": ref.session_id,
+                "gen_ai.workflow.name" if mission else "gen_ai.agent.name": agent,
+                "pyagentd.run.id": str(last.data["id"]) if last else "",
+                "pyagentd.branch": ref.branch_name,
+            },
+        )
+        return span
+
+    def run_ended(self, ended: RunEnded) -> None:
+        """End the span of a run, and that of its session when nothing else runs there."""
+        branch, outcome = ended.branch, ended.outcome
+        if (span := self._runs.pop(branch.key, None)) is None:
+            return
+        span.set_attribute("pyagentd.outcome", outcome.reason)
+        if outcome.reason == "error":
+            self._failed(span, outcome.code, outcome.message)
+        self._text(span, "gen_ai.output.messages", lambda: _messages([_said(outcome.text)], [outcome.reason]))
+        span.end()
+        top = next(iter(reversed(paths.ancestors_of(branch.ref))), branch.ref).key
+        session, running = self._sessions[top]
+        running.discard(branch.key)
+        if not running:
+            session.end()
+            del self._sessions[top]
+
+    def step(self, branch: LiveBranch, request: ModelRequest, provider: str) -> "Span":
+        """Begin the span of a request to a model."""
+        from opentelemetry.trace import SpanKind
+
+        span = self._begin(
+            f"chat {request.model}",
+            self.run(branch),
+            {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.provider.name": provider,
+                "gen_ai.request.model": request.model,
+                "gen_ai.request.max_tokens": request.max_tokens,
+                "gen_ai.request.stream": True,
+                "gen_ai.conversation.id": branch.ref.session_id,
+                "pyagentd.purpose": request.purpose,
+                **({} if request.temperature is None else {"gen_ai.request.temperature": request.temperature}),
+            },
+            kind=SpanKind.CLIENT,
+        )
+        self._text(span, "gen_ai.system_instructions", lambda: [{"type": "text", "content": request.system}])
+        self._text(span, "gen_ai.input.messages", lambda: _messages(request.messages))
+        return span
+
+    def step_ended(
+        self,
+        span: "Span",
+        request: ModelRequest,
+        provider: str,
+        answered: _Answered,
+        answer: Message,
+        took_s: float,
+    ) -> None:
+        """End it."""
+        about = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": provider,
+            "gen_ai.request.model": request.model,
+        }
+        if (stop := answered.stop) is None:
+            self._failed(span, answered.error, answered.message)
+            self._duration.record(took_s, {**about, "error.type": answered.error})
+            span.end()
+            return
+        usage = stop.usage
+        read = usage.input + usage.cache_read + usage.cache_write
+        said = usage.output + usage.reasoning
+        span.set_attributes(
+            {
+                "gen_ai.response.finish_reasons": [stop.stop_reason],
+                "gen_ai.usage.input_tokens": read,
+                "gen_ai.usage.output_tokens": said,
+                "gen_ai.usage.reasoning.output_tokens": usage.reasoning,
+                "gen_ai.usage.cache_read.input_tokens": usage.cache_read,
+                "gen_ai.usage.cache_creation.input_tokens": usage.cache_write,
+            }
+        )
+        if answered.first_s is not None:
+            span.set_attribute("gen_ai.response.time_to_first_chunk", answered.first_s)
+            self._first.record(answered.first_s, about)
+        self._text(span, "gen_ai.output.messages", lambda: _messages([answer], [stop.stop_reason]))
+        span.end()
+        self._duration.record(took_s, about)
+        self._tokens.record(read, {**about, "gen_ai.token.type": "input"})
+        self._tokens.record(said, {**about, "gen_ai.token.type": "output"})
+
+    @contextmanager
+    def tool(self, branch: LiveBranch, call: ToolCall) -> "Iterator[Span]":
+        """Have a span for a tool call."""
+        span = self._begin(
+            f"execute_tool {call.name}",
+            self.run(branch),
+            {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": call.name,
+                "gen_ai.tool.call.id": call.id,
+                "gen_ai.tool.type": "function",
+            },
+        )
+        self._text(span, "gen_ai.tool.call.arguments", lambda: dict(call.input))
+        try:
+            with self.current(span):
+                yield span
+        finally:
+            span.end()
+
+    def tool_ended(self, span: "Span", envelope: Envelope) -> None:
+        """Say what came of a tool call."""
+        if not envelope.ok:
+            self._failed(span, "denied" if envelope.denied else "tool", "")
+        self._text(span, "gen_ai.tool.call.result", lambda: envelope.text)
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _session(self, session_id: str) -> "Span":
+        return self._begin("session", None, {"gen_ai.conversation.id": session_id})
+
+    def _begin(self, name: str, above: "Span | None", attributes: Mapping[str, Any], **more: Any) -> "Span":
+        around = self._context.Context()  # what is current where a session begins is none of its affair
+        if above is not None:
+            around = self._api.set_span_in_context(above, around)
+        return self._tracer.start_span(name, context=around, attributes=attributes, **more)
+
+    def _failed(self, span: "Span", code: str, message: str) -> None:
+        span.set_attribute("error.type", code or "error")
+        told = self._redacted("error.message", message) if self._table.capture_content and message else None
+        span.set_status(self._api.StatusCode.ERROR, told)
+
+    def _text(self, span: "Span", name: str, content: Callable[[], Any]) -> None:
+        """Set what was said as an attribute, if that is wanted."""
+        if not self._table.capture_content:
+            return
+        made = content()
+        text = made if isinstance(made, str) else json.dumps(made, ensure_ascii=False, default=str)
+        if (told := self._redacted(name, text)) is not None:
+            span.set_attribute(name, told)
+
+    def _redacted(self, name: str, text: str) -> str | None:
+        """Return a text as it may be sent; None where it may not."""
+        text = concealed(text)
+        if self._redact is None:
+            return text
+        try:
+            told = self._redact(name, text)
+        except Exception:  # the user's own code; what it cannot judge is not sent
+            log.exception("telemetry: %s failed for %s", self._table.redact, name)
+            return None
+        return told if isinstance(told, str) else None
+
+    def _ids(self) -> Mapping[str, str]:
+        """Return what lines of the log say of the span they belong to."""
+        about = self._api.get_current_span().get_span_context()
+        if not about.is_valid:
+            return {}
+        return {
+            "trace_id": self._api.format_trace_id(about.trace_id),
+            "span_id": self._api.format_span_id(about.span_id),
+        }
+
+
+def _imported(name: str) -> Callable[[str, str], object]:
+    """Return the function that ``MODULE:NAME`` is.
+
+    Raises:
+        NotInstalled: There is none.
+    """
+    module, _, function = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), function)  # type: ignore[no-any-return]
+    except Exception as error:  # the user's own module
+        raise NotInstalled(
+            f"[telemetry] redact = {name!r} cannot be loaded: {error}", hint="Write MODULE:FUNCTION"
+        ) from error
+
+
+def _said(text: str) -> Message:
+    return Message(role="assistant", parts=(Text(text=text),))
+
+
+def _messages(messages: Iterable[Message], finish: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return messages in the form of the conventions."""
+    told: list[dict[str, Any]] = [
+        {"role": each.role, "parts": [_part(part) for part in each.parts]} for each in messages
+    ]
+    for each, reason in zip(told, finish, strict=False):
+        each["finish_reason"] = reason
+    return told
+
+
+def _part(part: object) -> dict[str, Any]:
+    match part:
+        case Text(text=text):
+            return {"type": "text", "content": text}
+        case Reasoning(text=text):
+            return {"type": "reasoning", "content": text}
+        case ToolCall(id=id, name=name, input=given):
+            return {"type": "tool_call", "id": id, "name": name, "arguments": dict(given)}
+        case ToolResult(id=id, text=text):
+            return {"type": "tool_call_response", "id": id, "response": text}
+    return {"type": type(part).__name__.lower()}
