@@ -1505,6 +1505,8 @@ WHAT is what they are called."
 ;;;; Desktop
 
 (defvar desktop-buffer-major-mode)
+(defvar pyagentd-list-name)
+(defvar pyagentd-list-arguments)
 
 ;;;###autoload
 (defun pyagentd-return-list (_file name _misc)
@@ -1514,16 +1516,20 @@ It is filled if a daemon runs, else when it is fetched again."
     (autoload-do-load (symbol-function desktop-buffer-major-mode)))
   (with-current-buffer (get-buffer-create name)
     (funcall desktop-buffer-major-mode)
+    (when (string-match "\\`\\*pyagentd \\(.*\\)\\*\\'" name)
+      (setq pyagentd-list-name (match-string 1 name)))
     (when (pyagentd-rpc-connect)
       (revert-buffer))
     (current-buffer)))
 
-(autoload 'pyagentd-sessions-mode "pyagentd-sessions" nil t)
+(autoload 'pyagentd-list-mode "pyagentd-list" nil t)
 (autoload 'pyagentd-asks-mode "pyagentd-views" nil t)
 
 (defun pyagentd-return--saved-p ()
   "Let a desktop save this list, though it visits no file."
-  (when (memq major-mode '(pyagentd-sessions-mode pyagentd-asks-mode))
+  (when (or (eq major-mode 'pyagentd-asks-mode)
+            (and (eq major-mode 'pyagentd-list-mode)
+                 (null pyagentd-list-arguments)))
     (setq-local desktop-save-buffer t)))
 
 (defun pyagentd-return--writable ()
@@ -1545,7 +1551,7 @@ Whoever else writes now, the daemon says."
 ;;;###autoload
 (progn
   (add-to-list 'desktop-buffer-mode-handlers
-               '(pyagentd-sessions-mode . pyagentd-return-list))
+               '(pyagentd-list-mode . pyagentd-return-list))
   (add-to-list 'desktop-buffer-mode-handlers
                '(pyagentd-asks-mode . pyagentd-return-list)))
 

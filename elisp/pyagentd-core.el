@@ -142,19 +142,6 @@ mark, never nothing."
         ((> known 0) (concat (pyagentd-numbers-dollars known) "+?"))
         (t "$?")))
 
-(defun pyagentd-numbers-bar (value most width)
-  "Return a bar for VALUE, of at most WIDTH characters for MOST.
-What is more than nothing is seen.  Where blocks cannot be displayed it is
-made of number signs."
-  (let* ((blocks (and (char-displayable-p ?█) (char-displayable-p ?▏)))
-         (parts (if blocks 8 1))
-         (length (if (and (> value 0) (> most 0))
-                     (max 1 (round (* parts width value) most))
-                   0))
-         (rest (% length parts)))
-    (concat (make-string (/ length parts) (if blocks ?█ ?#))
-            (if (zerop rest) "" (string (aref " ▏▎▍▌▋▊▉" rest))))))
-
 ;;;; Read the metadata of a session
 
 ;; scope-plan.yml, branch-metadata.yml and the front matter of preset.md,

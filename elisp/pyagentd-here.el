@@ -116,25 +116,6 @@ in a buffer that was there before it stays where somebody moved it."
         (format "%s" (plist-get session :session-id))
       (format "%s" title))))
 
-(defun pyagentd-title-listed (session)
-  "Return what to call SESSION, a plist, in a list: one line.
-An agent without a title is called by its preset and what it is about."
-  (string-replace
-   "\n" " "
-   (if (and (plist-get session :agent)
-            (member (plist-get session :title) '(nil "")))
-       (pyagentd-place-words (format "%s" (plist-get session :session-id))
-                             t nil)
-     (pyagentd-title session))))
-
-(defun pyagentd-branch-label (name &optional bold)
-  "Return NAME, that of a branch, with its time stamp dimmed.
-BOLD says whether the rest is in bold."
-  (let ((start (if (string-match "\\`[0-9]\\{14\\}-" name) (match-end 0) 0)))
-    (concat (propertize (substring name 0 start) 'face 'shadow)
-            (propertize (substring name start) 'face
-                        (if bold 'bold 'default)))))
-
 (defun pyagentd-here-time (value)
   "Return VALUE, a time from the wire, as a Lisp time, or nil.
 That is ISO 8601 or a number of milliseconds."
@@ -145,18 +126,6 @@ That is ISO 8601 or a number of milliseconds."
   "Return VALUE, a time from the wire or nil, in local time for a column."
   (if-let ((time (pyagentd-here-time value)))
       (format-time-string "%F %R" time)
-    ""))
-
-(defun pyagentd-age (value)
-  "Return how long ago VALUE, a time from the wire or nil, was: \"3h\"."
-  (if-let ((time (pyagentd-here-time value)))
-      (let ((seconds (max 0 (float-time (time-subtract nil time)))))
-        (pcase-exhaustive (seq-find (lambda (unit) (>= seconds (cdr unit)))
-                                    '(("y" . 31557600) ("w" . 604800)
-                                      ("d" . 86400) ("h" . 3600) ("m" . 60)
-                                      ("s" . 0)))
-          (`(,unit . ,length)
-           (format "%d%s" (/ seconds (max 1 length)) unit))))
     ""))
 
 (defun pyagentd-count (number noun)

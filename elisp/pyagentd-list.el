@@ -108,76 +108,6 @@ another by now, and GONE, the names of branches that are no more.")
     (setq pyagentd-live--watching nil)
     (pyagentd-rpc-call-async 'unwatch nil :error #'ignore)))
 
-;;;; Rows
-
-(defun pyagentd-live-change (rows changed)
-  "Put what has CHANGED into ROWS, sessions as the daemon lists them.
-This makes nothing new of the list, which may be long.  Return the rows
-that are others by now; nil if any of CHANGED is not among ROWS."
-  (let ((left (copy-sequence changed)) (cell rows) found)
-    (while (and left cell)
-      (when-let ((new (pyagentd-live-of (plist-get (car cell) :branch) left)))
-        (setq left (delq new left))
-        (push (setcar cell (pyagentd-live--changed (car cell) new)) found))
-      (setq cell (cdr cell)))
-    (unless left found)))
-
-(defun pyagentd-live-merge (rows changed gone)
-  "Return ROWS, sessions as the daemon lists them, with what has CHANGED.
-GONE are the names of branches that are no more, nor what is below them.
-A new agent stands behind the branch it belongs to, a new branch before
-the others of its session, a new session before all."
-  (let ((left (copy-sequence changed)) found)
-    (dolist (row rows)
-      (let ((branch (plist-get row :branch)))
-        (unless (pyagentd-live--gone-p branch gone)
-          (if-let ((new (pyagentd-live-of branch left)))
-              (progn (setq left (delq new left))
-                     (push (pyagentd-live--changed row new) found))
-            (push row found)))))
-    (setq found (nreverse found))
-    (dolist (new left found)
-      (when (and (plist-get new :session-id)
-                 (not (pyagentd-live--gone-p (plist-get new :branch) gone)))
-        (setq found (pyagentd-live--put new found))))))
-
-(defun pyagentd-live--gone-p (branch gone)
-  "Return non-nil if BRANCH is one of GONE or below one of them."
-  (and gone
-       (seq-some (lambda (place)
-                   (or (equal branch place)
-                       (string-prefix-p (file-name-as-directory place) branch)))
-                 gone)))
-
-(defun pyagentd-live-of (branch rows)
-  "Return the row of BRANCH in ROWS, or nil."
-  ;; A loop that makes no garbage: there may be tens of thousands.
-  (while (and rows (not (equal branch (plist-get (car rows) :branch))))
-    (setq rows (cdr rows)))
-  (car rows))
-
-(defun pyagentd-live--changed (row new)
-  "Return a copy of ROW with the keys that NEW has."
-  (let ((row (copy-sequence row)))
-    (while new
-      (setq row (plist-put row (car new) (cadr new))
-            new (cddr new)))
-    row))
-
-(defun pyagentd-live--put (new rows)
-  "Put NEW, which is not among ROWS, where it belongs, and return them all."
-  (let* ((above (and (plist-get new :agent) (plist-get new :parent)))
-         (place (seq-position
-                 rows (or above (plist-get new :session-dir))
-                 (lambda (row wanted)
-                   (equal wanted (plist-get row (if above :branch
-                                                  :session-dir)))))))
-    (cond ((null place) (cons new rows))
-          (above (append (seq-take rows (1+ place)) (list new)
-                         (seq-drop rows (1+ place))))
-          (t (append (seq-take rows place) (list new)
-                     (seq-drop rows place))))))
-
 ;;;; Without a daemon
 
 (defvar pyagentd-connect-wanted-functions)
@@ -230,6 +160,9 @@ the others of its session, a new session before all."
   "What to say where there are no rows.")
 (defvar-local pyagentd-table-filter nil
   "Words that a line must have to be shown, or nil.")
+(defvar-local pyagentd-table-filter-function nil
+  "Function that has the rows filtered elsewhere, nil to filter them here.
+It is called with the words.")
 (defvar-local pyagentd-table-marks nil
   "Ids of the lines that are marked.")
 (defvar-local pyagentd-table--entries nil
@@ -295,7 +228,7 @@ Where there are none say NOTE, by default that there is nothing."
     (let ((inhibit-read-only t))
       (insert (cond (tabulated-list-entries "\n")
                     (pyagentd-table--entries
-                     "No matches; / with no words shows all sessions\n\n")
+                     "No matches; / with no words shows all\n\n")
                     (t (concat pyagentd-table--empty "\n\n")))
               (pyagentd-table-keys
                (if (assoc "?" pyagentd-table-help) pyagentd-table-help
@@ -328,7 +261,7 @@ Where there are none say NOTE, by default that there is nothing."
 (defun pyagentd-table--filtered ()
   "Return the entries that have all words of the filter."
   (let ((words (split-string (downcase (or pyagentd-table-filter "")) nil t)))
-    (if (null words) pyagentd-table--entries
+    (if (or (null words) pyagentd-table-filter-function) pyagentd-table--entries
       (seq-filter
        (lambda (entry)
          (let ((text (downcase (mapconcat (lambda (column)
@@ -345,7 +278,9 @@ Where there are none say NOTE, by default that there is nothing."
                pyagentd-table-mode)
   (setq pyagentd-table-filter (unless (string-blank-p filter) filter))
   (pyagentd-table-say pyagentd-table--note)
-  (pyagentd-table-print-again))
+  (if pyagentd-table-filter-function
+      (funcall pyagentd-table-filter-function (or pyagentd-table-filter ""))
+    (pyagentd-table-print-again)))
 
 ;;;; Marks
 
@@ -516,6 +451,11 @@ Much that changes at once is fetched once, from the daemon there is."
   "How many rows are fetched at most, nil as the daemon has it.")
 (defvar-local pyagentd-list--view nil
   "The list as the daemon told it last, without its rows.")
+(defvar-local pyagentd-list--index nil
+  "Hash table from the id of each row to (ROW NUMBER TOP).
+TOP is such a list, that of the row of level 0 that it belongs to.")
+(defvar-local pyagentd-list--folded nil
+  "Ids of the rows whose rows below are not shown.")
 (defvar-local pyagentd-list--follows nil
   "What this list follows, strings that the daemon named.")
 
@@ -632,42 +572,114 @@ if another window is to show it.")
     (setq tabulated-list-sort-key nil))
   (tabulated-list-init-header)
   (pyagentd-list--define-keys view)
-  (pyagentd-table-print (mapcar #'pyagentd-list--entry pyagentd-table-rows))
+  (setq pyagentd-list--index (pyagentd-list--indexed pyagentd-table-rows)
+        pyagentd-table-filter-function
+        (and (plist-get view :filters) #'pyagentd-list--filter))
+  (pyagentd-list--print-rows)
   (pyagentd-table-say (plist-get view :note)))
+
+(defun pyagentd-list--print-rows ()
+  "Print the rows there are but for what is folded."
+  (let ((gc-cons-threshold (max gc-cons-threshold (* 64 1024 1024))))
+    (pyagentd-table-print (mapcar #'pyagentd-list--entry
+                                  (pyagentd-list--unfolded)))))
+
+(defun pyagentd-list--filter (words)
+  "Have the daemon filter the rows of this list by WORDS."
+  (setq pyagentd-list--limit nil)
+  (pyagentd-list-again-with (list :words words)))
+
+(defun pyagentd-list--indexed (rows)
+  "Return ROWS as `pyagentd-list--index' has them."
+  (let ((index (make-hash-table :test #'equal)) (number 0) top)
+    (dolist (row rows index)
+      (let ((place (list row number nil)))
+        (when (or (null top) (zerop (or (plist-get row :level) 0)))
+          (setq top place))
+        (setcar (cddr place) top)
+        (puthash (plist-get row :id) place index)
+        (setq number (1+ number))))))
 
 (defun pyagentd-list--format (view)
   "Return the columns of VIEW as `tabulated-list-format' has them."
-  (vconcat
-   (seq-map-indexed
-    (lambda (column number)
-      (append (list (plist-get column :title) (or (plist-get column :width) 0)
-                    (and (plist-get column :sorts)
-                         (pyagentd-list--sorter number)))
-              (when (plist-get column :right) '(:right-align t))))
-    (plist-get view :columns))))
+  (let* ((columns (plist-get view :columns))
+         (free (- (window-width (get-buffer-window nil t)) 2
+                  (apply #'+ (mapcar (lambda (column)
+                                       (1+ (or (plist-get column :width) 0)))
+                                     columns)))))
+    (vconcat
+     (seq-map-indexed
+      (lambda (column number)
+        (let ((width (or (plist-get column :width) 0))
+              (most (plist-get column :most)))
+          (append (list (plist-get column :title)
+                        (if most
+                            (max width (min most (+ width free)
+                                            (max 30 (+ width free -24))))
+                          width)
+                        (and (plist-get column :sorts)
+                             (pyagentd-list--sorter number)))
+                  (when (plist-get column :right) '(:right-align t)))))
+      columns))))
 
 (defun pyagentd-list--sorter (number)
-  "Return a predicate that compares entries by their column NUMBER."
+  "Return a predicate that compares entries by their column NUMBER.
+Rows of a tree stay below the row that they belong to."
   (lambda (a b)
-    (let ((a (pyagentd-list--value a number))
-          (b (pyagentd-list--value b number)))
-      (if (and (numberp a) (numberp b)) (< a b)
-        (string-collate-lessp (format "%s" a) (format "%s" b) nil t)))))
+    (pcase-let ((`(,_ ,place-a ,top-a) (gethash (car a) pyagentd-list--index))
+                (`(,_ ,place-b ,top-b) (gethash (car b) pyagentd-list--index)))
+      (if (eq top-a top-b)
+          (xor (cdr tabulated-list-sort-key) (< place-a place-b))
+        (let ((a (pyagentd-list--value (car top-a) number))
+              (b (pyagentd-list--value (car top-b) number)))
+          (cond ((equal a b)
+                 (xor (cdr tabulated-list-sort-key)
+                      (< (nth 1 top-a) (nth 1 top-b))))
+                ((and (numberp a) (numberp b)) (< a b))
+                (t (string-collate-lessp (format "%s" a) (format "%s" b)
+                                         nil t))))))))
 
-(defun pyagentd-list--value (entry number)
-  "Return what ENTRY is sorted by in column NUMBER."
-  (let ((cell (nth number (plist-get (pyagentd-list--row (car entry)) :cells))))
+(defun pyagentd-list--value (row number)
+  "Return what ROW is sorted by in column NUMBER."
+  (let ((cell (nth number (plist-get row :cells))))
     (or (plist-get cell :sort) (plist-get cell :text) "")))
 
 (defun pyagentd-list--row (id)
   "Return the row called ID."
-  (seq-find (lambda (row) (equal id (plist-get row :id)))
-            pyagentd-table-rows))
+  (and pyagentd-list--index (car (gethash id pyagentd-list--index))))
+
+;;;; Folds
+
+(defun pyagentd-list--unfolded ()
+  "Return the rows, those with rows folded below them with :folded, a number."
+  (let (shown below)
+    (dolist (row pyagentd-table-rows (nreverse shown))
+      (let ((level (or (plist-get row :level) 0)))
+        (if (and below (> level below))
+            (setcar shown (plist-put (copy-sequence (car shown)) :folded
+                                     (1+ (or (plist-get (car shown) :folded)
+                                             0))))
+          (setq below (and (member (plist-get row :id) pyagentd-list--folded)
+                           level))
+          (push row shown))))))
+
+(defun pyagentd-list-fold ()
+  "Fold away what stands below the row at point, or unfold it."
+  (interactive nil pyagentd-list-mode)
+  (let ((id (plist-get (pyagentd-table-row) :id)))
+    (setq pyagentd-list--folded
+          (if (member id pyagentd-list--folded)
+              (remove id pyagentd-list--folded)
+            (cons id pyagentd-list--folded)))
+    (pyagentd-list--print-rows)))
 
 (defun pyagentd-list--entry (row)
   "Return ROW as an entry of the list."
-  (list (plist-get row :id)
-        (vconcat (mapcar #'pyagentd-list-text (plist-get row :cells)))))
+  (let ((cells (mapcar #'pyagentd-list-text (plist-get row :cells))))
+    (when-let ((folded (plist-get row :folded)))
+      (setcar cells (concat (car cells) (propertize (format "  +%d" folded)
+                                                    'face 'shadow))))
+    (list (plist-get row :id) (vconcat cells))))
 
 ;;;; Again, when something has changed
 
@@ -727,25 +739,30 @@ Where the buffer is not shown, call it when it is."
   (let ((map (make-sparse-keymap)))
     (set-keymap-parent map pyagentd-table-mode-map)
     (define-key map (kbd "RET") #'pyagentd-list-visit)
+    (define-key map (kbd "TAB") #'pyagentd-list-fold)
     (define-key map "o" #'pyagentd-list-visit-other-window)
     map)
   "Keymap of `pyagentd-list-mode'.")
 
 (defvar pyagentd-list--defined nil
   "The lists that have keys only Emacs can serve: (NAME . KEYS).
-KEYS are lists (KEY COMMAND WORDS).")
+KEYS are lists (KEY COMMAND WORDS SEVERAL); SEVERAL is non-nil if the
+command is for all rows that are marked.")
 
 (defun pyagentd-list--define-keys (view)
   "Bind the keys of the actions of VIEW, and those that Emacs adds."
   (let ((map (copy-keymap pyagentd-list-mode-map))
         (actions (plist-get view :actions))
-        (own (cdr (assoc pyagentd-list-name pyagentd-list--defined))))
-    (when (seq-some (lambda (action) (plist-get action :several)) actions)
-      (pyagentd-table-define-marks map))
+        (own (cdr (assoc pyagentd-list-name pyagentd-list--defined)))
+        several)
+    (setq several (or (seq-some (lambda (action) (plist-get action :several))
+                                actions)
+                      (seq-some (lambda (key) (nth 3 key)) own)))
+    (when several (pyagentd-table-define-marks map))
     (dolist (action actions)
       (define-key map (kbd (plist-get action :key))
                   (pyagentd-list--command action)))
-    (pcase-dolist (`(,key ,command ,_) own)
+    (pcase-dolist (`(,key ,command . ,_) own)
       (define-key map (kbd key) command))
     (when (plist-get view :more)
       (define-key map "+" #'pyagentd-list-more))
@@ -761,10 +778,12 @@ KEYS are lists (KEY COMMAND WORDS).")
            (mapcar (lambda (action)
                      (list (plist-get action :key) (plist-get action :label)))
                    actions)
-           (mapcar (pcase-lambda (`(,key ,_ ,words)) (list key words)) own)
-           (when (seq-some (lambda (action) (plist-get action :several))
-                           actions)
-             '(("m" "mark")))
+           (mapcar (pcase-lambda (`(,key ,_ ,words . ,_)) (list key words))
+                   own)
+           (when several '(("m" "mark")))
+           (when (seq-some (lambda (row) (> (or (plist-get row :level) 0) 0))
+                           (plist-get view :rows))
+             '(("TAB" "fold")))
            (when (plist-get view :more) '(("+" "more")))
            '(("/" "filter") ("g" "refresh") ("q" "close"))))))
 
@@ -895,16 +914,24 @@ KEYS are lists (KEY COMMAND WORDS).")
   (setq pyagentd-list--limit (* 2 (max 1 (length pyagentd-table-rows))))
   (revert-buffer))
 
-(defun pyagentd-list--here ()
-  "Return the session that the row at point, or this list, is about."
-  (let* ((place (plist-get (pyagentd-list--row (tabulated-list-get-id))
-                           :visit))
-         (row (and (equal (plist-get place :kind) "session") place)))
-    (when-let* ((branch (or (plist-get row :branch)
+(defun pyagentd-list-session (row)
+  "Return the session that ROW of this list is about, or nil.
+That is a plist as `pyagentd-here' has it."
+  (let* ((place (plist-get row :visit))
+         (session (and (equal (plist-get place :kind) "session") place))
+         (what (pyagentd-list--fact row "what")))
+    (when-let* ((branch (or (plist-get session :branch)
                             (plist-get pyagentd-list-arguments :branch)))
                 (file (pyagentd-place-conversation branch)))
-      (append (list :branch branch :file file :title (plist-get row :title))
+      (append (list :branch branch :file file
+                    :title (plist-get session :title)
+                    :what (and (member what '("branch" "agent"))
+                               (intern what)))
               (pyagentd-place-of file)))))
+
+(defun pyagentd-list--here ()
+  "Return the session that the row at point, or this list, is about."
+  (pyagentd-list-session (pyagentd-list--row (tabulated-list-get-id))))
 
 ;;;; The mode
 

@@ -151,12 +151,7 @@ class Sessions(Group):
             self._watch(client)
         if form not in ("sexp", "json"):
             raise BadRequest(f"{form!r} is no form", hint="sexp or json")
-        found = await asyncio.to_thread(self._found, archived)
-        for row in found:
-            live = self._kernel.opened(row["branch"])
-            row["state"] = self._kernel.state_of(row["branch"])
-            if live and live.meter is not None:
-                row |= spent_row(live.meter.own)
+        found = await session_rows(self, archived=archived)
         if len(found) <= INLINE_SESSIONS:
             return {"sessions": found}
         path = self._kernel.config.runtime_dir / f"sessions-{'all' if archived else 'unarchived'}.{form}"
@@ -210,6 +205,18 @@ class Sessions(Group):
             str(directory(key)): total_spent(priced_usage(each, known) for each in sums)
             for key, sums in found.items()
         }
+
+
+async def session_rows(group: "Sessions", *, archived: bool) -> list[dict[str, Any]]:
+    """Return the rows of ``sessions``: all branches and agents, with their state and what they cost."""
+    kernel = group._kernel
+    found = await asyncio.to_thread(group._found, archived)
+    for row in found:
+        live = kernel.opened(row["branch"])
+        row["state"] = kernel.state_of(row["branch"])
+        if live and live.meter is not None:
+            row |= spent_row(live.meter.own)
+    return found
 
 
 def _first(projects: Sequence[str]) -> Path | None:

@@ -4,6 +4,7 @@ A client lays a view out and knows nothing of its subject: Emacs in a buffer of 
 with ``print_view``. Rows come from the operations that programs use; a view says how people read them.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,14 +12,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pyagentd.api.agents import ContextOperations, TaskOperations, agent_tree
+from pyagentd.api.agents import ContextOperations, NamedAgents, Settings, TaskOperations, agent_tree
 from pyagentd.api.approvals import Approvals
+from pyagentd.api.conversations import Queue
 from pyagentd.api.group import Client, Group, Process
 from pyagentd.api.history import SnapshotOperations
 from pyagentd.api.mcp import Env, McpOperations
 from pyagentd.api.models import Spending
 from pyagentd.api.schedules import Scheduling
-from pyagentd.api.sessions import Branches, Sessions
+from pyagentd.api.sessions import Branches, Sessions, session_rows
 from pyagentd.errors import BadRequest, NotFound, did_you_mean
 from pyagentd.features.indexer import Indexer
 from pyagentd.features.overview import Overview
@@ -36,7 +38,7 @@ LONGEST_CELL = 400  # characters
 Face = Literal[
     "", "strong", "title", "agent", "dim", "detail", "good", "warn", "bad", "code", "heading", "added", "removed"
 ]
-Followed = Literal["sessions", "tasks"]
+Followed = Literal["sessions", "tasks", "agents", "queue", "asks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +48,14 @@ class Column:
     Attributes:
         title: Its heading.
         width: How many characters it should have; 0 for the last one, which has the rest.
+        most: How many it may have where there is room.
         right: Whether its cells are aligned to the right.
         sorts: Whether rows can be sorted by it.
     """
 
     title: str
     width: int = 0
+    most: int = 0
     right: bool = False
     sorts: bool = True
 
@@ -82,6 +86,7 @@ class Row:
         label: What a question or message calls it.
         facts: The arguments that actions take from it.
         visit: The place that visiting it opens, see ``session_place``; None where there is none.
+        level: 0, or more for a row that belongs to the next one above it with a smaller level.
     """
 
     id: str
@@ -89,6 +94,7 @@ class Row:
     label: str
     facts: Mapping[str, Any] = field(default_factory=dict)
     visit: Mapping[str, Any] | None = None
+    level: int = 0
 
     def to_wire(self) -> dict[str, Any]:
         """Return it as it travels."""
@@ -99,6 +105,7 @@ class Row:
             "label": self.label,
             "facts": dict(self.facts),
             "visit": self.visit,
+            "level": self.level,
         }
 
 
@@ -178,6 +185,7 @@ class View:
         follows: What has it made again when it changes.
         more: Whether there are rows beyond these.
         current: The id of the row to begin at.
+        filters: Whether it takes ``words``, so that a filter also finds what is beyond these rows.
     """
 
     title: str
@@ -189,6 +197,7 @@ class View:
     follows: Sequence[Followed] = ()
     more: bool = False
     current: str = ""
+    filters: bool = False
 
 
 def session_place(branch: str, title: str = "") -> dict[str, Any]:
@@ -258,7 +267,7 @@ def title_of(row: Mapping[str, Any]) -> str:
     if row.get("title"):
         return str(row["title"])
     name = str(row.get("session_id") or "")
-    return name.partition("-")[2].replace("-", " ") or name if row.get("agent") else name
+    return agent_words(name) if row.get("agent") else name
 
 
 class Views(Group):
@@ -279,10 +288,19 @@ class Views(Group):
         self._spending = Spending(*parts)
         self._mcp = McpOperations(*parts)
         self._snapshots = SnapshotOperations(*parts)
+        self._named = NamedAgents(*parts)
+        self._settings = Settings(*parts)
+        self._queue = Queue(*parts)
         self._views: dict[str, Operation] = {
             each.name: each
             for each in (
+                operation("sessions", self._session_tree),
                 operation("running", self._running),
+                operation("asks", self._asks),
+                operation("queue", self._queued),
+                operation("named", self._named_agents),
+                operation("agent", self._agent),
+                operation("settings", self._defaults),
                 operation("schedules", self._schedules),
                 operation("tasks", self._task_list),
                 operation("agents", self._agent_tree),
@@ -311,14 +329,12 @@ class Views(Group):
         where there are others. With ``watch`` the client is told what changes of what the list ``follows``, as by
         ``sessions`` and ``tasks``.
 
-        The reply is ``{name, title, columns, rows, actions, empty, note, follows, more,
-        current}``. A column is ``{title,
-        width, right, sorts}``; a row ``{id, cells, label, facts, visit}`` with cells ``{text, face, sort}``.
-        An action is ``{key, label, operation, takes, arguments, place, several, question, noun, asks, needs, done,
-        env, reads, saves,
-        patience}``:
-        a client calls ``operation`` with ``arguments`` and those ``facts`` of the row that ``takes`` names, opens the
-        place that is the fact ``place``, or, with neither, shows the same view with ``arguments``.
+        The reply is ``{name, title, columns, rows, actions, empty, note, follows, more, current, filters}``. A column
+        is ``{title, width, most, right, sorts}``; a row ``{id, cells, label, facts, visit, level}`` with cells
+        ``{text, face, sort}``. An action is ``{key, label, operation, takes, arguments, place, several, question,
+        noun, asks, needs, done, env, reads, saves, patience}``: a client calls ``operation`` with ``arguments`` and
+        those ``facts`` of the row that ``takes`` names, opens the place that is the fact ``place``, or, with neither,
+        shows the same view with ``arguments``.
         """
         found = self._views.get(name)
         if found is None:
@@ -336,7 +352,13 @@ class Views(Group):
             "name": name,
             "title": view.title,
             "columns": [
-                {"title": each.title, "width": each.width, "right": each.right, "sorts": each.sorts}
+                {
+                    "title": each.title,
+                    "width": each.width,
+                    "most": each.most or None,
+                    "right": each.right,
+                    "sorts": each.sorts,
+                }
                 for each in view.columns
             ],
             "rows": [row.to_wire() for row in view.rows[:limit]],
@@ -346,20 +368,257 @@ class Views(Group):
             "follows": list(view.follows),
             "more": view.more or len(view.rows) > limit,
             "current": view.current or None,
+            "filters": view.filters,
         }
 
     async def views(self, client: Client) -> dict[str, Any]:
         """Return what ``view`` can list: ``{views: (V…)}``, V being ``{name, summary, arguments, session}``.
 
-        ``session`` says whether a session's branch is an argument: "required", "optional", or nil.
+        Left out are those that need another argument than a session, such as "agent". ``session`` says whether a
+        session's branch is an argument: "required", "optional", or nil.
         """
-        return {"views": [_told(each) for each in self._views.values()]}
+        return {
+            "views": [
+                _told(each)
+                for each in self._views.values()
+                if all(not value.is_required or name == "branch" for name, value in each.parameters.items())
+            ]
+        }
 
     def _watch(self, client: Client, follows: Iterable[Followed]) -> None:
         if "sessions" in follows and (overview := self._kernel.find(Overview)) is not None:
             overview.watchers.add(client)
-        if "tasks" in follows:
+        if {"tasks", "agents"} & set(follows):
             self._kernel.overseers.add(client)
+
+    async def _session_tree(
+        self, client: Client, *, archived: bool = False, words: str = "", limit: int = LIMIT
+    ) -> View:
+        """List sessions with their branches and agents, the latest first."""
+        nodes = session_forest(await session_rows(self._sessions, archived=archived))
+        wanted = words.lower().split()
+        found = [line for node in nodes if (kept := node.matching(wanted)) for line in kept.lines()]
+        now = self._kernel.clock.now()
+        return View(
+            title="Sessions",
+            columns=(
+                Column("Title", 24, most=64),
+                Column("Age", 5, right=True),
+                Column("State", 8),
+                Column("Tokens", 6, right=True),
+                Column("Cost", 8, right=True),
+                Column("Preset", 21),
+                Column("Id", sorts=False),
+            ),
+            rows=[_session_row(*line, now) for line in found[:limit]],
+            actions=(
+                Action(
+                    key="k",
+                    label="stop",
+                    operation="abort",
+                    takes=("branch",),
+                    several=True,
+                    question="Stop %s?",
+                    noun="run",
+                    asks="several",
+                    done="Stopped %s",
+                ),
+                Action(
+                    key="a",
+                    label="archive",
+                    operation="archive",
+                    takes=("branch", "undo"),
+                    several=True,
+                    question="Archive %s, or list it again?",
+                    noun="session",
+                    asks="several",
+                    done="Archived, or listed again: %s",
+                ),
+                Action(
+                    key="A",
+                    label="without archived" if archived else "archived",
+                    arguments={"archived": not archived},
+                ),
+            ),
+            empty=f"No session has all of “{words}”." if wanted else "No sessions; M-x pyagentd-session makes one.",
+            note="archived too" if archived else "",
+            follows=("sessions",),
+            more=len(found) > limit,
+            filters=True,
+        )
+
+    async def _asks(self, client: Client) -> View:
+        """List pending approvals and questions of all sessions."""
+        found = (await self._approvals.asks(client))["asks"]
+        return View(
+            title="Asks",
+            columns=(Column("Asked", 11), Column("Agent", 24), Column("What", 60), Column("Session")),
+            rows=[
+                Row(
+                    id=row["id"],
+                    cells=(
+                        local_time(row["created_at"], "%m-%d %H:%M"),
+                        Cell(asking(row), "strong"),
+                        Cell(asked(row), "heading"),
+                        Cell(self._session_of(row["branch"]), "dim"),
+                    ),
+                    label=asked(row),
+                    facts={"ask": row["id"], "branch": row["branch"]},
+                    visit=session_place(row["branch"]),
+                )
+                for row in found
+            ],
+            empty="No pending approvals.",
+            follows=("asks",),
+        )
+
+    async def _queued(self, client: Client, *, branch: str) -> View:
+        """List the queued messages of a session."""
+        told = await self._queue.queue(client, branch=branch)
+        return View(
+            title="Queue",
+            columns=(Column("Sent", 6), Column("From", 9), Column("Text", sorts=False)),
+            rows=[
+                Row(
+                    id=row["id"],
+                    cells=(
+                        local_time(row["queued_at"], "%H:%M"),
+                        "steers" if row["steer"] else "trigger" if row.get("trigger") else row["origin"] or "",
+                        row["text"],
+                    ),
+                    label=f"“{_cut(row['text'], 40)}”",
+                    facts={"branch": branch, "id": row["id"], "text": row["text"], "origin": row["origin"]},
+                )
+                for row in told["items"]
+            ],
+            actions=(
+                Action(key="!", label="resume", operation="queue-resume", arguments={"branch": branch}, env=True),
+                Action(key="r", label="retry now", operation="retry-now", arguments={"branch": branch}),
+            ),
+            empty="No queued messages.",
+            note="paused" if told["paused"] else "",
+            follows=("queue",),
+        )
+
+    async def _named_agents(self, client: Client, *, destroyed: bool = False) -> View:
+        """List named agents."""
+        found = (await self._named.agent_list(client, destroyed=destroyed))["agents"]
+        return View(
+            title="Named agents",
+            columns=(
+                Column("Name", 22),
+                Column("Status", 10),
+                Column("Model", 22),
+                Column("Permissions", 12),
+                Column("Made", 17),
+                Column("Directory", sorts=False),
+            ),
+            rows=[_named_row(row) for row in found],
+            actions=(
+                Action(key="c", label="configure", place="config"),
+                Action(key="t", label="tasks", place="tasks"),
+                Action(key="H", label="history", place="contexts"),
+                Action(key="w", label="workspace", place="workspace"),
+                Action(key="W", label="documents", place="docs"),
+                Action(
+                    key="A",
+                    label="without destroyed" if destroyed else "destroyed",
+                    arguments={"destroyed": not destroyed},
+                ),
+            ),
+            empty="No named agents; + makes one.",
+            note="destroyed too" if destroyed else "",
+            follows=("agents",),
+        )
+
+    async def _agent(self, client: Client, *, agent: str) -> View:
+        """List what a named agent is: name, system prompt, model, permissions."""
+        told = await self._named.agent_config(client, name=agent)
+        place = Path(told["dir"])
+        return View(
+            title=f"Agent {agent}",
+            columns=(
+                Column("Key", 14, sorts=False),
+                Column("Value", 44, most=80, sorts=False),
+                Column("What it is", sorts=False),
+            ),
+            rows=[
+                Row(
+                    id=key,
+                    cells=(
+                        Cell(key, "strong"),
+                        _value(value := told["config"][key], "(default)"),
+                        Cell(about, "dim"),
+                    ),
+                    label=key,
+                    facts={
+                        "name": agent,
+                        "key": key,
+                        "value": value if isinstance(value, str | None) else json.dumps(value),
+                        "custom": isinstance(value, Mapping),
+                        "default": key in ("model", "permissions"),
+                        "docs": {"kind": "file", "file": str(place / "docs")},
+                    },
+                )
+                for key, about in AGENT_KEYS.items()
+            ],
+            actions=(
+                Action(
+                    key="D",
+                    label="default",
+                    operation="agent-config",
+                    takes=("name", "key"),
+                    arguments={"reset": True},
+                    needs="default",
+                    done="%s: the default again",
+                ),
+                Action(key="W", label="its documents", place="docs"),
+            ),
+            follows=("agents",),
+        )
+
+    async def _defaults(self, client: Client) -> View:
+        """List the defaults of named agents."""
+        told = await self._settings.settings(client)
+        held, defaults = told["settings"], told["defaults"]
+        return View(
+            title="Defaults of named agents",
+            columns=(
+                Column("Setting", 20, sorts=False),
+                Column("Value", 30, sorts=False),
+                Column("What it is", sorts=False),
+            ),
+            rows=[
+                Row(
+                    id=key,
+                    cells=(
+                        Cell(key, "strong"),
+                        Cell(
+                            span(held[key]) if key == "idle_timeout" else _value(held[key], "the preset's").text,
+                            "dim" if held[key] == defaults[key] else "",
+                        ),
+                        Cell(about, "dim"),
+                    ),
+                    label=key,
+                    facts={
+                        "key": key,
+                        "value": span(held[key]) if key == "idle_timeout" else _value(held[key], "").text or None,
+                    },
+                )
+                for key, about in SETTINGS.items()
+            ],
+            actions=(
+                Action(
+                    key="D",
+                    label="default",
+                    operation="settings",
+                    takes=("key",),
+                    arguments={"reset": True},
+                    done="%s: the default again",
+                ),
+            ),
+            follows=("agents",),
+        )
 
     async def _running(self, client: Client) -> View:
         """List running and waiting turns of all sessions, and their agents."""
@@ -609,6 +868,10 @@ class Views(Group):
             current=at or ref.key,
             follows=("sessions",),
         )
+
+    def _session_of(self, branch: str) -> str:
+        root = paths.root_of(self._ref(branch))
+        return self._title(root) or root.session_id
 
     def _title(self, ref: paths.BranchRef) -> str:
         live = self._kernel.opened(ref.key)
@@ -980,7 +1243,199 @@ def _cut(text: str, most: int) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
+# Sessions, with what belongs to them.
+
+
+@dataclass(slots=True)
+class Node:
+    """A branch or an agent with what stands below it; ``spent``: tokens, dollars, whether a price is unknown."""
+
+    row: Mapping[str, Any]
+    below: list["Node"] = field(default_factory=list)
+    spent: tuple[int, float, bool] = (0, 0.0, False)
+
+    def matching(self, words: Sequence[str]) -> "Node | None":
+        """Return it with those below it that have all ``words``, or lead to one; None where nothing has."""
+        if not words:
+            return self
+        below = [found for each in self.below if (found := each.matching(words))]
+        names = ("title", "session_id", "branch_name", "preset", "state")
+        text = " ".join(str(self.row[name] or "") for name in names).lower()
+        return Node(self.row, below, self.spent) if below or all(word in text for word in words) else None
+
+    def lines(self, stem: str = "", level: int = 0) -> Iterator[tuple["Node", str, int]]:
+        """Yield it and all below it, with the stem and the level of each."""
+        yield self, stem, level
+        for number, each in enumerate(self.below, 1):
+            yield from each.lines(_stem(stem, last=number == len(self.below)), level + 1)
+
+
+def session_forest(rows: Iterable[Mapping[str, Any]]) -> list[Node]:
+    """Return the sessions as trees, the latest first; other branches and agents stand below the current branch.
+
+    Args:
+        rows: As ``sessions`` has them, agents after what they belong to.
+    """
+    heads: list[Node] = []
+    known: dict[str, Node] = {}
+    branches: dict[str, list[Node]] = {}
+    for row in rows:
+        node = known[row["branch"]] = Node(row)
+        if not row["agent"]:
+            branches.setdefault(row["session_dir"], []).append(node)
+        elif (above := known.get(row["parent"])) is not None:
+            above.below.append(node)
+        else:
+            heads.append(node)
+    for group in branches.values():
+        head = next((each for each in group if each.row["current"]), None) or next(
+            (each for each in group if each.row["branch_name"] == paths.MAIN_BRANCH), group[0]
+        )
+        head.below += [each for each in group if each is not head]
+        heads.append(head)
+    for head in heads:
+        _add_up(head)
+    return sorted(heads, key=lambda node: _stamp(node.row), reverse=True)
+
+
+def _stamp(row: Mapping[str, Any]) -> str:
+    return str(row["updated"] or row["created"] or "")
+
+
+def _add_up(node: Node) -> None:
+    """Note what a node cost with its agents, but not other branches; order those below as they were made."""
+    node.below.sort(key=lambda each: _stamp(each.row))
+    used, usd, unpriced = node.row["tokens"] or 0, node.row["usd"] or 0.0, bool(node.row["unpriced"])
+    for each in node.below:
+        _add_up(each)
+        if each.row["agent"]:
+            used, usd, unpriced = used + each.spent[0], usd + each.spent[1], unpriced or each.spent[2]
+    node.spent = used, usd, unpriced
+
+
+_STATES: Mapping[str, tuple[int, Face]] = {
+    "waiting": (0, "warn"),
+    "error": (1, "bad"),
+    "busy": (2, "good"),
+    "retrying": (3, "warn"),
+}
+"""Where states sort, first what waits for somebody, and their faces."""
+
+
+def _session_row(node: Node, stem: str, level: int, now: datetime) -> Row:
+    row, (used, usd, unpriced) = node.row, node.spent
+    what = "agent" if row["agent"] else "branch" if level else "session"
+    archived = row["archived_at"] is not None
+    name = title_of(row) if what != "branch" else row["branch_name"]
+    branch = row["branch_name"] if what == "session" and row["branch_name"] != paths.MAIN_BRANCH else ""
+    rank, face = _STATES.get(row["state"], (9, "dim"))
+    state = "archived" if archived and rank == 9 else row["state"]
+    price = cost(usd, unpriced=unpriced) if used else ""
+    return Row(
+        id=row["branch"],
+        cells=(
+            Cell(
+                f"{stem}{name}{f'  {branch}' if branch else ''}",
+                "dim" if archived else {"agent": "agent", "branch": "", "session": "title"}[what],  # type: ignore[arg-type]
+                name.lower(),
+            ),
+            age(row["updated"] or row["created"], now),
+            Cell(state, face, rank),
+            tokens(used) if used else Cell("", sort=0),
+            Cell(price, "" if usd or unpriced else "dim", usd),
+            Cell(row["preset"] or "", "dim"),
+            Cell("" if what == "branch" else row["session_id"], "dim"),
+        ),
+        label=title_of(row) if what != "branch" else f"branch {name}",
+        facts={
+            "branch": row["branch"],
+            "what": what,
+            "undo": archived,
+            "running": row["state"] in ("busy", "retrying"),
+        },
+        visit=session_place(row["branch"], title_of(row) if row["title"] else ""),
+        level=level,
+    )
+
+
+# Named agents, and what holds for all of them.
+
+AGENT_KEYS = {
+    "name": "its name and that of its directory",
+    "system_prompt": "its system prompt",
+    "model": "its model",
+    "permissions": "which actions need no approval",
+}
+"""What can be set of a named agent."""
+
+SETTINGS = {
+    "default_model": "model of new agents",
+    "default_permissions": "permissions of new agents",
+    "idle_timeout": "when a conversation is saved and cleared",
+}
+"""What can be set for all named agents."""
+
+
+def span(seconds: float) -> str:
+    """Return a time as people write it, in a form that can be set: "45min", "2h", "never"."""
+    whole = int(seconds)
+    if not whole:
+        return "never"
+    unit, size = next((unit, size) for unit, size in (("h", 3600), ("min", 60), ("s", 1)) if not whole % size)
+    return f"{whole // size}{unit}"
+
+
+def _value(value: object, default: str) -> Cell:
+    if value is None:
+        return Cell(default, "dim")
+    return Cell(" ".join(value.split()) if isinstance(value, str) else json.dumps(value))
+
+
+def _named_row(row: Mapping[str, Any]) -> Row:
+    state = row["state"] if row["state"] not in (None, "idle") else row["status"]
+    faces: Mapping[str, Face] = {"busy": "good", "waiting": "warn", "retrying": "warn", "error": "bad", "active": ""}
+    rights = row["permissions"] or ""
+    place, branch = Path(row["dir"]), row["branch"]
+    return Row(
+        id=row["name"],
+        cells=(
+            Cell(row["name"], "strong"),
+            Cell(state, faces.get(state, "dim")),
+            row["model"] or "",
+            "custom" if not isinstance(rights, str) or rights.startswith("{") else rights,
+            local_time(row["created_at"]),
+            Cell(f"! {row['error']}", "bad") if row["error"] else Cell(str(place), "dim"),
+        ),
+        label=row["name"],
+        facts={
+            "name": row["name"],
+            "branch": branch,
+            "config": view_place("agent", agent=row["name"]),
+            "tasks": view_place("tasks", branch=branch) if branch else None,
+            "contexts": view_place("contexts", branch=branch, agent=row["name"]),
+            "workspace": {"kind": "file", "file": str(place / "workspace")},
+            "docs": {"kind": "file", "file": str(place / "docs")},
+        },
+        visit=session_place(branch, row["name"]) if branch else None,
+    )
+
+
 # What runs.
+
+
+def asking(ask: Mapping[str, Any]) -> str:
+    """Return which agent asks, "" where the session itself does."""
+    return agent_words(ask.get("agent") or "")
+
+
+def asked(ask: Mapping[str, Any]) -> str:
+    """Return in a line what is asked."""
+    if ask.get("kind") == "scope":
+        return _cut(f"more scope: {'  '.join(ask.get('patterns') or ())}", LONGEST_CELL)
+    detail = ask.get("detail") or ask.get("action") or ""
+    if ask.get("kind") == "question":
+        return _cut(detail, LONGEST_CELL)
+    return _cut(f"{ask.get('tool') or 'Question'} {detail}", LONGEST_CELL)
 
 
 def _below(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from pyagentd.api import Service
+from pyagentd.api.views import session_forest
 from pyagentd.cli.output import print_page
 from pyagentd.errors import BadRequest, NotFound
 from pyagentd.features.indexer import Indexer
+from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.store.paths import ref_of
 from pyagentd.store.registry import Registry
 from tests.features.tasks.test_tasks import bash, over, run
@@ -99,6 +101,126 @@ async def test_what_runs_says_who_does_what_with_agents_below_and_is_stopped(wor
     again = await service.view(Watcher(), name="running")
     assert again["rows"] == []
     assert (await do(service, view, "k"))["note"] == "Not running"
+
+
+def branch(path: str, updated: int, **more: Any) -> dict[str, Any]:
+    """Return a row of ``sessions`` of the branch at ``path``, last written on day ``updated``."""
+    place = Path("/s") / path
+    agent = place.parent.name == "agents"
+    return {
+        "branch": str(place),
+        "session_dir": str(place if agent else place.parent.parent),
+        "session_id": place.name if agent else place.parent.parent.name,
+        "branch_name": "main" if agent else place.name,
+        "agent": agent,
+        "parent": str(place.parent.parent) if agent else None,
+        "title": None,
+        "preset": None,
+        "state": "idle",
+        "created": None,
+        "updated": f"2026-01-{updated:02}T10:00:00+00:00",
+        "current": False,
+        "archived_at": None,
+        "tokens": 0,
+        "usd": 0.0,
+        "unpriced": False,
+        **more,
+    }
+
+
+def test_sessions_are_trees_the_latest_first_with_what_they_cost() -> None:
+    main, agent = "tea/branches/main", "tea/branches/main/agents/explorer-20260101000001-look"
+    forest = session_forest(
+        [
+            branch("cup/branches/main", 2, title="A cup", current=True, tokens=950),
+            branch("tea/branches/x", 5, title="Making tea", current=True, tokens=2000, usd=1.0),
+            branch(main, 4, title="Making tea", tokens=12_000, usd=0.5),
+            branch(agent, 3, title="Looks around", tokens=8000, usd=0.25),
+            branch(f"{agent}/agents/x-20260101000002-deep", 3, tokens=500_000, unpriced=True),
+            branch("bag/branches/main", 9, current=True, state="waiting"),
+            branch("lost/branches/main/agents/y-20260101000002-z", 1),
+        ]
+    )
+    lines = [line for node in forest for line in node.lines()]
+    assert [(stem, Path(node.row["branch"]).name, level) for node, stem, level in lines] == [
+        ("", "main", 0),
+        ("", "x", 0),
+        ("└ ", "main", 1),
+        ("  └ ", "explorer-20260101000001-look", 2),
+        ("    └ ", "x-20260101000002-deep", 3),
+        ("", "main", 0),
+        ("", "y-20260101000002-z", 0),
+    ]
+    spent = {Path(node.row["branch"]).name: node.spent for node, *_ in lines[1:5]}
+    assert spent["x"] == (2000, 1.0, False), "what other branches cost is theirs"
+    assert spent["main"] == (520_000, 0.75, True)
+    (found,) = [kept for node in forest if (kept := node.matching(["looks", "explorer"]))]
+    assert [Path(node.row["branch"]).name for node, *_ in found.lines()] == [
+        "x",
+        "main",
+        "explorer-20260101000001-look",
+    ]
+
+
+async def test_sessions_are_listed_filtered_cut_archived_and_listed_again(world: World) -> None:
+    service = world.service()
+    for name in ("Tea", "Coffee"):
+        await service.create_session(Watcher(), name=name, preset="main", titled=True)
+    view = await service.view(Watcher(), name="sessions")
+    assert {row[0] for row in texts(view)} == {"Tea", "Coffee"} and view["filters"] and not view["more"]
+    assert {row["facts"]["what"] for row in view["rows"]} == {"session"} and texts(view)[0][2] == "idle"
+    cut = await service.view(Watcher(), name="sessions", limit=1)
+    assert len(cut["rows"]) == 1 and cut["more"]
+    view = await service.view(Watcher(), name="sessions", arguments={"words": "TEA main"})
+    assert [row[0] for row in texts(view)] == ["Tea"]
+    assert (await service.view(Watcher(), name="sessions", arguments={"words": "milk"}))["empty"].startswith(
+        "No session"
+    )
+    await do(service, view, "a")
+    assert [row[0] for row in texts(await service.view(Watcher(), name="sessions"))] == ["Coffee"]
+    view = await service.view(Watcher(), name="sessions", arguments={"archived": True, "words": "tea"})
+    assert texts(view)[0][2] == "archived" and view["note"] == "archived too"
+    await do(service, view, "a")
+    assert len((await service.view(Watcher(), name="sessions"))["rows"]) == 2
+
+
+async def test_what_is_asked_and_what_waits_is_listed(world: World) -> None:
+    service = world.service()
+    async with talking(world, service) as talk:
+        await talk.say(command("make -v"), "Done")
+        await talk.ask()
+        view = await service.view(Watcher(), name="asks")
+        assert texts(view)[0][1:3] == ["", "Bash make -v"] and view["follows"] == ["asks"]
+        await talk.say("Then.", text="And\nthen?")
+        view = await service.view(Watcher(), name="queue", arguments={"branch": talk.branch.ref.key})
+        assert texts(view)[0][2] == "And then?" and view["rows"][0]["facts"]["text"] == "And\nthen?"
+        await talk.answer("allow")
+        await talk.end()
+    assert (await service.view(Watcher(), name="asks"))["rows"] == []
+
+
+async def test_named_agents_their_configuration_and_defaults_are_listed_and_reset(world: World) -> None:
+    world.preset(DEFAULT_PRESET)
+    service = world.service()
+    await service.agent_init(Watcher(), name="web", system_prompt="You look\nafter it.")
+    view = await service.view(Watcher(), name="named")
+    ((name, status, *_, place),) = texts(view)
+    assert (name, status) == ("web", "idle") and place.endswith("/web")
+    facts = view["rows"][0]["facts"]
+    assert facts["config"] == {"kind": "view", "name": "agent", "arguments": {"agent": "web"}}
+    assert facts["docs"]["file"].endswith("/web/docs") and facts["workspace"]["file"].endswith("/web/workspace")
+    await service.agent_config(Watcher(), name="web", key="permissions", value="open")
+    config = await service.view(Watcher(), name="agent", arguments={"agent": "web"})
+    assert [row[:2] for row in texts(config)][:2] == [["name", "web"], ["system_prompt", "You look after it."]]
+    assert texts(config)[3][1] == "open" and config["rows"][1]["facts"]["value"] == "You look\nafter it."
+    await do(service, config, "D", 3)
+    config = await service.view(Watcher(), name="agent", arguments={"agent": "web"})
+    assert texts(config)[3][1] != "open"
+    await service.settings(Watcher(), key="idle_timeout", value="45min")
+    view = await service.view(Watcher(), name="settings")
+    assert [row[:2] for row in texts(view)][2] == ["idle_timeout", "45min"]
+    await do(service, view, "D", 2)
+    assert texts(await service.view(Watcher(), name="settings"))[2][1] == "30min"
 
 
 async def test_schedules_are_listed_in_order_sent_now_and_cancelled(world: World) -> None:

@@ -147,7 +147,7 @@ def test_search_finds_text_that_moved_since_it_was_saved(system: System, talk: t
     emacs.eval("(progn (set-buffer-modified-p nil) t)")
 
 
-def test_the_list_shows_the_tree_and_does_what_is_flagged(system: System, talk: tuple[str, Path]) -> None:
+def test_the_list_shows_the_tree_archives_and_deletes(system: System, talk: tuple[str, Path]) -> None:
     session, main = talk
     system.new("old one")
     branch = system.json("branch", session, "--at", _first_prompt(system, session), "--name", "x")["branch_name"]
@@ -166,18 +166,20 @@ def test_the_list_shows_the_tree_and_does_what_is_flagged(system: System, talk: 
 
     emacs.eval('(progn (goto-char 1) (search-forward "old one") t)')
     emacs.keys("a")
-    wait_for(lambda: any(line.startswith("A") and "old one" in line for line in emacs.screen().splitlines()), "A")
-    emacs.keys("x")
-    shows(emacs, "Archive 1 session?")
-    type_text(emacs, "yes")
-    emacs.keys("Enter")
-    wait_for(lambda: "old one" not in emacs.screen(), "the archived session to go")
+    shows(emacs, "Archived, or listed again: old one")
+    wait_for(
+        lambda: not any("old one" in line for line in below(emacs.screen(), " Title")[:5]),
+        "the archived session to go",
+    )
     emacs.keys("A")
-    shows(emacs, "archived", "old one")
+    shows(emacs, "archived too", "old one")
 
     emacs.eval('(progn (goto-char 1) (search-forward "Making tea") t)')
-    emacs.keys("d", "x")
-    shows(emacs, "Move 1 session to the trash?")
+    emacs.keys("d")
+    shows(emacs, "branch", "session")
+    emacs.keys("s")
+    asked = shows(emacs, "to the trash?")
+    assert "session “Making tea” with 2 branches" in " ".join(asked.split())
     type_text(emacs, "yes")
     emacs.keys("Enter")
     wait_for(lambda: not main.exists(), "the session to be in the trash")

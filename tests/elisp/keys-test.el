@@ -15,7 +15,7 @@
 (require 'pyagentd-mission)
 
 (ert-deftest pyagentd-keys-every-list-has-a-sheet ()
-  (dolist (mode '(pyagentd-sessions-mode pyagentd-asks-mode pyagentd-queue-mode
+  (dolist (mode '(pyagentd-asks-mode pyagentd-queue-mode
                   pyagentd-list-mode
                   pyagentd-search-mode
                   pyagentd-report-mode pyagentd-mission-mode))
@@ -37,8 +37,7 @@
 
 (ert-deftest pyagentd-keys-every-list-names-some-below-its-lines ()
   (pcase-dolist (`(,mode . ,print)
-                 '((pyagentd-sessions-mode . pyagentd-sessions-rows-print)
-                   (pyagentd-search-mode . pyagentd-search--print)))
+                 '((pyagentd-search-mode . pyagentd-search--print)))
     (with-temp-buffer
       (funcall mode)
       (funcall print)
@@ -85,11 +84,7 @@
   (with-temp-buffer
     (setq-local pyagentd-mode t
                 pyagentd-ask-mode t)
-    (should-not (keys-test--too-long (pyagentd-keys-here))))
-  (with-temp-buffer
-    (pyagentd-sessions-mode)
-    (let ((keys (pyagentd-keys-here)))
-      (should-not (equal (cdr (assoc "a" keys)) (cdr (assoc "d" keys)))))))
+    (should-not (keys-test--too-long (pyagentd-keys-here)))))
 
 (ert-deftest pyagentd-keys-a-session-has-one-too ()
   (blocks-with

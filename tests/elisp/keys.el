@@ -17,9 +17,7 @@
        (not (process-live-p pyagentd-start--process))
        (not pyagentd-events--timer)
        (not (seq-some (lambda (timer)
-                        (memq (timer--function timer)
-                              '(pyagentd-later--give
-                                pyagentd-sessions--read-slice)))
+                        (eq (timer--function timer) #'pyagentd-later--give))
                       timer-list))))
 
 (defun pyagentd-test-settle ()

@@ -44,17 +44,6 @@ The variables `file' and `branch' are bound to its names."
   (with-temp-buffer
     (should-error (pyagentd-here) :type 'user-error)))
 
-(ert-deftest pyagentd-age-is-short ()
-  (pcase-dolist (`(,seconds ,text)
-                 '((60 "1m") (3599 "59m") (7200 "2h") (172800 "2d")
-                   (1300000 "2w") (40000000 "1y")))
-    (should (equal (pyagentd-age (* 1000 (- (float-time) seconds 0.2))) text)))
-  (should (equal (pyagentd-age (format-time-string
-                                "%FT%TZ" (time-subtract nil 9000) t))
-                 "2h"))
-  (should (equal (pyagentd-age nil) ""))
-  (should (equal (pyagentd-age "nonsense") "")))
-
 ;;;; Title, archive, copy
 
 (ert-deftest pyagentd-rename-by-keys ()
@@ -101,17 +90,6 @@ The variables `file' and `branch' are bound to its names."
         (delete-file agent))
       (pyagentd-test-events '(session 0 (:title "" :archived-at nil)))
       (should (string-prefix-p " demo-20260205143052  " pyagentd-status--line)))))
-
-(ert-deftest pyagentd-agent-without-title-is-listed-by-what-it-is-about ()
-  (dolist (case '(((:session-id "explorer-20260205143054-look-at-readme-md"
-                    :agent t)
-                   . "explorer: look-at-readme-md")
-                  ((:session-id "explorer-20260205143054-x" :agent t
-                    :title "Two\ncups")
-                   . "Two cups")
-                  ((:session-id "tea-20260205143054" :agent nil)
-                   . "tea-20260205143054")))
-    (should (equal (pyagentd-title-listed (car case)) (cdr case)))))
 
 ;;;; Deletion
 

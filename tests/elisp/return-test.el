@@ -39,7 +39,7 @@
           (buffers (list (current-buffer)
                          (get-buffer-create "*pyagentd sessions*")))
           (inhibit-message t))
-      (with-current-buffer "*pyagentd sessions*" (pyagentd-sessions-mode))
+      (with-current-buffer "*pyagentd sessions*" (pyagentd-list-mode))
       (setq buffer-read-only t)         ; another one writes it
       (cl-letf (((symbol-function 'buffer-list) (lambda (&rest _)
                    (append buffers (list (current-buffer))))))
@@ -51,7 +51,10 @@
       (desktop-release-lock root)
       (should (eq (buffer-local-value 'major-mode
                                       (get-buffer "*pyagentd sessions*"))
-                  'pyagentd-sessions-mode))
+                  'pyagentd-list-mode))
+      (should (equal (buffer-local-value 'pyagentd-list-name
+                                         (get-buffer "*pyagentd sessions*"))
+                     "sessions"))
       (with-current-buffer (get-file-buffer file)
         (should pyagentd-mode)
         (should-not buffer-read-only)
