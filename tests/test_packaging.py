@@ -27,7 +27,7 @@ DEPENDENCIES = (ROOT / "docs" / "dependencies.md").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 DECLARED = PROJECT["dependencies"] + [
-    each for name in ("acp", "epc", "html", "mcp", "openai") for each in EXTRAS[name]
+    each for name in ("acp", "chat", "epc", "html", "mcp", "openai") for each in EXTRAS[name]
 ]
 
 

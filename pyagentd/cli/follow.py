@@ -101,11 +101,15 @@ class Progress:
         doing = next((item["active_form"] for item in items if item["status"] == "in_progress"), "")
         self._todo = f"todo {done}/{len(items)}{f': {doing}' if doing else ''}" if items else ""
 
+    @property
+    def text(self) -> str:
+        """What the run is waiting for, in lines."""
+        return "\n".join(filter(None, [self._todo, *(self._agents.values() or [self._state])]))
+
     def show(self) -> None:
         """Show or update the spinner."""
         if not self._enabled:
             return
-        text = "\n".join(filter(None, [self._todo, *(self._agents.values() or [self._state])]))
         if self._status is None:
             from rich.console import Console
 
@@ -113,7 +117,7 @@ class Progress:
             self._status.start()
         from rich.text import Text
 
-        self._status.update(Text(printable_(text)))
+        self._status.update(Text(printable_(self.text)))
 
     def hide(self) -> None:
         """Take the spinner away."""
@@ -388,6 +392,13 @@ def event_object(event: Event) -> dict[str, Any]:
     arguments: dict[str, Any] = event.args[0] if event.args and isinstance(event.args[0], dict) else {}
     clashes = envelope.keys() & arguments.keys()
     return {(f"event_{name}" if name in clashes else name): value for name, value in envelope.items()} | arguments
+
+
+def replayed(page: Mapping[str, Any], branch: str) -> Iterator[Event]:
+    """Yield the events of a page that the operation ``replay`` returned."""
+    for kind, seq, *rest in page["events"] or ():
+        args = rest if kind in ("insert", "prompt") else [json.loads(rest[0])]
+        yield Event(kind, branch, seq, tuple(args))
 
 
 # A model's questions on the terminal: asked one after the other, answered by numbers or words; pure.

@@ -26,6 +26,7 @@ from pyagentd.cli.follow import (
     TextView,
     View,
     event_object,
+    replayed,
 )
 from pyagentd.cli.link import (
     branch_of,
@@ -565,9 +566,7 @@ class _Attached(Follower):
     def _replayed(self, upto: int) -> Iterator[Event]:
         while self._after is None or self._after < upto:
             page = self._link.call("replay", branch=self._branch, after=self._after, upto=upto)
-            for kind, seq, *rest in page["events"] or ():
-                args = rest if kind in ("insert", "prompt") else [json.loads(rest[0])]
-                yield Event(kind, self._branch, seq, tuple(args))
+            yield from replayed(page, self._branch)
             self._after = int(page["seq"])
             if page["done"]:
                 return

@@ -1,0 +1,790 @@
+"""``pyagentd chat``: a conversation on the terminal.
+
+What was said scrolls by and stays; below it stands what is being said, what is asked, and the line to type in. One
+event loop: events of the daemon are taken in order by one task, keys are read by prompt_toolkit, which is imported
+when a chat begins.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from pyagentd.acp.wire import Daemon
+from pyagentd.cli.follow import ABORT, DECLINE, Piece, Progress, QuestionForm, Transcript, edited, question, replayed
+from pyagentd.cli.link import branch_of, complete_model, complete_session, daemon, run_environment
+from pyagentd.cli.output import ExitCode, note, preset_option, printable, workplace_option
+from pyagentd.cli.sessions import sessions_known
+from pyagentd.clock import new_id
+from pyagentd.config import sessions_dir
+from pyagentd.errors import BadRequest, PyagentdError, Unreachable
+from pyagentd.events import Event
+from pyagentd.installation import extra
+from pyagentd.store.metadata import workspace_root
+from pyagentd.wire.client import CALL_TIMEOUT_S
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import Completer, Completion
+    from prompt_toolkit.document import Document
+    from prompt_toolkit.formatted_text import ANSI
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+    from rich.markdown import Markdown
+
+_COMMAND_S = 300.0  # some slash commands ask a model
+_LEAVE_S = 2.0  # how long a second Ctrl-C leaves
+_UNARMED_S = 0.7  # what was typed for something else is no answer to a question that has just appeared
+_REDRAW_S = 0.05
+_TICK_S = 0.5
+_SHOWN_ROWS = 60  # of the log, when a session is resumed
+_NAME = 60  # characters of the first message that name a new session
+_PICKED = 12  # sessions to choose from
+_FRESH_S = 10.0  # how long the files of the project are not listed again
+_MOST_FILES = 20_000
+_MOST_COMPLETIONS = 50
+
+LETTERS: Mapping[str, tuple[str, str]] = {
+    "y": ("allow", "once"),
+    "s": ("session", "session"),
+    "p": ("always", "project"),
+    "n": ("deny", "deny"),
+    "r": ("deny", "deny with a reason"),
+    "e": ("edit", "edit"),
+    "d": ("diff", "diff"),
+}
+"""The letters that answer an approval, with what each decides and a word for it."""
+
+
+def letters(ask: Mapping[str, Any]) -> dict[str, str]:
+    """Return the letters that ``ask`` can be answered with, each with its word."""
+    offered = {*(ask.get("choices") or ("allow", "deny")), "deny"}
+    if ask.get("kind") != "scope" and ask.get("input"):
+        offered.add("edit")
+    if ask.get("preview"):
+        offered.add("diff")
+    return {letter: word for letter, (decision, word) in LETTERS.items() if decision in offered}
+
+
+def lasting(ask: Mapping[str, Any], decision: str) -> str:
+    """Return the sentence that says what ``decision``, session or always, allows from now on."""
+    what = "; ".join(map(str, ask.get("covers") or ask.get("remember") or ()))
+    if ask.get("kind") == "scope":
+        return f"From now on this session may, as its preset.md will say: {what}."
+    where = "in this session and its agents" if decision == "session" else f"in every session of {ask['project']}"
+    return f"From now on, {where}, this is allowed without asking: {what}."
+
+
+class MarkdownBlocks:
+    """Cuts Markdown that is still being written into blocks that are complete and the one that is not.
+
+    Attributes:
+        rest: What is not complete yet.
+    """
+
+    def __init__(self) -> None:
+        from markdown_it import MarkdownIt
+
+        self._parser = MarkdownIt("commonmark").enable("table")
+        self.rest = ""
+
+    def feed(self, text: str) -> str:
+        """Add ``text``, and return the blocks that are complete now, "" for none."""
+        self.rest += text
+        if "\n" not in self.rest:
+            return ""
+        starts = [token.map[0] for token in self._parser.parse(self.rest) if token.level == 0 and token.map]
+        lines = self.rest.splitlines(keepends=True)
+        at = max(starts, default=0)
+        self.rest = "".join(lines[at:])
+        return "".join(lines[:at])
+
+    def flush(self) -> str:
+        """Return what is left: nothing more comes."""
+        rest, self.rest = self.rest, ""
+        return rest
+
+
+@click.command()
+@click.argument("session", required=False, shell_complete=complete_session)
+@click.option("--continue", "-c", "goes_on", is_flag=True, help="Continue the last session of this directory.")
+@click.option("--resume", "-r", "picks", is_flag=True, help="Pick the session to continue.")
+@preset_option
+@workplace_option
+def chat(session: str | None, goes_on: bool, picks: bool, preset: str | None, root: Path) -> ExitCode:
+    """Chat in SESSION, or in a new one.
+
+    Enter sends, Alt-Enter begins a new line, Tab completes @files and /commands, the arrow keys bring back what you
+    sent before. Ctrl-C interrupts the run, twice leaves; Ctrl-D leaves too. A run goes on when you leave, and the
+    same session can be open in Emacs.
+    """
+    if sum(map(bool, (session, goes_on, picks))) > 1:
+        raise click.UsageError("SESSION, --continue and --resume exclude each other")
+    if preset and (session or goes_on or picks):
+        raise click.UsageError("--preset is of a new session")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise BadRequest("A chat needs a terminal", hint='From a script: pyagentd send SESSION "…"')
+    with extra("chat", "The chat"):
+        import prompt_toolkit  # noqa: F401
+    place = None
+    if session or goes_on or picks:
+        with daemon(human=True) as link:
+            place = branch_of(link, session) if session else _picked(sessions_known(link), root.resolve(), ask=picks)
+        if place is None:
+            return ExitCode.FAILED
+    return asyncio.run(Chat(place, preset=preset, root=root.resolve()).talk())
+
+
+def _picked(found: Iterable[Mapping[str, Any]], root: Path, *, ask: bool) -> Path | None:
+    """Return the branch of the session that is chosen, those of ``root`` first; the last one unless ``ask``."""
+    from prompt_toolkit.shortcuts import choice
+
+    rows = [each for each in found if each["current"] and not each["agent"]]
+    rows.sort(key=lambda each: str(each["updated"]), reverse=True)
+    rows.sort(key=lambda each: workspace_root(Path(each["branch"])) != str(root))
+    if not ask:
+        rows = [each for each in rows[:1] if workspace_root(Path(each["branch"])) == str(root)]
+    if not rows:
+        note(f"{root} has no session yet" if not ask else "there is no session yet")
+        return None
+    if not ask:
+        return Path(rows[0]["branch"])
+    options = [(str(each["branch"]), _row(each)) for each in rows[:_PICKED]]
+    return Path(choice(message="Continue which session?", options=options))
+
+
+def _row(session: Mapping[str, Any]) -> str:
+    title = printable(str(session["title"] or session["session_id"]))
+    return f"{title}  ({str(session['updated'])[:16].replace('T', ' ')}, {session['session_id']})"
+
+
+class Chat:
+    """One chat.
+
+    Args:
+        place: The branch's directory; None makes a session with the first message.
+        preset: Of the new session.
+        root: Where the new session works.
+    """
+
+    def __init__(self, place: Path | None, *, preset: str | None, root: Path) -> None:
+        self._place, self._preset, self._root = place, preset, root
+        self._daemon = Daemon("pyagentd chat", self._arrived, self._lost)
+        self._arrivals: asyncio.Queue[Event] = asyncio.Queue()
+        self._branch = ""
+        self._is_attached = False
+        self._known = 0  # the last row that is on the screen
+        self._settings: Mapping[str, Any] = {}
+        self._state = "idle"
+        self._began = 0.0  # when the run did, by the monotonic clock
+        self._queued = 0
+        self._title = ""
+        self._used = ""  # of the context
+        self._asks: dict[str, Mapping[str, Any]] = {}  # the first one is on the screen
+        self._form: QuestionForm | None = None  # of a model's questions, if they are what is on the screen
+        self._armed_at = 0.0  # letters before are no answers
+        self._lasting: Literal["session", "always"] | None = None  # what waits for its second key
+        self._reasons = False  # whether what is typed is the reason of a denial
+        self._interrupted_at = float("-inf")
+        self._calls: set[str] = set()
+        self._transcript, self._progress = Transcript(), Progress()
+        self._answer, self._dim = MarkdownBlocks(), ""
+        self._tail: tuple[str, list[str]] = ("", [])  # the answer's last block, and its lines as they look
+        self._commands: Sequence[Mapping[str, Any]] = ()
+        self._working: set[asyncio.Task[None]] = set()
+
+    async def talk(self) -> ExitCode:
+        """Chat until the user leaves."""
+        from rich.console import Console
+
+        self._console = Console(force_terminal=True, highlight=False)
+        self._input = self._session()
+        telling = asyncio.create_task(self._tell())
+        ticking = asyncio.create_task(self._tick())
+        try:
+            if self._place is not None:
+                await self._attach()
+            await self._list_commands()
+            with suppress(EOFError):
+                await self._input.prompt_async()
+        finally:
+            for task in (telling, ticking, *self._working):
+                task.cancel()
+            with suppress(PyagentdError):
+                await self._daemon.close()
+        if self._branch:
+            name = self._place and self._place.parent.parent.name
+            note(f"{'the run goes on; ' if self._busy else ''}continue with: pyagentd chat {name}")
+        return ExitCode.DONE
+
+    # What is typed
+
+    def _session(self) -> "PromptSession[str]":
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.history import FileHistory
+
+        history = sessions_dir() / ".chat-history"
+        history.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(history, os.O_CREAT | os.O_WRONLY, 0o600))  # prompts are nobody else's
+        session: PromptSession[str] = PromptSession(
+            self._above,
+            multiline=True,
+            history=FileHistory(str(history)),
+            completer=_completer(self._root_of, lambda: self._commands),
+            complete_while_typing=True,
+            bottom_toolbar=self._below,
+            key_bindings=self._keys(),
+            prompt_continuation="  ",
+            reserve_space_for_menu=4,
+            erase_when_done=True,
+        )
+        session.app.min_redraw_interval = _REDRAW_S
+        session.default_buffer.on_text_changed += lambda _: self._arm()
+        return session
+
+    def _keys(self) -> "KeyBindings":
+        from prompt_toolkit.filters import Condition
+        from prompt_toolkit.key_binding import KeyBindings
+        from prompt_toolkit.keys import Keys
+
+        keys = KeyBindings()
+        asked = Condition(lambda: self._is_asked and not self._input.default_buffer.text)
+        empty = Condition(lambda: not self._input.default_buffer.text)
+
+        @keys.add("enter")
+        def _(event: "KeyPressEvent") -> None:
+            buffer = event.current_buffer
+            if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+                buffer.complete_state = None
+            elif buffer.document.char_before_cursor == "\\":
+                buffer.delete_before_cursor()
+                buffer.newline()
+            else:
+                text = buffer.text
+                buffer.reset(append_to_history=bool(text.strip()) and not (self._reasons or self._form))
+                self._entered(text)
+
+        @keys.add("escape", "enter")
+        @keys.add("c-j")
+        def _(event: "KeyPressEvent") -> None:
+            event.current_buffer.newline()
+
+        @keys.add("tab")
+        def _(event: "KeyPressEvent") -> None:
+            _complete(event)
+
+        @keys.add("c-c")
+        def _(event: "KeyPressEvent") -> None:
+            self._interrupt(event)
+
+        @keys.add("c-d", filter=empty)
+        def _(event: "KeyPressEvent") -> None:
+            event.app.exit(exception=EOFError)
+
+        @keys.add(Keys.Any, filter=asked)
+        def _(event: "KeyPressEvent") -> None:
+            self._decide(event.data)
+
+        return keys
+
+    def _entered(self, text: str) -> None:
+        """Take a line: a reason, an answer to a question, or a message."""
+        ask = self._ask
+        if self._reasons and ask:
+            self._reasons = False
+            self._do(self._reply(ask, "deny", reason=text.strip()))
+        elif self._form and ask:
+            self._do(self._answered(ask, self._form, text))
+        elif text.strip() in ("/quit", "/exit"):
+            self._input.app.exit(exception=EOFError)
+        elif text.strip():
+            self._do(self._send(text))
+
+    def _interrupt(self, event: "KeyPressEvent") -> None:
+        now = time.monotonic()
+        buffer = event.current_buffer
+        if now - self._interrupted_at < _LEAVE_S:
+            event.app.exit(exception=EOFError)
+        elif self._lasting or self._reasons:
+            self._lasting, self._reasons = None, False
+            buffer.reset()
+            return
+        elif self._busy:
+            self._do(self._abort())
+        elif buffer.text:
+            buffer.reset()
+            return
+        self._interrupted_at = now
+        asyncio.get_running_loop().call_later(_LEAVE_S, event.app.invalidate)
+
+    # What is asked
+
+    @property
+    def _ask(self) -> Mapping[str, Any] | None:
+        return next(iter(self._asks.values()), None)
+
+    @property
+    def _is_asked(self) -> bool:
+        """Whether letters decide."""
+        return self._ask is not None and self._form is None and not self._reasons
+
+    @property
+    def _busy(self) -> bool:
+        return self._state in ("busy", "retrying", "waiting")
+
+    def _arm(self) -> None:
+        """Have letters decide a moment after the last one was typed for something else."""
+        self._armed_at = time.monotonic() + _UNARMED_S
+
+    def _decide(self, letter: str) -> None:
+        ask = self._ask
+        if ask is None or time.monotonic() < self._armed_at:
+            return
+        if self._lasting:
+            kind, self._lasting = self._lasting, None
+            if letter == "y":
+                self._do(self._reply(ask, kind))
+        elif letter in letters(ask):
+            decision = LETTERS[letter][0]
+            match letter:
+                case "s" | "p":
+                    self._lasting = "session" if decision == "session" else "always"
+                case "r":
+                    self._reasons = True
+                case "e":
+                    self._do(self._edit(ask))
+                case "d":
+                    self._do(self._print(*_diff(str(ask["preview"]))))
+                case _:
+                    self._do(self._reply(ask, decision))
+
+    async def _reply(self, ask: Mapping[str, Any], decision: str, **more: Any) -> None:
+        env, key = run_environment(os.environ, str(self._settings.get("backend") or ""))
+        await self._daemon.call("answer", ask=ask["id"], decision=decision, env=env, key=key, **more)
+        await self._settled(str(ask["id"]))
+
+    async def _edit(self, ask: Mapping[str, Any]) -> None:
+        from prompt_toolkit.application import in_terminal
+
+        async with in_terminal():
+            arguments = edited(ask)
+        if arguments is not None:
+            await self._reply(ask, "allow", input=arguments)
+
+    async def _answered(self, ask: Mapping[str, Any], form: QuestionForm, line: str) -> None:
+        word, _, rest = line.strip().partition(" ")
+        if word in (DECLINE, ABORT):
+            await self._reply(ask, "deny" if word == DECLINE else "abort", reason=rest.strip())
+        elif form.take(line):
+            if form.empty:
+                form.again()
+            else:
+                await self._reply(ask, "answer", answers=form.answers)
+
+    async def _put(self, ask: Mapping[str, Any]) -> None:
+        """Show an ask; the first of those that wait is answered."""
+        if str(ask["id"]) in self._asks:
+            return
+        self._asks[str(ask["id"])] = ask
+        if len(self._asks) == 1:
+            await self._show_ask(ask)
+
+    async def _show_ask(self, ask: Mapping[str, Any]) -> None:
+        self._form = QuestionForm(ask) if ask.get("kind") == "question" else None
+        self._arm()
+        asyncio.get_running_loop().call_later(_UNARMED_S + 0.05, self._input.app.invalidate)
+        text = question(ask, self._branch)
+        await self._finish()
+        self._console.bell()
+        await self._print(*_diff(text.partition("\n")[0] if self._form else text, mark="  | "))
+
+    async def _settled(self, id: str) -> None:
+        shown = self._ask is not None and self._ask["id"] == id
+        self._asks.pop(id, None)
+        if shown:
+            self._form, self._lasting, self._reasons = None, None, False
+            if ask := self._ask:
+                await self._show_ask(ask)
+
+    # To and from the daemon
+
+    def _do(self, work: Awaitable[None]) -> None:
+        """Do something that asks the daemon; what goes wrong is said."""
+
+        async def told() -> None:
+            try:
+                await work
+            except (PyagentdError, click.ClickException, OSError) as error:
+                await self._say(str(error))
+            self._input.app.invalidate()
+
+        task = asyncio.create_task(told())
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
+
+    async def _send(self, text: str) -> None:
+        message = new_id("msg")  # sent twice it is one message
+        for attempt in (1, 2):
+            try:
+                await self._attach(" ".join(text.split())[:_NAME])
+                env, key = run_environment(os.environ, str(self._settings.get("backend") or ""))
+                limit = _COMMAND_S if text.startswith("/") else CALL_TIMEOUT_S
+                sent = await self._daemon.call(
+                    "prompt", limit, branch=self._branch, text=text, id=message, env=env, key=key
+                )
+                break
+            except Unreachable:  # it ended unseen; calling it starts it
+                if attempt == 2:
+                    raise
+        if command := sent.get("command"):
+            if not command["recorded"]:  # else it is among the events
+                await self._print(printable(str(command["text"])))
+            await self._list_commands()
+
+    async def _abort(self) -> None:
+        await self._daemon.call("abort", branch=self._branch)
+
+    async def _list_commands(self) -> None:
+        found = await self._daemon.call("commands", branch=self._branch or None)
+        self._commands = found["commands"] or ()
+
+    async def _attach(self, name: str = "chat") -> None:
+        """Watch the session, made now if it is new, and show what is not on the screen."""
+        if self._is_attached:
+            return
+        if self._place is None:
+            made = await self._daemon.call("create-session", name=name, preset=self._preset, root=str(self._root))
+            self._place = Path(made["branch_dir"])
+        state = await self._daemon.call("attach", branch=str(self._place), mode="view")
+        self._branch, upto = str(state["branch"]), int(state["seq"])
+        self._is_attached = True
+        self._settings = state["settings"]
+        self._title = str(state.get("title") or "")
+        self._asks.clear()
+        self._form = None
+        events = await self._missed(upto)
+        for event in events:
+            await self._show(event)
+        self._known = max(self._known, upto)
+        for ask in state.get("asks") or ():
+            self._arrivals.put_nowait(Event("ask", self._branch, 0, (ask,)))
+        for kind in ("context", "status"):
+            if state.get(kind):
+                self._arrivals.put_nowait(Event(kind, self._branch, 0, (state[kind],)))
+        for line in state.get("notes") or ():
+            await self._say(str(line))
+
+    async def _missed(self, upto: int) -> list[Event]:
+        """Return the events of the rows up to ``upto`` that are not on the screen; at first only the last turns."""
+        first = not self._known
+        after = self._known or max(0, upto - _SHOWN_ROWS)
+        events: list[Event] = []
+        while after < upto:
+            page = await self._daemon.call("replay", branch=self._branch, after=after, upto=upto)
+            events += [event for event in replayed(page, self._branch) if event.kind not in ("ask", "answered")]
+            after = int(page["seq"])
+            if page["done"]:
+                break
+        start = next((at for at, event in enumerate(events) if event.kind == "prompt"), 0) if first else 0
+        return events[start:]
+
+    def _arrived(self, event: Event) -> None:
+        self._arrivals.put_nowait(event)
+
+    def _lost(self) -> None:
+        if self._is_attached:
+            self._is_attached = False
+            self._state = "idle"
+            self._asks.clear()
+            self._form, self._lasting, self._reasons = None, None, False
+            self._do(self._say("the daemon has ended; your next message starts it again"))
+
+    async def _tell(self) -> None:
+        """Show events as they arrive."""
+        while True:
+            event = await self._arrivals.get()
+            try:
+                if event.branch != self._branch or 0 < event.seq <= self._known:
+                    continue  # on the screen already
+                await self._show(event)
+                self._known = max(self._known, event.seq)
+            except PyagentdError:
+                pass  # the daemon is gone, which is said
+            if self._arrivals.empty():
+                self._input.app.invalidate()
+
+    async def _show(self, event: Event) -> None:
+        match event.kind, event.args:
+            case "insert", (str() as text, role):
+                for piece in self._transcript.insert(text, role):
+                    await self._write(piece)
+            case "prompt", (str() as text, *_):
+                await self._show_prompt(text)
+            case "fired", ({"id": str(message)},):
+                told = await self._daemon.call("prompt-text", branch=self._branch, message=message)
+                await self._show_prompt(str(told["text"] or ""))
+            case "tool", (Mapping() as call,) if call.get("id") not in self._calls:
+                self._calls.add(str(call.get("id")))
+                for piece in self._transcript.tool(str(call.get("summary") or call.get("name"))):
+                    await self._write(piece)
+            case "run", ({"phase": "started"},):
+                self._began = time.monotonic()
+            case "run", ({"phase": "finished", "reason": reason, **rest},):
+                await self._finish()
+                told = {"done": "", "aborted": "interrupted", "restart": "the daemon's end cut this off"}
+                await self._say(told.get(str(reason), str(rest.get("message") or reason)))
+            case "status", (Mapping() as status,):
+                if status.get("state") != self._state and not self._busy:
+                    self._began = time.monotonic()
+                self._state, self._queued = str(status.get("state")), int(status.get("queued") or 0)
+                self._progress.state(status)
+            case "ask", ({"id": _} as ask,):
+                await self._put(ask)
+            case "answered", ({"id": str(id)},):
+                await self._settled(id)
+            case "todo", (Mapping() as todo,):
+                self._progress.todo(todo.get("items") or ())
+            case "agent", (Mapping() as agent,):
+                self._progress.agent(agent)
+            case "context", (Mapping() as context,):
+                self._used = _share(context)
+            case "session", ({"title": str(title)},):
+                self._title = title
+            case "notice", (Mapping() as notice,):
+                await self._say(str(notice.get("text", "")))
+            case "resync", _:
+                self._is_attached = False
+                await self._attach()
+
+    # What is shown
+
+    async def _show_prompt(self, text: str) -> None:
+        await self._finish()
+        self._transcript = Transcript()
+        from rich.text import Text
+
+        first, *more = printable(text.strip()).splitlines() or [""]
+        style = "" if first.startswith("/") else "bold"  # what a command answers stands below it
+        await self._print(
+            "", Text(f"› {first}", style="bold"), *(Text(f"  {line}", style=style) for line in more), ""
+        )
+
+    async def _write(self, piece: Piece) -> None:
+        from rich.text import Text
+
+        text = printable(piece.text)
+        if piece.style == "plain":
+            await self._end_dim()
+            if complete := self._answer.feed(text):
+                await self._print(_markdown(complete), "")
+            return
+        await self._end_answer()
+        whole, line_end, self._dim = (self._dim + text).rpartition("\n")
+        if line_end:
+            await self._print(Text(whole, style="dim"))
+
+    async def _end_dim(self) -> None:
+        from rich.text import Text
+
+        if self._dim:
+            rest, self._dim = self._dim, ""
+            await self._print(Text(rest, style="dim"))
+
+    async def _end_answer(self) -> None:
+        if (rest := self._answer.flush()).strip():
+            await self._print(_markdown(rest), "")
+
+    async def _finish(self) -> None:
+        """Leave nothing unfinished above."""
+        for piece in self._transcript.end():
+            await self._write(piece)
+        await self._end_dim()
+        await self._end_answer()
+
+    def _writing(self) -> list[str]:
+        """Return the lines of the answer's last block, as they look."""
+        rest = self._answer.rest
+        if rest != self._tail[0]:
+            with self._console.capture() as drawn:
+                self._console.print(_markdown(rest))
+            self._tail = (rest, drawn.get().splitlines() if rest.strip() else [])
+        return self._tail[1]
+
+    async def _say(self, text: str) -> None:
+        from rich.text import Text
+
+        if text:
+            await self._print(Text(f"· {printable(text)}", style="yellow"))
+
+    async def _print(self, *parts: Any) -> None:
+        """Print above the line to type in."""
+        from prompt_toolkit.application import in_terminal
+
+        async with in_terminal():
+            for part in parts:
+                self._console.print(part, markup=False)
+
+    async def _tick(self) -> None:
+        while True:  # the seconds of a run are seen to pass
+            await asyncio.sleep(_TICK_S)
+            if self._busy:
+                self._input.app.invalidate()
+
+    def _above(self) -> "ANSI":
+        """Return what stands above the line to type in, with its mark."""
+        from prompt_toolkit.formatted_text import ANSI
+
+        room = max(3, self._console.size.height - 10)
+        lines = [*self._writing()[-room:], *self._news()]
+        mark = "reason › " if self._reasons else "› "
+        return ANSI("\n".join([*lines, f"\x1b[1m{mark}\x1b[0m"]))
+
+    def _news(self) -> Iterator[str]:
+        ask = self._ask
+        if ask is not None and self._form is not None:
+            yield from printable(self._form.prompt()).splitlines()
+        elif ask is not None and self._lasting:
+            yield f"\x1b[1m{printable(lasting(ask, self._lasting))}\x1b[0m"
+            yield "\x1b[1my\x1b[0m allow that   any other key: back"
+        elif ask is not None and self._is_asked:
+            if self._input.default_buffer.text:
+                yield "\x1b[2msend or clear your message, then answer\x1b[0m"
+            elif time.monotonic() >= self._armed_at:
+                yield "   ".join(f"\x1b[1m{letter}\x1b[0m {word}" for letter, word in letters(ask).items())
+            else:
+                yield "…"
+        elif self._busy and not self._answer.rest:
+            waited = int(time.monotonic() - self._began)
+            yield f"\x1b[2m{printable(self._progress.text)} {waited} s\x1b[0m".replace("\n", "\x1b[0m\n\x1b[2m")
+
+    def _below(self) -> str:
+        if time.monotonic() - self._interrupted_at < _LEAVE_S:
+            return " Ctrl-C again leaves"
+        facts = (self._title, self._settings.get("model"), self._used, f"{self._queued} queued" * bool(self._queued))
+        told = " · ".join(printable(str(fact)) for fact in facts if fact)
+        return f" {told or 'Enter sends · Alt-Enter new line · Tab completes @ and / · Ctrl-D leaves'}"
+
+    def _root_of(self) -> Path:
+        return Path((self._place and workspace_root(self._place)) or self._root)
+
+
+def _share(context: Mapping[str, Any]) -> str:
+    return f"context {100 * int(context['used']) // int(context['window'])}%" if context.get("window") else ""
+
+
+def _markdown(text: str) -> "Markdown":
+    from rich.markdown import Markdown
+
+    return Markdown(text, code_theme="ansi_dark", hyperlinks=False)
+
+
+def _diff(text: str, mark: str = "") -> Iterator[Any]:
+    """Yield the lines of a text, those of a diff in its colours; only lines behind ``mark`` are of one."""
+    from rich.text import Text
+
+    for line in printable(text).splitlines():
+        body = line.removeprefix(mark)
+        of_diff = line.startswith(mark) and not body.startswith(("+++", "---"))
+        style = {"+": "green", "-": "red", "@": "cyan"}.get(body[:1], "") if of_diff else ""
+        yield Text(line, style=style)
+
+
+# What Tab completes: the files of the project behind @, commands and their arguments behind /.
+
+
+def _complete(event: "KeyPressEvent") -> None:
+    """Complete at once: Enter may be the next key."""
+    from prompt_toolkit.buffer import CompletionState
+    from prompt_toolkit.completion import CompleteEvent, get_common_complete_suffix
+
+    buffer = event.current_buffer
+    state = buffer.complete_state
+    if state is not None and state.current_completion is not None:
+        buffer.complete_next()
+        return
+    document = buffer.document
+    found = list(buffer.completer.get_completions(document, CompleteEvent(completion_requested=True)))
+    common = get_common_complete_suffix(document, found) if len(found) > 1 else ""
+    if common:
+        buffer.insert_text(common)
+    elif found:
+        buffer.complete_state = CompletionState(document, found)
+        buffer.go_to_completion(0)
+        if len(found) == 1:
+            buffer.complete_state = None
+
+
+def _completer(root: Callable[[], Path], commands: Callable[[], Sequence[Mapping[str, Any]]]) -> "Completer":
+    from prompt_toolkit.completion import Completer, Completion
+
+    class Prompts(Completer):
+        """What a prompt can name."""
+
+        _files: Sequence[str] = ()
+        _fresh_until = 0.0
+
+        def get_completions(self, document: "Document", event: Any) -> "Iterator[Completion]":
+            before = document.text_before_cursor
+            word = before[max(before.rfind(" "), before.rfind("\n")) + 1 :]
+            if word.startswith("@"):
+                if time.monotonic() > self._fresh_until:
+                    self._files, self._fresh_until = files(root()), time.monotonic() + _FRESH_S
+                for name in matching(word[1:], self._files):
+                    yield Completion(f"@{name}", -len(word))
+            elif before.startswith("/") and "\n" not in before:
+                for text, about in command_completions(before, commands()):
+                    yield Completion(text, -len(before), display_meta=about)
+
+    return Prompts()
+
+
+def command_completions(line: str, commands: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield the lines that a slash command can be completed to, each with what it is about."""
+    for command in commands:
+        name = f"/{command['name']}"
+        if name.startswith(line):
+            yield f"{name} " if command.get("arguments") else name, str(command.get("summary") or "")
+        elif line.startswith(f"{name} "):
+            *_, word = line.split(" ")
+            at = len(line[len(name) + 1 :].split(" ")) - 1
+            arguments = [each for each in command.get("arguments") or () if each.get("takes") != "flag"]
+            if at < len(arguments):
+                for value in _values(arguments[at], word):
+                    yield f"{line[: len(line) - len(word)]}{value}", str(arguments[at].get("summary") or "")
+
+
+def _values(argument: Mapping[str, Any], word: str) -> list[str]:
+    if argument.get("values") == "models":
+        return complete_model(click.Context(click.Command("")), click.Argument(["model"]), word)
+    return [str(each) for each in argument.get("choices") or () if str(each).startswith(word)]
+
+
+def files(root: Path) -> list[str]:
+    """Return the files of a project by their relative names: what git knows or would add, else all that are there."""
+    listing = ("git", "-C", str(root), "ls-files", "-co", "--exclude-standard", "-z")
+    try:
+        done = subprocess.run(listing, capture_output=True, timeout=2)
+    except (OSError, subprocess.TimeoutExpired):
+        done = None
+    if done is not None and done.returncode == 0:
+        return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name][:_MOST_FILES]
+    found: list[str] = []
+    for directory, inner, names in os.walk(root):
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        found += [os.path.relpath(Path(directory, name), root) for name in sorted(names) if not name.startswith(".")]
+        if len(found) > _MOST_FILES:
+            break
+    return found[:_MOST_FILES]
+
+
+def matching(word: str, names: Sequence[str]) -> list[str]:
+    """Return the names that begin with ``word``, or else have it somewhere, the shortest first."""
+    lower = word.lower()
+    found = [name for name in names if name.startswith(word)] or [name for name in names if lower in name.lower()]
+    return sorted(found, key=lambda name: (len(name), name))[:_MOST_COMPLETIONS]

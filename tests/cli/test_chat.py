@@ -1,0 +1,72 @@
+"""What ``pyagentd chat`` shows and completes, without a terminal."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pyagentd.cli.chat import MarkdownBlocks, command_completions, files, lasting, letters, matching
+
+MARKDOWN = (
+    "# Tea\n\nHot\ntea.\n\n- black\n- green\n\n```py\nx = 1\n\ny = 2\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nEnd."
+)
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 1000])
+def test_markdown_is_cut_between_blocks_and_nothing_is_lost(size: int) -> None:
+    blocks = MarkdownBlocks()
+    complete = [blocks.feed(MARKDOWN[at : at + size]) for at in range(0, len(MARKDOWN), size)]
+    assert blocks.rest == "End."
+    assert "".join(complete) + blocks.flush() == MARKDOWN
+    assert not any("```" in part and part.count("```") != 2 for part in complete)
+
+
+def test_only_letters_that_decide_something_are_offered() -> None:
+    assert list(letters({"choices": ["allow", "deny"]})) == ["y", "n", "r"]
+    ask = {"choices": ["allow", "session", "always", "deny"], "input": "{}", "preview": "+x"}
+    assert "".join(letters(ask)) == "yspnred"
+    assert "e" not in letters({**ask, "kind": "scope"})
+
+
+def test_what_lasts_is_said_in_a_sentence() -> None:
+    ask = {"covers": ["Bash `make` with any arguments"], "project": "/src/tea"}
+    assert lasting(ask, "always") == (
+        "From now on, in every session of /src/tea, this is allowed without asking: Bash `make` with any arguments."
+    )
+    assert "in this session and its agents" in lasting(ask, "session")
+
+
+COMMANDS = [
+    {"name": "status", "summary": "how it stands", "arguments": []},
+    {"name": "settings", "summary": "defaults", "arguments": [{"name": "key", "choices": ["model", "timeout"]}]},
+]
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("/st", ["/status"]),
+        ("/se", ["/settings "]),
+        ("/settings ", ["/settings model", "/settings timeout"]),
+        ("/settings t", ["/settings timeout"]),
+        ("/settings timeout ", []),
+        ("/nothing", []),
+    ],
+)
+def test_commands_and_their_arguments_are_completed(line: str, found: list[str]) -> None:
+    assert [text for text, _ in command_completions(line, COMMANDS)] == found
+
+
+def test_files_are_those_of_git_where_there_is_one(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    for name in ("a.txt", "sub/b.txt", "left-out.log", ".gitignore"):
+        (tmp_path / name).write_text("*.log\n")
+    assert sorted(files(tmp_path)) == ["a.txt", "left-out.log", "sub/b.txt"]
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    assert sorted(files(tmp_path)) == [".gitignore", "a.txt", "sub/b.txt"]
+
+
+def test_a_name_is_found_by_its_beginning_or_else_by_a_part() -> None:
+    names = ["src/tea.py", "tests/test_tea.py", "tea.md"]
+    assert matching("tea", names) == ["tea.md"]
+    assert matching("TEA.PY", names) == ["src/tea.py", "tests/test_tea.py"]

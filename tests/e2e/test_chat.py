@@ -1,0 +1,229 @@
+"""``pyagentd chat`` on a real terminal, driven by keys, its screen read; the model takes 2 s a turn where it may."""
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.conftest import System
+from tests.e2e.emacs import wait_for
+from tests.e2e.test_conversation import open_session, send
+from tests.e2e.valve import Valve
+from tests.server import ModelServer, answer, text, tool_use
+
+pytest.importorskip("prompt_toolkit")
+
+SLOW_S = 2.0
+
+
+class Screen:
+    """``pyagentd chat`` in tmux."""
+
+    def __init__(self, system: System, *arguments: str) -> None:
+        self._socket = tempfile.mktemp(prefix="t", dir=system.home)  # a server of its own
+        self._env = {**system.env, "TERM": "xterm-256color"}
+        command = [*system.command("chat", *arguments)]
+        self._tmux("-f", "/dev/null", "new-session", "-d", "-s", "c", "-x", "100", "-y", "40", "-c",
+                   str(system.project), *command)  # fmt: skip
+        self._tmux("set-option", "-g", "remain-on-exit", "on")
+
+    def _tmux(self, *words: str) -> str:
+        done = subprocess.run(["tmux", "-S", self._socket, *words], env=self._env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def now(self) -> str:
+        """Return what the terminal shows, and showed."""
+        return self._tmux("capture-pane", "-p", "-S", "-500", "-t", "c")
+
+    def shows(self, *parts: str) -> str:
+        """Wait until all of ``parts`` are shown."""
+
+        def seen() -> str:
+            now = self.now()
+            return now if all(part in now for part in parts) else ""
+
+        try:
+            return str(wait_for(seen, f"{parts}", 30.0))
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.now()}") from None
+
+    def keys(self, *keys: str) -> None:
+        self._tmux("send-keys", "-t", "c", *keys)
+
+    def type(self, said: str) -> None:
+        self.keys("-l", said)
+
+    def say(self, said: str) -> None:
+        """Type a message and send it."""
+        self.type(said)
+        self.keys("Enter")
+
+    def ended(self) -> bool:
+        return self._tmux("display-message", "-p", "-t", "c", "#{pane_dead}").strip() == "1"
+
+    def close(self) -> None:
+        subprocess.run(["tmux", "-S", self._socket, "kill-server"], capture_output=True)
+
+
+class Opener:
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._open: list[Screen] = []
+
+    def __call__(self, *arguments: str) -> Screen:
+        self.close()
+        self._open.append(Screen(self._system, *arguments))
+        self._open[-1].shows("Continue which session?" if "--resume" in arguments else "›")
+        return self._open[-1]
+
+    def close(self) -> None:
+        for screen in self._open:
+            screen.close()
+        self._open.clear()
+
+
+@pytest.fixture
+def chat(system: System, model_server: ModelServer) -> Iterator[Opener]:
+    system.use_server(model_server.url)
+    (system.project / "a.txt").write_text("alpha\n")
+    opener = Opener(system)
+    yield opener
+    opener.close()
+
+
+WRITE = tool_use("Write", file_path="new.txt", content="one\ntwo\n")
+CHOICES = "y once   s session   p project   n deny   r deny with a reason   e edit   d diff"
+
+
+def test_markdown_streams_and_stays_as_markdown(chat: Opener, model_server: ModelServer) -> None:
+    valve = Valve(answer(text("# Tea\n\nIt is **hot** tea.\n\n- black\n- green\n", chunks=12)))
+    model_server.say(valve)
+    screen = chat()
+    screen.say("What is it?")
+    valve.let(6)
+    screen.shows("› What is it?", "Tea")
+    valve.open()
+    done = screen.shows("It is hot tea.", " • black", " • green")
+    assert "**" not in done
+
+
+def test_an_approval_by_letters_and_what_lasts_wants_a_second_key(
+    chat: Opener, model_server: ModelServer, system: System
+) -> None:
+    other = tool_use("Write", file_path="other.txt", content="three\n")
+    model_server.say(
+        answer("I write.", WRITE, pause_s=SLOW_S / 2),
+        answer(other, pause_s=SLOW_S / 2),
+        answer(WRITE),
+        "All is written.",
+    )
+    screen = chat()
+    screen.say("Write it.")
+    screen.shows("Allow Write:", "+one", "+two", CHOICES)
+    screen.keys("s")
+    screen.shows(
+        "From now on, in this session and its agents, this is allowed without asking: ", "any other key: back"
+    )
+    screen.keys("x")
+    screen.shows(CHOICES)
+    assert not (system.project / "new.txt").exists()
+    screen.keys("s")
+    screen.shows("any other key: back")
+    screen.keys("y")
+    screen.shows("• Write new.txt", "All is written.")
+    assert (system.project / "other.txt").read_text() == "three\n"
+    assert screen.now().count("Allow Write:") == 1
+
+
+def test_a_denial_with_a_reason(chat: Opener, model_server: ModelServer, system: System) -> None:
+    model_server.say(answer("I write.", WRITE), "Then not.")
+    screen = chat()
+    screen.say("Write it.")
+    screen.shows(CHOICES)
+    screen.keys("r")
+    screen.shows("reason ›")
+    screen.say("not today")
+    screen.shows("Then not.")
+    assert not (system.project / "new.txt").exists()
+    assert "not today" in str(model_server.last.body)
+
+
+def test_what_is_being_typed_answers_no_question(chat: Opener, model_server: ModelServer, system: System) -> None:
+    valve = Valve(answer(text("I write.", chunks=2), WRITE))
+    model_server.say(valve, "Then not.")
+    screen = chat()
+    screen.say("Write it.")
+    screen.shows("Waiting for the model")
+    screen.type("yes")
+    valve.open()
+    screen.shows("send or clear your message, then answer")
+    assert not (system.project / "new.txt").exists()
+    screen.keys("C-u")
+    screen.shows(CHOICES)
+    screen.keys("n")
+    screen.shows("Then not.")
+
+
+def test_ctrl_c_interrupts_and_twice_leaves_and_the_session_goes_on(
+    chat: Opener, model_server: ModelServer, system: System
+) -> None:
+    valve = Valve(answer(text("".join(f"word{number} " for number in range(50)), chunks=50)))
+    model_server.say(valve, "Here again.")
+    screen = chat()
+    screen.say("Count.")
+    valve.let(10)
+    screen.shows("word0 ", "word5 ")
+    screen.keys("C-c")
+    screen.shows("interrupted", "word5 ")
+    screen.keys("C-c")
+    wait_for(screen.ended, "the chat to end")
+    name = screen.shows("continue with: pyagentd chat ").rpartition("pyagentd chat ")[2].split()[0]
+    screen = chat("--resume")
+    screen.shows(f"1. {name}")
+    screen.keys("Enter")
+    screen.shows("› Count.", "word5")
+    screen.say("And now?")
+    screen.shows("Here again.")
+
+
+def test_tab_completes_before_the_next_key(chat: Opener, model_server: ModelServer, system: System) -> None:
+    (system.project / "notes-of-tea.md").write_text("tea\n")
+    model_server.say("It is about tea.")
+    screen = chat()
+    screen.keys("-l", "Read @notes\t")
+    screen.keys("Enter")
+    screen.shows("› Read @notes-of-tea.md", "It is about tea.")
+    screen.keys("-l", "/stat\t")
+    screen.keys("Enter")
+    screen.shows("› /status", "Status: idle", "No running tasks.")
+    assert len(model_server.requests) == 1
+
+
+def test_the_daemon_dies_meanwhile(chat: Opener, model_server: ModelServer, system: System) -> None:
+    valve = Valve(answer(text("Half of it and more", chunks=8)))
+    model_server.say(valve, answer("Here again.", pause_s=SLOW_S / 2))
+    screen = chat()
+    screen.say("Tell me.")
+    valve.let(3)
+    screen.shows("› Tell me.", "Half")
+    os.kill(system.daemon_pid(), signal.SIGKILL)
+    screen.shows("the daemon has ended; your next message starts it again")
+    screen.say("Are you there?")
+    screen.shows("the daemon's end cut this off", "› Are you there?", "Here again.")
+
+
+def test_emacs_has_the_same_session_open(chat: Opener, model_server: ModelServer, system: System) -> None:
+    model_server.say("From the terminal.", "From Emacs.")
+    id, branch = system.new("both")
+    emacs = system.emacs()
+    open_session(emacs, branch)
+    screen = chat(id)
+    screen.say("Who is there?")
+    screen.shows("From the terminal.")
+    emacs.wait('(string-search "From the terminal." (buffer-string))')
+    send(emacs, "And here?")
+    screen.shows("› And here?", "From Emacs.")
