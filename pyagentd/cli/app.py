@@ -59,6 +59,8 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "tasks": ("schedule", "list, show or end background commands"),
         "schedule": ("schedule", "send messages later, or repeatedly"),
         "trigger": ("schedule", "deliver a message of another program"),
+        "watch": ("sources", "send a message whenever files change"),
+        "webhook": ("sources", "send a message for each request of another program"),
     },
     "Approvals and permissions": {
         "asks": ("asks", "list pending approvals and questions"),

@@ -243,8 +243,8 @@ def _zone(name: str) -> tzinfo:
 # ones too. A delivery that came before is dropped, and so is what exceeds the limits. Nobody can be asked in the
 # run.
 
-Source = Literal["schedule", "webhook", "api", "self-schedule", "mcp-event"]
-OUTSIDE: tuple[Source, ...] = ("api", "webhook", "mcp-event")  # who may call from outside
+Source = Literal["schedule", "webhook", "files", "api", "self-schedule", "mcp-event"]
+OUTSIDE: tuple[Source, ...] = ("api", "webhook", "files", "mcp-event")  # who may call from outside
 
 LONGEST_ID = 200  # characters
 LONGEST_HEADERS = 4000  # characters
