@@ -548,7 +548,7 @@ For the edges only: hooks, timers, filters and event handlers."
 (defcustom pyagentd-environment
   '("PYAGENTD_BACKEND" "ANTHROPIC_BASE_URL" "ANTHROPIC_API_KEY" "OPENAI_API_KEY"
     "DEEPSEEK_API_KEY" "OPENROUTER_API_KEY" "GROQ_API_KEY" "MISTRAL_API_KEY"
-    "XAI_API_KEY" "PATH")
+    "XAI_API_KEY" "GEMINI_API_KEY" "AWS_BEARER_TOKEN_BEDROCK" "PATH")
   "Environment variables to pass to runs that you start in this buffer.
 A key is sent only to the provider whose variable it is in."
   :type '(repeat string)

@@ -102,7 +102,7 @@ class SkillsTable:
     paths: tuple[str, ...] = ()
 
 
-Kind = Literal["anthropic", "bedrock", "vertex", "offline", "openai", "openai-compatible"]
+Kind = Literal["anthropic", "bedrock", "vertex", "gemini", "offline", "openai", "openai-compatible"]
 
 
 class Service(NamedTuple):
@@ -116,6 +116,7 @@ class Service(NamedTuple):
 # By names that gptel's users call their backends, too.
 SERVICES: Mapping[str, Service] = {
     "openai": Service("https://api.openai.com/v1", "OPENAI_API_KEY", "openai"),
+    "gemini": Service("https://generativelanguage.googleapis.com", "GEMINI_API_KEY", "gemini"),
     "bedrock": Service(None, "AWS_BEARER_TOKEN_BEDROCK", "bedrock"),
     "vertex": Service(None, None, "vertex"),
     "ollama": Service("http://127.0.0.1:11434/v1", None),

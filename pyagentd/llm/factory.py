@@ -244,6 +244,14 @@ def _build(settings: BackendSettings) -> Backend:
                 timeout_s=settings.timeout_s,
             )
             return anthropic.AnthropicBackend(server)
+        case "gemini":
+            with _unscanned(), extra("gemini", "This backend"):
+                from pyagentd.llm import gemini
+            return gemini.GeminiBackend(
+                api_key=(settings.api_key or "").strip() or _PLACEHOLDER_KEY,
+                base_url=settings.base_url or "",
+                timeout_s=settings.timeout_s,
+            )
         case "bedrock" | "vertex":
             from pyagentd.llm import clouds
 

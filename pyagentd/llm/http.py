@@ -11,6 +11,7 @@ import os
 import re
 import ssl
 import sys
+import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
@@ -160,6 +161,14 @@ def arguments(text: str) -> Json | None:
     return value if isinstance(value, dict) else None
 
 
+def unique_id(id: str, taken: set[str]) -> str:
+    """Return the id of a call, another one where it has none or another call has the same, and take it."""
+    if not id or id in taken:
+        id = f"{id or 'call'}_{uuid.uuid4().hex[:12]}"
+    taken.add(id)
+    return id
+
+
 _NAME = re.compile(r"[A-Za-z0-9_-]+")  # what APIs take as a tool's name, and as a call's id
 
 
@@ -192,13 +201,14 @@ _MENDS = {
 }
 _OVERLOADED = "It was tried several times and nothing is lost: send again in a while"
 OFFLINE = "Nothing is lost: check the network and the base URL, then send again"
+_BAD_KEY = re.compile(r"api.?key (is )?(not valid|invalid|expired)", re.IGNORECASE)
 _CREDIT = re.compile(r"credit balance|insufficient (funds|credit|quota)|billing", re.IGNORECASE)
 # What servers say of a prompt that does not fit, in the API's own words and in those of others that speak it.
 _TOO_LONG = re.compile(
     r"prompt is too long|exceeds? (the )?(context|model'?s? (maximum )?context)|exceeds? the available context"
     r"|context[ _](length|window) (is )?exceeded|context_length_exceeded|exceed_context_size"
     r"|maximum (context|prompt) length|input is too long|too many (input )?tokens|reduce the length of the messages"
-    r"|too large for model with [0-9]+ maximum context",
+    r"|token count .{0,40}exceeds the maximum|too large for model with [0-9]+ maximum context",
     re.IGNORECASE,
 )
 
@@ -243,6 +253,8 @@ def refusal(refused: Refused, now: datetime) -> ProviderError:
         return ContextOverflow(text)
     if status == HTTPStatus.BAD_REQUEST and _CREDIT.search(text):
         return ProviderError(text, hint=_NO_CREDIT)
+    if status == HTTPStatus.BAD_REQUEST and _BAD_KEY.search(text):
+        return ProviderError(text, hint=_MENDS[401])
     if 300 <= status < 400:
         where = headers.get("location", "another address")
         return ProviderError(f"{text}: it is at {where}", hint="Write that address as the backend's base URL")
@@ -266,7 +278,7 @@ def error_of_body(body: object) -> tuple[str, str]:
         inner = body.get("error", body.get("detail"))
         if inner is not None and not isinstance(body.get("message"), str):
             return error_of_body(inner)
-        kind = next((str(body[key]) for key in ("code", "type") if isinstance(body.get(key), str)), "")
+        kind = next((str(body[key]) for key in ("code", "type", "status") if isinstance(body.get(key), str)), "")
         said = body.get("message") or body.get("msg")
         return kind, said if isinstance(said, str) else (json.dumps(said) if said else "")
     if isinstance(body, list):
@@ -447,9 +459,12 @@ async def read_answer(chunks: AsyncIterator[bytes], step: Step) -> AsyncIterator
     if items := step.end():
         yield items
         return
-    raise TransientProviderError(
-        "The model's server ended its answer in the middle", hint="What was said before stands: send again"
-    )
+    raise ended_early()
+
+
+def ended_early() -> TransientProviderError:
+    """Return the error for an answer without an end."""
+    return TransientProviderError("The model's server ended its answer in the middle", hint=AGAIN)
 
 
 def check_stream(headers: Mapping[str, str], api: str) -> None:

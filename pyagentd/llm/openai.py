@@ -10,7 +10,6 @@ import hashlib
 import json
 import logging
 import re
-import uuid
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
@@ -66,6 +65,7 @@ from pyagentd.llm.http import (
     malformed,
     read_answer,
     too_much,
+    unique_id,
     without_surrogates,
 )
 from pyagentd.llm.sdk import LIMITS, provider_error, timeouts
@@ -401,14 +401,6 @@ class ChatDecoder:
         readable = given is not None
         part = ToolCall(id=call.id, name=call.name, input=given or {}, unreadable="" if readable else text)
         return PartFinished(call.index, part), readable or len(text) > MAX_ARGUMENTS
-
-
-def unique_id(id: str, taken: set[str]) -> str:
-    """Return the id of a call, another one where it has none or another call has the same, and take it."""
-    if not id or id in taken:
-        id = f"{id or 'call'}_{uuid.uuid4().hex[:12]}"
-    taken.add(id)
-    return id
 
 
 def merged(items: list[StreamItem]) -> list[StreamItem]:

@@ -32,6 +32,7 @@ from pyagentd.llm.http import (
     load_event,
     malformed,
     too_much,
+    unique_id,
     without_surrogates,
 )
 from pyagentd.llm.openai import (
@@ -43,7 +44,6 @@ from pyagentd.llm.openai import (
     merged,
     result_text,
     tokens,
-    unique_id,
     unsupported,
 )
 from pyagentd.messages import Media, Message, Reasoning, Text, ToolCall, ToolResult, Usage

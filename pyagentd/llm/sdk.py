@@ -30,14 +30,21 @@ def provider_error(error: Exception, now: datetime, sdk: ModuleType) -> Provider
     """
     if isinstance(error, sdk.APIStatusError):
         return refusal(Refused(error.status_code, error.response.headers, error.body), now)
-    cause = error.__cause__ if isinstance(error, sdk.APIConnectionError) else error
+    if isinstance(error, sdk.APIConnectionError):
+        return unsent(error, error.__cause__)
+    if isinstance(error, httpx2.HTTPError):
+        return unsent(error)
+    return ProviderError(f"The request was refused before it was sent: {error}")
+
+
+def unsent(error: Exception, cause: BaseException | None = None) -> ProviderError:
+    """Return the error of ours that ``error`` of httpx2 means, or one of an SDK with such a ``cause``."""
+    cause = cause or error
     if isinstance(cause, httpx2.TransportError) and not isinstance(cause, _OUR_FAULT):
         return _of_network(cause, _address(error))
-    if isinstance(cause, httpx2.HTTPError) or isinstance(error, sdk.APIConnectionError):
-        # Its text may quote a header.
-        kind = type(cause or error).__name__
-        return ProviderError(f"The request could not be sent or its answer read ({kind})", hint="Check the base URL")
-    return ProviderError(f"The request was refused before it was sent: {error}")
+    # Its text may quote a header.
+    kind = type(cause).__name__
+    return ProviderError(f"The request could not be sent or its answer read ({kind})", hint="Check the base URL")
 
 
 def _of_network(cause: httpx2.TransportError, address: str) -> ProviderError:

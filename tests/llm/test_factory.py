@@ -112,21 +112,26 @@ def run_python(code: str) -> str:
 def test_nothing_heavy_is_imported_before_the_first_request() -> None:
     run_python(
         "import sys, pyagentd.llm, pyagentd.llm.factory, pyagentd.llm.backend\n"
-        "heavy = {'anthropic', 'openai', 'httpx2', 'pydantic'} & set(sys.modules)\n"
+        "heavy = {'anthropic', 'boto3', 'google', 'openai', 'httpx2', 'pydantic'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
 
 
 def test_a_provider_loads_no_more_than_it_needs(model_server: ModelServer) -> None:
     sdks = {"anthropic", "openai", "httpx2", "pydantic"}
-    for kind, path, others in (("anthropic", "", sdks), ("openai-compatible", "/v1", {"anthropic"})):
+    needs = (
+        ("anthropic", "", {*sdks, "google"}),
+        ("openai-compatible", "/v1", {"anthropic", "google"}),
+        ("gemini", "", {"anthropic", "openai"}),
+    )
+    for kind, path, others in needs:
         run_python(
             "import asyncio, sys\n"
             "from pyagentd.llm.factory import BackendSettings, make_backend\n"
             "from tests.llm.requests import collect, request\n"
             "async def ask():\n"
             f"    backend = make_backend('x', BackendSettings(kind={kind!r}, base_url={model_server.url + path!r}))\n"
-            "    assert not {'anthropic', 'openai'} & set(sys.modules)\n"
+            "    assert not {'anthropic', 'google', 'openai'} & set(sys.modules)\n"
             "    await collect(backend, request())\n"
             "    await backend.close()\n"
             "asyncio.run(ask())\n"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tests.server import chat, responses
+from tests.server import chat, gemini, responses
 from tests.server.http import Cut, Hang, Pause, Reply, Request, Step, event_stream, json_reply
 
 Json = dict[str, Any]
@@ -108,6 +108,9 @@ class Answer:
         if request.path == responses.PATH:
             yield from responses.events(request, self.blocks, self._stop(), self._usage())
             return
+        if request.path == gemini.PATH:
+            yield from gemini.chunks(self.blocks, self._stop(), self._usage())
+            return
         yield {"type": "message_start", "message": self._message(request, [], None)}
         yield {"type": "ping"}
         for index, block in enumerate(self.blocks):
@@ -168,7 +171,8 @@ class Fixed:
 
 
 def _written(request: Request, event: Json) -> bytes:
-    return {chat.PATH: chat.event, responses.PATH: responses.event}.get(request.path, sse)(event)
+    written = {chat.PATH: chat.event, responses.PATH: responses.event, gemini.PATH: gemini.event}
+    return written.get(request.path, sse)(event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +187,8 @@ class Refusal:
     def reply(self, request: Request) -> Reply:
         if request.path in (chat.PATH, responses.PATH):
             return json_reply(self.status, chat.refused(self.status, self.kind, self.message), self.headers)
+        if request.path == gemini.PATH:
+            return json_reply(self.status, gemini.refused(self.status, self.kind, self.message), self.headers)
         error = {"type": "error", "error": {"type": self.kind, "message": self.message}}
         return json_reply(self.status, error, self.headers)
 

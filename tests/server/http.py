@@ -21,7 +21,7 @@ class Request:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        return self.body.get("messages") or self.body.get("input") or []
+        return self.body.get("messages") or self.body.get("input") or self.body.get("contents") or []
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ _SMALLEST_BUDGET = 1024
 
 
 def missing_key(request: Request) -> bool:
-    return not (request.headers.get("x-api-key") or request.headers.get("authorization"))
+    return not any(map(request.headers.get, ("x-api-key", "authorization", "x-goog-api-key")))
 
 
 def problems(request: Request) -> list[str]:

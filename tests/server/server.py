@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from tests.server import chat, clouds, responses
+from tests.server import chat, clouds, gemini, responses
 from tests.server.answers import Scripted, answer, refusal
 from tests.server.http import Gone, Reply, Request, json_reply, read_request, write_reply
 from tests.server.rules import missing_key, problems
@@ -19,6 +19,7 @@ _PROBLEMS: dict[str, Callable[[Request], Iterable[str]]] = {
     "/v1/messages": lambda request: [*clouds.problems(request), *problems(request)],
     chat.PATH: chat.problems,
     responses.PATH: responses.problems,
+    gemini.PATH: gemini.problems,
 }
 _EPOCH = "1970-01-01T00:00:00Z"
 _BACKLOG = 512  # clients that connect together; one too many waits for seconds before it tries again
@@ -111,9 +112,9 @@ class ModelServer:
                 writer.close()
 
     def _reply(self, request: Request) -> Reply:
-        if (request.method, request.path.partition("?")[0]) == ("GET", "/v1/models"):
+        if request.method == "GET" and request.path == "/v1/models":
             return self._list(request)
-        request = clouds.as_messages(request)
+        request = gemini.read(clouds.as_messages(request))
         with self._changed:
             self.requests.append(request)
             self._changed.notify_all()
@@ -121,10 +122,12 @@ class ModelServer:
 
     def _list(self, request: Request) -> Reply:
         self._note(listings=1)
-        if missing_key(request) or request.headers.get("x-api-key") == "refused":
+        if missing_key(request) or "refused" in map(request.headers.get, ("x-api-key", "x-goog-api-key")):
             return refusal(401, "authentication_error", "invalid x-api-key").reply(request)
         if self.models is None:
             return refusal(404, "not_found_error", f"{request.method} {request.path}").reply(request)
+        if "x-goog-api-key" in request.headers:
+            return json_reply(200, gemini.listed(self.models))
         listed = [{"type": "model", "id": name, "display_name": name, "created_at": _EPOCH} for name in self.models]
         return json_reply(200, {"data": listed, "has_more": False, "first_id": None, "last_id": None})
 
