@@ -12,7 +12,7 @@ ELISP := $(wildcard elisp/*.el)
 # Where end-to-end tests are: reading all others first takes half a minute.
 E2E := tests/e2e tests/faults tests/cli
 
-.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-properties test-kill test-simulation test-shell test-faults test-otel test-install test-install-debian fuzz-lisp lint lint-py lint-el check bench bench-memory trace-prompt screenshots fixture doc dist clean
+.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-properties test-kill test-simulation test-shell test-faults test-otel test-install test-install-debian fuzz-lisp lint lint-py lint-el check bench bench-memory trace-prompt screenshots fixture doc dist checksums check-tag release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -106,8 +106,18 @@ fixture: setup ## Make tests/fixtures/VERSION.tar.gz, which later versions open 
 doc: setup ## Make build/manual/: the manual as Info and, where makeinfo is installed, as one HTML page
 	@$(PYTHON) scripts/manual.py
 
-dist: ## Make dist/: the Emacs package, and the wheel of the server; needs Python and Emacs alone
+dist: ## Make dist/: the Emacs package, and wheel and sdist of the server; needs Python and Emacs alone
 	@python3 scripts/dist.py
+
+checksums: ## Write dist/SHA256SUMS of what `make dist` made
+	cd dist && rm -f SHA256SUMS && sha256sum * > SHA256SUMS
+
+check-tag: ## Check that TAG=v1.2.3 is the version
+	@version=v$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' pyagentd/__init__.py); \
+	  [ "$(TAG)" = "$$version" ] || { echo "The tag $(TAG) is not the version $$version" >&2; exit 1; }
+
+release: check-tag ## Publish dist/ as the release of TAG, with gh; the release workflow does this
+	gh release create "$(TAG)" --verify-tag --title "$(TAG)" --notes-file CHANGELOG.md dist/*
 
 clean: ## Remove what was built (not your sessions)
 	rm -rf .venv .mcp-servers .cask .demo .fuzz-lisp build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

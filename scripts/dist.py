@@ -1,4 +1,4 @@
-"""Packaging, with Python alone: the wheel of the server, and the Emacs package that has it.
+"""Packaging, with Python alone: wheel and sdist of the server, and the Emacs package that has the wheel.
 
 ``python3 scripts/dist.py [DIRECTORY]`` (``make dist``) writes ``dist/``. pip and uv use the same code when they
 install a checkout: ``pyproject.toml`` names this file as its build backend. So building needs neither the network nor
@@ -8,6 +8,7 @@ The same files give the same bytes; ``SOURCE_DATE_EPOCH``, or else the latest co
 """
 
 import base64
+import gzip
 import hashlib
 import io
 import os
@@ -81,7 +82,7 @@ def sources() -> Iterator[tuple[str, bytes]]:
     """Yield each file of the server: its name in the wheel, and its content."""
     for place, name in SOURCES.items():
         for path in sorted((ROOT / place).rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
+            if _is_source(path):
                 yield f"{name}/{path.relative_to(ROOT / place).as_posix()}", path.read_bytes()
 
 
@@ -120,6 +121,30 @@ def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_dire
     return write_wheel(wheel_directory, sources())
 
 
+def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
+    """Write the sdist of the server, from which the same wheel is built, and return its name (PEP 517)."""
+    about = project()
+    full = f"{about['name']}-{about['version']}"
+    kept = [path for name in (*SOURCES, "scripts") for path in sorted((ROOT / name).rglob("*"))]
+    kept += [ROOT / name for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md")]
+    files = [(path.relative_to(ROOT).as_posix(), path.read_bytes()) for path in kept if _is_source(path)]
+    target = Path(sdist_directory, f"{full}.tar.gz")
+    with (
+        target.open("wb") as file,
+        gzip.GzipFile("", "wb", fileobj=file, mtime=date()) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for name, content in [("PKG-INFO", metadata(about).encode()), *files]:
+            entry = tarfile.TarInfo(f"{full}/{name}")
+            entry.size, entry.mtime = len(content), date()
+            tar.addfile(entry, io.BytesIO(content))
+    return target.name
+
+
+def _is_source(path: Path) -> bool:
+    return path.is_file() and "__pycache__" not in path.parts
+
+
 def build_editable(wheel_directory: str, config_settings: Any = None, metadata_directory: Any = None) -> str:
     """Write a wheel that only says where this checkout is, and return its name (PEP 660)."""
     return write_wheel(wheel_directory, iter([("__editable__.pyagentd.pth", f"{ROOT}\n".encode())]))
@@ -151,6 +176,7 @@ def main(target: Path) -> None:
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     wheel = target / build_wheel(str(target))
+    build_sdist(str(target))
     with tempfile.TemporaryDirectory() as work:
         package = Path(work, full)
         package.mkdir()

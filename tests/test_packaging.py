@@ -334,3 +334,17 @@ for work in (
     assert lines[0] == "{'a': 1}"
     for line, extra in zip(lines[1:], ("html", "mcp", "epc", "acp"), strict=True):
         assert line.endswith(f"Install the server as pyagentd[{extra}], or as pyagentd[full].")
+
+
+def test_the_sdist_builds_the_same_wheel(dist: Path, tmp_path: Path) -> None:
+    (sdist,) = dist.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+        when = int(archive.getmembers()[0].mtime)
+    (tree,) = tmp_path.iterdir()
+    assert (tree / "PKG-INFO").is_file() and (tree / "LICENSE").is_file()
+    build = ["-c", "import sys; sys.path.insert(0, 'scripts'); import dist; print(dist.build_wheel('.'))"]
+    env = os.environ | {"SOURCE_DATE_EPOCH": str(when)}
+    name = subprocess.run([sys.executable, *build], cwd=tree, env=env, capture_output=True, text=True, check=True)
+    wheel = name.stdout.strip()
+    assert (tree / wheel).read_bytes() == (dist / wheel).read_bytes()
