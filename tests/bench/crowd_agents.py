@@ -20,6 +20,7 @@ from tests.bench.world import ROOT, World
 
 _PARENT = "programming-assistant"  # a preset that may spawn
 _GRANT = "tool:PersistentAgent:.*"
+_MOST = 100  # agents of one session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,18 +117,23 @@ def _middle(crowds: list[Crowd]) -> Crowd:
 
 
 def in_daemon(world: World, url: str, daemon: int, size: int, turns: int, name: str) -> Crowd:
-    """Have one session spawn ``size`` agents at once."""
-    branch = world.session(f"crowd-{name}", preset=_PARENT)
+    """Have sessions spawn ``size`` agents at once, each as many as one answer may call tools."""
+    shares = [min(_MOST, size - start) for start in range(0, size, _MOST)]
+    branches = [world.session(f"crowd-{name}-{at}", preset=_PARENT) for at, _ in enumerate(shares)]
     with world.client() as client:
-        world.view(client, branch)
+        for branch in branches:
+            world.view(client, branch)
         before = memory_mb(daemon)
         with _watched(daemon) as peak:
-            spent, start = Spent(daemon), time.perf_counter()
-            client.call("prompt", branch=str(branch), text=f"agents {size} {turns}", **_options(url))
+            spent, start, running = Spent(daemon), time.perf_counter(), len(branches)
+            for branch, share in zip(branches, shares, strict=True):
+                client.call("prompt", branch=str(branch), text=f"agents {share} {turns}", **_options(url))
             for event in client.events(timeout=300):
                 if event.kind == "run" and event.args[0]["phase"] == "finished":
                     assert event.args[0]["reason"] == "done", event.args
-                    break
+                    running -= 1
+                    if not running:
+                        break
             wall, cpu = time.perf_counter() - start, spent.cpu(daemon)
     return Crowd(
         agents=size,
@@ -135,7 +141,7 @@ def in_daemon(world: World, url: str, daemon: int, size: int, turns: int, name: 
         cpu_s=cpu,
         wall_s=wall,
         memory_mb=max(0.0, max(peak) - before),
-        results=results(branch),
+        results=sum(map(results, branches)),
     )
 
 
