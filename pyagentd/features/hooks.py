@@ -256,6 +256,10 @@ class HookClients:
             if asked is client and not answer.done():
                 answer.set_result(HookAnswer(problem="its Emacs has gone"))
 
+    def have(self, event: str) -> bool:
+        """Return whether any client has functions for ``event``."""
+        return any(event in events for events in self._events.values())
+
     def of(self, event: str, watching: Iterable[Sink]) -> list[Sink]:
         """Return those of the clients ``watching`` that have functions for ``event``."""
         return [client for client in dict.fromkeys(watching) if event in self._events.get(client, ())]
@@ -448,7 +452,7 @@ class Hooks(Feature):
     def _is_any(self, event: str, moment: "HookMoment") -> bool:
         return (
             any(hook.event == event for hook in self.kernel.config.hooks)
-            or bool(self.clients.of(event, self.kernel.watching(moment.branch)))
+            or (self.clients.have(event) and bool(self.clients.of(event, self.kernel.watching(moment.branch))))
             or (moment.root / ".pyagentd").is_dir()
         )
 

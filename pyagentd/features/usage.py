@@ -61,13 +61,17 @@ class Meters(Feature):
 
 def meter_of(kernel: "Kernel", branch: LiveBranch) -> Meter:
     """Return the meter of a branch that was opened; it tells whoever watches it or a branch above."""
+    above = [ref.key for ref in paths.ancestors_of(branch.ref)]
+
+    def publish() -> None:
+        branch.publish(Event("context", branch.key, 0, (meter.to_wire(),)))
 
     def changed() -> None:
-        branch.publish(Event("context", branch.key, 0, (meter.to_wire(),)))
-        for ref in paths.ancestors_of(branch.ref):
-            above = kernel.opened(ref.key)
-            if above is not None and above.meter is not None:
-                above.meter.note(branch.key, meter.own)
+        publish()
+        for key in above:
+            parent = kernel.opened(key)
+            if parent is not None and parent.meter is not None:
+                parent.meter.note(branch.key, meter.own)
 
     def served() -> Served:
         try:
@@ -76,7 +80,10 @@ def meter_of(kernel: "Kernel", branch: LiveBranch) -> Meter:
         except PyagentdError:
             return Served("", "")
 
-    meter = Meter(branch.conversation, facts_of(kernel), served=served, changed=changed)
+    def noted() -> None:
+        kernel.pulse.request("record", publish)  # many agents end a step within one beat
+
+    meter = Meter(branch.conversation, facts_of(kernel), served=served, changed=changed, noted=noted)
     return meter
 
 

@@ -410,10 +410,10 @@ class _Answer:
 
     def add(self, part: Part_) -> bool:
         """Count a request that ended; return False for one that was counted before."""
-        if part.type != "step-start" or not (usage := usage_of(part.data.get("usage"))).total:
-            return True
         if part.id in self._parts:
             return False
+        if part.type != "step-start" or not (usage := usage_of(part.data.get("usage"))).total:
+            return True
         self._parts.add(part.id)
         self._usage += usage
         self._pico += self._price(usage)
@@ -440,10 +440,10 @@ class Meter:
         facts_of: What is known of a model.
         served: Returns who would answer next, for a conversation without an answer.
         changed: Called when what is told has changed.
+        noted: Called when what agents cost has changed.
 
     Attributes:
         looked: Whether the logs of agents that ended before were looked at.
-        agents: What each agent below cost, at any depth, by its branch's key.
     """
 
     def __init__(
@@ -453,13 +453,16 @@ class Meter:
         *,
         served: Callable[[], Served],
         changed: Callable[[], None],
+        noted: Callable[[], None] = lambda: None,
     ) -> None:
-        self.agents: dict[str, Spent] = {}
+        self._agents: dict[str, Spent] = {}
+        self._below = Spent()  # what they cost together
         self.looked = False
         self._conversation = conversation
         self._facts_of = facts_of
         self._served = served
         self._changed = changed
+        self._noted = noted
         self._shares: dict[str, Spent] = {}  # by message
         self._own = Spent()
         self._answer: _Answer | None = None
@@ -475,12 +478,23 @@ class Meter:
     @property
     def together(self) -> "Spent":
         """What it cost with all agents below it."""
-        return total_spent(self.agents.values()) + self.own
+        return self._below + self.own
+
+    @property
+    def agents(self) -> Mapping[str, Spent]:
+        """What each agent below cost, at any depth, by its branch's key."""
+        return self._agents
+
+    @agents.setter
+    def agents(self, agents: Mapping[str, Spent]) -> None:
+        self._agents, self._below = dict(agents), total_spent(agents.values())
 
     def note(self, key: str, spent: "Spent") -> None:
         """Note what the agent with this key cost so far."""
-        self.agents[key] = spent
-        self._changed()
+        old = self._agents.get(key, Spent())
+        self._agents[key] = spent
+        self._below = _replaced(self._below, old, spent) or total_spent(self._agents.values())
+        self._noted()
 
     def tell(self) -> None:
         """Tell what is known."""
@@ -523,8 +537,8 @@ class Meter:
             "cost_usd": together.cost_usd,
             "known_usd": together.known_usd,
             "own_usd": self._own.cost_usd,
-            "agents": len(self.agents),
-            "agents_total": total_spent(self.agents.values()).tokens.total,
+            "agents": len(self._agents),
+            "agents_total": self._below.tokens.total,
             "compactions": self._compactions,
         }
 

@@ -151,7 +151,11 @@ def ref_of(path: Path) -> BranchRef:
     Raises:
         NotASession: ``path`` is none of these.
     """
-    place = (path.parent if path.name == SESSION_FILE else path).resolve()
+    return _ref_at((path.parent if path.name == SESSION_FILE else path).resolve(), path)
+
+
+def _ref_at(place: Path, path: Path) -> BranchRef:
+    """Return the branch at a resolved place; ``path`` is what was asked for."""
     if _has_conversation(place):
         if place.parent.name == BRANCHES_DIR:
             return _branch_ref(place)
@@ -177,7 +181,8 @@ def agent_ref(directory: Path) -> BranchRef:
 
 def parent_of(ref: BranchRef) -> BranchRef | None:
     """Return the branch or agent that an agent was spawned by; None for a branch of a session."""
-    return ref_of(ref.branch_dir.parent.parent) if ref.is_agent else None
+    place = ref.branch_dir.parent.parent
+    return _ref_at(place, place) if ref.is_agent else None
 
 
 def ancestors_of(ref: BranchRef) -> tuple[BranchRef, ...]:
