@@ -179,10 +179,6 @@ It is called with the words.")
   "How long the daemon took for the rows there are, in seconds.")
 (defvar pyagentd-table--quietly nil
   "Non-nil while rows are fetched that nobody has asked for.")
-(defvar pyagentd-table-pause 0.3
-  "How long a live list waits for more to change, in seconds.")
-(defvar-local pyagentd-table--timer nil
-  "Timer that looks again, or nil.")
 (defvar-local pyagentd-table--latest 0
   "How many times the daemon was asked; only the latest answer counts.")
 
@@ -386,25 +382,6 @@ BUFFER and NUMBER are its arguments.  Here a process is being read."
   "Call FETCH in this buffer once there is a daemon, which is not waited for."
   (pyagentd-start (pyagentd-later-back fetch)
                   (pyagentd-later-back #'pyagentd-table--failed)))
-
-(defun pyagentd-table-changed (name mode fetch)
-  "Call FETCH in the buffer NAME in a moment, if it is in MODE and shown.
-Much that changes at once is fetched once, from the daemon there is."
-  (when-let ((buffer (get-buffer name)))
-    (with-current-buffer buffer
-      (when (and (derived-mode-p mode)
-                 (null pyagentd-table--timer)
-                 (get-buffer-window nil t))
-        (setq pyagentd-table--timer
-              (run-at-time pyagentd-table-pause nil
-                           #'pyagentd-table--on-timer buffer fetch))))))
-
-(defun pyagentd-table--on-timer (buffer fetch)
-  "Call FETCH in BUFFER."
-  (when (buffer-live-p buffer)
-    (with-current-buffer buffer
-      (setq pyagentd-table--timer nil)
-      (funcall fetch))))
 
 (defun pyagentd-table--failed (err)
   "Say that ERR kept the rows from this buffer; those there are stay."
@@ -804,12 +781,12 @@ command is for all rows that are marked.")
                    (list (pyagentd-table-row))))
            (needs (plist-get action :needs)))
       (or (if needs
-              (seq-filter (lambda (row) (pyagentd-list--fact row needs)) rows)
+              (seq-filter (lambda (row) (pyagentd-list-fact row needs)) rows)
             rows)
           (user-error "%s: nothing to %s" (plist-get (car rows) :label)
                       (plist-get action :label))))))
 
-(defun pyagentd-list--fact (row name)
+(defun pyagentd-list-fact (row name)
   "Return the fact of ROW that is called NAME, a string."
   (plist-get (plist-get row :facts) (intern (concat ":" name))))
 
@@ -835,7 +812,7 @@ command is for all rows that are marked.")
   (let ((rows (pyagentd-list--targets action)))
     (cond ((plist-get action :place)
            (pyagentd-list-visit-place
-            (pyagentd-list--fact (car rows) (plist-get action :place))))
+            (pyagentd-list-fact (car rows) (plist-get action :place))))
           ((null (plist-get action :operation))
            (pyagentd-list-again-with
             (append (pyagentd-list--facts action (car rows))
@@ -850,7 +827,7 @@ command is for all rows that are marked.")
   "Return the arguments that ACTION takes from ROW."
   (seq-mapcat (lambda (name)
                 (list (intern (concat ":" name))
-                      (pyagentd-list--fact row name)))
+                      (pyagentd-list-fact row name)))
               (plist-get action :takes)))
 
 (defun pyagentd-list--read (reads)
@@ -874,7 +851,7 @@ command is for all rows that are marked.")
 (defun pyagentd-list--call (action row)
   "Call the operation of ACTION for ROW, and say what became of it."
   (when-let ((branch (and (plist-get action :saves)
-                          (pyagentd-list--fact row "branch"))))
+                          (pyagentd-list-fact row "branch"))))
     (dolist (buffer (pyagentd-here-buffers branch))
       (with-current-buffer buffer (pyagentd-session-save))))
   (pyagentd-later-here
@@ -919,7 +896,7 @@ command is for all rows that are marked.")
 That is a plist as `pyagentd-here' has it."
   (let* ((place (plist-get row :visit))
          (session (and (equal (plist-get place :kind) "session") place))
-         (what (pyagentd-list--fact row "what")))
+         (what (pyagentd-list-fact row "what")))
     (when-let* ((branch (or (plist-get session :branch)
                             (plist-get pyagentd-list-arguments :branch)))
                 (file (pyagentd-place-conversation branch)))

@@ -49,7 +49,7 @@
 (declare-function pyagentd-doctor "pyagentd-install")
 (declare-function pyagentd-agent-init "pyagentd-agents")
 (declare-function pyagentd-agent-rename "pyagentd-agents")
-(declare-function pyagentd-agent-list "pyagentd-agents")
+(autoload 'pyagentd-agent-list "pyagentd-agents" nil t)
 (declare-function pyagentd-agent-config "pyagentd-agents")
 (declare-function pyagentd-agent-destroy "pyagentd-agents")
 (declare-function pyagentd-context-save "pyagentd-views")
@@ -57,7 +57,7 @@
 (declare-function pyagentd-context-restore "pyagentd-views")
 (declare-function pyagentd-context-history "pyagentd-views")
 (autoload 'pyagentd-tasks "pyagentd-views" nil t)
-(declare-function pyagentd-settings "pyagentd-agents")
+(autoload 'pyagentd-settings "pyagentd-agents" nil t)
 
 ;;;; Present values
 

@@ -52,16 +52,17 @@
 ;; What was sent while a run was in progress waits; here it is listed, taken
 ;; back and changed.  A message can also be said to the run in progress.
 
-(defvar-local pyagentd-queue--buffer nil
-  "The session buffer whose queue is listed here.")
-
 (defun pyagentd-queue--base ()
   "Return the session buffer that commands here are about."
-  (or pyagentd-queue--buffer
-      (let ((base (or (buffer-base-buffer) (current-buffer))))
-        (unless (buffer-local-value 'pyagentd-mode base)
-          (user-error "Not a session"))
-        base)))
+  (let ((base (if (derived-mode-p 'pyagentd-list-mode)
+                  (let ((branch (plist-get pyagentd-list-arguments :branch)))
+                    (or (pyagentd-place-buffer branch)
+                        (find-file-noselect
+                         (pyagentd-place-conversation branch))))
+                (or (buffer-base-buffer) (current-buffer)))))
+    (unless (buffer-local-value 'pyagentd-mode base)
+      (user-error "Not a session"))
+    base))
 
 (defun pyagentd-queue--call (method plist &optional success)
   "Call METHOD with PLIST for the session, then SUCCESS with its answer."
@@ -117,41 +118,21 @@ moves to where the model reads it; without any it is asked for."
 
 ;;;; The list
 
-(defun pyagentd-queue--entry (item)
-  "Return the line of ITEM for `tabulated-list-entries'."
-  (list (plist-get item :id)
-        (vector (format-time-string "%R" (/ (plist-get item :queued-at) 1000))
-                (cond ((plist-get item :steer) "steers")
-                      ((plist-get item :trigger) "trigger")
-                      (t (or (plist-get item :origin) "")))
-                (truncate-string-to-width
-                 (replace-regexp-in-string "[ \t\n]+" " "
-                                           (plist-get item :text))
-                 200 nil nil "…"))))
-
-(defun pyagentd-queue--print ()
-  "Show what waits."
-  (setq pyagentd-table-rows
-        (and (buffer-live-p pyagentd-queue--buffer)
-             (buffer-local-value 'pyagentd-queued-items pyagentd-queue--buffer)))
-  (pyagentd-table-print (mapcar #'pyagentd-queue--entry pyagentd-table-rows)))
-
 (defun pyagentd-queue--on-change ()
-  "Show what has changed in the list of this session, if it is shown."
-  (let ((session (current-buffer)))
-    (when-let ((buffer (get-buffer "*pyagentd queue*")))
-      (with-current-buffer buffer
-        (when (eq pyagentd-queue--buffer session)
-          (pyagentd-queue--print))))))
+  "Have the list of queued messages fetched again."
+  (pyagentd-list-changed "queue"))
+
+(add-hook 'pyagentd-queued-hook #'pyagentd-queue--on-change)
 
 (defun pyagentd-queue-cancel ()
   "Remove the message at point from the queue; its text is a draft again."
-  (interactive nil pyagentd-queue-mode)
-  (let* ((item (pyagentd-table-row))
+  (interactive nil pyagentd-list-mode)
+  (let* ((item (plist-get (pyagentd-table-row) :facts))
          (id (plist-get item :id)))
     (pyagentd-queue--call
      'queue-cancel (list :id id)
      (lambda (answer)
+       (pyagentd-list-changed "queue")
        (message "Removed from the queue; %s"
                 (if (equal (plist-get item :origin) "document")
                     "its text is a draft"
@@ -184,8 +165,8 @@ kill ring.  Return words that say where it is."
 
 (defun pyagentd-queue-edit ()
   "Edit the queued message at point; it keeps its place."
-  (interactive nil pyagentd-queue-mode)
-  (let* ((item (pyagentd-table-row))
+  (interactive nil pyagentd-list-mode)
+  (let* ((item (plist-get (pyagentd-table-row) :facts))
          (id (plist-get item :id))
          (overlay (with-current-buffer (pyagentd-queue--base)
                     (pyagentd-queued-overlay id))))
@@ -195,7 +176,8 @@ kill ring.  Return words that say where it is."
       (pyagentd-queue--call
        'queue-edit
        (list :id id
-             :text (read-string "Message: " (plist-get item :text)))))))
+             :text (read-string "Message: " (plist-get item :text)))
+       (lambda (_) (pyagentd-list-changed "queue"))))))
 
 (defun pyagentd-queue-resume ()
   "Resume a queue that an error or stopping the run has paused."
@@ -214,50 +196,13 @@ kill ring.  Return words that say where it is."
    (lambda (answer)
      (unless (plist-get answer :retried) (message "No request is waiting to be retried")))))
 
-(defun pyagentd-queue--revert (&rest _)
-  "Ask the daemon what waits."
-  (let ((list-buffer (current-buffer)))
-    (pyagentd-queue--call
-     'queue nil
-     (lambda (answer)
-       (pyagentd-queued-receive (plist-get answer :items))
-       (when (buffer-live-p list-buffer)
-         (with-current-buffer list-buffer (pyagentd-queue--print)))))))
-
-(defvar pyagentd-queue-mode-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map "k" #'pyagentd-queue-cancel)
-    (define-key map "e" #'pyagentd-queue-edit)
-    (define-key map "!" #'pyagentd-queue-resume)
-    (define-key map "r" #'pyagentd-retry-now)
-    map)
-  "Keymap of `pyagentd-queue-mode'.")
-
-(define-derived-mode pyagentd-queue-mode pyagentd-table-mode "Queue"
-  "Major mode for the list of queued messages.
-
-\\{pyagentd-queue-mode-map}"
-  (setq tabulated-list-padding 1
-        tabulated-list-format [("Sent" 6 nil) ("From" 9 nil) ("Text" 0 nil)]
-        pyagentd-table-help '(("k" "remove") ("e" "edit")
-                              ("!" "resume") ("r" "retry now")
-                              ("g" "refresh") ("q" "close"))
-        pyagentd-table-empty "No queued messages.")
-  (setq-local revert-buffer-function #'pyagentd-queue--revert)
-  (add-hook 'pyagentd-queued-hook #'pyagentd-queue--on-change)
-  (tabulated-list-init-header))
-
-(defun pyagentd-queue ()
-  "List the queued messages of this session."
-  (interactive)
-  (let ((session (pyagentd-queue--base))
-        (buffer (get-buffer-create "*pyagentd queue*")))
-    (with-current-buffer buffer
-      (pyagentd-queue-mode)
-      (setq pyagentd-queue--buffer session)
-      (pyagentd-queue--print)
-      (revert-buffer))
-    (pop-to-buffer buffer)))
+(pyagentd-list-define queue
+  "List the queued messages of the session here."
+  :session required
+  :keys (("k" pyagentd-queue-cancel "remove")
+         ("e" pyagentd-queue-edit "edit")
+         ("!" pyagentd-queue-resume "resume")
+         ("r" pyagentd-retry-now "retry now")))
 
 ;;;; Pending approvals
 

@@ -491,10 +491,6 @@ class Views(Group):
                 )
                 for row in told["items"]
             ],
-            actions=(
-                Action(key="!", label="resume", operation="queue-resume", arguments={"branch": branch}, env=True),
-                Action(key="r", label="retry now", operation="retry-now", arguments={"branch": branch}),
-            ),
             empty="No queued messages.",
             note="paused" if told["paused"] else "",
             follows=("queue",),

@@ -207,7 +207,8 @@ directory by Dired as well."
       (unless (eq major-mode mode)
         (funcall mode))
       (setq-local pyagentd-ask-function (lambda () (pyagentd-ask-find "q1"))
-                  pyagentd-queue--buffer (find-buffer-visiting file))
+                  pyagentd-list-arguments
+                  (list :branch (directory-file-name (file-name-directory file))))
       (setq pyagentd-table-rows
             (list (blocking-test--row (file-name-directory file))))
       (current-buffer))))
@@ -264,7 +265,7 @@ directory by Dired as well."
   (let ((commands (blocking-test--commands))
         (gc-cons-threshold (* 200 1024 1024)) ; a third of the time otherwise
         (reached 0))
-    (should (< 150 (length commands)))
+    (should (< 100 (length commands)))
     (cl-progv (blocking-test--options)
         (mapcar #'symbol-value (blocking-test--options))
       (blocking-test--trapping

@@ -15,8 +15,7 @@
 (require 'pyagentd-mission)
 
 (ert-deftest pyagentd-keys-every-list-has-a-sheet ()
-  (dolist (mode '(pyagentd-asks-mode pyagentd-queue-mode
-                  pyagentd-list-mode
+  (dolist (mode '(pyagentd-asks-mode pyagentd-list-mode
                   pyagentd-search-mode
                   pyagentd-report-mode pyagentd-mission-mode))
     (with-temp-buffer

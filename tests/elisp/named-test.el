@@ -90,27 +90,33 @@ BINDINGS are those of `let*'; `root' is bound to the place of files."
       (should (equal (seq-take (car (pyagentd-test-calls 'agent-init)) 4)
                      '(:name "web" :system-prompt "Look after it."))))))
 
-(ert-deftest pyagentd-agent-list-shows-what-each-does ()
-  (named-test--with ((idle (named-test--agent root "web"))
-                     (busy (named-test--agent
-                            root "api" :state "busy" :model "haiku"
-                            :permissions '(:allow ("tool:.*"))))
-                     (broken (named-test--agent root "bad" :error "no JSON")))
-      'agent-list (list :agents (list idle busy broken))
+(defun named-test--list (&rest agents)
+  "Return the list of AGENTS, lists (ROW STATUS), as the daemon tells it."
+  (pyagentd-test-view
+   '("Name" "Status")
+   (mapcar (pcase-lambda (`(,row ,status))
+             `(,(plist-get row :name) (:name ,(plist-get row :name))
+               (:kind "session" :branch ,(plist-get row :branch))
+               ,(plist-get row :name) ,status))
+           agents)
+   '((:key "c" :label "configure" :place "config"))
+   :follows '("agents")))
+
+(ert-deftest pyagentd-agent-list-follows-what-each-does-and-visits-it ()
+  (named-test--with ((pyagentd-live-pause 0)
+                     (web (named-test--agent root "web"))
+                     (api (named-test--agent root "api")))
+      'view (named-test--list (list api "busy") (list web "idle"))
     (named-test--in (pyagentd-agent-list)
-      (let ((lines (pyagentd-test-lines)))
-        (should (string-match-p "^  api +busy +haiku +custom" (nth 0 lines)))
-        (should (string-match-p "^  bad +idle .* ! no JSON" (nth 1 lines)))
-        (should (string-match-p "^  web +idle +standard" (nth 2 lines))))
+      (should (string-match-p "^ web +idle" (buffer-string)))
       (pyagentd-test-answer
-       'agent-list (list :agents (list (cl-list* :state "waiting" idle))))
-      (let ((pyagentd-table-pause 0))
-        (pyagentd-test-push '(agents "" 0)))
-      (pyagentd-test-await (string-match-p "^  web +waiting" (buffer-string)))
+       'view (named-test--list (list api "busy") (list web "waiting")))
+      (pyagentd-test-push '(agents "" 0))
+      (pyagentd-test-await (string-match-p "^ web +waiting" (buffer-string)))
       (named-test--to "web")
       (should (equal "web" (pyagentd-named-here)))
       (call-interactively (key-binding (kbd "RET")))
-      (should (equal (plist-get idle :file)
+      (should (equal (plist-get web :file)
                      (buffer-file-name (window-buffer)))))))
 
 (ert-deftest pyagentd-agent-names-complete-when-the-daemon-has-told-them ()
@@ -204,60 +210,72 @@ The variable `asked' is bound to them with what is shown, last one first."
     (should (equal (pyagentd-test-calls 'agent-destroy)
                    '((:name "web" :keep-files t :confirmed t))))))
 
-(ert-deftest pyagentd-agent-list-destroys-what-is-flagged ()
-  (named-test--with ((rows (mapcar (lambda (name) (named-test--agent root name))
+(ert-deftest pyagentd-agent-list-destroys-what-is-marked-one-by-one ()
+  (named-test--with ((rows (mapcar (lambda (name)
+                                     (list (named-test--agent root name) "idle"))
                                    '("a" "b" "c"))))
-      'agent-list (list :agents rows)
+      'view (apply #'named-test--list rows)
     (pyagentd-test-answer 'agent-losses '(:name "x" :dir "/nowhere"))
     (pyagentd-test-answer 'agent-destroy '(:text "Destroyed."))
     (named-test--in (pyagentd-agent-list)
-      (call-interactively (key-binding "d"))
-      (call-interactively (key-binding "K"))
-      (call-interactively (key-binding "d"))
-      (forward-line -1)
-      (call-interactively (key-binding "u"))
-      (revert-buffer)
-      (pyagentd-test-await (equal (mapcar (lambda (line) (substring line 0 3))
-                                          (seq-take (pyagentd-test-lines) 3))
-                                  '("D a" "K b" "  c")))
+      (call-interactively (key-binding "m"))
+      (call-interactively (key-binding "m"))
       (named-test--answering t
-        (call-interactively (key-binding "x"))
+        (call-interactively (key-binding "d"))
         (pyagentd-test-await (= 2 (length (pyagentd-test-calls 'agent-destroy)))))
       (should (equal (pyagentd-test-calls 'agent-destroy)
                      '((:name "a" :keep-files nil :confirmed t)
-                       (:name "b" :keep-files t :confirmed t))))
-      (pyagentd-test-await (null pyagentd-named-list--flags)))))
+                       (:name "b" :keep-files nil :confirmed t))))
+      (named-test--to "c")
+      (call-interactively (key-binding "U"))
+      (named-test--answering t
+        (let ((current-prefix-arg '(4)))
+          (call-interactively (key-binding "d")))
+        (pyagentd-test-await (nthcdr 2 (pyagentd-test-calls 'agent-destroy))))
+      (should (plist-get (nth 2 (pyagentd-test-calls 'agent-destroy))
+                         :keep-files)))))
 
 ;;;; Configuration
 
-(defun named-test--config (root &rest changed)
-  "Return an answer about the configuration of an agent under ROOT, with CHANGED."
-  (list :name "web" :dir root
-        :config (append changed '(:name "web" :system-prompt "You look\nafter it."
-                                  :permissions "standard"))))
+(defun named-test--config (&optional permissions custom)
+  "Return what the agent web is, as the daemon lists it.
+PERMISSIONS are JSON if CUSTOM is non-nil."
+  (pyagentd-test-view
+   '("Key" "Value")
+   (mapcar (pcase-lambda (`(,key ,value . ,more))
+             `(,key (:name "web" :key ,key :value ,value ,@more) nil ,key
+               ,(or value "(default)")))
+           `(("name" "web") ("system_prompt" "You look\nafter it.")
+             ("model" nil :default t)
+             ("permissions" ,(or permissions "standard") :default t :custom ,custom)))
+   '((:key "D" :label "default" :operation "agent-config" :takes ("name" "key")
+      :arguments (:reset t) :needs "default" :done "%s: the default again"))
+   :follows '("agents")))
 
 (ert-deftest pyagentd-agent-config-sets-and-resets ()
-  (named-test--with () 'agent-config (named-test--config root)
+  (named-test--with () 'view (named-test--config)
+    (pyagentd-test-answer 'agent-config '(:name "web"))
     (named-test--in (pyagentd-agent-config "web")
-      (should (string-match-p "^ system_prompt +You look after it\\. "
-                              (buffer-string)))
-      (should (string-match-p "^ model +(default)" (buffer-string)))
+      (should (equal (plist-get (car (pyagentd-test-calls 'view)) :arguments)
+                     '(:agent "web")))
       (named-test--to "model")
-      (pyagentd-test-answer 'agent-config
-                            (named-test--config root :model "haiku"))
       (switch-to-buffer (current-buffer))
       (pyagentd-test-type "RET haiku RET")
-      (pyagentd-test-await (string-search "haiku" (buffer-string)))
+      (pyagentd-test-await (pyagentd-test-calls 'agent-config))
+      (pyagentd-test-await (cdr (pyagentd-test-calls 'view)))
+      (pyagentd-test-settle)
       (named-test--to "model")
       (call-interactively (key-binding "D"))
       (pyagentd-test-await
        (equal (mapcar (lambda (call) (seq-take call 6))
-                      (cdr (pyagentd-test-calls 'agent-config)))
+                      (pyagentd-test-calls 'agent-config))
               '((:name "web" :key "model" :value "haiku")
-                (:name "web" :key "model" :reset t)))))))
+                (:name "web" :key "model" :reset t))))
+      (named-test--to "name")
+      (should-error (call-interactively (key-binding "D")) :type 'user-error))))
 
 (ert-deftest pyagentd-agent-config-edits-the-prompt-in-a-buffer ()
-  (named-test--with () 'agent-config (named-test--config root)
+  (named-test--with () 'view (named-test--config)
     (named-test--in (pyagentd-agent-config "web")
       (named-test--to "system_prompt")
       (call-interactively (key-binding (kbd "RET")))
@@ -267,9 +285,10 @@ The variable `asked' is bound to them with what is shown, last one first."
         (insert " Well.")
         (pyagentd-test-refuse 'agent-config "The system prompt is bad")
         (call-interactively (key-binding (kbd "C-c C-c")))
-        (pyagentd-test-await (= 2 (length (pyagentd-test-calls 'agent-config))))
+        (pyagentd-test-await (pyagentd-test-calls 'agent-config))
+        (pyagentd-test-settle)
         (should (buffer-live-p (current-buffer)))
-        (pyagentd-test-answer 'agent-config (named-test--config root))
+        (pyagentd-test-answer 'agent-config '(:name "web"))
         (call-interactively (key-binding (kbd "C-c C-c"))))
       (pyagentd-test-await
        (not (get-buffer "*edit: system_prompt of web*")))
@@ -278,41 +297,39 @@ The variable `asked' is bound to them with what is shown, last one first."
                        :value "You look\nafter it. Well."))))))
 
 (ert-deftest pyagentd-agent-config-writes-permissions-of-ones-own-as-json ()
-  (named-test--with () 'agent-config
-      (named-test--config root :permissions '(:allow ("tool:.*") :ask nil))
+  (named-test--with ((json "{\"allow\": [\"tool:.*\"], \"ask\": []}"))
+      'view (named-test--config json t)
     (named-test--in (pyagentd-agent-config "web")
-      (should (string-search "{\"allow\":[\"tool:.*\"],\"ask\":[]}"
-                             (buffer-string)))
       (named-test--to "permissions")
       (switch-to-buffer (current-buffer))
       (pyagentd-test-type "RET RET")
       (with-current-buffer "*edit: permissions of web*"
-        (should (equal (buffer-string)
-                       "{\"allow\":[\"tool:.*\"],\"ask\":[]}\n"))))))
+        (should (equal (buffer-string) (concat json "\n")))))))
 
 ;;;; Settings
 
 (ert-deftest pyagentd-settings-of-all-agents-are-set-and-reset ()
   "SPEC 003 Persistence: Server defaults"
   (named-test--with ()
-      'settings '(:settings (:default-model nil :default-permissions "open"
-                             :idle-timeout 5400)
-                  :defaults (:default-model nil :default-permissions "standard"
-                             :idle-timeout 1800))
+      'view (pyagentd-test-view
+             '("Setting" "Value")
+             '(("default_permissions" (:key "default_permissions" :value "open") nil
+                "default_permissions" "open")
+               ("idle_timeout" (:key "idle_timeout" :value "90min") nil
+                "idle_timeout" "90min"))
+             '((:key "D" :label "default" :operation "settings" :takes ("key")
+                :arguments (:reset t) :done "%s: the default again"))
+             :follows '("agents"))
+    (pyagentd-test-answer 'settings '(:settings nil))
     (named-test--in (pyagentd-settings)
-      (should (equal (mapcar (lambda (line) (split-string line "  +" t " "))
-                             (seq-take (pyagentd-test-lines) 3))
-                     '(("default_model" "the preset's" "model of new agents")
-                       ("default_permissions" "open" "permissions of new agents")
-                       ("idle_timeout" "90min"
-                        "when a conversation is saved and cleared"))))
       (named-test--to "idle_timeout")
       (switch-to-buffer (current-buffer))
       (pyagentd-test-type "RET 2h RET")
+      (pyagentd-test-await (pyagentd-test-calls 'settings))
       (named-test--to "default_permissions")
       (call-interactively (key-binding "D"))
       (pyagentd-test-await
-       (equal (cdr (pyagentd-test-calls 'settings))
+       (equal (pyagentd-test-calls 'settings)
               '((:key "idle_timeout" :value "2h")
                 (:key "default_permissions" :reset t)))))))
 
