@@ -20,8 +20,8 @@ help: ## List the targets
 setup: ## Install what is missing: Emacs and its packages, .venv
 	@scripts/setup.sh
 
-demo: setup ## Run the main job without any key: in Emacs on a terminal, else in batch
-	@scripts/demo.sh
+demo: setup ## Run the main job without any key: in Emacs on a terminal, else in batch; LOCAL=1: with a model of this machine
+	@LOCAL=$(LOCAL) scripts/demo.sh
 
 test: test-py test-el test-e2e ## Run all tests
 

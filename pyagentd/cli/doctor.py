@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import click
 
 from pyagentd import __version__
+from pyagentd.cli import local as local_servers
 from pyagentd.cli.link import daemon
 from pyagentd.cli.output import ExitCode, colour, json_option, print_json
 from pyagentd.config import BackendSettings, Config, load_config
@@ -230,12 +231,16 @@ def check_backend(config: Config) -> Iterator[Finding]:
     if backend.kind == "offline":
         yield Finding("backend", "ok", f"{backend.name}: a stand-in, no language model; needs no key")
         return
-    yield _key(backend)
+    key = _key(backend)
+    yield key
     yield _server(backend)
+    if key.level != "ok":
+        for each in local_servers.find():
+            yield Finding("local models", "ok", each.words, "To use them: pyagentd models --local --use")
 
 
 def _key(backend: BackendSettings) -> Finding:
-    if backend.key_env is None:
+    if backend.key_env is None or not backend.needs_key:
         return Finding("key", "ok", f"not needed for {backend.name}")
     if os.environ.get(backend.key_env):
         return Finding("key", "ok", f"${backend.key_env} is set")

@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from pyagentd.cli import local as local_servers
 from pyagentd.cli.link import daemon, run_environment
 from pyagentd.cli.output import ExitCode, json_option, note, print_json, print_table, printable, project_option
 from pyagentd.config import config_file
@@ -503,12 +504,16 @@ _LONGEST_S = 60.0  # providers are asked all at once, each with a limit
 
 @click.command()
 @click.option("--refresh", is_flag=True, help="Ask the providers again, even if they were asked today.")
+@click.option("--local", is_flag=True, help="Look for servers on this machine instead: Ollama, llama.cpp and others.")
+@click.option("--use", is_flag=True, help="Have the first of these answer: write that to config.toml.")
 @json_option
-def models(refresh: bool, as_json: bool) -> None:
+def models(refresh: bool, local: bool, use: bool, as_json: bool) -> int:
     """List the models that your API keys give access to.
 
     Each provider is asked at most once a day. Where it cannot be asked, known names are listed.
     """
+    if local or use:
+        return _local(use=use, as_json=as_json)
     from pyagentd.api.commands import listing
 
     env, key = run_environment(os.environ)
@@ -522,3 +527,19 @@ def models(refresh: bool, as_json: bool) -> None:
         print_json({each["name"]: {name: each[name] for name in each if name != "name"} for each in found})
     else:
         click.echo(printable(listing(found)))
+    return ExitCode.DONE
+
+
+def _local(*, use: bool, as_json: bool) -> int:
+    """Print the servers on this machine; exit 1 when there is none."""
+    found = local_servers.find()
+    if as_json:
+        print_json([each._asdict() for each in found])
+    elif not found:
+        click.echo("No server of models answers on the usual ports of this machine.")
+    for each in () if as_json else found:
+        click.echo(printable(each.words))
+    if found and use:
+        written = local_servers.use(found[0], file := config_file(os.environ))
+        click.echo(f"\n{file} says now what follows{_DAEMON}.\n\n{written}", err=as_json)
+    return ExitCode.DONE if found else ExitCode.FAILED

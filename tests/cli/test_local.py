@@ -16,6 +16,7 @@ from pyagentd.cli.link import run_environment
 from pyagentd.cli.output import ExitCode
 from pyagentd.config import load_config
 from pyagentd.wire.framing import PROTOCOL
+from tests.server import ModelServer
 
 
 @pytest.fixture(autouse=True)
@@ -226,3 +227,36 @@ def test_messages_of_an_org_file_are_refused(home: Path, capsys: pytest.CaptureF
     printed = capsys.readouterr()
     assert printed.out == ""
     assert f"{file} is an Org file" in printed.err and "Markdown" in printed.err
+
+
+def test_a_server_of_this_machine_is_found_and_used_when_told(
+    home: Path, monkeypatch: pytest.MonkeyPatch, model_server: ModelServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model_server.models = ("nomic-embed-text", "qwen3", "llama3")
+    monkeypatch.setenv("OLLAMA_HOST", f"127.0.0.1:{model_server.port}")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # is not for this machine
+    assert main(["models", "--local"]) == ExitCode.DONE
+    assert f"ollama at {model_server.url}/v1 has qwen3, llama3" in capsys.readouterr().out
+    (home / "config.toml").write_text("# mine\n[log]\nlevel = 'info'\n")
+    assert main(["models", "--local", "--use"]) == ExitCode.DONE
+    config = load_config()
+    assert config.log_level == "info" and config.default_backend == "ollama"
+    known = config.backend("Ollama")
+    assert (known.kind, known.base_url, known.model) == ("openai-compatible", f"{model_server.url}/v1", "qwen3")
+    before = (home / "config.toml").read_text()
+    assert main(["models", "--local", "--use"]) != ExitCode.DONE  # nothing of the user's is changed
+    assert "Edit it by hand" in capsys.readouterr().err and (home / "config.toml").read_text() == before
+
+
+def test_the_doctor_names_a_server_of_this_machine_where_the_key_is_missing(
+    monkeypatch: pytest.MonkeyPatch, model_server: ModelServer
+) -> None:
+    model_server.models = ("qwen3",)
+    monkeypatch.setenv("OLLAMA_HOST", model_server.url)
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", model_server.url)
+    monkeypatch.delenv("PYAGENTD_BACKEND")
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    (found,) = [each for each in checks.check_backend(load_config()) if each.detail.startswith("ollama")]
+    assert "qwen3" in found.detail and "pyagentd models --local --use" in found.hint
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test")
+    assert not [each for each in checks.check_backend(load_config()) if each.name == "local models"]
