@@ -64,7 +64,7 @@ def extra(name: str, feature: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         raise NotInstalled(
             f"{feature} needs the Python package {error.name}, which is not installed",
-            hint=f"Install the server as pyagentd[{name}], or as pyagentd[full].",
+            hint=f"Install pyagentd[{name}], or pyagentd[full].",
         ) from error
 
 

@@ -27,7 +27,7 @@ DEPENDENCIES = (ROOT / "docs" / "dependencies.md").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 DECLARED = PROJECT["dependencies"] + [
-    each for name in ("acp", "chat", "epc", "html", "mcp", "openai") for each in EXTRAS[name]
+    each for name in ("acp", "anthropic", "chat", "daemon", "epc", "html", "mcp", "openai") for each in EXTRAS[name]
 ]
 
 
@@ -171,7 +171,9 @@ def test_every_command_that_a_page_names_exists() -> None:
 
 
 def test_every_dependency_has_a_reason() -> None:
-    names = [re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in DECLARED]
+    names = [
+        re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in DECLARED if not line.startswith("pyagentd[")
+    ]
     missing = [name for name in names if not re.search(rf"^\| `{re.escape(name)}` \| \S", DEPENDENCIES, re.MULTILINE)]
     assert missing == []
 
@@ -333,7 +335,7 @@ for work in (
     lines = run.stdout.splitlines()
     assert lines[0] == "{'a': 1}"
     for line, extra in zip(lines[1:], ("html", "mcp", "epc", "acp"), strict=True):
-        assert line.endswith(f"Install the server as pyagentd[{extra}], or as pyagentd[full].")
+        assert line.endswith(f"Install pyagentd[{extra}], or pyagentd[full].")
 
 
 def test_the_sdist_builds_the_same_wheel(dist: Path, tmp_path: Path) -> None:
@@ -348,3 +350,30 @@ def test_the_sdist_builds_the_same_wheel(dist: Path, tmp_path: Path) -> None:
     name = subprocess.run([sys.executable, *build], cwd=tree, env=env, capture_output=True, text=True, check=True)
     wheel = name.stdout.strip()
     assert (tree / wheel).read_bytes() == (dist / wheel).read_bytes()
+
+
+def test_the_library_needs_only_what_the_plain_distribution_brings(tmp_path: Path) -> None:
+    """With every other package away, missions run; a model and the command line say what to install."""
+    script = """
+import sys
+from importlib.metadata import packages_distributions
+kept = {"pyagentd", "google-re2", "msgspec", "platformdirs", "regex"}
+for name, brought_by in packages_distributions().items():
+    if name not in sys.stdlib_module_names and not kept & set(brought_by):
+        sys.modules[name] = None
+from pyagentd.mission import Mission, Model, Plan, Scripted, delegate
+step = Mission("?", signature="() -> {a :int}", llm=Scripted("(return {:a (inc 1)})"), isolation="process").run()
+print(step.unwrap())
+print(delegate("?", llm=Model("claude-haiku-4-5"), max_turns=1).fail.message)
+import pyagentd.cli
+"""
+    command = [sys.executable, "-c", script]
+    env = {**os.environ, "HOME": str(tmp_path), "ANTHROPIC_API_KEY": "none"}
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=env)
+    assert run.stdout, run.stderr
+    first, second = run.stdout.splitlines()
+    assert first == "{'a': 2}"
+    assert "Install pyagentd[anthropic], or pyagentd[full]." in second
+    assert run.stderr == (
+        "pyagentd: only the library is installed. The command line needs pyagentd[daemon], or pyagentd[full]\n"
+    )

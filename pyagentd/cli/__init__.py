@@ -5,6 +5,13 @@ imported at the start: ``rich``, the wire and the store come when a command need
 completion stay fast.
 """
 
-from pyagentd.cli.app import main
+try:
+    from pyagentd.cli.app import main
+except ModuleNotFoundError as error:
+    if error.name != "click":
+        raise
+    raise SystemExit(
+        "pyagentd: only the library is installed. The command line needs pyagentd[daemon], or pyagentd[full]"
+    ) from None
 
 __all__ = ["main"]

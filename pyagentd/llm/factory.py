@@ -34,7 +34,7 @@ def warm() -> None:
     """Import what requests to the Messages API need; blocks, is idempotent, never runs on the loop."""
     with _once:
         if not _done.is_set():
-            with _unscanned():
+            with _unscanned(), extra("anthropic", "This backend"):
                 importlib.import_module("pyagentd.llm.anthropic")
             _done.set()
 
