@@ -214,8 +214,6 @@ They get its text.")
     (user-error "Not a session; make one with M-x pyagentd-session"))
   (cond (pyagentd-viewing-refusal
          (user-error "Cannot send: %s" pyagentd-viewing-refusal))
-        (pyagentd-viewing-diverged
-         (user-error "This text is not saved; use M-x pyagentd-take-over"))
         (pyagentd-session-viewing
          (user-error
           "Another client writes this session; use M-x pyagentd-take-over"))))

@@ -29,6 +29,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-large)
 (require 'pyagentd-session)
+(require 'pyagentd-edit)
 
 
 ;;;; Show an answer while it streams
@@ -224,6 +225,7 @@ ROLE is nil, `response', `ignore' or (tool . ID)."
                          (and role (list 'gptel role)))))
         (set-marker pyagentd-insert--marker (point))))
     (restore-buffer-modified-p modified)
+    (pyagentd-edit-except pos (+ pos (length text)))
     (pyagentd-insert--record pos (length text))
     (mapc #'pyagentd-insert--follow followers)
     (run-hooks 'pyagentd-insert-hook)

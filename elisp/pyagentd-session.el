@@ -1250,6 +1250,9 @@ they are all RECORDED by the daemon already."
 (defvar pyagentd-session-before-write-hook nil
   "Hook run in a session buffer before it is written.
 A function may signal an error; then nothing is written.")
+(defvar pyagentd-session-file-changed-functions nil
+  "Functions called where a file was changed elsewhere and is not overwritten.
+One that returns non-nil sees to it that the buffer gets the new text.")
 (defvar pyagentd-session-saved-hook nil
   "Hook run in a session buffer after it was saved.")
 (defvar pyagentd-session-trouble-hook nil
@@ -1480,6 +1483,12 @@ It would write a second block, with the system message in it."
       (when (> count 0)
         (setq before-save-hook (delq 'gptel--save-state before-save-hook))))))
 
+(defun pyagentd-session-in-step-p ()
+  "Return non-nil if the file is as we read or wrote it, or is no more."
+  (or (not (file-exists-p buffer-file-name))
+      (and (not (eql 0 (visited-file-modtime))) ; 0: nothing is known
+           (verify-visited-file-modtime))))
+
 (defun pyagentd-session-save (&optional politely)
   "Save the session in this buffer if it needs it, without a question.
 Return non-nil if file and buffer agree.  A file that was changed on
@@ -1487,12 +1496,13 @@ disk meanwhile is left alone.  POLITELY means give way to input; then
 the buffer may stay modified although there is no trouble."
   (cond ((or pyagentd-session-viewing (null buffer-file-name)) nil)
         ((not (buffer-modified-p)) (file-exists-p buffer-file-name))
-        ((and (file-exists-p buffer-file-name)
-              (not (verify-visited-file-modtime)))
-         (pyagentd-session--set-trouble
-          (format "Not saved: changed on disk, %s; \
+        ((not (pyagentd-session-in-step-p))
+         (unless (run-hook-with-args-until-success
+                  'pyagentd-session-file-changed-functions)
+           (pyagentd-session--set-trouble
+            (format "Not saved: changed on disk, %s; \
 M-x revert-buffer reads it, C-x C-s overwrites it"
-                  (abbreviate-file-name buffer-file-name)))
+                    (abbreviate-file-name buffer-file-name))))
          nil)
         (t (let ((save-silently t)
                  (pyagentd-write-gives-way politely)

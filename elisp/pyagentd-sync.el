@@ -30,6 +30,7 @@
 (require 'pyagentd-status)
 (require 'pyagentd-daemon)
 (require 'pyagentd-rpc)
+(require 'pyagentd-edit)
 (require 'pyagentd-insert)
 (require 'pyagentd-display)
 (require 'pyagentd-ask)
@@ -46,18 +47,10 @@
 
 (defvar-local pyagentd-viewing-refusal nil
   "Why nobody can write this session, a line; nil if somebody can.")
-(defvar-local pyagentd-viewing-diverged nil
-  "Non-nil if the file was changed elsewhere and the text here never saved.")
 (defvar-local pyagentd-viewing--locked nil
   "Non-nil if we made the buffer read-only.")
 
-(pyagentd-permanent-local 'pyagentd-viewing-refusal 'pyagentd-viewing-diverged
-                          'pyagentd-viewing--locked)
-
-(defconst pyagentd-viewing-diverged-text
-  "The file was changed elsewhere; what you wrote here is not saved, \
-M-x pyagentd-take-over helps"
-  "What to say of a text that cannot be saved.")
+(pyagentd-permanent-local 'pyagentd-viewing-refusal 'pyagentd-viewing--locked)
 
 (defun pyagentd-viewing-set (viewing)
   "Make the buffer read-only if VIEWING, that is if another client writes."
@@ -69,8 +62,7 @@ M-x pyagentd-take-over helps"
          (setq buffer-read-only nil
                pyagentd-viewing--locked nil)))
   (setq pyagentd-status-hindrance
-        (cond (pyagentd-viewing-diverged "not saved")
-              (pyagentd-viewing-refusal
+        (cond (pyagentd-viewing-refusal
                (concat "read only: " pyagentd-viewing-refusal))
               (viewing "read only")))
   (pyagentd-status-refresh))
@@ -78,11 +70,9 @@ M-x pyagentd-take-over helps"
 (defun pyagentd-viewing--before-write ()
   "Refuse to write the file of a session that another client writes."
   (when pyagentd-session-viewing
-    (user-error "%s" (cond (pyagentd-viewing-refusal)
-                           (pyagentd-viewing-diverged
-                            pyagentd-viewing-diverged-text)
-                           (t "Another client writes this session; \
-M-x pyagentd-take-over")))))
+    (user-error "%s" (or pyagentd-viewing-refusal
+                         "Another client writes this session; \
+M-x pyagentd-take-over"))))
 
 (defun pyagentd-viewing-check (&optional otherwise)
   "Signal a `user-error' that helps if nothing can be written in this buffer.
@@ -125,9 +115,6 @@ M-x pyagentd-take-over writes here"))
 ;; there.  The file is read into a buffer of its own first, since the daemon
 ;; has to agree to its text before it is shown.
 
-(defconst pyagentd-reread--step 65536
-  "How many characters are compared at once from the end.")
-
 (defvar-local pyagentd-reread-sha256 nil
   "In a buffer made by `pyagentd-reread-load', the SHA-256 of its text.")
 (defvar-local pyagentd-reread--modtime nil
@@ -152,44 +139,8 @@ M-x pyagentd-take-over writes here"))
           buffer)
       (file-error
        (kill-buffer buffer)
-       (pyagentd-log 'warn "%s" (error-message-string err))))))
-
-;;;; Comparing
-
-(defun pyagentd-reread--head (other)
-  "Return with how many equal characters this buffer and OTHER begin."
-  (let* ((case-fold-search nil)
-         (order (compare-buffer-substrings nil nil nil other nil nil)))
-    (if (= order 0) (buffer-size) (1- (abs order)))))
-
-(defun pyagentd-reread--tail (other most)
-  "Return with how many equal characters this buffer and OTHER end, at most MOST."
-  (let ((case-fold-search nil)
-        (step pyagentd-reread--step)
-        (end (point-max))
-        (other-end (with-current-buffer other (point-max)))
-        (length 0))
-    (while (> step 0)
-      (while (and (<= (+ length step) most)
-                  (= 0 (compare-buffer-substrings
-                        nil (- end length step) (- end length)
-                        other (- other-end length step) (- other-end length))))
-        (setq length (+ length step)))
-      (setq step (/ step 2)))
-    length))
-
-(defun pyagentd-reread-difference (other)
-  "Return where this buffer and OTHER differ: (BEG END OTHER-END).
-What is between BEG and END here is between BEG and OTHER-END there.
-Both are compared whole."
-  (save-restriction
-    (widen)
-    (let* ((other-size (buffer-size other))
-           (head (pyagentd-reread--head other))
-           (tail (pyagentd-reread--tail
-                  other (- (min (buffer-size) other-size) head))))
-      (list (1+ head) (- (1+ (buffer-size)) tail)
-            (- (1+ other-size) tail)))))
+       (pyagentd-log 'warn "%s" (error-message-string err))
+       nil))))
 
 ;;;; Replacing
 
@@ -214,7 +165,7 @@ text stays there, and who was within keeps its distance to BEG."
 (defun pyagentd-reread-apply (other)
   "Make text and roles of this buffer those of OTHER, and kill OTHER.
 OTHER was made by `pyagentd-reread-load'.  The buffer is unmodified then."
-  (pcase-let* ((`(,beg ,end ,other-end) (pyagentd-reread-difference other))
+  (pcase-let* ((`(,beg ,end ,other-end) (pyagentd-edit-difference other))
                (text (with-current-buffer other
                        (buffer-substring-no-properties beg other-end))))
     (unless (and (= beg end) (string-empty-p text))
@@ -239,6 +190,7 @@ OTHER was made by `pyagentd-reread-load'.  The buffer is unmodified then."
     (set-visited-file-modtime
      (buffer-local-value 'pyagentd-reread--modtime other))
     (set-buffer-modified-p nil)
+    (pyagentd-edit-forget)
     (kill-buffer other)))
 
 ;;;; Model, tools and temperature of one session
@@ -532,7 +484,8 @@ They get the error, a list (SYMBOL . DATA).")
 
 (defun pyagentd-attach--request ()
   "Return what to tell the daemon when attaching the current buffer."
-  (pyagentd-session-save)
+  (when (pyagentd-session-in-step-p)
+    (pyagentd-session-save))
   (setq pyagentd-attach-state 'pending
         pyagentd-attach--behind nil
         pyagentd-attach--latest (1+ pyagentd-attach--latest))
@@ -586,6 +539,7 @@ TRIES is how often that was tried before."
                 (funcall with-latest
                          (lambda ()
                            (setq pyagentd-attach-state nil)
+                           (pyagentd-attach-forget-fresh)
                            (run-hook-with-args
                             'pyagentd-attach-failed-functions err))))))))
 
@@ -617,8 +571,8 @@ TRIES is how often that was tried before."
          (pyagentd-attach-reread pyagentd-attach--tries))
         ((plist-get answer :reread)
          (pyagentd-attach--try-later))
-        ((and (or (plist-get answer :inserts) (plist-get answer :roles)
-                  pyagentd-attach--fresh)
+        ((and (or (plist-get answer :inserts) (plist-get answer :roles))
+              (not pyagentd-attach--fresh)
               (/= tick (buffer-chars-modified-tick)))
          ;; Its positions are of a text that is no more.
          (pyagentd-attach--again))
@@ -635,33 +589,55 @@ TRIES is how often that was tried before."
 (defun pyagentd-attach-forget-fresh ()
   "Forget the text of the file that was to be shown."
   (when (buffer-live-p pyagentd-attach--fresh)
-    (kill-buffer pyagentd-attach--fresh))
+    (kill-buffer pyagentd-attach--fresh)
+    (when (and (eql 0 (visited-file-modtime)) (not pyagentd-session-viewing))
+      (set-visited-file-modtime '(0 1)))) ; changed, so Emacs asks as ever
   (setq pyagentd-attach--fresh nil))
-
-(defun pyagentd-attach-diverge ()
-  "Keep the text of this buffer, which the file does not have, and say so."
-  (setq pyagentd-attach-state nil)
-  (pyagentd-attach-forget-fresh)
-  (unless pyagentd-viewing-diverged
-    (setq pyagentd-viewing-diverged t)
-    ;; Leaving Emacs asks then.
-    (setq-local buffer-save-without-query nil)
-    (pyagentd-viewing-set pyagentd-session-viewing)
-    (pyagentd-log 'warn "%s: %s" (buffer-name) pyagentd-viewing-diverged-text))
-  (run-hook-with-args 'pyagentd-attach-failed-functions
-                      (list 'user-error pyagentd-viewing-diverged-text)))
 
 (defun pyagentd-attach-reread (&optional tries)
   "Take over the text of the file once the daemon agrees to it.
-TRIES is how often that was tried before.  Text that was never saved is
-kept instead."
+TRIES is how often that was tried before.  Edits that were never saved
+are made again in that text."
   (setq pyagentd-attach-state nil)
   (pyagentd-attach-forget-fresh)
+  (when (pyagentd-session-in-step-p)
+    (pyagentd-session-save))            ; what the file can have it gets first
   (let ((pyagentd-attach--tries (or tries 0)))
-    (cond ((buffer-modified-p) (pyagentd-attach-diverge))
-          ((not (setq pyagentd-attach--fresh
-                      (pyagentd-reread-load buffer-file-name))))
-          (t (pyagentd-attach (1+ pyagentd-attach--tries))))))
+    (when (setq pyagentd-attach--fresh
+                (pyagentd-reread-load buffer-file-name))
+      (pyagentd-attach (1+ pyagentd-attach--tries)))))
+
+(defun pyagentd-attach--file-changed ()
+  "Take over the file, which another program has changed; return t if we can.
+Without a daemon nobody says where in it the text of a run goes on."
+  (when (and pyagentd-mode (not pyagentd-session-viewing)
+             (pyagentd-rpc-connected-p) (file-exists-p buffer-file-name))
+    (when (eq pyagentd-attach-state t)
+      (pyagentd-attach-reread))
+    (eq pyagentd-attach-state 'pending)))
+
+(add-hook 'pyagentd-session-file-changed-functions
+          #'pyagentd-attach--file-changed)
+
+(defun pyagentd-attach--before-command ()
+  "Take over a file that another program has changed.
+Else Emacs asks about it when the text is changed or saved."
+  (when (and pyagentd-attach-state
+             (not (verify-visited-file-modtime))
+             (pyagentd-attach--file-changed))
+    (clear-visited-file-modtime)))
+
+(defun pyagentd-attach--before-write ()
+  "Refuse to overwrite a file whose text is about to be shown."
+  (when (and pyagentd-attach--fresh (not (pyagentd-session-in-step-p)))
+    (user-error "The file was changed elsewhere; its text comes in just now, \
+and all is saved then")))
+
+(add-hook 'pyagentd-session-before-write-hook #'pyagentd-attach--before-write)
+
+(add-to-list 'pyagentd-session-hooks
+             '(pre-command-hook . pyagentd-attach--before-command))
+(put 'pyagentd-attach--before-command 'permanent-local-hook t)
 
 (defun pyagentd-attach-show-file ()
   "Arrange that the next attach to the daemon shows the text of the file.
@@ -694,31 +670,40 @@ Its editor has saved the file just now and the daemon does not know it yet."
   (when (buffer-live-p buffer)
     (with-current-buffer buffer
       (when (and pyagentd-mode (null pyagentd-attach-state)
-                 (not pyagentd-viewing-diverged)
                  (pyagentd-rpc-connected-p))
         (pyagentd-guarded "Read again"
-          (if (buffer-modified-p)
-              (pyagentd-attach tries)
-            (pyagentd-attach-reread tries)))))))
+          (pyagentd-attach-reread tries))))))
+
+(defun pyagentd-attach--show-fresh (editor)
+  "Show the text of the file, and set aside what was edited here.
+Where we are the EDITOR, settings that were changed here stay."
+  (let ((settings (and editor pyagentd-settings--saved
+                       (mapcar (lambda (variable)
+                                 (cons variable (pyagentd-block-get variable)))
+                               (seq-filter #'pyagentd-settings--changed-p
+                                           pyagentd-block-settings)))))
+    (pyagentd-edit-set-aside (not editor))
+    (pyagentd-reread-apply pyagentd-attach--fresh)
+    (setq pyagentd-attach--fresh nil)
+    (pcase-dolist (`(,variable . ,value) settings)
+      (pyagentd-block-set variable value)
+      (set-buffer-modified-p t)
+      (pyagentd-autosave-touch))))
 
 (defun pyagentd-attach--apply (answer)
   "Bring the buffer to the state described by ANSWER."
   (when pyagentd-attach--fresh
-    (pyagentd-reread-apply pyagentd-attach--fresh)
-    (setq pyagentd-attach--fresh nil))
+    (pyagentd-attach--show-fresh (plist-get answer :editor)))
   (setq pyagentd-attach-state t
         pyagentd-attach-seq (plist-get answer :seq)
         pyagentd-attach--start (or pyagentd-attach-seq 0)
         pyagentd-attach-partial nil
-        pyagentd-viewing-diverged nil
         pyagentd-attach-wants-lease nil
         pyagentd-attach-free (plist-get answer :free)
         pyagentd-attach-root (plist-get answer :root)
         pyagentd-viewing-refusal (plist-get answer :read-only)
         pyagentd-status-preset (plist-get answer :preset)
         pyagentd-status-unconfined (plist-get answer :unconfined))
-  (kill-local-variable 'buffer-save-without-query)
-  (setq-local buffer-save-without-query t)
   (when-let ((id (plist-get answer :session-id)))
     (pyagentd-place-set-id id))
   (pyagentd-viewing-set (not (plist-get answer :editor)))
@@ -738,6 +723,8 @@ Its editor has saved the file just now and the daemon does not know it yet."
                            (plist-get answer :summaries))
   (pyagentd-chips-receive (plist-get answer :chips))
   (pyagentd-attach--agree (plist-get answer :written))
+  (unless pyagentd-session-viewing
+    (pyagentd-edit-put-back pyagentd-insert--marker))
   (pyagentd-status-set (or (plist-get answer :status) '(:state idle)))
   (pyagentd-status-refresh)
   (pyagentd-attach--say (plist-get answer :notes))
@@ -812,7 +799,6 @@ others have 0; so have those that are only true now."
          (set-visited-file-modtime)
          (when pyagentd-session-viewing
            (set-buffer-modified-p nil)))
-        (pyagentd-viewing-diverged)
         ((eq pyagentd-attach-state 'pending)
          (setq pyagentd-attach--behind t))
         ((eq pyagentd-attach-state t)
@@ -839,7 +825,6 @@ no server is installed, no daemon is started."
   "Attach the current buffer soon; its file was read just now."
   (pyagentd-attach-forget-fresh)
   (setq pyagentd-attach-state nil
-        pyagentd-viewing-diverged nil
         pyagentd-attach-seq nil)
   (pyagentd-status-set nil)
   (pyagentd-status-refresh)
@@ -849,7 +834,7 @@ no server is installed, no daemon is started."
   "Attach BUFFER unless that was done meanwhile."
   (when (buffer-live-p buffer)
     (with-current-buffer buffer
-      (unless (or pyagentd-attach-state pyagentd-viewing-diverged
+      (unless (or pyagentd-attach-state
                   (eq pyagentd-attach-viewer 'hidden))
         (pyagentd-guarded "Attach" (pyagentd-attach))))))
 
@@ -868,11 +853,6 @@ no server is installed, no daemon is started."
 
 (defun pyagentd-connect--saved ()
   "Tell the daemon what was saved."
-  (when (and pyagentd-viewing-diverged (not pyagentd-session-viewing))
-    ;; The user has overwritten what another program wrote.
-    (setq pyagentd-viewing-diverged nil)
-    (pyagentd-viewing-set nil)
-    (pyagentd-connect--later (current-buffer)))
   (when (and (eq pyagentd-attach-state t) (not pyagentd-session-viewing)
              ;; No number says what a partial text has; the next save will.
              (not pyagentd-attach-partial))
@@ -893,7 +873,6 @@ agree on its text just now."
                              :error #'ignore))
   (pyagentd-attach-forget-fresh)
   (setq pyagentd-attach-state nil
-        pyagentd-viewing-diverged nil
         pyagentd-viewing-refusal nil)
   (pyagentd-viewing-set nil)
   (pyagentd-insert-flush)
@@ -1008,6 +987,8 @@ it ask whether they may write (`pyagentd-lease--modesty')."
 At once if it is.  Otherwise return, attach it, and start a daemon if
 there is none.  If that fails FAILED is called here with the error, a
 list (SYMBOL . DATA); by default it is told in the echo area."
+  (when (and (pyagentd-attached-p) (not (verify-visited-file-modtime)))
+    (pyagentd-attach--file-changed))
   (if (pyagentd-attached-p)
       (funcall then)
     (let ((entry (cons then (or failed #'pyagentd-later-tell))))
@@ -1083,8 +1064,9 @@ list (SYMBOL . DATA); by default it is told in the echo area."
 
 ;; One Emacs writes a session, the others follow it.  When the one that
 ;; writes leaves, another one writes without anybody doing anything; and
-;; `pyagentd-take-over' has it give way.  Text that was never saved, since
-;; its Emacs did not answer when it was asked to give way, is kept.
+;; `pyagentd-take-over' has it give way.  Edits that were never saved, since
+;; their Emacs did not answer when it was asked to give way, are set aside,
+;; and made again when it writes again.
 
 (defconst pyagentd-lease--longest 15
   "Seconds to wait until the other Emacs gave way, or lost its right to write.")
@@ -1182,17 +1164,19 @@ daemon's gets them when it is saved and attached anew."
   "Follow from now on: BY, another client, writes."
   (unless pyagentd-session-viewing
     (pyagentd-viewing-set t)
-    (if (buffer-modified-p)
-        (pyagentd-attach-diverge)
+    (let ((unsaved (buffer-modified-p)))
       (pyagentd-log 'warn "%s: another Emacs (%s) took over; \
-this buffer follows it" (buffer-name) by))))
+this buffer follows it%s" (buffer-name) by
+                    (if unsaved ", and what you wrote comes back when you \
+write here again: M-x pyagentd-take-over" ""))
+      (when unsaved
+        (pyagentd-attach-reread)))))
 
 ;;;; Taking
 
 (defun pyagentd-lease--ask ()
   "Ask to write, since nobody does."
   (when (and pyagentd-mode pyagentd-session-viewing
-             (not pyagentd-viewing-diverged)
              (not pyagentd-viewing-refusal))
     (setq pyagentd-attach-wants-lease t)
     (if (eq pyagentd-attach-state 'pending)
@@ -1209,27 +1193,19 @@ this buffer follows it" (buffer-name) by))))
 
 (add-hook 'pyagentd-attached-hook #'pyagentd-lease--after-attach)
 
-(defun pyagentd-take-over (&optional how)
+(defun pyagentd-take-over ()
   "Take over writing this session; its present editor is asked to stop.
-If the text of this buffer could not be saved, since another Emacs took
-over while this one did not answer, ask what to do with it.  From Lisp,
-HOW says it: `draft' puts what is only here below the conversation,
-`ediff' compares both, and `leave' keeps it in a buffer of its own, as
-the others do, too."
+What was written here and never saved, since another Emacs took over
+while this one did not answer, comes back."
   (interactive)
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
     (unless pyagentd-mode (user-error "Not a session"))
-    (if pyagentd-viewing-diverged
-        (pyagentd-lease--rescue (or how (pyagentd-lease--read-how)))
-      (pyagentd-lease--take))))
+    (pyagentd-lease--take)))
 
-(defun pyagentd-lease--take (&optional then)
-  "Become the one that writes the session in this buffer, then call THEN.
-It is called here, later if need be."
+(defun pyagentd-lease--take ()
+  "Become the one that writes the session in this buffer, later if need be."
   (setq pyagentd-attach-wants-lease t)
-  (let ((done (lambda ()
-                (message "You now write %s" (buffer-name))
-                (when then (funcall then)))))
+  (let ((done (lambda () (message "You now write %s" (buffer-name)))))
     (pyagentd-attached-then
      (lambda ()
        (cond (pyagentd-viewing-refusal
@@ -1278,58 +1254,6 @@ Then call THEN here."
 PLACE is a plist with the :branch, by default that of this buffer."
   (pyagentd-rpc-call-async
    'release (or place (list :branch pyagentd--branch-dir)) :error #'ignore))
-
-;;;; Text that was never saved
-
-(defun pyagentd-lease--read-how ()
-  "Ask what to do with text that is only in this buffer."
-  (pcase (car (read-multiple-choice
-               "This text was never saved, and the file was changed elsewhere:"
-               '((?d "draft" "Put the unsaved text below the conversation")
-                 (?e "ediff" "Compare it with the conversation in the file")
-                 (?l "leave" "Keep it in a buffer of its own"))))
-    (?d 'draft)
-    (?e 'ediff)
-    (?l 'leave)))
-
-(defun pyagentd-lease--rescue (how)
-  "Become the one that writes, and keep the text that is only here; see HOW.
-It stays in a buffer of its own in any case."
-  (let ((kept (pyagentd-lease--keep)))
-    (set-buffer-modified-p nil)
-    (setq pyagentd-viewing-diverged nil)
-    (pyagentd-viewing-set t)
-    (pyagentd-attach-show-file)
-    (pyagentd-lease--take
-     (lambda ()
-       (pcase how
-         ('draft (pyagentd-lease--insert-draft kept))
-         ('ediff (ediff-buffers kept (current-buffer))))
-       (message "The unsaved text is in %s" (buffer-name kept))))))
-
-(defun pyagentd-lease--keep ()
-  "Return a new buffer with the text of this one."
-  (let ((buffer (generate-new-buffer
-                 (format "*%s: not saved*" pyagentd--session-id)))
-        (text (save-restriction
-                (widen)
-                (buffer-substring-no-properties (point-min) (point-max)))))
-    (with-current-buffer buffer
-      (insert text)
-      (goto-char (point-min)))
-    buffer))
-
-(defun pyagentd-lease--insert-draft (kept)
-  "Put the text that is in KEPT and not here at the end, as a draft."
-  (pcase-let* ((`(,beg ,_ ,kept-end) (pyagentd-reread-difference kept))
-               (text (string-trim
-                      (with-current-buffer kept
-                        (buffer-substring beg kept-end)))))
-    (unless (string-empty-p text)
-      (save-restriction
-        (widen)
-        (goto-char (point-max))
-        (insert text)))))
 
 ;;;; Recovered roles
 

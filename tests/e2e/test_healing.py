@@ -122,7 +122,7 @@ def test_a_model_chosen_in_the_buffer_is_used_shown_and_kept(system: System, mod
     assert model_server.last.body["model"] == "model-of-mine"
 
 
-def test_a_session_edited_elsewhere_while_it_answers_is_reverted_and_goes_on(
+def test_a_session_edited_elsewhere_while_it_answers_and_one_types_comes_in_whole(
     system: System, model_server: ModelServer
 ) -> None:
     system.use_server(model_server.url)
@@ -132,15 +132,43 @@ def test_a_session_edited_elsewhere_while_it_answers_is_reverted_and_goes_on(
     model_server.say(answer(text("word " * 200 + "end.", chunks=100), pause_s=0.01), "Yes.")
     send(emacs, "Tell me.")
     emacs.wait('(string-match-p "word word" (buffer-string))')
+    emacs.eval('(progn (goto-char (point-max)) (insert "My draft.") t)')
     file.write_text("### Tell me.\n\nEdited elsewhere.\n\n")
     emacs.wait(f'(and {FINISHED} (string-match-p "end\\." (buffer-string)))')
-    emacs.eval("(progn (pyagentd-session-save) t)")
-    assert "revert-buffer reads it" in emacs.eval("pyagentd-session-trouble")
-    emacs.eval("(progn (revert-buffer t t) t)")
-    emacs.wait("(and (pyagentd-attached-p) (null pyagentd-session-trouble))")
+    emacs.wait("(and (pyagentd-attached-p) (not (buffer-modified-p)))")
+    assert emacs.eval("pyagentd-session-trouble") is None
     shown = body(emacs)
-    assert shown.count("end.") == shown.count("Edited elsewhere.") == 1
-    converse(emacs, "Really?")
+    assert shown.endswith("My draft.") and on_disk(branch) == shown
+    assert shown.count("end.") == shown.count("Edited elsewhere.") == shown.count("My draft.") == 1
+    assert role_of(emacs, "end.") == "response" and role_of(emacs, "My draft") is None
+    converse(emacs, " Really?")
     assert "Yes." in body(emacs)
     wait_for(lambda: on_disk(branch) == body(emacs), "the file to have it all")
-    assert "Edited elsewhere." in str(model_server.last.messages)
+    sent = str(model_server.last.messages)
+    assert "Edited elsewhere." in sent and "My draft. Really?" in sent
+
+
+def test_a_prompt_typed_while_another_program_saves_is_sent_with_the_text_of_both(
+    system: System, model_server: ModelServer
+) -> None:
+    system.use_server(model_server.url)
+    _, branch = system.new()
+    file = branch / "session.md"
+    emacs = opened(system, branch, EDITS)
+    model_server.say("Four.", "Six.", "Done.")
+    converse(emacs, "Two and two?")
+    wait_for(lambda: on_disk(branch) == body(emacs), "the first answer to be saved")
+    emacs.eval('(progn (goto-char (point-max)) (insert "Three and three?") t)')
+    file.write_text(file.read_text().replace("Two and two?", "2 + 2?"))  # its block of variables is as it was
+    emacs.eval("(progn (pyagentd-send) t)")
+    emacs.wait(f'(and {FINISHED} (string-match-p "Six" (buffer-string)))')
+    assert body(emacs) == "### 2 + 2?\n\nFour.\n\n### Three and three?\n\nSix.\n\n### "
+    assert role_of(emacs, "Four") == role_of(emacs, "Six") == "response"
+    assert "2 + 2?" in str(model_server.last.messages) and "Three and three?" in str(model_server.last.messages)
+    # Nothing of ours to be put back: what the other one saves is simply there.
+    wait_for(lambda: on_disk(branch) == body(emacs), "the second answer to be saved")
+    file.write_text(file.read_text().replace("2 + 2?", "2 and 2?"))
+    emacs.eval('(progn (goto-char (point-max)) (execute-kbd-macro "Goodbye.") (pyagentd-send) t)')
+    emacs.wait(f'(and {FINISHED} (string-match-p "Done" (buffer-string)))')
+    assert body(emacs).startswith("### 2 and 2?\n\nFour.") and body(emacs).endswith("Goodbye.\n\nDone.\n\n### ")
+    wait_for(lambda: on_disk(branch) == body(emacs), "the file to have it all")

@@ -263,19 +263,21 @@ def test_one_that_does_not_answer_loses_its_turn_and_overwrites_nothing(
     finally:
         os.kill(frozen.pid, signal.SIGCONT)
     answered = "### Question of another\n\nAn answer.\n\n### "
-    frozen.wait("pyagentd-viewing-diverged")
-    assert "M-x pyagentd-take-over helps" in messages(frozen)
-    assert body(frozen) == "### Question of mine" and frozen.eval("(buffer-modified-p)")
-    with pytest.raises(EmacsError, match="not saved"):
-        frozen.eval("(progn (set-visited-file-modtime) (save-buffer))")  # yes, save anyway
+    frozen.wait(FOLLOWS)
+    shows(frozen, answered)
+    assert "what you wrote comes back" in messages(frozen)
+    kept = '(seq-find (lambda (b) (string-match-p "not saved" (buffer-name b))) (buffer-list))'
+    assert frozen.eval(f"(with-current-buffer {kept} (buffer-string))") == "### Question of mine"
+    with pytest.raises(EmacsError, match="Another client writes"):
+        frozen.eval("(progn (set-buffer-modified-p t) (save-buffer))")
     assert on_disk(branch) == answered == body(other)
-    frozen.eval("(progn (setq pyagentd-autosave-enabled t) (driver-call #'pyagentd-take-over 'draft) t)")
+    frozen.eval("(progn (set-buffer-modified-p nil) (setq pyagentd-autosave-enabled t) t)")
+    take_over(frozen)
     other.wait(FOLLOWS)
     for emacs in (frozen, other):
-        shows(emacs, answered + "mine")
-    kept = '(with-current-buffer (seq-find (lambda (b) (string-match-p "not saved" (buffer-name b))) (buffer-list))'
-    assert frozen.eval(f"{kept} (buffer-string))") == "### Question of mine"
-    saved(branch, answered + "mine")
+        shows(emacs, answered + " of mine")
+    assert not frozen.eval(kept)
+    saved(branch, answered + " of mine")
 
 
 def test_one_that_wakes_up_before_anything_was_written_overwrites_nothing_either(system: System) -> None:
@@ -286,8 +288,10 @@ def test_one_that_wakes_up_before_anything_was_written_overwrites_nothing_either
         other.eval("(progn (driver-call #'pyagentd-take-over) t)", timeout_s=30)
     finally:
         os.kill(frozen.pid, signal.SIGCONT)
-    frozen.wait("pyagentd-viewing-diverged")
+    frozen.wait(FOLLOWS)
     assert on_disk(branch) == ""
     type_(other, "written")
     saved(branch, "### written")
-    assert body(frozen) == "### never saved"
+    shows(frozen, "### written")
+    take_over(frozen)
+    saved(branch, "### writtennever saved")

@@ -6,6 +6,7 @@
 ;;; Code:
 
 (require 'test-helper)
+(require 'edit-test)
 
 (defconst attached-test--answer
   "(:seq 0 :editor t :status (:state \"idle\"))"
@@ -114,22 +115,20 @@
       (should-not pyagentd-attach-awaited)
       (should-not (plist-get pyagentd-status :state)))))
 
-(ert-deftest pyagentd-attached-text-changed-elsewhere-is-not-sent ()
+(ert-deftest pyagentd-attached-send-puts-its-text-into-what-was-changed-elsewhere ()
   (attached-test--with-session "### Hi"
-    (attached-test--detach)
-    (pyagentd-test-tell 'fake-answer "(:reread t)" 'attach)
-    (let ((pyagentd-autosave-enabled nil) said)
+    (let ((pyagentd-autosave-enabled nil))
+      (goto-char (point-max))
       (insert " there")
-      (write-region "### Hello" nil file nil 'quiet)
-      (set-file-times file (time-add nil 5))
-      (cl-letf (((symbol-function 'message)
-                 (lambda (&rest args) (push (apply #'format args) said))))
-        (pyagentd-send)
-        (pyagentd-test-await pyagentd-viewing-diverged)
-        (should (string-prefix-p "Not sent: The file was changed elsewhere"
-                                 (car said))))
+      (edit-test--write file "Top\n\n### Hi")
+      (pyagentd-send)
       (should (equal (buffer-string) "### Hi there"))
-      (should-not (pyagentd-test-calls 'send)))))
+      (pyagentd-test-await (pyagentd-test-calls 'send))
+      (should (equal (buffer-string) "Top\n\n### Hi there"))
+      (should (string-prefix-p "Top\n\n### Hi there"
+                               (pyagentd-test-content file)))
+      (should (= (plist-get (car (pyagentd-test-calls 'send)) :end)
+                 (point-max))))))
 
 (ert-deftest pyagentd-attached-send-that-waits-can-be-stopped ()
   (attached-test--with-session "### Hi"

@@ -12,6 +12,10 @@
   "(:seq 0 :editor %s :free nil :status (:state \"idle\") %s)"
   "Answer to attach.")
 
+(defconst lease-test--settings
+  ":model \"main\" :settings (:model \"main\" :backend \"Claude\" :tools (\"Read\") :temperature 0.5) :own-settings (:model \"main\" :backend \"Claude\" :tools (\"Read\") :temperature 0.5)"
+  "What the daemon says about settings.")
+
 (defun lease-test--answer (editor &optional more)
   "Let attach answer that we are the EDITOR or not, t or nil, and MORE."
   (pyagentd-test-tell 'fake-answer
@@ -115,19 +119,76 @@
     (should (verify-visited-file-modtime))
     (should (= 1 (length (pyagentd-test-calls 'attach))))))
 
-(ert-deftest pyagentd-lease-unsaved-text-is-never-replaced ()
+(ert-deftest pyagentd-lease-unsaved-text-goes-into-what-another-program-saved ()
   (lease-test--with-session "### Hi" t
     (let ((pyagentd-autosave-enabled nil))
       (insert " there")
       (lease-test--write file "### Hello")
       (lease-test--changed "### Hello")
-      (should (equal (buffer-string) "### Hi there"))
-      (should pyagentd-viewing-diverged)
-      (should (string-match-p "not saved" pyagentd-status--line))
-      (should-error (pyagentd-send) :type 'user-error)
-      (lease-test--changed "### Hello")
-      (should (equal (buffer-string) "### Hi there"))
-      (should (equal (pyagentd-test-content file) "### Hello")))))
+      (pyagentd-test-await (equal (buffer-string) "### Hello there"))
+      (should (= (point) (point-max)))
+      (should (buffer-modified-p))
+      (should (verify-visited-file-modtime))
+      (should (equal (pyagentd-test-content file) "### Hello"))
+      (save-buffer)                     ; without a question
+      (should (equal (pyagentd-test-content file) "### Hello there")))))
+
+(ert-deftest pyagentd-lease-save-takes-over-what-another-program-saved ()
+  (lease-test--with-session "### Hi" t
+    (insert " there")
+    (lease-test--write file "### Hello")
+    (should-not (pyagentd-session-save))
+    (should-not pyagentd-session-trouble)
+    (pyagentd-test-await (equal (pyagentd-test-content file)
+                                "### Hello there"))
+    (should (equal (buffer-string) "### Hello there"))))
+
+(ert-deftest pyagentd-lease-a-key-in-a-file-that-was-changed-asks-nothing ()
+  (lease-test--with-session "### Hi" t
+    (pyagentd-test-tell 'fake-silent "" 'attach)
+    (lease-test--write file "### Hello")
+    (cl-letf (((symbol-function 'ask-user-about-supersession-threat)
+               (lambda (&rest _) (ert-fail "It asks")))
+              ((symbol-function 'yes-or-no-p)
+               (lambda (&rest _) (ert-fail "It asks"))))
+      (run-hooks 'pre-command-hook)
+      (insert " there")
+      ;; Until the daemon has answered nothing is overwritten.
+      (should-error (save-buffer) :type 'user-error))
+    (should-not (pyagentd-session-save))
+    (should (equal (pyagentd-test-content file) "### Hello"))
+    (lease-test--answer t)
+    (setq pyagentd-attach-state nil)
+    (pyagentd-attach)
+    (pyagentd-test-await (equal (pyagentd-test-content file)
+                                "### Hello there"))))
+
+(ert-deftest pyagentd-lease-a-changed-file-is-not-overwritten-without-a-daemon ()
+  (lease-test--with-session "### Hi" t
+    (pyagentd-test-tell 'fake-silent "" 'attach)
+    (lease-test--write file "### Hello")
+    (run-hooks 'pre-command-hook)
+    (insert " there")
+    (pyagentd-rpc-disconnect)
+    (pyagentd-test-await (not (verify-visited-file-modtime)))
+    (should-not (pyagentd-session-save))
+    (should (string-match-p "changed on disk" pyagentd-session-trouble))
+    (should (equal (pyagentd-test-content file) "### Hello"))))
+
+(ert-deftest pyagentd-lease-settings-outlive-a-file-that-was-changed ()
+  (pyagentd-test-with-daemon
+    (lease-test--answer t lease-test--settings)
+    (let ((file (pyagentd-test-file root "### Hi")))
+      (with-current-buffer (find-file-noselect file)
+        (pyagentd-test-await (eq pyagentd-attach-state t))
+        (setq-local gptel-model 'other)
+        (lease-test--write file "### Hello")
+        (lease-test--changed "### Hello")
+        (pyagentd-test-await (equal (buffer-string) "### Hello"))
+        (should (eq gptel-model 'other))
+        (save-buffer)
+        (should (string-match-p "gptel-model: other"
+                                (pyagentd-test-content file)))))))
 
 ;;;; Giving way
 
@@ -150,20 +211,32 @@
     (pyagentd-test-await (pyagentd-test-calls 'release))
     (should (eql 5 (plist-get (car (pyagentd-test-calls 'saved)) :seq)))))
 
+(defun lease-test--kept ()
+  "Return the buffer with text that is not saved, or nil."
+  (seq-find (lambda (buffer)
+              (string-match-p "not saved" (buffer-name buffer)))
+            (buffer-list)))
+
 (ert-deftest pyagentd-lease-lost-while-asleep-writes-nothing ()
   (lease-test--with-session "### Hi" t
     (insert " there")
     (lease-test--write file "### Hi")
+    (lease-test--answer nil)
     (pyagentd-test-events '(lease 0 (:state "wanted" :by "emacs 30"))
                           '(lease 0 (:state "lost" :by "emacs 30")))
+    (pyagentd-test-await (equal (buffer-string) "### Hi"))
     (should-not (pyagentd-test-calls 'release))
-    (should (equal (pyagentd-test-content file) "### Hi"))
-    (should (equal (buffer-string) "### Hi there"))
-    (should (buffer-modified-p))
+    (should buffer-read-only)
     (should-not (pyagentd-session-save))
-    (set-visited-file-modtime)
+    (set-buffer-modified-p t)
     (should-error (save-buffer) :type 'user-error)
-    (should (equal (pyagentd-test-content file) "### Hi"))))
+    (set-buffer-modified-p nil)
+    (should (equal (pyagentd-test-content file) "### Hi"))
+    (with-current-buffer (lease-test--kept)
+      (should (equal (buffer-string) "### Hi there"))
+      (should (and (buffer-modified-p) buffer-offer-save))
+      (set-buffer-modified-p nil)
+      (kill-buffer))))
 
 ;;;; Taking
 
@@ -205,22 +278,22 @@
       (pyagentd-test-await (pyagentd-test-calls 'release))
       (should (equal (pyagentd-test-calls 'release) (list place))))))
 
-(ert-deftest pyagentd-lease-unsaved-text-can-be-kept-as-a-draft ()
+(ert-deftest pyagentd-lease-unsaved-text-comes-back-with-the-right-to-write ()
   (lease-test--with-session "### Hi" t
     (insert " from me")
     (lease-test--write file "### Hi\n\nYes\n\n### ")
+    (lease-test--answer nil)
     (pyagentd-test-events '(lease 0 (:state "lost" :by "emacs 30")))
-    (pyagentd-take-over 'draft)
+    (pyagentd-test-await (lease-test--kept))
+    (should (equal (buffer-string) "### Hi\n\nYes\n\n### "))
+    (should buffer-read-only)
+    (pyagentd-test-tell 'fake-answer "(:editor t)" 'lease)
+    (lease-test--answer t)
+    (pyagentd-take-over)
     (pyagentd-test-settle)
-    (should (equal (buffer-string) "### Hi\n\nYes\n\n### from me"))
+    (should (equal (buffer-string) "### Hi\n\nYes\n\n###  from me"))
     (should-not buffer-read-only)
-    (should-not pyagentd-viewing-diverged)
-    (let ((kept (seq-find (lambda (buffer)
-                            (string-match-p "not saved" (buffer-name buffer)))
-                          (buffer-list))))
-      (should (equal (with-current-buffer kept (buffer-string))
-                     "### Hi from me"))
-      (kill-buffer kept))))
+    (should-not (lease-test--kept))))
 
 ;;;; What attach says
 
@@ -298,10 +371,6 @@
       (kill-buffer))))
 
 ;;;; Settings
-
-(defconst lease-test--settings
-  ":model \"main\" :settings (:model \"main\" :backend \"Claude\" :tools (\"Read\") :temperature 0.5) :own-settings (:model \"main\" :backend \"Claude\" :tools (\"Read\") :temperature 0.5)"
-  "What the daemon says about settings.")
 
 (ert-deftest pyagentd-settings-an-override-is-saved-sent-and-starred ()
   (pyagentd-test-with-daemon

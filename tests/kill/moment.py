@@ -34,8 +34,6 @@ GOODBYE = "Goodbye."
 _FINISHED = "(memq (plist-get pyagentd-status :state) '(idle error))"
 _ATTACHED = f"(and (eq pyagentd-attach-state t) {_FINISHED})"
 _TEXT = "(save-restriction (widen) (buffer-substring-no-properties (point-min) (point-max)))"
-# What a user does when Emacs says that the file was written by somebody else.
-_HINT = "(progn (condition-case nil (driver-attach) (user-error (driver-call #'pyagentd-take-over 'draft))) t)"
 # What Emacs shows is written down before anything else happens.
 _LOG = """(advice-add 'pyagentd-insert :after
   (lambda (text &rest _)
@@ -304,7 +302,7 @@ class Moment:
                 return bool(emacs.eval(command, 40))
             except EmacsError:
                 with suppress(EmacsError):
-                    emacs.eval(_HINT, 40)
+                    emacs.eval("(progn (driver-attach) t)", 40)
                 return False
 
         wait_for(given, what, 30)
