@@ -224,7 +224,7 @@ that is not open use `pyagentd-import'."
                                             "\\*")))))
   (with-current-buffer buffer
     (when (derived-mode-p 'org-mode)
-      (user-error "Chats are imported from Markdown or text, this is Org"))
+      (user-error "Save this Org chat, and import it with M-x pyagentd-import"))
     (let* ((file (make-temp-file "pyagentd-chat-" nil ".md"))
            (coding-system-for-write 'utf-8-unix)
            (chat (pyagentd-gptel--chat))

@@ -58,7 +58,7 @@ from pyagentd.events import Event
 from pyagentd.store.atomic import make_dirs, write_bytes
 from pyagentd.store.attachments import media_type
 from pyagentd.store.document.text import gptel_messages
-from pyagentd.store.export.importing import is_org
+from pyagentd.store.export.importing import is_org, read_org
 from pyagentd.store.metadata import workspace_root
 from pyagentd.store.paths import files_dir
 from pyagentd.wire.client import DaemonClient
@@ -695,21 +695,24 @@ def approve(
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--end", type=click.IntRange(min=1), metavar="POSITION", help="Read up to this Emacs position only.")
-@click.option("--prompt-prefix", default="### ", show_default=True, help="Prefix of a prompt.")
+@click.option("--prompt-prefix", help="Prefix of a prompt (default: '### ', in Org '*** ').")
 @click.option("--response-prefix", default="", help="Prefix of an answer.")
-def messages(file: Path, end: int | None, prompt_prefix: str, response_prefix: str) -> None:
+def messages(file: Path, end: int | None, prompt_prefix: str | None, response_prefix: str) -> None:
     """Print the messages that a chat file holds.
 
     They are what gptel would send, in the form of the Anthropic API. Reads only FILE: a session.md or a chat in
-    Markdown or plain text; chats in Org are refused. Needs no daemon.
+    Markdown, plain text or Org. Needs no daemon.
     """
     try:
         text = file.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise BadRequest(f"{file} is not UTF-8: byte {error.start} is {error.object[error.start]:#04x}") from error
-    if is_org(file, text):
-        raise BadRequest(
-            f"{file} is an Org file: its roles stand in properties of headings, which pyagentd does not read",
-            hint="Name a chat in Markdown or plain text",
+    if not is_org(file, text):
+        print_json(
+            gptel_messages(text, end=end, prompt_prefix=prompt_prefix or "### ", response_prefix=response_prefix)
         )
-    print_json(gptel_messages(text, end=end, prompt_prefix=prompt_prefix, response_prefix=response_prefix))
+        return
+    if end is not None:
+        raise click.UsageError("--end is for chats in Markdown or plain text")
+    org = read_org(text).document
+    print_json(gptel_messages(org, prompt_prefix=prompt_prefix or "*** ", response_prefix=response_prefix))

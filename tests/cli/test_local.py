@@ -220,13 +220,13 @@ def test_a_key_goes_only_to_the_backend_that_is_configured_to_use_it(
 
 
 @pytest.mark.parametrize("name", ["chat.org", "chat.txt"])
-def test_messages_of_an_org_file_are_refused(home: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_messages_of_an_org_file_have_their_roles(home: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     file = home / name
-    file.write_text(":PROPERTIES:\n:GPTEL_MODEL: m\n:GPTEL_BOUNDS: ((response (70 80)))\n:END:\n* Hi\nHello.\n")
-    assert main(["messages", str(file)]) == ExitCode.FAILED
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert f"{file} is an Org file" in printed.err and "Markdown" in printed.err
+    head = ":PROPERTIES:\n:GPTEL_MODEL: m\n:GPTEL_BOUNDS: ((response (80 88)))\n:END:\n*** Hi\n"
+    file.write_text(f"{head}\n*Hello*.\n\n*** Bye\n")
+    assert main(["messages", str(file)]) == ExitCode.DONE
+    said = [(each["role"], each["content"]) for each in json.loads(capsys.readouterr().out)]
+    assert said == [("user", "Hi"), ("assistant", "*Hello*."), ("user", "Bye")]
 
 
 def test_a_server_of_this_machine_is_found_and_used_when_told(

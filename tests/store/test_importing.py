@@ -191,9 +191,6 @@ class TestNoChat:
             (b" \n\t\n", "a.md", "is empty"),
             (b"\x89PNG\r\n\x1a\n\0\0", "a.md", "is no text"),
             ("### Hi\n".encode("utf-16"), "a.md", "is no text"),
-            (b"* Heading\n", "a.org", "is an Org file"),
-            (b"#+title: x\n* Heading\n", "a.md", "is an Org file"),
-            (b"\n:PROPERTIES:\n:GPTEL_MODEL: x\n:END:\n", "a", "is an Org file"),
         ],
     )
     def test_the_error_says_why(self, tmp_path: Path, content: bytes, name: str, said: str) -> None:
@@ -234,3 +231,76 @@ class TestNoChat:
                 fill=spoilt,
             )
         assert not [*(tmp_path / "sessions").iterdir()]
+
+
+ORG = """:PROPERTIES:
+:GPTEL_MODEL: claude-sonnet-4-5
+:GPTEL_BACKEND: Claude
+:GPTEL_SYSTEM: Be brief.\\nAnd kind.
+:GPTEL_TEMPERATURE: 0.2
+:GPTEL_TOOLS: Read Grep
+:GPTEL_BOUNDS: {bounds}
+:END:
+*** Is there *any* =tea=?
+
+{parts}
+
+*** Thanks, see [[https://tea.org][this]].
+"""
+PARTS = (
+    ("ignore", "#+begin_reasoning\nLet me look.\n#+end_reasoning\n"),
+    ("ignore", '#+begin_tool (Read :file_path "tea.txt")\n'),
+    ("tool", '(:name "Read" :args (:file_path "tea.txt"))\n\n,* black\n,#+title: green'),
+    ("ignore", "\n#+end_tool\n"),
+    ("response", "Yes:\n\n#+begin_src python :results none\ntea = '*hot*'\n#+end_src\n** More\nIt is *hot*."),
+)
+
+
+def org_chat() -> str:
+    """Return a chat in Org as gptel saves it: its bounds count the properties they stand in."""
+    printed = ""
+    while True:
+        text = ORG.format(bounds=printed, parts="".join(part for _, part in PARTS))
+        at, roles = text.index(PARTS[0][1]) + 1, {}
+        for kind, part in PARTS:
+            id = ' "call_1"' if kind == "tool" else ""
+            roles.setdefault(kind, []).append(f"({at} {at + len(part)}{id})")
+            at += len(part)
+        again = f"({' '.join(f'({kind} {chr(32).join(spans)})' for kind, spans in roles.items())})"
+        if again == printed:
+            return text
+        printed = again
+
+
+class TestOrg:
+    def test_a_chat_becomes_markdown_with_its_roles(self, tmp_path: Path) -> None:
+        chat = read_chat(file(tmp_path, org_chat(), "chat.org"))
+        body = chat.document.body
+        assert body.startswith("### Is there **any** `tea`?\n\n``` reasoning\nLet me look.\n```\n``` tool (Read")
+        said = [(span.kind, span.id, body[span.start : span.end]) for span in chat.document.spans]
+        assert [(kind, id) for kind, id, _ in said] == [
+            ("ignore", ""), ("tool", "call_1"), ("ignore", ""), ("response", ""),
+        ]  # fmt: skip
+        assert said[1][2].endswith('"tea.txt"))\n\n* black\n#+title: green')
+        assert said[3][2] == "Yes:\n\n```python\ntea = '*hot*'\n```\n## More\nIt is **hot**."
+        assert body.endswith("\n\n### Thanks, see [this](https://tea.org).\n")
+
+    def test_its_properties_are_its_settings(self, tmp_path: Path) -> None:
+        chat = read_chat(file(tmp_path, org_chat(), "chat.org"))
+        assert chat.system == "Be brief.\nAnd kind."
+        assert chat.document.settings == Settings(
+            model="claude-sonnet-4-5", backend="Claude", tools=("Read", "Grep"), temperature=0.2
+        )
+
+    def test_it_becomes_a_conversation(self, tmp_path: Path) -> None:
+        _, conversation, _ = imported(file(tmp_path, org_chat(), "chat.org"))
+        assert [message.row["role"] for message in conversation.messages.values()] == ["user", "assistant"]
+
+    @pytest.mark.parametrize("text", ["* Heading\n", "#+title: x\n\n* Hello\n"])
+    def test_without_bounds_all_is_the_users(self, tmp_path: Path, text: str) -> None:
+        chat = read_chat(file(tmp_path, text, "a.org"))
+        assert chat.document.spans == () and "counts as yours" in " ".join(chat.notes)
+
+    def test_bounds_that_fit_no_text_are_said(self, tmp_path: Path) -> None:
+        text = ":PROPERTIES:\n:GPTEL_BOUNDS: ((response (60 64) (900 999)))\n:END:\n*** Hi\n\nHello.\n"
+        assert "Some of its gptel bounds fit no text" in read_chat(file(tmp_path, text, "a.org")).notes

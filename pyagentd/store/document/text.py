@@ -514,19 +514,19 @@ def regions(document: Document, end: int | None = None) -> list[Region]:
 
 
 def gptel_messages(
-    file_text: str, end: int | None = None, prompt_prefix: str = PROMPT_PREFIX, response_prefix: str = ""
+    file_text: "str | Document", end: int | None = None, prompt_prefix: str = PROMPT_PREFIX, response_prefix: str = ""
 ) -> list[dict[str, Any]]:
     """Return the messages stock gptel would send for this file, in Anthropic's format.
 
     Messages are not merged: gptel sends each region on its own, and parallel calls one after the other.
 
     Args:
-        file_text: The whole file.
+        file_text: The whole file, or what was read from it.
         end: The Emacs position (from 1) at which the prompt ends; None is the end of the body.
         prompt_prefix: gptel's prompt prefix for Markdown.
         response_prefix: gptel's response prefix for Markdown.
     """
-    document = parse(file_text)
+    document = parse(file_text) if isinstance(file_text, str) else file_text
     messages: list[dict[str, Any]] = []
     for region in regions(document, None if end is None else end - 1):
         text = document.body[region.start : region.end]
@@ -605,11 +605,17 @@ def _read_roles(block: Block, length: int) -> tuple[list[Span], bool]:
     result: list[Span] = []
     stale = len([bounds for bounds in block.bounds if bounds is not None]) > 1
     for bounds in block.bounds:
-        found = sorted(_read_bounds(bounds or ""))
-        sound = list(_sound(found, length))
-        stale = stale or len(sound) < len(found) or bounds == "nil"
+        sound, unsound = read_bounds(bounds or "", length)
+        stale = stale or unsound or bounds == "nil"
         result = list(_sound(sorted([*result, *sound]), length)) if result else sound
     return result, stale
+
+
+def read_bounds(printed: str, length: int) -> tuple[list[Span], bool]:
+    """Return the spans that printed bounds give a text of ``length`` characters, and whether some are unsound."""
+    found = sorted(_read_bounds(printed))
+    sound = list(_sound(found, length))
+    return sound, len(sound) < len(found)
 
 
 def _sound(spans: Iterable[Span], length: int) -> Iterator[Span]:

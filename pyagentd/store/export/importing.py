@@ -1,16 +1,17 @@
 """Imports a chat saved by gptel: reads the file, and makes a session of it.
 
-A chat is Markdown or plain text with gptel's Local Variables (role bounds of either version) or without any. The
-text and its roles come through unchanged, what the variables configure goes into ``preset.md``, and what could not be
-taken over is said. The file itself is only read.
+A chat is Markdown or plain text with gptel's Local Variables (role bounds of either version) or without any; or Org
+with gptel's properties at its beginning, whose marks become those of Markdown. Text and roles come through, what is
+configured there goes into ``preset.md``, and what could not be taken over is said. The file itself is only read.
 """
 
+import itertools
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pyagentd import regularfile
 from pyagentd.errors import BadRequest, NotFound, StoreError
@@ -22,6 +23,8 @@ from pyagentd.store.document.reconcile import recognise
 from pyagentd.store.document.text import Document, Settings, find_block, format_file
 from pyagentd.store.journal import Journal
 from pyagentd.wire.sexp import NIL, ElispSymbol, LispError, read
+
+_N = TypeVar("_N", int, float)
 
 LARGEST = 64 * 1024 * 1024  # bytes
 
@@ -52,7 +55,7 @@ def read_chat(path: Path) -> Chat:
 
     Raises:
         NotFound: There is no such file.
-        BadRequest: It is no chat: a directory, empty, no text, an Org file, or too large.
+        BadRequest: It is no chat: a directory, empty, no text, or too large.
         StoreError: The file cannot be read.
     """
     data = _content(path)
@@ -60,18 +63,19 @@ def read_chat(path: Path) -> Chat:
     if not text.strip():
         raise BadRequest(f"{path} is empty", hint="Name a saved chat")
     if is_org(path, text):
-        raise BadRequest(
-            f"{path} is an Org file, and chats are imported from Markdown or plain text",
-            hint="Export it from Emacs with C-c C-e m m and import that; the roles are lost on the way",
-        )
-    found = document.parse(text)
+        org = read_org(text)
+        found, system = as_markdown(org.document), org.system
+        notes.append("Headings, blocks, code and links of Org are Markdown now; tables and drawers are as they were")
+    else:
+        found, system = document.parse(text), _system(text, notes)
     notes += found.damage
     if not found.spans:
-        notes.append("The file says nothing of who wrote what (gptel--bounds), so all of it counts as yours")
+        where = "gptel--bounds, in Org GPTEL_BOUNDS"
+        notes.append(f"The file says nothing of who wrote what ({where}), so all of it counts as yours")
     settings, dropped = _safe(found.settings)
     if dropped:
         notes.append(f"Left out of the Local Variables: {', '.join(dropped)}")
-    return Chat(document=replace(found, settings=settings), system=_system(text, notes), notes=tuple(notes))
+    return Chat(document=replace(found, settings=settings), system=system, notes=tuple(notes))
 
 
 def preset_text(template: str, name: str, settings: Settings, system: str | None) -> str:
@@ -165,6 +169,108 @@ def _decoded(data: bytes, path: Path) -> tuple[str, list[str]]:
 def is_org(path: Path, text: str) -> bool:
     """Return whether the file at ``path``, with this text, is one of Org mode."""
     return path.suffix.lower() == ".org" or _ORG.match(text) is not None
+
+
+# Chats in Org: gptel keeps what it knows in properties at the beginning; positions count these, too.
+
+_DRAWER = re.compile(
+    r"\A(?:[ \t]*(?:#[^\n]*)?\n|\*+ [^\n]*\n)*?"
+    r"(?P<drawer>[ \t]*:PROPERTIES:[ \t]*\n(?P<lines>.*?)^[ \t]*:END:[ \t]*(?:\n|\Z))",
+    re.DOTALL | re.MULTILINE | re.IGNORECASE,
+)
+_PROPERTY = re.compile(r"^[ \t]*:(GPTEL_\w+):[ \t]*(.*?)[ \t]*$", re.MULTILINE | re.IGNORECASE)
+_BEGIN = re.compile(r"[ \t]*#\+begin_(src|example|tool|reasoning)\b[ \t]*(.*)", re.IGNORECASE)
+_END = re.compile(r"[ \t]*#\+end_(?:src|example|tool|reasoning)\b[ \t]*", re.IGNORECASE)
+_ESCAPED = re.compile(r"^([ \t]*,*),(?=\*|#\+)")  # what Org would read inside a block has a comma before it
+_HEADING = re.compile(r"^(\*+)(?= )")
+_INLINE = (
+    (re.compile(r"\[\[([^][\n]+)\]\[([^][\n]+)\]\]"), r"[\2](\1)"),
+    (re.compile(r"(?<![\w=~])([=~])(\S|\S[^\n]*?\S)\1(?![\w=~])"), r"`\2`"),
+    (re.compile(r"(?<![\w*])\*([^\s*]|[^\s*][^*\n]*?[^\s*])\*(?![\w*])"), r"**\1**"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OrgChat:
+    """A chat in Org: text without the properties, roles, settings; its system prompt."""
+
+    document: Document
+    system: str | None
+
+
+def read_org(text: str) -> OrgChat:
+    """Return the chat that the text of an Org file holds."""
+    text = text.replace("\r\n", "\n")
+    drawer = _DRAWER.match(text)
+    if drawer is None:
+        return OrgChat(Document(body=text), None)
+    said = {name.upper(): value for name, value in _PROPERTY.findall(drawer["lines"])}
+    spans, stale = document.read_bounds(said.get("GPTEL_BOUNDS", ""), len(text))
+    start, end = drawer.span("drawer")
+
+    def moved(position: int) -> int:
+        return position if position <= start else max(start, position - (end - start))
+
+    kept = (span._replace(start=moved(span.start), end=moved(span.end)) for span in spans)
+    settings = Settings(
+        model=said.get("GPTEL_MODEL"),
+        backend=said.get("GPTEL_BACKEND"),
+        tools=tuple(said["GPTEL_TOOLS"].split()) if "GPTEL_TOOLS" in said else None,
+        temperature=_number(said.get("GPTEL_TEMPERATURE"), float),
+        max_tokens=_number(said.get("GPTEL_MAX_TOKENS"), int),
+    )
+    system = said.get("GPTEL_SYSTEM")
+    damage = ("Some of its gptel bounds fit no text",) if stale else ()
+    return OrgChat(
+        Document(
+            body=text[:start] + text[end:],
+            spans=tuple(document.merged(kept)),
+            settings=settings,
+            stale=stale,
+            damage=damage,
+        ),
+        None if system is None else system.replace("\\n", "\n"),
+    )
+
+
+def as_markdown(org: Document) -> Document:
+    """Return a document in Org with the marks of Markdown; each piece of text keeps its role."""
+    cuts = sorted({0, len(org.body), *(edge for span in org.spans for edge in (span.start, span.end))})
+    places, said, length, in_block = {0: 0}, [], 0, False
+    for start, end in itertools.pairwise(cuts):
+        piece, in_block = _marked(org.body[start:end], in_block)
+        said.append(piece)
+        length += len(piece)
+        places[end] = length
+    spans = (span._replace(start=places[span.start], end=places[span.end]) for span in org.spans)
+    return replace(org, body="".join(said), spans=tuple(document.merged(spans)))
+
+
+def _marked(text: str, in_block: bool) -> tuple[str, bool]:
+    """Return a piece of Org in Markdown, and whether a block is open behind it."""
+    lines = []
+    for line in text.split("\n"):
+        if in_block:
+            in_block = _END.fullmatch(line) is None
+            lines.append(_ESCAPED.sub(r"\1", line) if in_block else "```")
+        elif begin := _BEGIN.fullmatch(line):
+            in_block = True
+            kind, rest = begin[1].lower(), begin[2]
+            word = rest.split(" ")[0] if kind == "src" else "" if kind == "example" else f" {kind} {rest}".rstrip()
+            lines.append(f"```{word}")
+        else:
+            line = _HEADING.sub(lambda stars: "#" * len(stars[1]), line)
+            for pattern, markdown in _INLINE:
+                line = pattern.sub(markdown, line)
+            lines.append(line)
+    return "\n".join(lines), in_block
+
+
+def _number(text: str | None, kind: Callable[[str], _N]) -> _N | None:
+    try:
+        return None if text is None else kind(text)
+    except ValueError:
+        return None
 
 
 def _safe(settings: Settings) -> tuple[Settings, list[str]]:
