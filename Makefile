@@ -12,7 +12,7 @@ ELISP := $(wildcard elisp/*.el)
 # Where end-to-end tests are: reading all others first takes half a minute.
 E2E := tests/e2e tests/faults tests/cli
 
-.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-properties test-kill test-simulation test-shell test-faults test-otel test-install test-install-debian fuzz-lisp lint lint-py lint-el check bench bench-memory trace-prompt screenshots fixture doc dist checksums check-tag release clean
+.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-properties test-kill test-simulation test-shell test-faults test-distributed bench-distributed test-otel test-install test-install-debian fuzz-lisp lint lint-py lint-el check bench bench-memory trace-prompt screenshots fixture doc dist checksums check-tag release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,12 @@ test-shell: setup ## Compare what is read of random command lines with what a re
 fuzz-lisp: setup ## Look for a program that crashes the mission language, guided by coverage, for MINUTES=60
 	@$(PYTHON) -c "import atheris" 2>/dev/null || $(PYTHON) -m pip install --quiet "atheris>=2.3"
 	$(PYTHON) -m tests.lisp.fuzz --seconds $$(( $(or $(MINUTES),60) * 60 )) --seed $(SEED)
+
+test-distributed: setup ## Run missions over items on a real Dask scheduler, one of whose two workers is killed
+	$(PYTHON) -m pytest -n 0 tests/mission/test_over.py tests/e2e/test_distributed.py
+
+bench-distributed: setup ## Run 2,000 missions on one Dask worker, on two, and by a script written by hand
+	$(PYTHON) -m tests.bench.distributed --items $(or $(ITEMS),2000)
 
 test-otel: setup ## Have a real daemon send its spans and numbers to an OTLP receiver
 	$(PYTHON) -m pytest -n 0 tests/e2e/test_telemetry.py

@@ -4,10 +4,13 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
 import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pyagentd import lisp as language
 from pyagentd.cli.follow import Ending, Follower, TextView, View
@@ -26,6 +29,7 @@ from pyagentd.cli.output import (
     workplace_option,
 )
 from pyagentd.cli.send import RunFailed, conclude, denied_told
+from pyagentd.config import load_config
 from pyagentd.errors import BadRequest, SignatureError
 from pyagentd.events import Event
 from pyagentd.lisp import serialization
@@ -33,6 +37,8 @@ from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.runtime import Result, Tools
 from pyagentd.lisp.serialization import decode, encode
 from pyagentd.lisp.values import from_python
+from pyagentd.mission import Mission, Model
+from pyagentd.mission.over import Row, Summary, imported, read_items, run_over
 from pyagentd.mission.signature import Coercion, Problem, Signature, coerce, parse
 from pyagentd.mission.signature.types import Map
 from pyagentd.wire.client import DaemonClient
@@ -52,7 +58,23 @@ _CUT, _LINES = 600, 6  # characters and lines of a result in a trace
 @click.option("--max-turns", type=click.IntRange(1, 20), help="How many programs the model may write.")
 @click.option("--parallel", type=click.IntRange(1, 64), help="How many calls of one program run at a time (8).")
 @workplace_option
-@click.option("--resume", metavar="SESSION", help="Resume an interrupted mission instead of giving a PROMPT.")
+@click.option(
+    "--resume",
+    metavar="[SESSION]",
+    is_flag=False,
+    flag_value="",
+    help="Resume an interrupted mission instead of giving a PROMPT; with --over, go on with its output.",
+)
+@click.option("--over", metavar="ITEMS", help="Run it for each line of a JSONL file, here and not in the daemon.")
+@click.option(
+    "--executor", default="threads", metavar="WHERE", help="Of --over: threads, processes, dask://HOST:PORT."
+)
+@click.option("--output", metavar="FILE", help="Of --over: the rows (default: ITEMS.out.jsonl).")
+@click.option("--ordered", is_flag=True, help="Of --over: write rows in the order of the items.")
+@click.option("--model", metavar="[BACKEND/]MODEL", help="Of --over: who answers.")
+@click.option("--concurrency", type=click.IntRange(1), help="Of --over: how many items are in flight.")
+@click.option("--item-cost", type=click.FloatRange(0), metavar="USD", help="Of --over: what one item may cost.")
+@click.option("--max-cost", type=click.FloatRange(0), metavar="USD", help="Of --over: what all may cost.")
 @click.option("--wait/--no-wait", default=True, help="Wait until it ends (default), or return at once.")
 @asking_options
 @strict_option
@@ -68,6 +90,14 @@ def mission(
     parallel: int | None,
     root: Path,
     resume: str | None,
+    over: str | None,
+    executor: str,
+    output: str | None,
+    ordered: bool,
+    model: str | None,
+    concurrency: int | None,
+    item_cost: float | None,
+    max_cost: float | None,
     wait: bool,
     allow: tuple[str, ...],
     headless: bool,
@@ -79,7 +109,18 @@ def mission(
 
     The model writes small programs that call the tools; their result is checked against the signature. The mission
     is a session: `pyagentd show` prints it, `--resume` continues one that was stopped. PROMPT "-" is read from stdin.
+
+    With --over it is run for each item instead: {{name}} in PROMPT is what the item has there. Tools are Python
+    functions then, MODULE:FUNCTION.
     """
+    if over is not None:
+        if prompt is None or resume:
+            raise click.UsageError("Give a PROMPT with --over; --resume has no SESSION then")
+        limits = {"max_turns": max_turns, "parallel": parallel, "max_cost_usd": item_cost}
+        made = _mission_over(prompt, signature, tools, model, {k: v for k, v in limits.items() if v is not None})
+        place = Path(output or f"{over}.out.jsonl")
+        how = {"executor": executor, "ordered": ordered, "max_concurrency": concurrency, "max_cost_usd": max_cost}
+        return _run_over(made, over, place, resume=resume is not None, as_json=as_json, **how)
     if (prompt is None) == (resume is None):
         raise click.UsageError("Give a PROMPT, or --resume SESSION")
     if prompt == context == "-":
@@ -114,6 +155,62 @@ def mission(
         told = _told(link, begun)
     status = _print_json(told, begun, ending, trace) if as_json else _print(told, begun, ending)
     return ExitCode.FAILED if strict and denied else status
+
+
+def _mission_over(
+    prompt: str, signature: str | None, tools: str | None, model: str | None, limits: Mapping[str, Any]
+) -> Mission[Any]:
+    """Return the mission that items are given to, without the daemon."""
+    config = load_config()
+    backend, slash, name = (model or "").partition("/")
+    if not slash or backend not in config.backends:
+        backend, name = config.backend_override or config.default_backend or "anthropic", model or ""
+    name = (
+        name or config.default_model or config.backend(backend).model or ("offline" if backend == "offline" else "")
+    )
+    if not name:
+        raise click.UsageError("Give --model: the configuration names none")
+    named = [each.strip() for each in (tools or "").split(",") if each.strip()]
+    for each in named:
+        imported(each)  # a name that is wrong is told before anything is paid for
+    llm = Model(name, backend=backend)
+    return Mission(prompt, llm=llm, signature=signature or ":any", tools=named or None, **limits)  # type: ignore[arg-type]
+
+
+def _run_over(made: Mission[Any], over: str, place: Path, *, resume: bool, as_json: bool, **how: Any) -> ExitCode:
+    """Run a mission over the items of a file, show how far it is, and say what came of it."""
+    try:
+        text = sys.stdin.read() if over == "-" else Path(over).expanduser().read_text("utf-8")
+    except UnicodeDecodeError:
+        raise BadRequest(f"{over} is no text", hint="Give one JSON value on each line") from None
+    items = read_items(text, over)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+    ) as bar:
+        task = bar.add_task("items", total=len(items))
+
+        def progress(now: Summary, row: Row | None) -> None:
+            told = f"items  {now.failed} failed  ${now.cost_usd:.2f}"
+            bar.update(task, completed=now.before + now.done, description=told)
+
+        try:
+            came = run_over(made, items, place, resume=resume, progress=progress, **how)
+        except KeyboardInterrupt:
+            note(f"stopped; go on with --resume: what is done is in {place}")
+            return ExitCode.FAILED
+    if as_json:
+        print_json({**asdict(came), "output": str(place)})
+    else:
+        before = f", {came.before} were there" if came.before else ""
+        note(f"{came.done} of {came.total} items{before}, {came.failed} failed, ${came.cost_usd:.4f}: {place}")
+        if came.stopped:
+            note(f"{came.stopped}; go on with --resume and a higher --max-cost")
+    return ExitCode.FAILED if came.failed or came.stopped else ExitCode.DONE
 
 
 def _check(wishes: Mapping[str, Any], as_json: bool) -> None:

@@ -525,15 +525,25 @@ class Mission(Generic[T]):
         """Run it without blocking the event loop; see ``run``."""
         return cast("Step[T]", await adelegate(self.prompt, **self._given(context, more)))
 
-    def map(self, items: Iterable[object], *, max_concurrency: int = MAX_CONCURRENCY, **more: Any) -> list[Step[T]]:
+    def map(
+        self,
+        items: Iterable[object],
+        *,
+        max_concurrency: int = MAX_CONCURRENCY,
+        executor: Executor | None = None,
+        **more: Any,
+    ) -> list[Step[T]]:
         """Run it for each item, several at a time, and return the steps in order, failed ones included.
 
         Args:
             items: The contexts; where the mission has one parameter, or else one placeholder, its values.
             max_concurrency: The largest number that run at once.
+            executor: Runs them; None creates a thread pool for this call. To other processes, what the mission is
+                made with must be picklable. ``over.run_over`` writes the results as they come, and can be resumed.
             more: Further arguments of ``delegate`` for all of them.
         """
-        return gather_sync([self._on(each, more) for each in items], max_concurrency=max_concurrency)
+        missions = [self._on(each, more) for each in items]
+        return gather_sync(missions, max_concurrency=max_concurrency, executor=executor)
 
     async def amap(
         self, items: Iterable[object], *, max_concurrency: int = MAX_CONCURRENCY, **more: Any

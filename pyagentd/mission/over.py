@@ -1,0 +1,516 @@
+"""A mission over many items, on any ``concurrent.futures.Executor``: a row of JSON for each, written as it comes.
+
+A file that has rows already is gone on with. What is lost with a worker is run again, by another one; a mission
+that fails is a row, and ends nothing. Mission and item travel to the workers, keys never do: a model takes its key
+from the environment of the process that asks it.
+"""
+
+import fcntl
+import hashlib
+import importlib
+import json
+import math
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    CancelledError,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import IO, Any
+
+from pyagentd.errors import UserError
+from pyagentd.installation import extra
+from pyagentd.lisp import values
+from pyagentd.mission.delegation import Mission
+from pyagentd.mission.firewall import public
+from pyagentd.mission.runtime import Event, error_text
+from pyagentd.mission.step import Step
+
+ATTEMPTS = 4
+"""How often an item is tried that is lost with its worker, or that the provider's rate limit refuses."""
+THREADS = 8
+_PER_THREAD = 4  # items that a worker of Dask has waiting, so that it never waits itself
+_LOST = ("KilledWorker", "CommClosedError", "LostRunner")
+_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What came of one item.
+
+    Attributes:
+        index: The item's number, from 0.
+        key: A hash of mission and item, and of how many like it came before.
+        item: The item.
+        ok: Whether the mission succeeded.
+        value: Its value as JSON has it.
+        fail: ``{"reason", "message"}`` of one that failed, else None.
+        usage: ``turns``, ``input_tokens``, ``output_tokens``, ``cost_usd``, ``duration_ms``.
+    """
+
+    index: int
+    key: str
+    item: Any
+    ok: bool
+    value: Any = None
+    fail: Mapping[str, str] | None = None
+    usage: Mapping[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Return it as a line of the file."""
+        names = ("index", "key", "item", "ok", "value", "fail", "usage")
+        return json.dumps({name: getattr(self, name) for name in names}, ensure_ascii=False)
+
+
+def version(mission: Mission[Any]) -> str:
+    """Return a hash of what a mission asks: prompt and options; of functions their names."""
+    told = json.dumps([mission.prompt, dict(mission.options)], sort_keys=True, default=_named)
+    return hashlib.sha256(told.encode()).hexdigest()[:12]
+
+
+def _named(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    name = getattr(value, "__qualname__", None)
+    return f"{getattr(value, '__module__', '')}:{name}" if name else repr(value)
+
+
+def keys(mission: Mission[Any], items: Iterable[Any]) -> list[str]:
+    """Return the key of each item's row."""
+    of_mission, seen, found = version(mission), Counter[str](), []
+    for item in items:
+        digest = hashlib.sha256(json.dumps(item, sort_keys=True, default=_named).encode()).hexdigest()[:16]
+        found.append(f"{of_mission}-{digest}-{seen[digest]}")
+        seen[digest] += 1
+    return found
+
+
+def imported(name: str) -> Callable[..., Any]:
+    """Return the function ``MODULE:NAME``.
+
+    Raises:
+        UserError: There is none.
+    """
+    module, colon, function = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), function)  # type: ignore[no-any-return]
+    except (ImportError, AttributeError, ValueError) as error:
+        hint = "Write MODULE:FUNCTION; the module must be importable where the mission runs (PYTHONPATH)"
+        told = f"The tool {name} cannot be loaded: {error}" if colon else f"{name} is no tool"
+        raise UserError(told, hint=hint) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What a worker sends back: plain values, whatever the mission had in its hands."""
+
+    ok: bool
+    value: Any
+    fail: Mapping[str, str] | None
+    usage: Mapping[str, float]
+    throttled: int = 0  # how often the provider's rate limit refused
+
+
+def run_item(mission: Mission[Any], item: Any) -> _Done:
+    """Run a mission for one item, in a worker; tools that are texts are imported here."""
+    throttled = 0
+    heard = mission.options.get("telemetry")
+
+    def telemetry(event: Event) -> None:
+        nonlocal throttled
+        throttled += event.name == "llm_exception" and event.metadata.get("reason") == "rate_limit"
+        if heard is not None:
+            heard(event)
+
+    try:
+        step = _loaded(mission)._on(item, {"telemetry": telemetry}).run()
+    except Exception as error:  # a mistake of a tool or a callback is one item's, not the run's
+        return _Done(False, None, {"reason": "error", "message": error_text(error)}, {}, throttled)
+    return _done(step, throttled)
+
+
+def _loaded(mission: Mission[Any]) -> Mission[Any]:
+    tools = mission.options.get("tools")
+    if isinstance(tools, Sequence):
+        loaded: Any = [imported(tool) if isinstance(tool, str) else tool for tool in tools]
+    elif isinstance(tools, Mapping):
+        loaded = {name: imported(tool) if isinstance(tool, str) else tool for name, tool in tools.items()}
+    else:
+        return mission
+    return Mission(mission.prompt, **{**mission.options, "tools": loaded})
+
+
+def _done(step: Step[Any], throttled: int) -> _Done:
+    used = step.usage
+    usage = {
+        "turns": used.turns,
+        "input_tokens": used.input_tokens,
+        "output_tokens": used.output_tokens,
+        "cost_usd": used.cost_usd,
+        "duration_ms": used.duration_ms,
+    }
+    value = values.to_python(public(step.lisp_value)) if step.ok else None
+    fail = None if step.fail is None else {"reason": step.fail.reason, "message": step.fail.message}
+    return _Done(step.ok, json.loads(json.dumps(value, default=_plain)), fail, usage, throttled)
+
+
+def _plain(value: object) -> object:
+    return sorted(value, key=str) if isinstance(value, set | frozenset) else str(value)
+
+
+class _Window:
+    """How many items are in flight: fewer when the provider's rate limit refuses, then more again, one by one.
+
+    It is one for all workers, so that those who were not refused slow down as well.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._size = most, float(most)
+        self._pause_s, self._until = _PAUSE_S, 0.0
+
+    def room(self, running: int) -> bool:
+        return running < int(self._size) and (running == 0 or time.monotonic() >= self._until)
+
+    @property
+    def rest_s(self) -> float:
+        """How long nothing is to be sent."""
+        return max(0.0, self._until - time.monotonic())
+
+    def note(self, throttled: int) -> None:
+        if not throttled:
+            self._size, self._pause_s = min(self._most, self._size + 1 / self._size), _PAUSE_S
+        elif time.monotonic() >= self._until:  # once for all that were in flight together
+            self._size = max(1.0, self._size / 2)
+            self._until = time.monotonic() + self._pause_s
+            self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+
+
+class Workers:
+    """Where items run: an executor, or how one is made.
+
+    Args:
+        make: Makes an executor; called again where all workers of one were lost.
+        most: How many items are handed to it at a time.
+        owned: Whether it is shut down at the end.
+    """
+
+    def __init__(self, make: Callable[[], Executor], most: int, *, owned: bool = True) -> None:
+        self._make, self.most, self._owned = make, most, owned
+        self._executor: Executor | None = None
+
+    @classmethod
+    def of(cls, executor: "str | Executor | Workers", most: int | None = None) -> "Workers":
+        """Return workers for ``threads``, ``processes``, ``dask://HOST:PORT``, or an executor.
+
+        Args:
+            executor: One of them; what is given is not closed.
+            most: How many items are in flight; None: as many as there are workers, and some more with Dask.
+
+        Raises:
+            UserError: There is no such executor, or no scheduler answers there.
+        """
+        match executor:
+            case Workers():
+                return executor
+            case Executor():
+                return cls(lambda: executor, most or 4 * THREADS, owned=False)
+            case "threads":
+                number = most or THREADS
+                return cls(partial(ThreadPoolExecutor, number, "mission"), number)
+            case "processes":
+                number = most or os.cpu_count() or 1
+                spawn = get_context("spawn")  # a fork would have the locks of our threads
+                return cls(partial(ProcessPoolExecutor, number, spawn), number)
+            case str() if executor.startswith("dask://"):
+                return _dask(executor.removeprefix("dask://"), most)
+        raise UserError(f"There is no executor {executor!r}", hint="threads, processes or dask://HOST:PORT")
+
+    def submit(self, mission: Mission[Any], item: Any) -> "Future[_Done]":
+        """Have an item run."""
+        if self._executor is None:
+            self._executor = self._make()
+        try:
+            return self._executor.submit(run_item, mission, item)
+        except RuntimeError:  # its workers are gone: BrokenExecutor is one
+            self._executor = self._make()
+            return self._executor.submit(run_item, mission, item)
+
+    def close(self) -> None:
+        """End what was made here."""
+        if self._owned and self._executor is not None:
+            self._executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _dask(address: str, most: int | None) -> Workers:
+    with extra("dask", "dask://"):
+        from distributed import Client
+    try:
+        connect: Any = Client  # it is not typed
+        client = connect(f"tcp://{address}", timeout=10, set_as_default=False)
+    except OSError as error:
+        raise UserError(f"No Dask scheduler answers at {address}", hint="Start one: dask scheduler") from error
+    threads = sum(client.nthreads().values())
+    workers = Workers(lambda: client.get_executor(pure=False), most or _PER_THREAD * max(1, threads))
+    workers.close = client.close  # type: ignore[method-assign]
+    return workers
+
+
+@dataclass(slots=True, kw_only=True)
+class Summary:
+    """What a run came to.
+
+    Attributes:
+        total: How many items there are.
+        before: How many had their row already.
+        done: How many got one now.
+        failed: How many of these failed.
+        cost_usd: What they cost.
+        stopped: Why it ended before all had one; "" when it did not.
+    """
+
+    total: int = 0
+    before: int = 0
+    done: int = 0
+    failed: int = 0
+    cost_usd: float = 0.0
+    stopped: str = ""
+
+
+def run_over(
+    mission: Mission[Any],
+    items: Sequence[Any],
+    output: Path,
+    *,
+    executor: "str | Executor | Workers" = "threads",
+    resume: bool = False,
+    ordered: bool = False,
+    max_concurrency: int | None = None,
+    max_cost_usd: float | None = None,
+    progress: Callable[[Summary, Row | None], None] = lambda summary, row: None,
+) -> Summary:
+    """Run ``mission`` for each item and write a row for each to ``output``, JSONL.
+
+    Args:
+        mission: With its model, tools and limits, which are those of one item. A tool may be "MODULE:FUNCTION".
+        items: Values that JSON can have: contexts, or values of the mission's only parameter.
+        output: The file; nobody else may write it meanwhile.
+        executor: ``threads``, ``processes``, ``dask://HOST:PORT`` or any executor.
+        resume: Go on with a file that has rows; without it such a file is an error.
+        ordered: Write rows in the order of the items, and not as they come.
+        max_concurrency: How many items are in flight.
+        max_cost_usd: Of the whole, those included whose rows are there; no item begins beyond it.
+        progress: Called after each row, and once before.
+
+    Raises:
+        UserError: The file, an item or the executor is of no use; nothing was begun.
+    """
+    for number, item in enumerate(items, 1):
+        try:
+            mission._on(item, {})
+        except UserError as error:
+            raise UserError(f"Item {number}: {error}") from error
+    named = keys(mission, items)
+    with ExitStack() as stack:
+        file, rows = stack.enter_context(_opened(output, resume=resume))
+        spent = sum(float(row.get("usage", {}).get("cost_usd") or 0) for row in rows.values())
+        summary = Summary(total=len(items), cost_usd=0.0)
+        todo = deque(number for number, key in enumerate(named) if key not in rows)
+        summary.before = len(items) - len(todo)
+        progress(summary, None)
+        if not todo:
+            return summary
+        workers = Workers.of(executor, max_concurrency)
+        if workers is not executor:
+            stack.callback(workers.close)
+        write = _Writer(file, list(todo) if ordered else None)
+        loop = _Loop(mission, items, named, workers, todo, _each_costs(mission), max_cost_usd, spent)
+        for row in loop.rows():
+            write.add(row)
+            summary.done += 1
+            summary.failed += not row.ok
+            summary.cost_usd += row.usage.get("cost_usd", 0.0)
+            progress(summary, row)
+        write.flush()
+        summary.stopped = loop.stopped
+    return summary
+
+
+def _each_costs(mission: Mission[Any]) -> float:
+    """Return what an item may cost at most; 0 where that is not said."""
+    limits = mission.options.get("limits")
+    return float(mission.options.get("max_cost_usd") or (limits and limits.max_cost_usd) or 0.0)
+
+
+class _Loop:
+    """Hands items to workers, and back those that were lost."""
+
+    def __init__(
+        self,
+        mission: Mission[Any],
+        items: Sequence[Any],
+        named: Sequence[str],
+        workers: Workers,
+        todo: deque[int],
+        each_usd: float,
+        most_usd: float | None,
+        spent_usd: float,
+    ) -> None:
+        self._mission, self._items, self._named, self._workers = mission, items, named, workers
+        self._todo, self._each_usd, self._spent_usd = todo, each_usd, spent_usd
+        self._most_usd = math.inf if most_usd is None else most_usd
+        self._window = _Window(workers.most)
+        self._attempts: Counter[int] = Counter()
+        self._running: dict[Future[_Done], int] = {}
+        self.stopped = ""
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows as they come."""
+        try:
+            while self._todo or self._running:
+                self._submit()
+                if not self._running:
+                    if self.stopped:
+                        return
+                    time.sleep(min(1.0, self._window.rest_s))
+                    continue
+                pause = self._window.rest_s or None
+                for future in wait(self._running, timeout=pause, return_when=FIRST_COMPLETED).done:
+                    if (row := self._row(self._running.pop(future), future)) is not None:
+                        yield row
+        finally:
+            for future in self._running:
+                future.cancel()
+
+    def _submit(self) -> None:
+        while self._todo and self._window.room(len(self._running)):
+            if self._spent_usd + self._each_usd * (1 + len(self._running)) > self._most_usd or (
+                self._spent_usd >= self._most_usd
+            ):
+                if not self._running:
+                    self.stopped = f"The budget of {self._most_usd:g} US dollars is spent"
+                return
+            number = self._todo.popleft()
+            self._attempts[number] += 1
+            self._running[self._workers.submit(self._mission, self._items[number])] = number
+
+    def _row(self, number: int, future: "Future[_Done]") -> Row | None:
+        """Return the row of an item; None of one that is tried again."""
+        again = self._attempts[number] < ATTEMPTS
+        try:
+            done = future.result()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # the worker is gone, or item and mission cannot travel
+            if again and _is_lost(error):
+                self._todo.appendleft(number)
+                return None
+            done = _Done(False, None, {"reason": "worker", "message": error_text(error) or type(error).__name__}, {})
+        self._window.note(done.throttled)
+        self._spent_usd += done.usage.get("cost_usd", 0.0)
+        if again and done.throttled and not done.ok and not done.usage.get("output_tokens"):  # nothing was paid for
+            self._todo.appendleft(number)
+            return None
+        return Row(
+            index=number,
+            key=self._named[number],
+            item=self._items[number],
+            ok=done.ok,
+            value=done.value,
+            fail=done.fail,
+            usage=done.usage,
+        )
+
+
+def _is_lost(error: BaseException) -> bool:
+    """Return whether a worker is gone, and not what it was given at fault."""
+    kinds = {each.__name__ for each in type(error).__mro__}
+    return isinstance(error, OSError | CancelledError) or bool(kinds & {"BrokenExecutor", "CancelledError", *_LOST})
+
+
+class _Writer:
+    """Writes rows as they come, or in the order of ``order``."""
+
+    def __init__(self, file: IO[bytes], order: Sequence[int] | None) -> None:
+        self._file = file
+        self._order = None if order is None else deque(order)
+        self._kept: dict[int, Row] = {}
+
+    def add(self, row: Row) -> None:
+        if self._order is None:
+            self._write([row])
+            return
+        self._kept[row.index] = row
+        ready = []
+        while self._order and self._order[0] in self._kept:
+            ready.append(self._kept.pop(self._order.popleft()))
+        self._write(ready)
+
+    def flush(self) -> None:
+        """Write what waits for rows that will not come."""
+        self._write([self._kept[number] for number in sorted(self._kept)])
+        self._kept.clear()
+
+    def _write(self, rows: Iterable[Row]) -> None:
+        if data := "".join(f"{row.to_json()}\n" for row in rows).encode("utf-8", "replace"):
+            self._file.write(data)
+            self._file.flush()
+
+
+@contextmanager
+def _opened(output: Path, *, resume: bool) -> Iterator[tuple[IO[bytes], dict[str, dict[str, Any]]]]:
+    """Open the file of rows, locked; yield it with the rows that are there, by key. A torn last line is taken off.
+
+    Raises:
+        UserError: It has rows and is not to be gone on with, is no such file, or another process writes it.
+    """
+    try:
+        file = output.open("a+b")
+    except OSError as error:
+        raise UserError(f"{output} cannot be written: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UserError(f"{output} is written by another process") from error
+        file.seek(0)
+        data = file.read()
+        if data and not resume:
+            raise UserError(f"{output} exists", hint="--resume goes on with it; or give another --output")
+        whole = data[: data.rfind(b"\n") + 1]
+        rows: dict[str, dict[str, Any]] = {}
+        for number, line in enumerate(whole.splitlines(), 1):
+            try:
+                row = json.loads(line)
+                rows[row["key"]] = row
+            except (ValueError, KeyError, TypeError) as error:
+                raise UserError(f"{output}:{number} is no row of a mission over items") from error
+        file.truncate(len(whole))
+        yield file, rows
+
+
+def read_items(text: str, name: str) -> list[Any]:
+    """Return the values of JSON lines; empty lines are left out.
+
+    Raises:
+        UserError: A line is no JSON; names file and line.
+    """
+    items = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                items.append(json.loads(line))
+            except ValueError as error:
+                raise UserError(f"{name}:{number}: {error}", hint="One JSON value on each line") from error
+    return items
