@@ -16,7 +16,7 @@ from pyagentd.lisp.errors import LispError, Signal
 from pyagentd.lisp.limits import DEFAULT_LIMITS, Budget, Limits
 from pyagentd.lisp.reader import read
 from pyagentd.lisp.runtime import Isolation, Result, Run, ToolCall, Tools, Usage, memory_full
-from pyagentd.lisp.serialization import size
+from pyagentd.lisp.serialization import check_extent, size
 from pyagentd.lisp.values import Value
 
 __all__ = ["Isolation", "Program", "Result", "ToolCall", "Tools", "Usage", "compile", "run"]
@@ -80,6 +80,7 @@ class Program:
             except Signal as ended:
                 value, signal = ended.value, ended.name
             running.threads.finish()
+            check_extent(value, limits)  # shared parts count as often as they will be written
             if running.put and size(running.memory, budget, limits.memory_bytes) > limits.memory_bytes:
                 raise memory_full(limits.memory_bytes)
         except LispError as error:

@@ -12,7 +12,6 @@ from pyagentd import lisp
 from pyagentd.errors import did_you_mean
 from pyagentd.lisp import values
 from pyagentd.lisp.errors import LispError
-from pyagentd.lisp.serialization import check_extent
 from pyagentd.lisp.values import check_data
 from pyagentd.mission import prompt, response
 from pyagentd.mission.budget import Activity, Scope
@@ -391,7 +390,6 @@ class _TurnRun:
             isolation=options.isolation,
         )
         try:
-            check_extent(result.value, limits)  # shared parts count as often as they will be written
             if not is_function(result.value):  # a function is not kept
                 check_data(result.value)
         except LispError as error:

@@ -93,3 +93,18 @@ def test_what_tools_give_is_charged_like_what_the_program_makes(given):
     assert raised.value.reason == "memory_exceeded"
     few = lisp.compile('(count (mapv (fn [_] (call "t" {})) (range 2)))')
     assert few.run(tools=lambda name, args: given, limits=LIMITS).value == 2
+
+
+@pytest.mark.parametrize("isolation", ["none", "process"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        "(reduce (fn [v _] [v]) [] (range 100000))",
+        "(reduce (fn [v _] [v v]) [] (range 60))",
+        "(return (reduce (fn [v _] {:a v :b v}) {} (range 60)))",
+    ],
+)
+def test_a_run_refuses_a_result_that_could_not_be_written(program, isolation):
+    with pytest.raises(LispError) as refused:
+        lisp.run(program, isolation=isolation)
+    assert refused.value.reason == "memory_exceeded"
