@@ -85,6 +85,10 @@ test-install: setup ## From make dist to the first answer in an empty home: fetc
 test-install-debian: setup ## The same in bare Debian 12 and 13, by an ordinary account: needs root and debootstrap
 	PYAGENTD_TEST_INSTALL=debian $(PYTHON) -m pytest -n 0 -s tests/e2e/test_install.py
 
+test-litellm: setup ## Have a conversation through LiteLLM's proxy, in both directions: fetches its Python packages
+	@test -x .litellm/bin/litellm || { $(PYTHON) -m venv .litellm && .litellm/bin/pip install --quiet "litellm[proxy]>=1.80"; }
+	$(PYTHON) -m pytest -n 0 tests/e2e/test_litellm.py
+
 test-faults: setup ## Have every write of a turn fail in every way
 	$(PYTHON) -m tests.faults --seed $(SEED)
 
@@ -126,6 +130,6 @@ release: check-tag ## Publish dist/ as the release of TAG, with gh; the release 
 	gh release create "$(TAG)" --verify-tag --title "$(TAG)" --notes-file CHANGELOG.md dist/*
 
 clean: ## Remove what was built (not your sessions)
-	rm -rf .venv .mcp-servers .cask .demo .fuzz-lisp build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .litellm .mcp-servers .cask .demo .fuzz-lisp build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	find elisp tests -name '*.elc' -delete

@@ -363,6 +363,8 @@ class StepDecoder:
         # A call cut off by the token limit is void; any other half a call is the model's fault, and it is told.
         if reason != "max_tokens":
             items.extend(self._broken)
+        if self._calls and reason == "end_turn":
+            reason = "tool_use"  # so proxies end an answer with calls
         self.finished = True
         items.append(StepFinished(reason, self._total()))
 

@@ -183,6 +183,8 @@ async def stops(case: Case) -> str:
         blocks = ("so", tool_use("A")) if reason == "tool_use" else ("so",)
         case.server.say(answer(*blocks, stop_reason=reason))
         assert end(await collect(case.backend, request())).stop_reason == reason
+    case.server.say(answer(tool_use("A"), stop_reason="end_turn"))  # so proxies say it
+    assert end(await collect(case.backend, request())).stop_reason == "tool_use"
     return YES
 
 

@@ -121,8 +121,9 @@ def _of_item(kind: str, item: Json) -> Iterator[str]:
                 yield f"invalid role {role!r}"
             if not content:
                 yield "content is required"
+            taken = ("output_text", "refusal") if role == "assistant" else ("input_text", "input_image", "input_file")
             for block in content if isinstance(content, list) else ():
-                if role == "assistant" or block.get("type") not in ("input_text", "input_image", "input_file"):
+                if block.get("type") not in taken:
                     yield f"content type {block.get('type')!r} of role {role!r}"
         case "function_call":
             yield from of_name(item.get("name"))
