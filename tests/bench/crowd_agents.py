@@ -83,7 +83,7 @@ def _judged(costs: dict[int, tuple[Crowd, Crowd]], turns: int) -> Iterator[Resul
         unit="/s",
         reference=many[1].turns / many[1].wall_s,
         beside="bare loop on the SDK",
-        target=at_least(300),
+        target=at_least(0.65, "ratio"),
     )
     yield Figure(
         name="memory an agent",
@@ -91,7 +91,7 @@ def _judged(costs: dict[int, tuple[Crowd, Crowd]], turns: int) -> Iterator[Resul
         unit="MB",
         reference=many[1].memory_mb / many[1].agents,
         beside="bare loop on the SDK",
-        target=at_most(0.3),
+        target=at_most(0.15),
     )
     yield Figure(
         name=f"a sub-agent of {turns} tool turns",
@@ -99,7 +99,7 @@ def _judged(costs: dict[int, tuple[Crowd, Crowd]], turns: int) -> Iterator[Resul
         unit="ms",
         reference=1000 * one[1].wall_s,
         beside="bare loop on the SDK",
-        target=at_most(90),
+        target=at_most(2.0, "ratio"),
     )
     yield Figure(
         name=f"CPU per tool turn, {many[0].agents} agents beside one",

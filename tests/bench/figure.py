@@ -25,8 +25,8 @@ def at_most(bound: float, of: Of = "value") -> Target:
     return Target("≤", bound, of)
 
 
-def at_least(bound: float) -> Target:
-    return Target("≥", bound)
+def at_least(bound: float, of: Of = "value") -> Target:
+    return Target("≥", bound, of)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,7 @@ def cold(world: World) -> Iterator[Result]:
         unit="ms",
         reference=1000 * median([_bare_server(world) for _ in range(times)]),
         beside="bare asyncio server",
-        target=at_most(300),
+        target=at_most(4, "ratio"),
     )
     yield Figure(
         name="cold spawn to the first request at the model",
@@ -53,7 +53,7 @@ def cold(world: World) -> Iterator[Result]:
         unit="ms",
         reference=1000 * median([_first_request(world) for _ in range(times)]),
         beside="script with the raw SDK",
-        target=at_most(1500),
+        target=at_most(0.7, "ratio"),
     )
 
 
@@ -72,7 +72,7 @@ def warm(world: World) -> Iterator[Result]:
         unit="ms",
         reference=1000 * median(raw),
         beside="raw connect and two echoes",
-        target=at_most(5),
+        target=at_most(15, "ratio"),
     )
 
 
@@ -90,7 +90,7 @@ def idle(world: World) -> Iterator[Result]:
         unit="MB",
         reference=reference,
         beside="script that imports the SDK",
-        target=at_most(100),
+        target=at_most(0.8, "ratio"),
     )
 
 
@@ -117,7 +117,7 @@ def load(world: World) -> Iterator[Result]:
         unit="ms",
         reference=1000 * median(org),
         beside="loading Org",
-        target=at_most(60),
+        target=at_most(0.5, "ratio"),
     )
     yield Figure(
         name="opening the first session",
@@ -125,7 +125,7 @@ def load(world: World) -> Iterator[Result]:
         unit="ms",
         reference=1000 * median(markdown),
         beside="the same text in markdown-mode",
-        target=at_most(150, of="excess"),
+        target=at_most(4, "ratio"),
     )
     yield Figure(
         name="opening the menu the first time",
@@ -133,7 +133,7 @@ def load(world: World) -> Iterator[Result]:
         unit="ms",
         reference=1000 * median(org),
         beside="loading Org",
-        target=at_most(150),
+        target=at_most(1, "ratio"),
     )
 
 

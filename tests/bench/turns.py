@@ -9,6 +9,8 @@ from tests.bench.measure import Spent, median
 from tests.bench.references import reference
 from tests.bench.world import World
 
+_GROWS_BY = 20  # turns of a run
+
 
 def turns(world: World) -> Iterator[Result]:
     """A run of twenty turns that read a file, beside a loop written by hand."""
@@ -30,5 +32,27 @@ def turns(world: World) -> Iterator[Result]:
         unit="ms",
         reference=1000 * median(by_hand) / count,
         beside="hand-written loop",
-        target=at_most(2.7, "ratio"),
+        target=at_most(2.0, "ratio"),
+    )
+    if not world.quick:
+        yield _growth(world, daemon)
+
+
+def _growth(world: World, daemon: int) -> Figure:
+    """A turn of a conversation that has four hundred already, beside its twenty first ones."""
+    branch = world.session("turns-growth")
+    costs = []
+    with world.client() as client:
+        world.view(client, branch)
+        for _ in range(400 // _GROWS_BY):
+            spent = Spent(daemon)
+            world.run(client, branch, f"turns {_GROWS_BY}")
+            costs.append(1000 * spent.cpu(daemon) / _GROWS_BY)
+    return Figure(
+        name=f"the same, turns {400 - _GROWS_BY} to 400 of a conversation",
+        value=costs[-1],
+        unit="ms",
+        reference=costs[0],
+        beside=f"its first {_GROWS_BY}",
+        target=at_most(1.05, "ratio"),
     )
