@@ -41,13 +41,14 @@ class Body:
 
     def encoded(self) -> bytes:
         """Return the bytes of the request."""
-        messages: Sequence[bytes] = self.messages
-        if self.marked:
-            messages = list(messages)
-            for number, text in self.marked.items():
-                messages[number] = text
+        messages = list(self.messages) or [b""]
+        for number, text in self.marked.items():
+            messages[number] = text
         head = b"".join(b'"%s":%s,' % (name.encode(), value) for name, value in self.head.items())
-        return b"".join((b"{", head, b'"', self.key.encode(), b'":[', b",".join(messages), b"]}"))
+        # One join copies the conversation once.
+        messages[0] = b'{%s"%s":[%s' % (head, self.key.encode(), messages[0])
+        messages[-1] += b"]}"
+        return b",".join(messages)
 
 
 class _Written(NamedTuple):
