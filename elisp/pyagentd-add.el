@@ -525,7 +525,8 @@ It was called BASE with EXTENSION."
 (defun pyagentd-attach-file (file)
   "Copy FILE into the session here and put a link to it into the prompt.
 The model sees a picture, and may read any other file."
-  (interactive (list (pyagentd-add-read-file "Attach file: ")))
+  (interactive (list (pyagentd-add-read-file "Attach file: "))
+   pyagentd-mode)
   (pyagentd-media--here)
   (pyagentd-media--insert (pyagentd-media-link (expand-file-name file))))
 
@@ -569,7 +570,7 @@ Only what the window system itself says."
 
 (defun pyagentd-yank-picture ()
   "Insert the picture in the clipboard into the prompt."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (pyagentd-media--here)
   (if-let ((found (pyagentd-media--clipboard)))
       (pyagentd-media--receive (car found) (cdr found))
@@ -762,7 +763,7 @@ reach another machine."
 
 (defun pyagentd-recall-prompt ()
   "Insert an earlier prompt, from this or any other session."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (unless (bound-and-true-p pyagentd-mode) (user-error "Not a session"))
   (pyagentd-viewing-check)
   (let ((prompts (mapcar (lambda (prompt)

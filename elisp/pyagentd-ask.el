@@ -1026,7 +1026,7 @@ It turns itself on and off.
 (defun pyagentd-ask-go ()
   "Go to the open question here; there, its keys answer it.
 A model's own questions are shown in a form."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (let ((ask (or (pyagentd-ask-notice-current)
                  (user-error "No question is open here"))))
     (if (pyagentd-ask-question-p ask)
@@ -1078,7 +1078,7 @@ A model's own questions are shown in a form."
 
 (defun pyagentd-ask-leave ()
   "Leave the question open and go back to where point was."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (when-let ((focus pyagentd-ask-notice--focus))
     (let ((here (overlay-start focus))
           (back (overlay-get focus 'pyagentd-ask-back)))
@@ -1093,7 +1093,7 @@ A model's own questions are shown in a form."
 
 (defun pyagentd-ask-notice-no-key ()
   "Say that the key just typed does nothing on a question."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (message "%s does nothing on a question; q leaves it"
            (key-description (this-command-keys))))
 
@@ -1482,7 +1482,8 @@ argument, or ONLY-PUT from Lisp, put it into the prompt and do not send
 it; so it is with answers of which several options may be picked."
   (interactive
    (progn (unless pyagentd-chips (user-error "No options are offered here"))
-          (list (pyagentd-chips--read) current-prefix-arg)))
+          (list (pyagentd-chips--read) current-prefix-arg))
+   pyagentd-mode)
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
     (let ((option (nth (1- number) (plist-get pyagentd-chips :options)))
           (several (plist-get pyagentd-chips :several)))
@@ -1497,7 +1498,8 @@ it; so it is with answers of which several options may be picked."
 (defun pyagentd-chips-pick-by-key (&optional only-put)
   "Send the option whose digit was typed; see `pyagentd-chips-pick'.
 ONLY-PUT, the prefix argument, puts it into the prompt."
-  (interactive "P")
+  (interactive "P"
+   pyagentd-mode)
   (pyagentd-chips-pick (- last-command-event ?0) only-put))
 
 ;;;; Answer what the daemon asks
@@ -1586,13 +1588,13 @@ The question names what is granted and where; only the letter y grants it."
 (defun pyagentd-allow-session ()
   "Allow what is asked for here as long as the session lives.
 That is the session with all its agents.  What is granted is named and
-has to be confirmed; \\[pyagentd-grants] shows and revokes it."
+has to be confirmed; the list of grants shows and revokes it."
   (interactive)
   (pyagentd-answer--lasting (pyagentd-answer-current) 'session))
 
 (defun pyagentd-allow-always ()
   "Allow what is asked for here always, in all sessions of the project.
-What is granted is named and has to be confirmed; \\[pyagentd-grants]
+What is granted is named and has to be confirmed; the list of grants
 shows and revokes it.  Where more rights are asked for, they are added to
 the scope in preset.md."
   (interactive)
@@ -1627,12 +1629,13 @@ With a prefix argument read a REASON, which the model is told."
 
 (defun pyagentd-ask-abort ()
   "Abort the run that asks here."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (pyagentd-answer-with (pyagentd-answer-current) 'abort))
 
 (defun pyagentd-ask-next (&optional count)
   "Let the keys answer the next of several asks, or COUNT further on."
-  (interactive "p")
+  (interactive "p"
+   pyagentd-mode)
   (let* ((current (or (pyagentd-ask-notice-current)
                       (user-error "No question is open here")))
          (asks (with-current-buffer (or (buffer-base-buffer) (current-buffer))
@@ -1646,7 +1649,8 @@ With a prefix argument read a REASON, which the model is told."
 
 (defun pyagentd-ask-previous (&optional count)
   "Let the keys answer the previous of several asks, or COUNT further back."
-  (interactive "p")
+  (interactive "p"
+   pyagentd-mode)
   (pyagentd-ask-next (- (or count 1))))
 
 ;;;; Any ask

@@ -229,7 +229,8 @@ They get its text.")
   "Send the conversation up to point, or up to the end of the region.
 The answer is inserted right there while it arrives; go on editing.
 With a prefix argument show the MENU instead."
-  (interactive "P")
+  (interactive "P"
+   pyagentd-mode)
   (if menu
       (call-interactively #'pyagentd-menu)
     (pyagentd-gc-postpone)              ; saving makes megabytes of garbage
@@ -918,7 +919,7 @@ are."
 An agent is a preset: its instructions, tools, model and permissions
 are used; the paths stay those of the session.  Nothing is sent, and
 the header line shows the choice.  Without a NAME it is asked for."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (if (null name) (pyagentd-plan--read #'pyagentd-choose-agent)
     (with-current-buffer (pyagentd-plan--buffer)
       (setq pyagentd-plan-next
@@ -935,7 +936,8 @@ the header line shows the choice.  Without a NAME it is asked for."
 agent build, or with a prefix argument by the AGENT you choose.  What you
 have written below the plan goes along.  While a run is in flight the
 message waits for its turn.  Its key has to be confirmed."
-  (interactive "P")
+  (interactive "P"
+   pyagentd-mode)
   (when (called-interactively-p 'any)
     (pyagentd-plan--buffer)
     (unless (eq ?y (read-char-choice "Approve the plan and have it carried out?\
@@ -1090,7 +1092,8 @@ The text counts as fontified, so that nobody may look at it again."
 
 (defun pyagentd-compact-toggle (&optional event)
   "Show or hide the summary of the compaction at point, or clicked in EVENT."
-  (interactive (list last-nonmenu-event))
+  (interactive (list last-nonmenu-event)
+   pyagentd-mode)
   (let ((pos (if (mouse-event-p event) (posn-point (event-end event))
                (point))))
     (if-let ((divider (pyagentd-compact--at pos)))
@@ -1163,7 +1166,8 @@ The text stays; the model no longer sees it.  A rewind to a prompt
 before the summary, or deleting the summary's block, lets the model see
 it again.  With a prefix argument ask what the summary should KEEP."
   (interactive (list (and current-prefix-arg
-                          (read-string "What the summary should keep: "))))
+                          (read-string "What the summary should keep: ")))
+   pyagentd-mode)
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
     (pyagentd-chat-when-ready
      (lambda ()
@@ -1201,7 +1205,7 @@ That is nil unless point is in such a line."
 
 (defun pyagentd-prompt-nothing ()
   "Say that there is nothing to complete here."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (message "Nothing to complete here; / starts a command, @ a file name"))
 
 (defun pyagentd-prompt--tab (command)
@@ -1215,7 +1219,8 @@ That is nil where it does what it does in the major mode."
 In a prompt that is the first word at first and the line's beginning when
 point is there already; elsewhere, and with N, it is what the key does
 without `pyagentd-mode'."
-  (interactive "^p")
+  (interactive "^p"
+   pyagentd-mode)
   (let ((origin (point))
         (words (and (eql (or n 1) 1) (pyagentd-prompt--words))))
     (setq this-command
@@ -1337,25 +1342,29 @@ WHAT is what they are called."
 
 (defun pyagentd-next-answer (&optional count)
   "Go to the beginning of the next answer, or of the COUNTth."
-  (interactive "p")
+  (interactive "p"
+   pyagentd-mode)
   (pyagentd-turns--require)
   (pyagentd-turns--go (pyagentd-turns-answers) (or count 1) "answer"))
 
 (defun pyagentd-previous-answer (&optional count)
   "Go to the beginning of the answer at point or before it, COUNT times."
-  (interactive "p")
+  (interactive "p"
+   pyagentd-mode)
   (pyagentd-next-answer (- (or count 1))))
 
 (defun pyagentd-next-prompt (&optional count)
   "Go to the next prompt of yours, or to the COUNTth."
-  (interactive "p")
+  (interactive "p"
+   pyagentd-mode)
   (pyagentd-turns--require)
   (pyagentd-turns--go (mapcar #'car (pyagentd-turns-prompts)) (or count 1)
                       "prompt"))
 
 (defun pyagentd-previous-prompt (&optional count)
   "Go to the prompt of yours at point or before it, COUNT times."
-  (interactive "p")
+  (interactive "p"
+   pyagentd-mode)
   (pyagentd-next-prompt (- (or count 1))))
 
 (defvar pyagentd-turns-repeat-map

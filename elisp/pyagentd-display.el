@@ -282,7 +282,8 @@ One in the background is named in the header line and has no overlay."
 
 (defun pyagentd-overlay-visit (&optional event)
   "Visit the conversation of the agent at point, or at mouse EVENT."
-  (interactive (list last-nonmenu-event))
+  (interactive (list last-nonmenu-event)
+   pyagentd-mode)
   (let* ((position (and (consp event) (event-start event)))
          (buffer (if position (window-buffer (posn-window position))
                    (current-buffer)))
@@ -722,7 +723,8 @@ was inserted may end one block and begin the next."
 (defun pyagentd-fold-toggle (&optional event)
   "Fold or unfold the block at point, or the one that was clicked in EVENT.
 With a prefix argument do so with all blocks of the buffer."
-  (interactive (list last-nonmenu-event))
+  (interactive (list last-nonmenu-event)
+   pyagentd-mode)
   (if current-prefix-arg
       (pyagentd-fold-toggle-all)
     (let* ((pos (if (mouse-event-p event) (posn-point (event-end event))
@@ -738,7 +740,7 @@ With a prefix argument do so with all blocks of the buffer."
 
 (defun pyagentd-fold-return ()
   "Visit the agent whose call is at point, else unfold or fold the block."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (let* ((start (pyagentd-fenced-start (point)))
          (call (and start (pyagentd-fenced-agents-call start))))
     (if call (pyagentd-fold--visit-agent call)
@@ -759,7 +761,7 @@ With a prefix argument do so with all blocks of the buffer."
 
 (defun pyagentd-fold-toggle-all ()
   "Unfold all blocks of tools and of thoughts, or fold them if none is folded."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (setq pyagentd-fold--kinds
         (unless (seq-some (lambda (line)
                             (and (overlay-buffer line)
@@ -875,7 +877,8 @@ That is a list of (BEG END LANGUAGE), without the fences, first one first."
   "Copy the block of code at point, or the last one above it.
 With a prefix argument, or WHOLE from Lisp, copy what the answer at point
 says, without what it thought and what its tools said."
-  (interactive "P")
+  (interactive "P"
+   pyagentd-mode)
   (if whole
       (pyagentd-copy-answer)
     (pcase (pyagentd-code-at (point))
@@ -913,7 +916,7 @@ What is thought, and what tools said, is left out."
 (defun pyagentd-copy-answer ()
   "Copy the text of the answer at point, or of the last one above it.
 What was thought, and what tools said, is left out."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (save-restriction
     (widen)
     (let ((parts (or (pyagentd-code--parts (point))

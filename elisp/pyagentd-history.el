@@ -192,7 +192,7 @@ That is the sign of a prompt, above which its variant is told."
 
 (defun pyagentd-show-hidden ()
   "Show rewound turns, or fold them again."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (setq pyagentd-hidden--shown (not pyagentd-hidden--shown))
   (dolist (overlay pyagentd-hidden--overlays)
     (when (overlay-get overlay 'pyagentd-line)
@@ -351,7 +351,7 @@ becomes the current branch; the one it comes from stays as it is.
 From Lisp, NAME is its name, SIDE is `include' or `exclude', and NUMBER
 counts the prompts from 1; what is nil is asked for.  Return at once; the
 branch is visited when it is made."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (pcase-let ((`(,buffer ,position) (pyagentd-branch-here)))
     (with-current-buffer buffer
       (pyagentd-branch-with-points
@@ -560,7 +560,8 @@ THEN is called with its id."
 What follows it stays in the text, folded; the model no longer sees it.
 With a prefix argument ARG undo the last rewind; with two, also restore
 the files that those turns changed."
-  (interactive "P")
+  (interactive "P"
+   pyagentd-mode)
   (if (and arg (not (equal arg '(16))))
       (pyagentd-unrewind)
     (pyagentd-history--in-base position
@@ -597,7 +598,7 @@ the files that those turns changed."
 
 (defun pyagentd-unrewind ()
   "Undo the last rewind, unless a prompt was sent since."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (pyagentd-history--in-base _
     (pyagentd-history--prepare
      (lambda ()
@@ -613,7 +614,8 @@ the files that those turns changed."
   "Regenerate the last answer; the one so far is kept as a variant.
 With a prefix argument, or CHOOSE from Lisp, choose the prompt; what
 followed it belongs to that variant.  See `pyagentd-next-variant'."
-  (interactive "P")
+  (interactive "P"
+   pyagentd-mode)
   (pyagentd-history--in-base _
     (pyagentd-history--prepare
      (lambda ()
@@ -653,12 +655,12 @@ Where none is known here the daemon says which there are."
   "Show the next variant of the message at or before point.
 After the last comes the first.  The turns that came after a variant
 come and go with it."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (pyagentd-history--turn 1))
 
 (defun pyagentd-previous-variant ()
   "Show the variant before this one of the message at or before point."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (pyagentd-history--turn -1))
 
 ;;;; Editing a prompt
@@ -744,7 +746,7 @@ is now; if the daemon may still take it, it is in the kill ring."
 A prompt that was edited in place is sent as it stands now; else it is
 shown to be edited.  It and all that came after it are kept as a
 variant: see `pyagentd-next-variant'."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (pyagentd-history--in-base position
     (pyagentd-history--prepare
      (lambda ()
@@ -833,7 +835,8 @@ What was written in its place before and not sent is shown as it is."
   "Create a session from this one up to the prompt at point, and visit it.
 Elsewhere than in a prompt it is all of it; with a prefix argument, or
 CHOOSE from Lisp, choose the prompt."
-  (interactive "P")
+  (interactive "P"
+   pyagentd-mode)
   (pyagentd-history--in-base position
     (pyagentd-attached-then
      (lambda ()

@@ -350,8 +350,8 @@ The next key runs its command and closes the window."
     ["Inspect" pyagentd-inspect]
     "---"
     ["Sessions" pyagentd-sessions]
-    ["Running Now" pyagentd-running]
-    ["Usage of All Sessions" pyagentd-usage]
+    ["Running Now" (pyagentd-list "running")]
+    ["Usage of All Sessions" (pyagentd-list "usage")]
     ["Keys" pyagentd-keys]
     ["More…" pyagentd-menu]))
 

@@ -229,7 +229,8 @@ Where there are none say NOTE, by default that there is nothing."
               (pyagentd-table-keys
                (if (assoc "?" pyagentd-table-help) pyagentd-table-help
                  (append pyagentd-table-help '(("?" "all keys")))))
-              "\n"))))
+              "\n")))
+  (set-buffer-modified-p nil))
 
 (defun pyagentd-table--print-entry (id columns)
   "Insert the entry ID with COLUMNS and its mark."
@@ -953,56 +954,76 @@ be that of ALL, nil if it is always."
   (declare (indent 1))
   (setf (alist-get name pyagentd-list--defined nil nil #'equal) keys))
 
+(defvar pyagentd-list-functions nil
+  "What shows a list that needs more than its name: (NAME . FUNCTION).
+A function that is no command is called with non-nil for all sessions,
+if it takes an argument.")
+
 (defmacro pyagentd-list-define (name documentation &rest options)
-  "Define the command `pyagentd-NAME', which shows the list NAME.
-DOCUMENTATION is that of the command.  OPTIONS are :session, which is
+  "Define the function `pyagentd-NAME', which shows the list NAME.
+DOCUMENTATION is that of the function.  OPTIONS are :session, which is
 `required' or `optional' where the list is that of the session here;
-:view, the name of the list where it is another one; and :keys, lists
-\(KEY COMMAND WORDS) of what only Emacs does there."
+:view, the name of the list where it is another one; :command, non-nil
+where it is a command; and :keys, lists \(KEY COMMAND WORDS) of what only
+Emacs does there."
   (declare (indent 1) (doc-string 2))
-  (let ((command (intern (format "pyagentd-%s" name)))
+  (let ((function (intern (format "pyagentd-%s" name)))
         (view (or (plist-get options :view) (symbol-name name)))
         (scope (plist-get options :session)))
     `(progn
        ,@(when-let ((keys (plist-get options :keys)))
            `((apply #'pyagentd-list-add-keys ,view ',keys)))
+       (setf (alist-get ,view pyagentd-list-functions nil nil #'equal)
+             #',function)
        ,(if (eq scope 'optional)
-            `(defun ,command (&optional all)
+            `(defun ,function (&optional all)
                ,documentation
-               (interactive "P")
                (pyagentd-list-of-session ,view 'optional all))
-          `(defun ,command ()
+          `(defun ,function ()
              ,documentation
-             (interactive)
+             ,@(when (plist-get options :command) '((interactive)))
              (pyagentd-list-of-session ,view ',scope))))))
 
 ;;;###autoload
-(defun pyagentd-list (&optional all)
-  "List what you choose: runs, schedules, tasks, grants, hooks and others.
+(defun pyagentd-list (&optional name all)
+  "Show the list NAME, which is asked for: runs, schedules, tasks and others.
 A list that can be that of one session is that of the session here, or
 with a prefix argument (ALL from Lisp) that of all."
-  (interactive "P")
-  (pyagentd-later-asking
-   'views nil
-   (lambda (answer)
-     (let* ((views (plist-get answer :views))
-            (find (lambda (name)
-                    (seq-find (lambda (view)
-                                (equal name (plist-get view :name)))
+  (interactive (list nil current-prefix-arg))
+  (require 'pyagentd-sessions)
+  (require 'pyagentd-views)             ; what they add
+  (if-let ((function (cdr (assoc name pyagentd-list-functions))))
+      (cond ((commandp function) (call-interactively function))
+            ((eql 0 (cdr (func-arity function))) (funcall function))
+            (t (funcall function all)))
+    (pyagentd-later-asking
+     'views nil
+     (lambda (answer)
+       (let* ((views (plist-get answer :views))
+              (chosen (or name (pyagentd-list--read-name views)))
+              (view (seq-find (lambda (view)
+                                (equal chosen (plist-get view :name)))
                               views)))
-            (completion-extra-properties
-             (list :annotation-function
-                   (lambda (name)
-                     (concat "  "
-                             (plist-get (funcall find name) :summary)))))
-            (name (completing-read
-                   "List: " (mapcar (lambda (view) (plist-get view :name))
-                                    views)
-                   nil t)))
-       (pyagentd-list-of-session
-        name (pyagentd-symbol (plist-get (funcall find name) :session)) all)))))
+         (if (assoc chosen pyagentd-list-functions)
+             (pyagentd-list chosen all)
+           (pyagentd-list-of-session
+            chosen (pyagentd-symbol (plist-get view :session)) all)))))))
 
-;;;; Lists with a command of their own
+(defun pyagentd-list--read-name (views)
+  "Read the name of one of VIEWS, plists."
+  (let* ((summary (lambda (name)
+                    (plist-get (seq-find (lambda (view)
+                                           (equal name (plist-get view :name)))
+                                         views)
+                               :summary)))
+         (completion-extra-properties
+          (list :annotation-function
+                (lambda (name) (concat "  " (funcall summary name))))))
+    (completing-read "List: " (mapcar (lambda (view) (plist-get view :name))
+                                      views)
+                     nil t)))
+
+;;;; Lists that need no more
 
 (pyagentd-list-define running
   "List the running or waiting turns and agents of all sessions.
@@ -1010,7 +1031,8 @@ The list is kept up to date.")
 
 (pyagentd-list-define agents
   "List the agents of the session here as a tree."
-  :session required)
+  :session required
+  :command t)
 
 (pyagentd-list-define grants
   "List the grants of the session here; they can be revoked.
@@ -1024,7 +1046,7 @@ the decisions of all sessions."
   :session optional)
 
 (defcustom pyagentd-usage-days 30
-  "How many days `pyagentd-usage' shows at first, including today.
+  "How many days the list of usage shows at first, including today.
 0 means all."
   :type 'natnum
   :group 'pyagentd
@@ -1033,8 +1055,10 @@ the decisions of all sessions."
 (defun pyagentd-usage ()
   "Show what all sessions cost, by day, model, session or preset.
 The table follows what happens."
-  (interactive)
   (pyagentd-list-show "usage" (list :days pyagentd-usage-days)))
+
+(setf (alist-get "usage" pyagentd-list-functions nil nil #'equal)
+      #'pyagentd-usage)
 
 (provide 'pyagentd-list)
 ;;; pyagentd-list.el ends here

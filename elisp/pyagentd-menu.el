@@ -49,15 +49,12 @@
 (declare-function pyagentd-doctor "pyagentd-install")
 (declare-function pyagentd-agent-init "pyagentd-agents")
 (declare-function pyagentd-agent-rename "pyagentd-agents")
-(autoload 'pyagentd-agent-list "pyagentd-agents" nil t)
 (declare-function pyagentd-agent-config "pyagentd-agents")
 (declare-function pyagentd-agent-destroy "pyagentd-agents")
 (declare-function pyagentd-context-save "pyagentd-views")
 (declare-function pyagentd-context-clear "pyagentd-views")
 (declare-function pyagentd-context-restore "pyagentd-views")
 (declare-function pyagentd-context-history "pyagentd-views")
-(autoload 'pyagentd-tasks "pyagentd-views" nil t)
-(autoload 'pyagentd-settings "pyagentd-agents" nil t)
 
 ;;;; Present values
 
@@ -215,28 +212,28 @@ WORDS says what the option is; VALUES is a list of (WORD . VALUE)."
   "Return the value that follows VALUE in VALUES, a list of (WORD . VALUE)."
   (cdar (or (cdr (member (rassoc value values) values)) values)))
 
-(pyagentd-menu--define-option pyagentd-menu-fold
+(pyagentd-menu--define-option pyagentd-menu--in-fold
     "Fold" pyagentd-fold
   (("thoughts and tools" . (reasoning tool)) ("tools" . (tool))
    ("thoughts" . (reasoning)) ("nothing" . nil)))
 
-(pyagentd-menu--define-option pyagentd-menu-pictures
+(pyagentd-menu--define-option pyagentd-menu--in-pictures
     "Pictures" pyagentd-media-show
   (("shown" . t) ("links" . nil)))
 
-(pyagentd-menu--define-option pyagentd-menu-revert
+(pyagentd-menu--define-option pyagentd-menu--in-revert
     "Buffers of changed files" pyagentd-revert-visited
   (("revert" . t) ("leave alone" . nil)))
 
-(pyagentd-menu--define-option pyagentd-menu-notify
+(pyagentd-menu--define-option pyagentd-menu--in-notify
     "Desktop notifications" pyagentd-notify-desktop
   (("never" . nil) ("in the background" . background) ("always" . t)))
 
-(pyagentd-menu--define-option pyagentd-menu-finished
+(pyagentd-menu--define-option pyagentd-menu--in-finished
     "Notify of finished runs" pyagentd-notify-finished
   (("no" . nil) ("on the desktop" . t)))
 
-(pyagentd-menu--define-option pyagentd-menu-log
+(pyagentd-menu--define-option pyagentd-menu--in-log
     "Log" pyagentd-log-level
   (("all" . debug) ("info" . info) ("warnings" . warn) ("errors" . error)))
 
@@ -310,10 +307,10 @@ sessions are listed."
     ("h" pyagentd-show-hidden :description pyagentd-menu--hidden)
     ("O" pyagentd-todo :description pyagentd-menu--steps)]
    ["More"
-    ("S" "Sessions…" pyagentd-menu-sessions)
-    ("A" "Agents…" pyagentd-menu-agents)
-    ("R" "Permissions…" pyagentd-menu-rights)
-    ("P" "Settings…" pyagentd-menu-settings)
+    ("S" "Sessions…" pyagentd-menu--in-sessions)
+    ("A" "Agents…" pyagentd-menu--in-agents)
+    ("R" "Permissions…" pyagentd-menu--in-rights)
+    ("P" "Settings…" pyagentd-menu--in-settings)
     ("?" "Keys" pyagentd-keys)
     ("q" "Quit" transient-quit-one)]])
 
@@ -338,17 +335,20 @@ They are set for this session, or for the next message only."
      :if pyagentd-menu--next-p :transient t)
     ("q" "Quit" transient-quit-one)]])
 
-(transient-define-prefix pyagentd-menu-sessions ()
+(transient-define-prefix pyagentd-menu--in-sessions ()
   "Commands on sessions and their branches."
   [["Sessions"
     ("s" "New session" pyagentd-session)
     ("l" "List" pyagentd-sessions)
-    ("n" "Running now" pyagentd-running)
-    ("$" "Usage and cost" pyagentd-usage)
+    ("n" "Running now"
+     (lambda () (interactive) (pyagentd-list "running")))
+    ("$" "Usage and cost"
+     (lambda () (interactive) (pyagentd-list "usage")))
     ("f" "Search" pyagentd-search)
     ("i" "Import chat" pyagentd-import)
     ("g" "Import a gptel buffer" pyagentd-import-gptel)
-    ("I" "Rebuild the index" pyagentd-reindex)]
+    ("I" "Rebuild the index"
+     (lambda () (interactive) (pyagentd-reindex)))]
    ["This session"
     :if pyagentd-menu--somewhere-p
     ("r" "Rename" pyagentd-rename)
@@ -363,26 +363,32 @@ They are set for this session, or for the next message only."
     ("v" pyagentd-branches :description pyagentd-menu--branch)]
    ["Daemon"
     ("c" pyagentd-connect :description pyagentd-menu--daemon)
-    ("d" "Disconnect" pyagentd-rpc-disconnect)
+    ("d" "Disconnect"
+     (lambda () (interactive) (pyagentd-rpc-disconnect)))
     ("?" "Check the installation" pyagentd-doctor)
     ("q" "Quit" transient-quit-one)]])
 
-(transient-define-prefix pyagentd-menu-agents ()
+(transient-define-prefix pyagentd-menu--in-agents ()
   "Commands on agents, their tasks and their conversations."
   [["Running"
-    ("a" "Running now" pyagentd-running)
+    ("a" "Running now"
+     (lambda () (interactive) (pyagentd-list "running")))
     ("g" pyagentd-agents :description pyagentd-menu--agents)
-    ("t" "Tasks" pyagentd-tasks)
-    ("s" "Schedules" pyagentd-schedules)
+    ("t" "Tasks"
+     (lambda () (interactive) (pyagentd-list "tasks")))
+    ("s" "Schedules"
+     (lambda () (interactive) (pyagentd-list "schedules")))
     ("m" "Mission" pyagentd-mission)
     ("M" "Mission trace" pyagentd-mission-trace)]
    ["Named agents"
     ("n" "New" pyagentd-agent-init)
-    ("l" "List" pyagentd-agent-list)
+    ("l" "List"
+     (lambda () (interactive) (pyagentd-list "named")))
     ("c" "Configure" pyagentd-agent-config)
     ("r" "Rename" pyagentd-agent-rename)
     ("x" "Destroy" pyagentd-agent-destroy)
-    ("d" "Defaults" pyagentd-settings)]
+    ("d" "Defaults"
+     (lambda () (interactive) (pyagentd-list "settings")))]
    ["Saved contexts"
     ("S" "Save" pyagentd-context-save)
     ("C" "Clear" pyagentd-context-clear)
@@ -390,20 +396,23 @@ They are set for this session, or for the next message only."
     ("h" "History" pyagentd-context-history)
     ("q" "Quit" transient-quit-one)]])
 
-(transient-define-prefix pyagentd-menu-rights ()
+(transient-define-prefix pyagentd-menu--in-rights ()
   "Permissions of agents: grants, decisions, trust."
   [["Permissions"
-    ("g" "Grants" pyagentd-grants)
-    ("u" "Decisions" pyagentd-audit)
+    ("g" "Grants"
+     (lambda () (interactive) (pyagentd-list "grants")))
+    ("u" "Decisions"
+     (lambda () (interactive) (pyagentd-list "audit")))
     ("p" "This session's preset.md" pyagentd-visit-preset)
     ("h" "Hooks" pyagentd-hooks)
-    ("m" "MCP servers" pyagentd-mcp)]
+    ("m" "MCP servers"
+     (lambda () (interactive) (pyagentd-list "mcp")))]
    ["Trust"
     ("T" "Presets of the project" pyagentd-trust-presets)
     ("S" "This session" pyagentd-trust-session)
     ("q" "Quit" transient-quit-one)]])
 
-(transient-define-prefix pyagentd-menu-settings ()
+(transient-define-prefix pyagentd-menu--in-settings ()
   "Settings of this session and of this Emacs."
   [["This session"
     :if pyagentd-menu--session-p
@@ -414,19 +423,15 @@ They are set for this session, or for the next message only."
     ("p" "preset.md" pyagentd-visit-preset)
     ("R" "Show recovered roles" pyagentd-show-recovery)]
    ["This Emacs"
-    ("f" pyagentd-menu-fold)
-    ("i" pyagentd-menu-pictures)
-    ("v" pyagentd-menu-revert)
-    ("n" pyagentd-menu-notify)
-    ("N" pyagentd-menu-finished)
-    ("l" pyagentd-menu-log)
-    ("c" "All options" pyagentd-customize)
+    ("f" pyagentd-menu--in-fold)
+    ("i" pyagentd-menu--in-pictures)
+    ("v" pyagentd-menu--in-revert)
+    ("n" pyagentd-menu--in-notify)
+    ("N" pyagentd-menu--in-finished)
+    ("l" pyagentd-menu--in-log)
+    ("c" "All options"
+     (lambda () (interactive) (customize-group 'pyagentd)))
     ("q" "Quit" transient-quit-one)]])
-
-(defun pyagentd-customize ()
-  "Show all options of pyagentd."
-  (interactive)
-  (customize-group 'pyagentd))
 
 (provide 'pyagentd-menu)
 ;;; pyagentd-menu.el ends here

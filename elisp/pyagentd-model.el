@@ -252,14 +252,16 @@ The empty string stands for the model of the session's preset.md.
 \\[pyagentd-keep-settings] writes the choice to preset.md."
   (interactive
    (list (pyagentd-model--in-session
-           (pyagentd-model-read (pyagentd-model--prompt "Model" :model)))))
+           (pyagentd-model-read (pyagentd-model--prompt "Model" :model))))
+   pyagentd-mode)
   (pyagentd-model--set :model (unless (string-empty-p name) (intern name))))
 
 (defun pyagentd-choose-temperature (temperature)
   "Set the temperature of this session to TEMPERATURE, from 0 to 2.
 nil stands for the temperature of the session's preset.md."
   (interactive (list (pyagentd-model--read-number
-                      "Temperature" :temperature (lambda (n) (<= 0 n 2)))))
+                      "Temperature" :temperature (lambda (n) (<= 0 n 2))))
+   pyagentd-mode)
   (pyagentd-model--set :temperature temperature))
 
 (defun pyagentd-choose-max-tokens (tokens)
@@ -267,7 +269,8 @@ nil stands for the temperature of the session's preset.md."
 nil stands for the maximum in the session's preset.md."
   (interactive (list (pyagentd-model--read-number
                       "Maximum tokens" :max-tokens
-                      (lambda (n) (and (integerp n) (> n 0))))))
+                      (lambda (n) (and (integerp n) (> n 0)))))
+   pyagentd-mode)
   (pyagentd-model--set :max-tokens tokens))
 
 (defun pyagentd-choose-thinking (effort)
@@ -278,7 +281,8 @@ That is \"off\", \"low\", \"medium\" or \"high\"."
            (let ((now (or (pyagentd-model-value :thinking) "off")))
              (completing-read
               (format-prompt (pyagentd-model--scoped "Thinking effort") now)
-              '("off" "low" "medium" "high") nil t nil nil now)))))
+              '("off" "low" "medium" "high") nil t nil nil now))))
+   pyagentd-mode)
   (pyagentd-model--in-session
     (if pyagentd-settings-next-only (pyagentd-model--next :thinking effort)
       (let ((before pyagentd-settings-thinking))
@@ -291,7 +295,7 @@ That is \"off\", \"low\", \"medium\" or \"high\"."
 
 (defun pyagentd-edit-system-prompt ()
   "Edit the system prompt of this session, or of the next message only."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (pyagentd-model--in-session
     (let ((next pyagentd-settings-next-only))
       (pyagentd-later-asking
@@ -317,7 +321,7 @@ That is \"off\", \"low\", \"medium\" or \"high\"."
 
 (defun pyagentd-choose-tools ()
   "Switch tools on and off, for this session or for the next message only."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (pyagentd-model--in-session
     (let ((next pyagentd-settings-next-only))
       (pyagentd-later-asking
@@ -357,13 +361,13 @@ That is \"off\", \"low\", \"medium\" or \"high\"."
 
 (defun pyagentd-model-switch-scope ()
   "Choose settings for the next message only, or for this session again."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (pyagentd-model--in-session
     (setq pyagentd-settings-next-only (not pyagentd-settings-next-only))))
 
 (defun pyagentd-model-forget-next ()
   "Send the next message with the settings of this session."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (pyagentd-model--in-session
     (setq pyagentd-settings-next nil)
     (pyagentd-status-refresh)))

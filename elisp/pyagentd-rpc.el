@@ -582,7 +582,6 @@ Not if PROCESS, unless that is nil, is the connection no more."
 
 (defun pyagentd-rpc-disconnect ()
   "Close the connection, not the daemon."
-  (interactive)
   (when-let ((process pyagentd-rpc--process))
     (delete-process process)))
 

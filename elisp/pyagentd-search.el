@@ -47,7 +47,6 @@
 (defun pyagentd-reindex ()
   "Rebuild the search index of all sessions.
 Emacs stays usable; the echo area shows the progress."
-  (interactive)
   (pyagentd-start #'pyagentd-index--begin))
 
 (defun pyagentd-index--begin ()

@@ -107,6 +107,9 @@ After one that fails, nothing more is done; the others stay marked."
   (let ((display-buffer-overriding-action '(display-buffer-same-window)))
     (pyagentd-list-show "sessions")))
 
+(setf (alist-get "sessions" pyagentd-list-functions nil nil #'equal)
+      #'pyagentd-sessions)
+
 ;;;; Export and import
 
 ;; A conversation can leave as a file, and a saved gptel chat can come in.

@@ -107,7 +107,8 @@ HELP says in a few words what that does."
 
 (defun pyagentd-status-click (event)
   "Run the command of the part of a header line that was clicked in EVENT."
-  (interactive "e")
+  (interactive "e"
+   pyagentd-mode)
   (let* ((place (event-start event))
          (string (posn-string place))
          (command (and string (get-text-property (cdr string) 'pyagentd-command
@@ -569,7 +570,7 @@ how many there are, and :agents-total, their tokens; :compactions.")
 
 (defun pyagentd-context ()
   "Show how full the context window is and what the session cost."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (if pyagentd-context
       (message "%s" (pyagentd-context--details pyagentd-context))
     (user-error "No context usage known yet")))
@@ -712,7 +713,7 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
 
 (defun pyagentd-todo ()
   "Fold or unfold the list of steps of the agent in this buffer."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (when (mouse-event-p last-input-event)
     (mouse-set-point last-input-event))
   (unless pyagentd-todo
@@ -845,7 +846,7 @@ that of this buffer does not count."
 (defun pyagentd-visit-cause ()
   "Visit the file whose error keeps this session from continuing.
 Once it is saved the session is as usual: send again."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (pyagentd-cause-visit
    (with-current-buffer (or (buffer-base-buffer) (current-buffer))
      (or (pyagentd-cause (or pyagentd-status-refusal

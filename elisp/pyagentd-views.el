@@ -83,7 +83,8 @@
 Interactively it is the region or what stands below the answer, which
 moves to where the model reads it; without any it is asked for."
   (interactive
-   (list (or (pyagentd-queue--draft) (read-string "Message to this run: "))))
+   (list (or (pyagentd-queue--draft) (read-string "Message to this run: ")))
+   pyagentd-mode)
   (when (string-blank-p text)
     (user-error "The message is empty"))
   (let ((draft (with-current-buffer (pyagentd-queue--base)
@@ -181,7 +182,7 @@ kill ring.  Return words that say where it is."
 
 (defun pyagentd-queue-resume ()
   "Resume a queue that an error or stopping the run has paused."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (with-current-buffer (pyagentd-queue--base)
     (pyagentd-queue--call
      'queue-resume (list :env (pyagentd-env-variables) :key (pyagentd-env-key))
@@ -190,7 +191,7 @@ kill ring.  Return words that say where it is."
 
 (defun pyagentd-retry-now ()
   "Retry the failed request now."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (pyagentd-queue--call
    'retry-now nil
    (lambda (answer)
@@ -199,6 +200,7 @@ kill ring.  Return words that say where it is."
 (pyagentd-list-define queue
   "List the queued messages of the session here."
   :session required
+  :command t
   :keys (("k" pyagentd-queue-cancel "remove")
          ("e" pyagentd-queue-edit "edit")
          ("!" pyagentd-queue-resume "resume")
@@ -214,7 +216,7 @@ kill ring.  Return words that say where it is."
 
 (defun pyagentd-asks-visit ()
   "Visit the conversation that asks what is at point."
-  (interactive)
+  (interactive nil pyagentd-asks-mode pyagentd-ask-show-mode)
   (let ((ask (pyagentd-answer-current)))
     (find-file-other-window
      (pyagentd-place-conversation (plist-get ask :branch)))))
@@ -414,7 +416,7 @@ That is a plist with :branch, :name, :parent and :file."
 
 (defun pyagentd-branches-branch ()
   "Make a branch of the branch at point."
-  (interactive)
+  (interactive nil pyagentd-list-mode)
   (with-current-buffer (find-file-noselect
                         (plist-get (pyagentd-branches--at-point) :file))
     (goto-char (point-max))
@@ -470,7 +472,8 @@ With a prefix argument ask for the OTHER branch, a plist."
   (interactive
    (list (when current-prefix-arg
            (pyagentd-branch--read-branch "Compare with"
-                                         (pyagentd-branches--all) nil))))
+                                         (pyagentd-branches--all) nil)))
+   pyagentd-list-mode)
   (let* ((branch (pyagentd-branches--at-point))
          (other (or other
                     (seq-find (lambda (candidate)
@@ -882,7 +885,6 @@ What is trusted is what was shown, until anything of it changes."
 
 (defun pyagentd-mcp ()
   "List the MCP servers of the session or the project here."
-  (interactive)
   (let ((here (ignore-errors (pyagentd-here))))
     (pyagentd-list-show
      "mcp" (append (if here (list :branch (plist-get here :branch))
@@ -1058,6 +1060,12 @@ With a prefix argument (LAST from Lisp) only those since the last prompt."
   (pyagentd-list-show "changes"
                       (append (list :branch (plist-get (pyagentd-here) :branch))
                               (when last '(:message "last")))))
+
+(pcase-dolist (`(,name . ,function)
+               '(("asks" . pyagentd-asks) ("branches" . pyagentd-branches)
+                 ("contexts" . pyagentd-context-history)
+                 ("mcp" . pyagentd-mcp) ("changes" . pyagentd-changes)))
+  (setf (alist-get name pyagentd-list-functions nil nil #'equal) function))
 
 (provide 'pyagentd-views)
 ;;; pyagentd-views.el ends here

@@ -30,10 +30,11 @@
 ;; come back.
 ;;
 ;;   M-x pyagentd-session         make a session and start to converse
-;;   M-x pyagentd-sessions   the sessions there are
+;;   M-x pyagentd-sessions        the sessions there are
 ;;   C-c RET                      send, in a session
 ;;   C-c C-c                      go to what a tool asks for, to allow or deny it
-;;   M-x pyagentd-asks            all that is asked; -agents, -grants, -audit
+;;   M-x pyagentd-asks            all that is asked
+;;   M-x pyagentd-list            every other list: running, agents, grants...
 ;;   C-c C-k                      stop the run
 ;;   C-c M-b, C-c C-v             begin a branch, see all of them
 ;;   C-c M-s                      search in all sessions
@@ -84,7 +85,7 @@
 (autoload 'pyagentd-switch-branch "pyagentd-history" nil t)
 (autoload 'pyagentd-branches "pyagentd-views" nil t)
 (autoload 'pyagentd-search "pyagentd-search" nil t)
-(autoload 'pyagentd-reindex "pyagentd-search" nil t)
+(autoload 'pyagentd-reindex "pyagentd-search")
 (autoload 'pyagentd-export "pyagentd-sessions" nil t)
 (autoload 'pyagentd-import "pyagentd-sessions" nil t)
 (autoload 'pyagentd-import-gptel "pyagentd-gptel" nil t)
@@ -94,39 +95,26 @@
 (autoload 'pyagentd-asks "pyagentd-views" nil t)
 (autoload 'pyagentd-agents "pyagentd-list" nil t)
 (autoload 'pyagentd-list "pyagentd-list" nil t)
-(autoload 'pyagentd-running "pyagentd-list" nil t)
-(autoload 'pyagentd-usage "pyagentd-list" nil t)
-(autoload 'pyagentd-grants "pyagentd-list" nil t)
-(autoload 'pyagentd-audit "pyagentd-list" nil t)
 (autoload 'pyagentd-inspect "pyagentd-report" nil t)
 (autoload 'pyagentd-mission "pyagentd-mission" nil t)
 (autoload 'pyagentd-mission-trace "pyagentd-mission" nil t)
 (autoload 'pyagentd-schedule "pyagentd-views" nil t)
-(autoload 'pyagentd-schedules "pyagentd-views" nil t)
 (autoload 'pyagentd-agent-init "pyagentd-agents" nil t)
 (autoload 'pyagentd-agent-rename "pyagentd-agents" nil t)
 (autoload 'pyagentd-agent-destroy "pyagentd-agents" nil t)
-(autoload 'pyagentd-agent-list "pyagentd-agents" nil t)
 (autoload 'pyagentd-agent-config "pyagentd-agents" nil t)
 (autoload 'pyagentd-context-save "pyagentd-views" nil t)
 (autoload 'pyagentd-context-clear "pyagentd-views" nil t)
 (autoload 'pyagentd-context-restore "pyagentd-views" nil t)
 (autoload 'pyagentd-context-history "pyagentd-views" nil t)
-(autoload 'pyagentd-tasks "pyagentd-views" nil t)
-(autoload 'pyagentd-settings "pyagentd-agents" nil t)
 (autoload 'pyagentd-trust-presets "pyagentd-trust" nil t)
 (autoload 'pyagentd-trust-session "pyagentd-trust" nil t)
 (autoload 'pyagentd-changes "pyagentd-views" nil t)
 (autoload 'pyagentd-hooks "pyagentd-trust" nil t)
-(autoload 'pyagentd-mcp "pyagentd-views" nil t)
 (autoload 'pyagentd-ask-show "pyagentd-views" nil t)
 (autoload 'pyagentd-ask-edit "pyagentd-form" nil t)
 (autoload 'pyagentd-ask-diff "pyagentd-form" nil t)
 (autoload 'pyagentd-ask-ediff "pyagentd-form" nil t)
-(autoload 'pyagentd-menu-sessions "pyagentd-menu" nil t)
-(autoload 'pyagentd-menu-agents "pyagentd-menu" nil t)
-(autoload 'pyagentd-menu-rights "pyagentd-menu" nil t)
-(autoload 'pyagentd-menu-settings "pyagentd-menu" nil t)
 (autoload 'pyagentd-queue "pyagentd-views" nil t)
 (autoload 'pyagentd-add-hook "pyagentd-trust")
 (autoload 'pyagentd-make-tool "pyagentd-tools")
@@ -302,7 +290,7 @@ SESSION-ID, SESSION-DIR, PRESET, PROJECTS and ACTIVITY-ORG-FILE are its."
 
 (defun pyagentd-visit-preset ()
   "Visit the configuration of the session in this buffer."
-  (interactive)
+  (interactive nil pyagentd-mode)
   (unless pyagentd--branch-dir (user-error "Not a session"))
   (find-file-other-window (pyagentd-place-preset pyagentd--branch-dir)))
 

@@ -33,7 +33,7 @@
     (screenshots-show pyagentd-asks)
     (screenshots-shot "asks")
     (screenshots-back)
-    (screenshots-show pyagentd-running)
+    (screenshots-show "running")
     (screenshots-has "wait")
     (screenshots-shot "running")
     (screenshots-back)
@@ -61,7 +61,7 @@
     (screenshots-show pyagentd-changes)
     (screenshots-shot "changes")
     (screenshots-back)
-    (screenshots-show pyagentd-audit)
+    (screenshots-show "audit")
     (screenshots-shot "audit")
     (screenshots-back)
     (screenshots-show pyagentd-sessions)
@@ -70,7 +70,7 @@
     (screenshots-do-here pyagentd-keys)
     (screenshots-shot "keys")
     (screenshots-back)
-    (screenshots-show pyagentd-usage)
+    (screenshots-show "usage")
     (screenshots-has "[0-9]k")
     (screenshots-shot "usage")
     (screenshots-back)
@@ -149,9 +149,10 @@
   (with-current-buffer screenshots-buffer (call-interactively command) t))
 
 (defun screenshots-show (command)
-  "Call COMMAND from the session's buffer, and fill the frame with what it shows."
+  "Call COMMAND from the session's buffer, and fill the frame with what it shows.
+A string names a list."
   (switch-to-buffer screenshots-buffer)
-  (call-interactively command)
+  (if (stringp command) (pyagentd-list command) (call-interactively command))
   (delete-other-windows)
   t)
 

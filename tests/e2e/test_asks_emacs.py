@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.conftest import System
 from tests.e2e.emacs import Emacs, wait_for
-from tests.e2e.test_sessions_screen import command, visit
+from tests.e2e.test_sessions_screen import command, show_list, visit
 from tests.e2e.test_terminal import rules_around, shows, type_text
 from tests.server import ModelServer, answer, tool_use
 from tests.server.answers import Block, Scripted
@@ -201,7 +201,7 @@ def test_what_is_allowed_for_the_session_is_listed_and_revoked(
     send(emacs, "Again.")
     seen = shows(emacs, "Second.", "Ready")
     assert "Allow" not in seen
-    command(emacs, "pyagentd-grants")
+    show_list(emacs, "grants")
     seen = shows(emacs, "*pyagentd grants*", "session", "r revoke")
     assert remembered in seen
     emacs.keys("r")
@@ -223,7 +223,7 @@ def test_decisions_are_listed(system: System, model_server: ModelServer, branch:
     emacs = opened(system, branch)
     send(emacs, "Read them.")
     shows(emacs, "Ok.", "Ready")
-    command(emacs, "pyagentd-audit")
+    show_list(emacs, "audit")
     seen = shows(emacs, "*pyagentd audit*", "/etc/shadow", "allowed", "denied")
     assert "greet.py" in seen
     emacs.keys("C-s")

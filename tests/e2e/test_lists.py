@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.e2e.conftest import System
 from tests.e2e.emacs import wait_for
-from tests.e2e.test_sessions_screen import command, talk
+from tests.e2e.test_sessions_screen import show_list, talk
 from tests.e2e.test_terminal import shows
 from tests.server import ModelServer, silent
 
@@ -16,7 +16,7 @@ __all__ = ["talk"]  # a fixture
 def test_lists_follow_what_others_do(system: System, talk: tuple[str, Path], model_server: ModelServer) -> None:
     session, _ = talk
     emacs = system.emacs(terminal=True)
-    command(emacs, "pyagentd-running")
+    show_list(emacs, "running")
     shows(emacs, "Nothing is running.")
     model_server.say(silent())
     system.ok("send", session, "--no-wait", "Are you there?")
@@ -25,7 +25,7 @@ def test_lists_follow_what_others_do(system: System, talk: tuple[str, Path], mod
     shows(emacs, "Stopped Making tea")
     shows(emacs, "Nothing is running.")
 
-    command(emacs, "pyagentd-usage")
+    show_list(emacs, "usage")
     shows(emacs, "by day, last 30 days", "Together")
     emacs.keys("s")
     before = next(line for line in shows(emacs, "by session").splitlines() if "Making tea" in line)

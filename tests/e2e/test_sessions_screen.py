@@ -38,6 +38,14 @@ def command(emacs: Emacs, name: str) -> None:
     emacs.keys("Enter")
 
 
+def show_list(emacs: Emacs, name: str) -> None:
+    """Show a list by its name, as a person does."""
+    command(emacs, "pyagentd-list")
+    shows(emacs, "List:")
+    type_text(emacs, name)
+    emacs.keys("Enter")
+
+
 def directories(main: Path) -> list[str]:
     return sorted(path.name for path in main.parent.iterdir())
 

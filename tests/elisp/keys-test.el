@@ -107,9 +107,9 @@
                      "Context 50% $0.50" "Steps")))))
 
 (ert-deftest pyagentd-menu-q-quits-each-of-them ()
-  (dolist (menu '(pyagentd-menu pyagentd-menu-model pyagentd-menu-sessions
-                  pyagentd-menu-agents pyagentd-menu-rights
-                  pyagentd-menu-settings))
+  (dolist (menu '(pyagentd-menu pyagentd-menu-model pyagentd-menu--in-sessions
+                  pyagentd-menu--in-agents pyagentd-menu--in-rights
+                  pyagentd-menu--in-settings))
     (should (eq (plist-get (nth 2 (transient-get-suffix menu "q")) :command)
                 'transient-quit-one))))
 
@@ -148,17 +148,17 @@
 
 (ert-deftest pyagentd-menu-an-option-has-its-next-value ()
   (let ((pyagentd-fold '(reasoning tool)))
-    (call-interactively #'pyagentd-menu-fold)
+    (call-interactively #'pyagentd-menu--in-fold)
     (should (equal pyagentd-fold '(tool)))
-    (call-interactively #'pyagentd-menu-fold)
-    (call-interactively #'pyagentd-menu-fold)
+    (call-interactively #'pyagentd-menu--in-fold)
+    (call-interactively #'pyagentd-menu--in-fold)
     (should (equal pyagentd-fold nil))
-    (call-interactively #'pyagentd-menu-fold)
+    (call-interactively #'pyagentd-menu--in-fold)
     (should (equal pyagentd-fold '(reasoning tool)))))
 
 (ert-deftest pyagentd-menu-all-of-them-have-commands ()
-  (dolist (menu '(pyagentd-menu-sessions pyagentd-menu-agents
-                  pyagentd-menu-rights pyagentd-menu-settings))
+  (dolist (menu '(pyagentd-menu--in-sessions pyagentd-menu--in-agents
+                  pyagentd-menu--in-rights pyagentd-menu--in-settings))
     (named-let walk ((tree (get menu 'transient--layout)))
       (cond ((and (consp tree) (plist-get (ignore-errors (nth 2 tree)) :command))
              (should (commandp (plist-get (nth 2 tree) :command))))
