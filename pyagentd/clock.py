@@ -124,3 +124,11 @@ def _run(flushes: dict[Callable[[], None], None]) -> None:
     for flush in list(flushes):
         del flushes[flush]
         flush()
+
+
+def span(seconds: float) -> str:
+    """Return a span of time in its largest even unit: ``30 minutes``, ``90 seconds``, ``1 hour``."""
+    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second")):
+        if (seconds >= size and seconds % size == 0) or size == 1:
+            return f"{seconds / size:g} {unit}{'' if seconds == size else 's'}"
+    raise AssertionError(seconds)

@@ -41,9 +41,9 @@ from pyagentd.features.telemetry import Telemetry
 from pyagentd.features.titles import Titles
 from pyagentd.features.todo import Todo
 from pyagentd.features.usage import Meters
-from pyagentd.llm import factory as warm
+from pyagentd.llm import factory
 from pyagentd.llm.factory import close_backends
-from pyagentd.runtime.feature import BranchWritten, Feature
+from pyagentd.runtime.feature import BranchOpened, BranchWritten, Feature
 from pyagentd.runtime.grants import Trust
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.open_branches import PendingHints
@@ -54,7 +54,7 @@ from pyagentd.store.db.state import State
 from pyagentd.store.document.files import document_cache as documents
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry
-from pyagentd.wire.server import Server
+from pyagentd.wire.connection import Server
 
 log = logging.getLogger(__name__)
 
@@ -145,6 +145,9 @@ class Daemon:
         )
         registry = Registry(config.sessions_dir, agents=config.agents_dir, departed=self.kernel.departed)
         self._indexer = indexer = Indexer(state, registry)
+        # The SDK takes 60 MB and a second, so it is loaded where a prompt is likely to come.
+        self._is_warm = False
+        self.kernel.bus.on(BranchOpened, self._warm)
         self.kernel.bus.on(BranchWritten, lambda written: indexer.branch_written(written.ref))
         self._service = Service(self.kernel, registry, indexer, stop=stop, clients=lambda: len(server.clients))
 
@@ -159,10 +162,7 @@ class Daemon:
         self._indexer.unfinished = lambda ref: _soon(loop, kernel.trees.wake_soon, ref)
         self._indexer.start()
         self._server.offer(self._service.operations(), on_disconnect=kernel.forget)
-        # Not the loop's own thread: a daemon that is told to stop at once does not wait for what it will not need.
-        threading.Thread(target=warm.warm, name="warm", daemon=True).start()
-        sweep = partial(sessions.sweep_drafts, self._config.sessions_dir)
-        threading.Thread(target=sweep, name="sweep", daemon=True).start()
+        _in_thread("sweep", partial(sessions.sweep_drafts, self._config.sessions_dir))
         self._watching = asyncio.create_task(self._stop_when_idle())
 
     async def close(self) -> None:
@@ -174,6 +174,11 @@ class Daemon:
     async def release(self) -> None:
         """Close the connections to models; nobody is connected any more."""
         await close_backends()
+
+    def _warm(self, _: BranchOpened) -> None:
+        if not self._is_warm:
+            self._is_warm = True
+            _in_thread("warm", factory.warm)
 
     async def _stop_when_idle(self) -> None:
         idle_s = 0.0
@@ -188,6 +193,11 @@ class Daemon:
             idle_s = 0.0 if self._server.clients or self.kernel.pending else idle_s + IDLE_CHECK_S
         log.info("nobody needs the daemon")
         self._stop()
+
+
+def _in_thread(name: str, work: Callable[[], None]) -> None:
+    # Not the loop's own threads: a daemon that is told to stop at once does not wait for what it will not need.
+    threading.Thread(target=work, name=name, daemon=True).start()
 
 
 def _soon(loop: asyncio.AbstractEventLoop, tell: Callable[[BranchRef], None], ref: BranchRef) -> None:

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from types import ModuleType
+from importlib import import_module
 
 from pyagentd import __version__
 from pyagentd.clock import Pulse
@@ -20,9 +20,8 @@ from pyagentd.config import Config
 from pyagentd.errors import PyagentdError
 from pyagentd.installation import in_background
 from pyagentd.log import LOG_NAME, setup_logging
-from pyagentd.wire.connection import new_token
+from pyagentd.wire.connection import Server, new_token
 from pyagentd.wire.lifecycle import Instance
-from pyagentd.wire.server import Server
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +73,7 @@ async def _run(config: Config, instance: Instance, tcp_port: int | None, ready: 
     instance.publish(version=__version__, port=port, token=token)
     log.info("listening, sessions in %s", config.sessions_dir)
     try:
-        module = await asyncio.to_thread(_load)
+        module = await asyncio.to_thread(import_module, "pyagentd.daemon")
         daemon = module.Daemon(config, server, stop=stopped.set)
         await daemon.start()
     except Exception as error:
@@ -90,9 +89,3 @@ async def _run(config: Config, instance: Instance, tcp_port: int | None, ready: 
     await daemon.close()
     await server.close()
     await daemon.release()
-
-
-def _load() -> ModuleType:
-    from pyagentd import daemon
-
-    return daemon

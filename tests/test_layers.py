@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator, Set
 from pathlib import Path
 
 import pytest
 
 import pyagentd
+from pyagentd import llm
 from pyagentd.daemon import FEATURES
 from pyagentd.runtime.feature import Feature
 
@@ -17,13 +20,12 @@ BASE_FILES = {
     "__init__",
     "clock",
     "config",
+    "door",
     "errors",
     "events",
     "installation",
-    "jsontext",
     "log",
     "messages",
-    "pulse",
     "reader",
     "regularfile",
 }
@@ -168,14 +170,31 @@ def _below(kind: type[Feature]) -> set[type[Feature]]:
     return {each for child in kind.__subclasses__() for each in (child, *_below(child))}
 
 
-def test_imports_of_missions_stand_at_the_top():
-    """What is lazy there is lazy at the door of the room."""
+def test_imports_of_ours_stand_at_the_top():
+    """What is loaded later is behind the door of its room (``pyagentd/door.py``)."""
     below = {
         f"{module.relative_to(PACKAGE)}:{line}"
         for module in MODULES
-        if module.is_relative_to(PACKAGE / "mission")
         for node in ast.walk(ast.parse(module.read_text("utf-8")))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         for line, _ in imported(node)
     }
     assert below == set()
+
+
+HEAVY = ("aiohttp", "anthropic", "click", "httpx", "jsonschema", "mcp", "openai", "pydantic")
+
+
+def test_the_daemon_loads_at_most_150_modules_of_ours_and_no_sdk():
+    """Each takes time at every start, and memory that most daemons never use."""
+    source = "import sys, pyagentd.daemon; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True).stdout.split()
+    ours = [name for name in loaded if name.split(".")[0] == "pyagentd"]
+    assert len(ours) <= 150
+    assert not {name.split(".")[0] for name in loaded} & set(HEAVY)
+
+
+def test_a_door_loads_what_it_names_and_nothing_else():
+    assert llm.offline is sys.modules["pyagentd.llm.offline"]
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        _ = llm.nonsense

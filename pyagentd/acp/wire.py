@@ -13,7 +13,7 @@ from pyagentd.cli.link import daemon
 from pyagentd.errors import PyagentdError, Unreachable, WireError
 from pyagentd.events import Event
 from pyagentd.wire.client import CALL_TIMEOUT_S, event_of
-from pyagentd.wire.framing import MAX_FRAME, FrameReader, Incoming, call, error_from, parse
+from pyagentd.wire.connection import MAX_FRAME, FrameReader, Incoming, call, error_from, parse
 from pyagentd.wire.sexp import plists_to_dicts
 
 _READ: Final = 1 << 18  # bytes at once

@@ -5,10 +5,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.errors import NotFound, did_you_mean
-from pyagentd.features.contexts import listing as listing_
 from pyagentd.features.named_agents import DEFAULTS
 from pyagentd.features.slash_commands import Answer, Argument, Call, Command, Commands
-from pyagentd.store import paths
+from pyagentd.llm import catalog
+from pyagentd.store import contexts, paths
 from pyagentd.store.conversation import counted
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ async def _history(ask: Asking, call: Call) -> Answer:
     agent = call.arguments.get("agent")
     of = {"agent": agent} if agent else {"branch": call.ref.key}
     found = (await ask(call, "context-history", **of))["contexts"]
-    return Answer(text=listing_(agent or paths.root_of(call.ref).session_id, found), data={"contexts": found})
+    return Answer(text=contexts.listing(agent or paths.root_of(call.ref).session_id, found), data={"contexts": found})
 
 
 # ``/model`` and ``/models``: which model answers here, and which there are.
@@ -305,21 +305,7 @@ async def _model(ask: Asking, call: Call) -> Answer:
 
 async def _models(ask: Asking, call: Call) -> Answer:
     told = await ask(call, "models", **call.arguments, **run_options(call))
-    return Answer(text=listing(told["providers"]), data=told)
-
-
-def listing(providers: Sequence[Mapping[str, Any]]) -> str:
-    """Return the lines that people read of what the operation ``models`` answers."""
-    lines: list[str] = []
-    for each in providers:
-        at = f", listed {each['checked_at']}" if each["checked_at"] else ""
-        trouble = f": {each['trouble']}" if each["trouble"] else ""
-        usable = f"{'usable' if each['valid'] else 'not usable'}{at}"
-        if each.get("stand_in"):
-            usable = "a stand-in that answers without a model; chosen by PYAGENTD_BACKEND=offline or offline/NAME"
-        lines += ["", f"{each['name']} ({usable}){trouble}"]
-        lines += [f"  {name}" for name in each["models"] or ()]
-    return "\n".join(lines[1:])
+    return Answer(text=catalog.listing(told["providers"]), data=told)
 
 
 # Commands about the conversation in which they are typed: how it stands, what runs behind it, its length.

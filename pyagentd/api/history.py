@@ -8,8 +8,7 @@ from typing import Any, cast, get_args
 from pyagentd.api.group import Client, Group, send_options
 from pyagentd.errors import BadRequest, Busy
 from pyagentd.features import history as looking
-from pyagentd.features.forking import fork_of, forks_of
-from pyagentd.features.history import Changed, History, chosen_prompt, variants_of
+from pyagentd.features.history import Changed, History, chosen_prompt, fork_of, forks_of, variants_of
 from pyagentd.features.snapshots import Conflicts, Snapshots
 from pyagentd.runtime.queue import Receipt
 from pyagentd.store import paths

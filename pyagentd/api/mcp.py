@@ -18,7 +18,7 @@ from pyagentd.features.mcp import Server, Servers
 from pyagentd.reader import Source
 from pyagentd.runtime.grants import ProjectHooks, ProjectServers, project_hooks, project_servers
 from pyagentd.runtime.settings import SendOptions
-from pyagentd.tools.mcp.toolspecs import rule_of
+from pyagentd.tools.mcp.connection import rule_of
 from pyagentd.wire.operations import by_person
 
 Env = Mapping[str, str] | Sequence[Any]

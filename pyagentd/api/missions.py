@@ -10,8 +10,8 @@ from pyagentd.api.group import INLINE_LIMIT, Client, Group, project_of, send_opt
 from pyagentd.errors import BadRequest
 from pyagentd.features.agents import short_title
 from pyagentd.features.mission_tool import PRESET, missions, readable_mission, unfinished
-from pyagentd.jsontext import object_in
 from pyagentd.policy.action import canonical_tool, under
+from pyagentd.reader import object_in
 from pyagentd.runtime.queue import Submission
 from pyagentd.runtime.run_setup import NAMES
 from pyagentd.store import presetfile, sessions

@@ -16,8 +16,8 @@ from pyagentd.features.schedules import (
     When,
     local_user,
 )
-from pyagentd.jsontext import object_in
 from pyagentd.policy.profiles import compile_action
+from pyagentd.reader import object_in
 from pyagentd.store.db.schedules import Schedule
 
 

@@ -35,7 +35,7 @@ from pyagentd.store import export as exchange
 from pyagentd.store.atomic import write_bytes
 from pyagentd.store.branching import BranchPoint
 from pyagentd.store.db.listing import list_entries
-from pyagentd.store.db.requests import spent_by_branch
+from pyagentd.store.db.projection import spent_by_branch
 from pyagentd.store.document.adopt import Adoption
 from pyagentd.store.document.render import writable
 from pyagentd.store.document.text import Settings
@@ -625,11 +625,11 @@ def _unknown_tools(preset: Preset, of_emacs: Collection[str]) -> list[str]:
     return [f"Not known here, and not offered to the model: {', '.join(unknown)}"] if unknown else []
 
 
-def _exported(ref: BranchRef, format: str, settings: Settings | None) -> exchange.export.ExportResult:
+def _exported(ref: BranchRef, format: str, settings: Settings | None) -> "exchange.export.ExportResult":
     return exchange.export.export_text(exchange.export.read_source(ref), format, settings)
 
 
-def _filled(session_id: str, branch_dir: Path, chat: exchange.importing.Chat, now_ms: int) -> Adoption:
+def _filled(session_id: str, branch_dir: Path, chat: "exchange.importing.Chat", now_ms: int) -> Adoption:
     made = exchange.importing.adopt_chat(chat, session_id=session_id, now_ms=now_ms)
     exchange.importing.fill(branch_dir, made)
     return made

@@ -4,6 +4,7 @@ import asyncio
 
 import click
 
+from pyagentd import acp as protocol
 from pyagentd.cli.link import complete_agent
 from pyagentd.cli.output import ExitCode
 from pyagentd.installation import extra
@@ -24,7 +25,6 @@ def acp(preset: str) -> ExitCode:
     when the editor quits.
     """
     with extra("acp", "The Agent Client Protocol"):
-        from pyagentd.acp.agent import serve
-
+        serve = protocol.agent.serve
     asyncio.run(serve(preset))
     return ExitCode.DONE

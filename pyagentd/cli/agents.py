@@ -12,6 +12,7 @@ import click
 from pyagentd.cli.link import branch_of, complete_model, complete_named, complete_session, daemon, run_environment
 from pyagentd.cli.output import json_option, note, print_json, print_table, printable
 from pyagentd.cli.sessions import LONG_S
+from pyagentd.clock import span
 
 _KEYS = ("system_prompt", "model", "permissions", "name")
 
@@ -248,8 +249,6 @@ def settings(key: str | None, value: str | None, reset: bool, as_json: bool) -> 
 
 
 def _span(seconds: float) -> str:
-    from pyagentd.features.contexts import span
-
     return span(seconds) if seconds else "never"
 
 

@@ -22,8 +22,10 @@ from pyagentd.cli.output import ExitCode, colour, json_option, print_json
 from pyagentd.config import BackendSettings, Config, load_config
 from pyagentd.errors import PyagentdError, Unreachable
 from pyagentd.policy.presets import parse_preset
+from pyagentd.runtime.presets import configured_profiles
 from pyagentd.store.presetfile import find_templates, read, shipped_dir
-from pyagentd.wire.framing import PROTOCOL
+from pyagentd.tools.sandbox.enclosure import confinement, describe_mechanism
+from pyagentd.wire.connection import PROTOCOL
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "missing": ("✗", "red")}
 
@@ -182,8 +184,6 @@ def check_directory(name: str, path: Path, *, private: bool) -> Finding:
 
 def check_confinement(config: Config) -> Finding:
     """Try what keeps the commands of agents inside their scope."""
-    from pyagentd.tools.sandbox.enclosure import confinement, describe_mechanism
-
     found = confinement(config.confinement)
     setting = config.settings["shell.confinement"]
     if config.confinement == "off":
@@ -282,8 +282,6 @@ def _program(word: str) -> str | None:
 
 def check_presets(config: Config) -> Iterator[Finding]:
     """Check that every preset can be read."""
-    from pyagentd.runtime.presets import configured_profiles
-
     templates = find_templates([shipped_dir(), config.presets_dir])
     broken = False
     for name, path in templates.items():

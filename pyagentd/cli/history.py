@@ -24,6 +24,7 @@ from pyagentd.cli.output import (
 from pyagentd.cli.send import RunFailed, finished, form_of, is_human, view_of
 from pyagentd.cli.sessions import LONG_S
 from pyagentd.errors import NotFound
+from pyagentd.store import contexts
 from pyagentd.store.conversation import counted, round_tokens
 
 _HISTORY_S = 120.0  # a long document is compared with its log
@@ -416,6 +417,4 @@ def history(session: str, as_json: bool) -> None:
     if as_json:
         print_json([{**row, "gone": bool(row.get("gone"))} for row in found])
         return
-    from pyagentd.features.contexts import listing
-
-    click.echo(listing(session, found))
+    click.echo(contexts.listing(session, found))

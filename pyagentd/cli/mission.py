@@ -214,8 +214,6 @@ def _run_over(made: Mission[Any], over: str, place: Path, *, resume: bool, as_js
 
 
 def _check(wishes: Mapping[str, Any], as_json: bool) -> None:
-    from pyagentd.mission.signature import SignatureError, parse
-
     if not wishes["prompt"].strip():
         raise click.UsageError("PROMPT is empty")
     if len(json.dumps([wishes["prompt"], wishes["context"]]).encode()) > _LONGEST:

@@ -55,12 +55,12 @@ from pyagentd.cli.output import (
 from pyagentd.cli.sessions import sessions_known
 from pyagentd.errors import BadRequest, NotFound, PyagentdError
 from pyagentd.events import Event
+from pyagentd.runtime.status import tool_event
 from pyagentd.store.atomic import make_dirs, write_bytes
-from pyagentd.store.attachments import media_type
 from pyagentd.store.document.text import gptel_messages
 from pyagentd.store.export.importing import is_org, read_org
 from pyagentd.store.metadata import workspace_root
-from pyagentd.store.paths import files_dir
+from pyagentd.store.paths import files_dir, media_type
 from pyagentd.wire.client import DaemonClient
 
 Form = Literal["text", "json", "events"]
@@ -349,8 +349,6 @@ def _denied_call(call: Mapping[str, Any]) -> str:
 
 def _result(link: DaemonClient, branch: str, session: str, view: Noting, ending: Ending) -> dict[str, Any]:
     """Return what ``--json`` prints of a run: its answer, what it took, and how each call of a tool came out."""
-    from pyagentd.runtime.status import tool_event as tool_told
-
     answer = link.call("show", timeout=_LONG_S, branch=branch)
     text = answer.get("json") or Path(answer["path"]).read_text("utf-8")
     texts: list[str] = []
@@ -365,7 +363,7 @@ def _result(link: DaemonClient, branch: str, session: str, view: Noting, ending:
             data = part.get("data_json") or {}
             if part.get("type") == "text" and data.get("text"):
                 texts.append(data["text"])
-            elif (call := tool_told(part)) is not None:
+            elif (call := tool_event(part)) is not None:
                 tools.append(call)
     return {
         "kind": "result",

@@ -23,6 +23,7 @@ from pyagentd.config import config_file
 from pyagentd.config.loading import read_config_file
 from pyagentd.config.tables import read_server
 from pyagentd.errors import ConfigError, Conflict, NotFound
+from pyagentd.llm import catalog
 from pyagentd.reader import Source
 from pyagentd.store.atomic import make_dirs, write_text
 
@@ -514,8 +515,6 @@ def models(refresh: bool, local: bool, use: bool, as_json: bool) -> int:
     """
     if local or use:
         return _local(use=use, as_json=as_json)
-    from pyagentd.api.commands import listing
-
     env, key = run_environment(os.environ)
     with daemon() as link:
         told = link.call("models", timeout=_LONGEST_S, refresh=refresh or None, env=env, key=key)
@@ -526,7 +525,7 @@ def models(refresh: bool, local: bool, use: bool, as_json: bool) -> int:
     if as_json:
         print_json({each["name"]: {name: each[name] for name in each if name != "name"} for each in found})
     else:
-        click.echo(printable(listing(found)))
+        click.echo(printable(catalog.listing(found)))
     return ExitCode.DONE
 
 

@@ -71,8 +71,7 @@ a backend names the *variable* its key is in. A file looks like this::
     url = "https://tracker.example.org/mcp"
 """
 
-from pyagentd.config.loading import Config, load_config
-from pyagentd.config.locations import Environment, Setting, config_file, runtime_dir, sessions_dir
+from pyagentd.config.loading import Config, Environment, Setting, config_file, load_config, runtime_dir, sessions_dir
 from pyagentd.config.tables import BUILTIN_PROFILES, BackendSettings, Confinement, ProfileSettings
 
 __all__ = [

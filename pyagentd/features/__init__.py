@@ -1,1 +1,12 @@
 """What a user can name: sub-agents, compaction, history, hooks, schedules, MCP servers, named agents and more."""
+
+from typing import TYPE_CHECKING
+
+from pyagentd.door import door
+
+if TYPE_CHECKING:
+    from pyagentd.features import missions
+else:
+    __getattr__ = door(__name__, "missions")
+
+__all__ = ["missions"]

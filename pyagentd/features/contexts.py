@@ -5,11 +5,10 @@ import logging
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pyagentd.clock import iso8601
+from pyagentd.clock import iso8601, span
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError
 from pyagentd.events import Event
 from pyagentd.features.compaction import Summariser
@@ -164,8 +163,6 @@ def row_of(context: Context, path: Path) -> ContextRow:
 
 # Saved conversations in words, for people.
 
-ID = 8  # characters of an id that are shown
-
 
 def left_notice(conversation: Conversation) -> list[str]:
     """Return what whoever opens a branch is told of the conversation that was put behind there, if none goes on."""
@@ -174,40 +171,6 @@ def left_notice(conversation: Conversation) -> list[str]:
     last = next((each for each in reversed(hidden.groups(conversation)) if each.by == hidden.CONTEXT), None)
     notice = last.messages[0].metadata.get("notice") if last else None
     return [str(notice)] if notice else []
-
-
-def listing(name: str, found: Sequence[Mapping[str, Any]]) -> str:
-    """Return the lines that ``/context history`` shows.
-
-    Args:
-        name: The agent's, or the session's.
-        found: The conversations, ``{id, agent_name, description, saved_at, message_count}``, the last one first.
-    """
-    if not found:
-        return f"No saved sessions for {name}"
-    return "\n".join([f"Sessions for {found[0]['agent_name']}:", *map(_line, found)])
-
-
-def span(seconds: float) -> str:
-    """Return a span of time in its largest even unit: ``30 minutes``, ``90 seconds``, ``1 hour``."""
-    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second")):
-        if (seconds >= size and seconds % size == 0) or size == 1:
-            return f"{seconds / size:g} {unit}{'' if seconds == size else 's'}"
-    raise AssertionError(seconds)
-
-
-def _line(row: Mapping[str, Any]) -> str:
-    count = row["message_count"]
-    gone = ", its file is gone" if row.get("gone") else ""
-    said = f"{row['description']} ({count} message{'' if count == 1 else 's'}{gone})"
-    return f"  [{row['id'][:ID]}] {_local(row['saved_at'])} - {said}"
-
-
-def _local(saved_at: str) -> str:
-    try:
-        return datetime.fromisoformat(saved_at).astimezone().strftime("%Y-%m-%d %H:%M")
-    except ValueError:
-        return saved_at
 
 
 # A saved conversation put back as the one that goes on: the turns it consists of, and their rows.
@@ -564,9 +527,9 @@ class Contexts(Feature):
 def _put_away(row: ContextRow, when: str) -> str:
     """Return what is told of a conversation that was put behind by itself."""
     dot = "" if row.description.endswith((".", "…", "!", "?")) else "."
-    shell = f"In a shell: pyagentd context restore {row.agent_name} {row.id[:ID]}"
+    shell = f"In a shell: pyagentd context restore {row.agent_name} {row.id[: contexts.ID]}"
     said = f"Session saved: {row.description}{dot} Context cleared {when}."
-    return f"{said} Use /context restore {row.id[:ID]} to resume. {shell}"
+    return f"{said} Use /context restore {row.id[: contexts.ID]} to resume. {shell}"
 
 
 def first_words(messages: Sequence[Message]) -> str:

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from pyagentd.clock import new_id
 from pyagentd.errors import BadRequest, ToolError
 from pyagentd.events import Event, Sink
-from pyagentd.jsontext import object_in
 from pyagentd.policy.action import Kind
 from pyagentd.policy.guard import Confirm
-from pyagentd.reader import FullText, Rule, Source, read
+from pyagentd.reader import FullText, Rule, Source, object_in, read
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import ClientGone, Feature, Permitted
 from pyagentd.store.atomic import write_text

@@ -14,15 +14,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyagentd import installation, jsontext
+from pyagentd import installation, reader
 from pyagentd.clock import new_id
 from pyagentd.config.tables import EVENTS, HookSettings
 from pyagentd.errors import BadRequest, Blocked, ToolError
 from pyagentd.events import Event, Sink
-from pyagentd.jsontext import object_in
 from pyagentd.messages import Message, Text
 from pyagentd.policy.action import Action
 from pyagentd.policy.presets import Preset
+from pyagentd.reader import object_in
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import ClientGone, Feature, RunEnded
 from pyagentd.runtime.grants import ProjectHooks, project_hooks
@@ -116,7 +116,7 @@ def parse_answer(code: int, out: bytes, err: bytes) -> HookAnswer:
     if not text:
         return HookAnswer()
     try:
-        changes = jsontext.parse(text)
+        changes = reader.parse(text)
     except ValueError:
         changes = None
     if not isinstance(changes, dict):

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 from pyagentd.errors import StoreError
 from pyagentd.store import paths
-from pyagentd.store.db.projection import Facts, Projection, Query, Stamps, mtime_ns, stamps_of
-from pyagentd.store.db.search import Hit, Scope, search
+from pyagentd.store.db.projection import Facts, Hit, Projection, Query, Scope, Stamps, mtime_ns, search, stamps_of
 from pyagentd.store.db.state import Damaged, State, StateError
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry, is_finished

@@ -32,9 +32,8 @@ from pyagentd.runtime.run import CORE, RunSettings, ToolOffer
 from pyagentd.runtime.settings import PresetSource, SendOptions, variable_of
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store import paths
-from pyagentd.store.attachments import without_links
 from pyagentd.store.db.state import State
-from pyagentd.store.paths import BranchRef
+from pyagentd.store.paths import BranchRef, without_links
 from pyagentd.tools import invoke
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.mcp.connection import (
@@ -47,9 +46,14 @@ from pyagentd.tools.mcp.connection import (
     ServerTool,
     ServerVariables,
     launch,
+    result_texts,
+    rule_of,
+    shared_names,
+    specs,
+    tool_name,
+    unique_tools,
 )
-from pyagentd.tools.mcp.toolspecs import result_texts, rule_of, shared_names, specs, tool_name, unique_tools
-from pyagentd.tools.mcp.toolspecs import tools_let_through as let_through
+from pyagentd.tools.mcp.connection import tools_let_through as let_through
 from pyagentd.tools.spec import ToolSpec
 
 if TYPE_CHECKING:

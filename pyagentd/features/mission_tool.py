@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pyagentd import features
 from pyagentd.errors import PyagentdError, ToolError
 from pyagentd.features.agents import (
     MAX_DEPTH,
@@ -179,11 +180,9 @@ class Missions(Feature):
         """Have the run of a preset that promises a signature be a mission."""
         if not run.preset.signature:
             return settings
-        from pyagentd.features.missions import MissionRun, mission_of
-
         given = run.message.get("mission") or {}
-        mission = mission_of(run.run_id, run.preset, run.branch.conversation, given)
-        make = partial(MissionRun, mission=mission, ref=run.branch.ref, kindred=self._kindred)
+        mission = features.missions.mission_of(run.run_id, run.preset, run.branch.conversation, given)
+        make = partial(features.missions.MissionRun, mission=mission, ref=run.branch.ref, kindred=self._kindred)
         return replace(settings, make=make)
 
 
@@ -222,17 +221,13 @@ def mission_tool(spawner: Spawner, *, depth: int, lending: ToolGrant) -> ToolSpe
 
 
 def readable_mission(text: str, source: str) -> "Signature":
-    """Return the signature that a person or a model wrote; see ``contract.readable``."""
-    from pyagentd.features import missions as contract  # the language is loaded when the first mission comes
-
-    return contract.parse_readable(text, source)
+    """Return the signature that a person or a model wrote; see ``missions.parse_readable``."""
+    return features.missions.parse_readable(text, source)
 
 
 def signature_of(preset: Preset) -> str:
-    """Return the signature of a preset as it is understood; raises as ``contract.contract_of``."""
-    from pyagentd.features import missions as contract
-
-    return contract.contract_of(preset).signature.render()
+    """Return the signature of a preset as it is understood; raises as ``missions.contract_of``."""
+    return features.missions.contract_of(preset).signature.render()
 
 
 def as_value(outcome: Outcome) -> Output:
@@ -311,16 +306,15 @@ class RunningMissions:
         return next((place.depth + 1 for each in around if (place := self._running.get(each.key))), 0)
 
     @contextmanager
-    def running(self, ref: BranchRef, max_turns: int) -> Iterator[Place]:
-        """Have missions below ``ref`` know, as long as the block lasts, that one runs there; say where that is."""
-        above = next((place for each in paths.ancestors_of(ref) if (place := self._running.get(each.key))), None)
-        if above is None:
-            from pyagentd.mission.budget import Budget  # the language is loaded when the first mission comes
-            from pyagentd.mission.options import TURN_BUDGET
+    def running(self, ref: BranchRef, new: "Callable[[], Budget]") -> Iterator[Place]:
+        """Have missions below ``ref`` know, as long as the block lasts, that one runs there; say where that is.
 
-            place = Place(Budget(turns=max(TURN_BUDGET, max_turns)), 0)
-        else:
-            place = Place(above.budget, above.depth + 1)
+        Args:
+            ref: Its branch.
+            new: Makes a budget for it where no mission above has one to share.
+        """
+        above = next((place for each in paths.ancestors_of(ref) if (place := self._running.get(each.key))), None)
+        place = Place(new(), 0) if above is None else Place(above.budget, above.depth + 1)
         self._running[ref.key] = place
         try:
             yield place

@@ -22,9 +22,10 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
-from pyagentd import jsontext
+from pyagentd import reader
 from pyagentd.clock import new_id
 from pyagentd.errors import BadRequest, BudgetSpent, PresetError, PyagentdError, StoreError, ToolError
 from pyagentd.features.agents import child_of_call
@@ -45,12 +46,12 @@ from pyagentd.lisp.parallel import abandoned
 from pyagentd.llm.backend import ModelRequest, PartDelta, PartFinished, PartStarted, Retrying, SentAgain, StepFinished
 from pyagentd.messages import Message, Text, ToolCall, ToolResult
 from pyagentd.mission import firewall
-from pyagentd.mission.budget import Scope, enter
+from pyagentd.mission.budget import Budget, Scope, enter
 from pyagentd.mission.checkpoint import CheckpointError
 from pyagentd.mission.checkpoint import State as State_
 from pyagentd.mission.delegation import adelegate
 from pyagentd.mission.models import cost_of
-from pyagentd.mission.options import MAX_TURNS, PARALLEL, Answer, Request, Retry
+from pyagentd.mission.options import MAX_TURNS, PARALLEL, TURN_BUDGET, Answer, Request, Retry
 from pyagentd.mission.response import Response
 from pyagentd.mission.response import parse as parse_
 from pyagentd.mission.runtime import Event
@@ -292,7 +293,7 @@ def _written(message: str) -> dict[str, Any] | None:
     text = message.strip()
     if text.startswith("{"):
         try:
-            found = jsontext.parse(text)
+            found = reader.parse(text)
         except ValueError:
             return None
         return found if isinstance(found, dict) else None
@@ -305,7 +306,7 @@ def _written(message: str) -> dict[str, Any] | None:
 def _value(text: str) -> Any:
     """Return what a line gives: JSON where it is some, else its text."""
     try:
-        return jsontext.parse(text)
+        return reader.parse(text)
     except ValueError:
         return text.strip()
 
@@ -732,7 +733,8 @@ class MissionRun(Run):
         task = task_of(mission, self._view.messages, self._prompted())
         if self._resumed is None:
             self._record.started(mission, task, sorted(self._offer.tools))
-        with self._kindred.running(self._ref, mission.contract.max_turns) as place:
+        new = partial(Budget, turns=max(TURN_BUDGET, mission.contract.max_turns))
+        with self._kindred.running(self._ref, new) as place:
             ending = await self._delegated(task, place)
         if self._trouble is not None:
             raise self._trouble

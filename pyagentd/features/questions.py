@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyagentd import jsontext
+from pyagentd import reader
 from pyagentd.errors import BadRequest, ToolError
 from pyagentd.runtime.approvals import Authority
 from pyagentd.runtime.feature import Feature
@@ -116,7 +116,7 @@ def checked_answers(questions: Sequence[Mapping[str, Any]], text: str) -> tuple[
         BadRequest: They are no answers to these questions; says which and why.
     """
     try:
-        given = jsontext.parse(text)
+        given = reader.parse(text)
     except ValueError as error:
         raise BadRequest(f"The answers are no JSON: {error}", hint=_usage(questions)) from None
     if not isinstance(given, list) or len(given) != len(questions):

@@ -33,20 +33,30 @@ from pyagentd.runtime.turns import Prompt
 from pyagentd.store import atomic, paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.snapshots import objects
-from pyagentd.store.snapshots.objects import (
+from pyagentd.store.snapshots import (
     DIRECTORY,
+    EMPTY,
+    Change,
     Difference,
     Entry,
     Objects,
+    Pruned,
+    Records,
     Scan,
     Stats,
     TooMuch,
+    Undo,
+    assemble,
+    difference,
     looked_at,
     named,
+    new_change_id,
+    prune,
     required,
+    same,
+    since,
+    undoing,
 )
-from pyagentd.store.snapshots.records import Change, Pruned, Records, Undo, new_change_id, prune, same, since, undoing
 from pyagentd.tools.files import draft_name, is_binary, parent, sweep
 from pyagentd.tools.spec import KeptFiles
 from pyagentd.tools.write import unified
@@ -121,8 +131,8 @@ class RunKeeper:
             detail=action.detail,
             call=call_id,
             run=self.run_id,
-            before=objects.EMPTY,
-            after=objects.EMPTY,
+            before=EMPTY,
+            after=EMPTY,
             began=self._now(),
             ended=0,
             root="" if root is None else str(root),
@@ -175,7 +185,7 @@ class RunKeeper:
             if change.before == change.after:
                 records.forget(change.id)
                 return change, []
-            found = list(objects.difference(snapshots.objects, change.before, change.after))
+            found = list(difference(snapshots.objects, change.before, change.after))
             if change.root:
                 change = replace(change, others=snapshots.recent.of_others(self.top, change.began, found))
             else:
@@ -643,7 +653,7 @@ class Snapshots(Feature):
         entries = list(named(outside, self.objects))
         if root is not None:
             entries.append((str(root), self.workspaces.snapshot(root, denies)))
-        return objects.assemble(self.objects, entries)
+        return assemble(self.objects, entries)
 
     @contextlib.asynccontextmanager
     async def using(self) -> AsyncIterator[None]:
@@ -859,7 +869,7 @@ class Snapshots(Feature):
 
     def _kept(self, files: Iterable[str]) -> str:
         """Store ``files`` as they are now and return the tree."""
-        return objects.assemble(self.objects, named(files, self.objects))
+        return assemble(self.objects, named(files, self.objects))
 
     def _step(self, step: Callable[[Proposal], None], proposal: Proposal, done: RestoreResult) -> None:
         try:

@@ -6,7 +6,7 @@ nobody stated is unknown, never nothing; a window that nobody stated is taken to
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -128,6 +128,20 @@ def family(model: str) -> str:
     """Return the name of a model without the date of a snapshot."""
     dated = _DATED.fullmatch(model)
     return dated[1] if dated else model
+
+
+def listing(providers: Sequence[Mapping[str, Any]]) -> str:
+    """Return the lines that people read of what the operation ``models`` answers."""
+    lines: list[str] = []
+    for each in providers:
+        at = f", listed {each['checked_at']}" if each["checked_at"] else ""
+        trouble = f": {each['trouble']}" if each["trouble"] else ""
+        usable = f"{'usable' if each['valid'] else 'not usable'}{at}"
+        if each.get("stand_in"):
+            usable = "a stand-in that answers without a model; chosen by PYAGENTD_BACKEND=offline or offline/NAME"
+        lines += ["", f"{each['name']} ({usable}){trouble}"]
+        lines += [f"  {name}" for name in each["models"] or ()]
+    return "\n".join(lines[1:])
 
 
 def _prices(stated: Mapping[str, Any]) -> "Prices | None":

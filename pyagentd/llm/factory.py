@@ -6,7 +6,6 @@ made on. Making one is cheap and loads no HTTP client and no SDK; the first requ
 
 import asyncio
 import gc
-import importlib
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
@@ -15,6 +14,7 @@ from typing import Protocol, assert_never, cast
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
+from pyagentd import llm
 from pyagentd.config.tables import Kind
 from pyagentd.errors import ConfigError, NoKey
 from pyagentd.installation import extra
@@ -23,7 +23,7 @@ from pyagentd.llm.retry import RetryPolicy, with_retry
 
 # Load the HTTP client once, off the event loop.
 #
-# Importing it takes a fifth of a second, so a daemon runs ``warm`` in a thread as soon as its socket listens. Whoever
+# Importing it takes a fifth of a second, so a daemon runs ``warm`` in a thread when a conversation is opened. Whoever
 # needs it earlier awaits ``ready`` and shares that one import.
 
 _once = threading.Lock()
@@ -35,7 +35,7 @@ def warm() -> None:
     with _once:
         if not _done.is_set():
             with _unscanned(), extra("anthropic", "This backend"):
-                importlib.import_module("pyagentd.llm.anthropic")
+                _ = llm.anthropic
             _done.set()
 
 
@@ -199,11 +199,8 @@ def _failed(task: asyncio.Task[Backend]) -> bool:
 
 
 def _lister() -> Callable[..., Awaitable[tuple[str, ...]]]:
-    # Not at the top of the module: importing it loads the provider's SDK.
     with _unscanned():
-        from pyagentd.llm import clouds
-
-    return clouds.list_models
+        return llm.clouds.list_models
 
 
 async def _open(settings: BackendSettings) -> Backend:
@@ -220,15 +217,12 @@ class _Listing(Backend, Protocol):
 
 
 def _build(settings: BackendSettings) -> Backend:
-    # Not at the top of the module: importing these loads the HTTP client, or the provider's SDK.
     match settings.kind:
         case "offline":
-            from pyagentd.llm import offline
-
-            return offline.offline_backend()
+            return llm.offline.offline_backend()
         case "openai" | "openai-compatible":
             with _unscanned(), extra("openai", "This backend"):
-                from pyagentd.llm import openai, responses
+                openai, responses = llm.openai, llm.responses
             made = openai.make_client(
                 api_key=(settings.api_key or "").strip() or _PLACEHOLDER_KEY,
                 base_url=settings.base_url or "",
@@ -236,27 +230,23 @@ def _build(settings: BackendSettings) -> Backend:
             )
             return (responses.ResponsesBackend if settings.kind == "openai" else openai.OpenAIBackend)(made)
         case "anthropic":
-            from pyagentd.llm import anthropic
-
-            server = anthropic.server(
+            server = llm.anthropic.server(
                 api_key=(settings.api_key or "").strip() or _PLACEHOLDER_KEY,
-                base_url=settings.base_url or anthropic.BASE_URL,
+                base_url=settings.base_url or llm.anthropic.BASE_URL,
                 timeout_s=settings.timeout_s,
             )
-            return anthropic.AnthropicBackend(server)
+            return llm.anthropic.AnthropicBackend(server)
         case "gemini":
             with _unscanned(), extra("gemini", "This backend"):
-                from pyagentd.llm import gemini
+                gemini = llm.gemini
             return gemini.GeminiBackend(
                 api_key=(settings.api_key or "").strip() or _PLACEHOLDER_KEY,
                 base_url=settings.base_url or "",
                 timeout_s=settings.timeout_s,
             )
         case "bedrock" | "vertex":
-            from pyagentd.llm import clouds
-
             with _unscanned():
-                return (clouds.bedrock if settings.kind == "bedrock" else clouds.vertex)(
+                return (llm.clouds.bedrock if settings.kind == "bedrock" else llm.clouds.vertex)(
                     api_key=(settings.api_key or "").strip(),
                     base_url=settings.base_url,
                     timeout_s=settings.timeout_s,

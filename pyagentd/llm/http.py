@@ -24,7 +24,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 import truststore
 
-from pyagentd import __version__, jsontext
+from pyagentd import __version__, reader
 from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError
 from pyagentd.llm.backend import StreamItem
 
@@ -155,7 +155,7 @@ def given_arguments(value: Any) -> str:
 def arguments(text: str) -> Json | None:
     """Return the arguments of a call, None where they are no JSON object."""
     try:
-        value = jsontext.parse(text)
+        value = reader.parse(text)
     except ValueError:
         return None
     return value if isinstance(value, dict) else None

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from pyagentd import jsontext, lisp
+from pyagentd import lisp, reader
 from pyagentd import mission as missions
 from pyagentd.errors import TemplateError, UserError, did_you_mean
 from pyagentd.lisp import Keyword, serialization
@@ -252,7 +252,7 @@ def program_of(text: str) -> str:
     """Return a program that returns the data in ``text``; prose is returned as a string."""
     for candidate in (text, *_FENCE.findall(text)):
         try:
-            return _return_program(serialization.readable(_with_keywords(jsontext.parse(candidate))))
+            return _return_program(serialization.readable(_with_keywords(reader.parse(candidate))))
         except (ValueError, RecursionError):
             continue
     if (program := response.parse(text).program) is not None:

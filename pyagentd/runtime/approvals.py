@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from pyagentd import jsontext
+from pyagentd import reader
 from pyagentd.errors import BadRequest, NotFound, PresetError, StoreError, ToolError
 from pyagentd.events import Event
 from pyagentd.messages import ToolCall
@@ -244,7 +244,7 @@ class AskedCall:
             ToolError: They are no JSON, or do not fit the tool.
         """
         try:
-            given = jsontext.parse(text)
+            given = reader.parse(text)
         except ValueError as error:
             raise ToolError(f"they are no JSON: {error}") from None
         args = checked_arguments(self.spec.name, self.spec.input_schema, given)

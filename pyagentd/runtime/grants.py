@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pyagentd import jsontext, regularfile
+from pyagentd import reader, regularfile
 from pyagentd.clock import Clock, epoch_ms
 from pyagentd.config.loading import read_toml
 from pyagentd.config.tables import HookSettings, ServerSettings, read_hooks, read_server
@@ -28,7 +28,7 @@ from pyagentd.store.db.audit import Decided, Entry
 from pyagentd.store.db.state import Damaged, State
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.mcp.connection import at_root
-from pyagentd.tools.sandbox.scope import ShellScope
+from pyagentd.tools.sandbox.plan import ShellScope
 
 if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
@@ -675,7 +675,7 @@ def _servers(file: Path, data: bytes, problems: list[str]) -> Iterator[ServerSet
     path: tuple[str, ...] = ()
     if file.name == OTHERS:
         try:
-            tables: Any = jsontext.parse(data)
+            tables: Any = reader.parse(data)
         except ValueError as error:
             raise ValueError(f"{file}: {error}") from None
         text, path = data.decode(errors="replace"), ("mcpServers",)

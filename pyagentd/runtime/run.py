@@ -25,7 +25,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never
 
-from pyagentd import jsontext
+from pyagentd import reader
 from pyagentd.clock import new_id
 from pyagentd.errors import BudgetSpent, ContextOverflow, PyagentdError, StoreError
 from pyagentd.llm.backend import (
@@ -55,8 +55,7 @@ from pyagentd.store.registry import RunProgress
 from pyagentd.store.trace import OrgLog
 from pyagentd.tools import invoke as spool
 from pyagentd.tools.invoke import Edited, Envelope, invoke
-from pyagentd.tools.spec import Args, Hooking, Output, Target, ToolContext, ToolSpec, schema_of
-from pyagentd.tools.summary import summary
+from pyagentd.tools.spec import Args, Hooking, Output, Target, ToolContext, ToolSpec, schema_of, summary
 
 if TYPE_CHECKING:
     pass
@@ -774,7 +773,7 @@ def _unreadable(call: ToolCall) -> str:
             "Call it again with less, in several calls if need be."
         )
     try:
-        jsontext.parse(call.unreadable)
+        reader.parse(call.unreadable)
         why = "it is another value"
     except ValueError as error:
         why = str(error)

@@ -53,16 +53,15 @@ from pyagentd.runtime.settings import (
 from pyagentd.runtime.system_prompt import Workplace, skills_index, skills_of, system_prompt, workplace_of
 from pyagentd.runtime.turn_agent import TurnNames, TurnPresets, names_for_turn, turn_presets
 from pyagentd.store import named_agents, paths
-from pyagentd.store.attachments import LinkedFile, linked_files, type_of
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.db.projection import Projection
 from pyagentd.store.document.text import Settings
 from pyagentd.store.journal import served_by
-from pyagentd.store.paths import BranchRef
+from pyagentd.store.paths import BranchRef, LinkedFile, linked_files, type_of
 from pyagentd.store.registry import run_progress as standing_of
 from pyagentd.store.trace import TraceWriter
 from pyagentd.tools.builtin import builtin_tools
-from pyagentd.tools.sandbox.scope import ShellScope
+from pyagentd.tools.sandbox.plan import ShellScope
 from pyagentd.tools.spec import Output, ToolContext, ToolSpec
 from pyagentd.tools.web import key_variable, web_fetch, web_search
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pyagentd.errors import PyagentdError
 from pyagentd.store.conversation import Conversation
-from pyagentd.tools.summary import summary
+from pyagentd.tools.spec import summary
 
 # What a session is doing, as clients see it: five states and a table of what moves it between them.
 #

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 from pyagentd import installation, regularfile
 from pyagentd.clock import Clock
 from pyagentd.config import Config
-from pyagentd.config.locations import OwnPlaces
+from pyagentd.config.loading import OwnPlaces
 from pyagentd.errors import PyagentdError, SkillError, StoreError, ToolError
 from pyagentd.events import Event
 from pyagentd.reader import FullText, Rule, Source, read

@@ -21,7 +21,7 @@ from pyagentd.store.conversation import (
 )
 from pyagentd.store.conversation import Message as Message_
 from pyagentd.store.conversation import Part as Part_
-from pyagentd.store.db.requests import QUARTER_MS, Place, RequestTotals, places, sums
+from pyagentd.store.db.projection import QUARTER_MS, Place, RequestTotals, places, sums
 from pyagentd.store.db.state import State
 from pyagentd.store.journal import Row, Served, served_by
 

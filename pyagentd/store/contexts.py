@@ -15,6 +15,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -268,3 +269,34 @@ def _is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+# Saved conversations in words, for people.
+
+ID = 8  # characters of an id that are shown
+
+
+def listing(name: str, found: Sequence[Mapping[str, Any]]) -> str:
+    """Return the lines that ``/context history`` shows.
+
+    Args:
+        name: The agent's, or the session's.
+        found: The conversations, ``{id, agent_name, description, saved_at, message_count}``, the last one first.
+    """
+    if not found:
+        return f"No saved sessions for {name}"
+    return "\n".join([f"Sessions for {found[0]['agent_name']}:", *map(_line, found)])
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    count = row["message_count"]
+    gone = ", its file is gone" if row.get("gone") else ""
+    said = f"{row['description']} ({count} message{'' if count == 1 else 's'}{gone})"
+    return f"  [{row['id'][:ID]}] {_local(row['saved_at'])} - {said}"
+
+
+def _local(saved_at: str) -> str:
+    try:
+        return datetime.fromisoformat(saved_at).astimezone().strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return saved_at

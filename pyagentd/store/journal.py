@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 from pyagentd import regularfile
 from pyagentd.clock import new_id
 from pyagentd.errors import StoreError
-from pyagentd.jsontext import MAX_DEPTH, is_deeper, storable
+from pyagentd.reader import MAX_DEPTH, is_deeper, storable
 from pyagentd.store import atomic
 
 log = logging.getLogger(__name__)

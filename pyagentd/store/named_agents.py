@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyagentd import jsontext, reader, regularfile
+from pyagentd import reader, regularfile
 from pyagentd.clock import Clock, iso8601
 from pyagentd.errors import BadRequest, Conflict, NotFound, PresetError, StoreError
 from pyagentd.store import atomic, paths, sessions
@@ -172,7 +172,7 @@ def parse(data: bytes, path: Path) -> AgentFile:
     if len(data) > _LARGEST:
         raise PresetError(f"{path} is larger than {_LARGEST} bytes", hint="Keep what is long in docs/")
     try:
-        values = jsontext.parse(text := data.decode("utf-8-sig"))
+        values = reader.parse(text := data.decode("utf-8-sig"))
     except json.JSONDecodeError as error:
         raise PresetError(f"{path}:{error.lineno}: {error.msg}", hint="Correct the JSON there") from error
     except UnicodeDecodeError as error:

@@ -20,8 +20,7 @@ from pyagentd.errors import ToolError
 from pyagentd.policy.action import ResolvedPath
 from pyagentd.tools.process import Group, child_environment
 from pyagentd.tools.search_worker import Request, Row, What
-from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec, resolve
-from pyagentd.tools.summary import counted
+from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec, counted, resolve
 
 SECONDS = 20.0
 

@@ -21,7 +21,7 @@ from pyagentd.tools.process import Group, child_environment
 from pyagentd.tools.sandbox import enclosure
 from pyagentd.tools.sandbox import enclosure as caution
 from pyagentd.tools.sandbox.enclosure import Watch, separate
-from pyagentd.tools.sandbox.scope import ShellScope
+from pyagentd.tools.sandbox.plan import ShellScope
 from pyagentd.tools.spec import Args, BackgroundCommand, Output, Target, ToolContext, ToolSpec, as_the_system_does
 
 log = logging.getLogger(__name__)

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, quote, urlencode, urljoin, urlsplit, urlunsplit
 
+from pyagentd import tools
 from pyagentd.config.tables import WebSettings
 from pyagentd.errors import ToolError
 from pyagentd.installation import extra
@@ -247,7 +248,7 @@ def web_fetch(*, allow_private: bool) -> ToolSpec:
 
 async def _followed(url: str, *, guarded: bool) -> "tuple[str, WebResponse]":
     """Return what answers in the end, and under which URL."""
-    client = await asyncio.to_thread(web_client)
+    client = await asyncio.to_thread(_client)
     for _ in range(_MOST_REDIRECTS + 1):
         answered: WebResponse = await client.fetch(url, guarded=guarded, headers={"Accept": _ACCEPT})
         where = answered.headers.get("location")
@@ -260,11 +261,9 @@ async def _followed(url: str, *, guarded: bool) -> "tuple[str, WebResponse]":
     raise ToolError(f"{url} redirects again and again. Try another address.")
 
 
-def web_client() -> ModuleType:
+def _client() -> ModuleType:
     """Return the module that speaks HTTP; the first time it takes a moment to load."""
-    from pyagentd.tools import webclient
-
-    return webclient
+    return tools.webclient
 
 
 # The WebSearch tool: ``{query, max_results?} → {results: [{title, url, snippet}]}``.
@@ -383,7 +382,7 @@ def web_search(settings: WebSettings, *, key: Callable[[], str], used: Callable[
         inquiry = _inquiry(settings, args, key())
         under_way += 1
         try:
-            client = await asyncio.to_thread(web_client)
+            client = await asyncio.to_thread(_client)
             answered = await client.fetch(
                 canonical(inquiry.url),
                 guarded=False,  # the user named this address

@@ -20,7 +20,16 @@ from typing import Any, Final, Self
 from pyagentd import __version__
 from pyagentd.errors import Unreachable, WireError
 from pyagentd.events import Event
-from pyagentd.wire.framing import MAX_FRAME, PROTOCOL, FrameReader, Incoming, call, check_versions, error_from, parse
+from pyagentd.wire.connection import (
+    MAX_FRAME,
+    PROTOCOL,
+    FrameReader,
+    Incoming,
+    call,
+    check_versions,
+    error_from,
+    parse,
+)
 from pyagentd.wire.lifecycle import LOCALHOST, LOG, Runtime, private_directory, read_runtime
 from pyagentd.wire.sexp import plists_to_dicts
 

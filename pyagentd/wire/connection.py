@@ -9,36 +9,203 @@ import asyncio
 import hmac
 import logging
 import os
+import re
 import socket
 import struct
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from pyagentd.clock import Pulse
 from pyagentd.errors import PyagentdError, WireError
 from pyagentd.events import Event
 from pyagentd.log import telling
-from pyagentd.wire.framing import (
-    MAX_FRAME,
-    MAX_INCOMING,
-    PROTOCOL,
-    BadHeader,
-    FrameReader,
-    Incoming,
-    Oversized,
-    answer,
-    check_versions,
-    failure,
-    frame,
-    parse,
-    uid_of,
-)
-from pyagentd.wire.operations import Operation
-from pyagentd.wire.sexp import Symbol, Unencodable, encode, plist_to_dict, tagged
+from pyagentd.wire.operations import Operation, operation
+from pyagentd.wire.sexp import Symbol, Unencodable, decode, encode, plist_to_dict, tagged
+
+# Frames and messages of EPC: six hex digits of byte length, then one s-expression and a newline.
+#
+# Knows bytes and the five verbs, not sockets. A reader never holds more than its limit: a longer frame is counted
+# through, and reported with its first bytes, so that the peer can still be told which call failed.
+
+PROTOCOL: Final = 1  # raised when a client of before could misunderstand us
+MAX_FRAME: Final = 0xFFFFFF  # what six digits can say
+MAX_INCOMING: Final = 1 << 20
+
+_LONGEST_MESSAGE: Final = 100_000  # characters of an error, so that telling it never fails
+
+_HEADER: Final = 6
+_HEADER_PATTERN: Final = re.compile(rb"[0-9a-fA-F]{6}")
+_HEAD_KEPT: Final = 64
+_MINOR: Final = re.compile(r"(\d+)\.(\d+)")
+_UID: Final = re.compile(rb"\s*\(\s*(?:call|methods)\s+([0-9]{1,18})(?=[\s)])")
+
+
+def check_versions(daemon: str, client: str) -> None:
+    """Check that two versions work together: those of one minor version do, and one that is unknown may.
+
+    Raises:
+        WireError: They do not; its hint says what to do.
+    """
+    ours, theirs = (_MINOR.match(version) for version in (daemon, client))
+    if ours is None or theirs is None or ours.groups() == theirs.groups():
+        return
+    daemon_is_older = [*map(int, ours.groups())] < [*map(int, theirs.groups())]
+    hint = (
+        "Run `pyagentd stop` (M-x pyagentd-upgrade in Emacs): the next command starts the new one."
+        if daemon_is_older
+        else "Upgrade the client: the Emacs package, or the program with `pyagentd upgrade`."
+    )
+    raise WireError(f"The daemon is version {daemon}, the client {client}", hint=hint)
+
+
+class BadHeader(WireError):
+    """The six bytes where a length belongs are none; nothing after them can be trusted."""
+
+
+class FrameTooLarge(WireError):
+    """A frame to send is longer than its header can say."""
+
+
+class Oversized(NamedTuple):
+    """A frame that was skipped: its first bytes and its length."""
+
+    head: bytes
+    length: int
+
+
+class FrameReader:
+    """Cuts a stream of bytes into payloads.
+
+    Args:
+        limit: Longest payload to hold, in bytes; may be changed between frames.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._buffer = bytearray()
+        self._to_skip = 0
+
+    def feed(self, data: bytes) -> Iterator[bytes | Oversized]:
+        """Yield what ``data`` completes, one frame at a time; exhaust it before feeding again.
+
+        Raises:
+            BadHeader: The stream is out of step; close it.
+        """
+        buffer = self._buffer
+        buffer += data
+        while True:
+            if self._to_skip:
+                now = min(self._to_skip, len(buffer))
+                del buffer[:now]
+                self._to_skip -= now
+            if len(buffer) < _HEADER:
+                return
+            header = bytes(buffer[:_HEADER])
+            if not _HEADER_PATTERN.fullmatch(header):
+                raise BadHeader(f"Not a frame header: {header!r}")
+            length = int(header, 16)
+            end = _HEADER + length
+            if length > self.limit:
+                # Wait for the head, which is shorter than any limit; the rest is dropped as it comes.
+                if len(buffer) < _HEADER + _HEAD_KEPT:
+                    return
+                self._to_skip = end
+                yield Oversized(bytes(buffer[_HEADER : _HEADER + _HEAD_KEPT]), length)
+            elif len(buffer) < end:
+                return
+            else:
+                payload = bytes(buffer[_HEADER:end])
+                del buffer[:end]
+                yield payload
+
+
+def frame(payload: bytes) -> bytes:
+    """Return ``payload`` with its header.
+
+    Raises:
+        FrameTooLarge: It does not fit.
+    """
+    length = len(payload) + 1
+    if length > MAX_FRAME:
+        raise FrameTooLarge(f"A frame of {length} bytes", hint="Ask for less at a time, or for a path.")
+    return b"%06x%b\n" % (length, payload)
+
+
+class Incoming(NamedTuple):
+    """A message as received: ``uid`` is 0 for a notification."""
+
+    verb: str
+    uid: int
+    rest: tuple[Any, ...]
+
+
+def parse(payload: bytes) -> Incoming:
+    """Return the message in ``payload``.
+
+    Raises:
+        WireError: It is unreadable, or no message.
+    """
+    match decode(payload):
+        case [Symbol() as verb, int() as uid, *rest] if uid is not True:
+            return Incoming(verb, uid, tuple(rest))
+        case _:
+            raise WireError("Not an EPC message")
+
+
+def uid_of(head: bytes) -> int | None:
+    """Return the uid of an unreadable call, so that it can be answered; None when there is none."""
+    match = _UID.match(head)
+    return int(match[1]) if match else None
+
+
+def call(uid: int, method: str, *arguments: object) -> bytes:
+    """Return the frame that calls ``method``; uid 0 wants no answer."""
+    return frame(encode((Symbol("call"), uid, Symbol(method), arguments)))
+
+
+def answer(uid: int, value: object) -> bytes:
+    """Return the frame that answers a call."""
+    return frame(encode((Symbol("return"), uid, value)))
+
+
+def failure(uid: int, error: PyagentdError, *, verb: str = "return-error") -> bytes:
+    """Return the frame that fails a call: ``(CODE "message" :hint "…")``.
+
+    Args:
+        uid: The call.
+        error: What to tell.
+        verb: ``return-error`` when the method failed, ``epc-error`` when it was never reached.
+    """
+    description: list[object] = [Symbol(error.code), error.message[:_LONGEST_MESSAGE]]
+    if error.hint:
+        description += [Symbol(":hint"), error.hint[:_LONGEST_MESSAGE]]
+    return frame(encode((Symbol(verb), uid, description)))
+
+
+def error_from(description: object) -> PyagentdError:
+    """Return the error a peer described, as the class of our tree that has its code."""
+    match description:
+        case [Symbol() as code, str() as message, *rest]:
+            hint = rest[1] if len(rest) == 2 and isinstance(rest[1], str) else ""
+            return _CLASSES.get(code, PyagentdError)(message, hint=hint)
+        case _:  # a peer that is not ours
+            return WireError(str(description))
+
+
+def _by_code(root: type[PyagentdError]) -> Mapping[str, type[PyagentdError]]:
+    """Return every class of the tree by its code; a class that inherits a code leaves it to its parent."""
+    found = {root.code: root}
+    for child in root.__subclasses__():
+        found = {**_by_code(child), **found}
+    return found
+
+
+_CLASSES: Final = _by_code(PyagentdError)
+
 
 # Who may talk to the daemon: the user it belongs to, and on TCP whoever holds the token.
 
@@ -683,3 +850,135 @@ class Connection(asyncio.Protocol):
         # A peer that does not read its answers may not ask for more: this bounds what we hold for it.
         if self._transport.get_write_buffer_size() > _CALLS_WAIT:
             self._transport.pause_reading()
+
+
+# The server: listens, authenticates, and routes calls to operations by name.
+#
+# Everything happens in one event loop. An operation is ``async def name(client, *, key=…)``; it is offered under its
+# name in kebab-case, gets the call's plist as keyword arguments (see ``operations``), and answers with a value or an
+# error of our tree. Blocking work belongs into a thread or a process.
+
+HELLO_TIMEOUT_S: Final = 5.0
+GRACE_S: Final = 1.0
+
+
+class Server:
+    """Offers operations to clients.
+
+    Args:
+        operations: Name → ``async def (client, *, …)``; None: they come later, see ``offer``.
+        pulse: The heartbeat events leave at.
+        greeting: What ``hello`` is answered beside the protocol's number.
+        token: What a peer on TCP must present.
+        on_connect: Called with each client that has introduced itself.
+        on_disconnect: Called with each of them when its connection has ended.
+        hello_timeout_s: How long a peer may take to introduce itself.
+        own_children: Whether a process that this one started may be a client.
+    """
+
+    def __init__(
+        self,
+        operations: Mapping[str, Callable[..., Awaitable[Any]]] | None = None,
+        *,
+        pulse: Pulse,
+        greeting: Mapping[str, Any] | None = None,
+        token: str = "",
+        on_connect: Callable[[Client], None] | None = None,
+        on_disconnect: Callable[[Client], None] | None = None,
+        hello_timeout_s: float = HELLO_TIMEOUT_S,
+        own_children: bool = True,
+    ) -> None:
+        self.operations: Mapping[str, Operation] | None = None
+        self.offered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.pulse = pulse
+        self.greeting: Mapping[str, Any] = greeting or {}
+        self.hello_timeout_s = hello_timeout_s
+        self.own_children = own_children  # whether a process that this one started may be a client
+        self.clients: set[Client] = set()
+        self._token = token
+        self._on_connect = on_connect
+        self._on_disconnect = on_disconnect
+        self._listeners: list[asyncio.Server] = []
+        self._connections: set[Connection] = set()
+        if operations is not None:
+            self.offer(operations, on_disconnect=on_disconnect)
+
+    def offer(
+        self,
+        operations: Mapping[str, Callable[..., Awaitable[Any]]],
+        *,
+        on_disconnect: Callable[[Client], None] | None = None,
+    ) -> None:
+        """Begin to answer calls; those that came before are answered in their order."""
+        offered = [operation(name, run) for name, run in operations.items()]
+        self.operations = {each.name: each for each in offered}
+        self._on_disconnect = on_disconnect
+        self.offered.set_result(None)
+
+    def refuse(self, error: PyagentdError) -> None:
+        """Answer the calls that wait, and all others, with an error: there will be no operations."""
+        self.offered.set_exception(error)
+        self.offered.exception()  # it is no fault that nobody waits for it
+
+    async def listen(self, listener: socket.socket) -> None:
+        """Accept connections on a bound socket; on a unix socket from the same user, on TCP with the token."""
+        loop = asyncio.get_running_loop()
+        if listener.family == socket.AF_UNIX:
+            server = await loop.create_unix_server(self._local, sock=listener)
+        else:
+            if not self._token:
+                raise ValueError("TCP needs a token")
+            server = await loop.create_server(self._remote, sock=listener)
+        self._listeners.append(server)
+
+    async def close(self, grace_s: float = GRACE_S) -> None:
+        """Stop listening, let calls and answers finish for ``grace_s``, then end what is left.
+
+        Not for use inside an operation, whose own answer it would wait for.
+        """
+        for listener in self._listeners:
+            listener.close()
+        await self._finish_calls(grace_s)
+        ended = [connection.ended for connection in self._connections]
+        for connection in self._connections:
+            connection.close()
+        if ended:
+            await asyncio.wait(ended, timeout=grace_s)
+        for connection in tuple(self._connections):
+            connection.abort()
+
+    async def _finish_calls(self, grace_s: float) -> None:
+        calls = {task for connection in self._connections for task in connection.tasks}
+        if not calls:
+            return
+        _, late = await asyncio.wait(calls, timeout=grace_s)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
+    def opened(self, client: Client) -> None:
+        """Take note of a client that has introduced itself."""
+        self.clients.add(client)
+        _log.info("%r connected", client)
+        if self._on_connect is not None:
+            self._on_connect(client)
+
+    def closed(self, connection: Connection, client: Client | None) -> None:
+        """Take note of the end of a connection."""
+        self._connections.discard(connection)
+        if client is None:
+            return
+        self.clients.discard(client)
+        _log.info("%r disconnected", client)
+        if self._on_disconnect is not None:
+            self._on_disconnect(client)
+
+    def _local(self) -> Connection:
+        return self._accept(Connection(self, None))
+
+    def _remote(self) -> Connection:
+        return self._accept(Connection(self, self._token))
+
+    def _accept(self, connection: Connection) -> Connection:
+        self._connections.add(connection)
+        return connection

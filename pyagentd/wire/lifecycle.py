@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from pyagentd.errors import ConfigError, StoreError, Unreachable, UserError
-from pyagentd.wire.framing import PROTOCOL
+from pyagentd.wire.connection import PROTOCOL
 from pyagentd.wire.sexp import SexpError, decode, encode, plist_to_dict
 
 RUNTIME_FILE: Final = "daemon.eld"

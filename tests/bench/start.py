@@ -77,13 +77,25 @@ def warm(world: World) -> Iterator[Result]:
 
 
 def idle(world: World) -> Iterator[Result]:
-    """The memory of a daemon that has done something and does nothing now."""
+    """The memory of a daemon that nobody has talked to, and of one that has done something and does nothing now."""
+    if world.system.run("status").returncode == 0:
+        world.stop_daemon()
+    world.system.ok("serve", "--detach")
+    untouched = memory_mb(world.system.daemon_pid())
     daemon = world.daemon()
     with subprocess.Popen([sys.executable, "-c", _SDK], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
         reference = memory_mb(process.pid)
         process.kill()
+    yield Figure(
+        name="memory of a daemon without a conversation",
+        value=untouched,
+        unit="MB",
+        reference=reference,
+        beside="script that imports the SDK",
+        target=at_most(80),
+    )
     yield Figure(
         name="memory of an idle daemon",
         value=memory_mb(daemon),

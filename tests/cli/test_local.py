@@ -15,7 +15,7 @@ from pyagentd.cli import main
 from pyagentd.cli.link import run_environment
 from pyagentd.cli.output import ExitCode
 from pyagentd.config import load_config
-from pyagentd.wire.framing import PROTOCOL
+from pyagentd.wire.connection import PROTOCOL
 from tests.server import ModelServer
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.features.inspector import catalogue
+from pyagentd.api.inspection import catalogue
 from pyagentd.store.trace import read_trace
 from tests.e2e.conftest import ROOT, System
 from tests.e2e.emacs import wait_for

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from pyagentd import __version__
 from pyagentd.cli import upgrade as upgrading
 from pyagentd.errors import PyagentdError, WireError
-from pyagentd.wire.framing import check_versions
+from pyagentd.wire.connection import check_versions
 
 FIXTURES = sorted(Path(__file__).parents[1].joinpath("fixtures").glob("*.tar.gz"))
 

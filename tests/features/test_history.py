@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreError
-from pyagentd.features.forking import fork_of, forks_of
-from pyagentd.features.history import History, history
+from pyagentd.features.history import History, fork_of, forks_of, history
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import DocumentVersion
 from pyagentd.runtime.queue import Submission

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.features.forking import fork_of
-from pyagentd.features.history import History, prompts
+from pyagentd.features.history import History, fork_of, prompts
 from pyagentd.store.document.reconcile import align
 from pyagentd.store.document.text import read
 from pyagentd.store.paths import BranchRef

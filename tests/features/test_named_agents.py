@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pyagentd.api import Service
+from pyagentd.clock import span
 from pyagentd.errors import BadRequest, Conflict, NotFound, PresetError, PyagentdError, StoreError
-from pyagentd.features import contexts as context_archive
 from pyagentd.features import named_agents as creating
 from pyagentd.policy.action import first_match
 from pyagentd.runtime.run_setup import shell_scope
@@ -381,4 +381,4 @@ async def test_whoever_asks_for_an_agent_that_is_gone_is_told(service: Service) 
     ],
 )
 def test_spans_are_told_as_they_are(seconds: float, told: str) -> None:
-    assert context_archive.span(seconds) == told
+    assert span(seconds) == told

@@ -13,7 +13,7 @@ from pyagentd.features.indexer import Indexer
 from pyagentd.llm.catalog import ModelFacts, Prices, facts, shipped
 from pyagentd.messages import Usage
 from pyagentd.runtime.usage import Spent, days_ago, priced_usage, report, session_of
-from pyagentd.store.db.requests import LENGTHS, RequestTotals
+from pyagentd.store.db.projection import LENGTHS, RequestTotals
 from pyagentd.store.db.state import State
 from pyagentd.store.journal import Served
 from pyagentd.store.registry import Registry

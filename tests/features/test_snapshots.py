@@ -20,10 +20,24 @@ from pyagentd.errors import NotFound
 from pyagentd.features.snapshots import Snapshots
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.store import paths
-from pyagentd.store.snapshots import objects as scan
-from pyagentd.store.snapshots import objects as tree
-from pyagentd.store.snapshots.objects import DIRECTORY, Limits, Objects, Scan, TooMuch
-from pyagentd.store.snapshots.records import BETWEEN, DOUBTFUL, Change, Records, prune, undoing
+from pyagentd.store import snapshots as store
+from pyagentd.store.snapshots import (
+    BETWEEN,
+    DIRECTORY,
+    DOUBTFUL,
+    EMPTY,
+    Change,
+    Entry,
+    Limits,
+    Objects,
+    Records,
+    Scan,
+    TooMuch,
+    assemble,
+    prune,
+    read,
+    undoing,
+)
 from pyagentd.tools import files as beneath
 from tests.examples import examples
 from tests.runtime.world import Watcher, World, attached, last_of, rows
@@ -225,7 +239,7 @@ async def test_clients_are_told_which_files_changed(world: World) -> None:
 
 
 async def test_a_workspace_that_is_too_large_is_said_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "Limits", Limits)
+    monkeypatch.setattr(store, "Limits", Limits)
     monkeypatch.setattr(Scan.__init__, "__kwdefaults__", {**Scan.__init__.__kwdefaults__, "limits": Limits(files=1)})
     for name in "ab":
         (world.project / name).write_text(name)
@@ -311,7 +325,7 @@ async def test_what_a_killed_daemon_left_beside_a_file_is_removed(world: World) 
     async with talking(world) as talk:
         turn = await talk.turn(write("sub/a.txt", "a\n"), write("sub/b.txt", "b\n"))
         snapshots = world.kernel.feature(Snapshots)
-        change = Change(id="snp_x", turns=(turn,), branch="", before=tree.EMPTY, after="", began=1, ended=0)
+        change = Change(id="snp_x", turns=(turn,), branch="", before=EMPTY, after="", began=1, ended=0)
         for path in (draft, *others):
             path.write_text("half")
         snapshots.records.begin(talk.branch.ref, change, (str(world.project / "sub/a.txt"),))
@@ -324,7 +338,7 @@ async def test_what_a_killed_daemon_left_beside_a_file_is_removed(world: World) 
 
 def test_a_torn_line_costs_only_itself(tmp_path: Path, world_free_ref: Any) -> None:
     records = Records(tmp_path)
-    change = Change(id="snp_1", turns=("m",), branch="b", before=tree.EMPTY, after=tree.EMPTY, began=1, ended=2)
+    change = Change(id="snp_1", turns=("m",), branch="b", before=EMPTY, after=EMPTY, began=1, ended=2)
     records.append(world_free_ref, change)
     with records.file(world_free_ref).open("ab") as file:
         file.write(b'{"id": "snp_2", "tur')
@@ -366,8 +380,8 @@ def test_a_kill_in_the_middle_leaves_nothing_that_is_half(tmp_path: Path) -> Non
     for number in range(3000):
         (work / f"f{number}").write_text(f"{number}\n" * 20)
     code = (
-        "import sys; from pathlib import Path; from pyagentd.store.snapshots.objects import Objects;"
-        "from pyagentd.store.snapshots.objects import Scan; print('begun', flush=True);"
+        "import sys; from pathlib import Path; from pyagentd.store.snapshots import Objects;"
+        "from pyagentd.store.snapshots import Scan; print('begun', flush=True);"
         "Scan(sys.argv[1], Objects(Path(sys.argv[2]))).snapshot()"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(work), str(store)], stdout=subprocess.PIPE)
@@ -380,7 +394,7 @@ def test_a_kill_in_the_middle_leaves_nothing_that_is_half(tmp_path: Path) -> Non
     process.stdout.close()
     assert all(objects.get("blob", name) or objects.get("tree", name) for name, _ in objects.names())
     entry = Scan(str(work), objects).snapshot()
-    assert len(tree.read(objects, entry.id)) == 3000
+    assert len(read(objects, entry.id)) == 3000
 
 
 def test_a_damaged_object_is_a_lost_one(tmp_path: Path) -> None:
@@ -406,7 +420,7 @@ def test_an_unchanged_workspace_is_not_read_again(tmp_path: Path, monkeypatch: p
     for name in ("a", "b", "c/d"):
         (work / name).parent.mkdir(parents=True, exist_ok=True)
         (work / name).write_text(name)
-    monkeypatch.setattr(scan, "_MOMENT_NS", -(10**12))  # nothing was written a moment ago
+    monkeypatch.setattr(store, "_MOMENT_NS", -(10**12))  # nothing was written a moment ago
     objects = Objects(tmp_path / "store")
     found = Scan(str(work), objects)
     first = found.snapshot()
@@ -439,7 +453,7 @@ def test_what_is_old_or_of_nobody_is_forgotten(tmp_path: Path, world_free_ref: A
     trees = []
     for number in range(4):
         blob = objects.put("blob", b"%d" % number)
-        trees.append(tree.assemble(objects, [("/f", tree.Entry(0o100644, blob))]))
+        trees.append(assemble(objects, [("/f", Entry(0o100644, blob))]))
     for number in range(3):
         records.append(
             world_free_ref,
@@ -520,7 +534,7 @@ def test_restoring_brings_the_original_tree_back(tmp_path_factory: Any, before: 
     found = Scan(str(root), objects)
 
     def kept() -> str:
-        return tree.assemble(objects, [(str(root), found.snapshot())])
+        return assemble(objects, [(str(root), found.snapshot())])
 
     restoring = Snapshots.__new__(Snapshots)
     restoring.objects, restoring._forbidden = objects, ()

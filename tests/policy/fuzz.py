@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 
 from pyagentd.policy import shell
+from pyagentd.policy.shell import Unreadable
 from pyagentd.policy.shell.grammar import parse
-from pyagentd.policy.shell.values import Unreadable
 from tests.policy import test_shell_oracle as oracle
 from tests.policy import test_shell_programs as programs
 from tests.policy import test_shell_wrappers as wrappers

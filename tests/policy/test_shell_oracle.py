@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from pyagentd.policy.shell import Unreadable
 from pyagentd.policy.shell.grammar import Simple, parse
 from pyagentd.policy.shell.programs import HARMLESS, REFUSED
-from pyagentd.policy.shell.values import Unreadable
 from tests.examples import examples
 from tests.policy.bash import BASH, Ran, run
 

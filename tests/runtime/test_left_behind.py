@@ -14,8 +14,8 @@ import pytest
 from pyagentd.store.document.files import document_cache as documents
 from pyagentd.store.document.text import body_sha256
 from pyagentd.wire.client import connect
+from pyagentd.wire.connection import Server
 from pyagentd.wire.lifecycle import Instance
-from pyagentd.wire.server import Server
 from tests.runtime.test_resume import until
 from tests.runtime.world import World
 from tests.server import answer

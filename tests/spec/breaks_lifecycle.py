@@ -135,7 +135,7 @@ BREAKS_OF_LIFECYCLES = [
         "            await self._history.clear_held(branch, notice=notice)\n",
         "",
     ),
-    _of("Idle Timer 4: notice", _CONTEXTS, "Use /context restore {row.id[:ID]} to resume.", "It is gone."),
+    _of("Idle Timer 4: notice", _CONTEXTS, "Use /context restore {row.id[: contexts.ID]} to resume.", "It is gone."),
     _of(
         "Manual Save: with a description",
         _CONTEXTS,

@@ -76,7 +76,7 @@ BREAKS_OF_MISSIONS = [
     _of(
         "PtcRunner.SubAgent.LLMTool",
         f"{_MISSION}/llmtool.py",
-        "            return _return_program(serialization.readable(_with_keywords(jsontext.parse(candidate))))\n",
+        "            return _return_program(serialization.readable(_with_keywords(reader.parse(candidate))))\n",
         "            return candidate\n",
     ),
     _of(

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pyagentd.store import paths
-from pyagentd.store.db.projection import Projection, parse
-from pyagentd.store.db.search import Hit, Scope, search
+from pyagentd.store.db.projection import Hit, Projection, Scope, parse, search
 from pyagentd.store.db.state import State
 from pyagentd.store.document.text import format_file
 from pyagentd.store.paths import BranchRef, ref_of

@@ -11,7 +11,7 @@ from pyagentd.messages import Usage
 from pyagentd.store import paths
 from pyagentd.store.branching import duplicate_session, fork_session
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.db.requests import LENGTHS, QUARTER_MS, spent_by_branch, sums
+from pyagentd.store.db.projection import LENGTHS, QUARTER_MS, spent_by_branch, sums
 from pyagentd.store.db.state import APPLICATION_ID, MIGRATIONS, State
 from pyagentd.store.journal import read_rows
 from tests.store.places import StandingClock, new_agent

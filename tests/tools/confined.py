@@ -8,7 +8,7 @@ import pytest
 
 from pyagentd.tools.sandbox import enclosure
 from pyagentd.tools.sandbox.enclosure import bubblewrap
-from pyagentd.tools.sandbox.scope import ShellScope
+from pyagentd.tools.sandbox.plan import ShellScope
 from pyagentd.tools.spec import ToolContext
 
 MISSING = {

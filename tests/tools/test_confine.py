@@ -13,8 +13,7 @@ import pytest
 
 from pyagentd.tools.invoke import Envelope
 from pyagentd.tools.sandbox.enclosure import enclose
-from pyagentd.tools.sandbox.plan import plan
-from pyagentd.tools.sandbox.scope import ShellScope
+from pyagentd.tools.sandbox.plan import ShellScope, plan
 from pyagentd.tools.shell import BASH
 from pyagentd.tools.spec import ToolContext
 from tests.tools.confined import MECHANISMS, needs_bubblewrap, scope, within

@@ -14,7 +14,7 @@ import pytest
 
 from pyagentd.tools.invoke import invoke
 from pyagentd.tools.process import child_environment
-from pyagentd.tools.sandbox.scope import ShellScope
+from pyagentd.tools.sandbox.plan import ShellScope
 from pyagentd.tools.shell import BASH
 from pyagentd.tools.spec import ToolContext
 from tests.policy.escapes.commands import SECRET, Case, Changed, Printed, Wrote, escapes, filled

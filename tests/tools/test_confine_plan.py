@@ -8,8 +8,17 @@ import pytest
 from pyagentd.errors import ToolError
 from pyagentd.tools.sandbox import enclosure as watch
 from pyagentd.tools.sandbox import plan as walk
-from pyagentd.tools.sandbox.plan import Plan, plan
-from pyagentd.tools.sandbox.scope import Rules, ShellScope, base_of, floats, inside, literal, literal_prefix
+from pyagentd.tools.sandbox.plan import (
+    Plan,
+    Rules,
+    ShellScope,
+    base_of,
+    floats,
+    inside,
+    literal,
+    literal_prefix,
+    plan,
+)
 from tests.tools.confined import STANDARD_DENY
 
 
@@ -150,7 +159,7 @@ def test_much_in_a_shared_directory_is_kept_whole(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, all_is_read: bool
 ) -> None:
     """What other programs leave in /tmp neither costs time nor keeps a command from running."""
-    monkeypatch.setattr("pyagentd.tools.sandbox.scope.TEMPORARY", (str(tmp_path),))
+    monkeypatch.setattr("pyagentd.tools.sandbox.plan.TEMPORARY", (str(tmp_path),))
     monkeypatch.setattr("pyagentd.tools.sandbox.plan._MOST_TEMPORARY", 100)
     for n in range(30):
         (tmp_path / f"many/{n}").mkdir(parents=True)
@@ -203,7 +212,7 @@ def test_below_the_root_names_are_sought_near_it_and_in_homes(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
-    monkeypatch.setattr("pyagentd.tools.sandbox.scope.homes", lambda own: [str(home)])
+    monkeypatch.setattr("pyagentd.tools.sandbox.plan.homes", lambda own: [str(home)])
     for place in ("home/a", "home/a/b/c/d", "root/a/b/c/d"):
         (tmp_path / place).mkdir(parents=True)
         (tmp_path / place / ".env").touch()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyagentd.tools.invoke import Envelope
-from pyagentd.tools.sandbox.scope import ShellScope
+from pyagentd.tools.sandbox.plan import ShellScope
 from pyagentd.tools.shell import BASH
 from pyagentd.tools.spec import ToolContext
 from tests.tools.confined import needs_bubblewrap, scope

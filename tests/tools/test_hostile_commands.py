@@ -25,7 +25,7 @@ from pyagentd.policy.presets import Commands, Paths, Preset
 from pyagentd.policy.profiles import Profile
 from pyagentd.runtime.approvals import Answer, Authority
 from pyagentd.tools.invoke import Envelope, invoke
-from pyagentd.tools.sandbox.scope import ShellScope
+from pyagentd.tools.sandbox.plan import ShellScope
 from pyagentd.tools.shell import BASH
 from pyagentd.tools.spec import ToolContext
 from tests.policy.escapes.commands import SECRET, filled

@@ -16,6 +16,7 @@ from pyagentd.policy.presets import WantedServers, read_wanted
 from pyagentd.reader import Source
 from pyagentd.tools.invoke import checked_arguments
 from pyagentd.tools.mcp.connection import (
+    LONGEST_NAME,
     CallResult,
     Connection,
     Launch,
@@ -24,8 +25,12 @@ from pyagentd.tools.mcp.connection import (
     ServerVariables,
     launch,
     make_apart,
+    shared_names,
+    specs,
+    text_of,
+    tool_name,
+    unique_tools,
 )
-from pyagentd.tools.mcp.toolspecs import LONGEST_NAME, shared_names, specs, text_of, tool_name, unique_tools
 from pyagentd.tools.spec import ToolSpec
 
 

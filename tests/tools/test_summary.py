@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.tools.summary import counted, summary
+from pyagentd.tools.spec import counted, summary
 
 FILE = {"file_path": "/w/src/main.py"}
 AGENT = {"preset": "explorer", "description": "look at presets", "prompt": "Look at them all."}

@@ -15,10 +15,8 @@ import pytest
 
 from pyagentd.clock import Pulse
 from pyagentd.errors import Busy
-from pyagentd.wire.connection import Client
-from pyagentd.wire.framing import call
+from pyagentd.wire.connection import Client, Server, call
 from pyagentd.wire.lifecycle import Instance, Runtime
-from pyagentd.wire.server import Server
 from pyagentd.wire.sexp import decode
 
 TOKEN = "a-token"

@@ -146,7 +146,7 @@ import asyncio, os, sys
 from pathlib import Path
 from pyagentd.clock import Pulse
 from pyagentd.wire.lifecycle import Instance
-from pyagentd.wire.server import Server
+from pyagentd.wire.connection import Server
 
 async def main(base):
     async def session(client):

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from pyagentd.errors import Busy, PyagentdError, TransientProviderError, WireError
-from pyagentd.wire.framing import (
+from pyagentd.wire.connection import (
     MAX_FRAME,
     BadHeader,
     FrameReader,

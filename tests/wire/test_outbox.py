@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyagentd.events import Event
-from pyagentd.wire.connection import BACKLOG, BATCH, PIECE, Outbox
-from pyagentd.wire.framing import FrameReader
+from pyagentd.wire.connection import BACKLOG, BATCH, PIECE, FrameReader, Outbox
 from pyagentd.wire.sexp import decode
 from tests.examples import examples
 

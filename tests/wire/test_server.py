@@ -17,8 +17,7 @@ from pyagentd.clock import Pulse
 from pyagentd.errors import StoreError
 from pyagentd.events import Event
 from pyagentd.wire import connection as auth
-from pyagentd.wire.framing import call, frame
-from pyagentd.wire.server import Server
+from pyagentd.wire.connection import Server, call, frame
 from tests.wire.conftest import TOKEN, Daemon, Peer, serving, until
 
 Strangers = Callable[..., Awaitable[Peer]]

@@ -19,23 +19,374 @@ Programs are a table (``programs``); ``git``, ``find``, ``sed``, ``awk`` and ``t
 Nothing here looks at the disk, and the grammar is bash's with a clean environment, no aliases and no ``extglob``.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Literal, get_args
 
-from pyagentd.policy.shell.values import ANY, Effect, ShellReading, SimpleCommand
+from pyagentd.door import door
 
 if TYPE_CHECKING:
     from pyagentd.policy.shell.admission import allowed_by_name, denied, refusal
     from pyagentd.policy.shell.grammar import read
+else:
+    __getattr__ = door(__name__, allowed_by_name="admission", denied="admission", refusal="admission", read="grammar")
 
 __all__ = ["ANY", "Effect", "ShellReading", "SimpleCommand", "allowed_by_name", "denied", "read", "refusal"]
 
-_MODULES = {"allowed_by_name": "admission", "denied": "admission", "refusal": "admission", "read": "grammar"}
+
+# The values that the reader of shell commands returns: words, commands, redirects, effects.
+
+ANY = "*"
+"""In ``shell_commands``: every program."""
 
 
-def __getattr__(name: str) -> Any:
-    """Load what reads and judges a command line when the first one comes."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+class Unreadable(Exception):
+    """The grammar cannot say what a command does; the message is the end of a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """One word of a command after its quotes are taken away."""
+
+    text: str
+    bare: bool = True  # nothing in it was quoted or escaped
+    varies: bool = False  # a pattern, or what a wrapper puts in: known only when the command runs
+    leads: bool = False  # ... and what comes could be read as an option
+    home: bool = False  # begins with the user's own ~
+    within: tuple[str, ...] = ()  # directories below which it lies for certain, where it varies (``find -exec``)
+
+    @property
+    def path(self) -> str:
+        """As a path: ``~/x`` is the home directory's, a literal ``~`` is spelled ``./~``."""
+        return f"./{self.text}" if self.text.startswith("~") and not self.home else self.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """What a command does beyond its program's plain purpose, because of one of its words."""
+
+    what: str  # "`find -delete` deletes files"
+    by: tuple[str, ...]  # entries of ``shell_commands.allow``; each of them admits it
+    at: int = -1  # index of the word; an entry that spells the command out up to here admits it too; -1: none can
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleCommand:
+    """One program with its arguments."""
+
+    words: tuple[str, ...]  # after quotes; wrappers (`timeout 5`) and harmless options before a subcommand are gone
+    text: str  # as written, with its wrappers
+    said: tuple[str, ...]  # every word, wrappers too
+    effects: tuple[Effect, ...] = ()
+    writes: bool = False  # it writes files that are known: by a redirect, an option or an operand
+
+    @property
+    def executes(self) -> bool:
+        """Whether its options make it do more than its program's plain purpose."""
+        return bool(self.effects)
+
+    @property
+    def plain(self) -> bool:
+        """Whether it does nothing beyond what program and subcommand say, and writes no file that is known."""
+        return not self.effects and not self.writes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellReading:
+    """What a command line runs, and which paths it names to read and to write.
+
+    A path is as written: relative ones start in the workspace root, and ``~`` is the user's home. ``DIR/*`` stands
+    for files in ``DIR`` whose names are known only when the command runs.
+    """
+
+    commands: tuple[SimpleCommand, ...] = ()  # every one, also those inside wrappers, `find -exec` and `sh -c`
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    unreadable: str | None = None  # why the rest cannot be told, the end of a sentence
+    # What counts only where nothing confines the command:
+    looks: tuple[str, ...] = ()  # paths that programs of ``understood`` are given to look at
+    repositories: tuple[str, ...] = ()  # directories in which git looks for its repository
+    unlisted: str | None = None  # why not every program and argument is one of ``understood``; the end of a sentence
+    behind_links: str | None = None  # why a path may lead elsewhere by then; the end of a sentence
+
+
+def names(text: str) -> frozenset[str]:
+    """Return the words of ``text``, for tables that people read."""
+    return frozenset(text.split())
+
+
+# Options and operands of one command, taken apart as getopt does.
+
+Role = Literal[
+    "takes",  # has an argument that does no harm
+    "maybe",  # has an argument that does no harm, but only where it is attached
+    "suffix",  # has an argument: what is added to names of files
+    "script",  # has an argument: a program in a small language, which is read
+    "reads",  # has an argument: a file it reads
+    "writes",  # has an argument: a file it writes
+    "into",  # has an argument: a directory it writes into
+    "runs",  # has an argument: what it runs
+    "does",  # has no argument and makes the program run something
+    "deletes",  # has no argument and makes the program delete
+    "drops",  # has no argument and makes the program write where it is
+    "unknown",  # nothing is known of it
+    "operand",
+]
+WITH_ARGUMENT = frozenset({"takes", "suffix", "script", "reads", "writes", "into", "runs"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """One option or operand as given."""
+
+    role: Role
+    name: str  # "-o", "--output" (in full), or "" of an operand
+    value: Word | None  # its argument; an operand itself
+    at: int  # index of its word
+    certain: bool = True  # False: perhaps it is the argument of the option before
+
+
+def given(words: tuple[Word, ...], roles: Mapping[str, Role]) -> Iterator[Given]:
+    """Yield the options and operands that follow the program's name.
+
+    Operands and options may be mixed, short options bundled, long ones abbreviated. Where an abbreviation may mean
+    several options it means the most dangerous one.
+    """
+    at, perhaps_taken = 1, False  # whether this word may be the argument of the one before
+    while at < len(words):
+        word = words[at]
+        if word.text == "--" and not perhaps_taken:
+            for index in range(at + 1, len(words)):
+                yield Given(role="operand", name="", value=words[index], at=index)
+            return
+        if word.text == "-" or not word.text.startswith("-"):
+            yield Given(role="operand", name="", value=word, at=at)
+            at, perhaps_taken = at + 1, False
+        else:
+            whole = word.text.startswith("--") or (len(word.text) > 2 and word.text.partition("=")[0] in roles)
+            read = _long(words, at, roles) if whole else _short(words, at, roles)
+            yield from (replace(item, certain=False) for item in read) if perhaps_taken else read
+            value = read[-1].value if read else None
+            took = value is not None and value is following(words, at)
+            # What looks like an option is looked at as one even if it may be an argument, and then its own argument
+            # may be an operand.
+            certain = took and not perhaps_taken and not words[at + 1].text.startswith("-")
+            at, perhaps_taken = at + (2 if certain else 1), took and not certain
+
+
+def is_abbreviated(item: Given, word: Word) -> bool:
+    """Return whether the option in ``word`` is written in part, so that others may take it for another."""
+    return item.name.startswith("--") and word.text.partition("=")[0] != item.name
+
+
+def _long(words: tuple[Word, ...], at: int, roles: Mapping[str, Role]) -> list[Given]:
+    word = words[at]
+    name, equals, attached = word.text.partition("=")
+    role, full, certain = _role_of_long(name, roles)
+    value = None
+    if equals:
+        value = Word(text=attached, bare=False, varies=word.varies)
+    elif role in WITH_ARGUMENT and (certain or role != "takes"):
+        value = following(words, at)
+    return [Given(role=role, name=full, value=value, at=at)]
+
+
+def _role_of_long(name: str, roles: Mapping[str, Role]) -> tuple[Role, str, bool]:
+    if name in roles:
+        return roles[name], name, True
+    meant = [option for option in roles if option.startswith(name) and option.startswith("--")]
+    meant.sort(key=lambda option: roles[option] == "takes")
+    return (roles[meant[0]], meant[0], False) if meant else ("unknown", name, True)
+
+
+def _short(words: tuple[Word, ...], at: int, roles: Mapping[str, Role]) -> list[Given]:
+    word, found = words[at], []
+    for index, letter in enumerate(word.text[1:], start=2):
+        role = roles.get(f"-{letter}", "unknown")
+        value = None
+        if role == "maybe" or role in WITH_ARGUMENT:
+            rest = word.text[index:]
+            attached = Word(text=rest, bare=False, varies=word.varies) if rest else None
+            value = attached or (None if role == "maybe" else following(words, at))
+        found.append(Given(role=role, name=f"-{letter}", value=value, at=at))
+        if role == "maybe" or role in WITH_ARGUMENT:
+            break
     return found
+
+
+def following(words: tuple[Word, ...], at: int) -> Word | None:
+    """Return the word after the one at index ``at``, if there is one."""
+    return words[at + 1] if at + 1 < len(words) else None
+
+
+# What is found out about one command while its words are read.
+
+_SHELLS = ("sh", "bash")  # who may run these may run anything
+_NOWHERE = names("/dev/null /dev/stdin /dev/stdout /dev/stderr /dev/zero /dev/full /dev/random /dev/urandom")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inner:
+    """A command inside another."""
+
+    words: tuple[Word, ...]
+    where: tuple[str, ...] = ()  # directories it starts in, seen from where the outer one starts; none: the same
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """The effects, paths and inner commands of one command."""
+
+    words: tuple[Word, ...]
+    effects: dict[Effect, None] = field(default_factory=dict)  # in order, each once
+    reads: list[str] = field(default_factory=list)
+    writes: list[str] = field(default_factory=list)
+    inner: list[Inner] = field(default_factory=list)
+    where: Word | None = None  # the directory it goes to first
+    fed: bool = False  # something reaches its standard input: a pipe or a file
+    links: bool = False  # it may make links, or move them to where they lead elsewhere
+    looks: list[str] = field(default_factory=list)
+    repository: bool = False  # it looks for a git repository where it is
+
+    @property
+    def program(self) -> str:
+        """The program as written."""
+        return self.words[0].text
+
+    def runs(self, option: str, at: int = -1, what: str = "runs what its argument says") -> None:
+        """Note that it runs something that cannot be told."""
+        self._effect(option, what, at, _SHELLS)
+
+    def deletes(self, option: str, at: int = -1, what: str = "deletes files") -> None:
+        """Note that it deletes files."""
+        self._effect(option, what, at, ("rm",))
+
+    def read(self, word: Word | None) -> None:
+        """Note that it reads this file."""
+        self.reads += _file_or_inside(word)
+
+    def look(self, word: Word | None) -> None:
+        """Note that it is given this file or directory to look at."""
+        self.looks += _file_or_inside(word)
+
+    def write(self, word: Word | None, *, links: bool = True) -> None:
+        """Note that it writes or removes this file; with ``links`` also where a link of that name leads."""
+        if word is None or word.path in _NOWHERE:
+            return
+        if not word.varies:
+            self.writes += [*_passed(word.path), word.path]
+        elif word.within and not links:
+            self.writes += [f"{directory.rstrip('/')}/*" for directory in word.within]
+        else:
+            raise Unreadable(
+                f"`{self.program}` writes to `{word.text}`, and which files that is cannot be told; name them"
+            )
+
+    def write_beside(self, word: Word) -> None:
+        """Note that it writes files in the same directory, under names made from this one."""
+        if not word.varies:
+            self.write_into(Word(text=posixpath.dirname(word.text) or ".", home=word.home and "/" in word.text))
+
+    def write_into(self, directory: Word, name: str = "*") -> None:
+        """Note that it writes a file in this directory."""
+        if directory.varies:
+            raise Unreadable(f"`{self.program}` writes into `{directory.text}`, which is a pattern")
+        self.writes += [*_passed(directory.path), f"{directory.path.rstrip('/')}/{name}"]
+
+    def _effect(self, option: str, what: str, at: int, like: tuple[str, ...]) -> None:
+        name = f"{self.program} {option}".strip()
+        self.effects[Effect(what=f"`{name}` {what}", by=(*like, name), at=at)] = None
+
+
+def _file_or_inside(word: Word | None) -> list[str]:
+    if word is None or word.path == "-" or word.path in _NOWHERE:
+        return []
+    inside = word.path.rpartition("/")[2] in ("", ".", "..")  # a directory: what is read is in it
+    return [f"{word.path.rstrip('/')}/*" if inside else word.path]
+
+
+def _passed(path: str) -> list[str]:
+    """Return the directories that ``path`` leaves again by ``..``: they may be made on the way."""
+    parts = path.split("/")
+    return [
+        "/".join(parts[:index])
+        for index in range(1, len(parts))
+        if parts[index] == ".." and parts[index - 1] not in ("", ".", "..", "~")
+    ]
+
+
+def literal(words: tuple[Word, ...], roles: Mapping[str, Role]) -> None:
+    """Refuse a word that could turn into an option when the command runs.
+
+    Args:
+        words: The command.
+        roles: What is known of the program's options; where that is nothing, ``--`` after one may be its argument.
+    """
+    flag = True
+    for word in words[1:]:
+        if word.text == "--" and flag and not word.varies:
+            return
+        if word.leads:
+            raise Unreadable(
+                f"what `{word.text}` becomes could be an option of `{words[0].text}`; quote it or begin it with ./"
+            )
+        flag = not word.text.startswith("-") or (
+            bool(roles) and all(_is_flag(each, roles) for each in _options(word))
+        )
+
+
+def _options(word: Word) -> list[str]:
+    return [word.text] if word.text.startswith("--") else [f"-{letter}" for letter in word.text[1:]]
+
+
+def _is_flag(option: str, roles: Mapping[str, Role]) -> bool:
+    return "=" in option or not any(role in WITH_ARGUMENT for name, role in roles.items() if name.startswith(option))
+
+
+# What can be said of a program in the table of them, and the roles of its options.
+
+Operands = Literal[
+    "",  # read, or no files
+    "written",
+    "removed",
+    "copied",  # all but the last to the last
+    "moved",  # the same, and removed
+    "linked",  # the same; a hard link lets one write to what it links to
+    "first",  # the first is written
+    "second",  # what follows the first is written
+    "moded",  # the same; the first is a mode, which may look like an option
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """Options by what they do, and what its operands are."""
+
+    takes: str = ""
+    maybe: str = ""  # an argument only where it is attached
+    script: str = ""
+    reads: str = ""
+    writes: str = ""
+    into: str = ""
+    runs: str = ""
+    does: str = ""  # no argument: makes it run something
+    deletes: str = ""  # no argument
+    drops: str = ""  # no argument: makes it write files in the current directory
+    operands: Operands = ""
+    here: bool = False  # it writes files in the current directory, or instead where an ``into`` says
+    beside: str = ""  # with one of these, or always with "*", it writes others beside what it writes
+    suffix: str = ""  # options whose argument is added to names of files
+    makes: str = ""  # with one of these every operand is written
+    feeds: int = 0  # with fewer operands than this it takes commands from its standard input
+    links: bool = False  # it may make links
+    prints: str = ""  # with one of these it writes nothing of all this
+    code: str = ""  # a regular expression: an operand or an argument of ``takes`` in which it is found does something
+    what: str = "runs something"  # what such an argument and the options of ``does`` do
+
+
+@cache
+def roles_of(program: Program) -> dict[str, Role]:
+    """Return what each option that is known of a program does."""
+    return {option: role for role in get_args(Role) for option in getattr(program, role, "").split()}

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pyagentd.policy.shell.values import (
+from pyagentd.policy.shell import (
     ANY,
     Effect,
     Found,

@@ -6,7 +6,17 @@ import shlex
 import unicodedata
 from dataclasses import dataclass
 
-from pyagentd.policy.shell import programs
+from pyagentd.policy.shell import (
+    Found,
+    ShellReading,
+    SimpleCommand,
+    Unreadable,
+    Word,
+    literal,
+    names,
+    programs,
+    roles_of,
+)
 from pyagentd.policy.shell.admission import misunderstood
 from pyagentd.policy.shell.programs import (
     ALIASES,
@@ -21,16 +31,6 @@ from pyagentd.policy.shell.programs import (
     read_tar,
     read_xargs,
     unwrap,
-)
-from pyagentd.policy.shell.values import (
-    Found,
-    ShellReading,
-    SimpleCommand,
-    Unreadable,
-    Word,
-    literal,
-    names,
-    roles_of,
 )
 
 # Lists and pipelines of simple commands; every other construct of the shell is unreadable.

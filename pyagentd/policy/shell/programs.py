@@ -10,7 +10,7 @@ import posixpath
 import re
 from dataclasses import dataclass
 
-from pyagentd.policy.shell.values import (
+from pyagentd.policy.shell import (
     Found,
     Given,
     Inner,

@@ -11,24 +11,163 @@ import re
 import sqlite3
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 from pyagentd import regularfile
 from pyagentd.errors import BadRequest, StoreError
+from pyagentd.messages import Usage
 from pyagentd.store import metadata, paths
-from pyagentd.store.conversation import Conversation, Message, Part, RunState
-from pyagentd.store.db.requests import put_requests, spent_json
+from pyagentd.store.conversation import Conversation, Message, Part, RunState, requests_of
 from pyagentd.store.db.state import State
 from pyagentd.store.document import text
 from pyagentd.store.document.pieces import DocumentPiece, PieceKind, found_pieces, recorded_pieces
 from pyagentd.store.document.reconcile import align
 from pyagentd.store.document.render import writable
-from pyagentd.store.journal import Numbering, Row, chunks, read_rows, row_of, rows_of, served_by
+from pyagentd.store.journal import Numbering, Row, Served, chunks, read_rows, row_of, rows_of, served_by
 from pyagentd.store.paths import BranchRef
+
+# Usage of requests to models in ``state.db``: tokens and costs, summed by day, model, session or preset.
+#
+# A branch has copies of what was said before it, and so has a fork; summed up over sessions each request counts once,
+# where it was made. Days are not made here: sums are by quarters of an hour, which no time zone cuts.
+
+QUARTER_MS = 15 * 60 * 1000
+LENGTHS = (100_000, 128_000, 200_000, 256_000, 272_000)  # of prompts, from which on some models cost more
+
+Grouping = Literal["quarter", "branch", "model"]
+
+_GROUPS: Mapping[Grouping, str] = {"quarter": f"at_ms / {QUARTER_MS}", "branch": "session_id", "model": "0"}
+_NAMES = ("input", "output", "reasoning", "cache_read", "cache_write")
+_BUCKETS = ", ".join(_NAMES)
+_PLACE = "session_id = ? AND message_id = ?"
+_MOST = 10**12  # tokens; what a log says may be nonsense, and sums must not overflow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestTotals:
+    """What several requests counted together.
+
+    Attributes:
+        served: Who answered.
+        longer: The greatest of ``LENGTHS`` that their prompts exceeded, 0 for none.
+        requests: How many there were.
+        usage: Their tokens.
+    """
+
+    served: Served
+    longer: int
+    requests: int
+    usage: Usage
+
+
+class Place(NamedTuple):
+    """What a report says of a branch or agent."""
+
+    session_id: str
+    title: str
+    preset: str | None
+    is_agent: bool
+
+
+def places(state: State) -> dict[str, Place]:
+    """Return every branch and agent by its ``id``; raises as ``State.reading``."""
+    with state.reading() as db:
+        rows = db.execute("SELECT id, session_id, title, preset, is_agent FROM chat_sessions")
+        return {key: Place(session, title, preset, bool(is_agent)) for key, session, title, preset, is_agent in rows}
+
+
+def put_requests(db: sqlite3.Connection, key: str, message: Message, *, is_new: bool) -> None:
+    """Write what the requests of a message counted, inside a transaction; ``is_new``: nothing of it is there yet."""
+    wanted = sorted(_rows(db, message)) if message.role == "assistant" else []
+    if not is_new:
+        query = f"SELECT at_ms, origin, copied, served, longer, {_BUCKETS} FROM requests WHERE {_PLACE}"
+        if sorted(db.execute(query, (key, message.id)).fetchall()) == wanted:
+            return
+        db.execute(f"DELETE FROM requests WHERE {_PLACE}", (key, message.id))
+    for row in wanted:
+        db.execute(_PUT, (key, message.id, *row))
+
+
+def spent_json(db: sqlite3.Connection, key: str) -> str:
+    """Return the sums of a branch's requests as ``chat_sessions`` keeps them, inside a transaction."""
+    query = f"SELECT served, longer, {_SUMS} FROM requests WHERE session_id = ? GROUP BY 1, 2"
+    return json.dumps(db.execute(query, (key,)).fetchall())
+
+
+def spent_by_branch(state: State) -> dict[str, list[RequestTotals]]:
+    """Return what the requests of each branch counted, copies too, by its ``id``; raises as ``State.reading``."""
+    served = _services(state)
+    with state.reading() as db:
+        rows = db.execute("SELECT id, spent_json FROM chat_sessions WHERE spent_json <> '[]'").fetchall()
+    return {key: [_counted(served, *each) for each in json.loads(text)] for key, text in rows}
+
+
+def sums(state: State, by: Grouping, *, since_ms: int = 0) -> list[tuple[Any, RequestTotals]]:
+    """Return what requests counted from ``since_ms`` (epoch) on, each once, in groups; raises as ``State.reading``.
+
+    A group is the number of a quarter of an hour since the epoch, or the branch's ``id``, or 0 for all of a model;
+    it is there once for each model and length of prompts.
+    """
+    served = _services(state)
+    query = f"SELECT {_GROUPS[by]}, served, longer, {_SUMS} FROM ({_ONCE}) GROUP BY 1, 2, 3"
+    with state.reading() as db:
+        return [(group, _counted(served, *rest)) for group, *rest in db.execute(query, (since_ms,))]
+
+
+def _services(state: State) -> dict[int, Served]:
+    with state.reading() as db:
+        return {id: Served(provider, model) for id, provider, model in db.execute("SELECT * FROM served")}
+
+
+def _counted(served: Mapping[int, Served], number: int, longer: int, requests: int, *tokens: int) -> RequestTotals:
+    usage = Usage(**dict(zip(_NAMES, tokens, strict=True)))
+    return RequestTotals(served=served.get(number, Served("", "")), longer=longer, requests=requests, usage=usage)
+
+
+def _rows(db: sqlite3.Connection, message: Message) -> Iterator[tuple[int, ...]]:
+    found = list(requests_of(message))
+    if not found:
+        return
+    first = (message.row.get("metadata_json") or {}).get("copied_from")
+    served = _number(db, served_by(message.row))
+    for index, (at_ms, usage) in enumerate(found):
+        origin = _origin(str(first or message.id), index)
+        counts = (min(getattr(usage, name), _MOST) for name in _NAMES)
+        yield (at_ms, origin, int(bool(first)), served, _longer(usage), *counts)
+
+
+def _longer(usage: Usage) -> int:
+    prompt = usage.input + usage.cache_read + usage.cache_write
+    return max((length for length in LENGTHS if prompt > length), default=0)
+
+
+def _number(db: sqlite3.Connection, served: Served) -> int:
+    values = (writable(served.provider), writable(served.model))
+    db.execute("INSERT OR IGNORE INTO served (provider, model) VALUES (?, ?)", values)
+    (number,) = db.execute("SELECT id FROM served WHERE provider = ? AND model = ?", values).fetchone()
+    return int(number)
+
+
+def _origin(message_id: str, index: int) -> int:
+    digest = blake2b(f"{message_id} {index}".encode("utf-8", "surrogateescape"), digest_size=8).digest()
+    return int.from_bytes(digest, signed=True)
+
+
+_PUT = (
+    f"INSERT INTO requests (session_id, message_id, at_ms, origin, copied, served, longer, {_BUCKETS})"
+    f" VALUES ({', '.join('?' * 12)})"
+)
+_SUMS = "count(*), " + ", ".join(f"sum({name})" for name in _NAMES)
+_ONCE = (  # of copies the original, or another one where that is gone; SQLite takes all columns from that row
+    f"SELECT at_ms, session_id, served, longer, {_BUCKETS}, min(copied) FROM requests WHERE at_ms >= ?"
+    " GROUP BY at_ms, origin"
+)
+
 
 # What can be found in a conversation: the text of each part as a person would look for it.
 #
@@ -941,3 +1080,165 @@ def _known(db: sqlite3.Connection, key: str) -> dict[str, Any] | None:
 
 def _stamps(known: dict[str, Any]) -> Stamps:
     return Stamps(known["plan_stamp"], known["journal_stamp"], known["document_stamp"])
+
+
+# Full-text search: a query to hits, best first.
+#
+# A hit is a message, a title, or a text that only a document has; of a message with several parts its best one. The
+# same message in several branches, or in a copy of a session, is one hit: in the active branch if that has it.
+
+_FIRST = 256  # rows of the index looked at first; eight times as many whenever they were too few
+_TEXT_LIMIT = 1_000_000  # characters of a text that are searched for a preview
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Where to search.
+
+    Attributes:
+        archived: Also in archived sessions.
+        hidden: Also what the user removed from the conversation.
+        within: Only branches and agents whose key is this or begins with it and a slash; "" is everywhere.
+    """
+
+    archived: bool = False
+    hidden: bool = False
+    within: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """Something found; ``matches`` are offsets into ``preview``."""
+
+    session_id: str
+    branch_name: str
+    branch_dir: Path
+    is_agent: bool
+    title: str
+    message_id: str | None
+    part_id: str | None
+    role: str  # user, assistant, system; session for a title
+    kind: str  # text, reasoning, tool, compaction, file; title
+    created_at: int  # epoch ms
+    hidden: bool
+    preview: str
+    matches: list[tuple[int, int]]
+    copies: int  # how many other branches have it too
+
+
+def search(state: State, projection: Projection, query: Query, *, limit: int, scope: Scope) -> tuple[list[Hit], bool]:
+    """Return up to ``limit`` hits, and whether there are more.
+
+    Raises:
+        StoreError: The database cannot be used.
+    """
+    with state.reading() as db:
+        groups, more = _groups(db, query, limit, scope)
+        finder = query.finder()
+        return [_hit(db, projection, rows, finder, scope) for rows in groups], more
+
+
+def _groups(
+    db: sqlite3.Connection, query: Query, limit: int, scope: Scope
+) -> tuple[list[list[dict[str, Any]]], bool]:
+    """Return the rows that were found, those of one origin together, best origin first."""
+    archived = frozenset() if scope.archived else _archived(db)
+    count = _FIRST
+    while True:
+        groups: dict[str, list[dict[str, Any]]] = {}
+        rows = list(_counted_rows(db, query, count))
+        for row in rows:
+            if _is_within(row, scope, archived):
+                groups.setdefault(row["origin"], []).append(row)
+        if len(groups) > limit or len(rows) < count:
+            return list(groups.values())[:limit], len(groups) > limit
+        count *= 8
+
+
+def _counted_rows(db: sqlite3.Connection, query: Query, count: int) -> Iterator[dict[str, Any]]:
+    cursor = db.execute(_FOUND, (query.expression, count))
+    names = [column[0] for column in cursor.description]
+    return (dict(zip(names, row, strict=True)) for row in cursor)
+
+
+def _is_within(row: Mapping[str, Any], scope: Scope, archived: Set[str]) -> bool:
+    return (
+        (scope.hidden or not row["hidden"])
+        and (not scope.within or f"{row['key']}/".startswith(f"{scope.within}/"))
+        and (not archived or archived.isdisjoint(_lineage(row["key"])))
+    )
+
+
+def _archived(db: sqlite3.Connection) -> Set[str]:
+    return {key for (key,) in db.execute("SELECT id FROM chat_sessions WHERE archived_at IS NOT NULL")}
+
+
+def _lineage(key: str) -> Iterator[str]:
+    """Yield the key of a branch or agent, and of whom it descends from: they are archived together."""
+    while True:
+        yield key
+        key, agents, _ = key.rpartition(f"/{paths.AGENTS_DIR}/")
+        if not agents:
+            return
+
+
+def _hit(
+    db: sqlite3.Connection, projection: Projection, rows: list[dict[str, Any]], finder: Finder, scope: Scope
+) -> Hit:
+    row = _shown(projection, rows)
+    preview, matches = finder.preview(_text(db, row)[:_TEXT_LIMIT])
+    return Hit(
+        session_id=row["session_id"],
+        branch_name=row["branch_name"],
+        branch_dir=projection.directory(row["key"]),
+        is_agent=bool(row["is_agent"]),
+        title=row["title"],
+        message_id=row["message_id"],
+        part_id=row["part_id"],
+        role=row["role"],
+        kind=row["kind"],
+        created_at=row["created_at"],
+        hidden=bool(row["hidden"]),
+        preview=preview,
+        matches=matches,
+        copies=_copies(db, row, scope),
+    )
+
+
+def _shown(projection: Projection, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return of the copies of one text, best part first, the one in the active branch, or the first."""
+    same = [row for row in rows if row["part_id"] == rows[0]["part_id"]]
+    return next((row for row in same if len(same) > 1 and _is_active(projection, row)), rows[0])
+
+
+def _is_active(projection: Projection, row: Mapping[str, Any]) -> bool:
+    place = projection.directory(row["key"])
+    while place.parent.name == paths.AGENTS_DIR:
+        place = place.parent.parent
+    return paths.current_link(place.parent.parent).resolve() == place
+
+
+def _text(db: sqlite3.Connection, row: Mapping[str, Any]) -> str:
+    if row["text"] is not None:
+        return str(row["text"])
+    query = f"SELECT {PART_COLUMNS} FROM chat_parts WHERE session_id = ? AND id = ?"
+    part = db.execute(query, (row["key"], row["part_id"])).fetchone()
+    return "" if part is None else stored_text(part)
+
+
+def _copies(db: sqlite3.Connection, row: Mapping[str, Any], scope: Scope) -> int:
+    query = "SELECT count(DISTINCT session_id) - 1 FROM texts WHERE origin = ? AND hidden <= ?"
+    (copies,) = db.execute(query, (row["origin"], int(scope.hidden))).fetchone()
+    return max(0, int(copies))
+
+
+# The best rows first, by the index alone; then what they are.
+_FOUND = """
+    SELECT texts.session_id AS key, message_id, part_id, origin, role, kind, hidden, texts.created_at, text,
+           chat_sessions.session_id, branch_name, is_agent, title
+    FROM (SELECT rowid AS number, rank AS score FROM texts_index WHERE texts_index MATCH ?
+          ORDER BY rank, rowid DESC LIMIT ?)
+    JOIN texts ON texts.id = number
+    JOIN chat_sessions ON chat_sessions.id = texts.session_id
+    ORDER BY round(score, 3), texts.created_at DESC, number DESC
+"""

@@ -13,8 +13,8 @@ from typing import Any
 
 from pyagentd import regularfile
 from pyagentd.errors import BadRequest
+from pyagentd.store import export as room
 from pyagentd.store import metadata, paths
-from pyagentd.store.attachments import linked_files
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import text
 from pyagentd.store.document.adopt import Adoption, adopt
@@ -22,7 +22,7 @@ from pyagentd.store.document.reconcile import recognise
 from pyagentd.store.document.render import writable
 from pyagentd.store.document.text import Document, Settings, format_file
 from pyagentd.store.journal import Row, read_rows
-from pyagentd.store.paths import BranchRef
+from pyagentd.store.paths import BranchRef, linked_files
 
 # What an export is made from: a branch or an agent read from disk once, with the agents below it.
 #
@@ -129,9 +129,7 @@ def export_text(source: Source, format: str, settings: Settings | None = None) -
             text = _dumps(record, indent=2) + "\n" if format == "json" else "".join(lines(record))
             return ExportResult(text=text, notes=notes)
         case "html":
-            from pyagentd.store.export.html import page  # not at the start of every daemon
-
-            return ExportResult(text=page(source))
+            return ExportResult(text=room.html.page(source))
     raise BadRequest(f"{format!r} is no format", hint=", ".join(FORMATS))
 
 

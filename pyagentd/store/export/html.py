@@ -21,7 +21,6 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
 from pyagentd.clock import slugify
-from pyagentd.store.attachments import media_type
 from pyagentd.store.conversation import Message, Part
 from pyagentd.store.document.pieces import fragments
 from pyagentd.store.document.reconcile import recognise
@@ -29,6 +28,7 @@ from pyagentd.store.document.render import RUN_OPEN, writable
 from pyagentd.store.document.text import PROMPT_PREFIX, Region, regions
 from pyagentd.store.export.export import Source
 from pyagentd.store.journal import served_by
+from pyagentd.store.paths import media_type
 from pyagentd.wire.sexp import read_call
 
 # Pieces of an exported page: tool calls, reasoning, errors, and the short texts around them; pure, escaped.

@@ -36,8 +36,8 @@ from pydantic import ValidationError
 
 from pyagentd import __version__
 from pyagentd.errors import ToolError
-from pyagentd.jsontext import MAX_DEPTH, is_deeper
 from pyagentd.log import concealed
+from pyagentd.reader import MAX_DEPTH, is_deeper
 from pyagentd.tools.mcp.connection import (
     LONGEST_NAME,
     CallResult,
@@ -49,8 +49,10 @@ from pyagentd.tools.mcp.connection import (
     ServerTool,
     is_name,
     make_apart,
+    parse_result,
+    piece_of,
+    piece_of_resource,
 )
-from pyagentd.tools.mcp.toolspecs import parse_result, piece_of, piece_of_resource
 from pyagentd.tools.process import Group
 
 log = logging.getLogger(__name__)

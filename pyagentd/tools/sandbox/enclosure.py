@@ -22,9 +22,22 @@ from pyagentd.config import Confinement
 from pyagentd.errors import StoreError, ToolError
 from pyagentd.store import atomic, paths
 from pyagentd.tools.process import Leader
-from pyagentd.tools.sandbox import plan, scope
-from pyagentd.tools.sandbox.plan import Plan, Trees
-from pyagentd.tools.sandbox.scope import Mechanism, ShellScope, inside, parts, with_limits
+from pyagentd.tools.sandbox import plan
+from pyagentd.tools.sandbox.plan import (
+    KERNEL_SETTINGS,
+    NEVER,
+    Mechanism,
+    Plan,
+    ShellScope,
+    Trees,
+    inside,
+    is_system,
+    parts,
+    resolver,
+    system_links,
+    system_trees,
+    with_limits,
+)
 
 # Notices that a command changed the records of sessions, or what git runs, where nothing could keep it from that.
 #
@@ -85,22 +98,22 @@ def _base(plan: Plan) -> Iterator[str]:
         if path == "/":
             yield from ("--bind" if writable else "--ro-bind", "/", "/")
     if not _whole(plan):
-        for path in scope.system_trees():
+        for path in system_trees():
             yield from ("--ro-bind", path, path)
-        for path, target in scope.system_links():
+        for path, target in system_links():
             yield from ("--symlink", target, path)
     else:
         yield from ("--ro-bind-try", "/sys", "/sys")
     yield from ("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/run")
     # Settings of the whole machine that root may write without any capability.
-    for path in scope.KERNEL_SETTINGS:
+    for path in KERNEL_SETTINGS:
         yield from ("--ro-bind-try", path, path)
     if plan.temporary:
         yield from ("--perms", "1777", "--tmpfs", "/tmp")
     if not Trees(dict(plan.trees)).writable("/var/tmp"):
         yield from ("--perms", "1777", "--tmpfs", "/var/tmp")
-    if plan.network and (resolver := scope.resolver()) is not None:
-        yield from ("--ro-bind", resolver, resolver)
+    if plan.network and (servers := resolver()) is not None:
+        yield from ("--ro-bind", servers, servers)
 
 
 def _mounts(plan: Plan) -> Iterator[tuple[list[str], int, list[str]]]:
@@ -132,7 +145,7 @@ def _hide(path: str, is_directory: bool) -> list[str]:
 def _home(plan: Plan) -> list[str]:
     """Return a home for programs that want to write there, where the scope has none; it is gone afterwards."""
     home, trees = plan.home, Trees(dict(plan.trees))
-    if not home.startswith("/") or trees.of(home) is not None or scope.is_system(home) or home == "/":
+    if not home.startswith("/") or trees.of(home) is not None or is_system(home) or home == "/":
         return []
     return ["--tmpfs", home]
 
@@ -169,7 +182,7 @@ def rules(plan: Plan, temporary: str | None) -> list[tuple[str, Rights]]:
     """
     found: list[tuple[str, Rights]] = [("/proc", "read"), *((f"/dev/{name}", "device") for name in _DEVICES)]
     found += [(path, "write") for path in (temporary,) if path is not None]
-    found += [(path, "read") for path in (scope.resolver(),) if path is not None and plan.network]
+    found += [(path, "read") for path in (resolver(),) if path is not None and plan.network]
     for rule in _Descent(plan).rules():
         found.append(rule)
         if len(found) > MOST_RULES:
@@ -184,10 +197,10 @@ class _Descent:
     """Walks down from each tree towards what is closed in it."""
 
     def __init__(self, plan: Plan) -> None:
-        self._trees: dict[str, bool] = dict.fromkeys(scope.system_trees(), False) | dict(plan.trees)
+        self._trees: dict[str, bool] = dict.fromkeys(system_trees(), False) | dict(plan.trees)
         if plan.temporary:
             self._trees = {path: write for path, write in self._trees.items() if path != "/tmp"}
-        self._hidden = {path for path, _ in plan.hidden} | set(scope.NEVER)
+        self._hidden = {path for path, _ in plan.hidden} | set(NEVER)
         self._readonly = set(plan.readonly) - plan.git
         closed = self._hidden | self._readonly | set(self._trees)
         self._on_the_way = {above for path in closed for above in _above(path)}

@@ -20,23 +20,302 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+from wcmatch import fnmatch
 
 from pyagentd import installation, regularfile
+from pyagentd.config import Confinement
 from pyagentd.errors import ToolError
+from pyagentd.policy.action import matches, normalise
 from pyagentd.policy.guard import CREDENTIALS
-from pyagentd.tools.sandbox import scope as places
-from pyagentd.tools.sandbox.scope import (
-    Effect,
-    Rules,
-    ShellScope,
-    base_of,
-    floats,
-    inside,
-    literal,
-    literal_prefix,
-    parts,
+
+# The scope of a command as values: paths, network, limits.
+
+Mechanism = Literal["bubblewrap", "landlock"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellScope:
+    """The rules for one command, read anew for each. Patterns are those of ``policy.patterns``."""
+
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()  # the agent's own and those of every session above it
+    protected: tuple[str, ...] = ()  # absolute paths that are read at most: sessions root, configuration
+    hidden: tuple[str, ...] = ()  # absolute paths of directories nobody may see: that of the daemon's socket
+    closed: tuple[
+        str, ...
+    ] = ()  # absolute paths of directories seen only where the scope names something inside them
+    own: tuple[str, ...] = ()  # absolute paths inside ``closed`` that are seen where the scope is around them
+    records: tuple[str, ...] = ()  # directories whose metadata is watched: the agent's and those above it
+    commands: tuple[str, ...] = ()  # ``shell_commands.allow``
+    network: bool = False
+    confine: bool = True  # the preset's word
+    wanted: Confinement = "auto"  # the machine's
+
+
+UNCONFINED = ShellScope(confine=False)
+
+
+# Which entries of a directory the rules are about, told from their names without looking at anything else.
+#
+# A pattern ``P/**`` is about everything below ``P``, so it comes to the directory ``P`` itself.
+
+Effect = Literal["hide", "fixed", "git", "leave", "found"]
+"""What becomes of an entry: not seen, not seen because of where it is, a git directory, not looked into, sought."""
+
+_WILD = re.compile(r"[*?\[\\]")
+_BELOW = "/**"
+
+
+def base_of(pattern: str) -> tuple[str, bool]:
+    """Return the pattern of the entry that ``pattern`` comes to, and whether it means what is below that."""
+    pattern = normalise(pattern)
+    below = pattern.endswith(_BELOW)
+    while pattern.endswith(_BELOW):
+        pattern = pattern[: -len(_BELOW)]
+    return pattern, below
+
+
+def floats(pattern: str) -> bool:
+    """Return whether ``pattern`` is about a name wherever it stands, so that moving it changes nothing."""
+    base, _ = base_of(pattern)
+    return base.startswith("**/") and base.count("/") == 1
+
+
+def literal(pattern: str) -> str | None:
+    """Return the path that is all ``pattern`` matches; None when it has a wildcard."""
+    plain = re.sub(r"\\(.)", "", pattern)
+    return None if re.search(r"[*?\[]", plain) else re.sub(r"\\(.)", r"\1", pattern)
+
+
+def literal_prefix(pattern: str) -> str:
+    """Return the deepest directory under which all matches of ``pattern`` are, without a slash at its end."""
+    fixed = []
+    for segment in pattern.split("/"):
+        if (text := literal(segment)) is None:
+            break
+        fixed.append(text)
+    else:
+        fixed.pop()
+    return "/".join(fixed)
+
+
+class Rules:
+    """Patterns and their effects, asked about one entry at a time; of several, the first rule counts."""
+
+    def __init__(self, rules: Iterable[tuple[str, Effect]]) -> None:
+        self.rules = tuple(dict.fromkeys(rules))
+        self._literal: dict[str, list[tuple[int, str, Effect, bool]]] = {}
+        self._wild: list[tuple[int, str, Effect, bool]] = []
+        wild: list[str] = []
+        for index, (pattern, effect) in enumerate(self.rules):
+            base, below = base_of(pattern)
+            last = base.rpartition("/")[2]
+            if (name := literal(last)) is not None:
+                self._literal.setdefault(name, []).append((index, base, effect, below))
+            else:
+                self._wild.append((index, base, effect, below))
+                wild.append(_name_matcher(last))
+        self._any_wild = re.compile("|".join(wild) or "(?!)")
+
+    def effect(self, directory: str, name: str, is_directory: bool) -> Effect | None:
+        """Return what becomes of ``name`` in ``directory``, a path with a slash at its end."""
+        near = self._literal.get(name, [])
+        if self._any_wild.match(name):
+            near = [*near, *self._wild]
+        if not near:
+            return None
+        path = directory + name
+        for _, base, effect, below in sorted(near):
+            if (is_directory or not below) and matches(base, path):
+                return effect
+        return None
+
+
+def _name_matcher(segment: str) -> str:
+    """Return a regular expression of one segment; ``**`` is any name."""
+    return str(fnmatch.translate("*" if segment == "**" else segment, flags=fnmatch.DOTMATCH | fnmatch.CASE)[0][0])
+
+
+# Places of the machine that programs need in order to run, and those that nobody's scope means.
+#
+# Rules that float (``**/NAME``) are about what people keep, so they do not hold in the system's directories: a
+# ``**/runtime/**`` must not take away the library of a language.
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/nix", "/gnu")
+INSTALLED = ("/opt",)  # programs as a rule, but also a place where people work
+SYSTEM_DETAIL = ("/sys/devices/system/cpu",)  # how many processors there are
+# Not files of anybody: kernel interfaces, and /run, where sockets of other programs wait for commands.
+NEVER = ("/proc", "/sys", "/dev", "/run", "/var/run", "/var/lock")
+KERNEL_SETTINGS = (
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+    "/proc/irq",
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/scsi",
+    "/proc/acpi",
 )
+TEMPORARY = ("/tmp", "/var/tmp")
+
+# Secrets among what the system's programs read; who may not read them anyway loses nothing.
+_SECRETS = (
+    *(f"/etc/{name}{end}" for name in ("shadow", "gshadow") for end in ("", "-")),
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/ssh",
+    "/etc/ssl/private",
+    "/etc/krb5.keytab",
+    "/etc/wireguard",
+    "/etc/NetworkManager/system-connections",
+)
+
+_LANGUAGES = ("python3", "python", "node", "ruby", "java", "go")
+_SHARED_PREFIXES = ("", "/", "/usr", "/usr/local")
+
+
+def is_system(path: str) -> bool:
+    """Return whether ``path`` is one of the system's directories or below one."""
+    return any(inside(path, directory) for directory in (*SYSTEM, *NEVER))
+
+
+def parts(path: str) -> list[str]:
+    """Return what sorts paths so that what is below a directory comes right after it."""
+    return path.rstrip("/").split("/")
+
+
+def is_kernels(path: str) -> bool:
+    """Return whether ``path`` is nobody's file, so that no scope means it."""
+    return any(inside(path, place) for place in NEVER)
+
+
+def homes(own: str) -> list[str]:
+    """Return the homes on this machine, ``own`` too."""
+    others = [entry.path for entry in os.scandir("/home")] if os.path.isdir("/home") else []  # noqa: PTH112
+    found = (path for path in (own, "/root", *others) if path.startswith("/") and path != "/")
+    return [path for path in dict.fromkeys(found) if os.path.isdir(path) and os.path.realpath(path) == path]  # noqa: PTH112
+
+
+def inside(path: str, directory: str) -> bool:
+    """Return whether ``path`` is ``directory`` or below it."""
+    return path == directory or path.startswith(directory if directory.endswith("/") else directory + "/")
+
+
+def system_trees() -> Iterator[str]:
+    """Yield the system's directories that are there and no links."""
+    for directory in (*SYSTEM, *SYSTEM_DETAIL):
+        if os.path.isdir(directory) and not os.path.islink(directory):  # noqa: PTH112, PTH114 - text all the way
+            yield directory
+
+
+def system_links() -> Iterator[tuple[str, str]]:
+    """Yield the system's directories that are links (``/bin``), and where they lead."""
+    for directory in SYSTEM:
+        if os.path.islink(directory):  # noqa: PTH114
+            yield directory, os.readlink(directory)  # noqa: PTH115
+
+
+def system_secrets() -> Iterator[str]:
+    """Yield what of the system's directories is not shown."""
+    for path in _SECRETS:
+        if os.access(path, os.R_OK) and os.path.realpath(path) == path:
+            yield path
+
+
+def program_trees(env: Mapping[str, str], root: str, writable: Collection[str]) -> Iterator[str]:
+    """Yield where programs are installed: those on ``PATH``, and the interpreters that these and the workspace use.
+
+    It is ``PREFIX`` of ``PREFIX/bin``, else the directory itself. A prefix that is somebody's home, or ``~/.local``,
+    holds more than programs. Where a command can write it can put a link: from there only a true Python is followed.
+    """
+    yield from (path for path in INSTALLED if os.path.isdir(path))  # noqa: PTH112
+    home = env.get("HOME", "")
+    for entry in (entry for entry in env.get("PATH", "").split(":") if entry.startswith("/")):
+        if not os.path.isdir(entry):  # noqa: PTH112
+            continue
+        if _leads_through(entry, writable):
+            yield from _pythons(entry)
+            continue
+        languages = (os.path.realpath(f"{entry}/{name}") for name in _LANGUAGES)
+        used = {os.path.dirname(path) for path in languages if os.path.isfile(path)}  # noqa: PTH113, PTH120
+        for directory in (os.path.realpath(entry), *sorted(used)):
+            yield from _installation(directory, home)
+    for name in (".venv", "venv"):
+        yield from _pythons(f"{root}/{name}/bin")
+
+
+def _leads_through(path: str, writable: Collection[str]) -> bool:
+    """Return whether ``path``, or a link on the way, lies where a command can write."""
+    while path not in ("", "/"):
+        real = os.path.realpath(path)
+        if any(inside(path, tree) or inside(real, tree) for tree in writable):
+            return True
+        path = path.rpartition("/")[0]
+    return False
+
+
+def _pythons(directory: str) -> Iterator[str]:
+    """Yield the installation of Python that ``directory`` of a virtual environment leads to."""
+    prefix, _, program = os.path.realpath(f"{directory}/python3").rpartition("/bin/")
+    is_python = "/" not in program and os.path.isfile(f"{prefix}/lib/{program}/os.py")  # noqa: PTH113
+    if is_python and prefix.count("/") > 1 and not is_system(prefix):
+        yield prefix
+
+
+def _installation(directory: str, home: str) -> Iterator[str]:
+    prefix, _, last = directory.rpartition("/")
+    whole = last in ("bin", "sbin", "condabin") and prefix not in (*_SHARED_PREFIXES, home, f"{home}/.local")
+    chosen = prefix if whole and prefix.count("/") > 1 else directory
+    if is_system(chosen) or chosen in ("/", home):
+        return
+    yield chosen
+    if chosen.endswith("/.cargo") and os.path.isdir(rustup := chosen.removesuffix("cargo") + "rustup"):  # noqa: PTH112
+        yield rustup
+
+
+def program_secrets(tree: str) -> Iterator[str]:
+    """Yield what of an installation of programs is not shown: the keys of its registry."""
+    for name in ("credentials", "credentials.toml"):
+        if os.path.isfile(path := f"{tree}/{name}"):  # noqa: PTH113
+            yield path
+
+
+def resolver() -> str | None:
+    """Return the file with the name servers, where ``/etc/resolv.conf`` is a link out of ``/etc``."""
+    path = os.path.realpath("/etc/resolv.conf")
+    return path if inside(path, "/run") and os.path.isfile(path) else None  # noqa: PTH113
+
+
+# What one command may use up; room for any ordinary build, an end for what runs away.
+#
+# ==================== ====================== ======================================================= processes,
+# threads 4,096 of the user where nothing confines, else of the command open files 65,536 (16,384 soft) size of a
+# file 16 GiB processor time 10 min for each core of one process; a command has 10 min at most address space 256 GiB,
+# soft a sanitizer that reserves more lifts it: ``ulimit -v unlimited`` core dumps none ====================
+# ====================== =======================================================
+#
+# A limit of the daemon's own that is lower stays.
+
+_PROCESSES = 4_096
+_FILES_SOFT, _FILES_HARD = 16_384, 65_536
+_FILE_KIB = 16 * 1024 * 1024
+_CPU_S = 600
+_ADDRESS_KIB = 256 * 1024 * 1024
+
+_RAISED = f"""
+ulimit -c 0; ulimit -u {_PROCESSES}; ulimit -f {_FILE_KIB}; ulimit -t {_CPU_S * (os.cpu_count() or 1)}
+ulimit -Hn {_FILES_HARD}; ulimit -Sn {_FILES_SOFT}; ulimit -Sv {_ADDRESS_KIB}"""
+
+# ``exec`` keeps the pid; what the shell cannot set (macOS knows fewer) is left as it is.
+_SCRIPT = "{ " + "; ".join(_RAISED.strip().split("\n")) + '; } 2>/dev/null; exec /bin/bash -c "$1"'
+
+
+def with_limits(command: str) -> tuple[str, ...]:
+    """Return the argv that runs ``command`` with bash under the limits."""
+    return "/bin/bash", "--noprofile", "--norc", "-c", _SCRIPT, "bash", command
+
 
 # Finds below a directory what rules are about; bounded, and remembered for as long as directories do not change.
 #
@@ -212,7 +491,7 @@ def visible_trees(trees: Mapping[str, bool], scope: ShellScope) -> dict[str, boo
     return {
         path: write and not any(inside(path, place) for place in scope.protected)
         for path, write in trees.items()
-        if not any(inside(path, place) for place in scope.hidden) and (write or path not in places.TEMPORARY)
+        if not any(inside(path, place) for place in scope.hidden) and (write or path not in TEMPORARY)
         if all(_opens(path, place) for place in scope.closed)
     }
 
@@ -235,7 +514,7 @@ def minimal_trees(trees: Mapping[str, bool], closed: Collection[str] = ()) -> It
     for path in sorted(trees, key=parts):
         while nearest and not inside(path, nearest[-1][0]):
             nearest.pop()
-        above = nearest[-1][1] if nearest else (False if places.is_system(path) else None)
+        above = nearest[-1][1] if nearest else (False if is_system(path) else None)
         around = nearest[-1][0] if nearest else "/"
         if any(inside(path, place) and not inside(around, place) for place in closed):
             above = None
@@ -248,7 +527,7 @@ def expand_patterns(patterns: Iterable[str], rules: Rules, root: Path) -> Iterat
     """Yield what ``patterns`` come to on this disk, without what is denied, the kernel's, or reached by a link."""
     for pattern in patterns:
         for path in _existing(pattern, root):
-            if not places.is_kernels(path) and os.path.realpath(path) == path and not is_denied(path, rules):
+            if not is_kernels(path) and os.path.realpath(path) == path and not is_denied(path, rules):
                 yield path
 
 
@@ -298,10 +577,10 @@ _BOUND = "/proc/net/unix"
 
 def looked_into(scope: Collection[str], writable: Collection[str], root: Path, home: str) -> dict[str, int | None]:
     """Return the outermost directories of the scope in which rules that float hold, and how deep; None: all below."""
-    chosen = [tree for tree in scope if not places.is_system(tree) or tree in writable or tree == str(root)]
+    chosen = [tree for tree in scope if not is_system(tree) or tree in writable or tree == str(root)]
     levels: dict[str, int | None] = dict.fromkeys(tree for tree in chosen if os.path.isdir(tree))  # noqa: PTH112
     if "/" in levels:
-        levels |= {"/": _ROOT_LEVELS} | dict.fromkeys(places.homes(home), _HOME_LEVELS)
+        levels |= {"/": _ROOT_LEVELS} | dict.fromkeys(homes(home), _HOME_LEVELS)
         levels |= dict.fromkeys(path for path in (str(root), "/tmp") if path == str(root) or "/tmp" in writable)
     whole = [tree for tree, depth in levels.items() if depth is None]
     return {tree: depth for tree, depth in levels.items() if not any(tree != w and inside(tree, w) for w in whole)}
@@ -318,11 +597,11 @@ def closed_found(
         scope: Whose protected places are left apart.
         kept: What a shared directory for temporary files is kept visible for: the workspace, trees of the scope.
     """
-    apart = {*scope.protected, *scope.hidden, *places.SYSTEM, *places.NEVER}
+    apart = {*scope.protected, *scope.hidden, *SYSTEM, *NEVER}
     for tree, levels in trees.items():
         if tree != "/" and (effect := rules.effect(*split(tree), True)) is not None:
             yield Found(tree, effect, True)
-        elif tree in places.TEMPORARY:
+        elif tree in TEMPORARY:
             yield from _in_temporary(tree, rules, apart, [path for path in kept if not inside(tree, path)])
         else:
             yield from find(tree, rules, apart - {tree}, levels)
@@ -330,8 +609,8 @@ def closed_found(
     for pattern, effect in rules.rules:
         base, _ = base_of(pattern)
         start = literal_prefix(base)
-        sought = start and not places.is_kernels(start)
-        if not sought or (not places.is_system(start) and any(inside(start, tree) for tree in whole)):
+        sought = start and not is_kernels(start)
+        if not sought or (not is_system(start) and any(inside(start, tree) for tree in whole)):
             continue
         if (path := literal(base)) is not None:
             if os.path.lexists(path):
@@ -531,7 +810,7 @@ def plan(scope: ShellScope, *, root: Path, spool_dir: Path, env: Mapping[str, st
     rules = _rules(scope)
     writable = set(expand_patterns(scope.write, rules, root))
     readable = set(expand_patterns(scope.read, rules, root))
-    programs = {path for path in places.program_trees(env, str(root), writable) if not is_denied(path, rules)}
+    programs = {path for path in program_trees(env, str(root), writable) if not is_denied(path, rules)}
     if (common := _repository(root, rules)) is not None:
         (writable if any(inside(str(root), tree) for tree in writable) else readable).add(common)
     own = [path for path in scope.own if any(inside(path, tree) for tree in (*readable, *writable))]
@@ -543,8 +822,8 @@ def plan(scope: ShellScope, *, root: Path, spool_dir: Path, env: Mapping[str, st
     git_found = {path for entry in found if entry.effect == "git" for path in git_read_only(entry.path)}
     hidden = {entry.path: entry.is_directory for entry in found if entry.effect in ("hide", "fixed")}
     hidden |= {path: True for path in (*scope.hidden, *scope.closed) if os.path.isdir(path)}  # noqa: PTH112
-    hidden |= {path: os.path.isdir(path) for path in places.system_secrets()}  # noqa: PTH112
-    hidden |= {path: False for tree in programs for path in places.program_secrets(tree)}
+    hidden |= {path: os.path.isdir(path) for path in system_secrets()}  # noqa: PTH112
+    hidden |= {path: False for tree in programs for path in program_secrets(tree)}
     fixed = {*scope.protected, *scope.hidden, *(entry.path for entry in found if entry.effect == "fixed")}
     return _made(scope, trees, hidden, git_found, fixed, root, env.get("HOME", ""))
 
@@ -565,7 +844,7 @@ def _made(
     """
     near = Trees(trees)
     _make_missing(path for path in scope.protected if near.writable(path))
-    within = ((p, d) for p, d in hidden.items() if near.of(p) is not None or places.is_system(p))
+    within = ((p, d) for p, d in hidden.items() if near.of(p) is not None or is_system(p))
     gone = list(outermost(within, near))
 
     def unseen(path: str) -> bool:

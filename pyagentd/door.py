@@ -1,0 +1,36 @@
+"""The door of a room: modules of it that are loaded when they are first used (PEP 562).
+
+What loads an SDK, a language or a format that most daemons never need is not imported by its users. They import the
+room and name the module, ``llm.anthropic.BASE_URL``, and the first to do so loads it. A room declares its door in its
+``__init__``, and the same names for the type checker::
+
+    if TYPE_CHECKING:
+        from pyagentd.llm import anthropic, offline
+    else:
+        __getattr__ = door(__name__, "anthropic", "offline")
+"""
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+
+def door(room: str, *modules: str, **names: str) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a room.
+
+    Args:
+        room: Its ``__name__``.
+        modules: Modules of the room.
+        names: What else the room offers by its name: in which module of the room it is.
+    """
+
+    def load(name: str) -> Any:
+        if name not in modules and name not in names:
+            raise AttributeError(f"module {room!r} has no attribute {name!r}")
+        module = import_module(f"{room}.{names.get(name, name)}")
+        found = getattr(module, name) if name in names else module
+        setattr(sys.modules[room], name, found)
+        return found
+
+    return load
