@@ -24,7 +24,7 @@ from pyagentd.errors import PyagentdError, Unreachable
 from pyagentd.policy.presets import parse_preset
 from pyagentd.runtime.presets import configured_profiles
 from pyagentd.store.presetfile import find_templates, read, shipped_dir
-from pyagentd.tools.sandbox.enclosure import confinement, describe_mechanism
+from pyagentd.tools.sandbox import enclosure
 from pyagentd.wire.connection import PROTOCOL
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "missing": ("✗", "red")}
@@ -184,17 +184,17 @@ def check_directory(name: str, path: Path, *, private: bool) -> Finding:
 
 def check_confinement(config: Config) -> Finding:
     """Try what keeps the commands of agents inside their scope."""
-    found = confinement(config.confinement)
+    found = enclosure.confinement(config.confinement)
     setting = config.settings["shell.confinement"]
     if config.confinement == "off":
-        return Finding("confinement", "warning", f"{describe_mechanism(None)} Off by {setting.source}")
+        return Finding("confinement", "warning", f"{enclosure.describe_mechanism(None)} Off by {setting.source}")
     if found is None and config.confinement != "auto":
         detail = f"{config.confinement} ({setting.source}) does not work here; no command will run"
         return Finding("confinement", "missing", detail, _INSTALL_BUBBLEWRAP)
     return Finding(
         "confinement",
         "ok" if found == "bubblewrap" else "warning",
-        describe_mechanism(found),
+        enclosure.describe_mechanism(found),
         "" if found == "bubblewrap" else _INSTALL_BUBBLEWRAP,
     )
 
