@@ -12,7 +12,7 @@ ELISP := $(wildcard elisp/*.el)
 # Where end-to-end tests are: reading all others first takes half a minute.
 E2E := tests/e2e tests/faults tests/cli
 
-.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-properties test-kill test-simulation test-shell test-faults test-distributed bench-distributed test-otel test-install test-install-debian fuzz-lisp lint lint-py lint-el check bench bench-memory trace-prompt screenshots fixture doc dist checksums check-tag release clean
+.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-properties test-kill test-simulation test-shell test-faults test-distributed bench-distributed bench-scale test-otel test-install test-install-debian fuzz-lisp lint lint-py lint-el check bench bench-memory trace-prompt screenshots fixture doc dist checksums check-tag release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ test-distributed: setup ## Run missions over items on a real Dask scheduler, one
 
 bench-distributed: setup ## Run 2,000 missions on one Dask worker, on two, and by a script written by hand
 	$(PYTHON) -m tests.bench.distributed --items $(or $(ITEMS),2000)
+
+bench-scale: setup ## Print what a daemon takes in which many sessions answer at once
+	$(PYTHON) -m tests.bench.scale
 
 test-otel: setup ## Have a real daemon send its spans and numbers to an OTLP receiver
 	$(PYTHON) -m pytest -n 0 tests/e2e/test_telemetry.py
