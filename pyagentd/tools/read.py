@@ -12,7 +12,7 @@ from typing import TextIO
 
 from pyagentd.errors import ToolError
 from pyagentd.policy.action import ResolvedPath
-from pyagentd.tools import files as beneath
+from pyagentd.tools import files as dirfd_open
 from pyagentd.tools.files import is_binary, marked
 from pyagentd.tools.invoke import SHOWN_BYTES
 from pyagentd.tools.spec import (
@@ -133,25 +133,25 @@ def _decodes(start: bytes, encoding: str) -> bool:
 def open_existing(path: ResolvedPath, ctx: ToolContext) -> int:
     """Return a descriptor of the file; what is not there or no file gets a hint about what to do instead."""
     try:
-        return beneath.open_file(path.resolved)
+        return dirfd_open.open_file(path.resolved)
     except FileNotFoundError as error:
         near = _near_names(path, ctx)
         hint = f"Did you mean {' or '.join(near)}?" if near else "Find it with Glob"
         raise ToolError(f"{path.lexical} does not exist", hint=hint) from error
-    except beneath.IsDirectory as error:
+    except dirfd_open.IsDirectory as error:
         raise ToolError(error.message, hint=f'List it with Glob(pattern="*", path="{path.lexical}")') from error
 
 
 def read_existing(path: ResolvedPath, ctx: ToolContext) -> bytes:
     """Return the whole content of the file, with the same hints."""
-    return beneath.read_all(open_existing(path, ctx), path.lexical)
+    return dirfd_open.read_all(open_existing(path, ctx), path.lexical)
 
 
 def _near_names(path: ResolvedPath, ctx: ToolContext) -> list[str]:
     """Return readable files beside the missing one with a similar name, the nearest first."""
     directory, name = os.path.split(path.resolved)
     try:
-        descriptor = beneath.open_directory(directory)
+        descriptor = dirfd_open.open_directory(directory)
     except (OSError, ToolError):
         return []
     try:

@@ -328,7 +328,7 @@ def schema_of(spec: ToolSpec) -> dict[str, Any]:
 #
 # ``lexical`` is absolute, with ``~`` expanded and ``..`` taken away by text alone; ``resolved`` follows every
 # symbolic link on the way, also dangling ones and towards what does not exist yet. Both go to policy; only
-# ``resolved`` is ever opened, and ``beneath`` refuses a link that was put in its way since.
+# ``resolved`` is ever opened, and ``tools.files`` refuses a link that was put in its way since.
 
 _LONGEST = 4095  # bytes of a path that a call of the system takes
 

@@ -38,7 +38,7 @@ from pyagentd.store.snapshots import (
     read,
     undoing,
 )
-from pyagentd.tools import files as beneath
+from pyagentd.tools import files as dirfd_open
 from tests.examples import examples
 from tests.runtime.world import Watcher, World, attached, last_of, rows
 from tests.server import answer, tool_use
@@ -321,7 +321,7 @@ async def test_a_daemon_that_is_killed_leaves_whole_objects_and_a_doubt(world: W
 
 async def test_what_a_killed_daemon_left_beside_a_file_is_removed(world: World) -> None:
     draft = world.project / "sub/.pyagentd-00000000-0123456789abcdef.tmp"
-    others = [world.project / "sub" / name for name in (".0123456789abcdef.tmp", beneath.draft_name(), ".x.tmp")]
+    others = [world.project / "sub" / name for name in (".0123456789abcdef.tmp", dirfd_open.draft_name(), ".x.tmp")]
     async with talking(world) as talk:
         turn = await talk.turn(write("sub/a.txt", "a\n"), write("sub/b.txt", "b\n"))
         snapshots = world.kernel.feature(Snapshots)
