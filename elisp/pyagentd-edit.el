@@ -148,6 +148,65 @@ Both are compared whole."
       (list (1+ head) (- (1+ (buffer-size)) tail)
             (- (1+ other-size) tail)))))
 
+(defun pyagentd-edit--differences (other)
+  "Return where this buffer and OTHER differ, as a list of differences.
+Each is (BEG END OTHER-BEG OTHER-END).
+They are in order, parted by lines that either text has once."
+  (pcase-let* ((`(,beg ,end ,other-end) (pyagentd-edit-difference other))
+               (lines (pyagentd-edit--lines beg end))
+               (position beg) (other-position beg) (found nil))
+    (with-current-buffer other
+      (pcase-dolist (`(,line . ,start)
+                     (pyagentd-edit--once (pyagentd-edit--lines beg other-end)))
+        (push (cons line start) found)))
+    (let ((here (make-hash-table :test #'equal)) (differences nil))
+      (pcase-dolist (`(,line . ,start) (pyagentd-edit--once lines))
+        (puthash line start here))
+      (pcase-dolist (`(,line . ,other-start) (nreverse found))
+        (when-let ((start (gethash line here)))
+          (when (and (>= start position) (>= other-start other-position))
+            (push (list position start other-position other-start) differences)
+            (setq position (+ start (length line))
+                  other-position (+ other-start (length line))))))
+      (push (list position end other-position other-end) differences)
+      (delq nil (mapcar (lambda (difference)
+                          (pyagentd-edit--trimmed difference other))
+                        (nreverse differences))))))
+
+(defun pyagentd-edit--lines (beg end)
+  "Return the whole lines between BEG and END, a list of (LINE . POSITION)."
+  (save-excursion
+    (save-restriction
+      (widen)
+      (goto-char beg)
+      (unless (bolp) (forward-line 1))
+      (let (lines start)
+        (while (and (setq start (point)) (= 0 (forward-line 1)) (bolp)
+                    (<= (point) end) (> (point) start))
+          (push (cons (buffer-substring-no-properties start (point)) start)
+                lines))
+        (nreverse lines)))))
+
+(defun pyagentd-edit--once (lines)
+  "Return those of LINES that are there once."
+  (let ((counts (make-hash-table :test #'equal)))
+    (pcase-dolist (`(,line . ,_) lines)
+      (puthash line (1+ (gethash line counts 0)) counts))
+    (seq-filter (lambda (line) (= 1 (gethash (car line) counts))) lines)))
+
+(defun pyagentd-edit--trimmed (difference other)
+  "Return DIFFERENCE from OTHER without what is equal at its ends, or nil."
+  (pcase-let* ((`(,beg ,end ,other-beg ,other-end) difference)
+               (text (buffer-substring-no-properties beg end))
+               (old (with-current-buffer other
+                      (buffer-substring-no-properties other-beg other-end)))
+               (most (min (length text) (length old)))
+               (head (pyagentd-edit--common text old most))
+               (tail (pyagentd-edit--common (reverse text) (reverse old)
+                                            (- most head))))
+    (unless (equal text old)
+      (list (+ beg head) (- end tail) (+ other-beg head) (- other-end tail)))))
+
 ;;;; Setting edits aside
 
 (defun pyagentd-edit-set-aside (keep)
@@ -229,24 +288,14 @@ KEPT is a buffer with that text and them, or nil; RUN is a marker or nil."
   (save-restriction
     (widen)
     (pcase-let* ((inhibit-read-only t)
-                 (difference (pyagentd-edit-difference base))
+                 (differences (pyagentd-edit--differences base))
                  (places (mapcar (lambda (edit)
-                                   (pyagentd-edit--place edit difference))
+                                   (pyagentd-edit--place edit differences))
                                  edits))
                  (conflict (memq nil (mapcar #'cadr places))))
       (when (and conflict (not (buffer-live-p kept)))
         (setq kept (pyagentd-edit--kept-of base edits)))
-      (save-excursion
-        ;; The last one first, so that the places of the others hold.
-        (pcase-dolist (`(,position ,length ,text) (nreverse places))
-          (goto-char position)
-          ;; Point, windows and what is being sent stay behind what was
-          ;; typed; a run goes on above it, as it does when it is typed.
-          (let ((at-run (and run (= run position))))
-            (insert-before-markers text)
-            (when at-run (set-marker run position)))
-          (when length
-            (delete-region (point) (+ (point) length)))))
+      (pyagentd-edit--make places run)
       (if conflict
           (pyagentd-log 'warn "%s: changed here and elsewhere at once; \
 what you wrote stands behind it, and your text is in %s"
@@ -257,20 +306,50 @@ what you wrote stands behind it, and your text is in %s"
         (message "%s: changed elsewhere; what you wrote is in the new text"
                  (buffer-name))))))
 
-(defun pyagentd-edit--place (edit difference)
+(defun pyagentd-edit--make (places run)
+  "Make edits at PLACES, as `pyagentd-edit--place' has them.
+Point, windows and what is being sent stay behind what was typed.  RUN,
+the marker of a run or nil, stays above it, as it does when it is typed."
+  (let ((marked (mapcar (pcase-lambda (`(,position ,length ,text))
+                          (list (copy-marker position)
+                                (copy-marker (+ position (or length 0))) text))
+                        places)))
+    (save-excursion
+      (pcase-dolist (`(,beg ,end ,_) marked)
+        (delete-region beg end))
+      (pcase-dolist (`(,beg ,end ,text) marked)
+        (goto-char beg)
+        (let ((at-run (and run (= run beg))))
+          (set-marker beg nil)
+          (set-marker end nil)
+          (insert-before-markers text)
+          (when at-run
+            (set-marker run (- (point) (length text)))))))))
+
+(defun pyagentd-edit--place (edit differences)
   "Return where EDIT goes here: (POSITION LENGTH TEXT).
-DIFFERENCE is what `pyagentd-edit-difference' says of this buffer and the
-text that EDIT is of.  LENGTH is nil if what EDIT replaces is no more."
-  (pcase-let ((`(,start ,length ,text) edit)
-              (`(,beg ,end ,old-end) difference))
-    (cond ((and (< beg end) (<= beg start (+ start length) old-end)
-                (equal (substring-no-properties text)
-                       (buffer-substring-no-properties beg end)))
-           (list end 0 ""))             ; the same was written there
-          ((>= start old-end)
-           (list (+ start (- end old-end)) length text))
-          ((<= (+ start length) beg) edit)
-          (t (pyagentd-edit--behind beg end text)))))
+DIFFERENCES are those of this buffer and the text that EDIT is of.
+LENGTH is nil if what EDIT replaces was changed here."
+  (pcase-let* ((`(,start ,length ,text) edit)
+               (last (+ start length))
+               ;; What ends above it, and what has text in common with it.
+               (above (seq-filter (lambda (each) (<= (nth 3 each) start))
+                                  differences))
+               (within (seq-filter (pcase-lambda (`(,_ ,_ ,beg ,end))
+                                     (and (< start end) (< beg last)))
+                                   differences))
+               (place (pcase (car (last above))
+                        (`(,_ ,end ,_ ,old-end) (+ start (- end old-end)))
+                        (_ start))))
+    (pcase (car (last (or within above)))
+      ((and `(,beg ,end ,old-beg ,old-end)
+            (guard (and (< beg end) (<= old-beg start last old-end)
+                        (equal (substring-no-properties text)
+                               (buffer-substring-no-properties beg end)))))
+       (list end 0 ""))                 ; the same was written there
+      ((and `(,beg ,end . ,_) (guard within))
+       (pyagentd-edit--behind beg end text))
+      (_ (list place length text)))))
 
 (defun pyagentd-edit--behind (beg end text)
   "Return where TEXT goes that has no place but behind what is BEG to END.

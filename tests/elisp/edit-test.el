@@ -58,6 +58,14 @@
       (should (equal (edit-test--merge file file-text) merged))
       (should-not (edit-test--kept)))))
 
+(ert-deftest pyagentd-edit-between-two-changes-is-no-conflict ()
+  (pyagentd-test-with-session "### One\n\nA\n\n### Two\n\nB\n\n### "
+    (edit-test--replace "Two" "Too")
+    (should (equal (edit-test--merge
+                    file "### Uno\n\nA\n\n### Two\n\nB, B\n\n### Three")
+                   "### Uno\n\nA\n\n### Too\n\nB, B\n\n### Three"))
+    (should-not (edit-test--kept))))
+
 (ert-deftest pyagentd-edit-of-what-another-program-changed-is-a-conflict ()
   (pyagentd-test-with-session "one two three"
     (edit-test--replace "two" "2")
@@ -152,6 +160,44 @@ Return (NEW . REMOVED), lists of lines."
                      (should (= 1 (edit-test--count line merged))))
                     ((not kept)
                      (should (= 0 (edit-test--count line merged))))))))))))
+
+(defun edit-test--random-words (count name)
+  "Put up to COUNT words called NAME anywhere in this buffer, and remove text.
+Return the words.  No word is parted or removed."
+  (let (words)
+    (dotimes (number count)
+      (goto-char (1+ (random (buffer-size))))
+      (when (save-excursion (re-search-backward "<\\|\\(>\\)" nil t)
+                            (and (looking-at-p "<") t))
+        (search-forward ">"))
+      (if (= 0 (random 2))
+          (delete-region (point) (save-excursion
+                                   (skip-chars-forward "^<" (+ (point) (random 20)))
+                                   (point)))
+        (push (format "<%s%d>" name number) words)
+        (insert (car words))))
+    words))
+
+(ert-deftest pyagentd-edit-no-word-is-lost-parted-or-doubled ()
+  (random "words")
+  (let ((base (mapconcat (lambda (number) (format "base%03d\n" (/ number 3)))
+                         (number-sequence 1 12) "")))
+    (dotimes (_ 150)
+      (pyagentd-test-with-session base
+        (let* ((ours (edit-test--random-words (random 8) "ours"))
+               (theirs nil)
+               (file-text (with-temp-buffer
+                            (insert base)
+                            (setq theirs (edit-test--random-words
+                                          (random 8) "theirs"))
+                            (buffer-string)))
+               (before (substring-no-properties (buffer-string)))
+               (merged (edit-test--merge file file-text))
+               (kept (edit-test--kept)))
+          (dolist (word (append ours theirs))
+            (should (= 1 (edit-test--count word merged))))
+          (when kept
+            (should (equal kept (list before)))))))))
 
 (provide 'edit-test)
 ;;; edit-test.el ends here
