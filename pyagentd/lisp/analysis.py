@@ -448,6 +448,7 @@ class Analysis:
         self.defined: dict[str, Var] = {}
         self._names = 0
         self.redefined: set[str] = set()
+        self.spaces: dict[str, str] = {}  # the short names that ``require`` gives to namespaces
         self.in_lambda = False  # inside #(…), which cannot be nested
 
     def fresh(self, name: str = "") -> Var:
@@ -518,11 +519,16 @@ class Analysis:
             return Space("ctx", name[4:], form.start)
         if name.startswith("memory/") and len(name) > 7 and name not in FORMS:
             return Space("memory", name[7:], form.start)
-        if name in BUILTINS:
-            return Builtin(name, form.start)
+        if (builtin := self._full(name)) in BUILTINS:
+            return Builtin(builtin, form.start)
         if name in FORMS:
             self.fail(f"{name} is a form, not a function", form, f"Wrap it in a function: #({name} %).")
         return self._unknown(form, scope)
+
+    def _full(self, name: str) -> str:
+        """Return the name of a builtin with its namespace's own name, where ``require`` gave it another."""
+        space, slash, short = name.partition("/")
+        return f"{self.spaces[space]}/{short}" if slash and space in self.spaces else name
 
     def _unknown(self, form: Symbol, scope: Scope) -> NoReturn:
         name = form.name
@@ -553,8 +559,8 @@ class Analysis:
             bound = name in scope or name in self.defined
             if name in FORMS and (not bound or name in CORE):
                 return FORMS[name](self, form, scope, tail)
-            if not bound and name in BUILTINS:
-                return self.invoke(name, self.nodes(items[1:], scope), form)
+            if not bound and (builtin := self._full(name)) in BUILTINS:
+                return self.invoke(builtin, self.nodes(items[1:], scope), form)
         function = self.node(head, scope)
         args = self.nodes(items[1:], scope)
         if isinstance(head, Literal) and type(head.value) is Keyword:

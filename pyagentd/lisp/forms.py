@@ -67,6 +67,8 @@ def bind(
     if isinstance(pattern, Vector):
         _bind_vector(analysis, pattern, value, names, pairs, lenient=rest)
     elif isinstance(pattern, Map):
+        if rest:
+            value = RuntimeCall("named_arguments", [value], pattern.start)
         _bind_map(analysis, pattern, _held(analysis, value, pairs), names, pairs)
     else:
         analysis.fail(
@@ -104,7 +106,7 @@ def _bind_vector(
     start = pattern.start
     parts = analysis.fresh()
     open_end = lenient or rest is not None
-    pairs.append((parts, RuntimeCall("take_apart", [value, Const(len(items), start), Const(open_end, start)], start)))
+    pairs.append((parts, RuntimeCall("take_apart", [value, Const(open_end, start)], start)))
     for index, item in enumerate(items):
         if isinstance(item, Symbol) and item.name == "_":
             continue
@@ -148,8 +150,8 @@ def _bind_option(
     pairs: Pairs,
 ) -> None:
     """Bind the names after ``:keys``, ``:strs`` or ``:as``; ``:or`` was read before."""
-    option = key.value.name
-    if option == "as":
+    space, _, option = key.value.name.rpartition("/")
+    if key.value.name == "as":
         bind(analysis, Symbol(simple_name(analysis, target), target.start), value, names, pairs)
     elif option in {"keys", "strs"}:
         if not isinstance(target, Vector):
@@ -157,10 +159,17 @@ def _bind_option(
         for item in target.items:
             if isinstance(item, Literal) and type(item.value) is Keyword:
                 item = Symbol(item.value.name, item.start)
+            within = space
+            if option == "keys" and isinstance(item, Symbol) and "/" in item.name:  # {:keys [a/b]} binds b to :a/b
+                within, _, short = item.name.rpartition("/")
+                item = Symbol(short, item.start)
             name = simple_name(analysis, item)
-            _bind_key(analysis, item, name if option == "strs" else Keyword(name), value, defaults, names, pairs)
+            full = f"{within}/{name}" if within else name
+            _bind_key(analysis, item, full if option == "strs" else Keyword(full), value, defaults, names, pairs)
     elif option != "or":
-        analysis.fail(f"unsupported pattern :{option}", key, "There are :keys, :strs, :or and :as; or {name :key}.")
+        analysis.fail(
+            f"unsupported pattern :{key.value.name}", key, "There are :keys, :strs, :or and :as; or {name :key}."
+        )
 
 
 def _bind_key(
@@ -408,9 +417,22 @@ def do(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     return body(analysis, form.items[1:], scope, tail, form.start)
 
 
-@special("comment", "ns", "require", "use", "import", "declare")
+@special("ns", "require", "use")
+def require(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """Note the short names in ``(require '[clojure.string :as s])`` and ``ns``; nil."""
+    waiting: list[Form] = [*form.items]
+    while waiting:
+        items: list[Form] = getattr(waiting.pop(), "items", [])
+        waiting += items
+        for of, mark, short in zip(items[:1], items[1:2], items[2:3], strict=False):
+            if isinstance(of, Symbol) and _is_keyword(mark, "as") and isinstance(short, Symbol):
+                analysis.spaces[short.name] = of.name
+    return Const(None, form.start)
+
+
+@special("comment", "import", "declare")
 def nothing(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
-    """Ignore ``ns`` and similar forms, which have no meaning here; nil."""
+    """Ignore a form that has no meaning here; nil."""
     return Const(None, form.start)
 
 

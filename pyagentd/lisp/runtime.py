@@ -546,24 +546,17 @@ def make_set(run: Run, *given: Value) -> LispSet:
     return LispSet.of(given, run.budget)
 
 
-def take_apart(run: Run, value: Value, count: int, open_end: bool) -> list[Value]:
-    """Return the items for a vector pattern; without ``&`` there must be enough of them.
+def take_apart(run: Run, value: Value, open_end: bool) -> list[Value]:
+    """Return the items for a vector pattern; of a map or set only where it has ``&``.
 
     Raises:
-        LispError: ``eval_error`` if the value is not a vector or too short.
+        LispError: ``eval_error`` if the value has no items in order.
     """
-    if type(value) is not list:
-        if open_end or value is None:
-            value = items("destructuring", value, run.budget)
-        else:
-            raise LispError("eval_error", f"a vector pattern needs a vector, got {a_type(value)}")
-    if len(value) < count and not open_end:
-        raise LispError(
-            "eval_error",
-            f"a pattern of {count} names needs a vector with as many items, got {len(value)}",
-            hint="Write [a b & rest] when there may be fewer.",
-        )
-    return value  # type: ignore[no-any-return]
+    if type(value) is list:
+        return value
+    if open_end or value is None or type(value) is str:
+        return items("destructuring", value, run.budget)
+    raise LispError("eval_error", f"a vector pattern needs a vector, got {a_type(value)}")
 
 
 def item(run: Run, vector: list[Value], index: int) -> Value:
@@ -576,6 +569,21 @@ def rest_of(run: Run, vector: list[Value], count: int) -> Value:
     run.budget.cells(max(0, len(vector) - count) >> 3)
     run.budget.steps(len(vector) >> 4)
     return vector[count:] or None
+
+
+def named_arguments(run: Run, value: Value) -> Value:
+    """Return the map that the rest of the arguments, ``:a 1 :b 2`` or one map, means to a map pattern after ``&``.
+
+    Raises:
+        LispError: ``eval_error`` if a key has no value.
+    """
+    if type(value) is not list:
+        return value
+    if len(value) == 1 and type(value[0]) is dict:
+        return value[0]
+    if len(value) % 2:
+        raise LispError("eval_error", f"a map pattern after & needs pairs of key and value, got {len(value)} items")
+    return {as_key(key, run.budget): item for key, item in zip(value[::2], value[1::2], strict=True)}
 
 
 def as_map(run: Run, value: Value) -> dict[Any, Value]:

@@ -390,14 +390,16 @@ def _compare(one: Value, other: Value, budget: Budget, depth: int) -> int:
 
 
 def _compare_vectors(one: list[Value], other: list[Value], budget: Budget, depth: int) -> int:
-    """Compare item by item; a vector comes before a longer one that begins with it."""
+    """Compare lengths, then item by item."""
     if depth >= budget.limits.depth:
         raise too_deep(budget)
-    budget.steps(1 + min(len(one), len(other)))
-    for a, b in zip(one, other, strict=False):
+    if len(one) != len(other):
+        return 1 if len(one) > len(other) else -1
+    budget.steps(1 + len(one))
+    for a, b in zip(one, other, strict=True):
         if found := _compare(a, b, budget, depth + 1):
             return found
-    return (len(one) > len(other)) - (len(one) < len(other))
+    return 0
 
 
 _RANKS: dict[type, int] = {type(None): 0, int: 2, float: 2, Keyword: 3, str: 4, tuple: 5, LispSet: 7}
@@ -801,7 +803,7 @@ def lookup(value: Value, key: Value, default: Value = None, budget: Budget | Non
             key = int(key)  # a float without fraction, such as a result of /
         if type(key) is int:
             return value[key] if 0 <= key < len(value) else default
-        if type(key) is Keyword:
+        if type(key) is Keyword and kind is list:
             raise _no_keys(value, key)
         return default
     if kind is LispSet:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 _TAGS = frozenset({"clojure", "clj", "cljs", "lisp", "ptc-lisp", "ptclisp", "ptc_lisp", "ptc"})
 _OPEN = re.compile(r"^[ \t>]*(?P<fence>`{3,}|~{3,})[ \t]*\{?\.?(?P<tag>[\w+-]*)\}?(?P<rest>[^\n`]*)", re.MULTILINE)
+_BEHIND = re.compile(r"(?<=\S)[ \t]+(?=(?:`{3,}|~{3,})(?:clojure|clj|cljs|lisp|ptc\S*)[ \t]*\n)", re.IGNORECASE)
 _THOUGHT = re.compile(r"\A\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 _INVISIBLE = {"\u00a0": " ", **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff", "")}
 _QUOTES = "“”„‟"
@@ -46,6 +47,8 @@ def parse(text: str) -> Response:
     if _without_comments(bare).startswith("(") and bare.startswith(("(", ";")):
         end = _end_of_forms(bare)
         return Response(program=bare[:end].strip(), reasoning=(before + bare[end:]).strip())
+    if (moved := _BEHIND.sub("\n", text)) != text:  # a fence behind text on its line
+        return parse(moved)
     return Response(program=None, reasoning=text.strip())
 
 

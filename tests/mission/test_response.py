@@ -103,3 +103,9 @@ def test_a_model_that_repeats_itself_is_read_in_linear_time():
 @pytest.mark.parametrize("text", [";; Step 1\n(def x 1)\n\n;; Step 2\n(+ x 1)", "; look\n(+ 1 2)"])
 def test_a_bare_answer_may_begin_with_a_comment(text):
     assert parse(text).program == text
+
+
+def test_a_fence_behind_text_on_its_line_opens_a_program() -> None:
+    found = parse("Here it is: ```clojure\n(return 1)\n```\nThat is all.")
+    assert (found.program, found.reasoning.splitlines()[0]) == ("(return 1)", "Here it is:")
+    assert parse("It is not `code` ```text\n(return 1)\n```").program is None

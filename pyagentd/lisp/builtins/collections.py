@@ -618,11 +618,12 @@ def next_(budget: Budget, coll: Any) -> Any:
 
 @picking_define("butlast", charges=True)
 def butlast(budget: Budget, coll: Any) -> Any:
-    """Return all items but the last.
+    """Return all items but the last; nil if there are none.
 
     (butlast [1 2 3]) => [1 2]
+    (butlast [1]) => nil
     """
-    return _part("butlast", coll, budget, 0, -1)
+    return _part("butlast", coll, budget, 0, -1) or None
 
 
 def _part(op: str, coll: Any, budget: Budget, start: int, end: int | None) -> list[Any]:
@@ -681,13 +682,53 @@ def drop_last(budget: Budget, n_or_coll: Any, coll: Any = MISSING) -> list[Any]:
     return _part("drop-last", found, budget, 0, max(0, len(found) - n))
 
 
-@picking_define("nthrest", "nthnext", charges=True, shown="coll n")
+@picking_define("nthrest", charges=True, shown="coll n")
 def nthrest(budget: Budget, coll: Any, n: Any) -> list[Any]:
     """Return all but the first n items; the collection is the first argument.
 
     (nthrest [1 2 3] 1) => [2 3]
     """
     return _part("nthrest", coll, budget, size("nthrest", n), None)
+
+
+@picking_define("nthnext", charges=True, shown="coll n")
+def nthnext(budget: Budget, coll: Any, n: Any) -> Any:
+    """Return all but the first n items; nil if there are none.
+
+    (nthnext [1 2 3] 1) => [2 3]
+    (nthnext [1] 1) => nil
+    """
+    return _part("nthnext", coll, budget, size("nthnext", n), None) or None
+
+
+@picking_define("list*", charges=True, shown="x… coll")
+def list_star(budget: Budget, *xs_and_coll: Any) -> Any:
+    """Return a vector of some items and, after them, those of the last argument.
+
+    (list* 1 2 [3 4]) => [1 2 3 4]
+    """
+    *xs, coll = xs_and_coll or (None,)
+    found = items("list*", coll, budget)
+    budget.cells(len(xs) + len(found))
+    return [*xs, *found] or None
+
+
+@picking_define("tree-seq", charges=True)
+def tree_seq(budget: Budget, has_children: Any, children: Any, root: Any) -> list[Any]:
+    """Return a tree's nodes in depth-first order: those for which has_children is true, and what children returns.
+
+    (tree-seq vector? identity [1 [2]]) => [[1 [2]] 1 [2] 2]
+    """
+    test, below = as_function(has_children, 1, "tree-seq"), as_function(children, 1, "tree-seq")
+    found: list[Any] = []
+    waiting = [root]
+    while waiting:
+        budget.steps(1)
+        budget.cells(1)
+        found.append(node := waiting.pop())
+        if truthy(test(node)):
+            waiting += reversed(items("tree-seq", below(node), budget))
+    return found
 
 
 @picking_define("take-nth", charges=True, shown="n coll")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import cmp_to_key
 from typing import Any, Final
 
-from pyagentd.lisp.builtins import collections, functions, maps, numbers
+from pyagentd.lisp.builtins import collections, functions, maps, numbers, text
 from pyagentd.lisp.builtins.collections import as_keys, getter, key_column
 from pyagentd.lisp.builtins.functions import complement
 from pyagentd.lisp.builtins.table import NUMBERS, Family, function_named, items, refuse, wrong
@@ -294,16 +294,18 @@ define = FAMILY.define
 def reduce(budget: Budget, f: Any, init_or_coll: Any, coll: Any = MISSING) -> Any:
     """Combine the items: call f with the result so far and the next item. ``(reduced x)`` ends it early.
 
-    Without an initial value it starts with the first item; an empty collection then results in nil.
+    Without an initial value it starts with the first item; an empty collection results in what f returns without
+    arguments, or nil where it needs some.
 
     (reduce + 0 [1 2 3]) => 6
     (reduce - 10 [1 2 3]) => 4
-    (reduce + []) => nil
+    (reduce + []) => 0
     """
     found = items("reduce", init_or_coll if coll is MISSING else coll, budget)
     if coll is MISSING:
         if not found:
-            return None
+            made = _WITHOUT_ARGUMENTS.get(function_named(f))
+            return list(made) if type(made) is list else made
         initial, found = found[0], found[1:]
     else:
         initial = init_or_coll
@@ -316,6 +318,14 @@ def reduce(budget: Budget, f: Any, init_or_coll: Any, coll: Any = MISSING) -> An
     del init_or_coll, initial
     return _fold(as_function(f, 2, "reduce"), held, found, budget)
 
+
+_WITHOUT_ARGUMENTS: Final[dict[Any, Any]] = {
+    numbers.add: 0,
+    numbers.multiply: 1,
+    text.str_: "",
+    collections.conj: [],
+    collections.concat: [],
+}
 
 _AT_ONCE: Final = (collections.conj, maps.merge, collections.concat)
 """What gives the same when it is called with all items at once, without a copy for each."""

@@ -24,6 +24,7 @@ from pyagentd.lisp.values import (
     lookup,
     pairs,
     present_key,
+    truthy,
 )
 
 FAMILY: Final = Family("Maps")
@@ -214,27 +215,28 @@ def _named(names: Any) -> Any:
 
 
 @define("keys", charges=True)
-def keys_(budget: Budget, m: Any) -> list[Any]:
-    """Return the keys of a map, sorted.
+def keys_(budget: Budget, m: Any) -> list[Any] | None:
+    """Return the keys of a map, sorted; nil if it is empty.
 
     (keys {:b 1 :a 2}) => [:a :b]
+    (keys {}) => nil
     """
     found = mapping("keys", m)
     budget.cells(len(found))
     budget.steps(len(found))
-    return [from_key(key) for key in in_order(found)]
+    return [from_key(key) for key in in_order(found)] or None
 
 
 @define("vals", charges=True)
-def vals(budget: Budget, m: Any) -> list[Any]:
-    """Return the values of a map, in the order of its keys.
+def vals(budget: Budget, m: Any) -> list[Any] | None:
+    """Return the values of a map, in the order of its keys; nil if it is empty.
 
     (vals {:b 1 :a 2}) => [2 1]
     """
     found = mapping("vals", m)
     budget.cells(len(found))
     budget.steps(len(found))
-    return [found[key] for key in in_order(found)]
+    return [found[key] for key in in_order(found)] or None
 
 
 @define("entries", charges=True)
@@ -530,6 +532,91 @@ def is_superset(budget: Budget, a: Any, b: Any) -> bool:
     (superset? #{1 2} #{1}) => true
     """
     return is_subset(budget, b, a)
+
+
+def _relation(*names: str) -> tuple[str, ...]:
+    return tuple(f"{space}/{name}" for name in names for space in ("clojure.set", "set"))
+
+
+@sets_define(*_relation("map-invert"), charges=True)
+def map_invert(budget: Budget, m: Any) -> dict[Any, Any]:
+    """Return a map from the values of a map to its keys.
+
+    (clojure.set/map-invert {:a 1}) => {1 :a}
+    """
+    found = mapping("map-invert", m)
+    budget.cells(len(found))
+    return {as_key(found[key], budget): from_key(key) for key in in_order(found)}
+
+
+@sets_define(*_relation("rename-keys"), charges=True)
+def rename_keys_(budget: Budget, m: Any, names: Any) -> dict[Any, Any]:
+    """Return a map with keys renamed, from the old name to the new one.
+
+    (clojure.set/rename-keys {:a 1 :b 2} {:a :c}) => {:b 2 :c 1}
+    """
+    found, names = mapping("rename-keys", m), mapping("rename-keys", names)
+    budget.cells(len(found))
+    kept = {key: item for key, item in found.items() if key not in names}
+    return kept | {as_key(names[key], budget): found[key] for key in names if key in found}
+
+
+@sets_define(*_relation("select"), charges=True)
+def select(budget: Budget, pred: Any, s: Any) -> LispSet:
+    """Return the members for which pred is true.
+
+    (clojure.set/select odd? #{1 2 3}) => #{1 3}
+    """
+    test = as_function(pred, 1, "select")
+    return LispSet.of([each for each in items("select", s, budget) if truthy(test(each))], budget)
+
+
+@sets_define(*_relation("project"), charges=True)
+def project(budget: Budget, rows: Any, keys: Any) -> LispSet:
+    """Return the set of maps with only these keys.
+
+    (clojure.set/project #{{:a 1 :b 2}} [:a]) => #{{:a 1}}
+    """
+    return LispSet.of([_only(each, keys, budget) for each in items("project", rows, budget)], budget)
+
+
+@sets_define(*_relation("index"), charges=True)
+def index(budget: Budget, rows: Any, keys: Any) -> dict[Any, Any]:
+    """Group a set of maps by the values of these keys.
+
+    (clojure.set/index #{{:a 1 :b 2}} [:a]) => {{:a 1} #{{:a 1 :b 2}}}
+    """
+    groups: dict[Any, list[Any]] = {}
+    for each in items("index", rows, budget):
+        groups.setdefault(as_key(_only(each, keys, budget), budget), []).append(each)
+    return {key: LispSet.of(group, budget) for key, group in groups.items()}
+
+
+@sets_define(*_relation("join"), charges=True)
+def join(budget: Budget, rows: Any, others: Any) -> LispSet:
+    """Return the maps of two sets merged where they agree in all keys that both have.
+
+    (clojure.set/join #{{:a 1 :b 2}} #{{:a 1 :c 3}}) => #{{:a 1 :b 2 :c 3}}
+    """
+    left = [mapping("join", each) for each in items("join", rows, budget)]
+    right = [mapping("join", each) for each in items("join", others, budget)]
+    shared = sorted(set(left[0]) & set(right[0]), key=str) if left and right else []
+    by_values: dict[Any, list[dict[Any, Any]]] = {}
+    for each in right:
+        by_values.setdefault(as_key([each.get(key) for key in shared], budget), []).append(each)
+    found: list[Any] = []
+    for each in left:
+        for other in by_values.get(as_key([each.get(key) for key in shared], budget), ()):
+            budget.cells(len(each) + len(other))
+            found.append({**each, **other})
+    return LispSet.of(found, budget)
+
+
+def _only(row: Any, keys: Any, budget: Budget) -> dict[Any, Any]:
+    found = mapping("select-keys", row)
+    wanted = [as_key(each, budget) for each in items("select-keys", keys, budget)]
+    budget.cells(len(wanted))
+    return {key: found[key] for key in wanted if key in found}
 
 
 @sets_define("disj", charges=True)

@@ -18,6 +18,7 @@ from pyagentd.lisp.builtins.table import (
     integer,
     items,
     length,
+    mapping,
     number,
     refuse,
     string,
@@ -27,7 +28,7 @@ from pyagentd.lisp.builtins.table import (
 from pyagentd.lisp.errors import MISSING, LispError
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.serialization import readable, size, text
-from pyagentd.lisp.values import Keyword, Pattern, as_function, to_python
+from pyagentd.lisp.values import Keyword, Pattern, as_function, lookup, to_python
 
 # Regular expressions: choosing the engine, and charging for a search.
 #
@@ -737,13 +738,20 @@ def split_lines(budget: Budget, s: Any) -> list[str]:
     return lines
 
 
-@define(*named("replace"), charges=True)
-def replace(budget: Budget, s: Any, old: Any, new: Any) -> str:
+@define(*named("replace"), charges=True, shown="s old new")
+def replace(budget: Budget, s: Any, old: Any, new: Any = MISSING) -> Any:
     """Return the string with all occurrences of a text, or matches of a pattern, replaced.
+
+    Of a map and a collection it returns the items, each replaced by what the map has for it.
 
     (replace "hello" "l" "L") => "heLLo"
     (replace "a1b2" #"[0-9]" "#") => "a#b#"
+    (replace {1 :one} [1 2]) => [:one 2]
     """
+    if new is MISSING:
+        instead, found = mapping("replace", s), items("replace", old, budget)
+        budget.cells(len(found))
+        return [lookup(instead, each, each, budget) for each in found]
     if type(s) is str and type(old) is str and type(new) is str and len(s) * (1 + len(new)) < _SHORT:
         budget.steps(1)
         made = s.replace(old, new)

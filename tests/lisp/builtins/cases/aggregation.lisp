@@ -1,6 +1,6 @@
 (reduce + 0 [1 2 3]) => 6
 (reduce + [1.5 2]) => 3.5
-(reduce + []) => nil
+(reduce + []) => 0
 (reduce + 5 []) => 5
 (reduce + 5 nil) => 5
 (reduce - 10 [1 2 3]) => 4

@@ -44,3 +44,5 @@
 (not false) => true
 (not 0) => false
 (not) !! not
+(compare [1 2] [3]) => 1
+(sort [[1 2] [3] [2 1]]) => [[3] [1 2] [2 1]]

@@ -5,7 +5,11 @@
 (reduce merge {} [{:a 1} nil {:a 2}]) => {:a 2}
 (reduce merge [{:a 1} {:b 2}]) => {:a 1 :b 2}
 (reduce concat [[1] [2] #{3}]) => [1 2 3]
-(reduce concat []) => nil
+(reduce concat []) => []
+(reduce * []) => 1
+(reduce str []) => ""
+(reduce conj []) => []
+(reduce max []) => nil
 (count (reduce conj [] (range 100000))) => 100000
 (count (reduce (fn [v x] (conj v x)) [] (range 8000))) => 8000
 (count (reduce (fn [m x] (assoc m x x)) {} (range 2500))) => 2500

@@ -81,10 +81,10 @@
 (keys {:b 1 :a 2}) => [:a :b]
 (keys {"b" 1 :c 2 3 4}) => [3 :c "b"]
 (keys {true 1 false 2 nil 3}) => [nil false true]
-(keys nil) => []
+(keys nil) => nil
 (keys [1]) !! keys: expects a map, got a vector
 (vals {:b 1 :a 2}) => [2 1]
-(vals {}) => []
+(vals {}) => nil
 (vals #{1}) !! vals: expects a map, got a set
 (entries {:b 1 :a 2}) => [[:a 2] [:b 1]]
 (entries nil) => []

@@ -54,8 +54,8 @@
 (next nil) => nil
 (next 1) !! next: expects a collection
 (butlast [1 2 3]) => [1 2]
-(butlast [1]) => []
-(butlast nil) => []
+(butlast [1]) => nil
+(butlast nil) => nil
 (butlast 1) !! butlast: expects a collection
 (take 2 [1 2 3]) => [1 2]
 (take 9 [1]) => [1]
@@ -78,7 +78,7 @@
 (drop-last 2 5) !! drop-last: expects a collection
 (nthrest [1 2 3] 2) => [3]
 (nthnext [1 2 3] 1) => [2 3]
-(nthnext [] 1) => []
+(nthnext [] 1) => nil
 (nthnext 2 [1]) !! expects a number of items
 (nthrest [1] 5) => []
 (nthrest 1 [1]) !! nthrest: expects a number of items
@@ -119,3 +119,11 @@
 (find even? 1) !! find: expects a collection
 (subvec [1 2 3] (/ 2 2)) => [2 3]
 (nth [1 2 3] (/ 4 2)) => 3
+(nthnext [1 2 3] 2) => [3]
+(nthnext 5 1) !! nthnext
+(list* 1 [2 3]) => [1 2 3]
+(list* []) => nil
+(list* 1 2) !! list*
+(tree-seq vector? identity [1 [2]]) => [[1 [2]] 1 [2] 2]
+(map :n (tree-seq :kids :kids {:n 1 :kids [{:n 2} {:n 3 :kids [{:n 4}]}]})) => [1 2 3 4]
+(tree-seq 5 identity [1]) !! not callable

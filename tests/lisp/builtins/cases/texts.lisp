@@ -121,3 +121,6 @@
 (upper-case "") => ""
 (lower-case "") => ""
 (subs "hello" (/ 4 2)) => "llo"
+(replace {1 :one} [1 2]) => [:one 2]
+(replace {:a nil} [:a :b]) => [nil :b]
+(replace {} nil) => []

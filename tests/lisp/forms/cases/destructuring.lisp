@@ -9,7 +9,7 @@
 (let [[a & [b c]] [1 2]] [a b c]) => [1 2 nil]
 (let [[a :as all] [1 2]] [a all]) => [1 [1 2]]
 (let [[a & r :as all] [1 2]] [a r all]) => [1 [2] [1 2]]
-(let [[a b] nil] a) !! eval_error 1:7 a pattern of 2 names needs a vector with as many items, got 0
+(let [[a b] nil] [a b]) => [nil nil]
 (let [{:keys [a b]} {:a 1 :b 2}] [a b]) => [1 2]
 (let [{:keys [a]} {"a" 1}] a) => 1
 (let [{:keys [:a]} {:a 1}] a) => 1
@@ -31,7 +31,7 @@
 (map (fn [[k v]] [v k]) {:a 1}) => [[1 :a]]
 (for [{:keys [a]} [{:a 1} {:a 2}]] a) => [1 2]
 (loop [[x & more] [1 2 3] sum 0] (if x (recur more (+ sum x)) sum)) => 6
-(let [[a b] [1]] a) !! eval_error 1:7 a pattern of 2 names needs a vector with as many items, got 1
+(let [[a b] [1]] [a b]) => [1 nil]
 (let [[a] 5] a) !! eval_error 1:7 a vector pattern needs a vector, got an integer
 (let [{:keys [a]} 5] a) !! eval_error 1:19 a map pattern needs a map, got an integer
 (let [{:keys a} {}] a) !! analysis_error 1:14 :keys needs a vector of names
@@ -40,3 +40,20 @@
 (let [[a &] [1]] a) !! analysis_error 1:10 & must be followed by exactly one name
 (let [{:keys [a] :or {z 1}} {}] a) !! analysis_error 1:7 :or gives a default for z, which is not bound
 (let [{:keys [a] :or 5} {}] a) !! analysis_error 1:22 :or needs a map of defaults
+(let [[a [b]] [1]] [a b]) => [1 nil]
+(let [[a b] "xy"] [b a]) => ["y" "x"]
+((fn [[a b]] b) [1]) => nil
+(let [[a] {:k 1}] a) !! eval_error 1:7 a vector pattern needs a vector, got a map
+(let [{:a/keys [b] :as m} {:a/b 1}] [b (count m)]) => [1 1]
+(let [{:keys [a/b c]} {:a/b 1 :c 2}] [b c]) => [1 2]
+(let [{:keys [a/b] :or {b 5}} {}] b) => 5
+((fn [x & {:keys [a b] :or {b 3}}] [x a b]) 1 :a 2) => [1 2 3]
+((fn [& {:keys [a]}] a) {:a 2}) => 2
+((fn [& {:keys [a]}] a)) => nil
+((fn [& {:keys [a]}] a) :a) !! eval_error 1:9 a map pattern after & needs pairs of key and value, got 1 items
+(let [[x & {:keys [a]}] [1 :a 2]] [x a]) => [1 2]
+(require '[clojure.string :as s]) (s/join "," [1 2]) => "1,2"
+(ns foo (:require [clojure.set :as cs] [clojure.string :as s])) (s/upper-case (str (count (cs/union #{1} #{2})))) => "2"
+(do (require '[clojure.string :as s]) (map s/trim [" a "])) => ["a"]
+(:a "x") => nil
+(:a "x" 2) => 2
