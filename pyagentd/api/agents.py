@@ -331,7 +331,7 @@ class NamedAgents(Group):
             checked = await checked_model(self._kernel, preset, str(value), send_options(client, env, api_key, ()))
             value, note = checked.model, checked.note
         if key == "name" and value:
-            return await self.agent_rename(client, name=name, new_name=str(value))
+            return {**await self.agent_rename(client, name=name, new_name=str(value)), "note": None}
         if key is not None and (value is not None or reset):
             given = _permissions(value) if key == "permissions" else value
             user = local_user()

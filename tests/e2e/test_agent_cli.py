@@ -37,6 +37,8 @@ def test_an_agent_lives_and_ends_twice_without_emacs(system: System) -> None:
     assert system.json("agent", "init", "bob", "--permissions", "standard") == made
     config = system.json("agent", "config", "bob")["config"]
     assert (config["system_prompt"], config["permissions"]) == ("You look after things.", "standard")
+    assert system.ok("agent", "config", "bob", "name", "bert") == "bert\n"
+    assert system.json("agent", "config", "bert", "name", "bob")["config"]["name"] == "bob"
     assert (place / "workspace/work.txt").read_text() == "work"
     system.ok("context", "restore", "bob", kept["saved"][0])
     assert "2 messages" in system.ok("status", "bob")
