@@ -299,12 +299,13 @@ argument, or ASK from Lisp, ask which session."
 
 (defun pyagentd-add--file (file session)
   "Return how a prompt in the buffer SESSION has FILE.
-One of the project is named; a picture, or one from elsewhere, which the
+One of the project is named; a picture, a PDF, or one from elsewhere, which the
 agent may not read there, is copied into the session."
   (let ((root (pyagentd-add--root session)))
     (if (or (file-directory-p file)
             (and root (file-in-directory-p file root)
-                 (not (string-match-p (image-file-name-regexp) file))))
+                 (not (string-match-p (image-file-name-regexp) file))
+                 (not (string-suffix-p ".pdf" file t))))
         (concat "@" (pyagentd-passage-name file root))
       (with-current-buffer session
         (pyagentd-media-link file)))))
@@ -474,10 +475,16 @@ It was called BASE with EXTENSION."
         (write-region content nil file nil 'quiet nil 'excl)))
     name))
 
+(defconst pyagentd-media--largest-shown 3750000
+  "Bytes of the largest picture or PDF that a model is shown.")
+
 (defun pyagentd-media--bytes (file)
   "Return what FILE holds."
   (let ((size (file-attribute-size (file-attributes file))))
-    (when (> size pyagentd-media--largest)
+    (when (> size (if (or (pyagentd-media--picture-p file)
+                          (string-suffix-p ".pdf" file t))
+                      pyagentd-media--largest-shown
+                    pyagentd-media--largest))
       (user-error "%s is too large for a conversation: %s"
                   (file-name-nondirectory file)
                   (file-size-human-readable size))))

@@ -25,6 +25,7 @@ from pyagentd.errors import BadRequest, PyagentdError
 from pyagentd.events import Event
 from pyagentd.store import paths
 from pyagentd.store.atomic import write_text
+from pyagentd.store.paths import check_size, media_type
 
 _LONGEST: Final = 1_000_000  # characters of a file that is asked about
 _INLINE: Final = 200_000  # bytes of an answer before it goes by a file
@@ -264,6 +265,7 @@ def _file(name: str, kind: str, data: bytes) -> Attached:
     stem, dot, suffix = name.rpartition(".")
     ending = f".{suffix}" if dot and stem else mimetypes.guess_extension(kind) or ""
     base = _UNSAFE.sub("-", stem or name).strip("-.") or "file"
+    check_size(name, media_type(data), len(data))
     return Attached(f"{base}-{hashlib.sha256(data).hexdigest()[:8]}{_UNSAFE.sub('', ending)}", data)
 
 

@@ -21,6 +21,7 @@ from pyagentd.acp.wire import Daemon
 from pyagentd.cli.follow import ABORT, DECLINE, Piece, Progress, QuestionForm, Transcript, edited, question, replayed
 from pyagentd.cli.link import branch_of, complete_model, complete_session, daemon, run_environment
 from pyagentd.cli.output import ExitCode, note, preset_option, printable, workplace_option
+from pyagentd.cli.send import mentioned, with_files
 from pyagentd.cli.sessions import sessions_known
 from pyagentd.clock import new_id
 from pyagentd.config import sessions_dir
@@ -433,6 +434,8 @@ class Chat:
         for attempt in (1, 2):
             try:
                 await self._attach(" ".join(text.split())[:_NAME])
+                if self._place and attempt == 1 and (shown := mentioned(text, self._root_of())):
+                    text = with_files(text, shown, self._place)
                 env, key = run_environment(os.environ, str(self._settings.get("backend") or ""))
                 limit = _COMMAND_S if text.startswith("/") else CALL_TIMEOUT_S
                 sent = await self._daemon.call(

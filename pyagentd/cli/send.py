@@ -1,6 +1,7 @@
 """``pyagentd send`` and ``ask``: send a message, and print the answer while it comes."""
 
 import json
+import mimetypes
 import os
 import re
 import shlex
@@ -8,7 +9,7 @@ import stat
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -60,7 +61,7 @@ from pyagentd.store.atomic import make_dirs, write_bytes
 from pyagentd.store.document.text import gptel_messages
 from pyagentd.store.export.importing import is_org, read_org
 from pyagentd.store.metadata import workspace_root
-from pyagentd.store.paths import files_dir, media_type
+from pyagentd.store.paths import check_size, files_dir, media_type, type_of
 from pyagentd.wire.client import DaemonClient
 
 Form = Literal["text", "json", "events"]
@@ -72,6 +73,8 @@ _LONGEST_COMMAND_S = 300.0  # a long conversation is summarised in pieces
 _SLASH = re.compile(r"/[A-Za-z][\w:.-]*(?!\S)")
 _LONGEST_PROMPT = 900_000  # bytes; a call to the daemon holds 1 MiB
 _LARGEST_FILE = 50_000_000  # bytes
+_STDIN = Path("-")
+_MENTION = re.compile(r"(?<![\w@/.])@([^\s\"'<>`]+)")
 _HEAD = 16  # bytes that tell what a file is
 _PATIENCE_S = 3.0  # until we say that we wait for stdin
 _LONG_S = 120.0  # to read a whole conversation
@@ -110,9 +113,9 @@ def _message_options(command: _Command) -> _Command:
         "--attach",
         "files",
         multiple=True,
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
         metavar="FILE",
-        help="Attach a copy of this file. May be repeated.",
+        help="Attach a copy of this file, or with - of what comes on stdin. May be repeated.",
     )
     return agent(model(files(command)))
 
@@ -145,11 +148,13 @@ def send(session: str, text: str | None, wait: bool, as_json: bool, as_events: b
     Ctrl-C stops following the run, a second one aborts it.
     """
     form = form_of(as_json, as_events)
-    message = prompt_text(text)
+    message = prompt_text(text, wishes["files"])
     human = is_human(form, headless=wishes["headless"])
     with daemon(human=human) as link:
         commanding = "always" if wishes["commanded"] else "never" if text in (None, "-") else "human"
-        return _send(link, branch_of(link, session), session, message, form, human, wait, commanding, wishes)
+        place = branch_of(link, session)
+        wishes["files"] += tuple(mentioned(text or "", Path(workspace_root(place) or ".")))
+        return _send(link, place, session, message, form, human, wait, commanding, wishes)
 
 
 @click.command()
@@ -179,7 +184,8 @@ def ask(
     form = form_of(as_json, as_events)
     if goes_on and preset:
         raise click.UsageError("--preset is of a new session: leave it out with --continue, or give --agent")
-    message = prompt_text(text)
+    message = prompt_text(text, wishes["files"])
+    wishes["files"] += tuple(mentioned(text or "", root.resolve()))
     human = is_human(form, headless=wishes["headless"])
     with daemon(human=human) as link:
         if goes_on:
@@ -204,9 +210,11 @@ def is_human(form: Form, *, headless: bool) -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and not headless and form == "text"
 
 
-def prompt_text(text: str | None) -> str:
-    """Return the prompt that ``text`` and what is piped into stdin make together."""
-    piped = sys.stdin.read() if text == "-" else _piped()
+def prompt_text(text: str | None, files: Sequence[Path] = ()) -> str:
+    """Return the prompt that ``text`` and what is piped into stdin make together, unless that is one of the files."""
+    if _STDIN in files and text == "-":
+        raise click.UsageError("What comes on stdin is the message or is attached, not both")
+    piped = "" if _STDIN in files else sys.stdin.read() if text == "-" else _piped()
     message = "\n\n".join(part for part in ("" if text in (None, "-") else str(text), piped) if part.strip())
     if not message:
         raise click.UsageError("TEXT is empty" if text is not None else "Missing argument 'TEXT'")
@@ -241,23 +249,45 @@ def _last_session(link: DaemonClient, root: Path) -> tuple[Path, str]:
     raise NotFound(f"{root} has no session yet", hint="Leave out --continue")
 
 
-def _with_files(message: str, files: Sequence[Path], branch_dir: Path) -> str:
-    """Copy files into the branch, and return the message with links to them; the model is shown what it can see."""
+def with_files(message: str, files: Iterable[Path], branch_dir: Path) -> str:
+    """Copy files into the branch, and return the message with links to them; the model is shown what it can see.
+
+    A file "-" is what comes on stdin.
+
+    Raises:
+        BadRequest: One is too large, or there is nothing on stdin.
+    """
     links = []
     for file in files:
-        if (size := file.stat().st_size) > _LARGEST_FILE or not file.is_file():
+        if file == _STDIN:
+            data = sys.stdin.buffer.read(_LARGEST_FILE + 1)
+            size, is_file = len(data), bool(data)
+        else:
+            size, is_file = file.stat().st_size, file.is_file()
+        if size > _LARGEST_FILE or not is_file:
             raise BadRequest(
                 f"{file}: {size:,} bytes cannot be attached", hint="At most 50 MB; name the path instead"
             )
-        data = file.read_bytes()
+        if file != _STDIN:
+            data = file.read_bytes()
+        kind = media_type(data[:_HEAD])
+        name = file if file != _STDIN else Path(f"stdin{mimetypes.guess_extension(kind) or '.txt'}")
+        check_size(name.name, kind, size)
         home = files_dir(branch_dir)
         make_dirs(home)
-        names = (f"{file.stem}{f'-{number}' if number else ''}{file.suffix}" for number in count())
+        names = (f"{name.stem}{f'-{number}' if number else ''}{name.suffix}" for number in count())
         target = next(home / name for name in names if not (home / name).exists())
         write_bytes(target, data)
-        mark = "!" if media_type(data[:_HEAD]).startswith("image/") else ""
+        mark = "!" if kind.startswith("image/") else ""
         links.append(f"{mark}[{target.name}]({home.name}/{quote(target.name)})")
     return "\n\n".join([message, *links])
+
+
+def mentioned(text: str, root: Path) -> list[Path]:
+    """Return the pictures and documents that ``text``, which the user typed, names as @path, from ``root``."""
+    names = (name.rstrip(".,;:!?)") for name in _MENTION.findall(text))
+    found = (root / (Path.home() / name[2:] if name.startswith("~/") else name) for name in names)
+    return [file for file in dict.fromkeys(found) if os.path.isfile(file) and type_of(file)]  # noqa: PTH113  # any name
 
 
 def _send(
@@ -272,7 +302,7 @@ def _send(
     given: Mapping[str, Any],
 ) -> int:
     """Send a message, follow its run, and return the exit status."""
-    message = _with_files(message, given["files"], branch_dir)
+    message = with_files(message, given["files"], branch_dir)
     state = watch(link, branch_dir)
     branch, model, steer = state["branch"], given["model"], given["steer"]
     env, key = run_environment(os.environ, (model or "").rpartition("/")[0] or state["settings"]["backend"])

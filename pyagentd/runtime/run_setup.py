@@ -88,7 +88,7 @@ def _calls(conversation: Conversation, tool: str) -> int:
 # counted and summarised is the text. A file that is gone is not shown, and deleting its link takes it out of what is
 # sent.
 
-LARGEST = 3_750_000  # bytes of a picture or a document: providers take 5 MB of base64
+LARGEST = paths.LARGEST_SHOWN
 LARGEST_TOGETHER = 15_000_000  # of all in a request, the first ones first: what is shown once stays shown
 
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from pyagentd import regularfile
-from pyagentd.errors import NotASession
+from pyagentd.errors import BadRequest, NotASession
 from pyagentd.store import paths, yamlfile
 
 SESSION_FILE = "session.md"
@@ -272,6 +272,7 @@ _MAGIC = (
     (b"GIF8", "image/gif"),
     (b"%PDF-", "application/pdf"),
 )
+LARGEST_SHOWN = 3_750_000  # bytes of a picture or a document: providers take 5 MB of base64
 _HEAD = 16  # bytes that tell
 
 
@@ -323,6 +324,19 @@ def media_type(data: bytes) -> str:
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for magic, kind in _MAGIC if data.startswith(magic)), "")
+
+
+def check_size(name: str, kind: str, size: int) -> None:
+    """Refuse a picture or a document, of media type ``kind``, that no model could be shown.
+
+    Raises:
+        BadRequest: It is too large.
+    """
+    if kind and size > LARGEST_SHOWN:
+        hint = "Make it smaller, or send what matters of it"
+        raise BadRequest(
+            f"{name} has {size / 1e6:.1f} MB; models are shown at most {LARGEST_SHOWN / 1e6:g} MB", hint=hint
+        )
 
 
 def type_of(file: Path) -> str:

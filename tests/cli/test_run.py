@@ -550,6 +550,33 @@ def test_a_file_is_sent_along(system: System, server: ModelServer) -> None:
     assert kept == ["notes.txt", "red dot.png"] and "files/notes.txt" in str(said)
 
 
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def test_what_comes_on_stdin_is_sent_along(system: System, server: ModelServer) -> None:
+    command = system.command("ask", "What is it?", "--attach", "-")
+    done = subprocess.run(command, env=system.env, cwd=system.project, input=PNG + bytes(20), capture_output=True)
+    assert done.returncode == 0, done.stderr
+    said = server.last.messages[-1]["content"]
+    assert [each["type"] for each in said] == ["image", "text"] and "What is it?" in said[1]["text"]
+    assert system.run("ask", "-", "--attach", "-", input="x").returncode == 2
+
+
+def test_a_picture_that_is_mentioned_is_sent_along(system: System, server: ModelServer) -> None:
+    (system.project / "dot.png").write_bytes(PNG + bytes(20))
+    (system.project / "a.txt").write_text("alpha\n")
+    system.ok("ask", "What is @dot.png, and @a.txt, and @nothing.png?")
+    assert [each["type"] for each in server.last.messages[-1]["content"]] == ["image", "text"]
+    system.ok("ask", "-", input="Others say: look at @dot.png")
+    assert [each["type"] for each in server.last.messages[-1]["content"]] == ["text"]
+
+
+def test_what_no_model_could_be_shown_is_refused_before_it_is_sent(system: System, server: ModelServer) -> None:
+    (system.project / "large.png").write_bytes(PNG + bytes(4_000_000))
+    done = system.run("ask", "What is @large.png?")
+    assert done.returncode == 1 and "large.png has 4.0 MB" in done.stderr and not server.requests
+
+
 @pytest.mark.parametrize("words", [[], ["mcp"], ["config"]])
 def test_a_group_alone_prints_its_help_in_lines(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 0

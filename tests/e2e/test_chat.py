@@ -227,3 +227,14 @@ def test_emacs_has_the_same_session_open(chat: Opener, model_server: ModelServer
     emacs.wait('(string-search "From the terminal." (buffer-string))')
     send(emacs, "And here?")
     screen.shows("› And here?", "From Emacs.")
+
+
+def test_a_picture_that_is_mentioned_is_shown_to_the_model(
+    chat: Opener, model_server: ModelServer, system: System
+) -> None:
+    (system.project / "dot.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(20))
+    model_server.say("A dot.")
+    screen = chat()
+    screen.say("What is @dot.png?")
+    screen.shows("A dot.")
+    assert [each["type"] for each in model_server.last.messages[-1]["content"]] == ["image", "text"]
