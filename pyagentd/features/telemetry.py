@@ -23,9 +23,9 @@ from pyagentd.config.tables import TelemetryTable
 from pyagentd.errors import NotInstalled, PyagentdError
 from pyagentd.installation import extra
 from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, StepFinished, StreamItem
+from pyagentd.llm.catalog import facts
 from pyagentd.log import concealed, correlate
 from pyagentd.messages import Message, Reasoning, Text, ToolCall, ToolResult
-from pyagentd.mission.models import cost_of
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import Feature, RunEnded, RunStarted
 from pyagentd.runtime.run import Run, RunSettings
@@ -242,7 +242,8 @@ class _WatchedBackend:
         for kind in ("input", "output", "reasoning", "cache_read", "cache_write"):
             if number := getattr(usage, kind):
                 count("pyagentd.tokens", number, model=model, type=kind)
-        if cost := cost_of(model, usage, self._telemetry.kernel.config):
+        prices = facts(model, self._telemetry.kernel.config).prices
+        if prices is not None and (cost := prices.of(usage)):
             count("pyagentd.cost", cost, model=model)
 
 

@@ -207,14 +207,14 @@ class GeminiDecoder:
         signature = base64.b64encode(part.thought_signature).decode() if part.thought_signature else None
         if (call := part.function_call) is not None:
             if signature and self._kind != "reasoning":
-                self._start("reasoning", items)
+                self._begin("reasoning", items)
             self._close(items, signature)
             self._call(call, items)
         elif part.text:
             self._grow("reasoning" if part.thought else "text", part.text, items)
         if signature and part.function_call is None:
             self._close(items)
-            self._start("reasoning", items)
+            self._begin("reasoning", items)
             self._close(items, redacted=signature)
 
     def _call(self, call: types.FunctionCall, items: list[StreamItem]) -> None:
@@ -238,14 +238,14 @@ class GeminiDecoder:
     def _grow(self, kind: PartKind, text: str, items: list[StreamItem]) -> None:
         if self._kind != kind:
             self._close(items)
-            self._start(kind, items)
+            self._begin(kind, items)
         self._said += len(text)
         if self._said > MAX_TEXT:
             raise too_much(f"{MAX_TEXT // 1_000_000} million characters of text")
         self._pieces.append(text)
         items.append(PartDelta(self._next, text))
 
-    def _start(self, kind: PartKind, items: list[StreamItem]) -> None:
+    def _begin(self, kind: PartKind, items: list[StreamItem]) -> None:
         self._close(items)
         self._kind = kind
         items.append(PartStarted(self._next, kind))
