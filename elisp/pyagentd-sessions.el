@@ -118,7 +118,8 @@ After one that fails, nothing more is done; the others stay marked."
   '(("md" . "Markdown, as in the buffer")
     ("html" . "a page for the browser, in one file")
     ("json" . "all messages with their parts")
-    ("jsonl" . "the same, one row a line"))
+    ("jsonl" . "the same, one row a line")
+    ("acp" . "lines of the Agent Client Protocol"))
   "Formats of export with their descriptions.")
 
 (defvar pyagentd-exchange--export-directory "~/"
@@ -157,7 +158,7 @@ After one that fails, nothing more is done; the others stay marked."
 
 (defun pyagentd-export (format file)
   "Write the conversation here to FILE in FORMAT and return the file's name.
-FORMAT is \"md\", \"html\", \"json\" or \"jsonl\".  It is written
+FORMAT is \"md\", \"html\", \"json\", \"jsonl\" or \"acp\".  It is written
 when this has returned; a page is shown in the browser then if you wish."
   (interactive (pyagentd-exchange--read-export))
   (when (file-remote-p file)
@@ -199,8 +200,9 @@ when this has returned; a page is shown in the browser then if you wish."
 
 ;;;###autoload
 (defun pyagentd-import (file &optional name)
-  "Create a session called NAME from FILE, a saved gptel chat; visit it.
-FILE itself is not changed.  What could not be imported is reported.  The
+  "Create a session called NAME from FILE, a saved chat; visit it.
+That is a chat of gptel, a session of Claude Code or opencode, or a
+transcript of agent-shell.  FILE itself is not changed.  What could not be imported is reported.  The
 agent of the session may read and write the project around
 `default-directory', as with `pyagentd-session'."
   (interactive (pyagentd-exchange--read-import))

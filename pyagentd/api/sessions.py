@@ -516,7 +516,7 @@ class Exchange(Group):
     async def export(
         self, client: Client, *, branch: str, format: str = "md", file: str | None = None
     ) -> dict[str, Any]:
-        """Export a branch as ``md``, ``json``, ``jsonl`` or ``html``: to ``file``, else as text or a file of ours.
+        """Export a branch as ``md``, ``json``, ``jsonl``, ``html`` or ``acp``: to ``file``, else as text or a file of ours.
 
         An existing ``file`` is replaced.
         """
@@ -546,7 +546,7 @@ class Exchange(Group):
         preset: str = DEFAULT_PRESET,
         root: str | None = None,
     ) -> dict[str, Any]:
-        """Make a session of a saved gptel chat; ``notes`` says what could not be taken over."""
+        """Make a session of a chat of gptel or another program; ``notes`` says what could not be taken over."""
         path = expand_home(file)
         chat = await asyncio.to_thread(exchange.importing.read_chat, path)
         workspace = project_of(root) if root else None

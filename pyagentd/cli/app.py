@@ -36,8 +36,8 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "archive": ("sessions", "hide a session from lists, or show it again"),
         "duplicate": ("sessions", "copy a session"),
         "delete": ("sessions", "move a session or a branch to the trash"),
-        "export": ("sessions", "write a conversation as Markdown, JSON or HTML"),
-        "import": ("sessions", "make a session from a saved chat"),
+        "export": ("sessions", "write a conversation as Markdown, JSON, HTML or ACP lines"),
+        "import": ("sessions", "make a session from a chat of another program"),
     },
     "Earlier and other versions": {
         "rewind": ("history", "hide everything after a prompt"),

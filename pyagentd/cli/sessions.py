@@ -361,7 +361,7 @@ def _with_agents(count: int) -> str:
 
 # ``pyagentd export`` and ``pyagentd import``: conversations as files.
 
-_FORMATS = ("md", "json", "jsonl", "html")
+_FORMATS = ("md", "json", "jsonl", "html", "acp")
 _PATIENCE_S = 300.0  # megabytes take a while
 
 
@@ -382,7 +382,7 @@ def export(session: str, format_: str | None, output: Path | None, force: bool) 
     """Export the conversation of SESSION.
 
     md: the document with its roles, for gptel and `pyagentd import`. json, jsonl: all messages with their parts.
-    html: one page for a browser, with the session's agents.
+    html: one page for a browser, with the session's agents. acp: JSON lines of the Agent Client Protocol.
     """
     place = None if output is None else output.absolute()
     if place is not None and place.exists() and not force:
@@ -408,9 +408,10 @@ def export(session: str, format_: str | None, output: Path | None, force: bool) 
 @workplace_option
 @json_option
 def import_(file: Path, name: str | None, preset: str | None, root: Path, as_json: bool) -> None:
-    """Create a session from FILE, a chat that gptel saved.
+    """Create a session from FILE, a conversation of another program.
 
-    Reads Markdown and plain text, with gptel's roles in the Local Variables. FILE is not changed.
+    Reads chats that gptel saved, sessions of Claude Code (~/.claude/projects/*/*.jsonl), exports of opencode (.json),
+    transcripts of agent-shell (.md) and JSON lines of the Agent Client Protocol. FILE is not changed.
     """
     with daemon() as link:
         options = {"name": name, "preset": preset}

@@ -1,12 +1,12 @@
-"""Export of conversations as Markdown, JSON, JSON lines and HTML; import of chats saved by gptel."""
+"""Export of conversations as Markdown, JSON, JSON lines and HTML; import of chats of gptel and of other programs."""
 
 from typing import TYPE_CHECKING
 
 from pyagentd.door import door
 
 if TYPE_CHECKING:
-    from pyagentd.store.export import export, html, importing
+    from pyagentd.store.export import export, foreign, importing
 else:
-    __getattr__ = door(__name__, "export", "html", "importing")
+    __getattr__ = door(__name__, "export", "foreign", "importing")
 
-__all__ = ["export", "html", "importing"]
+__all__ = ["export", "foreign", "importing"]

@@ -21,6 +21,7 @@ from pyagentd.store.document.adopt import Adoption, adopt
 from pyagentd.store.document.reconcile import recognise
 from pyagentd.store.document.render import writable
 from pyagentd.store.document.text import Document, Settings, format_file
+from pyagentd.store.export.foreign import protocol_lines
 from pyagentd.store.journal import Row, read_rows
 from pyagentd.store.paths import BranchRef, linked_files
 
@@ -99,7 +100,7 @@ def _images(body: str, branch_dir: Path) -> Iterator[tuple[str, bytes]]:
             continue  # the page says what is not there
 
 
-FORMATS = ("md", "json", "jsonl", "html")
+FORMATS = ("md", "json", "jsonl", "html", "acp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +129,9 @@ def export_text(source: Source, format: str, settings: Settings | None = None) -
             record, notes = canonical(source)
             text = _dumps(record, indent=2) + "\n" if format == "json" else "".join(lines(record))
             return ExportResult(text=text, notes=notes)
+        case "acp":
+            record, notes = canonical(source)
+            return ExportResult(text="".join(protocol_lines(record)), notes=notes)
         case "html":
             return ExportResult(text=room.html.page(source))
     raise BadRequest(f"{format!r} is no format", hint=", ".join(FORMATS))

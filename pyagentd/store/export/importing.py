@@ -21,6 +21,7 @@ from pyagentd.store.document import text as document
 from pyagentd.store.document.adopt import Adoption, adopt
 from pyagentd.store.document.reconcile import recognise
 from pyagentd.store.document.text import Document, Settings, find_block, format_file
+from pyagentd.store.export import foreign
 from pyagentd.store.journal import Journal
 from pyagentd.wire.sexp import NIL, ElispSymbol, LispError, read
 
@@ -60,6 +61,8 @@ def read_chat(path: Path) -> Chat:
     """
     data = _content(path)
     text, notes = _decoded(data, path)
+    if (other := foreign.read(path, text)) is not None:
+        return Chat(document=foreign.document_of(other.pieces), system=None, notes=(*notes, *other.notes))
     if not text.strip():
         raise BadRequest(f"{path} is empty", hint="Name a saved chat")
     if is_org(path, text):
