@@ -516,7 +516,7 @@ class Exchange(Group):
     async def export(
         self, client: Client, *, branch: str, format: str = "md", file: str | None = None
     ) -> dict[str, Any]:
-        """Export a branch as ``md``, ``json``, ``jsonl``, ``html`` or ``acp``: to ``file``, else as text or a file of ours.
+        """Export a branch as ``md``, ``json``, ``jsonl``, ``html`` or ``acp``: to ``file``, or as text or our file.
 
         An existing ``file`` is replaced.
         """
