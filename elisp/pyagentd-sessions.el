@@ -202,9 +202,9 @@ when this has returned; a page is shown in the browser then if you wish."
 (defun pyagentd-import (file &optional name)
   "Create a session called NAME from FILE, a saved chat; visit it.
 That is a chat of gptel, a session of Claude Code or opencode, or a
-transcript of agent-shell.  FILE itself is not changed.  What could not be imported is reported.  The
-agent of the session may read and write the project around
-`default-directory', as with `pyagentd-session'."
+transcript of agent-shell.  FILE itself is not changed.  What could not
+be imported is reported.  The agent of the session may read and write the
+project around `default-directory', as with `pyagentd-session'."
   (interactive (pyagentd-exchange--read-import))
   (when (file-remote-p file)
     (user-error "Only local files can be imported"))
