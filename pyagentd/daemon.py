@@ -152,8 +152,13 @@ class Daemon:
         self._service = Service(self.kernel, registry, indexer, stop=stop, clients=lambda: len(server.clients))
 
     async def start(self) -> None:
-        """Take over what an earlier daemon left, then serve the clients."""
+        """Take over what an earlier daemon left, then serve the clients.
+
+        Raises:
+            LaterVersion: A later version of this program wrote the database.
+        """
         loop, kernel = asyncio.get_running_loop(), self.kernel
+        await asyncio.to_thread(kernel.state.refuse_later)
         await kernel.start()
         # Have what an earlier daemon left waiting go on; who asks for it waits until it does.
         projection = Projection(kernel.state, self._config.sessions_dir)

@@ -57,6 +57,27 @@ def ask(home: Path) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.mark.e2e
+def test_what_a_later_version_left_is_refused_and_stays(home: Path, tmp_path: Path) -> None:
+    file, run_dir = home / "sessions/state.db", Path(tempfile.mkdtemp(prefix="pa-"))
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as database:
+        database.execute("PRAGMA user_version = 999")
+    before = file.read_bytes()
+    env = os.environ | {
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": str(home / "config"),
+        "PYAGENTD_SESSIONS_DIR": str(home / "sessions"),
+        "PYAGENTD_RUNTIME_DIR": str(run_dir),
+    }
+    for words in (["serve", "--detach"], ["sessions"]):
+        command = [sys.executable, "-m", "pyagentd", *words]
+        done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+        assert done.returncode != 0 and "later version of pyagentd" in done.stderr, done
+    assert file.read_bytes() == before
+    assert not list((home / "sessions").glob("state-*.db"))
+    shutil.rmtree(run_dir)
+
+
+@pytest.mark.e2e
 def test_all_that_an_earlier_version_left_is_there(ask: Callable[..., Any], home: Path) -> None:
     """Lists, what was archived, schedules, settings, named agents with their contexts, branches, presets; and a
     conversation goes on."""

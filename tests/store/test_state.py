@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from pyagentd.errors import StoreError
-from pyagentd.store.db.state import APPLICATION_ID, MIGRATIONS, OWNED, Damaged, State, StateError
+from pyagentd.store.db.state import APPLICATION_ID, MIGRATIONS, OWNED, Damaged, LaterVersion, State, StateError
 from tests.store.places import STAMP, StandingClock
 
 
@@ -79,7 +79,7 @@ def link(path):
     path.symlink_to(path.parent / "target")
 
 
-@pytest.mark.parametrize("spoil", [garbage, foreign, newer, directory, link])
+@pytest.mark.parametrize("spoil", [garbage, foreign, directory, link])
 def test_what_cannot_be_used_is_moved_aside_and_kept(tmp_path, caplog, spoil):
     spoil(tmp_path / "state.db")
     state = State(tmp_path, StandingClock())
@@ -89,6 +89,17 @@ def test_what_cannot_be_used_is_moved_aside_and_kept(tmp_path, caplog, spoil):
     if spoil is link:
         assert (tmp_path / "target").read_text() == "not ours to write"
     state.close()
+
+
+def test_what_a_later_version_wrote_is_refused_and_left_as_it_is(tmp_path):
+    newer(tmp_path / "state.db")
+    before = (tmp_path / "state.db").read_bytes()
+    state = State(tmp_path, StandingClock())
+    for use in (state.refuse_later, lambda: state.put("a", 1)):
+        with pytest.raises(LaterVersion, match="later version of pyagentd"):
+            use()
+    state.close()
+    assert kept(tmp_path) == [] and (tmp_path / "state.db").read_bytes() == before
 
 
 def test_nothing_that_was_moved_aside_is_overwritten(tmp_path):
@@ -163,10 +174,7 @@ def _counts(state):
             "DROP TABLE settings; CREATE TABLE settings (key, value, more); INSERT INTO settings VALUES (NULL, 1, 2)",
             "settings",
         ),
-        *(
-            (f"PRAGMA user_version = {number}", "")
-            for number in (0, 1, 3, len(MIGRATIONS) - 1, len(MIGRATIONS) + 1, 99)
-        ),
+        *((f"PRAGMA user_version = {number}", "") for number in (0, 1, 3, len(MIGRATIONS) - 1)),
     ],
 )
 def test_tables_that_are_not_ours_are_made_anew_and_what_only_the_file_had_is_taken_over(

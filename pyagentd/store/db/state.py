@@ -1,7 +1,7 @@
 """Opens, migrates and repairs ``state.db``; also settings that are stored there.
 
 The one file that is written by SQLite and not through ``atomic``. Nothing in it but ``settings``, ``audit`` and
-``schedules`` is anybody's only copy, so a file that is damaged, foreign or newer is moved aside, kept, and a new one
+``schedules`` is anybody's only copy, so a file that is damaged or foreign is moved aside, kept, and a new one
 begun; a disk that refuses costs search, remembered grants, schedules and the audit, and nothing else. One connection
 writes and one reads, each used by one thread at a time, so a search never waits for the indexer.
 """
@@ -306,8 +306,12 @@ class Damaged(StateError):
     """The file was beyond use and has been moved aside: whatever was in it must be put there again."""
 
 
+class LaterVersion(StateError):
+    """A later version of this program wrote the file; it stays as it is."""
+
+
 class _Unusable(Exception):
-    """The file is no state of ours, or of a later version; the text says which."""
+    """The file is no state of ours; the text says why."""
 
 
 class State:
@@ -360,6 +364,15 @@ class State:
         with self.reading() as connection:
             row = connection.execute("SELECT value FROM settings WHERE key = ?", (key,)).fetchone()
         return default if row is None else json.loads(row[0])
+
+    def refuse_later(self) -> None:
+        """Raise ``LaterVersion`` if a later version wrote the file; other troubles are told where it is used."""
+        try:
+            self.get("")
+        except LaterVersion:
+            raise
+        except StateError as error:
+            _log.warning("%s", error)
 
     def put(self, key: str, value: Any) -> None:
         """Keep a setting, anything JSON can say; raises as ``writing``."""
@@ -531,14 +544,19 @@ def _primary(error: sqlite3.Error) -> int:
 
 
 def _check(connection: sqlite3.Connection) -> None:
-    """Raise ``_Unusable`` for a database of another program or of a later version."""
+    """Raise ``_Unusable`` for a database of another program, ``LaterVersion`` for one of a later version."""
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if tables and application != APPLICATION_ID:
         raise _Unusable("it is another program's")
     if version > len(MIGRATIONS):
-        raise _Unusable(f"it is of a later version of this program ({version})")
+        (_, _, file) = connection.execute("PRAGMA database_list").fetchone()
+        raise LaterVersion(
+            f"{file} was written by a later version of pyagentd (its format {version}, the latest known here "
+            f"{len(MIGRATIONS)})",
+            hint="Install that version again (pyagentd upgrade), or use another sessions directory",
+        )
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
