@@ -120,7 +120,7 @@ def test_a_chat_of_gptel_becomes_a_session(system: System) -> None:
 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
-    [("a.org", b"* x", "is an Org file"), ("a.bin", b"\x00\x01", "is no text"), ("empty.md", b"", "is empty")],
+    [("a.bin", b"\x00\x01", "is no text"), ("empty.md", b"", "is empty")],
 )
 def test_a_file_that_is_no_chat_is_refused_in_one_line(system: System, name: str, content: bytes, said: str) -> None:
     (system.project / name).write_bytes(content)
