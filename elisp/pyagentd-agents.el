@@ -266,7 +266,7 @@ use them.\n"
 KEEP says that its files stay.  THEN is called when it is done, or when
 the user does not want it."
   (pyagentd-later
-   'agent-losses (list :name name :keep-files keep)
+   'destroy-warnings (list :name name :keep-files keep)
    (lambda (losses)
      (dolist (buffer (pyagentd-here-buffers (plist-get losses :dir)))
        (with-current-buffer buffer (pyagentd-session-save)))

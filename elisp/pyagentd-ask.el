@@ -1346,36 +1346,36 @@ Its keys are letters, so whoever asked for it is there."
 
 (declare-function pyagentd-send "pyagentd-chat")
 
-(defvar-local pyagentd-chips nil
+(defvar-local pyagentd-reply-options nil
   "What the last answer here offers, a plist: :options and :several.
 Each option is a plist with :label and :text, what picking it says.")
-(defvar-local pyagentd-chips--overlay nil
+(defvar-local pyagentd-reply-options--overlay nil
   "Overlay of the buttons in this buffer, nil if there are none.")
 
-(pyagentd-permanent-local 'pyagentd-chips 'pyagentd-chips--overlay)
-(put 'pyagentd-chips-clear 'permanent-local-hook t)
+(pyagentd-permanent-local 'pyagentd-reply-options 'pyagentd-reply-options--overlay)
+(put 'pyagentd-reply-options-clear 'permanent-local-hook t)
 
-(defvar pyagentd-chips-mode-map
+(defvar pyagentd-reply-options-mode-map
   (let ((map (make-sparse-keymap)))
     (dotimes (index 9)
       (define-key map (kbd (format "C-c %d" (1+ index)))
-        #'pyagentd-chips-pick-by-key))
+        #'pyagentd-reply-options-pick-by-key))
     map)
   "Keymap that is active where an answer offers options.")
 
-(define-minor-mode pyagentd-chips-mode
+(define-minor-mode pyagentd-reply-options-mode
   "Minor mode of session buffers whose last answer offers options.
 It turns itself on and off.
 
-\\{pyagentd-chips-mode-map}"
+\\{pyagentd-reply-options-mode-map}"
   :lighter nil
   :interactive nil)
 
-(pyagentd-permanent-local 'pyagentd-chips-mode)
+(pyagentd-permanent-local 'pyagentd-reply-options-mode)
 
 ;;;; The buttons
 
-(defun pyagentd-chips--end ()
+(defun pyagentd-reply-options--end ()
   "Return the end of the last answer in the text."
   (save-restriction
     (widen)
@@ -1386,10 +1386,10 @@ It turns itself on and off.
                                                         (point-min))))
       position)))
 
-(defun pyagentd-chips--button (option index)
+(defun pyagentd-reply-options--button (option index)
   "Return the button of OPTION, which is the one at INDEX."
   (let ((map (make-sparse-keymap))
-        (pick (lambda () (interactive) (pyagentd-chips-pick (1+ index)))))
+        (pick (lambda () (interactive) (pyagentd-reply-options-pick (1+ index)))))
     (define-key map [mouse-1] pick)
     (define-key map [mouse-2] pick)
     (concat (propertize (format "%d" (1+ index)) 'face 'pyagentd-key)
@@ -1398,68 +1398,68 @@ It turns itself on and off.
                         'face 'link 'mouse-face 'highlight 'keymap map
                         'help-echo (plist-get option :text)))))
 
-(defun pyagentd-chips--text ()
+(defun pyagentd-reply-options--text ()
   "Return the buttons of this buffer."
   (concat "\n\n"
           (mapconcat #'identity
-                     (seq-map-indexed #'pyagentd-chips--button
-                                      (plist-get pyagentd-chips :options))
+                     (seq-map-indexed #'pyagentd-reply-options--button
+                                      (plist-get pyagentd-reply-options :options))
                      "   ")
-          (propertize (if (plist-get pyagentd-chips :several)
+          (propertize (if (plist-get pyagentd-reply-options :several)
                           "   (C-c 1… inserts one into your prompt)"
                         "   (C-c 1… sends it; C-u C-c 1… inserts it)")
                       'face 'shadow)))
 
-(defun pyagentd-chips-clear ()
+(defun pyagentd-reply-options-clear ()
   "Remove the buttons from this buffer."
-  (when pyagentd-chips--overlay
-    (delete-overlay pyagentd-chips--overlay)
-    (setq pyagentd-chips--overlay nil)
-    (remove-hook 'pyagentd-insert-hook #'pyagentd-chips-clear t)
-    (pyagentd-chips-mode -1))
-  (setq pyagentd-chips nil))
+  (when pyagentd-reply-options--overlay
+    (delete-overlay pyagentd-reply-options--overlay)
+    (setq pyagentd-reply-options--overlay nil)
+    (remove-hook 'pyagentd-insert-hook #'pyagentd-reply-options-clear t)
+    (pyagentd-reply-options-mode -1))
+  (setq pyagentd-reply-options nil))
 
-(defun pyagentd-chips-receive (chips)
-  "Show CHIPS, what the last answer in this buffer offers, or nothing for nil."
-  (pyagentd-chips-clear)
-  (when (plist-get chips :options)
-    (let ((end (pyagentd-chips--end)))
-      (setq pyagentd-chips chips
-            pyagentd-chips--overlay (make-overlay end end nil t))
-      (overlay-put pyagentd-chips--overlay 'before-string
-                   (pyagentd-chips--text))
-      (add-hook 'pyagentd-insert-hook #'pyagentd-chips-clear nil t)
-      (pyagentd-chips-mode))))
+(defun pyagentd-reply-options-receive (options)
+  "Show OPTIONS, what the last answer in this buffer offers, or nothing for nil."
+  (pyagentd-reply-options-clear)
+  (when (plist-get options :options)
+    (let ((end (pyagentd-reply-options--end)))
+      (setq pyagentd-reply-options options
+            pyagentd-reply-options--overlay (make-overlay end end nil t))
+      (overlay-put pyagentd-reply-options--overlay 'before-string
+                   (pyagentd-reply-options--text))
+      (add-hook 'pyagentd-insert-hook #'pyagentd-reply-options-clear nil t)
+      (pyagentd-reply-options-mode))))
 
-(defun pyagentd-chips--on-event (branch _seq args)
+(defun pyagentd-reply-options--on-event (branch _seq args)
   "Show the options in ARGS in the buffer of BRANCH."
   (when-let ((buffer (pyagentd-place-buffer branch)))
     (with-current-buffer buffer
-      (pyagentd-chips-receive (car args)))))
+      (pyagentd-reply-options-receive (car args)))))
 
-(pyagentd-events-register 'chips #'pyagentd-chips--on-event)
-(add-hook 'pyagentd-session-leave-hook #'pyagentd-chips-clear)
+(pyagentd-events-register 'reply-options #'pyagentd-reply-options--on-event)
+(add-hook 'pyagentd-session-leave-hook #'pyagentd-reply-options-clear)
 
 ;;;; Picking
 
-(defun pyagentd-chips--draft ()
+(defun pyagentd-reply-options--draft ()
   "Return where the user's next message begins; make room for it if need be."
   (widen)
-  (goto-char (pyagentd-chips--end))
+  (goto-char (pyagentd-reply-options--end))
   (skip-chars-forward "\n")
   (cond ((looking-at (regexp-quote pyagentd-prompt-prefix))
          (goto-char (match-end 0)))
         ((eobp)
          (unless (bolp) (insert "\n"))
          (insert "\n" (if (pyagentd-place-agent-p) "" pyagentd-prompt-prefix)))
-        (t (goto-char (pyagentd-chips--end))
+        (t (goto-char (pyagentd-reply-options--end))
            (skip-chars-forward "\n")))
   (point))
 
-(defun pyagentd-chips--put (text several)
+(defun pyagentd-reply-options--put (text several)
   "Put TEXT at the beginning of the user's next message.
 What is there already follows it; another option, if SEVERAL, goes after."
-  (pyagentd-chips--draft)
+  (pyagentd-reply-options--draft)
   (let ((draft (string-trim (buffer-substring-no-properties
                              (point) (point-max)))))
     (delete-region (point) (point-max))
@@ -1468,39 +1468,39 @@ What is there already follows it; another option, if SEVERAL, goes after."
               (concat text (if (string-empty-p draft) ""
                              (concat "\n\n" draft)))))))
 
-(defun pyagentd-chips--read ()
+(defun pyagentd-reply-options--read ()
   "Let the user choose an option; return its number."
-  (let* ((options (plist-get pyagentd-chips :options))
+  (let* ((options (plist-get pyagentd-reply-options :options))
          (labels (mapcar (lambda (option) (plist-get option :text)) options))
          (picked (completing-read "Option: " labels nil t)))
     (1+ (seq-position labels picked))))
 
-(defun pyagentd-chips-pick (number &optional only-put)
+(defun pyagentd-reply-options-pick (number &optional only-put)
   "Send option NUMBER of those that the last answer offers.
 What is typed below the answer already is said after it.  With a prefix
 argument, or ONLY-PUT from Lisp, put it into the prompt and do not send
 it; so it is with answers of which several options may be picked."
   (interactive
-   (progn (unless pyagentd-chips (user-error "No options are offered here"))
-          (list (pyagentd-chips--read) current-prefix-arg))
+   (progn (unless pyagentd-reply-options (user-error "No options are offered here"))
+          (list (pyagentd-reply-options--read) current-prefix-arg))
    pyagentd-mode)
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
-    (let ((option (nth (1- number) (plist-get pyagentd-chips :options)))
-          (several (plist-get pyagentd-chips :several)))
+    (let ((option (nth (1- number) (plist-get pyagentd-reply-options :options)))
+          (several (plist-get pyagentd-reply-options :several)))
       (unless option
         (user-error "There is no option %d" number))
-      (pyagentd-chips--put (plist-get option :text) several)
+      (pyagentd-reply-options--put (plist-get option :text) several)
       (goto-char (point-max))
       (unless (or only-put several)
-        (pyagentd-chips-clear)
+        (pyagentd-reply-options-clear)
         (pyagentd-send)))))
 
-(defun pyagentd-chips-pick-by-key (&optional only-put)
-  "Send the option whose digit was typed; see `pyagentd-chips-pick'.
+(defun pyagentd-reply-options-pick-by-key (&optional only-put)
+  "Send the option whose digit was typed; see `pyagentd-reply-options-pick'.
 ONLY-PUT, the prefix argument, puts it into the prompt."
   (interactive "P"
    pyagentd-mode)
-  (pyagentd-chips-pick (- last-command-event ?0) only-put))
+  (pyagentd-reply-options-pick (- last-command-event ?0) only-put))
 
 ;;;; Answer what the daemon asks
 
@@ -1722,7 +1722,7 @@ takes it, and REASON."
   (interactive)
   (cond (decision (pyagentd-answer--decide ask decision reason nil))
         ((pyagentd-ask-open) (pyagentd-answer--choose))
-        (pyagentd-chips (call-interactively #'pyagentd-chips-pick))
+        (pyagentd-reply-options (call-interactively #'pyagentd-reply-options-pick))
         (t (pyagentd-later-asking
             'asks nil
             (lambda (answer)

@@ -1553,7 +1553,7 @@ Whoever else writes now, the daemon says."
 
 ;; Visiting the file has turned these on where they are due.
 (add-to-list 'desktop-minor-mode-handlers '(pyagentd-mode . ignore))
-(add-to-list 'desktop-minor-mode-handlers '(pyagentd-chips-mode . ignore))
+(add-to-list 'desktop-minor-mode-handlers '(pyagentd-reply-options-mode . ignore))
 
 ;;;###autoload
 (progn

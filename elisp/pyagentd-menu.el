@@ -253,7 +253,7 @@ sessions are listed."
     ("k" "Abort" pyagentd-abort)
     ("L" pyagentd-choose-agent :description pyagentd-menu--agent)
     ("!" "Approve plan" pyagentd-approve)
-    ("#" "Pick an option" pyagentd-chips-pick)
+    ("#" "Pick an option" pyagentd-reply-options-pick)
     ("t" "Take over" pyagentd-take-over)]
    ["Approvals"
     ("y" "Allow once" pyagentd-allow-once)

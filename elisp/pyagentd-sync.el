@@ -721,7 +721,7 @@ Where we are the EDITOR, settings that were changed here stay."
   (pyagentd-todo-receive (plist-get answer :todo))
   (pyagentd-failed-receive (plist-get answer :failed)
                            (plist-get answer :summaries))
-  (pyagentd-chips-receive (plist-get answer :chips))
+  (pyagentd-reply-options-receive (plist-get answer :reply-options))
   (pyagentd-attach--agree (plist-get answer :written))
   (unless pyagentd-session-viewing
     (pyagentd-edit-put-back pyagentd-insert--marker))

@@ -43,7 +43,7 @@ changed      {sha256, mtime}: the editor saved ``session.md``; for everybody els
 lease        {state: "wanted"|"lost"|"free"}: another client wants to edit, has taken over, or nobody edits (seq 0)
 roles        {sha256, spans: ((beg end role)…), marker}: roles of the body with that hash that were recovered, or that
              changed since turns were taken back; with ``marker`` the next answer goes there; positions from 1 (seq 0)
-chips        {options: [{label, text}], several}: what the answer that has ended lets the user pick (seq 0)
+reply-options {options: [{label, text}], several}: what the answer that has ended lets the user pick (seq 0)
 todo         {items: [{content, status, active_form}]}: the agent's list of steps, as a whole (seq 0)
 tool         {id, name, summary, state: "done"|"failed", denied: ""|"rule"|"user"|"nobody"}: a call of a tool has its
              result, and its text follows; ``summary`` says it in a line, ``denied`` who did not let it happen: see
@@ -79,7 +79,7 @@ Kind = Literal[
     "insert", "prompt", "compacting", "fired", "queue", "run", "status", "ask", "answered", "agent", "persisted",
     "changed", "lease", "roles", "todo", "failed", "files", "hook", "emacs", "notice", "session", "deleted",
     "progress", "log", "task", "context", "resync", "agents",
-    "chips", "sessions", "tool", "denied",
+    "reply-options", "sessions", "tool", "denied",
 ]  # fmt: skip
 InsertRole = Literal["response", "ignore"] | tuple[Literal["tool"], str] | None
 

@@ -358,7 +358,7 @@ class NamedAgents(Group):
         config = await named_agents.agent_settings(self._kernel, new_name)
         return {"name": new_name, "dir": str(ref.session_dir), "config": config, **describe_branch(ref)}
 
-    async def agent_losses(self, client: Client, *, name: str, keep_files: bool = False) -> dict[str, Any]:
+    async def destroy_warnings(self, client: Client, *, name: str, keep_files: bool = False) -> dict[str, Any]:
         """Return what would be lost with an agent, to be told before it is destroyed; ``lines`` says all of it.
 
         The others are ``name``, ``dir``, counts of ``files`` (``size`` in bytes, ``more`` than were counted),

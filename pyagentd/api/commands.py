@@ -187,7 +187,7 @@ async def _destroy(ask: Asking, call: Call) -> Answer:
     if call.arguments.get("yes"):
         done = await ask(call, "agent-destroy", name=name, keep_files=keep_files, confirmed=True)
         return Answer(text=done["text"], data=done)
-    lost = await ask(call, "agent-losses", name=name, keep_files=keep_files)
+    lost = await ask(call, "destroy-warnings", name=name, keep_files=keep_files)
     again = " ".join(["/agent destroy", name, *(["--keep-files"] if keep_files else []), "--yes"])
     head = f"The agent {name} is not destroyed yet. What would be lost or ended:"
     lines = [f"  {line}" for line in lost["lines"]] or ["  nothing"]

@@ -141,7 +141,9 @@ def destroy(name: str, keep_files: bool, yes: bool, as_json: bool) -> None:
         raise click.UsageError("Destroying asks first, and there is no terminal to ask on. Use --yes")
     with daemon() as link:
         if not yes:
-            lost = link.call("agent-losses", timeout=LONG_S, name=name, keep_files=keep_files or None)["lines"] or []
+            lost = (
+                link.call("destroy-warnings", timeout=LONG_S, name=name, keep_files=keep_files or None)["lines"] or []
+            )
             click.echo(f"With the agent {name} this is lost:" if lost else "Nothing is lost.", err=True)
             for line in lost:
                 click.echo(f"  {printable(line)}", err=True)

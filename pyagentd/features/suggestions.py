@@ -1,4 +1,4 @@
-"""Reply options and todo lists for clients: sends ``chips`` and ``todo`` events."""
+"""Reply options and todo lists for clients: sends ``reply-options`` and ``todo`` events."""
 
 import re
 from collections.abc import Sequence
@@ -214,7 +214,7 @@ def tell_anew(branch: LiveBranch) -> None:
     """Tell whoever watches a branch the agent's steps and what may be picked, after its history changed."""
     if branch.sinks:
         branch.publish(Event("todo", branch.key, 0, ({"items": todo.current(branch.conversation)},)))
-        branch.publish(Event("chips", branch.key, 0, (current_options(branch.conversation).to_wire(),)))
+        branch.publish(Event("reply-options", branch.key, 0, (current_options(branch.conversation).to_wire(),)))
 
 
 class Suggestions(Feature):
@@ -231,4 +231,4 @@ class Suggestions(Feature):
             and branch.sinks
             and (found := current_options(branch.conversation)).options
         ):
-            branch.publish(Event("chips", branch.key, 0, (found.to_wire(),)))
+            branch.publish(Event("reply-options", branch.key, 0, (found.to_wire(),)))

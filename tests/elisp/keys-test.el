@@ -229,7 +229,7 @@ whatever its key, is none."
 (ert-deftest pyagentd-keys-in-a-session-mean-what-they-do-in-markdown ()
   (skip-unless (require 'markdown-mode nil t))
   (dolist (map (list pyagentd-mode-map pyagentd-ask-mode-map
-                     pyagentd-chips-mode-map))
+                     pyagentd-reply-options-mode-map))
     (pcase-dolist (`(,key . ,command) (keys-test--bound map))
       (unless (member (key-description key)
                       '("C-c RET" "C-c C-k" "C-c C-c" "C-c C-t"))

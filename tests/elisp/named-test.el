@@ -195,7 +195,7 @@ The variable `asked' is bound to them with what is shown, last one first."
 
 (ert-deftest pyagentd-agent-destroy-says-what-is-lost-first ()
   (named-test--with ()
-      'agent-losses '(:name "web" :dir "/nowhere" :lines ("12 files go" "a task"))
+      'destroy-warnings '(:name "web" :dir "/nowhere" :lines ("12 files go" "a task"))
     (pyagentd-test-answer 'agent-destroy '(:text "Destroyed."))
     (named-test--answering nil
       (pyagentd-agent-destroy "web")
@@ -215,7 +215,7 @@ The variable `asked' is bound to them with what is shown, last one first."
                                      (list (named-test--agent root name) "idle"))
                                    '("a" "b" "c"))))
       'view (apply #'named-test--list rows)
-    (pyagentd-test-answer 'agent-losses '(:name "x" :dir "/nowhere"))
+    (pyagentd-test-answer 'destroy-warnings '(:name "x" :dir "/nowhere"))
     (pyagentd-test-answer 'agent-destroy '(:text "Destroyed."))
     (named-test--in (pyagentd-agent-list)
       (call-interactively (key-binding "m"))

@@ -98,7 +98,7 @@ async def test_without_a_trash_its_files_are_deleted_and_that_is_said(
     (place / "workspace/fixed").mkdir()
     (place / "workspace/fixed/file").touch()
     (place / "workspace/fixed").chmod(0o500)
-    assert "deleted for good" in "".join((await service.agent_losses(Watcher(), name=NAME))["lines"])
+    assert "deleted for good" in "".join((await service.destroy_warnings(Watcher(), name=NAME))["lines"])
     done = await destroyed(service)
     assert done["files"] == "deleted" and "no trash" in done["text"]
     assert below(place.parent) == below(trash) == {}
@@ -136,11 +136,11 @@ async def test_what_is_lost_is_counted(world: World, service: Service) -> None:
     (place / "workspace/.gitkeep").write_text("changed")
     (place / "workspace/new.txt").write_text("new")
     git(place / "workspace", "commit", "--quiet", "--all", "--message", "more")
-    lost = await service.agent_losses(Watcher(), name=NAME)
+    lost = await service.destroy_warnings(Watcher(), name=NAME)
     assert (lost["uncommitted"], lost["unpushed"], lost["branch"]) == (1, 1, "main")
     assert (lost["contexts"], lost["messages"], lost["trash"], lost["runs"], lost["asks"]) == (1, 2, True, 0, 0)
     assert lost["files"] == len(below(place)) and lost["size"] == sum(map(len, below(place).values()))
-    assert (await service.agent_losses(Watcher(), name=NAME, keep_files=True))["lines"] == []
+    assert (await service.destroy_warnings(Watcher(), name=NAME, keep_files=True))["lines"] == []
 
 
 async def test_a_repository_that_names_programs_is_not_asked(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ async def test_what_it_does_is_ended_and_who_watches_is_told(world: World, servi
         await attached(branch, watcher)
         await world.kernel.prompt(branch, text="Hello", options=world.granted("tool:Bash:sleep.*"))
         await watcher.until(lambda: world.kernel.asks.all())
-        lost = await service.agent_losses(Watcher(), name=NAME, keep_files=True)
+        lost = await service.destroy_warnings(Watcher(), name=NAME, keep_files=True)
         assert (lost["runs"], lost["asks"], [task["command"] for task in lost["tasks"]]) == (1, 1, ["sleep 600"])
         await destroyed(service)
     assert not world.kernel.asks.all() and not world.kernel.runs and world.kernel.opened(ref.key) is None

@@ -1,4 +1,4 @@
-;;; chips-test.el --- Tests of options and steps -*- lexical-binding: t; -*-
+;;; reply-options-test.el --- Tests of options and steps -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 ;; SPDX-License-Identifier: GPL-3.0-or-later
@@ -9,13 +9,13 @@
 (require 'keys)
 (require 'pyagentd-chat)
 
-(defconst chips-test--chips
+(defconst reply-options-test--options
   '(:options ((:label "Postgres" :text "Postgres")
               (:label "SQLite…" :text "SQLite in memory"))
     :several nil)
   "Two options.")
 
-(defmacro chips-test--with (draft &rest body)
+(defmacro reply-options-test--with (draft &rest body)
   "Evaluate BODY where an answer offers options and DRAFT stands below it.
 Nothing is sent; `sent' is the text that would be."
   (declare (indent 1) (debug t))
@@ -27,82 +27,82 @@ Nothing is sent; `sent' is the text that would be."
      (pyagentd-test-events '(insert 1 "\n\n### " nil))
      (goto-char (point-max))
      (insert ,draft)
-     (pyagentd-test-events (list 'chips 0 chips-test--chips))
+     (pyagentd-test-events (list 'reply-options 0 reply-options-test--options))
      (let (sent)
        (cl-letf (((symbol-function 'pyagentd-send)
                   (lambda (&rest _) (setq sent (buffer-substring-no-properties
                                                 (point-min) (point))))))
          ,@body))))
 
-(defun chips-test--shown ()
+(defun reply-options-test--shown ()
   "Return the buttons of this buffer, nil if there are none."
-  (and pyagentd-chips--overlay
+  (and pyagentd-reply-options--overlay
        (substring-no-properties
-        (overlay-get pyagentd-chips--overlay 'before-string))))
+        (overlay-get pyagentd-reply-options--overlay 'before-string))))
 
-(ert-deftest pyagentd-chips-stand-below-the-answer-and-are-no-text ()
-  (chips-test--with ""
-    (should (string-search "1 Postgres   2 SQLite…" (chips-test--shown)))
+(ert-deftest pyagentd-reply-options-stand-below-the-answer-and-are-no-text ()
+  (reply-options-test--with ""
+    (should (string-search "1 Postgres   2 SQLite…" (reply-options-test--shown)))
     (should (equal (buffer-substring-no-properties
-                    (point-min) (overlay-start pyagentd-chips--overlay))
+                    (point-min) (overlay-start pyagentd-reply-options--overlay))
                    "### Hi\n\nWhich one?"))
     (should (equal (buffer-string) "### Hi\n\nWhich one?\n\n### "))
-    (should (eq (key-binding (kbd "C-c 2")) #'pyagentd-chips-pick-by-key))
+    (should (eq (key-binding (kbd "C-c 2")) #'pyagentd-reply-options-pick-by-key))
     (pyagentd-test-stream "More.")      ; another answer begins
-    (should-not (chips-test--shown))
-    (should-not pyagentd-chips-mode)))
+    (should-not (reply-options-test--shown))
+    (should-not pyagentd-reply-options-mode)))
 
-(ert-deftest pyagentd-chips-a-pick-is-said ()
+(ert-deftest pyagentd-reply-options-a-pick-is-said ()
   "Options in an answer's prose can be picked."
-  (chips-test--with ""
+  (reply-options-test--with ""
     (pyagentd-test-type "C-c 2")
     (should (equal sent "### Hi\n\nWhich one?\n\n### SQLite in memory"))
-    (should-not (chips-test--shown))))
+    (should-not (reply-options-test--shown))))
 
-(ert-deftest pyagentd-chips-what-is-typed-already-follows-the-pick ()
-  (chips-test--with "but quickly"
-    (pyagentd-chips-pick 1)
+(ert-deftest pyagentd-reply-options-what-is-typed-already-follows-the-pick ()
+  (reply-options-test--with "but quickly"
+    (pyagentd-reply-options-pick 1)
     (should (equal sent
                    "### Hi\n\nWhich one?\n\n### Postgres\n\nbut quickly"))))
 
-(ert-deftest pyagentd-chips-with-a-prefix-it-is-only-put-there ()
-  (chips-test--with ""
+(ert-deftest pyagentd-reply-options-with-a-prefix-it-is-only-put-there ()
+  (reply-options-test--with ""
     (pyagentd-test-type "C-u C-c 1")
     (should-not sent)
     (should (string-suffix-p "### Postgres" (buffer-string)))
     (should (eobp))))
 
-(ert-deftest pyagentd-chips-of-which-several-may-be-picked ()
-  (chips-test--with ""
+(ert-deftest pyagentd-reply-options-of-which-several-may-be-picked ()
+  (reply-options-test--with ""
     (pyagentd-test-events
-     (list 'chips 0 (plist-put (copy-sequence chips-test--chips) :several t)))
-    (pyagentd-chips-pick 1)
-    (pyagentd-chips-pick 2)
+     (list 'reply-options 0 (plist-put (copy-sequence reply-options-test--options) :several t)))
+    (pyagentd-reply-options-pick 1)
+    (pyagentd-reply-options-pick 2)
     (should-not sent)
     (should (string-suffix-p "### Postgres\nSQLite in memory"
                              (buffer-string)))))
 
-(ert-deftest pyagentd-chips-are-picked-by-the-key-for-answers ()
-  (chips-test--with ""
+(ert-deftest pyagentd-reply-options-are-picked-by-the-key-for-answers ()
+  (reply-options-test--with ""
     (pyagentd-test-type "C-c C-r SQL TAB RET")
     (should (string-suffix-p "SQLite in memory" sent))
-    (should-error (pyagentd-chips-pick 7) :type 'user-error)))
+    (should-error (pyagentd-reply-options-pick 7) :type 'user-error)))
 
-(ert-deftest pyagentd-chips-are-there-when-a-session-is-opened ()
+(ert-deftest pyagentd-reply-options-are-there-when-a-session-is-opened ()
   (pyagentd-test-with-session "### Hi\n\nWhich?\n\n### "
     (with-silent-modifications (put-text-property 9 15 'gptel 'response))
-    (pyagentd-test-attach :chips chips-test--chips)
-    (should (equal 15 (overlay-start pyagentd-chips--overlay)))
+    (pyagentd-test-attach :reply-options reply-options-test--options)
+    (should (equal 15 (overlay-start pyagentd-reply-options--overlay)))
     (pyagentd-mode -1)
-    (should-not (chips-test--shown))))
+    (should-not (reply-options-test--shown))))
 
 ;;;; Steps
 
-(defun chips-test--step (content status)
+(defun reply-options-test--step (content status)
   "Return a step CONTENT with STATUS."
   (list :content content :status status :active-form (concat "Doing " content)))
 
-(defun chips-test--list ()
+(defun reply-options-test--list ()
   "Return the list of steps shown in this buffer, nil for none."
   (and pyagentd-todo--overlay
        (substring-no-properties
@@ -110,24 +110,24 @@ Nothing is sent; `sent' is the text that would be."
 
 (ert-deftest pyagentd-todo-is-live-and-folds ()
   (pyagentd-test-with-session "### Hi"
-    (pyagentd-test-attach :todo (list (chips-test--step "a" "pending")))
+    (pyagentd-test-attach :todo (list (reply-options-test--step "a" "pending")))
     (should (equal (pyagentd-todo-line) "todo 0/1"))
     (pyagentd-insert-start (point-max))
     (pyagentd-test-events
-     (list 'todo 0 (list :items (list (chips-test--step "a" "completed")
-                                      (chips-test--step "b" "in_progress")
-                                      (chips-test--step "c" "pending")))))
+     (list 'todo 0 (list :items (list (reply-options-test--step "a" "completed")
+                                      (reply-options-test--step "b" "in_progress")
+                                      (reply-options-test--step "c" "pending")))))
     (should (equal (pyagentd-todo-line) "todo 1/3: Doing b"))
     (should (string-search "todo 1/3: Doing b" pyagentd-status--line))
-    (should (equal (chips-test--list)
+    (should (equal (reply-options-test--list)
                    "\n▾ todo 1/3: Doing b\n  [x] a\n  [>] Doing b\n  [ ] c\n"))
     (pyagentd-test-stream "Text")
     (should (= (overlay-start pyagentd-todo--overlay) (point-max)))
     (pyagentd-todo)
-    (should (equal (chips-test--list) "\n▸ todo 1/3: Doing b\n"))
+    (should (equal (reply-options-test--list) "\n▸ todo 1/3: Doing b\n"))
     (pyagentd-test-events
-     (list 'todo 0 (list :items (list (chips-test--step "a" "completed")))))
-    (should-not (chips-test--list))     ; nothing is left to do
+     (list 'todo 0 (list :items (list (reply-options-test--step "a" "completed")))))
+    (should-not (reply-options-test--list))     ; nothing is left to do
     (should (equal (pyagentd-todo-line) "todo 1/1"))
     (should (equal (buffer-string) "### HiText"))
     (pyagentd-mode -1)
@@ -135,7 +135,7 @@ Nothing is sent; `sent' is the text that would be."
 
 (ert-deftest pyagentd-todo-of-a-session-at-rest-stands-above-the-next-prompt ()
   (pyagentd-test-with-session "### Hi"
-    (pyagentd-test-attach :todo (list (chips-test--step "a" "pending")))
+    (pyagentd-test-attach :todo (list (reply-options-test--step "a" "pending")))
     (pyagentd-insert-start (point-max))
     (pyagentd-test-stream "\n\nDone.")
     (pyagentd-test-events '(insert 1 "\n\n### " nil))
@@ -145,5 +145,5 @@ Nothing is sent; `sent' is the text that would be."
                                       1 (overlay-start
                                          pyagentd-todo--overlay))))))
 
-(provide 'chips-test)
-;;; chips-test.el ends here
+(provide 'reply-options-test)
+;;; reply-options-test.el ends here

@@ -101,11 +101,11 @@ def test_several(question: str, several: bool) -> None:
 @pytest.mark.spec("002", PICKS)
 async def test_clients_are_told_at_the_end_of_a_run_and_a_pick_is_a_message(world: World) -> None:
     def last() -> Any:
-        return talk.watcher.of("chips", talk.branch.key)[-1].args[0]
+        return talk.watcher.of("reply-options", talk.branch.key)[-1].args[0]
 
     async with talking(world, world.service()) as talk:
         await talk.say("Which one?\n\n1. Postgres\n2. SQLite")
-        await talk.watcher.until(lambda: talk.watcher.of("chips", talk.branch.key))
+        await talk.watcher.until(lambda: talk.watcher.of("reply-options", talk.branch.key))
         assert [option["text"] for option in last()["options"]] == ["Postgres", "SQLite"]
         talk.watcher.events.clear()
         await talk.say("As you like.", text="SQLite\n\nbut in memory")
@@ -119,7 +119,7 @@ async def test_who_attaches_later_is_told_what_the_last_answer_offers(world: Wor
 
     async with talking(world, world.service()) as talk:
         await talk.say(answer("Hm.", tool_use("Glob", pattern="*")), "Tea or coffee?")
-        await talk.watcher.until(lambda: talk.watcher.of("chips", talk.branch.key))
+        await talk.watcher.until(lambda: talk.watcher.of("reply-options", talk.branch.key))
         talk.watcher.events.clear()
         assert [chip.text for chip in suggestions.current_options(talk.branch.conversation).options] == [
             "Tea",
