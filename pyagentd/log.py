@@ -9,6 +9,7 @@ What happens to sessions (made, branched, unreadable) is also told to whoever ca
 log, and into ``session.log`` of the session if that is wanted.
 """
 
+import inspect
 import logging
 import os
 import re
@@ -19,6 +20,7 @@ from datetime import datetime
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from weakref import WeakMethod
 
 LOG_NAME = "daemon.log"
 SESSION_LOG_NAME = "session.log"
@@ -38,7 +40,8 @@ Teller = Callable[[str, str, str, bool], None]
 
 _ids: list[Callable[[], Mapping[str, str]]] = []  # at most one
 
-_teller: ContextVar[Teller | None] = ContextVar("teller", default=None)
+# Weak: a timer keeps the context it was made in until its time has come, and so would keep a client that has gone.
+_teller: ContextVar[Callable[[], Teller | None]] = ContextVar("teller", default=lambda: None)
 _LEVELS = ((logging.ERROR, "error"), (logging.WARNING, "warn"), (logging.INFO, "info"), (0, "debug"))
 
 
@@ -74,7 +77,7 @@ def of_session(directory: Path | None = None) -> dict[str, Path | None]:
 @contextmanager
 def telling(teller: Teller) -> Iterator[None]:
     """Have records about sessions told to ``teller``, also those of tasks and threads started inside."""
-    token = _teller.set(teller)
+    token = _teller.set(WeakMethod(teller) if inspect.ismethod(teller) else lambda: teller)
     try:
         yield
     finally:
@@ -137,7 +140,7 @@ class _SessionHandler(logging.Handler):
         text = concealed(record.getMessage())
         level = next(name for number, name in _LEVELS if record.levelno >= number)
         written = self._to_file and directory is not None and _write_line(directory, level, text)
-        if (teller := _teller.get()) is not None:
+        if (teller := _teller.get()()) is not None:
             teller(level, text, "" if directory is None else str(directory), written)
 
 
