@@ -171,6 +171,19 @@ class Action:
         }
 
 
+_STOP = Action(
+    key="k",
+    label="stop",
+    operation="abort",
+    takes=("branch",),
+    several=True,
+    question="Stop %s?",
+    noun="run",
+    asks="several",
+    done="Stopped %s",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """A list.
@@ -412,17 +425,7 @@ class Views(Group):
             ),
             rows=[_session_row(*line, now) for line in found[:limit]],
             actions=(
-                Action(
-                    key="k",
-                    label="stop",
-                    operation="abort",
-                    takes=("branch",),
-                    several=True,
-                    question="Stop %s?",
-                    noun="run",
-                    asks="several",
-                    done="Stopped %s",
-                ),
+                _STOP,
                 Action(
                     key="a",
                     label="archive",
@@ -632,19 +635,7 @@ class Views(Group):
                 Column("Does", sorts=False),
             ),
             rows=rows,
-            actions=(
-                Action(
-                    key="k",
-                    label="stop",
-                    operation="abort",
-                    takes=("branch",),
-                    several=True,
-                    question="Stop %s?",
-                    noun="run",
-                    asks="several",
-                    done="Stopped %s",
-                ),
-            ),
+            actions=(_STOP,),
             empty="Nothing is running.",
             note=f"{len(rows) - waiting} running{f', {waiting} waiting' if waiting else ''}" if rows else "",
             follows=("sessions",),
