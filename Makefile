@@ -12,7 +12,7 @@ ELISP := $(wildcard elisp/*.el)
 # Where end-to-end tests are: reading all others first takes half a minute.
 E2E := tests/e2e tests/faults tests/cli
 
-.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-properties test-kill test-simulation test-shell test-faults test-distributed bench-distributed bench-scale test-otel test-install test-install-debian fuzz-lisp lint lint-py lint-el check bench bench-memory trace-prompt screenshots fixture doc dist checksums check-tag release clean
+.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-properties test-kill test-simulation test-shell test-faults test-distributed bench-distributed bench-missions bench-growth bench-scale test-remote test-otel size test-install test-install-debian fuzz-lisp lint lint-py lint-el check bench bench-memory bench-peers bench-start trace-prompt screenshots fixture doc dist melpa checksums check-tag release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,11 +76,23 @@ test-distributed: setup ## Run missions over items on a real Dask scheduler, one
 bench-distributed: setup ## Run 2,000 missions on one Dask worker, on two, and by a script written by hand
 	$(PYTHON) -m tests.bench.distributed --items $(or $(ITEMS),2000)
 
+bench-missions: setup ## Run missions with a model of 0, 200 and 2,000 ms, beside plain asyncio and pydantic-ai
+	$(PYTHON) -m tests.bench.missions
+
+bench-growth: setup ## Print what each operation costs up to 2,000 turns, 10,000 sessions, 1,000 agents; takes half an hour
+	$(PYTHON) -m tests.bench growth --full
+
 bench-scale: setup ## Print what a daemon takes in which many sessions answer at once
 	$(PYTHON) -m tests.bench.scale
 
+test-remote: setup ## Use the daemon of another machine: a real sshd on this one, behind a line that is slow, silent or cut
+	$(PYTHON) -m pytest -n 0 -s tests/e2e/test_remote.py
+
 test-otel: setup ## Have a real daemon send its spans and numbers to an OTLP receiver
 	$(PYTHON) -m pytest -n 0 tests/e2e/test_telemetry.py
+
+size: ## Print how much a usual installation takes: at most 40 distributions and 90 MB; EXTRA=full: with more
+	@scripts/size.sh
 
 test-install: setup ## From make dist to the first answer in an empty home: fetches the server's Python packages
 	PYAGENTD_TEST_INSTALL=1 $(PYTHON) -m pytest -n 0 -s tests/e2e/test_install.py
@@ -95,14 +107,24 @@ test-litellm: setup ## Have a conversation through LiteLLM's proxy, in both dire
 test-faults: setup ## Have every write of a turn fail in every way
 	$(PYTHON) -m tests.faults --seed $(SEED)
 
-test-edits: setup ## Edit random documents 20,000 times, in Emacs and elsewhere; all else must stay exact
+test-edits: setup ## Edit random documents 20,000 times, in Emacs and elsewhere, and one by all at once (PYAGENTD_GPTEL: gptel, too)
 	PYAGENTD_EDITS=20000 PYAGENTD_CONVERSATIONS=2000 $(PYTHON) -m pytest -n 2 tests/store/test_edits.py tests/store/test_files.py
+	PYAGENTD_WRITES=300 PYAGENTD_TEST_SEED=$(SEED) $(PYTHON) -m pytest -n 2 tests/e2e/test_many_writers.py
 
 test-properties: setup ## Try every property with 1,000 examples and more, where the tests take 40
 	PYAGENTD_EXAMPLES=1000 PYAGENTD_CONVERSATIONS=1000 $(PYTHON) -m pytest -n 2 -m "hypothesis and not e2e"
 
 bench: setup ## Print the benchmarks, each beside its reference
 	$(PYTHON) -m tests.bench
+
+bench-peers: setup ## Print what the same job takes in other programs, from .peers, where they can be installed
+	-test -d .peers || python3 -m venv .peers
+	-.peers/bin/pip install -q 'pydantic-ai-slim[anthropic]' openai-agents
+	-npm install --prefix .peers --no-fund --no-audit --loglevel error @anthropic-ai/claude-code opencode-ai
+	$(PYTHON) -m tests.bench.rivals --python $(CURDIR)/.peers/bin/python --bin $(CURDIR)/.peers/node_modules/.bin
+
+bench-start: setup ## Print what the daemon imports, reads and opens before hello and before its first request
+	$(PYTHON) -m tests.bench.start_table
 
 bench-memory: setup ## Print the daemon's memory before, during and after a large call and 400 clients
 	$(PYTHON) -m tests.bench.memory
@@ -122,6 +144,9 @@ doc: setup ## Make build/manual/: the manual as Info and, where makeinfo is inst
 dist: ## Make dist/: the Emacs package, and wheel and sdist of the server; needs Python and Emacs alone
 	@python3 scripts/dist.py
 
+melpa: ## Build the Emacs package of the latest commit as MELPA does: PACKAGE_BUILD=a checkout of package-build
+	@scripts/melpa.sh
+
 checksums: ## Write dist/SHA256SUMS of what `make dist` made
 	cd dist && rm -f SHA256SUMS && sha256sum * > SHA256SUMS
 
@@ -133,6 +158,6 @@ release: check-tag ## Publish dist/ as the release of TAG, with gh; the release 
 	gh release create "$(TAG)" --verify-tag --title "$(TAG)" --notes-file CHANGELOG.md dist/*
 
 clean: ## Remove what was built (not your sessions)
-	rm -rf .venv .litellm .mcp-servers .cask .demo .fuzz-lisp build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .litellm .nbb .mcp-servers .cask .demo .fuzz-lisp build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	find elisp tests -name '*.elc' -delete

@@ -6,19 +6,6 @@
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
 ;; Regions, files, diagnostics, pictures and earlier prompts go into a prompt.
@@ -37,7 +24,6 @@
 (require 'pyagentd-status)
 (require 'pyagentd-sync)
 (require 'pyagentd-chat)
-
 
 ;;;; A text and where it is from
 
@@ -83,7 +69,7 @@
             (if (= first last) (format "line %d" first)
               (format "lines %d–%d" first last))
             (pyagentd-passage--fenced (buffer-substring-no-properties beg end)
-                                  (pyagentd-passage--language)))))
+                                      (pyagentd-passage--language)))))
 
 ;;;; What checkers say about a buffer
 
@@ -147,7 +133,7 @@ By default that is in the whole buffer.  Each is a plist (:line :level
 (declare-function pyagentd-menu "pyagentd-menu" nil t)
 (declare-function pyagentd-session "pyagentd")
 (autoload 'pyagentd-sessions "pyagentd-sessions" nil t)
-(autoload 'pyagentd-search "pyagentd-search" nil t)
+(autoload 'pyagentd-search "pyagentd-sessions" nil t)
 (autoload 'pyagentd-asks "pyagentd-views" nil t)
 
 (defvar pyagentd-question-history nil
@@ -259,7 +245,7 @@ It is the current one by default; point there is moved behind it."
   "Return the root of the project of the buffer SESSION, nil if unknown."
   (buffer-local-value 'pyagentd-attach-root session))
 
-(defun pyagentd-add-region (beg end &optional ask)
+(defun pyagentd-add--region (beg end &optional ask)
   "Add the region, from BEG to END, to the prompt of a session.
 It says where the text is from.  With a prefix argument, or ASK from
 Lisp, ask which session."
@@ -272,7 +258,7 @@ Lisp, ask which session."
     (deactivate-mark)
     (pyagentd-add--done (pyagentd-count (count-lines beg end) "line") session)))
 
-(defun pyagentd-add-buffer (&optional ask)
+(defun pyagentd-add--buffer (&optional ask)
   "Add this buffer to the prompt of a session.
 Of a file that the session's project has, only the name is put there: the
 agent reads it.  Of any other buffer it is the text.  With a prefix
@@ -281,13 +267,13 @@ argument, or ASK from Lisp, ask which session."
   (let* ((session (pyagentd-add--session ask))
          (root (pyagentd-add--root session)))
     (if (and buffer-file-name root (file-in-directory-p buffer-file-name root))
-        (pyagentd-add--files (list buffer-file-name) session)
+        (pyagentd-add--put-files (list buffer-file-name) session)
       (pyagentd-add--check-size (point-min) (point-max))
       (pyagentd-add-text (pyagentd-passage (point-min) (point-max) root)
                          session)
       (pyagentd-add--done (buffer-name) session))))
 
-(defun pyagentd-add--files (files session)
+(defun pyagentd-add--put-files (files session)
   "Put the names of FILES into the prompt in the buffer SESSION."
   (pyagentd-add-text
    (mapconcat (lambda (file) (pyagentd-add--file file session)) files "\n")
@@ -316,15 +302,15 @@ agent may not read there, is copied into the session."
     (expand-file-name
      (read-file-name prompt (and root (file-name-as-directory root)) nil t))))
 
-(defun pyagentd-add-files (files &optional ask)
+(defun pyagentd-add--files (files &optional ask)
   "Add FILES to the prompt of a session: names, and pictures as pictures.
 In Dired these are the marked files, elsewhere one that is asked for.
 With a prefix argument, or ASK from Lisp, ask which session."
   (interactive
    (list (if (derived-mode-p 'dired-mode) (dired-get-marked-files)
-           (list (pyagentd-add-read-file "File: ")))
+           (list (pyagentd-add-read-file "File or directory: ")))
          current-prefix-arg))
-  (pyagentd-add--files files (pyagentd-add--session ask)))
+  (pyagentd-add--put-files files (pyagentd-add--session ask)))
 
 ;;;; Diagnostics
 
@@ -333,7 +319,7 @@ With a prefix argument, or ASK from Lisp, ask which session."
   (format "- line %d: %s (%s)" (plist-get found :line) (plist-get found :text)
           (plist-get found :level)))
 
-(defun pyagentd-add-diagnostics (beg end &optional ask)
+(defun pyagentd-add--diagnostics (beg end &optional ask)
   "Add the diagnostics of Flymake or Flycheck to the prompt of a session.
 That is in the region, from BEG to END, if it is active, else in the whole
 buffer.  With a prefix argument, or ASK from Lisp, ask which session."
@@ -352,17 +338,42 @@ buffer.  With a prefix argument, or ASK from Lisp, ask which session."
      session)
     (pyagentd-add--done (pyagentd-count (length found) "diagnostic") session)))
 
+(defconst pyagentd-add--elsewhere
+  '(("this buffer" . pyagentd-add--buffer)
+    ("file or directory" . pyagentd-add--files)
+    ("diagnostics" . pyagentd-add--diagnostics))
+  "What `pyagentd-add' offers outside sessions, with its command.")
+
+(defconst pyagentd-add--in-session
+  '(("file or directory" . pyagentd-add--files)
+    ("copy of a file" . pyagentd-add--attach-file)
+    ("picture in the clipboard" . pyagentd-add--picture)
+    ("earlier prompt" . pyagentd-recall-prompt))
+  "What `pyagentd-add' offers in a session, with its command.")
+
 ;;;###autoload
-(defun pyagentd-add (&optional ask)
-  "Add the region, file or buffer to the prompt of a session.
-That is the region if it is active, the marked files in Dired, else the
-buffer.  With a prefix argument, or ASK from Lisp, ask which session."
-  (interactive "P")
-  (cond ((use-region-p)
-         (pyagentd-add-region (region-beginning) (region-end) ask))
+(defun pyagentd-add (&optional ask what)
+  "Add something to the prompt of a session.
+That is the region if it is active, or the marked files in Dired; elsewhere
+this asks what: this buffer, a file, diagnostics…  With a prefix argument,
+or ASK from Lisp, ask which session.  WHAT is the command that adds it, nil
+for this buffer."
+  (interactive
+   (list current-prefix-arg
+         (unless (or (use-region-p) (derived-mode-p 'dired-mode))
+           (let ((things (if (bound-and-true-p pyagentd-mode)
+                             pyagentd-add--in-session
+                           pyagentd-add--elsewhere)))
+             (cdr (assoc (completing-read
+                          (format-prompt "Add" (caar things))
+                          things nil t nil nil (caar things))
+                         things))))))
+  (cond (what (call-interactively what))
+        ((use-region-p)
+         (pyagentd-add--region (region-beginning) (region-end) ask))
         ((derived-mode-p 'dired-mode)
-         (pyagentd-add-files (dired-get-marked-files) ask))
-        (t (pyagentd-add-buffer ask))))
+         (pyagentd-add--files (dired-get-marked-files) ask))
+        (t (pyagentd-add--buffer ask))))
 
 ;;;; Asking at once
 
@@ -395,6 +406,168 @@ argument, or ASK from Lisp, ask which session."
              (widen)
              (pyagentd-add--above (concat question "\n\n" about))
              (pyagentd-send))))))))
+
+;;;; Rewriting a region
+
+;; A model rewrites a region of any buffer; no session has it.  The change is
+;; shown as a diff in a buffer of its own, and made when it is accepted.
+
+(defvar pyagentd-rewrite-history nil
+  "Instructions for `pyagentd-rewrite'.")
+
+(defvar-local pyagentd-rewrite--overlay nil
+  "Overlay of the region that the change in this buffer is for.")
+(defvar-local pyagentd-rewrite--change nil
+  "Plist (:old :new :instruction) of the change in this buffer.")
+
+(defvar pyagentd-rewrite-mode-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "y") #'pyagentd-rewrite--accept)
+    (define-key map (kbd "n") #'pyagentd-rewrite--discard)
+    (define-key map (kbd "r") #'pyagentd-rewrite--again)
+    (define-key map (kbd "C-c C-c") #'pyagentd-rewrite--accept)
+    (define-key map (kbd "C-c C-k") #'pyagentd-rewrite--discard)
+    map)
+  "Keymap of `pyagentd-rewrite-mode'.")
+
+(define-minor-mode pyagentd-rewrite-mode
+  "Minor mode of buffers that show what a model made of a region.
+
+\\{pyagentd-rewrite-mode-map}"
+  :lighter " Rewrite"
+  :interactive nil
+  (when pyagentd-rewrite-mode
+    (setq header-line-format
+          (substitute-command-keys "\\<pyagentd-rewrite-mode-map>\
+ \\[pyagentd-rewrite--accept] accept   \\[pyagentd-rewrite--discard] discard   \
+\\[pyagentd-rewrite--again] with another instruction"))))
+
+(defun pyagentd-rewrite (beg end instruction)
+  "Have a model rewrite the region, from BEG to END, as INSTRUCTION says.
+What it makes is shown as a diff, to be accepted or discarded.  Emacs can
+be used meanwhile.  The model is that of a new session."
+  (interactive
+   (progn
+     (barf-if-buffer-read-only)
+     (unless (use-region-p) (user-error "Select the region to rewrite"))
+     (list (region-beginning) (region-end)
+           (read-string "Rewrite: " nil 'pyagentd-rewrite-history))))
+  (when (string-blank-p instruction) (user-error "The instruction is empty"))
+  (let ((overlay (make-overlay beg end nil t nil)))
+    (overlay-put overlay 'face 'secondary-selection)
+    (overlay-put overlay 'help-echo "A model rewrites this")
+    (deactivate-mark)
+    (pyagentd-rewrite--ask
+     overlay (buffer-substring-no-properties beg end) instruction)))
+
+(defun pyagentd-rewrite--ask (overlay text instruction)
+  "Ask a model to rewrite TEXT, which is below OVERLAY, as INSTRUCTION says."
+  (with-current-buffer (overlay-buffer overlay)
+    (let* ((beg (overlay-start overlay))
+           (end (overlay-end overlay))
+           (failed (lambda (err)
+                     (delete-overlay overlay)
+                     (message "%s" (pyagentd-error-text err))))
+           (arguments
+            (list :text text :instruction instruction
+                  :name (if buffer-file-name
+                            (file-name-nondirectory buffer-file-name)
+                          (buffer-name))
+                  :before (buffer-substring-no-properties
+                           (max (point-min) (- beg 2000)) beg)
+                  :after (buffer-substring-no-properties
+                          end (min (point-max) (+ end 2000)))
+                  :env (pyagentd-env-variables) :key (pyagentd-env-key))))
+      (message "A model rewrites %s…"
+               (pyagentd-count (count-lines beg end) "line"))
+      (pyagentd-start
+       (lambda ()
+         (pyagentd-rpc-call-async
+          'rewrite arguments :timeout 600 :error failed
+          :success (lambda (answer)
+                     (run-at-time 0 nil #'pyagentd-rewrite--show
+                                  overlay text instruction answer))))
+       failed))))
+
+(defun pyagentd-rewrite--show (overlay old instruction answer)
+  "Show ANSWER, what became of OLD under OVERLAY by INSTRUCTION."
+  (cond
+   ((not (overlay-buffer overlay))
+    (message "The region to rewrite is gone"))
+   ((string-empty-p (or (plist-get answer :diff) ""))
+    (delete-overlay overlay)
+    (message "%s proposes no change" (plist-get answer :model)))
+   (t
+    (let ((buffer (generate-new-buffer
+                   (format "*rewrite: %s*"
+                           (buffer-name (overlay-buffer overlay))))))
+      (with-current-buffer buffer
+        (insert (plist-get answer :diff) "\n")
+        (goto-char (point-min))
+        (diff-mode)
+        (setq buffer-read-only t
+              pyagentd-rewrite--overlay overlay
+              pyagentd-rewrite--change
+              (list :old old :new (plist-get answer :text)
+                    :instruction instruction))
+        (pyagentd-rewrite-mode)
+        (add-hook 'kill-buffer-hook #'pyagentd-rewrite--forget nil t))
+      (display-buffer buffer '((display-buffer-reuse-window
+                                display-buffer-pop-up-window)))
+      (if (eq (window-buffer) (overlay-buffer overlay))
+          (select-window (get-buffer-window buffer))
+        (message "Rewritten: see %s" (buffer-name buffer)))))))
+
+(defun pyagentd-rewrite--forget ()
+  "Let the region of this buffer look as before."
+  (when pyagentd-rewrite--overlay
+    (delete-overlay pyagentd-rewrite--overlay)))
+
+(defun pyagentd-rewrite--accept ()
+  "Put what the model made in the place of the region."
+  (interactive nil pyagentd-rewrite-mode)
+  (let ((overlay pyagentd-rewrite--overlay)
+        (change pyagentd-rewrite--change))
+    (unless (overlay-buffer overlay)
+      (user-error "The region to rewrite is gone"))
+    (with-current-buffer (overlay-buffer overlay)
+      (barf-if-buffer-read-only)
+      (let ((beg (overlay-start overlay)) (end (overlay-end overlay)))
+        (unless (equal (buffer-substring-no-properties beg end)
+                       (plist-get change :old))
+          (user-error "The region has changed since; r rewrites it as it is now"))
+        (atomic-change-group
+          (save-excursion
+            (goto-char beg)
+            (delete-region beg end)
+            (insert (plist-get change :new))))))
+    (quit-window t)))
+
+(defun pyagentd-rewrite--discard ()
+  "Leave the region as it is."
+  (interactive nil pyagentd-rewrite-mode)
+  (quit-window t))
+
+(defun pyagentd-rewrite--again (instruction)
+  "Ask again, with INSTRUCTION, for the region as it is now."
+  (interactive
+   (list (read-string "Rewrite: " (plist-get pyagentd-rewrite--change
+                                             :instruction)
+                      'pyagentd-rewrite-history))
+   pyagentd-rewrite-mode)
+  (let ((overlay pyagentd-rewrite--overlay))
+    (unless (overlay-buffer overlay)
+      (user-error "The region to rewrite is gone"))
+    (setq pyagentd-rewrite--overlay nil) ; which stays
+    (quit-window t)
+    (pyagentd-rewrite--ask
+     overlay
+     (with-current-buffer (overlay-buffer overlay)
+       (buffer-substring-no-properties (overlay-start overlay)
+                                       (overlay-end overlay)))
+     instruction)))
+
+;;;; Above what is being written
 
 (defun pyagentd-add--above (text)
   "Put TEXT as a prompt above what is being written; leave point behind it."
@@ -446,10 +619,6 @@ argument, or ASK from Lisp, ask which session."
 
 ;;;; Files
 
-(defun pyagentd-media--directory ()
-  "Return the directory of the files of the session here."
-  (expand-file-name "files" pyagentd--branch-dir))
-
 (defun pyagentd-media--name (base extension content)
   "Return the name of a file with CONTENT that was called BASE with EXTENSION.
 The same content has the same name."
@@ -466,7 +635,7 @@ The same content has the same name."
   "Keep CONTENT, bytes, in the session here; return the name of the file.
 It was called BASE with EXTENSION."
   (let* ((name (pyagentd-media--name base extension content))
-         (directory (pyagentd-media--directory))
+         (directory (expand-file-name "files" pyagentd--branch-dir))
          (file (expand-file-name name directory))
          (coding-system-for-write 'binary))
     (unless (file-exists-p file)
@@ -526,14 +695,15 @@ It was called BASE with EXTENSION."
           (and (> (point) (point-min))
                (get-text-property (1- (point)) 'gptel)))
       (pyagentd-add-text link)
-    (insert link)
+    ;; What is dropped behind a word, or behind what was dropped, is apart.
+    (insert (if (or (bobp) (memq (char-before) '(?\s ?\t ?\n))) "" " ") link)
     (run-hooks 'pyagentd-added-hook)))
 
-(defun pyagentd-attach-file (file)
+(defun pyagentd-add--attach-file (file)
   "Copy FILE into the session here and put a link to it into the prompt.
 The model sees a picture, and may read any other file."
   (interactive (list (pyagentd-add-read-file "Attach file: "))
-   pyagentd-mode)
+               pyagentd-mode)
   (pyagentd-media--here)
   (pyagentd-media--insert (pyagentd-media-link (expand-file-name file))))
 
@@ -575,7 +745,7 @@ Only what the window system itself says."
                                     content)))))
               pyagentd-media--types)))
 
-(defun pyagentd-yank-picture ()
+(defun pyagentd-add--picture ()
   "Insert the picture in the clipboard into the prompt."
   (interactive nil pyagentd-mode)
   (pyagentd-media--here)
@@ -708,9 +878,6 @@ reach another machine."
                    (cons '("^file:" . pyagentd-media-drop)
                          dnd-protocol-alist)))
 
-(define-key pyagentd-mode-map (kbd "C-c M-y") #'pyagentd-yank-picture)
-(define-key pyagentd-mode-map (kbd "C-c M-a") #'pyagentd-attach-file)
-
 ;;;; Prompts of before
 
 ;; What you have said before, in any session, can be said again: it is
@@ -785,7 +952,6 @@ reach another machine."
                  prompts)))
     (skip-chars-backward "\n")))
 
-(define-key pyagentd-mode-map (kbd "C-c M-r") #'pyagentd-recall-prompt)
 
 (provide 'pyagentd-add)
 ;;; pyagentd-add.el ends here

@@ -6,19 +6,6 @@
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
 ;; The named agents, what each of them is, their defaults, and destroying one.
@@ -29,13 +16,13 @@
 (require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-daemon)
-(require 'pyagentd-model)
+(require 'pyagentd-menu)
 (require 'pyagentd-list)
 (require 'pyagentd-here)
 (require 'pyagentd-rpc)
 (require 'pyagentd-session)
 (autoload 'pyagentd-context-save "pyagentd-views" nil t)
-(autoload 'pyagentd-context-clear "pyagentd-views" nil t)
+(autoload 'pyagentd-contexts--clear "pyagentd-views" nil t)
 
 ;;;; Which named agent
 
@@ -106,17 +93,10 @@ What the daemon says while a name is read counts at once."
 
 ;;;; Making
 
-(defun pyagentd-named-visit (told)
-  "Show the conversation of the agent that TOLD, an answer, describes."
-  (let ((buffer (find-file-noselect (plist-get told :file))))
-    (with-current-buffer buffer
-      (goto-char (point-max)))
-    (pop-to-buffer-same-window buffer)))
-
 ;;;###autoload
 (defun pyagentd-agent (name)
   "Open the conversation of the agent called NAME.
-Where there is none, create it, after asking what it is to be."
+Where there is none, create it, after asking for its system prompt."
   (interactive (list (pyagentd-named-read "Agent")))
   (pyagentd-later-asking
    'agent-list nil
@@ -125,11 +105,11 @@ Where there is none, create it, after asking what it is to be."
      (if-let ((row (pyagentd-named-row name)))
          (pyagentd-here-visit
           (list :file (pyagentd-place-conversation (plist-get row :branch))))
-       (pyagentd-agent-init
+       (pyagentd-agents--init
         name (read-string (format "%s is new.  System prompt (empty: a \
 general agent): " name)))))))
 
-(defun pyagentd-agent-init (name &optional prompt model permissions)
+(defun pyagentd-agents--init (name &optional prompt model permissions)
   "Create an agent called NAME and open its conversation.
 The name has letters, digits, hyphens and underscores, at most 64.  PROMPT
 is its system prompt, MODEL its model and PERMISSIONS the name of a
@@ -154,7 +134,10 @@ again."
                        :env (pyagentd-env-variables) :key (pyagentd-env-key))
      (lambda (made)
        (run-hooks 'pyagentd-changed-hook)
-       (pyagentd-named-visit made)
+       (let ((buffer (find-file-noselect (plist-get made :file))))
+         (with-current-buffer buffer
+           (goto-char (point-max)))
+         (pop-to-buffer-same-window buffer))
        (message "%s%s" (plist-get made :welcome)
                 (if-let ((note (plist-get made :note))) (concat "\n" note) "")))
      pyagentd-named--patience)))
@@ -170,7 +153,7 @@ again."
                          pyagentd--session-dir)))
                 (pyagentd-place-buffers))))
 
-(defun pyagentd-agent-rename (name new-name)
+(defun pyagentd-agents--rename (name new-name)
   "Rename the agent NAME to NEW-NAME.
 Its directory, its session's id and its records follow."
   (interactive
@@ -196,7 +179,7 @@ Its directory, its session's id and its records follow."
 ;; What holds for named agents where nobody says otherwise: the model and
 ;; the permissions of new ones, and when a conversation is put away.
 
-(defun pyagentd-settings-edit ()
+(defun pyagentd-settings--edit ()
   "Change the value at point."
   (interactive nil pyagentd-list-mode)
   (let* ((row (pyagentd-table-row))
@@ -217,7 +200,7 @@ Its directory, its session's id and its records follow."
 
 (pyagentd-list-define settings
   "Edit the defaults of named agents."
-  :keys (("RET" pyagentd-settings-edit "change")))
+  :keys (("RET" pyagentd-settings--edit "change")))
 
 ;;;; Destroying a named agent
 
@@ -276,21 +259,13 @@ the user does not want it."
        (pyagentd-later
         'agent-destroy (list :name name :keep-files keep :confirmed t)
         (lambda (done)
+          ;; A buffer that is not attached just now is not told of it.
+          (dolist (buffer (pyagentd-here-buffers (plist-get losses :dir)))
+            (with-current-buffer buffer (pyagentd-manage-leave)))
           (message "%s" (plist-get done :text))
           (run-hooks 'pyagentd-changed-hook)
           (when then (funcall then)))
         60)))))
-
-(defun pyagentd-agent-destroy (name &optional keep)
-  "Destroy the agent NAME and stop all it does.
-What would be lost is named first.  Its conversation is saved and its files
-go to the trash; with a prefix argument, or KEEP from Lisp, they stay, and
-`pyagentd-agent-init' with the same name uses them again."
-  (interactive (list (pyagentd-named-read (if current-prefix-arg
-                                              "Destroy agent, not its files"
-                                            "Destroy agent"))
-                     (and current-prefix-arg t)))
-  (pyagentd-destroy name keep))
 
 ;;;; The named agents
 
@@ -298,7 +273,7 @@ go to the trash; with a prefix argument, or KEEP from Lisp, they stay, and
                                     (pyagentd-list-changed "agents")))
 (add-hook 'pyagentd-changed-hook (lambda () (pyagentd-list-changed "agents")))
 
-(defun pyagentd-agents-destroy (&optional keep)
+(defun pyagentd-agents--destroy (&optional keep)
   "Destroy the agents that are marked, else the one at point, one by one.
 What would be lost with each is named first.  With a prefix argument, or
 KEEP from Lisp, their files stay."
@@ -312,11 +287,11 @@ KEEP from Lisp, their files stay."
 (pyagentd-list-define agent-list
   "List the named agents."
   :view "named"
-  :keys (("+" pyagentd-agent-init "new")
-         ("r" pyagentd-agent-rename "rename")
+  :keys (("+" pyagentd-agents--init "new")
+         ("r" pyagentd-agents--rename "rename")
          ("s" pyagentd-context-save "save")
-         ("C" pyagentd-context-clear "clear")
-         ("d" pyagentd-agents-destroy "destroy" t)))
+         ("C" pyagentd-contexts--clear "clear")
+         ("d" pyagentd-agents--destroy "destroy" t)))
 
 ;;;; What an agent is
 
@@ -381,14 +356,14 @@ CUSTOM says that VALUE is JSON, not the name of a profile."
   "Turn on a mode for a system prompt."
   (if (fboundp 'markdown-mode) (markdown-mode) (text-mode)))
 
-(defun pyagentd-named-config-edit ()
+(defun pyagentd-named--config-edit ()
   "Change the value at point."
   (interactive nil pyagentd-list-mode)
   (let* ((row (pyagentd-table-row))
          (name (pyagentd-list-fact row "name"))
          (value (pyagentd-list-fact row "value")))
     (pcase-exhaustive (plist-get row :id)
-      ("name" (pyagentd-agent-rename
+      ("name" (pyagentd-agents--rename
                name (string-trim (read-string (format "New name of %s: " name)
                                               name))))
       ("system_prompt" (pyagentd-named-config--edit
@@ -403,10 +378,10 @@ CUSTOM says that VALUE is JSON, not the name of a profile."
                       name value (pyagentd-list-fact row "custom"))))))
 
 (pyagentd-list-add-keys "agent"
-  '("RET" pyagentd-named-config-edit "change"))
+  '("RET" pyagentd-named--config-edit "change"))
 
 (defun pyagentd-agent-config (name)
-  "List what the agent NAME is, to change it."
+  "Edit the configuration of the agent NAME in a list."
   (interactive (list (pyagentd-named-read "Configure agent")))
   (pyagentd-list-show "agent" (list :agent name)))
 

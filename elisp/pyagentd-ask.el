@@ -6,19 +6,6 @@
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
 ;; What the daemon asks: shown at the prompt, answered by keys on the question;
@@ -34,9 +21,8 @@
 (require 'pyagentd-rpc)
 (require 'pyagentd-status)
 (require 'pyagentd-here)
-(require 'pyagentd-insert)
+(require 'pyagentd-edit)
 (require 'pyagentd-daemon)
-
 
 ;;;; What the daemon asks
 
@@ -50,7 +36,8 @@
 ;; for more rights, `question' for a model's, with :questions), :tool, :detail, :action, :reason, :preview (a
 ;; diff or another text), :choices, :remember (what an answer that is to
 ;; last would remember), :commands (those of a shell command), :patterns
-;; (those asked for), :input (the arguments, JSON) and :path.
+;; (those asked for), :input (the arguments, JSON), :path, and what it looks like:
+;; :who, :what, :lines and :keys.
 
 (defvar pyagentd-ask--pending nil
   "Open asks, oldest first.")
@@ -152,10 +139,6 @@
             chain))
     (nreverse chain)))
 
-(defun pyagentd-ask-root (branch)
-  "Return the branch at the root of the tree of BRANCH, both directories."
-  (car (last (pyagentd-ask--chain branch))))
-
 (defun pyagentd-ask--above (ask)
   "Return the branch of ASK and those above it, the root last."
   (or (plist-get ask :above)
@@ -182,10 +165,6 @@
               pyagentd-ask--pending))
 
 ;;;; What one is about
-
-(defun pyagentd-ask-scope-p (ask)
-  "Return non-nil if ASK is about more rights."
-  (eq 'scope (pyagentd-symbol (plist-get ask :kind))))
 
 (defun pyagentd-ask-question-p (ask)
   "Return non-nil if ASK, which may be nil, is a model's questions."
@@ -368,62 +347,18 @@ That is (BEFORE . AFTER), lists of places in LINES; context is in both."
 
 ;; What to call an ask, an agent that asks, and how many there are.
 
-;;;; Words
-
 (defun pyagentd-ask-who (ask)
   "Return which agent ASK comes from, in words; nil for none."
-  (when-let ((agent (plist-get ask :agent)))
-    (pyagentd-ask-agent-words agent)))
+  (let ((who (plist-get ask :who)))
+    (unless (member who '(nil "")) who)))
 
-(defun pyagentd-ask-agent-words (id)
-  "Return what to call the agent ID, PRESET-TIMESTAMP-SLUG: \"PRESET (SLUG)\"."
-  (if (string-match "\\`\\(.+?\\)-[0-9]\\{14\\}\\(?:-\\(.+\\)\\)?\\'" id)
-      (concat (match-string 1 id)
-              (when-let ((slug (match-string 2 id)))
-                (format " (%s)" slug)))
-    id))
+(defun pyagentd-ask-what (ask)
+  "Return in a line what ASK is about, without who asks."
+  (or (plist-get ask :what) ""))
 
 (defun pyagentd-ask-one-line (text)
   "Return TEXT, whatever it is, on one line."
   (replace-regexp-in-string "[\n\t ]+" " " (string-trim (format "%s" text))))
-
-(defun pyagentd-ask--scope-words (ask)
-  "Return in a line which rights ASK wants."
-  (concat "more scope: "
-          (pyagentd-ask-one-line
-           (string-join (mapcar (lambda (pattern) (format "%s" pattern))
-                                (plist-get ask :patterns))
-                        "  "))))
-
-(defun pyagentd-ask--task (ask)
-  "Return what the agent that ASK would make is to do, in a few words, or nil."
-  (when (member (plist-get ask :tool) '("PersistentAgent" "task"))
-    (when-let* ((arguments (pyagentd-ask-arguments ask))
-                (task (or (gethash "description" arguments)
-                          (gethash "prompt" arguments))))
-      (format ": %s" (truncate-string-to-width
-                      (pyagentd-ask-one-line task) 160 nil nil "…")))))
-
-(defun pyagentd-ask--short (detail ask)
-  "Return DETAIL of ASK, a file of the project as it is called there."
-  (let ((root (plist-get ask :project)))
-    (if (and root (plist-get ask :path))
-        (string-remove-prefix (file-name-as-directory root) detail)
-      detail)))
-
-(defun pyagentd-ask-what (ask)
-  "Return in a line what ASK is about, without who asks."
-  (cond
-   ((pyagentd-ask-scope-p ask) (pyagentd-ask--scope-words ask))
-   ((pyagentd-ask-question-p ask)
-    (pyagentd-ask-one-line (or (plist-get ask :detail) "")))
-   (t
-    (pyagentd-ask-one-line
-     (concat (or (plist-get ask :tool) "Question") " "
-             (pyagentd-ask--short (format "%s" (or (plist-get ask :detail)
-                                                   (plist-get ask :action) ""))
-                                  ask)
-             (pyagentd-ask--task ask))))))
 
 (defun pyagentd-ask-title (ask)
   "Return one line about ASK."
@@ -439,7 +374,7 @@ That is (BEFORE . AFTER), lists of places in LINES; context is in both."
   "Return in a word where ASK comes from: an agent's preset, else its tool."
   (cond ((plist-get ask :agent)
          (car (split-string (pyagentd-ask-who ask) " (")))
-        ((pyagentd-ask-scope-p ask) "scope")
+        ((eq 'scope (pyagentd-symbol (plist-get ask :kind))) "scope")
         (t (or (plist-get ask :tool) "question"))))
 
 (defun pyagentd-ask--segment ()
@@ -459,137 +394,69 @@ That is (BEFORE . AFTER), lists of places in LINES; context is in both."
 
 ;;;; What a lasting answer allows
 
-;; An answer for longer than once is remembered as regular expressions, and
-;; nothing else.  Before one is given it says which, what they let happen,
-;; where that holds and in which file it stands.
-
-(defun pyagentd-ask-lasting (ask)
-  "Return those of the decisions that ASK offers which are remembered."
-  (and (plist-get ask :remember)
-       (not (pyagentd-ask-scope-p ask))
-       (seq-intersection '(session always) (pyagentd-ask-choices ask))))
-
-(defun pyagentd-ask-lasting-rules (ask)
-  "Return what an answer to ASK that is to last would remember.
-That is a list of (EXPRESSION . WORDS), each on one line; WORDS say what
-it lets happen, nil if the daemon does not tell."
-  (seq-map-indexed
-   (lambda (expression place)
-     (cons (string-replace "\n" "\\n" expression)
-           (when-let ((words (nth place (plist-get ask :covers))))
-             (unless (equal words expression)
-               (string-replace "\n" "\\n" words)))))
-   (plist-get ask :remember)))
-
-(defun pyagentd-ask-lasting-where (ask decision)
-  "Return where DECISION, `session' or `always', about ASK would hold."
-  (if (eq decision 'session)
-      "this conversation and its agents"
-    (if-let ((root (plist-get ask :project)))
-        (format "every conversation in %s"
-                (abbreviate-file-name (directory-file-name root)))
-      "every conversation in this project")))
-
-(defun pyagentd-ask-lasting-kept (ask decision)
-  "Return the file in which DECISION about ASK would be kept."
-  (abbreviate-file-name
-   (if (eq decision 'session)
-       (expand-file-name "messages.jsonl"
-                         (pyagentd-ask-root (or (plist-get ask :branch) "/")))
-     (expand-file-name "state.db" pyagentd-sessions-directory))))
-
-(defun pyagentd-ask-lasting-words (ask decision short)
-  "Return in a line where DECISION about ASK holds and is kept.
-SHORT means to say only the name of the file."
-  (let ((file (pyagentd-ask-lasting-kept ask decision)))
-    (format "this %s: %s; kept in %s"
-            (if (eq decision 'session) "session" "project")
-            (pyagentd-ask-lasting-where ask decision)
-            (if short (file-name-nondirectory file) file))))
-
-(defun pyagentd-ask-lasting--names (ask)
-  "Return what an answer to ASK that is to last would grant, a line each."
-  (if (pyagentd-ask-scope-p ask)
-      (mapcar (lambda (pattern)
-                (format "%s %s" (or (plist-get ask :for-tool) "use of") pattern))
-              (plist-get ask :patterns))
-    (mapcar (pcase-lambda (`(,expression . ,words)) (or words expression))
-            (pyagentd-ask-lasting-rules ask))))
+;; An answer for longer than once is remembered.  Before one is given the
+;; daemon says in a sentence what it allows from now on.
 
 (defun pyagentd-ask-lasting-question (ask decision)
   "Return the question whether to answer ASK with DECISION for longer.
-It names what is granted, where, and the file that keeps it."
-  (format "%s\n%s\n(kept in %s)  Grant this?  y or n: "
-          (cond ((pyagentd-ask-scope-p ask)
-                 "Add to what this session may do, from now on:")
-                ((eq decision 'session)
-                 "Allow without asking, in this session and its agents:")
-                (t (format "Allow without asking, from now on, in %s:"
-                           (pyagentd-ask-lasting-where ask decision))))
-          (mapconcat (lambda (name) (concat "  " name))
-                     (pyagentd-ask-lasting--names ask) "\n")
-          (if (pyagentd-ask-scope-p ask) "preset.md"
-            (file-name-nondirectory
-             (pyagentd-ask-lasting-kept ask decision)))))
+The daemon says in a sentence what that allows from now on."
+  (concat (or (plist-get (plist-get ask :allows)
+                         (intern (format ":%s" decision)))
+              (concat "From now on this is allowed without asking: "
+                      (string-join (plist-get ask :covers) "; ") "."))
+          "\ny allows that, n goes back: "))
 
 ;;;; What an ask looks like
 
-;; What a person is shown about an ask: pure functions from an ask to
-;; text.  Each part is bounded, since a notice that does not fit its window
-;; cannot be scrolled.
+;; The daemon says which lines decide, and how they look.  Here a change gets
+;; the colours of its file, and is as short as its window is high: a notice
+;; that does not fit there cannot be scrolled.
 
-(defvar pyagentd-ask-text--lines
-  '((preview . 24) (commands . 12) (remember . 8) (others . 5) (reason . 6))
-  "How many lines of each part are shown; nil means all.")
+(defun pyagentd-ask-text (ask &optional room place)
+  "Return the lines about ASK; PLACE, a text, ends the first.
+A preview has at most ROOM lines, nil for all that the daemon shows."
+  (let ((path (plist-get ask :path)))
+    (mapconcat (lambda (line)
+                 (concat (mapconcat (lambda (part)
+                                      (pyagentd-ask-text-part part path room))
+                                    (plist-get line :parts) "")
+                         (prog1 place (setq place nil))
+                         "\n"))
+               (plist-get ask :lines) "")))
 
-(defvar pyagentd-ask-text--width 160
-  "How many columns of a line are shown; nil means all.")
+(defun pyagentd-ask-text-part (part path room)
+  "Return PART of a line about the file PATH, nil for none.
+A preview has at most ROOM lines, nil for all."
+  (pcase (and (consp part) (plist-get part :face))
+    ((or "diff" "preview") (pyagentd-ask-text--preview part path room))
+    (_ (pyagentd-text part))))
 
-(defvar pyagentd-ask-text--brief nil
-  "Non-nil where there is little room.
-Then what comes before the first changed line of a diff is left out.")
-
-;;;; Lines
-
-(defun pyagentd-ask-text--cut (text)
-  "Return TEXT without what is too wide."
-  (if pyagentd-ask-text--width
-      (truncate-string-to-width text pyagentd-ask-text--width nil nil "…")
-    text))
-
-(defun pyagentd-ask-text--line (line)
-  "Return LINE with a newline, in the face with which one of a diff begins."
-  (concat line (if (pyagentd-ask-look-face line)
-                   (propertize "\n" 'face (pyagentd-ask-look-face line))
-                 "\n")))
-
-(defun pyagentd-ask-text--bounded (part lines)
-  "Return as many of LINES as PART has, and how many there are more."
-  (let ((more (- (length lines) (alist-get part pyagentd-ask-text--lines
-                                           (length lines)))))
+(defun pyagentd-ask-text--preview (part path room)
+  "Return PART, a change of the file PATH or another preview.
+It has at most ROOM lines, nil for all; of a change the first changed one."
+  (let* ((lines (split-string (plist-get part :text) "\n"))
+         (diff (equal "diff" (plist-get part :face)))
+         (skipped (if (and diff room) (pyagentd-ask-text--unchanged lines) 0))
+         (shown (seq-take (nthcdr skipped
+                                  (if diff (pyagentd-ask-look path lines)
+                                    (mapcar (lambda (line)
+                                              (propertize (concat "  " line)
+                                                          'face 'pyagentd-detail
+                                                          'wrap-prefix "  "))
+                                            lines)))
+                          (or room (length lines))))
+         (more (+ (or (plist-get part :more) 0)
+                  (- (length lines) skipped (length shown)))))
     (concat
-     (mapconcat #'pyagentd-ask-text--line
-                (if (> more 0) (butlast lines more) lines) "")
+     (mapconcat (lambda (line)          ; the colour of a change is the whole line's
+                  (if-let ((face (pyagentd-ask-look-face line)))
+                      (concat line (propertize "\n" 'face face))
+                    (concat line "\n")))
+                (butlast shown) "")
+     (car (last shown))
      (when (> more 0)
-       (propertize (format "  … %d more %s\n" more (if (= more 1) "line" "lines"))
+       (propertize (format "\n  … %s" (pyagentd-count more "more line"))
                    'face 'shadow)))))
-
-(defun pyagentd-ask-text--label (label lines)
-  "Return LINES, each with LABEL or as much space before it."
-  (let ((space (make-string (length label) ?\s)))
-    (cons (concat (propertize label 'face 'shadow) (car lines))
-          (mapcar (lambda (line) (concat space line)) (cdr lines)))))
-
-(defun pyagentd-ask-diff-p (text)
-  "Return non-nil if TEXT is a diff."
-  (string-prefix-p "--- " text))
-
-(defun pyagentd-ask-text--shown (part lines)
-  "Return as many of LINES as PART has, each cut."
-  (mapcar #'pyagentd-ask-text--cut
-          (if-let ((most (alist-get part pyagentd-ask-text--lines)))
-              (seq-take lines most)
-            lines)))
 
 (defun pyagentd-ask-text--unchanged (lines)
   "Return how many LINES of a diff come before its first change but one."
@@ -598,233 +465,19 @@ Then what comes before the first changed line of a diff is left out.")
                                (string-match-p "\\`[-+]" line)))))
     (if first (max 2 (1+ first)) 0)))
 
-(defun pyagentd-ask-text-preview (text &optional path)
-  "Return TEXT, a preview such as a diff, bounded and coloured.
-PATH is the file that it is about, if it is about one."
-  (let* ((lines (split-string (string-trim-right text) "\n"))
-         (skipped (if (and pyagentd-ask-text--brief
-                           (pyagentd-ask-diff-p text))
-                      (pyagentd-ask-text--unchanged lines)
-                    0))
-         (shown (append (seq-take lines skipped)
-                        (pyagentd-ask-text--shown 'preview
-                                                  (nthcdr skipped lines)))))
-    (pyagentd-ask-text--bounded
-     'preview
-     (if (pyagentd-ask-diff-p text)
-         (nthcdr skipped (append (pyagentd-ask-look path shown)
-                                 (nthcdr (length shown) lines)))
-       (mapcar (lambda (line)
-                 (propertize (concat "  " (pyagentd-ask-text--cut line))
-                             'face 'pyagentd-detail))
-               lines)))))
-
-(defun pyagentd-ask-text-head (ask number count)
-  "Return the first line about ASK, which is NUMBER (from 0) of COUNT."
-  (let ((who (pyagentd-ask-who ask))
-        (question (pyagentd-ask-question-p ask)))
-    (concat (and who (concat (propertize who 'face 'bold) " › "))
-            (propertize (if question "Question " "Allow ") 'face 'warning)
-            (propertize (pyagentd-ask-text--cut (pyagentd-ask-what ask))
-                        'face 'pyagentd-heading)
-            (unless question (propertize "?" 'face 'warning))
-            (when (> count 1)
-              (propertize (format "   %d of %d" (1+ number) count)
-                          'face 'shadow))
-            "\n")))
-
-(defun pyagentd-ask-text--commands (ask)
-  "Return each command in ASK on a line of its own, unless it shows them so."
-  (when-let ((commands (plist-get ask :commands)))
-    (unless (equal (mapcar #'string-trim commands)
-                   (mapcar (lambda (shown) (string-trim (format "%s" shown)))
-                           (if (pyagentd-ask-scope-p ask)
-                               (plist-get ask :patterns)
-                             (list (plist-get ask :detail)))))
-      (pyagentd-ask-text--bounded
-       'commands
-       (pyagentd-ask-text--label
-        "  runs  " (mapcar (lambda (command)
-                             (propertize (pyagentd-ask-text--cut
-                                          (pyagentd-ask-one-line command))
-                                         'face 'font-lock-constant-face))
-                           commands))))))
-
-(defun pyagentd-ask-text--why (ask)
-  "Return why ASK wants more rights, nil if it is not about that."
-  (when-let ((arguments (and (pyagentd-ask-scope-p ask)
-                             (pyagentd-ask-arguments ask))))
-    (gethash "justification" arguments)))
-
-(defun pyagentd-ask-text--scope (ask)
-  "Return what rights ASK wants and why, if it is about that."
-  (when (pyagentd-ask-scope-p ask)
-    (let* ((arguments (pyagentd-ask-arguments ask))
-           (tool (and arguments (gethash "tool_name" arguments)))
-           (why (pyagentd-ask-text--why ask)))
-      (concat
-       (pyagentd-ask-text--bounded
-        'commands
-        (pyagentd-ask-text--label
-         (format "  %s  " (or tool "wants"))
-         (mapcar (lambda (pattern)
-                   (propertize (format "%s" pattern)
-                               'face 'font-lock-constant-face))
-                 (plist-get ask :patterns))))
-       (when why
-         (pyagentd-ask-text--bounded
-          'reason (pyagentd-ask-text--label
-                   "  why  " (split-string (format "%s" why) "\n"))))))))
-
-(defun pyagentd-ask-text--warning (ask)
-  "Return what a person should know before ASK is allowed, if anything."
-  (when-let ((warning (plist-get ask :warning)))
-    (unless (equal warning "")
-      (pyagentd-ask-text--bounded
-       'reason
-       (mapcar (lambda (line) (propertize line 'face 'warning))
-               (split-string (format "%s" warning) "\n"))))))
-
-(defun pyagentd-ask-text--reason (ask)
-  "Return why ASK is asked, unless it is why more rights are wanted."
-  (when-let ((reason (plist-get ask :reason)))
-    (unless (member reason (list "" (plist-get ask :warning)
-                                 (pyagentd-ask-text--why ask)))
-      (pyagentd-ask-text--bounded
-       'reason
-       (mapcar (lambda (line) (propertize line 'face 'pyagentd-detail))
-               (split-string (format "Asked because %s" reason) "\n"))))))
-
-(defun pyagentd-ask-text--remember (ask)
-  "Return what an answer to ASK that is to last would remember, if it can be."
-  (when-let ((decisions (pyagentd-ask-lasting ask)))
-    (pyagentd-ask-text--remember-all ask decisions)))
-
-(defun pyagentd-ask-text--remember-all (ask decisions)
-  "Return exactly what each of DECISIONS about ASK would remember."
-  (concat
-   (propertize "  Allowed for longer than once, exactly this would be remembered:\n"
-               'face 'shadow)
-   (pyagentd-ask-text--bounded
-    'remember
-    (mapcar (pcase-lambda (`(,expression . ,words))
-              (concat (and words (concat "    " words "\n"))
-                      "    " (propertize expression 'face
-                                         'font-lock-string-face)))
-            (pyagentd-ask-lasting-rules ask)))
-   (mapconcat (lambda (decision)
-                (propertize
-                 (format "    %s\n" (pyagentd-ask-lasting-words
-                                     ask decision pyagentd-ask-text--width))
-                 'face 'shadow))
-              decisions "")))
-
 (defun pyagentd-ask-text-others (asks current)
-  "Return a line for each of the first ASKS but CURRENT."
+  "Return a line for each of the first five ASKS but CURRENT."
   (let* ((others (remq current asks))
-         (shown (seq-take others (alist-get 'others pyagentd-ask-text--lines)))
-         (more (- (length others) (length shown))))
+         (more (- (length others) 5)))
     (concat
      (mapconcat (lambda (ask)
                   (concat (propertize "  also  " 'face 'shadow)
-                          (pyagentd-ask-text--cut (pyagentd-ask-title ask))
+                          (truncate-string-to-width (pyagentd-ask-title ask) 160
+                                                    nil nil "…")
                           "\n"))
-                shown "")
+                (seq-take others 5) "")
      (when (> more 0)
        (propertize (format "  … and %d more\n" more) 'face 'shadow)))))
-
-;;;; Arguments
-
-(defun pyagentd-ask-text--json (value indent)
-  "Return VALUE, parsed JSON, as readable JSON.
-Lines after the first have INDENT before them."
-  (let ((deeper (concat indent "  ")))
-    (cond ((and (hash-table-p value) (> (hash-table-count value) 0))
-           (let (lines)
-             (maphash (lambda (key entry)
-                        (push (concat deeper
-                                      (pyagentd-json-of-table key) ": "
-                                      (pyagentd-ask-text--json entry deeper))
-                              lines))
-                      value)
-             (concat "{\n" (string-join (nreverse lines) ",\n")
-                     "\n" indent "}")))
-          ((and (vectorp value) (> (length value) 0))
-           (concat "[\n"
-                   (mapconcat (lambda (entry)
-                                (concat deeper
-                                        (pyagentd-ask-text--json entry deeper)))
-                              value ",\n")
-                   "\n" indent "]"))
-          (t (pyagentd-json-of-table value)))))
-
-(defun pyagentd-ask-text-json (text)
-  "Return TEXT, JSON, as readable JSON; as it is where it is none."
-  (condition-case nil
-      (pyagentd-ask-text--json
-       (pyagentd-json-table text) "")
-    (json-error text)))
-
-;;;; Together
-
-(defmacro pyagentd-ask-text-unbounded (&rest body)
-  "Evaluate BODY, in which parts of an ask are shown whole."
-  (declare (indent 0) (debug t))
-  `(let ((pyagentd-ask-text--lines nil) (pyagentd-ask-text--width nil))
-     ,@body))
-
-(defmacro pyagentd-ask-text-shorter (preview rows &rest body)
-  "Evaluate BODY, in which PREVIEW, a text or nil, has ROWS rows less.
-A few lines of it are shown all the same, from the first changed one on."
-  (declare (indent 2) (debug t))
-  `(let* ((shown (min (alist-get 'preview pyagentd-ask-text--lines)
-                      (length (split-string (or ,preview "") "\n"))))
-          (pyagentd-ask-text--brief t)
-          (pyagentd-ask-text--lines
-           (cons (cons 'preview (max 3 (- shown ,rows 1)))
-                 pyagentd-ask-text--lines)))
-     ,@body))
-
-(defun pyagentd-ask-text--question (question)
-  "Return the lines of QUESTION, one of a model's."
-  (cons (propertize (pyagentd-ask-text--cut
-                     (pyagentd-ask-one-line (plist-get question :question)))
-                    'face 'pyagentd-heading)
-        (mapcar (lambda (option)
-                  (let ((about (plist-get option :description)))
-                    (pyagentd-ask-text--cut
-                     (concat (if (plist-get question :multi-select)
-                                 "    [ ] " "    ( ) ")
-                             (pyagentd-ask-one-line (plist-get option :label))
-                             (unless (member about '(nil ""))
-                               (concat "  " (pyagentd-ask-one-line about)))))))
-                (plist-get question :options))))
-
-(defun pyagentd-ask-text--questions (ask)
-  "Return the questions of ASK, if it is a model's."
-  (when (pyagentd-ask-question-p ask)
-    (let ((questions (plist-get ask :questions)))
-      (pyagentd-ask-text--bounded
-       'preview
-       (if (cdr questions)
-           (mapcan #'pyagentd-ask-text--question questions)
-         (cdr (pyagentd-ask-text--question (car questions))))))))
-
-(defun pyagentd-ask-text (ask)
-  "Return what decides about ASK, without its first line and its keys."
-  (concat (pyagentd-ask-text--questions ask)
-          (pyagentd-ask-text--scope ask)
-          (pyagentd-ask-text--commands ask)
-          (pyagentd-ask-text--warning ask)
-          (when-let ((preview (plist-get ask :preview)))
-            (unless (equal preview "")
-              (pyagentd-ask-text-preview (format "%s" preview)
-                                         (plist-get ask :path))))))
-
-(defun pyagentd-ask-text-details (ask)
-  "Return why ASK is asked, and what an answer that is to last would remember."
-  (concat (pyagentd-ask-text--reason ask)
-          (pyagentd-ask-text--remember ask)))
 
 ;;;; One letter for each decision
 
@@ -834,48 +487,41 @@ A few lines of it are shown all the same, from the first changed one on."
 ;; text: `C-c C-c' goes to the question first.
 
 (defconst pyagentd-ask-keys
-  '((?y pyagentd-allow-once allow "once")
-    (?s pyagentd-allow-session session "session")
-    (?a pyagentd-allow-always always "project")
-    (?d pyagentd-deny deny "deny")
-    (?r pyagentd-deny-with-reason deny "deny, why")
-    (?e pyagentd-ask-edit edit "edit")
-    (?= pyagentd-ask-diff diff "diff")
-    (?E pyagentd-ask-ediff diff "Ediff")
-    (?o pyagentd-ask-show t "details")
-    (?k pyagentd-ask-abort t "abort"))
-  "Letters with their commands, when each is offered, and a word.
-When is a symbol of `pyagentd-ask-keys-offered'.")
+  '((?y pyagentd-allow-once "once" allow)
+    (?s pyagentd-allow-session "session" session)
+    (?p pyagentd-allow-always "project" always)
+    (?n pyagentd-deny "deny" deny)
+    (?r pyagentd-deny-with-reason "deny with a reason" why)
+    (?e pyagentd-ask--edit "edit")
+    (?d pyagentd-ask--diff "diff" diff)
+    (?E pyagentd-ask--ediff "Ediff")
+    (?o pyagentd-ask--show "details" show)
+    (?k pyagentd-ask--abort "abort" abort))
+  "Letters with their commands, a word, and what the minibuffer decides by it.
+Which of them an ask offers the daemon says.")
 
-(defun pyagentd-ask-keys-offered (ask)
-  "Return what holds of ASK: t, its choices, `edit' and `diff'."
-  (append (list t)
-          (pyagentd-ask-choices ask)
-          (and (plist-get ask :input) (not (pyagentd-ask-scope-p ask)) '(edit))
-          (and (pyagentd-ask-diff-p (or (plist-get ask :preview) "")) '(diff))))
+(defun pyagentd-ask-offered (ask)
+  "Return the letters that ASK offers, a list of (LETTER LABEL)."
+  (mapcar (lambda (key) (list (string-to-char (plist-get key :key))
+                              (plist-get key :label)))
+          (seq-mapcat (lambda (row) (plist-get row :keys))
+                      (plist-get ask :keys))))
 
 (defun pyagentd-ask-keys-define (map)
   "Let letters run their commands in MAP, and return it."
   (pcase-dolist (`(,letter ,command . ,_) pyagentd-ask-keys map)
     (define-key map (vector letter) command)))
 
-(defun pyagentd-ask-keys-words (&optional ask without)
-  "Return letters with their words, a list of (KEY WORD).
-With ASK those that it offers; none are those of the commands WITHOUT."
-  (let ((offered (and ask (pyagentd-ask-keys-offered ask))))
-    (delq nil
-          (mapcar (pcase-lambda (`(,letter ,command ,when ,word))
-                    (unless (or (memq command without)
-                                (and ask (not (memq when offered))))
-                      (list (string letter) word)))
-                  pyagentd-ask-keys))))
-
 (defun pyagentd-ask-keys-header (ask without)
-  "Return a header line with the keys for ASK but those of commands WITHOUT."
-  (mapconcat (pcase-lambda (`(,key ,word))
-               (concat " " (propertize key 'face 'pyagentd-key) " " word))
-             (append (pyagentd-ask-keys-words ask without) '(("q" "close")))
-             " "))
+  "Return a header line with the keys for ASK but that of the command WITHOUT."
+  (let ((offered (pyagentd-ask-offered ask)))
+    (concat
+     (mapconcat (pcase-lambda (`(,letter ,command ,word . ,_))
+                  (if (or (eq command without) (not (assq letter offered))) ""
+                    (concat " " (propertize (string letter) 'face 'pyagentd-key)
+                            " " word " ")))
+                pyagentd-ask-keys "")
+     " " (propertize "q" 'face 'pyagentd-key) " close")))
 
 ;;;; Show in a conversation what is asked
 
@@ -902,11 +548,11 @@ Its property `pyagentd-ask-back' is a marker at where point was before.")
 (put 'pyagentd-ask-notice--stay 'permanent-local-hook t)
 
 (declare-function pyagentd-question-open "pyagentd-form")
-(declare-function pyagentd-ask-show "pyagentd-views")
+(declare-function pyagentd-ask--show "pyagentd-views")
 
 (defvar pyagentd-ask-mode-map
   (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "C-c C-c") #'pyagentd-ask-go)
+    (define-key map (kbd "C-c C-c") #'pyagentd-ask--go)
     map)
   "Keymap that is active where something is asked.")
 
@@ -923,66 +569,31 @@ It turns itself on and off.
 
 ;;;; Keys
 
-(defconst pyagentd-ask-notice--keys
-  '(("Answer" (answer pyagentd-answer "in a form")
-     (answer pyagentd-abort "abort the run"))
-    ("Allow" (allow pyagentd-allow-once "once")
-     (session pyagentd-allow-session "this session")
-     (always pyagentd-allow-always "this project")
-     (edit pyagentd-ask-edit "with changes"))
-    ("Deny " (deny pyagentd-deny "")
-     (deny pyagentd-deny-with-reason "with a reason")
-     (own pyagentd-ask-abort "abort the run")
-     (agent pyagentd-ask-abort "abort this agent"))
-    ("Look " (diff pyagentd-ask-diff "diff")
-     (t pyagentd-ask-show "details")
-     (several pyagentd-ask-next "next")))
-  "Lines of keys: a word and (CONDITION COMMAND WORDS) for each command.")
-
 (defvar pyagentd-ask-notice-map
   (let ((map (pyagentd-ask-keys-define (make-sparse-keymap))))
-    (define-key map "n" #'pyagentd-deny)
-    (define-key map "." #'pyagentd-ask-next)
-    (define-key map "," #'pyagentd-ask-previous)
-    (define-key map (kbd "RET") #'pyagentd-ask-show)
-    (define-key map "q" #'pyagentd-ask-leave)
-    (define-key map (kbd "C-g") #'pyagentd-ask-leave)
-    (define-key map (kbd "DEL") #'pyagentd-ask-notice-no-key)
-    (define-key map (kbd "C-d") #'pyagentd-ask-notice-no-key)
-    (define-key map [remap self-insert-command] #'pyagentd-ask-notice-no-key)
+    (define-key map "." #'pyagentd-ask--next)
+    (define-key map "," #'pyagentd-ask--previous)
+    (define-key map (kbd "RET") #'pyagentd-ask--show)
+    (define-key map "q" #'pyagentd-ask--leave)
+    (define-key map (kbd "C-g") #'pyagentd-ask--leave)
+    (define-key map (kbd "DEL") #'pyagentd-ask--no-key)
+    (define-key map (kbd "C-d") #'pyagentd-ask--no-key)
+    (define-key map [remap self-insert-command] #'pyagentd-ask--no-key)
     map)
   "Keymap at point on a question in a conversation.")
 
-(defun pyagentd-ask-notice--offered (ask several)
-  "Return the conditions of keys that hold for ASK, one of SEVERAL or not."
-  (if (pyagentd-ask-question-p ask) (list 'answer)
-    (append (pyagentd-ask-keys-offered ask)
-            (and several '(several))
-            (list (if (plist-get ask :agent) 'agent 'own)))))
-
-(defun pyagentd-ask-notice--key (command)
-  "Return the key of COMMAND on a question, or in the conversation."
-  (propertize (pcase command
-                ('pyagentd-answer "C-c C-c")
-                ('pyagentd-abort "C-c C-k")
-                ('pyagentd-ask-next ".")
-                (_ (string (car (seq-find (lambda (entry)
-                                            (eq command (nth 1 entry)))
-                                          pyagentd-ask-keys)))))
-              'face 'pyagentd-key))
-
 (defvar pyagentd-ask-notice-button-map
   (let ((map (make-sparse-keymap)))
-    (define-key map [mouse-1] #'pyagentd-status-click)
-    (define-key map [mouse-2] #'pyagentd-status-click)
+    (define-key map [mouse-1] #'pyagentd-status--click)
+    (define-key map [mouse-2] #'pyagentd-status--click)
     (define-key map [down-mouse-1] #'ignore) ; else it sets point first
     map)
   "Keymap of the keys in a notice, which can be clicked.")
 
-(defun pyagentd-ask-notice--button (command words)
-  "Return the key of COMMAND with WORDS; a click on it runs COMMAND."
+(defun pyagentd-ask-notice--button (key command label)
+  "Return KEY with LABEL; a click on it runs COMMAND."
   (let ((text (string-trim-right
-               (concat (pyagentd-ask-notice--key command) " " words))))
+               (concat (propertize key 'face 'pyagentd-key) " " label))))
     (add-text-properties
      0 (length text)
      (list 'pyagentd-command command 'mouse-face 'highlight
@@ -1003,27 +614,33 @@ It turns itself on and off.
 
 (defun pyagentd-ask-notice-keys (ask several)
   "Return the lines that name the keys for ASK, one of SEVERAL or not."
-  (let ((offered (pyagentd-ask-notice--offered ask several)))
-    (mapconcat
-     (pcase-lambda (`(,word . ,entries))
-       (when-let ((entries (seq-filter (lambda (entry)
-                                         (memq (car entry) offered))
-                                       entries)))
-         (concat (propertize word 'face 'shadow) "  "
-                 (mapconcat
-                  (pcase-lambda (`(,condition ,command ,words))
-                    (pyagentd-ask-notice--button
-                     command (if (and (eq condition 'always)
-                                      (pyagentd-ask-scope-p ask))
-                                 "add to the scope"
-                               words)))
-                  entries "  ")
-                 "\n")))
-     pyagentd-ask-notice--keys "")))
+  (if (pyagentd-ask-question-p ask)
+      (concat (propertize "Answer" 'face 'shadow) "  "
+              (pyagentd-ask-notice--button "C-c C-c" 'pyagentd-answer "in a form")
+              "  "
+              (pyagentd-ask-notice--button "C-c C-k" 'pyagentd-abort "abort the run")
+              "\n")
+    (concat
+     (mapconcat
+      (lambda (row)
+        (concat (propertize (format "%-5s" (plist-get row :title)) 'face 'shadow)
+                "  "
+                (mapconcat (lambda (key)
+                             (let ((letter (plist-get key :key)))
+                               (pyagentd-ask-notice--button
+                                letter
+                                (nth 1 (assq (string-to-char letter)
+                                             pyagentd-ask-keys))
+                                (plist-get key :label))))
+                           (plist-get row :keys) "  ")))
+      (plist-get ask :keys) "\n")
+     (when several
+       (concat "  " (pyagentd-ask-notice--button "." 'pyagentd-ask--next "next")))
+     "\n")))
 
 ;;;; Point on the question
 
-(defun pyagentd-ask-go ()
+(defun pyagentd-ask--go ()
   "Go to the open question here; there, its keys answer it.
 A model's own questions are shown in a form."
   (interactive nil pyagentd-mode)
@@ -1076,7 +693,7 @@ A model's own questions are shown in a form."
     (pyagentd-ask-notice--unfocus)
     (pyagentd-ask-notice-refresh)))
 
-(defun pyagentd-ask-leave ()
+(defun pyagentd-ask--leave ()
   "Leave the question open and go back to where point was."
   (interactive nil pyagentd-mode)
   (when-let ((focus pyagentd-ask-notice--focus))
@@ -1091,7 +708,7 @@ A model's own questions are shown in a form."
       (set-marker back nil)))
   (pyagentd-ask-notice-refresh))
 
-(defun pyagentd-ask-notice-no-key ()
+(defun pyagentd-ask--no-key ()
   "Say that the key just typed does nothing on a question."
   (interactive nil pyagentd-mode)
   (message "%s does nothing on a question; q leaves it"
@@ -1105,15 +722,19 @@ A model's own questions are shown in a form."
 
 ;;;; The notice
 
-(defun pyagentd-ask-notice--text (current asks)
-  "Return the notice about ASKS, of which the keys answer CURRENT."
+(defun pyagentd-ask-notice--text (current asks &optional room)
+  "Return the notice about ASKS, of which the keys answer CURRENT.
+A preview has at most ROOM lines, nil for all."
   (concat "\n" pyagentd-rule
-          (pyagentd-ask-text-head current (seq-position asks current)
-                                     (length asks))
-          (pyagentd-ask-text current)
+          (pyagentd-ask-text
+           current room
+           (when (cdr asks)
+             (propertize (format "   %d of %d" (1+ (seq-position asks current))
+                                 (length asks))
+                         'face 'shadow)))
           (pyagentd-ask-text-others asks current)
           (if (pyagentd-ask-answered-p current)
-              (propertize "Answered; the daemon has yet to say so\n"
+              (propertize "Answered; waiting for the daemon\n"
                           'face 'shadow)
             (concat (pyagentd-ask-notice--how current)
                     (pyagentd-ask-notice-keys current (cdr asks))))
@@ -1132,12 +753,23 @@ What does not fit below the top of a window cannot be scrolled to."
          (window (get-buffer-window nil 'visible))
          (excess (pyagentd-ask-notice--excess text window))
          (fitted (if (<= excess 0) text
-                   (pyagentd-ask-text-shorter (plist-get current :preview)
-                       excess
-                     (pyagentd-ask-notice--text current asks)))))
+                   (pyagentd-ask-notice--text
+                    current asks
+                    (max 3 (- (pyagentd-ask-notice--previewed current)
+                              excess 1))))))
     (if window
         (pyagentd-ask-notice--wrap fitted (1- (window-body-width window)))
       fitted)))
+
+(defun pyagentd-ask-notice--previewed (ask)
+  "Return how many lines of a preview the daemon shows of ASK."
+  (apply #'+ (mapcar (lambda (part)
+                       (if (and (consp part)
+                                (member (plist-get part :face) '("diff" "preview")))
+                           (length (split-string (plist-get part :text) "\n"))
+                         0))
+                     (seq-mapcat (lambda (line) (plist-get line :parts))
+                                 (plist-get ask :lines)))))
 
 (defun pyagentd-ask-notice--wrap (text width)
   "Return TEXT in lines of at most WIDTH columns, broken at spaces if possible.
@@ -1209,7 +841,7 @@ Emacs would draw the cursor in a line that it has to continue itself."
 (defun pyagentd-ask-notice--delete ()
   "Remove the notice from this buffer."
   (when pyagentd-ask-notice--focus
-    (pyagentd-ask-leave))
+    (pyagentd-ask--leave))
   (when pyagentd-ask-notice--overlay
     (delete-overlay pyagentd-ask-notice--overlay)
     (setq pyagentd-ask-notice--overlay nil
@@ -1225,7 +857,7 @@ Emacs would draw the cursor in a line that it has to continue itself."
       (progn
         (setq pyagentd-ask-notice--current (pyagentd-ask-id current))
         (when (pyagentd-ask-notice--focus-lost-p)
-          (pyagentd-ask-leave))
+          (pyagentd-ask--leave))
         (unless pyagentd-ask-notice--overlay
           (setq pyagentd-ask-notice--overlay
                 (make-overlay (point-min) (point-min) nil t))
@@ -1323,14 +955,6 @@ Its keys are letters, so whoever asked for it is there."
   (if selected (pop-to-buffer (current-buffer))
     (display-buffer (current-buffer))))
 
-(defun pyagentd-ask-here-leave (id)
-  "Leave the windows that were there only to decide about the ask ID."
-  (dolist (buffer (buffer-list))
-    (pcase (buffer-local-value 'pyagentd-ask-here-about buffer)
-      (`(,(pred (equal id)) ,_ ,_ t)
-       (dolist (window (get-buffer-window-list buffer nil t))
-         (quit-window nil window))))))
-
 (defun pyagentd-ask-here ()
   "Return the ask that commands in this buffer answer, or nil."
   (if pyagentd-ask-function
@@ -1359,7 +983,7 @@ Each option is a plist with :label and :text, what picking it says.")
   (let ((map (make-sparse-keymap)))
     (dotimes (index 9)
       (define-key map (kbd (format "C-c %d" (1+ index)))
-        #'pyagentd-reply-options-pick-by-key))
+        #'pyagentd-reply-options--pick-by-key))
     map)
   "Keymap that is active where an answer offers options.")
 
@@ -1389,7 +1013,7 @@ It turns itself on and off.
 (defun pyagentd-reply-options--button (option index)
   "Return the button of OPTION, which is the one at INDEX."
   (let ((map (make-sparse-keymap))
-        (pick (lambda () (interactive) (pyagentd-reply-options-pick (1+ index)))))
+        (pick (lambda () (interactive) (pyagentd-reply-options--pick (1+ index)))))
     (define-key map [mouse-1] pick)
     (define-key map [mouse-2] pick)
     (concat (propertize (format "%d" (1+ index)) 'face 'pyagentd-key)
@@ -1442,8 +1066,9 @@ It turns itself on and off.
 
 ;;;; Picking
 
-(defun pyagentd-reply-options--draft ()
-  "Return where the user's next message begins; make room for it if need be."
+(defun pyagentd-reply-options--put (text several)
+  "Put TEXT at the beginning of the user's next message.
+What is there already follows it; another option, if SEVERAL, goes after."
   (widen)
   (goto-char (pyagentd-reply-options--end))
   (skip-chars-forward "\n")
@@ -1454,12 +1079,6 @@ It turns itself on and off.
          (insert "\n" (if (pyagentd-place-agent-p) "" pyagentd-prompt-prefix)))
         (t (goto-char (pyagentd-reply-options--end))
            (skip-chars-forward "\n")))
-  (point))
-
-(defun pyagentd-reply-options--put (text several)
-  "Put TEXT at the beginning of the user's next message.
-What is there already follows it; another option, if SEVERAL, goes after."
-  (pyagentd-reply-options--draft)
   (let ((draft (string-trim (buffer-substring-no-properties
                              (point) (point-max)))))
     (delete-region (point) (point-max))
@@ -1475,7 +1094,7 @@ What is there already follows it; another option, if SEVERAL, goes after."
          (picked (completing-read "Option: " labels nil t)))
     (1+ (seq-position labels picked))))
 
-(defun pyagentd-reply-options-pick (number &optional only-put)
+(defun pyagentd-reply-options--pick (number &optional only-put)
   "Send option NUMBER of those that the last answer offers.
 What is typed below the answer already is said after it.  With a prefix
 argument, or ONLY-PUT from Lisp, put it into the prompt and do not send
@@ -1495,12 +1114,12 @@ it; so it is with answers of which several options may be picked."
         (pyagentd-reply-options-clear)
         (pyagentd-send)))))
 
-(defun pyagentd-reply-options-pick-by-key (&optional only-put)
-  "Send the option whose digit was typed; see `pyagentd-reply-options-pick'.
+(defun pyagentd-reply-options--pick-by-key (&optional only-put)
+  "Send the option whose digit was typed; see `pyagentd-reply-options--pick'.
 ONLY-PUT, the prefix argument, puts it into the prompt."
   (interactive "P"
-   pyagentd-mode)
-  (pyagentd-reply-options-pick (- last-command-event ?0) only-put))
+               pyagentd-mode)
+  (pyagentd-reply-options--pick (- last-command-event ?0) only-put))
 
 ;;;; Answer what the daemon asks
 
@@ -1508,11 +1127,11 @@ ONLY-PUT, the prefix argument, puts it into the prompt."
 ;; shows, or the one at point where asks are listed.  Nothing here prompts
 ;; by itself, and no answer waits for the daemon.
 
-(autoload 'pyagentd-ask-edit "pyagentd-form" nil t)
-(autoload 'pyagentd-ask-diff "pyagentd-form" nil t)
-(autoload 'pyagentd-ask-ediff "pyagentd-form" nil t)
+(autoload 'pyagentd-ask--edit "pyagentd-form" nil t)
+(autoload 'pyagentd-ask--diff "pyagentd-form" nil t)
+(autoload 'pyagentd-ask--ediff "pyagentd-form" nil t)
 (declare-function pyagentd-abort "pyagentd-chat")
-(autoload 'pyagentd-ask-show "pyagentd-views" nil t)
+(autoload 'pyagentd-ask--show "pyagentd-views" nil t)
 (autoload 'pyagentd-question-open "pyagentd-form")
 
 (defun pyagentd-answer-current ()
@@ -1523,7 +1142,7 @@ ONLY-PUT, the prefix argument, puts it into the prompt."
                                "No question is open here; \
 M-x pyagentd-asks lists those of all sessions")))))
     (when (pyagentd-ask-answered-p ask)
-      (user-error "Already answered; the daemon has yet to say so"))
+      (user-error "Already answered; waiting for the daemon"))
     ask))
 
 ;;;; Sending
@@ -1551,19 +1170,20 @@ the answer."
    :success (lambda (answer)
               (pyagentd-ask-note-answered ask nil)
               (pyagentd-ask-remove (pyagentd-ask-id ask))
-              (pyagentd-ask-here-leave (pyagentd-ask-id ask))
+              ;; Windows that were there only for it.
+              (dolist (buffer (buffer-list))
+                (pcase (buffer-local-value 'pyagentd-ask-here-about buffer)
+                  (`(,(pred (equal (pyagentd-ask-id ask))) ,_ ,_ t)
+                   (dolist (window (get-buffer-window-list buffer nil t))
+                     (quit-window nil window)))))
               (unless (plist-get answer :accepted)
                 (message "Somebody else answered first"))
               (when then (funcall then)))
    :error (lambda (err)
             (pyagentd-ask-note-answered ask nil)
-            (pyagentd-answer--failed ask err))))
-
-(defun pyagentd-answer--failed (ask err)
-  "Say that ERR kept an answer to ASK from the daemon."
-  (when (eq 'not-found (pyagentd-symbol (car-safe (cdr-safe err))))
-    (pyagentd-ask-remove (pyagentd-ask-id ask)))
-  (message "%s" (pyagentd-error-text err)))
+            (when (eq 'not-found (pyagentd-symbol (car-safe (cdr-safe err))))
+              (pyagentd-ask-remove (pyagentd-ask-id ask)))
+            (message "%s" (pyagentd-error-text err)))))
 
 ;;;; Commands
 
@@ -1627,15 +1247,15 @@ With a prefix argument read a REASON, which the model is told."
                  pyagentd-answer--why))))
   (pyagentd-deny reason))
 
-(defun pyagentd-ask-abort ()
+(defun pyagentd-ask--abort ()
   "Abort the run that asks here."
   (interactive nil pyagentd-mode)
   (pyagentd-answer-with (pyagentd-answer-current) 'abort))
 
-(defun pyagentd-ask-next (&optional count)
+(defun pyagentd-ask--next (&optional count)
   "Let the keys answer the next of several asks, or COUNT further on."
   (interactive "p"
-   pyagentd-mode)
+               pyagentd-mode)
   (let* ((current (or (pyagentd-ask-notice-current)
                       (user-error "No question is open here")))
          (asks (with-current-buffer (or (buffer-base-buffer) (current-buffer))
@@ -1647,11 +1267,11 @@ With a prefix argument read a REASON, which the model is told."
       (message "%d of %d: %s" (1+ place) (length asks)
                (pyagentd-ask-title (nth place asks))))))
 
-(defun pyagentd-ask-previous (&optional count)
+(defun pyagentd-ask--previous (&optional count)
   "Let the keys answer the previous of several asks, or COUNT further back."
   (interactive "p"
-   pyagentd-mode)
-  (pyagentd-ask-next (- (or count 1))))
+               pyagentd-mode)
+  (pyagentd-ask--next (- (or count 1))))
 
 ;;;; Any ask
 
@@ -1667,33 +1287,19 @@ With a prefix argument read a REASON, which the model is told."
         (cdr (assoc (completing-read "Answer: " table nil t) table))
       (car asks))))
 
-(defconst pyagentd-answer--choices
-  '((pyagentd-allow-once allow "allow once")
-    (pyagentd-allow-session session "for this session")
-    (pyagentd-allow-always always "always in this project")
-    (pyagentd-deny deny "deny") (pyagentd-deny-with-reason why "deny, why")
-    (pyagentd-ask-diff diff "diff") (pyagentd-ask-show show "details")
-    (pyagentd-ask-abort abort "abort the run"))
-  "Commands whose keys decide, with what is decided and words.")
-
-(defun pyagentd-answer--offered (ask)
-  "Return how ASK may be answered, a list of (LETTER WORDS DECISION)."
-  (let ((offered (pyagentd-ask-keys-offered ask)))
-    (cl-loop for (letter command when _) in pyagentd-ask-keys
-             for (_ decision words) = (assq command pyagentd-answer--choices)
-             when (and decision (memq when offered))
-             collect (list letter words decision))))
-
 (defun pyagentd-answer--read-decision (ask)
   "Read how to answer ASK; return a symbol of `pyagentd-answer--choices'."
-  (let ((offered (pyagentd-answer--offered ask))
+  (let ((offered (cl-loop with letters = (pyagentd-ask-offered ask)
+                          for (letter _ word decision) in pyagentd-ask-keys
+                          when (and decision (assq letter letters))
+                          collect (list letter word decision)))
         (title (truncate-string-to-width (pyagentd-ask-title ask) 200)))
     (cl-loop for key = (car (read-multiple-choice
                              title (mapcar #'butlast offered)))
              for decision = (nth 2 (assq key offered))
              while (memq decision '(show diff))
-             do (if (eq decision 'show) (pyagentd-ask-show ask)
-                  (pyagentd-ask-diff ask))
+             do (if (eq decision 'show) (pyagentd-ask--show ask)
+                  (pyagentd-ask--diff ask))
              finally return decision)))
 
 (defun pyagentd-answer--choose ()
@@ -1722,7 +1328,7 @@ takes it, and REASON."
   (interactive)
   (cond (decision (pyagentd-answer--decide ask decision reason nil))
         ((pyagentd-ask-open) (pyagentd-answer--choose))
-        (pyagentd-reply-options (call-interactively #'pyagentd-reply-options-pick))
+        (pyagentd-reply-options (call-interactively #'pyagentd-reply-options--pick))
         (t (pyagentd-later-asking
             'asks nil
             (lambda (answer)
@@ -1736,10 +1342,6 @@ takes it, and REASON."
         (if (eq decision 'session) (pyagentd-allow-session)
           (pyagentd-allow-always)))
     (pyagentd-answer-with ask decision :reason reason)))
-
-;;;; Keys
-
-(define-key pyagentd-mode-map (kbd "C-c C-r") #'pyagentd-answer)
 
 (provide 'pyagentd-ask)
 ;;; pyagentd-ask.el ends here

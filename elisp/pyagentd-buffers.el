@@ -6,19 +6,6 @@
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
 ;; What the daemon sees of files that are visited here, and the tools on offer.
@@ -29,6 +16,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
 
+(declare-function pyagentd-host-name "pyagentd-host")
 
 ;;;; What this Emacs shows and can do
 
@@ -87,7 +75,8 @@ the files on disk only."
 
 (defun pyagentd-offer--taken (answer)
   "Note where long answers go, and say what the daemon refused in ANSWER."
-  (setq pyagentd-offer--spill (plist-get answer :spill))
+  (setq pyagentd-offer--spill (and (not pyagentd-host)
+                                   (plist-get answer :spill)))
   (dolist (refused (plist-get answer :refused))
     (pyagentd-log 'warn "A tool cannot be used: %s" (plist-get refused :why))))
 
@@ -185,6 +174,8 @@ To tell more would take longer than Emacs may stand still.")
 
 (defun pyagentd-buffers--visiting (path)
   "Return the buffer that visits the file PATH, a true name, or nil."
+  (when pyagentd-host
+    (setq path (pyagentd-host-name path)))
   (seq-find (lambda (buffer)
               (with-current-buffer buffer
                 (and buffer-file-name
@@ -301,18 +292,14 @@ Return what became of it; after an error nothing is changed."
     (goto-char start)
     (delete-region start (1+ (aref edit 1)))
     (insert (aref edit 2))
-    (pyagentd-buffers--check-encoding start (point))
+    (let ((coding buffer-file-coding-system))
+      (when-let ((bad (and coding
+                           (not (memq (coding-system-base coding)
+                                      '(undecided prefer-utf-8 raw-text)))
+                           (unencodable-char-position start (point) coding))))
+        (error "The file is %s and cannot hold %S" (coding-system-base coding)
+               (char-to-string (char-after bad)))))
     (run-hook-with-args 'pyagentd-buffers-changed-functions start (point))))
-
-(defun pyagentd-buffers--check-encoding (start end)
-  "Signal an error if the file cannot hold the text from START to END."
-  (let ((coding buffer-file-coding-system))
-    (when-let ((bad (and coding
-                         (not (memq (coding-system-base coding)
-                                    '(undecided prefer-utf-8 raw-text)))
-                         (unencodable-char-position start end coding))))
-      (error "The file is %s and cannot hold %S" (coding-system-base coding)
-             (char-to-string (char-after bad))))))
 
 (defun pyagentd-buffers--saved (path)
   "Save this buffer, which visits PATH; return the outcome as a plist."

@@ -6,19 +6,6 @@
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
 ;; The commands of a conversation.
@@ -28,7 +15,7 @@
 (require 'subr-x)
 (require 'seq)
 (require 'pyagentd-core)
-(require 'pyagentd-insert)
+(require 'pyagentd-edit)
 (require 'pyagentd-rpc)
 (require 'pyagentd-daemon)
 (require 'pyagentd-session)
@@ -38,7 +25,6 @@
 (require 'pyagentd-ask)
 (require 'pyagentd-notify)
 (require 'pyagentd-sync)
-
 
 ;;;; Answers to slash commands
 
@@ -52,32 +38,24 @@
 Its keys are :name, :text, :code and :recorded; nil means that it was
 none, and nothing is done.  Return COMMAND."
   (when (and command (not (plist-get command :recorded)))
-    (pyagentd-slash--remove id)
-    (pyagentd-slash--show command))
+    (when-let ((overlay (pyagentd-queued-overlay id)))
+      (let ((beg (overlay-start overlay))
+            (end (overlay-end overlay)))
+        (pyagentd-queued-forget id)
+        (save-restriction
+          (widen)
+          (delete-region beg end))))
+    (let ((text (or (plist-get command :text) "")))
+      (if (not (string-search "\n" text))
+          (message "%s" text)
+        (let ((inhibit-read-only t))
+          (with-current-buffer (get-buffer-create "*pyagentd command*")
+            (erase-buffer)
+            (insert text "\n")
+            (goto-char (point-min))
+            (special-mode)
+            (display-buffer (current-buffer)))))))
   command)
-
-(defun pyagentd-slash--remove (id)
-  "Take the text of the message ID out of this buffer."
-  (when-let ((overlay (pyagentd-queued-overlay id)))
-    (let ((beg (overlay-start overlay))
-          (end (overlay-end overlay)))
-      (pyagentd-queued-forget id)
-      (save-restriction
-        (widen)
-        (delete-region beg end)))))
-
-(defun pyagentd-slash--show (command)
-  "Show what COMMAND answered."
-  (let ((text (or (plist-get command :text) "")))
-    (if (not (string-search "\n" text))
-        (message "%s" text)
-      (let ((inhibit-read-only t))
-        (with-current-buffer (get-buffer-create "*pyagentd command*")
-          (erase-buffer)
-          (insert text "\n")
-          (goto-char (point-min))
-          (special-mode)
-          (display-buffer (current-buffer)))))))
 
 ;;;; A prompt that the daemon is silent about
 
@@ -122,7 +100,11 @@ It may be there and have reasons to take its time, a hook for one."
              (lambda (err)
                (when (and (eq (car err) 'pyagentd-timeout)
                           (eq asked pyagentd-silent--asked))
-                 (pyagentd-silent--found end)))))))
+                 (when (eq (plist-get pyagentd-status :state) 'sending)
+                   (setq pyagentd-status-silent t)
+                   (pyagentd-status-refresh)
+                   (when (and end (not buffer-read-only))
+                     (pyagentd-silent--separate end)))))))))
 
 (defun pyagentd-silent-over ()
   "Note that the daemon is not silent, or that nothing is awaited any more."
@@ -133,14 +115,6 @@ It may be there and have reasons to take its time, a hook for one."
   (when pyagentd-status-silent
     (setq pyagentd-status-silent nil)
     (pyagentd-status-refresh)))
-
-(defun pyagentd-silent--found (end)
-  "Show that the daemon is silent about the prompt that ends at END, or nil."
-  (when (eq (plist-get pyagentd-status :state) 'sending)
-    (setq pyagentd-status-silent t)
-    (pyagentd-status-refresh)
-    (when (and end (not pyagentd-session-viewing) (not buffer-read-only))
-      (pyagentd-silent--separate end))))
 
 (defun pyagentd-silent--separate (end)
   "Put a heading behind END, before what was typed there."
@@ -175,8 +149,8 @@ It may be there and have reasons to take its time, a hook for one."
 
 ;;;; Converse with an agent
 
-;; Sending a prompt, following the answer, stopping it.  The prompt is not
-;; sent: the file is saved and the daemon told where in it the prompt ends.
+;; Sending a prompt, following the answer, stopping it.  The daemon has the
+;; text already: it is told where in it the prompt ends.
 
 (declare-function pyagentd-menu "pyagentd-menu" nil t)
 (declare-function bookmark-default-handler "bookmark")
@@ -186,8 +160,8 @@ It may be there and have reasons to take its time, a hook for one."
 (declare-function bookmark-prop-get "bookmark")
 (autoload 'pyagentd-queue "pyagentd-views" nil t)
 (autoload 'pyagentd-steer "pyagentd-views" nil t)
-(autoload 'pyagentd-queue-resume "pyagentd-views" nil t)
-(autoload 'pyagentd-retry-now "pyagentd-views" nil t)
+(autoload 'pyagentd-queue--resume "pyagentd-views" nil t)
+(autoload 'pyagentd-queue--retry-now "pyagentd-views" nil t)
 
 (defvar pyagentd-run-finished-functions nil
   "Functions called in a session buffer when a run has finished.
@@ -212,11 +186,8 @@ They get its text.")
   "Signal a `user-error' unless this buffer writes a session."
   (unless pyagentd-mode
     (user-error "Not a session; make one with M-x pyagentd-session"))
-  (cond (pyagentd-viewing-refusal
-         (user-error "Cannot send: %s" pyagentd-viewing-refusal))
-        (pyagentd-session-viewing
-         (user-error
-          "Another client writes this session; use M-x pyagentd-take-over"))))
+  (when pyagentd-viewing-refusal
+    (user-error "Cannot send: %s" pyagentd-viewing-refusal)))
 
 (defun pyagentd-chat--check ()
   "Signal a `user-error' unless a prompt can be sent from this buffer."
@@ -230,14 +201,13 @@ They get its text.")
 The answer is inserted right there while it arrives; go on editing.
 With a prefix argument show the MENU instead."
   (interactive "P"
-   pyagentd-mode)
+               pyagentd-mode)
   (if menu
       (call-interactively #'pyagentd-menu)
     (pyagentd-gc-postpone)              ; saving makes megabytes of garbage
     (with-current-buffer (or (buffer-base-buffer) (current-buffer))
       (when pyagentd-viewing-refusal   ; the disk may work again
-        (setq pyagentd-attach-state nil
-              pyagentd-viewing-refusal nil)
+        (setq pyagentd-attach-state nil)
         (pyagentd-viewing-set nil))
       (pyagentd-chat--check))
     (let ((end (pyagentd-chat--prompt-end)))
@@ -268,7 +238,6 @@ writes the next prompt."
        (setq waits nil)
        (pyagentd-chat--stop-waiting)
        (pyagentd-chat--check)
-       (pyagentd-chat--save)
        (save-restriction                ; the user may have narrowed it since
          (widen)
          (pyagentd-chat--send (pyagentd-chat--sent-end here last))))
@@ -323,16 +292,6 @@ the file came before it.  The buffer is not narrowed."
   "Return the end of the whole text."
   (save-restriction (widen) (point-max)))
 
-(defun pyagentd-chat--save ()
-  "Save the buffer, since the prompt is taken from the file."
-  (when (or (buffer-modified-p) (not (file-exists-p buffer-file-name))
-            (pyagentd-settings-unsaved-p))
-    (set-buffer-modified-p t)
-    (let ((save-silently t))
-      (save-buffer)))
-  (when (buffer-modified-p)
-    (user-error "Not saved, so nothing to send")))
-
 (defun pyagentd-chat-when-ready (then &optional idle)
   "Attach the session here and save it, then call THEN in this buffer.
 That is at once if it is attached, else later.  Signal a `user-error' if
@@ -349,7 +308,6 @@ nothing can be written from here, or, with IDLE, if a run is in progress."
     (pyagentd-attached-then
      (lambda ()
        (funcall check)
-       (pyagentd-chat--save)
        (funcall then)))))
 
 (defun pyagentd-chat--send (end)
@@ -393,39 +351,20 @@ While a run is in progress it waits for its turn, and stays where it is."
                   :message (pyagentd-error-text err)))))
        (message "%s" (pyagentd-error-text err))))))
 
-(defconst pyagentd-chat--max-tries 5
-  "How often a prompt is sent whose text was changed while it was.")
-
-(defun pyagentd-chat--ask (id end success failure &optional tries)
-  "Ask the daemon to answer the saved text up to the marker END, message ID.
-SUCCESS is called with its answer, FAILURE with an error.  Where the text
-was saved again before the daemon read it, it is asked again: TRIES is
-how often that was done before."
-  (let ((buffer (current-buffer))
-        (sha256 pyagentd-session-sha256)
-        (success (pyagentd-chat--using-settings success))
-        (tries (or tries 0)))
-    (pyagentd-rpc-call-async
-     'send (append (list :branch pyagentd--branch-dir
-                         :sha256 sha256 :end (marker-position end) :id id
-                         :env (pyagentd-env-variables) :key (pyagentd-env-key)
-                         :allow nil)
-                   (pyagentd-chat--agent)
-                   (pyagentd-chat--settings))
-     :success success
-     :error (lambda (err)
-              (if (and (eq (pyagentd-symbol (nth 1 err)) 'stale)
-                       (< tries pyagentd-chat--max-tries)
-                       (buffer-live-p buffer))
-                  (with-current-buffer buffer
-                    (pyagentd-later-soon ; files are not written here
-                     (lambda ()
-                       (if (and (pyagentd-session-save)
-                                (not (equal sha256 pyagentd-session-sha256)))
-                           (pyagentd-chat--ask id end success failure
-                                               (1+ tries))
-                         (funcall failure err)))))
-                (funcall failure err))))))
+(defun pyagentd-chat--ask (id end success failure)
+  "Ask the daemon to answer the text up to the marker END, message ID.
+SUCCESS is called with its answer, FAILURE with an error."
+  (pyagentd-rpc-call-async
+   'send (append (list :branch pyagentd--branch-dir
+                       :revision pyagentd-edit-revision
+                       :after (car pyagentd-edit--sent)
+                       :end (marker-position end) :id id
+                       :env (pyagentd-env-variables) :key (pyagentd-env-key)
+                       :allow nil)
+                 (pyagentd-chat--agent)
+                 (pyagentd-chat--settings))
+   :success (pyagentd-chat--using-settings success)
+   :error failure))
 
 (defun pyagentd-chat--commanded (answer id busy)
   "Note the ANSWER to the message ID, which was a slash command.
@@ -479,7 +418,7 @@ The next prompt can be written below."
 
 (defun pyagentd-chat--edited (id text)
   "Note that the queued message ID says TEXT now; the daemon is told soon."
-  (unless pyagentd-session-viewing
+  (unless pyagentd-edit--applying
     (unless pyagentd-chat--edits
       (run-at-time 0.5 nil #'pyagentd-chat--tell-edits (current-buffer)))
     (setf (alist-get id pyagentd-chat--edits nil nil #'equal) text)))
@@ -533,8 +472,8 @@ sent."
            (pyagentd-attached-cancel))
           ((and (pyagentd-ask-here) (not whole))
            (if (plist-get (pyagentd-ask-here) :agent)
-               (pyagentd-ask-abort)
-             (pyagentd-chat--pausing #'pyagentd-ask-abort)))
+               (pyagentd-ask--abort)
+             (pyagentd-chat--pausing #'pyagentd-ask--abort)))
           (t (pyagentd-chat--pausing #'pyagentd-chat--abort)))))
 
 (defun pyagentd-chat--pausing (stop)
@@ -578,38 +517,25 @@ unless the event is in the text already.  DOCSTRING says what it does."
 
 (pyagentd-chat--define-event insert `(,text ,role)
   "Insert text of the run."
-  (setq pyagentd-attach-partial (eql seq 0))
-  (pyagentd-insert text (pyagentd-attach-role role)))
+  (pyagentd-sync-insert text (pyagentd-edit-role role)))
 
 (pyagentd-chat--define-event prompt `(,text . ,rest)
   "Insert the prompt of another client where its answer follows."
-  (let* ((position (pyagentd-queued-place (car rest)))
-         (body (save-restriction
-                 (widen)
-                 (buffer-substring-no-properties
-                  (max (point-min) (- position
-                                      (length pyagentd-prompt-prefix)))
-                  position))))
-    (pyagentd-insert-start position)
-    (pyagentd-insert (pyagentd-chat--join body text) nil)))
+  (when-let ((position (plist-get (car rest) :position)))
+    (pyagentd-sync-begin position))
+  (pyagentd-sync-insert (or (plist-get (car rest) :insert) text) nil))
 
 (pyagentd-chat--define-event fired `(,fired)
   "Let the run go on behind a prompt that stands in the text."
-  (unless (pyagentd-queued-fired fired)
-    (setq pyagentd-attach-state nil)
-    (pyagentd-attach)))
+  (let ((position (plist-get fired :position)))
+    (setq pyagentd-edit--place position)
+    (pyagentd-queued-fired
+     (plist-put (copy-sequence fired)
+                :position (pyagentd-edit-position position t)))))
 
 (pyagentd-chat--define-event queue `(,queue)
   "Show what waits."
   (pyagentd-queued-receive (plist-get queue :items)))
-
-(defun pyagentd-chat--join (body prompt)
-  "Return what to insert after BODY for PROMPT, a message of another client."
-  (cond ((string-suffix-p pyagentd-prompt-prefix body) prompt)
-        ((string-empty-p body)
-         (if (pyagentd-place-agent-p) prompt
-           (concat pyagentd-prompt-prefix prompt)))
-        (t (concat "\n\n" pyagentd-prompt-prefix prompt))))
 
 (pyagentd-chat--define-event run `(,run)
   "Show that a run started or finished."
@@ -621,8 +547,6 @@ unless the event is in the text already.  DOCSTRING says what it does."
   "Note that RUN has finished."
   (pyagentd-insert-flush)
   (pyagentd-overlay-clear)
-  (unless pyagentd-session-viewing
-    (pyagentd-autosave-touch))
   (pyagentd-status-set
    (if (eq (pyagentd-symbol (plist-get run :reason)) 'error)
        (list :state 'error :message (plist-get run :message))
@@ -644,11 +568,6 @@ unless the event is in the text already.  DOCSTRING says what it does."
 
 ;;;; Keys
 
-(define-key pyagentd-mode-map (kbd "C-c RET") #'pyagentd-send)
-(define-key pyagentd-mode-map (kbd "C-c C-k") #'pyagentd-abort)
-(define-key pyagentd-mode-map (kbd "C-c C-q") #'pyagentd-queue)
-(define-key pyagentd-mode-map (kbd "C-c C-w") #'pyagentd-steer)
-
 ;;;; A session that is being made
 
 ;; Who makes a session can type at once.  The first prompt is typed into a
@@ -668,8 +587,8 @@ unless the event is in the text already.  DOCSTRING says what it does."
 
 (defvar pyagentd-pending-mode-map
   (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "C-c RET") #'pyagentd-pending-send)
-    (define-key map (kbd "C-c C-k") #'pyagentd-pending-abort)
+    (define-key map (kbd "C-c RET") #'pyagentd-pending--send)
+    (define-key map (kbd "C-c C-k") #'pyagentd-pending--abort)
     map)
   "Keymap of buffers whose session is being made.")
 
@@ -686,8 +605,8 @@ What is typed is its first prompt.
                 word-wrap t)))
 
 (dolist (variable '(pyagentd-pending-mode pyagentd-pending--request
-                    pyagentd-pending--then pyagentd-pending--end
-                    pyagentd-pending--trouble))
+                                          pyagentd-pending--then pyagentd-pending--end
+                                          pyagentd-pending--trouble))
   (pyagentd-permanent-local variable))
 
 (defun pyagentd-pending--line ()
@@ -698,7 +617,7 @@ What is typed is its first prompt.
            (cond (pyagentd-pending--trouble
                   (propertize (substitute-command-keys
                                (format "Session not created: %s  \
-\\<pyagentd-pending-mode-map>\\[pyagentd-pending-send] tries again"
+\\<pyagentd-pending-mode-map>\\[pyagentd-pending--send] tries again"
                                        pyagentd-pending--trouble))
                               'face 'error))
                  (pyagentd-pending--end
@@ -801,12 +720,13 @@ Return the buffer."
     (run-hooks 'find-file-hook)
     (if (not typed) (goto-char (point-max))
       (setq buffer-undo-list undo)
+      (pyagentd-edit-began pyagentd-prompt-prefix)
       (set-buffer-modified-p t)
       (pyagentd-autosave-touch))))
 
 ;;;; Sending
 
-(defun pyagentd-pending-send ()
+(defun pyagentd-pending--send ()
   "Send the prompt as soon as the session is created."
   (interactive nil pyagentd-pending-mode)
   (unless pyagentd-pending--end
@@ -823,7 +743,7 @@ Return the buffer."
     (force-mode-line-update)
     (message "Will be sent once the session is created")))
 
-(defun pyagentd-pending-abort ()
+(defun pyagentd-pending--abort ()
   "Do not send the prompt once the session is created."
   (interactive nil pyagentd-pending-mode)
   (unless pyagentd-pending--end
@@ -937,7 +857,7 @@ agent build, or with a prefix argument by the AGENT you choose.  What you
 have written below the plan goes along.  While a run is in flight the
 message waits for its turn.  Its key has to be confirmed."
   (interactive "P"
-   pyagentd-mode)
+               pyagentd-mode)
   (when (called-interactively-p 'any)
     (pyagentd-plan--buffer)
     (unless (eq ?y (read-char-choice "Approve the plan and have it carried out?\
@@ -961,10 +881,7 @@ message waits for its turn.  Its key has to be confirmed."
   (setq pyagentd-plan-next nil)
   (pyagentd-status-refresh)
   (when (plist-get answer :queued)
-    (message "Approved; it waits for the run in flight")))
-
-(define-key pyagentd-mode-map (kbd "C-c M-l") #'pyagentd-choose-agent)
-(define-key pyagentd-mode-map (kbd "C-c C-c") #'pyagentd-approve)
+    (message "Approved; it starts when the current run has ended")))
 
 ;;;; Summarise a conversation that became long
 
@@ -987,11 +904,11 @@ message waits for its turn.  Its key has to be confirmed."
 
 (defvar pyagentd-compact-map
   (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "TAB") #'pyagentd-compact-toggle)
-    (define-key map (kbd "<tab>") #'pyagentd-compact-toggle)
-    (define-key map (kbd "RET") #'pyagentd-compact-toggle)
-    (define-key map [mouse-1] #'pyagentd-compact-toggle)
-    (define-key map [mouse-2] #'pyagentd-compact-toggle)
+    (define-key map (kbd "TAB") #'pyagentd-chat--compact-toggle)
+    (define-key map (kbd "<tab>") #'pyagentd-chat--compact-toggle)
+    (define-key map (kbd "RET") #'pyagentd-chat--compact-toggle)
+    (define-key map [mouse-1] #'pyagentd-chat--compact-toggle)
+    (define-key map [mouse-2] #'pyagentd-chat--compact-toggle)
     map)
   "Keymap of a divider.")
 
@@ -1090,10 +1007,10 @@ The text counts as fontified, so that nobody may look at it again."
                     (overlays-in (max (point-min) (1- (overlay-start body)))
                                  (1+ (overlay-start body))))))))
 
-(defun pyagentd-compact-toggle (&optional event)
+(defun pyagentd-chat--compact-toggle (&optional event)
   "Show or hide the summary of the compaction at point, or clicked in EVENT."
   (interactive (list last-nonmenu-event)
-   pyagentd-mode)
+               pyagentd-mode)
   (let ((pos (if (mouse-event-p event) (posn-point (event-end event))
                (point))))
     (if-let ((divider (pyagentd-compact--at pos)))
@@ -1124,41 +1041,9 @@ The text counts as fontified, so that nobody may look at it again."
 (defconst pyagentd-compact--patience 60
   "Seconds until a compaction has begun: a long text is compared with its log.")
 
-(defun pyagentd-compact--place (position behind)
-  "Return where the block of a compaction goes: where the text BEHIND ends.
-That was at POSITION in the file; the text here may have changed since.
-If it is not found, behind the last answer."
-  (save-restriction
-    (widen)
-    (save-excursion
-      (let ((beg (- position (length behind))))
-        (cond ((and (>= beg (point-min)) (<= position (point-max))
-                    (equal (buffer-substring-no-properties beg position)
-                           behind))
-               position)
-              ((and (goto-char (point-max))
-                    (> (length behind) 0)
-                    (let ((case-fold-search nil))
-                      (search-backward behind nil t)))
-               (match-end 0))
-              (t (pyagentd-compact--answered)))))))
-
-(defun pyagentd-compact--answered ()
-  "Return where the last answer ends."
-  (save-restriction
-    (widen)
-    (let ((pos (point-max)))
-      (while (and (> pos (point-min))
-                  (null (get-text-property (1- pos) 'gptel)))
-        (setq pos (previous-single-property-change
-                   pos 'gptel nil (point-min))))
-      pos)))
-
 (pyagentd-chat--define-event compacting `(,place)
   "Let what the compaction inserts go behind what was said last."
-  (pyagentd-insert-start
-   (pyagentd-compact--place (plist-get place :position)
-                            (or (plist-get place :behind) ""))))
+  (pyagentd-sync-begin (plist-get place :position)))
 
 (defun pyagentd-compact (&optional keep)
   "Replace the conversation so far with a summary, for the model.
@@ -1167,7 +1052,7 @@ before the summary, or deleting the summary's block, lets the model see
 it again.  With a prefix argument ask what the summary should KEEP."
   (interactive (list (and current-prefix-arg
                           (read-string "What the summary should keep: ")))
-   pyagentd-mode)
+               pyagentd-mode)
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
     (pyagentd-chat-when-ready
      (lambda ()
@@ -1203,7 +1088,7 @@ That is nil unless point is in such a line."
          (not (text-property-not-all (line-beginning-position) (point-max)
                                      'gptel nil)))))
 
-(defun pyagentd-prompt-nothing ()
+(defun pyagentd-chat--prompt-nothing ()
   "Say that there is nothing to complete here."
   (interactive nil pyagentd-mode)
   (message "Nothing to complete here; / starts a command, @ a file name"))
@@ -1212,15 +1097,15 @@ That is nil unless point is in such a line."
   "Return what TAB does here, COMMAND where something can be completed.
 That is nil where it does what it does in the major mode."
   (or (pyagentd-session-completing command)
-      (and (pyagentd-prompt--typed-p) #'pyagentd-prompt-nothing)))
+      (and (pyagentd-prompt--typed-p) #'pyagentd-chat--prompt-nothing)))
 
-(defun pyagentd-prompt-beginning (&optional n)
+(defun pyagentd-chat--prompt-beginning (&optional n)
   "Go to the first word of the prompt in this line, or to its beginning.
 In a prompt that is the first word at first and the line's beginning when
 point is there already; elsewhere, and with N, it is what the key does
 without `pyagentd-mode'."
   (interactive "^p"
-   pyagentd-mode)
+               pyagentd-mode)
   (let ((origin (point))
         (words (and (eql (or n 1) 1) (pyagentd-prompt--words))))
     (setq this-command
@@ -1234,7 +1119,7 @@ without `pyagentd-mode'."
 (define-key pyagentd-mode-map (kbd "TAB")
   '(menu-item "" completion-at-point :filter pyagentd-prompt--tab))
 (define-key pyagentd-mode-map [remap move-beginning-of-line]
-  #'pyagentd-prompt-beginning)
+  #'pyagentd-chat--prompt-beginning)
 
 ;;;; Prompts and answers
 
@@ -1333,49 +1218,49 @@ WHAT is what they are called."
          (to (nth (1- (abs count)) ahead)))
     (unless to
       (user-error (if (> count 0) "No %s below" "No %s above") what))
-    (unless (memq last-command '(pyagentd-next-answer pyagentd-previous-answer
-                                 pyagentd-next-prompt pyagentd-previous-prompt))
+    (unless (memq last-command '(pyagentd-chat--next-answer pyagentd-chat--previous-answer
+                                                            pyagentd-chat--next-prompt pyagentd-chat--previous-prompt))
       (push-mark nil t))
     (goto-char to)
     (when (eq (window-buffer) (current-buffer))
       (recenter (min 2 (/ (window-height) 4))))))
 
-(defun pyagentd-next-answer (&optional count)
+(defun pyagentd-chat--next-answer (&optional count)
   "Go to the beginning of the next answer, or of the COUNTth."
   (interactive "p"
-   pyagentd-mode)
+               pyagentd-mode)
   (pyagentd-turns--require)
   (pyagentd-turns--go (pyagentd-turns-answers) (or count 1) "answer"))
 
-(defun pyagentd-previous-answer (&optional count)
+(defun pyagentd-chat--previous-answer (&optional count)
   "Go to the beginning of the answer at point or before it, COUNT times."
   (interactive "p"
-   pyagentd-mode)
-  (pyagentd-next-answer (- (or count 1))))
+               pyagentd-mode)
+  (pyagentd-chat--next-answer (- (or count 1))))
 
-(defun pyagentd-next-prompt (&optional count)
+(defun pyagentd-chat--next-prompt (&optional count)
   "Go to the next prompt of yours, or to the COUNTth."
   (interactive "p"
-   pyagentd-mode)
+               pyagentd-mode)
   (pyagentd-turns--require)
   (pyagentd-turns--go (mapcar #'car (pyagentd-turns-prompts)) (or count 1)
                       "prompt"))
 
-(defun pyagentd-previous-prompt (&optional count)
+(defun pyagentd-chat--previous-prompt (&optional count)
   "Go to the prompt of yours at point or before it, COUNT times."
   (interactive "p"
-   pyagentd-mode)
-  (pyagentd-next-prompt (- (or count 1))))
+               pyagentd-mode)
+  (pyagentd-chat--next-prompt (- (or count 1))))
 
 (defvar pyagentd-turns-repeat-map
   (let ((map (make-sparse-keymap)))
-    (define-key map "]" #'pyagentd-next-answer)
-    (define-key map "[" #'pyagentd-previous-answer)
+    (define-key map "]" #'pyagentd-chat--next-answer)
+    (define-key map "[" #'pyagentd-chat--previous-answer)
     map)
   "Keymap to go on with after one of its commands, in `repeat-mode'.")
 
-(put 'pyagentd-next-answer 'repeat-map 'pyagentd-turns-repeat-map)
-(put 'pyagentd-previous-answer 'repeat-map 'pyagentd-turns-repeat-map)
+(put 'pyagentd-chat--next-answer 'repeat-map 'pyagentd-turns-repeat-map)
+(put 'pyagentd-chat--previous-answer 'repeat-map 'pyagentd-turns-repeat-map)
 
 ;;;; As functions of a program
 
@@ -1442,9 +1327,6 @@ WHAT is what they are called."
                    (imenu-create-index-function . pyagentd-turns-index)
                    (imenu-auto-rescan . t)))
   (add-to-list 'pyagentd-session-settings setting))
-
-(define-key pyagentd-mode-map (kbd "C-c ]") #'pyagentd-next-answer)
-(define-key pyagentd-mode-map (kbd "C-c [") #'pyagentd-previous-answer)
 
 ;;;; Come back to a session
 
@@ -1530,13 +1412,11 @@ It is filled if a daemon runs, else when it is fetched again."
     (current-buffer)))
 
 (autoload 'pyagentd-list-mode "pyagentd-list" nil t)
-(autoload 'pyagentd-asks-mode "pyagentd-views" nil t)
 
 (defun pyagentd-return--saved-p ()
   "Let a desktop save this list, though it visits no file."
-  (when (or (eq major-mode 'pyagentd-asks-mode)
-            (and (eq major-mode 'pyagentd-list-mode)
-                 (null pyagentd-list-arguments)))
+  (when (and (eq major-mode 'pyagentd-list-mode)
+             (null pyagentd-list-arguments))
     (setq-local desktop-save-buffer t)))
 
 (defun pyagentd-return--writable ()
@@ -1544,7 +1424,7 @@ It is filled if a daemon runs, else when it is fetched again."
 Whoever else writes now, the daemon says."
   (dolist (buffer (pyagentd-place-buffers))
     (with-current-buffer buffer
-      (when (and buffer-read-only (not pyagentd-session-viewing)
+      (when (and buffer-read-only (not pyagentd-viewing-refusal)
                  (file-writable-p buffer-file-name))
         (setq buffer-read-only nil)))))
 
@@ -1558,9 +1438,7 @@ Whoever else writes now, the daemon says."
 ;;;###autoload
 (progn
   (add-to-list 'desktop-buffer-mode-handlers
-               '(pyagentd-list-mode . pyagentd-return-list))
-  (add-to-list 'desktop-buffer-mode-handlers
-               '(pyagentd-asks-mode . pyagentd-return-list)))
+               '(pyagentd-list-mode . pyagentd-return-list)))
 
 (provide 'pyagentd-chat)
 ;;; pyagentd-chat.el ends here

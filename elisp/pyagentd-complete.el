@@ -6,19 +6,6 @@
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
 ;; Completion of `@file' and `/command' in a prompt.
@@ -31,8 +18,7 @@
 (require 'pyagentd-rpc)
 (require 'pyagentd-session)
 (require 'pyagentd-sync)
-(require 'pyagentd-insert)
-
+(require 'pyagentd-edit)
 
 ;;;; Complete @file, @agent
 
@@ -72,27 +58,22 @@ Each has :mention, :name and :description.")
   (or (null known)
       (> (- (float-time) (car known)) pyagentd-mention--fresh)))
 
-(defun pyagentd-mention--refresh (root)
-  "Find what can be mentioned in the project ROOT again if that is due.
-This runs git, and the daemon may start servers of tools."
-  (when (pyagentd-mention--due-p (gethash root pyagentd-mention--files))
-    (puthash root (cons (float-time)
-                        (cdr (gethash root pyagentd-mention--files)))
-             pyagentd-mention--files)
-    (pyagentd-mention--list root))
-  (pyagentd-mention--refresh-agents root)
-  (when (pyagentd-mention--due-p pyagentd-mention--resources)
-    (setq pyagentd-mention--resources
-          (cons (float-time) (cdr pyagentd-mention--resources)))
-    (pyagentd-mention--ask-servers)))
-
 (defun pyagentd-mention--refresh-agents (root)
   "Find the agents of the project ROOT again if that is due."
   (when (pyagentd-mention--due-p (gethash root pyagentd-mention--agents))
     (puthash root (cons (float-time)
                         (cdr (gethash root pyagentd-mention--agents)))
              pyagentd-mention--agents)
-    (pyagentd-mention--ask root)))
+    (pyagentd-rpc-call-async
+     'presets (list :root root)
+     :timeout pyagentd-call-timeout
+     :success (lambda (answer)
+                (puthash root
+                         (cons (float-time)
+                               (seq-filter #'pyagentd-mention--usable-p
+                                           (plist-get answer :presets)))
+                         pyagentd-mention--agents))
+     :error #'ignore)))
 
 (defun pyagentd-mention--ask-servers ()
   "Ask the daemon what servers of tools offer in this session."
@@ -169,19 +150,6 @@ This runs git, and the daemon may start servers of tools."
           (setq directory (file-name-directory
                            (directory-file-name directory))))))
     (append (nreverse directories) files)))
-
-(defun pyagentd-mention--ask (root)
-  "Ask the daemon which agents there are for the project ROOT."
-  (pyagentd-rpc-call-async
-   'presets (list :root root)
-   :timeout pyagentd-call-timeout
-   :success (lambda (answer)
-              (puthash root
-                       (cons (float-time)
-                             (seq-filter #'pyagentd-mention--usable-p
-                                         (plist-get answer :presets)))
-                       pyagentd-mention--agents))
-   :error #'ignore))
 
 (defun pyagentd-mention--usable-p (preset)
   "Return non-nil if an agent can be made from PRESET, a plist."
@@ -294,7 +262,16 @@ It is in text of the user, after white space or an opening bracket."
   (when-let* (((bound-and-true-p pyagentd-mode))
               (root pyagentd-attach-root)
               (bounds (pyagentd-mention-bounds)))
-    (pyagentd-mention--refresh root)
+    (when (pyagentd-mention--due-p (gethash root pyagentd-mention--files))
+      (puthash root (cons (float-time)
+                          (cdr (gethash root pyagentd-mention--files)))
+               pyagentd-mention--files)
+      (pyagentd-mention--list root))
+    (pyagentd-mention--refresh-agents root)
+    (when (pyagentd-mention--due-p pyagentd-mention--resources)
+      (setq pyagentd-mention--resources
+            (cons (float-time) (cdr pyagentd-mention--resources)))
+      (pyagentd-mention--ask-servers))
     (list (car bounds) (cdr bounds) (pyagentd-mention--table root)
           :annotation-function (pyagentd-mention--annotation root)
           :company-kind (lambda (name)
@@ -426,16 +403,26 @@ A daemon that does not know or is not there says nothing."
         'models nil
         (lambda (answer)
           (pyagentd-commands--keep
-           kind (seq-mapcat (lambda (provider)
-                              (mapcar (lambda (model)
-                                        (cons model (plist-get provider :name)))
-                                      (plist-get provider :models)))
+           kind (seq-mapcat #'pyagentd-commands--models
                             (plist-get answer :providers))))))
       ("tasks"
        (pyagentd-commands--ask
         'tasks branch
         (funcall taken :tasks (lambda (row) (plist-get row :id))
                  (lambda (row) (plist-get row :command))))))))
+
+(defun pyagentd-commands--models (provider)
+  "Return the models of PROVIDER as a list of (NAME . SUMMARY)."
+  (let ((words (mapcar (lambda (row) (cons (plist-get row :name)
+                                           (plist-get row :words)))
+                       (plist-get provider :facts))))
+    (mapcar (lambda (model)
+              (cons model (string-join
+                           (delq nil (list (plist-get provider :name)
+                                           (alist-get model words nil nil
+                                                      #'equal)))
+                           "  ")))
+            (plist-get provider :models))))
 
 (defun pyagentd-commands--candidates (argument)
   "Return what completes ARGUMENT, a plist, as a list of (TEXT . SUMMARY)."

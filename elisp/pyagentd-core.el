@@ -6,19 +6,6 @@
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
 ;; What every other file uses: the customization group, faces, errors, JSON,
@@ -32,9 +19,11 @@
 (require 'seq)
 
 (declare-function auth-source-search "auth-source")
+(declare-function gptel--get-api-key "ext:gptel-request")
+(declare-function gptel-backend-host "ext:gptel-request")
+(declare-function gptel-backend-key "ext:gptel-request")
 (declare-function json-read "json")
 (declare-function json-read-from-string "json")
-
 
 ;;;; Reports of the daemon, JSON
 
@@ -51,16 +40,6 @@ It is the text at :json, or what stands in the file at :path."
           (insert-file-contents path))
         (buffer-string))
     (plist-get answer :json)))
-
-(defun pyagentd-json-parse (text)
-  "Return what the JSON in TEXT says, as alists and lists.
-Both null and false are nil."
-  (if (fboundp 'json-parse-string)
-      (json-parse-string text :object-type 'alist :array-type 'list
-                         :null-object nil :false-object nil)
-    (require 'json)
-    (let ((json-array-type 'list) (json-false nil))
-      (json-read-from-string text))))
 
 (defun pyagentd-json-plist (text)
   "Return what the JSON in TEXT says, as plists with keywords and vectors.
@@ -340,6 +319,14 @@ the words \"serve\" and \"--detach\" are appended."
   :risky t
   :package-version '(pyagentd . "0.1.0"))
 
+(defcustom pyagentd-host nil
+  "Machine whose daemon this Emacs uses, as ssh calls it; nil means this one.
+Sessions, files, tools and keys are those of that machine then.  See the
+command `pyagentd-use-host', which changes it while Emacs runs."
+  :type '(choice (const :tag "This machine" nil) string)
+  :risky t
+  :package-version '(pyagentd . "0.1.0"))
+
 (defcustom pyagentd-runtime-directory nil
   "Directory of the daemon's runtime file and socket.
 nil means the daemon's own default: $PYAGENTD_RUNTIME_DIR, else
@@ -407,6 +394,23 @@ show in the echo area."
 
 (defconst pyagentd-rule (propertize "\n" 'face 'pyagentd-rule)
   "A horizontal rule as wide as the window.")
+
+;;;; Terminals
+
+(defconst pyagentd-plain-characters
+  '((?… . ?.) (?→ . ?>) (?· . ?-) (?− . ?-) (?– . ?-) (?— . ?-) (?› . ?>)
+    (?└ . ?`) (?├ . ?|) (?─ . ?-) (?⏎ . ?/) (?“ . ?\") (?” . ?\") (?’ . ?'))
+  "What stands for a character on a terminal that has none of it.
+One column each, so that what is aligned stays so.")
+
+(defun pyagentd-plain-characters ()
+  "Show characters that this terminal does not have as others, in this buffer."
+  (unless (display-graphic-p)
+    (pcase-dolist (`(,char . ,plain) pyagentd-plain-characters)
+      (unless (char-displayable-p char)
+        (unless buffer-display-table
+          (setq buffer-display-table (make-display-table)))
+        (aset buffer-display-table char (vector plain))))))
 
 ;;;; Errors
 
@@ -489,24 +493,20 @@ WRITTEN means that the session's own log has it already."
                         (alist-get level pyagentd-core--level-words level)
                         text)))
       (if (memq level '(debug info))
-          (pyagentd-core--message-quietly line)
+          ;; What the echo area shows stays there: Emacs clears it for a
+          ;; message that is inhibited, and with it what a command asks.
+          (let ((shown (current-message)))
+            (let ((inhibit-message t))
+              (message "%s" line))
+            (when shown
+              (let ((message-log-max nil))
+                (message "%s" shown))))
         (message "%s" line)))
     (when (and pyagentd-log-to-file session-dir (not written))
       (pyagentd-core--append
        (format "[GPTEL-%s] %s" (upcase (symbol-name level)) text)
        session-dir)))
   nil)
-
-(defun pyagentd-core--message-quietly (line)
-  "Log LINE to the *Messages* buffer; what the echo area shows stays there.
-Emacs clears it for a message that is inhibited, and with it what a
-command asks just now."
-  (let ((shown (current-message)))
-    (let ((inhibit-message t))
-      (message "%s" line))
-    (when shown
-      (let ((message-log-max nil))
-        (message "%s" shown)))))
 
 (defun pyagentd-core--append (line session-dir)
   "Add LINE, with the time before it, to the log in SESSION-DIR.
@@ -562,26 +562,123 @@ nil means do not look there."
   :group 'pyagentd
   :package-version '(pyagentd . "0.1.0"))
 
+(defcustom pyagentd-keys nil
+  "Where API keys are that no environment variable holds.
+An alist of the variable that a backend's `key_env' names and a host: the
+key is what gptel has for that host, where gptel is loaded, or else what
+auth-source has for it and the user \"apikey\".  It is sent as if the
+variable had it.  The entry of the menu for gptel's backends fills this."
+  :type '(alist :key-type (string :tag "Variable")
+                :value-type (string :tag "Host"))
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+(defcustom pyagentd-host-environment nil
+  "Environment variables to pass to runs on `pyagentd-host'.
+nil, the default, means that the environment and the keys there hold."
+  :type '(repeat string)
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
 (defun pyagentd-env-variables ()
   "Return the plist of environment variables to send."
   (let (plist)
-    (dolist (name pyagentd-environment plist)
+    (dolist (name (if pyagentd-host pyagentd-host-environment
+                    pyagentd-environment))
       (when-let ((value (getenv name)))
-        (setq plist (plist-put plist (intern (concat ":" name)) value))))))
+        (setq plist (plist-put plist (intern (concat ":" name)) value))))
+    (pcase-dolist (`(,name . ,host) (and (not pyagentd-host) pyagentd-keys))
+      (when-let ((value (or (getenv name) (pyagentd-env--gptel host)
+                            (pyagentd-env--secret host))))
+        (setq plist (plist-put plist (intern (concat ":" name)) value))))
+    plist))
+
+(defun pyagentd-env--gptel (host)
+  "Return the key that gptel has for HOST, or nil."
+  (when-let* (((fboundp 'gptel--get-api-key))
+              (backend (seq-find (lambda (backend)
+                                   (and (equal (gptel-backend-host backend)
+                                               host)
+                                        (gptel-backend-key backend)))
+                                 (mapcar #'cdr (bound-and-true-p
+                                                gptel--known-backends)))))
+    ;; A function that finds it looks at the backend in use.
+    (defvar gptel-backend)
+    (let* ((gptel-backend backend)
+           (key (ignore-errors
+                  (gptel--get-api-key (gptel-backend-key backend)))))
+      (and (stringp key) (not (string-empty-p key)) key))))
+
+(defun pyagentd-env--secret (host)
+  "Return what auth-source has for HOST and the user \"apikey\", or nil."
+  (require 'auth-source)
+  (when-let* ((entry (car (auth-source-search :host host :user "apikey"
+                                              :max 1)))
+              (secret (plist-get entry :secret)))
+    (if (functionp secret) (funcall secret) secret)))
 
 (defun pyagentd-env-key ()
   "Return the API key from auth-source, or nil if there is or needs none."
-  (unless (or (null pyagentd-api-key-host)
+  (unless (or pyagentd-host (null pyagentd-api-key-host)
               (equal (getenv "PYAGENTD_BACKEND") "offline")
               (getenv "ANTHROPIC_API_KEY"))
-    (require 'auth-source)
-    (when-let* ((entry (car (auth-source-search :host pyagentd-api-key-host
-                                                :user "apikey" :max 1)))
-                (secret (plist-get entry :secret)))
-      (if (functionp secret) (funcall secret) secret))))
+    (pyagentd-env--secret pyagentd-api-key-host)))
 
 (defconst pyagentd-named-profiles '("open" "standard" "locked")
   "Names of the permissions that come with the daemon.")
+
+;;;; Text that the daemon makes
+
+(defconst pyagentd-text-faces
+  '(("strong" . bold) ("title" . pyagentd-session-title)
+    ("agent" . font-lock-type-face) ("dim" . shadow)
+    ("detail" . pyagentd-detail) ("good" . success) ("warn" . warning)
+    ("bad" . error) ("heading" . pyagentd-heading)
+    ("code" . font-lock-string-face) ("added" . pyagentd-added)
+    ("removed" . pyagentd-removed))
+  "The face of each kind of text that the daemon names.")
+
+(defface pyagentd-match '((t :inherit match))
+  "Face of what was searched for in results."
+  :group 'pyagentd)
+
+(defun pyagentd-text (part)
+  "Return PART, a string or a plist with :text and :face, as text."
+  (if (stringp part) part
+    (let ((face (cdr (assoc (plist-get part :face) pyagentd-text-faces)))
+          (text (or (plist-get part :text) "")))
+      (when (and (string-match-p "\\`[█▏▎▍▌▋▊▉]+\\'" text)
+                 (not (char-displayable-p ?█)))
+        (setq text (make-string (length text) ?#)))
+      (when-let ((matches (plist-get part :matches)))
+        (setq text (copy-sequence text))
+        (pcase-dolist (`(,beg ,end) matches)
+          (when (<= 0 beg end (length text))
+            (put-text-property beg end 'face 'pyagentd-match text))))
+      (cond ((equal (plist-get part :face) "lisp")
+             (pyagentd-text--program text))
+            (face (propertize text 'face face))
+            (t text)))))
+
+(declare-function clojure-mode "ext:clojure-mode")
+
+(defun pyagentd-text--program (text)
+  "Return TEXT, a program, with the faces of a Lisp."
+  (with-temp-buffer
+    (insert text)
+    (delay-mode-hooks
+      (if (fboundp 'clojure-mode)
+          (clojure-mode)
+        (lisp-data-mode)))
+    (font-lock-add-keywords
+     nil
+     '((":[[:alpha:]][-[:alnum:]_?!*+/.]*" . font-lock-constant-face)
+       ("\\_<\\(?:ctx\\|memory\\)/[^][ \t\n(){},]+"
+        . font-lock-variable-name-face)
+       ("(\\([[:alpha:]][-[:alnum:]/?!*]*\\|->>?\\)"
+        1 font-lock-keyword-face)))
+    (font-lock-ensure)
+    (buffer-string)))
 
 (provide 'pyagentd-core)
 ;;; pyagentd-core.el ends here

@@ -6,19 +6,6 @@
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
 ;; Starts the daemon where none runs, and calls commands back when it has
@@ -28,7 +15,6 @@
 
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
-
 
 ;;;; Starting the daemon
 
@@ -40,6 +26,10 @@
 ;; long as `pyagentd-start-timeout' says.
 
 (declare-function pyagentd-install-offer "pyagentd-install")
+(declare-function pyagentd-host-serve "pyagentd-host")
+(declare-function pyagentd-host-cut "pyagentd-host")
+(declare-function pyagentd-host-runtime "pyagentd-host")
+(declare-function pyagentd-host-reason "pyagentd-host")
 
 (defvar pyagentd-start--waiting nil
   "What waits for a connection, newest first: pairs (THEN . FAILED).
@@ -55,7 +45,8 @@ asking install its server, and call THEN later.  What goes wrong is
 said to the user; if a daemon was started in vain, or the installation
 failed, FAILED is called with that error, a list (SYMBOL . DATA)."
   (cond ((pyagentd-rpc-connect) (funcall then))
-        ((pyagentd-server-found) (pyagentd-start--launch then failed))
+        ((or pyagentd-host (pyagentd-server-found))
+         (pyagentd-start--launch then failed))
         (t (require 'pyagentd-install)
            (pyagentd-install-offer
             (lambda ()
@@ -87,39 +78,43 @@ the same.  Emacs waits: for functions that return values."
 FAILED is called with the error if it does not start."
   (unless (process-live-p pyagentd-start--process)
     ;; What waits for one whose end was not told yet waits for this one.
-    (setq pyagentd-start--process (pyagentd-start--serve))
+    (setq pyagentd-start--process
+          (if pyagentd-host (progn (require 'pyagentd-host)
+                                   (pyagentd-host-serve))
+            (let* ((default-directory (expand-file-name "~/"))
+                   (process-connection-type nil)
+                   (process (apply #'start-process "pyagentd-serve"
+                                   (generate-new-buffer " *pyagentd-serve*")
+                                   (append (pyagentd-server-command)
+                                           '("serve" "--detach")))))
+              (set-process-query-on-exit-flag process nil)
+              (set-process-sentinel process #'pyagentd-start--ended)
+              process)))
     (run-at-time pyagentd-start-timeout nil #'pyagentd-start--give-up
                  pyagentd-start--process)
     (run-at-time 0.02 nil #'pyagentd-start--look pyagentd-start--process)
     (pyagentd-start--progress pyagentd-start--process (float-time)))
   (push (cons then failed) pyagentd-start--waiting))
 
-(defun pyagentd-start--serve ()
-  "Start a daemon that survives Emacs; return the process that does so."
-  (let* ((default-directory (expand-file-name "~/"))
-         (process-connection-type nil)
-         (process (apply #'start-process "pyagentd-serve"
-                         (generate-new-buffer " *pyagentd-serve*")
-                         (append (pyagentd-server-command)
-                                 '("serve" "--detach")))))
-    (set-process-query-on-exit-flag process nil)
-    (set-process-sentinel process #'pyagentd-start--ended)
-    process))
-
 (defun pyagentd-start--look (process)
   "Connect as soon as the daemon that PROCESS starts listens, and go on.
 It greets before it is ready: what it is asked meanwhile waits in the
 daemon, and if it does not start, the connection ends."
   (when (and (eq process pyagentd-start--process) (process-live-p process))
-    (if (and (file-exists-p (pyagentd-rpc-runtime-file))
-             (ignore-errors (pyagentd-rpc-connect)))
-        (progn (process-put process 'pyagentd-greeted t)
-               (pyagentd-start--go-on process ""))
-      (run-at-time 0.02 nil #'pyagentd-start--look process))))
+    (cond
+     ((and pyagentd-host (pyagentd-host-runtime))
+      ;; The link stays; the daemon there is ready, or unfit.
+      (setq pyagentd-start--process nil)
+      (pyagentd-start--go-on process ""))
+     ((and (not pyagentd-host) (file-exists-p (pyagentd-rpc-runtime-file))
+           (ignore-errors (pyagentd-rpc-connect)))
+      (process-put process 'pyagentd-greeted t)
+      (pyagentd-start--go-on process ""))
+     (t (run-at-time 0.02 nil #'pyagentd-start--look process)))))
 
 (defun pyagentd-start--give-up (process)
   "End PROCESS, which should have started a daemon by now."
-  (when (process-live-p process)
+  (when (and (process-live-p process) (eq process pyagentd-start--process))
     (process-put process 'pyagentd-late pyagentd-start-timeout)
     (delete-process process)))
 
@@ -165,9 +160,11 @@ Other messages and questions are left alone."
                                     late)))
             (signal 'pyagentd-connection-error
                     (pyagentd-start--reason process output))))
-      (error (pyagentd-start--failed
-              ;; Who waited went on when it greeted; the user is told.
-              err (if (process-get process 'pyagentd-greeted) '((ignore))
+      (error (when pyagentd-host (pyagentd-host-cut))
+             (pyagentd-start--failed
+              ;; Who waited when it greeted has gone on; the user is told.
+              err (if (process-get process 'pyagentd-greeted)
+                      (cons '(ignore) waiting)
                     waiting)))
       (:success
        (when (pyagentd-start--told-p)
@@ -177,11 +174,12 @@ Other messages and questions are left alone."
 
 (defun pyagentd-start--reason (process output)
   "Return why PROCESS, which printed OUTPUT, has started no daemon."
-  (list (if (string-empty-p output)
-            (format "`%s' did not start it"
-                    (string-join (process-command process) " "))
-          output)
-        "M-x pyagentd-doctor"))
+  (if pyagentd-host (pyagentd-host-reason output)
+    (list (if (string-empty-p output)
+              (format "`%s' did not start it"
+                      (string-join (process-command process) " "))
+            output)
+          "M-x pyagentd-doctor")))
 
 (defun pyagentd-start--failed (err waiting)
   "Tell ERR to those in WAITING, pairs (THEN . FAILED), or to the user."
@@ -242,10 +240,16 @@ given to LATE.  Return nil, at once."
 (defun pyagentd-later--call (method plist success timeout failure late)
   "Call METHOD of the daemon, which runs, with PLIST.
 SUCCESS, TIMEOUT, FAILURE and LATE are those of `pyagentd-later'."
-  (let* ((notice (pyagentd-later--notify))
+  (let* ((notice (run-at-time pyagentd-later--soon nil
+                              (lambda ()
+                                (unless (active-minibuffer-window)
+                                  (let ((message-log-max nil))
+                                    (message "%s" pyagentd-later--notice))))))
          (give (lambda (function)
                  (lambda (value)
-                   (pyagentd-later--notified notice)
+                   (cancel-timer notice)
+                   (when (equal (current-message) pyagentd-later--notice)
+                     (message nil))
                    (when function
                      ;; Not here, where the answer was read: who waits for
                      ;; the process would wait for what visits files.
@@ -317,22 +321,6 @@ What it says with `user-error' is said in the echo area."
                   (funcall function answer))
               (user-error (pyagentd-later-tell err))))
         (quit (message "Quit"))))))
-
-;;;; Telling that it takes a while
-
-(defun pyagentd-later--notify ()
-  "Return a timer that soon tells the user that an answer is awaited."
-  (run-at-time pyagentd-later--soon nil
-               (lambda ()
-                 (unless (active-minibuffer-window)
-                   (let ((message-log-max nil))
-                     (message "%s" pyagentd-later--notice))))))
-
-(defun pyagentd-later--notified (notice)
-  "Take back what the timer NOTICE tells, or was to tell."
-  (cancel-timer notice)
-  (when (equal (current-message) pyagentd-later--notice)
-    (message nil)))
 
 ;;;; Asking the user
 

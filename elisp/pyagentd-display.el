@@ -6,19 +6,6 @@
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
 ;; Agents, failed runs, folds, code blocks: shown over the text, never in it.
@@ -31,9 +18,8 @@
 (require 'pyagentd-session)
 (require 'pyagentd-rpc)
 (require 'pyagentd-status)
-(require 'pyagentd-insert)
+(require 'pyagentd-edit)
 (require 'pyagentd-daemon)
-
 
 ;;;; Progress of agents in their parent
 
@@ -65,9 +51,9 @@ They get the plist of the agent, see `pyagentd-overlay-update'.")
 
 (defvar pyagentd-overlay-map
   (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "RET") #'pyagentd-overlay-visit)
-    (define-key map [mouse-1] #'pyagentd-overlay-visit)
-    (define-key map [mouse-2] #'pyagentd-overlay-visit)
+    (define-key map (kbd "RET") #'pyagentd-overlay--visit)
+    (define-key map [mouse-1] #'pyagentd-overlay--visit)
+    (define-key map [mouse-2] #'pyagentd-overlay--visit)
     map)
   "Keymap of the progress of an agent.")
 
@@ -280,10 +266,10 @@ One in the background is named in the header line and has no overlay."
 
 (add-hook 'pyagentd-status-segment-functions #'pyagentd-overlay--segment)
 
-(defun pyagentd-overlay-visit (&optional event)
+(defun pyagentd-overlay--visit (&optional event)
   "Visit the conversation of the agent at point, or at mouse EVENT."
   (interactive (list last-nonmenu-event)
-   pyagentd-mode)
+               pyagentd-mode)
   (let* ((position (and (consp event) (event-start event)))
          (buffer (if position (window-buffer (posn-window position))
                    (current-buffer)))
@@ -328,14 +314,6 @@ One in the background is named in the header line and has no overlay."
 
 (defvar pyagentd-failed-hook nil
   "Hook run in a session buffer when it was told how calls came out.")
-
-(defun pyagentd-failed-p (id)
-  "Return non-nil if the call ID in this buffer has failed."
-  (and pyagentd-failed--ids (gethash id pyagentd-failed--ids)))
-
-(defun pyagentd-failed-line (id)
-  "Return the line that says what the call ID here was, nil if not known."
-  (and pyagentd-failed--lines (gethash id pyagentd-failed--lines)))
 
 (defun pyagentd-failed--note (id)
   "Note that the call ID of this buffer has failed."
@@ -449,7 +427,7 @@ Texts in it may have lines; where it is none it is taken for one line."
                (id (cdr-safe (get-text-property eol 'gptel))))
     (cond ((string-match "\\[\\(exit\\) code \\([0-9]+\\)\\]\\'" last)
            (concat (match-string 1 last) " " (match-string 2 last)))
-          ((and id (pyagentd-failed-p id))
+          ((and id pyagentd-failed--ids (gethash id pyagentd-failed--ids))
            (truncate-string-to-width
             (save-excursion
               (goto-char beg)
@@ -488,7 +466,7 @@ Texts in it may have lines; where it is none it is taken for one line."
   "Return what the call from BEG to END was; its first line ends at EOL.
 What the daemon says of it, else its tool and its first argument."
   (or (when-let ((id (cdr-safe (get-text-property eol 'gptel))))
-        (pyagentd-failed-line id))
+        (and pyagentd-failed--lines (gethash id pyagentd-failed--lines)))
       (pcase-let ((`(,name . ,arguments)
                    (or (pyagentd-fenced--call eol end)
                        (list (buffer-substring-no-properties
@@ -506,7 +484,7 @@ What the daemon says of it, else its tool and its first argument."
 (defun pyagentd-fenced-words (kind beg eol end)
   "Return the line for a block of KIND from BEG to END; its first ends at EOL."
   (concat
-   "▸ "
+   (if (char-displayable-p ?▸) "▸ " "> ")
    (if (eq kind 'reasoning)
        (concat "thought · " (pyagentd-fenced--output eol end))
      (let ((line (pyagentd-fenced--line beg eol end)))
@@ -561,6 +539,13 @@ tool calls with their results.  Nil folds none.
   "Face of folded blocks."
   :group 'pyagentd)
 
+(defcustom pyagentd-fold-spacing 0.25
+  "How much space there is below a folded block, in lines; nil is none.
+Terminals show none."
+  :type '(choice (const :tag "None" nil) number)
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
 (defconst pyagentd-fold--most 300
   "Greatest number of blocks that have overlays.")
 
@@ -578,8 +563,8 @@ tool calls with their results.  Nil folds none.
   (let ((map (make-sparse-keymap)))
     (define-key map (kbd "TAB") #'pyagentd-fold-toggle)
     (define-key map (kbd "<tab>") #'pyagentd-fold-toggle)
-    (define-key map (kbd "RET") #'pyagentd-fold-return)
-    (define-key map (kbd "<return>") #'pyagentd-fold-return)
+    (define-key map (kbd "RET") #'pyagentd-fold--return)
+    (define-key map (kbd "<return>") #'pyagentd-fold--return)
     (define-key map [mouse-1] #'pyagentd-fold-toggle)
     (define-key map [mouse-2] #'pyagentd-fold-toggle)
     map)
@@ -618,6 +603,8 @@ tool calls with their results.  Nil folds none.
     (overlay-put line 'mouse-face 'highlight)
     (overlay-put line 'keymap pyagentd-fold-map)
     (overlay-put line 'help-echo "RET, TAB, mouse-1: show or hide the rest")
+    ;; What follows stands a little apart; a terminal has no room for that.
+    (overlay-put after 'line-spacing pyagentd-fold-spacing)
     (overlay-put body 'isearch-open-invisible
                  (lambda (_) (pyagentd-fold--set line nil)))
     (pyagentd-fold--set line (pyagentd-fold--folds-p kind))
@@ -651,24 +638,6 @@ It is in none of RANGES, which are seen, and as it was when it was made."
              (not (seq-some (lambda (range) (<= (car range) pos (cdr range)))
                             ranges))))))
 
-(defun pyagentd-fold--ranges ()
-  "Return what is seen of this buffer, and of the text around it."
-  (mapcar (lambda (window)
-            (cons (- (window-start window) 10000)
-                  (+ (window-end window) 10000)))
-          (get-buffer-window-list nil nil t)))
-
-(defun pyagentd-fold--trim ()
-  "Remove overlays if there are too many."
-  (when (> (length pyagentd-fold--lines) pyagentd-fold--most)
-    (let ((ranges (pyagentd-fold--ranges))
-          (kept (seq-take pyagentd-fold--lines (/ pyagentd-fold--most 2))))
-      (dolist (line (nthcdr (length kept) pyagentd-fold--lines))
-        (if (pyagentd-fold--far-p line ranges)
-            (pyagentd-fold--forget line)
-          (push line kept)))
-      (setq pyagentd-fold--lines kept))))
-
 (defun pyagentd-fold--line-at (pos)
   "Return the overlay of the first line of a block that begins at POS, or nil."
   (seq-find (lambda (overlay)
@@ -687,7 +656,17 @@ It is in none of RANGES, which are seen, and as it was when it was made."
           (unless (pyagentd-fold--line-at start)
             (when-let ((block (pyagentd-fenced-block start)))
               (apply #'pyagentd-fold--draw block))))))
-    (pyagentd-fold--trim)))
+    (when (> (length pyagentd-fold--lines) pyagentd-fold--most)
+      (let ((ranges (mapcar (lambda (window)
+                              (cons (- (window-start window) 10000)
+                                    (+ (window-end window) 10000)))
+                            (get-buffer-window-list nil nil t)))
+            (kept (seq-take pyagentd-fold--lines (/ pyagentd-fold--most 2))))
+        (dolist (line (nthcdr (length kept) pyagentd-fold--lines))
+          (if (pyagentd-fold--far-p line ranges)
+              (pyagentd-fold--forget line)
+            (push line kept)))
+        (setq pyagentd-fold--lines kept)))))
 
 (defun pyagentd-fold--say-failed ()
   "Have the lines of folded calls say which have failed, as is known now."
@@ -724,9 +703,9 @@ was inserted may end one block and begin the next."
   "Fold or unfold the block at point, or the one that was clicked in EVENT.
 With a prefix argument do so with all blocks of the buffer."
   (interactive (list last-nonmenu-event)
-   pyagentd-mode)
+               pyagentd-mode)
   (if current-prefix-arg
-      (pyagentd-fold-toggle-all)
+      (pyagentd-display--fold-toggle-all)
     (let* ((pos (if (mouse-event-p event) (posn-point (event-end event))
                   (point)))
            (start (or (pyagentd-fenced-start pos)
@@ -738,7 +717,7 @@ With a prefix argument do so with all blocks of the buffer."
       (when fold (goto-char start))
       (pyagentd-fold--set line fold))))
 
-(defun pyagentd-fold-return ()
+(defun pyagentd-fold--return ()
   "Visit the agent whose call is at point, else unfold or fold the block."
   (interactive nil pyagentd-mode)
   (let* ((start (pyagentd-fenced-start (point)))
@@ -757,9 +736,9 @@ With a prefix argument do so with all blocks of the buffer."
        (if agent
            (find-file-other-window
             (pyagentd-place-conversation (plist-get agent :branch-dir)))
-         (user-error "This call made no agent; TAB shows it"))))))
+         (user-error "This call started no agent; TAB shows the call"))))))
 
-(defun pyagentd-fold-toggle-all ()
+(defun pyagentd-display--fold-toggle-all ()
   "Unfold all blocks of tools and of thoughts, or fold them if none is folded."
   (interactive nil pyagentd-mode)
   (setq pyagentd-fold--kinds
@@ -792,7 +771,8 @@ With a prefix argument do so with all blocks of the buffer."
 (defun pyagentd-fold--after-major-mode ()
   "Have blocks found again in a session whose major mode has changed."
   (when (bound-and-true-p pyagentd-mode)
-    (pyagentd-fold--set-up)))
+    (pyagentd-fold--set-up)
+    (pyagentd-prompt--set-up)))
 
 (add-hook 'pyagentd-insert-hook #'pyagentd-fold--on-insert)
 (add-hook 'pyagentd-failed-hook #'pyagentd-fold--say-failed)
@@ -800,7 +780,40 @@ With a prefix argument do so with all blocks of the buffer."
 ;; A change of the major mode takes the registration away.
 (add-hook 'after-change-major-mode-hook #'pyagentd-fold--after-major-mode)
 
-(define-key pyagentd-mode-map (kbd "C-c M-f") #'pyagentd-fold-toggle)
+;;;; Prompts
+
+;; A rule above each prompt, so that a long conversation reads in turns.
+;; It is drawn when the text is displayed, and no part of the text.  The
+;; one that is being typed, which ends at the end of the buffer, has none.
+
+(defface pyagentd-prompt '((((type tty)) :inherit bold)
+                           (t :inherit bold :overline t :extend t))
+  "Face of the line that a prompt begins with."
+  :group 'pyagentd)
+
+(defun pyagentd-prompt--find (beg end &rest _)
+  "Mark the prompts that begin between BEG and END."
+  (save-excursion
+    (save-match-data
+      (goto-char beg)
+      (forward-line 0)
+      (remove-overlays (point) end 'pyagentd-prompt t)
+      (while (re-search-forward "^### .*\n" (min (point-max) (1+ end)) t)
+        (unless (get-text-property (match-beginning 0) 'gptel)
+          (let ((line (make-overlay (match-beginning 0) (match-end 0)
+                                    nil t nil)))
+            (overlay-put line 'pyagentd-prompt t)
+            (overlay-put line 'evaporate t)
+            (overlay-put line 'face 'pyagentd-prompt)))))))
+
+(defun pyagentd-prompt--set-up ()
+  "Have prompts marked in this buffer, or no longer with the mode."
+  (if (bound-and-true-p pyagentd-mode)
+      (jit-lock-register #'pyagentd-prompt--find)
+    (jit-lock-unregister #'pyagentd-prompt--find)
+    (remove-overlays (point-min) (point-max) 'pyagentd-prompt t)))
+
+(add-hook 'pyagentd-mode-hook #'pyagentd-prompt--set-up)
 
 ;;;; Copy code, answers
 
@@ -878,9 +891,9 @@ That is a list of (BEG END LANGUAGE), without the fences, first one first."
 With a prefix argument, or WHOLE from Lisp, copy what the answer at point
 says, without what it thought and what its tools said."
   (interactive "P"
-   pyagentd-mode)
+               pyagentd-mode)
   (if whole
-      (pyagentd-copy-answer)
+      (pyagentd-display--copy-answer)
     (pcase (pyagentd-code-at (point))
       (`(,beg ,end ,language)
        (kill-new (buffer-substring-no-properties beg end))
@@ -913,7 +926,7 @@ What is thought, and what tools said, is left out."
     (when (and same (> end (point-min)))
       (cons (previous-single-property-change end 'gptel nil (point-min)) end))))
 
-(defun pyagentd-copy-answer ()
+(defun pyagentd-display--copy-answer ()
   "Copy the text of the answer at point, or of the last one above it.
 What was thought, and what tools said, is left out."
   (interactive nil pyagentd-mode)
@@ -954,13 +967,13 @@ What was thought, and what tools said, is left out."
 
 (defvar pyagentd-code-button-map
   (let ((map (make-sparse-keymap)))
-    (define-key map [mouse-1] #'pyagentd-code-button-push)
-    (define-key map [mouse-2] #'pyagentd-code-button-push)
+    (define-key map [mouse-1] #'pyagentd-code--push)
+    (define-key map [mouse-2] #'pyagentd-code--push)
     (define-key map [down-mouse-1] #'ignore) ; else it sets point first
     map)
   "Keymap of a button.")
 
-(defun pyagentd-code-button-push (event)
+(defun pyagentd-code--push (event)
   "Copy the block of code whose button was clicked in EVENT."
   (interactive "e")
   (with-selected-window (posn-window (event-start event))
@@ -1041,7 +1054,13 @@ one that names a language does."
           (forward-line 0)
           (mapc #'pyagentd-code-button--make
                 (pyagentd-code-button--blocks (point) end)))))
-    (pyagentd-code-button--trim)))
+    (when (> (length pyagentd-code-button--all) pyagentd-code-button--most)
+      (let (kept)
+        (dolist (overlay pyagentd-code-button--all)
+          (if (pyagentd-code-button--seen-p overlay)
+              (push overlay kept)
+            (pyagentd-code-button--forget overlay)))
+        (setq pyagentd-code-button--all (nreverse kept))))))
 
 ;;;; Not too many
 
@@ -1059,16 +1078,6 @@ one that names a language does."
     (with-silent-modifications
       (put-text-property beg (overlay-end overlay) 'fontified nil)))
   (delete-overlay overlay))
-
-(defun pyagentd-code-button--trim ()
-  "Remove buttons if there are too many."
-  (when (> (length pyagentd-code-button--all) pyagentd-code-button--most)
-    (let (kept)
-      (dolist (overlay pyagentd-code-button--all)
-        (if (pyagentd-code-button--seen-p overlay)
-            (push overlay kept)
-          (pyagentd-code-button--forget overlay)))
-      (setq pyagentd-code-button--all (nreverse kept)))))
 
 ;;;; Where it is used
 

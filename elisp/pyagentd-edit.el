@@ -1,4 +1,4 @@
-;;; pyagentd-edit.el --- What was typed since the file was written -*- lexical-binding: t; -*-
+;;; pyagentd-edit.el --- Edits typed here, and made elsewhere -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -6,386 +6,868 @@
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
-;; Knows the edits of a session buffer that its file does not have.  When
-;; another program has written the file they are set aside, the text of the
-;; file is shown, and they are made again where they belong in it.
+;; Knows what was typed and the daemon was not told yet, and what the
+;; daemon has but its file does not.  What others change goes around it,
+;; by the rules of the daemon (store/document/files.py).
 ;;
-;; Text that the daemon inserts is no edit.  An edit of text that the other
-;; program changed as well is a conflict: nothing is removed then, what was
-;; typed goes behind what the other one wrote, and the whole text as it was
-;; here stays in a buffer of its own.
+;; An edit is a list of hunks (BEG END TEXT OLD) in order: TEXT goes in
+;; place of OLD, which is between BEG and END.  All positions are those of
+;; the text before it.
 
 ;;; Code:
 
 (require 'cl-lib)
 (require 'pyagentd-core)
 (require 'pyagentd-session)
+(require 'pyagentd-large)
 
+;;;; What edits are to each other
 
-;;;; Recording edits
+(defun pyagentd-edit-moved (pos edit &optional before)
+  "Return where POS is after EDIT.
+That is behind what EDIT inserts right there, or BEFORE it."
+  (let ((shift 0))
+    (cl-loop for (beg end text) in edit
+             until (or (> beg pos) (and before (= beg pos)))
+             do (cl-incf shift (- (length text) (- (min end pos) beg))))
+    (+ pos shift)))
+
+(defun pyagentd-edit--normal (hunks)
+  "Return HUNKS with those joined that touch, without those that do nothing."
+  (let (found)
+    (dolist (hunk hunks)
+      (pcase-let ((`(,beg ,end ,text ,old) hunk)
+                  (`(,first ,last ,before ,gone) (car found)))
+        (cond ((and (= beg end) (string-empty-p text)))
+              ((and found (= last beg))
+               (setcar found (list first end (concat before text)
+                                   (concat gone old))))
+              (t (push hunk found)))))
+    (nreverse found)))
+
+(defun pyagentd-edit-transform (ours theirs &optional first)
+  "Return the edit OURS as it goes after THEIRS, an edit of the same text.
+Where both insert at one place our text comes FIRST, or behind theirs."
+  (if (or (null ours) (null theirs)) ours
+    (let (found)
+      (pcase-dolist (`(,beg ,end ,text ,old) ours)
+        (let* ((place (pyagentd-edit-moved beg theirs first))
+               (start beg)
+               (delete
+                (lambda (stop)
+                  (let ((at (pyagentd-edit-moved start theirs)))
+                    (push (list at (+ at (- stop start)) ""
+                                (substring old (- start beg) (- stop beg)))
+                          found)))))
+          (push (list place place text "") found)
+          (cl-loop for (from to) in theirs
+                   until (>= from end)
+                   unless (or (< to start) (and (= to start) (< from start)))
+                   do (when (> from start) (funcall delete from))
+                   (setq start (max start to)))
+          (when (< start end) (funcall delete end))))
+      (pyagentd-edit--normal (nreverse found)))))
+
+(defun pyagentd-edit-inverse (edit)
+  "Return the edit that takes EDIT back."
+  (let ((shift 0))
+    (cl-loop for (beg end text old) in edit
+             collect (list (+ beg shift) (+ beg shift (length text)) old text)
+             do (cl-incf shift (- (length text) (- end beg))))))
+
+(defun pyagentd-edit--add (edit hunk)
+  "Return EDIT with HUNK after it, whose positions are those after EDIT."
+  (pcase-let ((`(,beg ,end ,text ,old) hunk)
+              (shift 0) (before nil) (after nil) (first nil) (last-shift 0)
+              (start nil) (stop nil) (gone nil) (pos nil))
+    (setq pos beg start beg stop end)
+    (dolist (each edit)
+      (pcase-let* ((`(,from ,to ,new ,was) each)
+                   (new-from (+ from shift))
+                   (new-to (+ new-from (length new))))
+        (cond ((< new-to beg) (push each before)
+               (cl-incf shift (- (length new) (- to from)))
+               (setq last-shift shift))
+              ((> new-from end) (push each after)
+               (cl-incf shift (- (length new) (- to from))))
+              (t
+               (unless first
+                 (setq first t last-shift shift)
+                 (when (< new-from beg)
+                   (setq start new-from
+                         text (concat (substring new 0 (- beg new-from)) text))))
+               (when (> new-from pos)
+                 (setq gone (concat gone (substring old (- pos beg)
+                                                    (- new-from beg)))))
+               (setq gone (concat gone was)
+                     pos (max pos (min new-to end)))
+               (when (> new-to end)
+                 (setq stop new-to
+                       text (concat text (substring new (- end new-from)))))
+               (cl-incf shift (- (length new) (- to from)))))))
+    (when (< pos end)
+      (setq gone (concat gone (substring old (- pos beg)))))
+    (setq gone (or gone ""))
+    (let ((base (- start last-shift)))
+      (ignore stop)
+      (pyagentd-edit--normal
+       (append (nreverse before)
+               (list (list base (+ base (length gone)) text gone))
+               (nreverse after))))))
+
+(defun pyagentd-edit-compose (one other)
+  "Return one edit that does what ONE and then OTHER do."
+  (dolist (hunk (reverse other) one)
+    (setq one (pyagentd-edit--add one hunk))))
+
+(defun pyagentd-edit--apply-to-string (text edit)
+  "Return the string TEXT after EDIT."
+  (let ((pos 0) pieces)
+    (pcase-dolist (`(,beg ,end ,new) edit)
+      (push (substring text pos (1- beg)) pieces)
+      (push new pieces)
+      (setq pos (1- end)))
+    (push (substring text pos) pieces)
+    (apply #'concat (nreverse pieces))))
+
+(defun pyagentd-edit--shared (ours theirs)
+  "Return (OURS THEIRS) without what both do, as they go after that.
+Both are edits of the same text.  What begins with the same words at the
+same place was written once."
+  (let (shared own other)
+    (pcase-dolist (`(,beg ,end ,text ,old) ours)
+      (let* ((same (cl-find-if (lambda (hunk) (and (= (nth 0 hunk) beg)
+                                                   (= (nth 1 hunk) end)))
+                               theirs))
+             (most (and same (min (length text) (length (nth 2 same)))))
+             (order (and same (compare-strings text 0 most (nth 2 same) 0 most))))
+        (when (and same (or (eq order t) (string-prefix-p text (nth 2 same))))
+          (push (list beg end (substring text 0 most) old) shared))))
+    (setq shared (nreverse shared))
+    (let ((rest (lambda (edit)
+                  (let (found)
+                    (pcase-dolist (`(,beg ,end ,text ,old) edit)
+                      (let ((same (cl-find-if
+                                   (lambda (hunk) (and (= (nth 0 hunk) beg)
+                                                       (= (nth 1 hunk) end)))
+                                   shared)))
+                        (if (null same)
+                            (let ((at (pyagentd-edit-moved beg shared)))
+                              (push (list at (+ at (- end beg)) text old) found))
+                          (let ((at (+ (pyagentd-edit-moved beg shared t)
+                                       (length (nth 2 same)))))
+                            (push (list at at (substring text (length (nth 2 same)))
+                                        "")
+                                  found)))))
+                    (pyagentd-edit--normal (nreverse found))))))
+      (setq own (funcall rest ours)
+            other (funcall rest theirs)))
+    (list own other)))
+
+;;;; Recording what is typed
 
 (defconst pyagentd-edit--most 200
-  "How many edits are told apart; more of them become one.")
+  "How many hunks are told apart; more of them become one.")
 
-(defvar-local pyagentd-edit--edits nil
-  "Edits that the file does not have, in any order: (BEG END OLD).
-The text between the markers BEG and END is in place of the string OLD.
-No two of them touch.")
-(defvar-local pyagentd-edit--aside nil
-  "Edits that are to be made again, the newest first: (BASE EDITS KEPT).
-BASE is a buffer with the text that they are of, KEPT one with the text
-with them that the user can see, or nil.  EDITS is a list, in order, of
-\(POSITION LENGTH TEXT): TEXT goes in place of so many characters.")
+(defvar-local pyagentd-edit--pending nil
+  "The edit that the daemon was not sent.")
+(defvar-local pyagentd-edit--open nil
+  "The change that is being made: (BEG END OLD SIZE), SIZE of the text before.")
+(defvar-local pyagentd-edit--sent nil
+  "The edit that was sent and has no place in the order of all yet, (ID . EDIT).")
+(defvar-local pyagentd-edit--back nil
+  "The edit that makes what the file holds of the text without what is pending.")
+(defvar-local pyagentd-edit-revision nil
+  "The state of the document that the text has, without what is sent or pending.
+Nil while the text is that of the file, with what is pending.")
+(defvar-local pyagentd-edit--told nil
+  "The revision that the last edit from here led to, nil if the file has it.")
+(defvar-local pyagentd-edit--place nil
+  "Where the next text of the run goes in the document at that revision, or nil.")
+(defvar pyagentd-edit--applying nil
+  "Non-nil while the text is changed as others changed it.")
 
-(pyagentd-permanent-local 'pyagentd-edit--edits 'pyagentd-edit--aside)
+(pyagentd-permanent-local 'pyagentd-edit--pending 'pyagentd-edit--open
+                          'pyagentd-edit--sent 'pyagentd-edit--back
+                          'pyagentd-edit-revision 'pyagentd-edit--told
+                          'pyagentd-edit--place)
 
 (defun pyagentd-edit--before-change (beg end)
   "Note that the text between BEG and END is about to be changed."
-  (save-restriction
-    (widen)
-    (let* ((all (length> pyagentd-edit--edits pyagentd-edit--most))
-           (touched (sort (seq-filter (pcase-lambda (`(,first ,last ,_))
-                                        (or all (and (<= first end)
-                                                     (<= beg last))))
-                                      pyagentd-edit--edits)
-                          (lambda (one other) (< (car one) (car other)))))
-           (old nil)
-           (start (if touched (min beg (caar touched)) beg))
-           (position start))
-      (pcase-dolist (`(,first ,last ,text) touched)
-        (push (buffer-substring-no-properties position first) old)
-        (push text old)
-        (setq position (marker-position last)))
-      (when (< position end)
-        (push (buffer-substring-no-properties position end) old)
-        (setq position end))
-      (setq pyagentd-edit--edits
-            (cons (list (copy-marker start) (copy-marker position t)
-                        (apply #'concat (nreverse old)))
-                  (seq-difference pyagentd-edit--edits touched #'eq)))
-      (mapc #'pyagentd-edit--free touched))))
+  (unless pyagentd-edit--applying
+    (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+      (pyagentd-edit--settle)
+      (save-restriction
+        (widen)
+        (setq pyagentd-edit--open (list beg end (buffer-substring beg end)
+                                        (buffer-size)))))))
 
-(defun pyagentd-edit--free (edit)
-  "Let go of the markers of EDIT."
-  (set-marker (nth 0 edit) nil)
-  (set-marker (nth 1 edit) nil))
+(defun pyagentd-edit--settle ()
+  "Note what the change was that was begun last."
+  (when pyagentd-edit--open
+    (pcase-let* ((`(,beg ,end ,old ,size) pyagentd-edit--open)
+                 (text (save-restriction
+                         (widen)
+                         (buffer-substring beg (+ end (- (buffer-size) size))))))
+      (setq pyagentd-edit--open nil)
+      (unless (string= text old)
+        (setq pyagentd-edit--pending
+              (pyagentd-edit--add pyagentd-edit--pending
+                                  (list beg end text old)))
+        (when (length> pyagentd-edit--pending pyagentd-edit--most)
+          (pyagentd-edit--join))))))
+
+(defun pyagentd-edit--join ()
+  "Make one hunk of what is pending."
+  (pcase-let* ((`(,beg . ,_) (car pyagentd-edit--pending))
+               (end (nth 1 (car (last pyagentd-edit--pending))))
+               (text (save-restriction
+                       (widen)
+                       (buffer-substring
+                        beg (pyagentd-edit-moved end pyagentd-edit--pending))))
+               (pos beg) (old nil) (at beg))
+    (pcase-dolist (`(,from ,to ,new ,was) pyagentd-edit--pending)
+      (push (substring text (- at beg) (- (+ at (- from pos)) beg)) old)
+      (push was old)
+      (setq at (+ at (- from pos) (length new))
+            pos to))
+    (setq pyagentd-edit--pending
+          (list (list beg end text (apply #'concat (nreverse old)))))))
 
 (add-to-list 'pyagentd-session-hooks
              '(before-change-functions . pyagentd-edit--before-change))
 (put 'pyagentd-edit--before-change 'permanent-local-hook t)
 
-(defun pyagentd-edit-except (beg end)
-  "Note that the text between BEG and END, inserted just now, is no edit."
-  (dolist (edit pyagentd-edit--edits)
-    (pcase-let ((`(,first ,last ,_) edit))
-      (cond ((or (<= end first) (<= last beg)))
-            ((= first beg) (set-marker first end))
-            ((= last end) (set-marker last beg))
-            (t (push (list (copy-marker end) (copy-marker last t) "")
-                     pyagentd-edit--edits)
-               (set-marker last beg))))))
-
 (defun pyagentd-edit-forget ()
-  "Forget the edits: the file has them."
-  (mapc #'pyagentd-edit--free pyagentd-edit--edits)
-  (setq pyagentd-edit--edits nil))
+  "Forget the edits: the text is what the file holds."
+  (setq pyagentd-edit--pending nil
+        pyagentd-edit--open nil
+        pyagentd-edit--sent nil
+        pyagentd-edit--back nil
+        pyagentd-edit--told nil
+        pyagentd-edit-revision nil))
 
-(add-hook 'pyagentd-session-saved-hook #'pyagentd-edit-forget)
+(add-hook 'pyagentd-session-written-hook #'pyagentd-edit-forget)
 (add-hook 'pyagentd-session-read-hook #'pyagentd-edit-forget)
 
-;;;; Comparing two texts
-
-(defconst pyagentd-edit--step 65536
-  "How many characters are compared at once from the end.")
-
-(defun pyagentd-edit--head (other)
-  "Return with how many equal characters this buffer and OTHER begin."
-  (let* ((case-fold-search nil)
-         (order (compare-buffer-substrings nil nil nil other nil nil)))
-    (if (= order 0) (buffer-size) (1- (abs order)))))
-
-(defun pyagentd-edit--tail (other most)
-  "Return with how many equal characters this buffer and OTHER end, at most MOST."
-  (let ((case-fold-search nil)
-        (step pyagentd-edit--step)
-        (end (point-max))
-        (other-end (with-current-buffer other (point-max)))
-        (length 0))
-    (while (> step 0)
-      (while (and (<= (+ length step) most)
-                  (= 0 (compare-buffer-substrings
-                        nil (- end length step) (- end length)
-                        other (- other-end length step) (- other-end length))))
-        (setq length (+ length step)))
-      (setq step (/ step 2)))
-    length))
-
-(defun pyagentd-edit-difference (other)
-  "Return where this buffer and OTHER differ: (BEG END OTHER-END).
-What is between BEG and END here is between BEG and OTHER-END there.
-Both are compared whole."
+(defun pyagentd-edit-began (text)
+  "Note that this buffer was begun with TEXT, and all else was typed."
   (save-restriction
     (widen)
-    (let* ((other-size (buffer-size other))
-           (head (pyagentd-edit--head other))
-           (tail (pyagentd-edit--tail
-                  other (- (min (buffer-size) other-size) head))))
-      (list (1+ head) (- (1+ (buffer-size)) tail)
-            (- (1+ other-size) tail)))))
+    (let* ((size (length text))
+           (same (and (<= size (buffer-size))
+                      (string= text (buffer-substring-no-properties
+                                     1 (1+ size))))))
+      (setq pyagentd-edit--open nil
+            pyagentd-edit--pending
+            (pyagentd-edit--normal
+             (list (if same (list (1+ size) (1+ size)
+                                  (buffer-substring (1+ size) (point-max)) "")
+                     (list 1 (1+ size) (buffer-string) text))))))))
 
-(defun pyagentd-edit--differences (other)
-  "Return where this buffer and OTHER differ, as a list of differences.
-Each is (BEG END OTHER-BEG OTHER-END).
-They are in order, parted by lines that either text has once."
-  (pcase-let* ((`(,beg ,end ,other-end) (pyagentd-edit-difference other))
-               (lines (pyagentd-edit--lines beg end))
-               (position beg) (other-position beg) (found nil))
-    (with-current-buffer other
-      (pcase-dolist (`(,line . ,start)
-                     (pyagentd-edit--once (pyagentd-edit--lines beg other-end)))
-        (push (cons line start) found)))
-    (let ((here (make-hash-table :test #'equal)) (differences nil))
-      (pcase-dolist (`(,line . ,start) (pyagentd-edit--once lines))
-        (puthash line start here))
-      (pcase-dolist (`(,line . ,other-start) (nreverse found))
-        (when-let ((start (gethash line here)))
-          (when (and (>= start position) (>= other-start other-position))
-            (push (list position start other-position other-start) differences)
-            (setq position (+ start (length line))
-                  other-position (+ other-start (length line))))))
-      (push (list position end other-position other-end) differences)
-      (delq nil (mapcar (lambda (difference)
-                          (pyagentd-edit--trimmed difference other))
-                        (nreverse differences))))))
+(defun pyagentd-edit-pending-p ()
+  "Return non-nil if something was typed that the daemon was not sent."
+  (pyagentd-edit--settle)
+  pyagentd-edit--pending)
 
-(defun pyagentd-edit--lines (beg end)
-  "Return the whole lines between BEG and END, a list of (LINE . POSITION)."
+(defun pyagentd-edit-saved-p ()
+  "Return non-nil if nothing was typed here that the file does not hold."
+  (not (or (pyagentd-edit-pending-p) pyagentd-edit--sent pyagentd-edit--told)))
+
+;;;; On the wire
+
+(defun pyagentd-edit-position (pos &optional before)
+  "Return where POS in the document is in this text.
+That is behind what was typed there, or BEFORE it."
+  (pyagentd-edit--settle)
+  (pyagentd-edit-moved
+   (pyagentd-edit-moved pos (cdr pyagentd-edit--sent) before)
+   pyagentd-edit--pending before))
+
+(defun pyagentd-edit--to-wire (edit)
+  "Return EDIT as it is sent."
+  (cl-loop for (beg end text) in edit
+           collect (list beg end (substring-no-properties text)
+                         (pyagentd-edit--roles text))))
+
+(defun pyagentd-edit--roles (text)
+  "Return the roles in the string TEXT, lists (BEG END ROLE) from 1."
+  (let ((pos 0) (end (length text)) roles)
+    (while (< pos end)
+      (let ((role (get-text-property pos 'gptel text))
+            (next (next-single-property-change pos 'gptel text end)))
+        (when role
+          (push (list (1+ pos) (1+ next)
+                      (if (consp role) (list 'tool (cdr role)) role))
+                roles))
+        (setq pos next)))
+    (nreverse roles)))
+
+(defun pyagentd-edit--from-wire (hunks)
+  "Return the edit that the daemon tells as HUNKS."
+  (cl-loop for (beg end text roles) in hunks
+           collect (let ((text (copy-sequence (or text ""))))
+                     (pcase-dolist (`(,from ,to ,role) roles)
+                       (put-text-property (1- from) (1- to) 'gptel
+                                          (pyagentd-edit-role role) text))
+                     (list beg end text (make-string (- end beg) ?\s)))))
+
+(defun pyagentd-edit-role (role)
+  "Return ROLE, as on the wire, as a value of the property `gptel'."
+  (pcase role
+    (`(,_ ,id) (cons 'tool id))
+    (_ (pyagentd-symbol role))))
+
+(defun pyagentd-edit-take ()
+  "Return what is to be sent, a plist of :id and :hunks, or nil.
+It is on its way then; there is none while another edit is."
+  (pyagentd-edit--settle)
+  (when (and pyagentd-edit--pending (null pyagentd-edit--sent))
+    (let ((edit pyagentd-edit--pending)
+          (id (format "edt_%s%08x" (format-time-string "%s%3N")
+                      (random (ash 1 32)))))
+      (setq pyagentd-edit--sent (cons id edit)
+            pyagentd-edit--pending nil
+            pyagentd-edit--back (pyagentd-edit-compose
+                                 (pyagentd-edit-inverse edit)
+                                 pyagentd-edit--back))
+      (list :id id :hunks (pyagentd-edit--to-wire edit)))))
+
+(defun pyagentd-edit-refused ()
+  "Have what was sent sent again: the daemon did not take it."
+  (when pyagentd-edit--sent
+    (pyagentd-edit--settle)
+    (setq pyagentd-edit--pending
+          (pyagentd-edit-compose (cdr pyagentd-edit--sent)
+                                 pyagentd-edit--pending)
+          pyagentd-edit--sent nil)))
+
+(defun pyagentd-edit-acknowledged (id revision)
+  "Note that the edit ID from here led to REVISION of the document.
+Return non-nil if it was on its way."
+  (when (equal id (car pyagentd-edit--sent))
+    (when pyagentd-edit--place
+      (setq pyagentd-edit--place
+            (pyagentd-edit-moved pyagentd-edit--place
+                                 (cdr pyagentd-edit--sent) t)))
+    (setq pyagentd-edit--sent nil
+          pyagentd-edit--told revision
+          pyagentd-edit-revision revision)
+    t))
+
+(defun pyagentd-edit-persisted (revision)
+  "Note that the file holds the document at REVISION."
+  (when (and (null pyagentd-edit--sent)
+             (or (null pyagentd-edit--told) (<= pyagentd-edit--told revision)))
+    (setq pyagentd-edit--told nil
+          pyagentd-edit--back nil)))
+
+(defun pyagentd-edit-around (edit)
+  "Return EDIT of the document, which came now, as an edit of this text.
+What is sent and pending goes after it."
+  (pyagentd-edit--settle)
+  (if (not (or pyagentd-edit--sent pyagentd-edit--pending pyagentd-edit--back))
+      edit
+    (let* ((sent (cdr pyagentd-edit--sent))
+           (behind (pyagentd-edit-transform edit sent t)))
+      (when sent
+        (setcdr pyagentd-edit--sent (pyagentd-edit-transform sent edit)))
+      (setq pyagentd-edit--back
+            (pyagentd-edit-transform pyagentd-edit--back behind))
+      (prog1 (pyagentd-edit-transform behind pyagentd-edit--pending t)
+        (setq pyagentd-edit--pending
+              (pyagentd-edit-transform pyagentd-edit--pending behind))))))
+
+(defun pyagentd-edit-receive (hunks revision)
+  "Change the text as another client did by HUNKS, which led to REVISION."
+  (let ((edit (pyagentd-edit--from-wire hunks)))
+    (when pyagentd-edit--place
+      (setq pyagentd-edit--place
+            (pyagentd-edit-moved pyagentd-edit--place edit t)))
+    (setq pyagentd-edit-revision revision)
+    (pyagentd-edit--show (pyagentd-edit-around edit))))
+
+(defun pyagentd-edit--show (edit)
+  "Make EDIT in this buffer."
+  (when edit
+    (let ((pyagentd-edit--applying t)
+          (inhibit-read-only t)
+          (deactivate-mark nil)
+          (followers (pyagentd-insert--followers
+                      (save-restriction (widen) (point-max))))
+          (modified (buffer-modified-p)))
+      (undo-boundary)
+      (save-excursion
+        (save-restriction
+          (widen)
+          (pcase-dolist (`(,beg ,end ,text) (reverse edit))
+            (goto-char end)
+            (insert text)
+            (with-silent-modifications
+              (remove-text-properties end (point) '(gptel nil))
+              (let ((pos 0) (most (length text)))
+                (while (< pos most)
+                  (let ((next (next-single-property-change pos 'gptel text most))
+                        (role (get-text-property pos 'gptel text)))
+                    (when role
+                      (put-text-property (+ end pos) (+ end next) 'gptel role))
+                    (setq pos next)))))
+            (delete-region beg end))))
+      (undo-boundary)
+      (mapc #'pyagentd-insert--follow followers)
+      (restore-buffer-modified-p modified))))
+
+;;;; A daemon that does not know the text
+
+(defun pyagentd-edit-base ()
+  "Return the text as the file had it, and let all that was typed since be pending."
+  (pyagentd-edit--settle)
+  (setq pyagentd-edit--pending
+        (pyagentd-edit-compose (pyagentd-edit-inverse pyagentd-edit--back)
+                               pyagentd-edit--pending)
+        pyagentd-edit--sent nil
+        pyagentd-edit--back nil
+        pyagentd-edit--told nil
+        pyagentd-edit-revision nil)
+  (save-restriction
+    (widen)
+    (substring-no-properties
+     (pyagentd-edit--apply-to-string
+      (buffer-string) (pyagentd-edit-inverse pyagentd-edit--pending)))))
+
+(defun pyagentd-edit-merge (hunks revision)
+  "Make the text that of the document at REVISION, with what is pending.
+HUNKS lead to it from what `pyagentd-edit-base' returned.  What is
+written in both at one place is written once."
+  (pyagentd-edit--settle)
+  (let* ((edit (pyagentd-edit--from-wire hunks))
+         (rest (pyagentd-edit--shared pyagentd-edit--pending edit)))
+    (setq pyagentd-edit--pending (nth 0 rest)
+          pyagentd-edit-revision revision)
+    (pyagentd-edit--show (pyagentd-edit-around (nth 1 rest)))))
+
+(defun pyagentd-edit-keep (texts)
+  "Keep TEXTS, written here where somebody else wrote at once, in a buffer."
+  (let ((buffer (generate-new-buffer
+                 (format "*%s: written at once*" pyagentd--session-id))))
+    (with-current-buffer buffer
+      (insert (mapconcat #'identity texts "\n\n"))
+      (goto-char (point-min))
+      (setq-local buffer-offer-save t))
+    (pyagentd-log 'warn "%s: changed here and elsewhere at once; \
+both stand there, and yours is also in %s" (buffer-name) (buffer-name buffer))))
+
+;;;; Inserting what the daemon sends
+
+;; Inserts answers and messages that wait above what the user types.
+
+;;;; Show an answer while it streams
+
+;; A run has one marker, right after the prompt it answers.  Everything
+;; the daemon inserts goes there; what the user types at it goes behind.
+;;
+;; Insertion is silent: the change hooks of markdown-mode cost 3 to 20 ms
+;; a time in a large buffer, which twenty streaming agents cannot afford.
+;; The text is marked as fontified and is fontified in earnest when the
+;; stream pauses or ends.
+;;
+;; An answer is one step of undo, however many pieces it came in.
+
+(defvar-local pyagentd-insert--marker nil
+  "Where the next text of the run goes; stays before text typed there.")
+(defvar-local pyagentd-insert--cell nil
+  "Entry (BEG . END) of `buffer-undo-list' that covers the run's text.")
+(defvar-local pyagentd-insert--dirty nil
+  "Markers (BEG . END) around text that was not fontified yet.")
+(defvar-local pyagentd-insert--timer nil
+  "Timer that fontifies when the stream pauses.")
+(defvar-local pyagentd-insert--time nil
+  "Time (`float-time') of the last insertion.")
+
+(pyagentd-permanent-local 'pyagentd-insert--marker 'pyagentd-insert--cell
+                          'pyagentd-insert--dirty 'pyagentd-insert--timer
+                          'pyagentd-insert--time)
+
+(defvar pyagentd-insert-hook nil
+  "Hook run after text of a run was inserted; be quick.")
+
+;;;; The marker
+
+(defun pyagentd-insert-position ()
+  "Return the position of the next text of the run."
+  (if pyagentd-insert--marker
+      (marker-position pyagentd-insert--marker)
+    (1+ (buffer-size))))
+
+(defun pyagentd-insert--after-change (beg end length)
+  "Text of LENGTH 0 before, typed between BEG and END at the marker, is the user's.
+It would be part of the answer before it, as text typed anywhere else is."
+  (when (and (= length 0) (< beg end) (not undo-in-progress)
+             pyagentd-insert--marker (= beg pyagentd-insert--marker))
+    (with-silent-modifications
+      (remove-text-properties beg end '(gptel nil)))))
+
+(add-to-list 'pyagentd-session-hooks
+             '(after-change-functions . pyagentd-insert--after-change))
+(put 'pyagentd-insert--after-change 'permanent-local-hook t)
+
+(defun pyagentd-insert-end ()
+  "Return where the text of the run ends.
+Between two runs that is above the prompt typed next, not behind its sign."
   (save-excursion
     (save-restriction
       (widen)
-      (goto-char beg)
-      (unless (bolp) (forward-line 1))
-      (let (lines start)
-        (while (and (setq start (point)) (= 0 (forward-line 1)) (bolp)
-                    (<= (point) end) (> (point) start))
-          (push (cons (buffer-substring-no-properties start (point)) start)
-                lines))
-        (nreverse lines)))))
+      (goto-char (pyagentd-insert-position))
+      (let ((sign (- (point) (length pyagentd-prompt-prefix))))
+        (when (and (>= sign (point-min))
+                   (not (get-text-property sign 'gptel))
+                   (progn (goto-char sign) (bolp))
+                   (looking-at-p (regexp-quote pyagentd-prompt-prefix)))
+          (skip-chars-backward "\n")
+          (setq sign nil))
+        (if sign (pyagentd-insert-position) (point))))))
 
-(defun pyagentd-edit--once (lines)
-  "Return those of LINES that are there once."
-  (let ((counts (make-hash-table :test #'equal)))
-    (pcase-dolist (`(,line . ,_) lines)
-      (puthash line (1+ (gethash line counts 0)) counts))
-    (seq-filter (lambda (line) (= 1 (gethash (car line) counts))) lines)))
+(defun pyagentd-insert-start (position)
+  "Let the next answer begin at POSITION."
+  (setq pyagentd-insert--cell nil)
+  (pyagentd-insert-move position))
 
-(defun pyagentd-edit--trimmed (difference other)
-  "Return DIFFERENCE from OTHER without what is equal at its ends, or nil."
-  (pcase-let* ((`(,beg ,end ,other-beg ,other-end) difference)
-               (text (buffer-substring-no-properties beg end))
-               (old (with-current-buffer other
-                      (buffer-substring-no-properties other-beg other-end)))
-               (most (min (length text) (length old)))
-               (head (pyagentd-edit--common text old most))
-               (tail (pyagentd-edit--common (reverse text) (reverse old)
-                                            (- most head))))
-    (unless (equal text old)
-      (list (+ beg head) (- end tail) (+ other-beg head) (- other-end tail)))))
+(defun pyagentd-insert-move (position)
+  "Let the answer go on at POSITION."
+  (if pyagentd-insert--marker
+      (set-marker pyagentd-insert--marker position)
+    (save-restriction
+      (widen)
+      (setq pyagentd-insert--marker (copy-marker position)))))
 
-;;;; Setting edits aside
+;;;; Undo
 
-(defun pyagentd-edit-set-aside (keep)
-  "Set the edits of this buffer aside, before the text of the file is shown.
-With KEEP the text as it is now stays in a buffer that the user can see."
-  (save-restriction
-    (widen)
-    (let ((edits (pyagentd-edit--taken))
-          (base (generate-new-buffer " *pyagentd before edits*" t))
-          (text (current-buffer)))
-      (pyagentd-edit-forget)
-      (if (null edits)
-          (kill-buffer base)
-        (with-current-buffer base
-          (setq buffer-undo-list t)
-          (insert-buffer-substring-no-properties text)
-          (pcase-dolist (`(,position ,_ ,new ,old) edits)
-            (goto-char position)
-            (delete-char (length new))
-            (insert old)))
-        (push (list base (mapcar (lambda (edit) (seq-take edit 3)) edits)
-                    (and keep (pyagentd-edit--keep)))
-              pyagentd-edit--aside)))))
+(defun pyagentd-insert--shift (tail pos length)
+  "Find out how inserting before the change in TAIL would have changed it.
+TAIL is a tail of `buffer-undo-list'; LENGTH characters were inserted at
+POS after the change in its car.  Return (POS . FUNCTION): where they
+were inserted had they come first, and what adapts the entry, or nil if
+that cannot be said."
+  (let ((entry (car tail)))
+    (pcase entry
+      ('nil (list pos))
+      ((pred integerp)
+       (cons pos (when (>= entry pos)
+                   (lambda () (setcar tail (+ entry length))))))
+      (`(t . ,_) (list pos))
+      (`(,(pred markerp) . ,_) (list pos))
+      (`(,(and beg (pred integerp)) . ,(and end (pred integerp)))
+       (cond ((<= pos beg)
+              (cons pos (lambda ()
+                          (setcar entry (+ beg length))
+                          (setcdr entry (+ end length)))))
+             ((>= pos end) (list (- pos (- end beg))))))
+      (`(,(and text (pred stringp)) . ,(and at (pred integerp)))
+       (if (<= pos (abs at))
+           (cons pos (lambda ()
+                       (setcdr entry (if (< at 0) (- at length)
+                                       (+ at length)))))
+         (list (+ pos (length text)))))
+      (`(nil ,_ ,_ ,beg . ,end)
+       (cond ((<= pos beg)
+              (cons pos (lambda ()
+                          (let ((range (nthcdr 3 entry)))
+                            (setcar range (+ beg length))
+                            (setcdr range (+ end length))))))
+             ((>= pos end) (list pos)))))))
 
-(defun pyagentd-edit--taken ()
-  "Return the edits of this buffer, in order: (POSITION LENGTH TEXT OLD).
-POSITION is one of the text before them, LENGTH that of OLD there.  What
-was changed back is none."
-  (let ((shift 0) edits)
-    (pcase-dolist (`(,first ,last ,old)
-                   (sort (copy-sequence pyagentd-edit--edits)
-                         (lambda (one other) (< (car one) (car other)))))
-      (let* ((new (buffer-substring first last))
-             (most (min (length new) (length old)))
-             (head (pyagentd-edit--common new old most))
-             (tail (pyagentd-edit--common (reverse new) (reverse old)
-                                          (- most head)))
-             (position (+ (- first shift) head)))
-        (cl-incf shift (- (length new) (length old)))
-        (setq new (substring new head (- (length new) tail))
-              old (substring old head (- (length old) tail)))
-        (unless (and (string-empty-p new) (string-empty-p old))
-          (push (list position (length old) new old) edits))))
-    (nreverse edits)))
+(defun pyagentd-insert--extend (pos length)
+  "Extend the run's undo entry by LENGTH characters inserted at POS.
+Later entries, the user's, are adapted as if ours had come before them.
+Return nil, with nothing changed, if that is not possible."
+  (let ((tail buffer-undo-list)
+        (steps nil)
+        (possible pyagentd-insert--cell))
+    (while (and possible tail (not (eq (car tail) pyagentd-insert--cell)))
+      (let ((shift (pyagentd-insert--shift tail pos length)))
+        (if (null shift)
+            (setq possible nil)
+          (setq pos (car shift)
+                tail (cdr tail))
+          (when (cdr shift) (push (cdr shift) steps)))))
+    (when (and possible tail (= pos (cdr pyagentd-insert--cell)))
+      (mapc #'funcall steps)
+      (cl-incf (cdr pyagentd-insert--cell) length))))
 
-(defun pyagentd-edit--common (one other most)
-  "Return with how many equal characters ONE and OTHER begin, at most MOST."
-  (let ((order (compare-strings one 0 most other 0 most)))
-    (if (eq order t) most (1- (abs order)))))
+(defun pyagentd-insert--record (pos length)
+  "Record for undo that LENGTH characters were inserted at POS."
+  (unless (or (eq buffer-undo-list t) (= length 0)
+              (pyagentd-insert--extend pos length))
+    (undo-boundary)
+    (setq pyagentd-insert--cell (cons pos (+ pos length)))
+    (push pyagentd-insert--cell buffer-undo-list)
+    (undo-boundary)))
 
-(defun pyagentd-edit--keep ()
-  "Return a new buffer with the text of this one, which no file has.
-Leaving Emacs asks about it."
-  (let ((text (buffer-substring-no-properties (point-min) (point-max)))
-        (buffer (generate-new-buffer
-                 (format "*%s: not saved*" pyagentd--session-id))))
-    (with-current-buffer buffer
-      (insert text)
-      (goto-char (point-min))
-      (setq-local buffer-offer-save t))
-    buffer))
+;;;; Point
 
-;;;; Making them again
+(defun pyagentd-insert--family ()
+  "Return the current buffer and its indirect buffers."
+  (let ((base (current-buffer)))
+    (cons base (cl-loop for buffer in (buffer-list)
+                        when (eq (buffer-base-buffer buffer) base)
+                        collect buffer))))
 
-(defun pyagentd-edit-put-back (run)
-  "Make the edits that were set aside again, in the text of this buffer.
-RUN is a marker where the next text of a run goes, or nil."
-  (dolist (aside (nreverse pyagentd-edit--aside))
-    (pcase-let ((`(,base ,edits ,kept) aside))
-      (when (buffer-live-p base)
-        (unwind-protect
-            (pyagentd-edit--again base edits kept run)
-          (kill-buffer base)))))
-  (setq pyagentd-edit--aside nil))
+(defun pyagentd-insert--followers (pos)
+  "Return the buffers and windows whose point is at their end, POS.
+Only these follow the stream; point elsewhere stays where it is."
+  (cl-loop for buffer in (pyagentd-insert--family)
+           when (= pos (with-current-buffer buffer (point-max)))
+           nconc (cl-loop for window in (get-buffer-window-list buffer nil t)
+                          when (= pos (window-point window)) collect window)
+           and when (= pos (with-current-buffer buffer (point)))
+           collect buffer))
 
-(defun pyagentd-edit--again (base edits kept run)
-  "Make EDITS of the text in the buffer BASE here.
-KEPT is a buffer with that text and them, or nil; RUN is a marker or nil."
-  (save-restriction
-    (widen)
-    (pcase-let* ((inhibit-read-only t)
-                 (differences (pyagentd-edit--differences base))
-                 (places (mapcar (lambda (edit)
-                                   (pyagentd-edit--place edit differences))
-                                 edits))
-                 (conflict (memq nil (mapcar #'cadr places))))
-      (when (and conflict (not (buffer-live-p kept)))
-        (setq kept (pyagentd-edit--kept-of base edits)))
-      (pyagentd-edit--make places run)
-      (if conflict
-          (pyagentd-log 'warn "%s: changed here and elsewhere at once; \
-what you wrote stands behind it, and your text is in %s"
-                        (buffer-name) (buffer-name kept))
-        (when (buffer-live-p kept)
-          (with-current-buffer kept (set-buffer-modified-p nil))
-          (kill-buffer kept))
-        (message "%s: changed elsewhere; what you wrote is in the new text"
-                 (buffer-name))))))
+;; A window that shows another buffer meanwhile, and comes back.
+(add-to-list 'pyagentd-session-settings '(window-point-insertion-type . t))
 
-(defun pyagentd-edit--make (places run)
-  "Make edits at PLACES, as `pyagentd-edit--place' has them.
-Point, windows and what is being sent stay behind what was typed.  RUN,
-the marker of a run or nil, stays above it, as it does when it is typed."
-  (let ((marked (mapcar (pcase-lambda (`(,position ,length ,text))
-                          (list (copy-marker position)
-                                (copy-marker (+ position (or length 0))) text))
-                        places)))
+(defun pyagentd-insert--follow (follower)
+  "Put point of FOLLOWER, a buffer or window, at the end."
+  (if (windowp follower)
+      (set-window-point follower (with-current-buffer (window-buffer follower)
+                                   (point-max)))
+    (with-current-buffer follower
+      (goto-char (point-max)))))
+
+;;;; Insertion
+
+(defun pyagentd-insert (text role)
+  "Insert TEXT, whose gptel property is ROLE, at the marker of the run.
+ROLE is nil, `response', `ignore' or (tool . ID)."
+  (let* ((pos (pyagentd-insert-position))
+         (followers (pyagentd-insert--followers pos))
+         (modified (buffer-modified-p)))
+    (unless pyagentd-insert--marker
+      (pyagentd-insert-move pos))
     (save-excursion
-      (pcase-dolist (`(,beg ,end ,_) marked)
-        (delete-region beg end))
-      (pcase-dolist (`(,beg ,end ,text) marked)
-        (goto-char beg)
-        (let ((at-run (and run (= run beg))))
-          (set-marker beg nil)
-          (set-marker end nil)
-          (insert-before-markers text)
-          (when at-run
-            (set-marker run (- (point) (length text)))))))))
+      (save-restriction
+        (widen)
+        (goto-char pos)
+        (let ((inhibit-modification-hooks t)
+              (inhibit-read-only t)
+              (buffer-undo-list t))
+          (insert (apply #'propertize text 'fontified t
+                         (and role (list 'gptel role)))))
+        (set-marker pyagentd-insert--marker (point))))
+    (restore-buffer-modified-p modified)
+    (pyagentd-insert--record pos (length text))
+    (mapc #'pyagentd-insert--follow followers)
+    (run-hooks 'pyagentd-insert-hook)
+    (pyagentd-insert--soil pos (+ pos (length text)))))
 
-(defun pyagentd-edit--place (edit differences)
-  "Return where EDIT goes here: (POSITION LENGTH TEXT).
-DIFFERENCES are those of this buffer and the text that EDIT is of.
-LENGTH is nil if what EDIT replaces was changed here."
-  (pcase-let* ((`(,start ,length ,text) edit)
-               (last (+ start length))
-               ;; What ends above it, and what has text in common with it.
-               (above (seq-filter (lambda (each) (<= (nth 3 each) start))
-                                  differences))
-               (within (seq-filter (pcase-lambda (`(,_ ,_ ,beg ,end))
-                                     (and (< start end) (< beg last)))
-                                   differences))
-               (place (pcase (car (last above))
-                        (`(,_ ,end ,_ ,old-end) (+ start (- end old-end)))
-                        (_ start))))
-    (pcase (car (last (or within above)))
-      ((and `(,beg ,end ,old-beg ,old-end)
-            (guard (and (< beg end) (<= old-beg start last old-end)
-                        (equal (substring-no-properties text)
-                               (buffer-substring-no-properties beg end)))))
-       (list end 0 ""))                 ; the same was written there
-      ((and `(,beg ,end . ,_) (guard within))
-       (pyagentd-edit--behind beg end text))
-      (_ (list place length text)))))
+;;;; Fontification
 
-(defun pyagentd-edit--behind (beg end text)
-  "Return where TEXT goes that has no place but behind what is BEG to END.
-Where lines are concerned it goes on lines of its own."
+(defun pyagentd-insert--soil (beg end)
+  "Note that the text between BEG and END is to be fontified."
+  (setq pyagentd-insert--time (float-time))
+  (pyagentd-gc-postpone)
+  (save-restriction
+    (widen)
+    (if pyagentd-insert--dirty
+        (pcase-let ((`(,first . ,last) pyagentd-insert--dirty))
+          (when (< beg first) (set-marker first beg))
+          (when (> end last) (set-marker last end)))
+      (setq pyagentd-insert--dirty (cons (copy-marker beg) (copy-marker end)))))
+  (pyagentd-insert--arm 0.5))
+
+(defun pyagentd-insert--arm (delay)
+  "Look after DELAY seconds whether the stream pauses."
+  (unless pyagentd-insert--timer
+    (setq pyagentd-insert--timer
+          (run-at-time delay nil #'pyagentd-insert--on-timer (current-buffer)))))
+
+(defun pyagentd-insert--on-timer (buffer)
+  "Let what is new in BUFFER be fontified, unless more arrives just now."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (setq pyagentd-insert--timer nil)
+      (if (and pyagentd-insert--time
+               (< (- (float-time) pyagentd-insert--time) 0.45))
+          (pyagentd-insert--arm 0.5)
+        (pyagentd-guarded "Fontify" (pyagentd-insert-flush))))))
+
+(defun pyagentd-insert-flush ()
+  "Let what was inserted since the last time be fontified when it is shown."
+  (pcase-let ((`(,first . ,last) pyagentd-insert--dirty))
+    (when first
+      (save-restriction
+        (widen)
+        (syntax-ppss-flush-cache (marker-position first))
+        (pyagentd-syntax-forget (marker-position first) (marker-position last))
+        (font-lock-flush (marker-position first) (marker-position last)))
+      (setq pyagentd-insert--dirty nil)
+      (set-marker first nil)
+      (set-marker last nil))))
+
+;;;; Messages that wait, in the text
+
+;; Which messages of a session wait for their turn is what the daemon says.
+;; Text that was typed and queued here stays where it is, under an overlay
+;; that shows it; when its turn comes the run's marker moves behind it.
+
+(defface pyagentd-queued '((t :inherit shadow :slant italic :extend t))
+  "Face of queued messages."
+  :group 'pyagentd)
+
+(defvar-local pyagentd-queued-items nil
+  "The messages that wait here, the next one first, plists from the daemon.
+Their keys are :id, :text, :queued-at, :steer and :origin.")
+(defvar-local pyagentd-queued--overlays nil
+  "Where text that was sent from here stands: an alist (ID . OVERLAY).")
+
+(pyagentd-permanent-local 'pyagentd-queued-items 'pyagentd-queued--overlays)
+
+(defvar pyagentd-queued-hook nil
+  "Hook run in a session buffer when what waits there has changed.")
+
+(defun pyagentd-queued-new-id ()
+  "Return an id for a message."
+  (format "msg_%s%08x" (format-time-string "%s%3N") (random (ash 1 32))))
+
+;;;; Where the text is
+
+(defun pyagentd-queued--answered ()
+  "Return the end of the last text that is not the user's."
+  (save-restriction
+    (widen)
+    (let ((pos (point-max)))
+      (while (and (> pos (point-min)) (not (get-text-property (1- pos) 'gptel)))
+        (setq pos (previous-single-property-change pos 'gptel nil (point-min))))
+      pos)))
+
+(defun pyagentd-queued-start (end)
+  "Return where the user's new text that ends at END begins.
+That is below the last answer and everything that is queued already."
   (save-excursion
-    (goto-char end)
-    (unless (and (not (string-search "\n" text)) (<= (line-beginning-position) beg))
-      (unless (bolp)
-        (forward-line 1)
-        (unless (bolp) (setq text (concat "\n" text))))
-      (unless (or (eobp) (string-empty-p text) (string-suffix-p "\n" text))
-        (setq text (concat text "\n"))))
-    (list (point) nil text)))
+    (save-restriction
+      (widen)
+      (goto-char (pyagentd-queued--answered))
+      (when (and pyagentd-insert--marker (<= (point) pyagentd-insert--marker end))
+        (goto-char pyagentd-insert--marker))
+      (pcase-dolist (`(,_ . ,overlay) pyagentd-queued--overlays)
+        (when-let ((last (overlay-end overlay)))
+          (when (and (overlay-get overlay 'face) (<= (point) last end))
+            (goto-char last))))
+      (while (progn (skip-chars-forward " \t\n" end)
+                    (and (<= (+ (point) (length pyagentd-prompt-prefix)) end)
+                         (looking-at-p (regexp-quote pyagentd-prompt-prefix))))
+        (forward-char (length pyagentd-prompt-prefix)))
+      (min (point) end))))
 
-(defun pyagentd-edit--kept-of (base edits)
-  "Return a new buffer, as `pyagentd-edit--keep', with BASE and EDITS in it."
-  (let ((id pyagentd--session-id))
-    (with-temp-buffer
-      (insert-buffer-substring-no-properties base)
-      (pcase-dolist (`(,position ,length ,text) (reverse edits))
-        (goto-char position)
-        (delete-char length)
-        (insert text))
-      (let ((pyagentd--session-id id))
-        (pyagentd-edit--keep)))))
+(defun pyagentd-queued-note (id beg end)
+  "Note that the text between BEG and END was sent as the message ID."
+  (let ((overlay (make-overlay beg end nil t nil)))
+    (push (cons id overlay) pyagentd-queued--overlays)
+    overlay))
 
-(defun pyagentd-edit--leave ()
-  "Forget all edits; those that were set aside stay where the user sees them."
-  (pyagentd-edit-forget)
-  (pcase-dolist (`(,base ,edits ,kept) pyagentd-edit--aside)
-    (when (buffer-live-p base)
-      (unless kept (pyagentd-edit--kept-of base edits))
-      (kill-buffer base)))
-  (setq pyagentd-edit--aside nil))
+(defun pyagentd-queued-forget (id)
+  "Forget where the message ID stands, and return where it ended, or nil."
+  (when-let ((overlay (alist-get id pyagentd-queued--overlays nil nil #'equal)))
+    (prog1 (overlay-end overlay)
+      (delete-overlay overlay)
+      (setf (alist-get id pyagentd-queued--overlays nil t #'equal) nil))))
 
-(add-hook 'pyagentd-session-leave-hook #'pyagentd-edit--leave)
+(defun pyagentd-queued-overlay (id)
+  "Return the overlay over the text of the message ID, or nil."
+  (when-let ((overlay (alist-get id pyagentd-queued--overlays nil nil #'equal)))
+    (and (overlay-buffer overlay) overlay)))
+
+(defun pyagentd-queued--show (id)
+  "Show that the text of the message ID waits."
+  (when-let ((overlay (pyagentd-queued-overlay id)))
+    (overlay-put overlay 'face 'pyagentd-queued)
+    (overlay-put overlay 'help-echo "Queued; C-c C-q lists messages that wait")
+    (overlay-put overlay 'evaporate t)
+    (overlay-put overlay 'modification-hooks '(pyagentd-queued--on-change))
+    (overlay-put overlay 'after-string
+                 (propertize "  [queued]" 'face 'pyagentd-queued 'cursor t))
+    (pyagentd-queued--part overlay)))
+
+(defun pyagentd-queued--part (overlay)
+  "Show the text of OVERLAY on a line of its own, below what is being said.
+What is said grows directly before it, until the next prompt is there."
+  (save-excursion
+    (save-restriction
+      (widen)
+      (goto-char (overlay-start overlay))
+      (overlay-put overlay 'before-string
+                   (unless (or (bolp)
+                               (looking-back (concat "^" (regexp-quote
+                                                          pyagentd-prompt-prefix))
+                                             (line-beginning-position)))
+                     (concat "\n\n" (propertize pyagentd-prompt-prefix
+                                                'face 'pyagentd-queued)))))))
+
+(defun pyagentd-queued--part-all ()
+  "Show each text that waits on a line of its own."
+  (pcase-dolist (`(,_ . ,overlay) pyagentd-queued--overlays)
+    (when (and (overlay-buffer overlay) (overlay-get overlay 'face))
+      (pyagentd-queued--part overlay))))
+
+(add-hook 'pyagentd-insert-hook #'pyagentd-queued--part-all)
+
+(defvar pyagentd-queued-edited-function #'ignore
+  "Function called when the text of a queued message was changed.
+It gets the id of the message and what it says now.")
+
+(defun pyagentd-queued--on-change (overlay after &rest _)
+  "Note a change of the text under OVERLAY, which is over if AFTER is non-nil."
+  (when after
+    (when-let ((id (car (rassq overlay pyagentd-queued--overlays))))
+      (funcall pyagentd-queued-edited-function id
+               (if (overlay-start overlay)
+                   (buffer-substring-no-properties (overlay-start overlay)
+                                                   (overlay-end overlay))
+                 "")))))
+
+;;;; What the daemon says
+
+(defun pyagentd-queued-receive (items)
+  "Note that ITEMS wait, and show those that stand in the text."
+  (setq pyagentd-queued-items items)
+  (dolist (item items)
+    (let ((id (plist-get item :id)))
+      (when (equal (plist-get item :origin) "document")
+        (unless (pyagentd-queued-overlay id)
+          (save-excursion
+            (save-restriction
+              (widen)
+              (goto-char (pyagentd-queued--answered))
+              (when (search-forward (plist-get item :text) nil t)
+                (pyagentd-queued-note (plist-get item :id) (match-beginning 0)
+                                      (match-end 0))))))
+        (pyagentd-queued--show id))))
+  (pcase-dolist (`(,id . ,overlay) (copy-sequence pyagentd-queued--overlays))
+    (when (and (overlay-get overlay 'face)
+               (not (cl-find id items :test #'equal
+                             :key (lambda (item) (plist-get item :id)))))
+      (pyagentd-queued-forget id)))
+  (run-hooks 'pyagentd-queued-hook))
+
+(defun pyagentd-queued-fired (fired)
+  "Let the run go on behind the text of the message in FIRED, a plist.
+Its :position is where that is in this text."
+  (let* ((overlay (pyagentd-queued-overlay (plist-get fired :id)))
+         (waited (and overlay (overlay-get overlay 'face))))
+    (pyagentd-queued-forget (plist-get fired :id))
+    (pyagentd-insert-start (plist-get fired :position))
+    (when waited
+      (pyagentd-queued--join (plist-get fired :position)))))
+
+(defun pyagentd-queued--join (end)
+  "Remove the prompt prefix behind END: the answer brings one of its own."
+  (save-excursion
+    (save-restriction
+      (widen)
+      (goto-char end)
+      (when (looking-at (concat "\n\n" (regexp-quote pyagentd-prompt-prefix)))
+        (delete-region end (match-end 0))))))
 
 (provide 'pyagentd-edit)
 ;;; pyagentd-edit.el ends here

@@ -6,19 +6,6 @@
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
 ;; Buffers in which a question is answered that needs more than a key.
@@ -26,6 +13,7 @@
 ;;; Code:
 
 (require 'cl-lib)
+(require 'json)
 (require 'seq)
 (require 'subr-x)
 (require 'wid-edit)
@@ -33,7 +21,6 @@
 (require 'ediff)
 (require 'pyagentd-core)
 (require 'pyagentd-ask)
-
 
 ;;;; Answer a model's questions in a form
 
@@ -51,19 +38,19 @@
 (defvar pyagentd-question-field-map
   (let ((map (make-sparse-keymap)))
     (set-keymap-parent map widget-field-keymap)
-    (define-key map (kbd "RET") #'pyagentd-question-next-or-send)
-    (define-key map (kbd "C-c C-c") #'pyagentd-question-send)
-    (define-key map (kbd "C-c C-n") #'pyagentd-question-decline)
-    (define-key map (kbd "C-c C-k") #'pyagentd-question-cancel)
+    (define-key map (kbd "RET") #'pyagentd-question--next-or-send)
+    (define-key map (kbd "C-c C-c") #'pyagentd-question--send)
+    (define-key map (kbd "C-c C-n") #'pyagentd-question--decline)
+    (define-key map (kbd "C-c C-k") #'pyagentd-question--cancel)
     map)
   "Keymap of the lines for words of one's own.")
 
 (defvar pyagentd-question-mode-map
   (let ((map (make-sparse-keymap)))
     (set-keymap-parent map widget-keymap)
-    (define-key map (kbd "C-c C-c") #'pyagentd-question-send)
-    (define-key map (kbd "C-c C-n") #'pyagentd-question-decline)
-    (define-key map (kbd "C-c C-k") #'pyagentd-question-cancel)
+    (define-key map (kbd "C-c C-c") #'pyagentd-question--send)
+    (define-key map (kbd "C-c C-n") #'pyagentd-question--decline)
+    (define-key map (kbd "C-c C-k") #'pyagentd-question--cancel)
     map)
   "Keymap of `pyagentd-question-mode'.")
 
@@ -71,7 +58,7 @@
   "Major mode of forms with a model's questions.
 \\<pyagentd-question-mode-map>
 TAB moves between options and lines, RET picks one, \
-\\[pyagentd-question-send] sends the answers.
+\\[pyagentd-question--send] sends the answers.
 
 \\{pyagentd-question-mode-map}"
   :interactive nil
@@ -142,12 +129,12 @@ SEVERAL says whether more than one may be picked."
                              questions)))
     (widget-insert "\n")
     (widget-create 'push-button
-                   :notify (lambda (&rest _) (pyagentd-question-send))
+                   :notify (lambda (&rest _) (pyagentd-question--send))
                    "Send")
     (widget-insert "  ")
     (widget-create 'push-button
                    :notify (lambda (&rest _)
-                             (call-interactively #'pyagentd-question-decline))
+                             (call-interactively #'pyagentd-question--decline))
                    "Decline")
     (widget-insert "\n")
     (widget-setup)
@@ -159,18 +146,18 @@ SEVERAL says whether more than one may be picked."
 (defun pyagentd-question--header (ask)
   "Say in the header line whose questions those of ASK are, and the keys."
   (let ((who (string-replace "%" "%%" (or (pyagentd-ask-who ask)
-                                             (if (equal "" (plist-get ask :run-id))
-                                                 "pyagentd" ; no run waits
-                                               "The model")))))
+                                          (if (equal "" (plist-get ask :run-id))
+                                              "pyagentd" ; no run waits
+                                            "The model")))))
     (pyagentd-ask-here-set
      ask
      (concat " " who (substitute-command-keys
                       " asks   \\<pyagentd-question-mode-map>\
-\\[pyagentd-question-send] send   \\[pyagentd-question-decline] decline   \
-\\[pyagentd-question-cancel] later"))
+\\[pyagentd-question--send] send   \\[pyagentd-question--decline] decline   \
+\\[pyagentd-question--cancel] later"))
      (concat " (answered) " who
              (substitute-command-keys " asked   \\<pyagentd-question-mode-map>\
-\\[pyagentd-question-cancel] close")))))
+\\[pyagentd-question--cancel] close")))))
 
 (defun pyagentd-question-buffer (ask)
   "Return the buffer with the form of ASK; one that was begun stays as it is."
@@ -224,27 +211,27 @@ SEVERAL says whether more than one may be picked."
             (quit-window t window)
           (kill-buffer buffer))))))
 
-(defun pyagentd-question-send ()
+(defun pyagentd-question--send ()
   "Send the answers of this form.
 A question may be left open, if not all of them are."
   (interactive nil pyagentd-question-mode)
   (let ((answers (pyagentd-question-answers))
         (ask (pyagentd-answer-current)))
     (unless (seq-some #'identity answers)
-      (user-error "Nothing is answered; %s declines"
-                  (substitute-command-keys "\\[pyagentd-question-decline]")))
+      (user-error "No question is answered yet; %s declines them"
+                  (substitute-command-keys "\\[pyagentd-question--decline]")))
     (pyagentd-answer-with ask 'answer
                           :answers (pyagentd-question--json answers)
                           :then (pyagentd-question--done))))
 
-(defun pyagentd-question-next-or-send ()
+(defun pyagentd-question--next-or-send ()
   "Send the answers once each question has one; move on before."
   (interactive nil pyagentd-question-mode)
   (if (seq-every-p #'identity (pyagentd-question-answers))
-      (pyagentd-question-send)
+      (pyagentd-question--send)
     (widget-forward 1)))
 
-(defun pyagentd-question-decline (reason)
+(defun pyagentd-question--decline (reason)
   "Answer none of the questions here because of REASON, which the model is told."
   (interactive (progn (pyagentd-answer-current)
                       (list (read-string "Decline because (may be empty): ")))
@@ -252,7 +239,7 @@ A question may be left open, if not all of them are."
   (pyagentd-answer-with (pyagentd-answer-current) 'deny :reason reason
                         :then (pyagentd-question--done)))
 
-(defun pyagentd-question-cancel ()
+(defun pyagentd-question--cancel ()
   "Close this form; the questions stay open."
   (interactive nil pyagentd-question-mode)
   (funcall (pyagentd-question--done)))
@@ -289,12 +276,18 @@ A question may be left open, if not all of them are."
       (user-error "Arguments are an object: {\"name\": value}"))
     value))
 
+(defun pyagentd-ask-edit-pretty (text)
+  "Return TEXT, JSON, in lines that are read easily."
+  (let ((json-object-type 'alist) (json-key-type 'string) (json-array-type 'vector)
+        (json-null :null) (json-false :false) (json-encoding-pretty-print t))
+    (concat (json-encode (json-read-from-string text)) "\n")))
+
 ;;;; The buffer
 
 (defvar pyagentd-ask-edit-mode-map
   (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "C-c C-c") #'pyagentd-ask-edit-finish)
-    (define-key map (kbd "C-c C-k") #'pyagentd-ask-edit-cancel)
+    (define-key map (kbd "C-c C-c") #'pyagentd-ask--edit-finish)
+    (define-key map (kbd "C-c C-k") #'pyagentd-ask--edit-cancel)
     map)
   "Keymap of `pyagentd-ask-edit-mode'.")
 
@@ -310,10 +303,10 @@ A question may be left open, if not all of them are."
        pyagentd-ask-edit--ask
        (concat " " what (substitute-command-keys
                          "   \\<pyagentd-ask-edit-mode-map>\
-\\[pyagentd-ask-edit-finish] allow with changes   \\[pyagentd-ask-edit-cancel] cancel"))
+\\[pyagentd-ask--edit-finish] allow with changes   \\[pyagentd-ask--edit-cancel] cancel"))
        (concat " (answered) " what (substitute-command-keys
                                     "   \\<pyagentd-ask-edit-mode-map>\
-\\[pyagentd-ask-edit-cancel] close"))))))
+\\[pyagentd-ask--edit-cancel] close"))))))
 
 (pyagentd-permanent-local 'pyagentd-ask-edit-mode)
 
@@ -364,7 +357,7 @@ FIELD is nil if it is all of them."
     (pyagentd-ask-edit-mode)
     (current-buffer)))
 
-(defun pyagentd-ask-edit (&optional all)
+(defun pyagentd-ask--edit (&optional all)
   "Edit the arguments of the proposed call, and allow it with them.
 The text itself where one matters, such as a shell command; with a prefix
 argument, or ALL from Lisp, all of them as JSON."
@@ -376,7 +369,7 @@ argument, or ALL from Lisp, all of them as JSON."
     (pop-to-buffer
      (pyagentd-ask-edit-buffer
       ask field (if field (gethash field arguments)
-                  (concat (pyagentd-ask-text-json (plist-get ask :input)) "\n"))))))
+                  (pyagentd-ask-edit-pretty (plist-get ask :input)))))))
 
 (defun pyagentd-ask-edit--input ()
   "Return the arguments that the current buffer stands for, as JSON."
@@ -387,7 +380,7 @@ argument, or ALL from Lisp, all of them as JSON."
         (puthash pyagentd-ask-edit--field text arguments)
         (pyagentd-json-of-table arguments)))))
 
-(defun pyagentd-ask-edit-finish ()
+(defun pyagentd-ask--edit-finish ()
   "Allow the call with the arguments as they are here."
   (interactive nil pyagentd-ask-edit-mode)
   (let ((ask (pyagentd-answer-current)) (buffer (current-buffer))
@@ -398,7 +391,7 @@ argument, or ALL from Lisp, all of them as JSON."
              (when (buffer-live-p buffer)
                (pyagentd-ask-edit--quit buffer))))))
 
-(defun pyagentd-ask-edit-cancel ()
+(defun pyagentd-ask--edit-cancel ()
   "Forget what was edited here; the question stays open."
   (interactive nil pyagentd-ask-edit-mode)
   (pyagentd-ask-edit--quit (current-buffer)))
@@ -416,7 +409,10 @@ argument, or ALL from Lisp, all of them as JSON."
 
 (defvar pyagentd-ask-diff-mode-map
   (let ((map (pyagentd-ask-keys-define (make-sparse-keymap))))
-    (define-key map "=" nil)
+    (define-key map "d" nil)
+    (define-key map "q" #'quit-window)
+    (define-key map (kbd "SPC") #'scroll-up-command)
+    (define-key map (kbd "DEL") #'scroll-down-command)
     map)
   "Keymap of `pyagentd-ask-diff-mode'.")
 
@@ -424,6 +420,7 @@ argument, or ALL from Lisp, all of them as JSON."
   "Major mode for a change that is asked for.
 
 \\{pyagentd-ask-diff-mode-map}"
+  :interactive nil
   ;; The file is before the change, so its colours are those of the hunk.
   (setq-local diff-font-lock-syntax 'hunk-only)
   (setq buffer-read-only t)
@@ -431,14 +428,14 @@ argument, or ALL from Lisp, all of them as JSON."
   (push (cons 'buffer-read-only pyagentd-ask-diff-mode-map)
         minor-mode-overriding-map-alist))
 
-(defun pyagentd-ask-diff (&optional ask)
+(defun pyagentd-ask--diff (&optional ask)
   "Show the change that ASK, or the question here, proposes as a diff.
 With ASK, from Lisp, its window is not selected."
   (interactive)
   (let* ((selected (null ask))
          (ask (or ask (pyagentd-answer-current)))
          (preview (plist-get ask :preview)))
-    (unless (and preview (pyagentd-ask-diff-p preview))
+    (unless (assq ?d (pyagentd-ask-offered ask))
       (user-error "This changes no file"))
     (with-current-buffer (get-buffer-create "*pyagentd diff*")
       (let ((inhibit-read-only t))
@@ -446,7 +443,7 @@ With ASK, from Lisp, its window is not selected."
         (insert preview "\n"))
       (pyagentd-ask-diff-mode)
       (pyagentd-ask-here-set
-       ask (pyagentd-ask-keys-header ask '(pyagentd-ask-diff))
+       ask (pyagentd-ask-keys-header ask 'pyagentd-ask--diff)
        " (answered)   q close" t)
       (goto-char (point-min))
       (set-buffer-modified-p nil)
@@ -496,7 +493,7 @@ Where it is open that is the text of its buffer, which is what is changed."
     (setq buffer-read-only t)
     (current-buffer)))
 
-(defun pyagentd-ask-ediff ()
+(defun pyagentd-ask--ediff ()
   "Compare the file with the proposed change in Ediff.
 Quitting changes nothing; the question is still to be answered."
   (interactive)
@@ -505,7 +502,7 @@ Quitting changes nothing; the question is still to be answered."
                    (user-error "This changes no file")))
          (before (pyagentd-ask-diff--before path))
          (after (or (pyagentd-ask-diff--after ask before)
-                    (user-error "Cannot say what %s will be; see the diff"
+                    (user-error "Cannot show %s after the change; see the diff"
                                 path)))
          (name (file-name-nondirectory path))
          (windows (current-window-configuration))

@@ -27,6 +27,7 @@
 ;; - Tools made with `gptel-make-tool' can be tools of our agents:
 ;;   `pyagentd-gptel-offer-tools'.
 ;; - A chat of gptel's becomes a session: `pyagentd-import-gptel'.
+;; - Its backends become ours: `pyagentd-gptel--import-backends'.
 ;;
 ;; Nothing here loads gptel.
 
@@ -52,7 +53,14 @@
 (declare-function gptel-tool-confirm "ext:gptel-request")
 (declare-function gptel-tool-include "ext:gptel-request")
 (declare-function gptel-backend-name "ext:gptel-request")
+(declare-function gptel-backend-protocol "ext:gptel-request")
+(declare-function gptel-backend-host "ext:gptel-request")
+(declare-function gptel-backend-endpoint "ext:gptel-request")
+(declare-function gptel-backend-models "ext:gptel-request")
+(declare-function gptel-backend-key "ext:gptel-request")
 (declare-function pyagentd--project-root "pyagentd")
+(declare-function pyagentd-edit "pyagentd-menu")
+(defvar gptel--known-backends)
 (defvar gptel--known-tools)
 (defvar gptel-backend)
 (defvar gptel-model)
@@ -70,15 +78,15 @@ conversation, and its answer comes back as the result."
 (defun pyagentd-gptel--args (names)
   "Return the arguments of the tool, with NAMES of presets, if known."
   `((:name "preset" :type string ,@(and names `(:enum [,@names]))
-     :description "Which kind of agent")
+           :description "Which kind of agent")
     (:name "description" :type string
-     :description "The task in three to five words")
+           :description "The task in three to five words")
     (:name "prompt" :type string
-     :description "The whole task, for a reader who knows nothing else")
+           :description "The whole task, for a reader who knows nothing else")
     (:name "allowed_paths" :type array :items (:type string) :optional t
-     :description "Absolute glob patterns it may read; default: yours")
+           :description "Absolute glob patterns it may read; default: yours")
     (:name "denied_paths" :type array :items (:type string) :optional t
-     :description "Absolute glob patterns it may never touch")))
+           :description "Absolute glob patterns it may never touch")))
 
 (defun pyagentd-gptel--make (presets)
   "Register the tool with gptel, with PRESETS as the daemon describes them."
@@ -113,7 +121,6 @@ conversation, and its answer comes back as the result."
   "Register PersistentAgent as a tool of gptel, in \"gptel-persistent\".
 It works in buffers of sessions, and asks before it spawns an agent.
 Which presets there are the model is told once there is a daemon."
-  (interactive)
   (unless (fboundp 'gptel-make-tool)
     (user-error "Package gptel is not installed"))
   (pyagentd-gptel--make nil)
@@ -134,23 +141,19 @@ agents have: see `pyagentd-make-tool'.  Return their names."
     (pcase-dolist (`(,name . ,tool) (seq-mapcat #'cdr gptel--known-tools))
       (unless (or (equal name "PersistentAgent")
                   (and names (not (member name names))))
-        (pyagentd-gptel--offer tool)
+        (pyagentd-make-tool
+         :name (gptel-tool-name tool)
+         :function (gptel-tool-function tool)
+         :description (gptel-tool-description tool)
+         :args (gptel-tool-args tool)
+         :async (gptel-tool-async tool)
+         :category (gptel-tool-category tool)
+         :confirm (gptel-tool-confirm tool)
+         :include (gptel-tool-include tool))
         (push name offered)))
     (when (called-interactively-p 'any)
       (message "%d tools of gptel are offered to agents" (length offered)))
     (nreverse offered)))
-
-(defun pyagentd-gptel--offer (tool)
-  "Make TOOL, a `gptel-tool', one of ours."
-  (pyagentd-make-tool
-   :name (gptel-tool-name tool)
-   :function (gptel-tool-function tool)
-   :description (gptel-tool-description tool)
-   :args (gptel-tool-args tool)
-   :async (gptel-tool-async tool)
-   :category (gptel-tool-category tool)
-   :confirm (gptel-tool-confirm tool)
-   :include (gptel-tool-include tool)))
 
 ;;;; Chats
 
@@ -252,6 +255,92 @@ that is not open use `pyagentd-import'."
                                (plist-get session :session-id))
                        (plist-get session :notes))
                  "\n")))
+
+;;;; Backends
+
+(defun pyagentd-gptel--model (model)
+  "Return what gptel knows of MODEL, a symbol, as a plist for the daemon."
+  (append (list :name (symbol-name model))
+          (mapcan (lambda (key)
+                    (when-let ((value (get model key))) (list key value)))
+                  (list :context-window :input-cost :output-cost))))
+
+(defun pyagentd-gptel--backend (backend)
+  "Return BACKEND, one of gptel's, as a plist for the daemon."
+  (list :name (gptel-backend-name backend)
+        :type (symbol-name (type-of backend))
+        :protocol (gptel-backend-protocol backend)
+        :host (gptel-backend-host backend)
+        :endpoint (gptel-backend-endpoint backend)
+        :models (mapcar #'pyagentd-gptel--model (gptel-backend-models backend))
+        :key (and (gptel-backend-key backend) t)))
+
+(defun pyagentd-gptel--import-backends ()
+  "Write the backends that gptel has into the configuration of pyagentd.
+What would be written is shown first, to be changed, saved or discarded.
+Keys are written nowhere: the variable `pyagentd-keys' says for which hosts
+gptel or auth-source are asked for them."
+  (interactive)
+  (unless (bound-and-true-p gptel--known-backends)
+    (user-error "Load gptel and make its backends first"))
+  (let ((backends (mapcar (lambda (entry)
+                            (pyagentd-gptel--backend (cdr entry)))
+                          (reverse gptel--known-backends)))
+        (current (and (bound-and-true-p gptel-backend)
+                      (gptel-backend-name gptel-backend))))
+    (pyagentd-start
+     (lambda ()
+       (pyagentd-rpc-call-async
+        'gptel-backends (list :backends backends :current (or current ""))
+        :error (lambda (err) (message "%s" (pyagentd-error-text err)))
+        :success (lambda (answer)
+                   (run-at-time 0 nil #'pyagentd-gptel--show answer)))))))
+
+(defun pyagentd-gptel--show (answer)
+  "Show what the daemon's ANSWER would write; write it when it is saved."
+  (require 'pyagentd-menu)
+  (let ((notes (plist-get answer :notes))
+        (keys (plist-get answer :keys)))
+    (if (string-empty-p (plist-get answer :text))
+        (progn
+          (pyagentd-gptel--keep-keys keys)
+          (message "%s" (string-join
+                         (cons "There is nothing to write" notes) "\n")))
+      (pyagentd-edit
+       "backends of gptel, for config.toml"
+       (concat (mapconcat (lambda (note) (format "# Left out: %s\n" note))
+                          notes "")
+               (and notes "\n")
+               (mapconcat (lambda (key)
+                            (format "# Asked of gptel or auth-source: the key \
+for %s\n" (cadr key)))
+                          keys "")
+               (and keys "\n")
+               (plist-get answer :text))
+       (if (fboundp 'conf-toml-mode) #'conf-toml-mode #'text-mode)
+       (lambda (text close)
+         (pyagentd-rpc-call-async
+          'add-configuration (list :text text)
+          :error (lambda (err) (message "%s" (pyagentd-error-text err)))
+          :success
+          (lambda (answer)
+            (run-at-time
+             0 nil (lambda ()
+                     (funcall close)
+                     (pyagentd-gptel--keep-keys keys)
+                     (message "Written to %s; the daemon reads it when it \
+starts (`pyagentd stop' ends this one)"
+                              (plist-get answer :file)))))))))))
+
+(defun pyagentd-gptel--keep-keys (keys)
+  "Remember KEYS, lists (VARIABLE HOST), in variable `pyagentd-keys'."
+  (pcase-dolist (`(,variable ,host) keys)
+    (setf (alist-get variable pyagentd-keys nil nil #'equal) host))
+  (when keys
+    (condition-case nil
+        (customize-save-variable 'pyagentd-keys pyagentd-keys)
+      ;; Emacs without an init file saves none.
+      (error (message "`pyagentd-keys' is set in this Emacs only")))))
 
 (provide 'pyagentd-gptel)
 ;;; pyagentd-gptel.el ends here

@@ -6,19 +6,6 @@
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
 ;; Which session a command is about; renaming, archiving, copying and
@@ -180,7 +167,7 @@ OLD is killed, unless it has text that is nowhere else."
         (with-current-buffer old
           (cond ((and (buffer-modified-p) (not buffer-file-name))
                  (rename-buffer (format "*Renamed: %s*" (buffer-name)) t)
-                 (message "%s is elsewhere now; what was typed is in %s"
+                 (message "%s has moved; what you typed is in buffer %s"
                           (buffer-name new) (buffer-name)))
                 (t (set-buffer-modified-p nil)
                    (kill-buffer))))))))
@@ -339,12 +326,12 @@ where it was, FAILURE with the error that kept it there."
                       (plist-get session (if (eq what 'session) :session-dir
                                            :branch-dir))))
        (with-current-buffer buffer
-         (pyagentd-manage--leave)))
+         (pyagentd-manage-leave)))
      (when then
        (funcall then (ensure-list (plist-get answer :trashed)))))
    nil failure))
 
-(defun pyagentd-manage--leave ()
+(defun pyagentd-manage-leave ()
   "Make the current buffer an ordinary one, since its session is deleted.
 Its text stays, also what was typed and not saved."
   (when pyagentd-mode
@@ -371,7 +358,7 @@ Where ARGS say that it has another name now, follow it."
     (if-let ((file (plist-get (car args) :to)))
         (pyagentd-moved-follow buffer file)
       (with-current-buffer buffer
-        (pyagentd-manage--leave)))))
+        (pyagentd-manage-leave)))))
 
 (pyagentd-events-register 'session #'pyagentd-manage--on-session)
 (pyagentd-events-register 'deleted #'pyagentd-manage--on-deleted)

@@ -6,19 +6,6 @@
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
 ;; Turns that are taken back, asked again, or gone on with elsewhere.
@@ -35,12 +22,11 @@
 (require 'pyagentd-daemon)
 (require 'pyagentd-chat)
 
-
 ;;;; Hidden turns in the text
 
 ;; The text of turns that were taken back stays in the file, with the role
 ;; `ignore'.  Here it is folded into one line, which a click or
-;; `pyagentd-show-hidden' unfolds, and dimmed where it is unfolded.  An
+;; `pyagentd-history--show-hidden' unfolds, and dimmed where it is unfolded.  An
 ;; answer that has variants says which of them it is.
 ;;
 ;; All of this are overlays: neither undo nor saving knows of them, and
@@ -62,7 +48,7 @@
 
 (defvar pyagentd-hidden-map
   (let ((map (make-sparse-keymap)))
-    (define-key map [mouse-1] #'pyagentd-show-hidden)
+    (define-key map [mouse-1] #'pyagentd-history--show-hidden)
     map)
   "Keymap of the line that stands for hidden turns.")
 
@@ -170,14 +156,16 @@ That is the sign of a prompt, above which its variant is told."
 
 (defun pyagentd-hidden--receive (answer)
   "Show what ANSWER says, if it is about the text in this buffer."
-  (let ((sha256 (plist-get answer :sha256)))
+  (let ((revision (plist-get answer :revision))
+        (here (lambda (each)
+                (append (list (pyagentd-edit-position (nth 0 each))
+                              (pyagentd-edit-position (nth 1 each) t))
+                        (nthcdr 2 each)))))
     (setq pyagentd-hidden--due nil)
-    (cond ((null sha256) (pyagentd-hidden--clear))
-          ((equal sha256 (if (buffer-modified-p)
-                             (pyagentd-session-body-sha256)
-                           pyagentd-session-sha256))
-           (pyagentd-hidden--set (plist-get answer :hidden)
-                                 (plist-get answer :variants)))
+    (cond ((null revision) (pyagentd-hidden--clear))
+          ((equal revision pyagentd-edit-revision)
+           (pyagentd-hidden--set (mapcar here (plist-get answer :hidden))
+                                 (mapcar here (plist-get answer :variants))))
           (t (setq pyagentd-hidden--due t)))))
 
 (defun pyagentd-hidden--after-save ()
@@ -188,9 +176,10 @@ That is the sign of a prompt, above which its variant is told."
 (defun pyagentd-hidden--after-run (_run)
   "Ask again where something is hidden: there may be one more variant."
   (when pyagentd-hidden--overlays
-    (setq pyagentd-hidden--due t)))
+    (setq pyagentd-hidden--due t)
+    (pyagentd-later-soon #'pyagentd-hidden--after-save)))
 
-(defun pyagentd-show-hidden ()
+(defun pyagentd-history--show-hidden ()
   "Show rewound turns, or fold them again."
   (interactive nil pyagentd-mode)
   (setq pyagentd-hidden--shown (not pyagentd-hidden--shown))
@@ -224,12 +213,6 @@ That is the sign of a prompt, above which its variant is told."
   (when (pyagentd-place-agent-p)
     (user-error "An agent has no branches; branch the session it works for")))
 
-(defun pyagentd-branch--save ()
-  "Save the buffer, since the daemon copies what is on disk."
-  (pyagentd-session-save)
-  (when (and (buffer-modified-p) (not pyagentd-session-viewing))
-    (user-error "Save the session before branching")))
-
 (defun pyagentd-branch-here ()
   "Return the buffer of the session here, saved, and point: (BUFFER POSITION).
 Signal a `user-error' unless a branch can begin there."
@@ -237,7 +220,14 @@ Signal a `user-error' unless a branch can begin there."
         (buffer (or (buffer-base-buffer) (current-buffer))))
     (with-current-buffer buffer
       (pyagentd-branch--check)
-      (pyagentd-branch--save))
+      (if (pyagentd-sync-attached-p)
+          (progn
+            (pyagentd-sync-finish)
+            (when (pyagentd-edit-pending-p)
+              (user-error "The daemon does not have the text yet; try again")))
+        (pyagentd-session-save)
+        (when (and (buffer-modified-p) (not buffer-read-only))
+          (user-error "Save the session before branching"))))
     (list buffer position)))
 
 (defun pyagentd-branch-point (points number position)
@@ -383,22 +373,19 @@ SIDE is how it was made."
   (let ((buffer (pyagentd-manage-visit made)))
     (with-current-buffer buffer
       (when (eq side 'exclude)
-        (pyagentd-branch--offer-prompt))
+        ;; Where to type; the file gets it with the first change.
+        (save-excursion
+          (goto-char (point-max))
+          (unless (or buffer-read-only (bobp)
+                      (looking-back (regexp-quote pyagentd-prompt-prefix)
+                                    (line-beginning-position)))
+            (let ((buffer-undo-list t))
+              (with-silent-modifications
+                (insert (if (bolp) "" "\n\n") pyagentd-prompt-prefix))))))
       (goto-char (point-max))
       (message "Branch %s of %s" (plist-get made :branch-name)
                (plist-get made :parent)))
     buffer))
-
-(defun pyagentd-branch--offer-prompt ()
-  "Show where to type the next prompt; the file gets it with the first change."
-  (save-excursion
-    (goto-char (point-max))
-    (unless (or buffer-read-only (bobp)
-                (looking-back (regexp-quote pyagentd-prompt-prefix)
-                              (line-beginning-position)))
-      (let ((buffer-undo-list t))
-        (with-silent-modifications
-          (insert (if (bolp) "" "\n\n") pyagentd-prompt-prefix))))))
 
 ;;;; Going to another
 
@@ -460,10 +447,10 @@ BRANCH it is asked for."
 ;;;; Take turns back, ask again
 
 ;; `pyagentd-rewind' takes everything after a prompt back; nothing is
-;; deleted, and `pyagentd-unrewind' reverses it.  `pyagentd-edit-prompt'
+;; deleted, and `pyagentd-history--unrewind' reverses it.  `pyagentd-edit-prompt'
 ;; sends a prompt in other words, `pyagentd-regenerate' the same again;
 ;; what was said before is a variant of what is said then, and
-;; `pyagentd-next-variant' shows the others, each with the turns that came
+;; `pyagentd-history--next-variant' shows the others, each with the turns that came
 ;; after it.
 
 (defconst pyagentd-history--patience 60
@@ -551,7 +538,7 @@ THEN is called with its id."
    'history nil
    (lambda (answer)
      (funcall then (pyagentd-history--read (plist-get answer :prompts)
-                                          prompt)))))
+                                           prompt)))))
 
 ;;;; Rewinding
 
@@ -561,9 +548,9 @@ What follows it stays in the text, folded; the model no longer sees it.
 With a prefix argument ARG undo the last rewind; with two, also restore
 the files that those turns changed."
   (interactive "P"
-   pyagentd-mode)
+               pyagentd-mode)
   (if (and arg (not (equal arg '(16))))
-      (pyagentd-unrewind)
+      (pyagentd-history--unrewind)
     (pyagentd-history--in-base position
       (pyagentd-history--prepare
        (lambda ()
@@ -596,7 +583,7 @@ the files that those turns changed."
              (substitute-command-keys
               "\\<pyagentd-mode-map>C-u \\[pyagentd-rewind] undoes it"))))
 
-(defun pyagentd-unrewind ()
+(defun pyagentd-history--unrewind ()
   "Undo the last rewind, unless a prompt was sent since."
   (interactive nil pyagentd-mode)
   (pyagentd-history--in-base _
@@ -613,9 +600,9 @@ the files that those turns changed."
 (defun pyagentd-regenerate (&optional choose)
   "Regenerate the last answer; the one so far is kept as a variant.
 With a prefix argument, or CHOOSE from Lisp, choose the prompt; what
-followed it belongs to that variant.  See `pyagentd-next-variant'."
+followed it belongs to that variant.  See `pyagentd-history--next-variant'."
   (interactive "P"
-   pyagentd-mode)
+               pyagentd-mode)
   (pyagentd-history--in-base _
     (pyagentd-history--prepare
      (lambda ()
@@ -651,14 +638,14 @@ Where none is known here the daemon says which there are."
         'choose-variant (list :message message :n next)
         (lambda (_) (message "Variant %d/%d" next of)))))))
 
-(defun pyagentd-next-variant ()
+(defun pyagentd-history--next-variant ()
   "Show the next variant of the message at or before point.
 After the last comes the first.  The turns that came after a variant
 come and go with it."
   (interactive nil pyagentd-mode)
   (pyagentd-history--turn 1))
 
-(defun pyagentd-previous-variant ()
+(defun pyagentd-history--previous-variant ()
   "Show the variant before this one of the message at or before point."
   (interactive nil pyagentd-mode)
   (pyagentd-history--turn -1))
@@ -672,8 +659,8 @@ come and go with it."
 
 (defvar pyagentd-edit-prompt-mode-map
   (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "C-c C-c") #'pyagentd-edit-prompt-finish)
-    (define-key map (kbd "C-c C-k") #'pyagentd-edit-prompt-cancel)
+    (define-key map (kbd "C-c C-c") #'pyagentd-edit-prompt--finish)
+    (define-key map (kbd "C-c C-k") #'pyagentd-edit-prompt--cancel)
     map)
   "Keymap of `pyagentd-edit-prompt-mode'.")
 
@@ -687,8 +674,8 @@ come and go with it."
         (and pyagentd-edit-prompt-mode
              (substitute-command-keys
               " Prompt   \\<pyagentd-edit-prompt-mode-map>\
-\\[pyagentd-edit-prompt-finish] send it instead   \
-\\[pyagentd-edit-prompt-cancel] cancel"))))
+\\[pyagentd-edit-prompt--finish] send it instead   \
+\\[pyagentd-edit-prompt--cancel] cancel"))))
 
 (defun pyagentd-history--text (point)
   "Return the text of the prompt POINT, a plist, as it stands here."
@@ -721,11 +708,12 @@ Until the daemon has taken it the prompt is what it was."
          (failure (lambda (err)
                     (pyagentd-history--not-sent err place text recorded))))
     (condition-case err
-        (progn
-          (pyagentd-chat--save)
-          (pyagentd-history--run
-           'edit (list :message (plist-get point :message-id) :text text)
-           nil failure))
+        (pyagentd-attached-then
+         (lambda ()
+           (pyagentd-history--run
+            'edit (list :message (plist-get point :message-id) :text text)
+            nil failure))
+         failure)
       (error (funcall failure err)))))
 
 (defun pyagentd-history--not-sent (err place text recorded)
@@ -745,7 +733,7 @@ is now; if the daemon may still take it, it is in the kill ring."
   "Edit the prompt at or before point and send it again.
 A prompt that was edited in place is sent as it stands now; else it is
 shown to be edited.  It and all that came after it are kept as a
-variant: see `pyagentd-next-variant'."
+variant: see `pyagentd-history--next-variant'."
   (interactive nil pyagentd-mode)
   (pyagentd-history--in-base position
     (pyagentd-history--prepare
@@ -790,7 +778,7 @@ What was written in its place before and not sent is shown as it is."
       (set-buffer-modified-p nil)
       (pyagentd-edit-prompt-mode))))
 
-(defun pyagentd-edit-prompt-finish ()
+(defun pyagentd-edit-prompt--finish ()
   "Send the prompt in this buffer in place of the old one."
   (interactive nil pyagentd-edit-prompt-mode)
   (let ((text (string-trim (buffer-string)))
@@ -808,7 +796,7 @@ What was written in its place before and not sent is shown as it is."
           'edit (list :message message :text text)
           (lambda () (pyagentd-history--leave-sent buffer tick))))))))
 
-(defun pyagentd-edit-prompt-cancel ()
+(defun pyagentd-edit-prompt--cancel ()
   "Discard the edit of the prompt."
   (interactive nil pyagentd-edit-prompt-mode)
   (pyagentd-history--leave (current-buffer)))
@@ -818,7 +806,7 @@ What was written in its place before and not sent is shown as it is."
   (pyagentd-later-in buffer
     (if (= tick (buffer-chars-modified-tick))
         (pyagentd-history--leave buffer)
-      (message "Sent without what you wrote since, which is still in %s"
+      (message "Sent; what you typed after that is still in %s"
                (buffer-name)))))
 
 (defun pyagentd-history--leave (buffer)
@@ -833,10 +821,10 @@ What was written in its place before and not sent is shown as it is."
 
 (defun pyagentd-fork (&optional choose)
   "Create a session from this one up to the prompt at point, and visit it.
-Elsewhere than in a prompt it is all of it; with a prefix argument, or
-CHOOSE from Lisp, choose the prompt."
+Outside a prompt it gets the whole conversation; with a prefix argument,
+or CHOOSE from Lisp, choose the prompt."
   (interactive "P"
-   pyagentd-mode)
+               pyagentd-mode)
   (pyagentd-history--in-base position
     (pyagentd-attached-then
      (lambda ()

@@ -6,19 +6,6 @@
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
 ;; Finds an installer and runs it; says what is wrong, with buttons that put
@@ -34,6 +21,11 @@
 (require 'pyagentd-rpc)
 (require 'pyagentd-daemon)
 (require 'pyagentd-status)
+(require 'pyagentd-list)
+
+(declare-function pyagentd-host-install "pyagentd-host")
+(declare-function pyagentd-host-known "pyagentd-host")
+(declare-function pyagentd-host-probe "pyagentd-host")
 
 (defvar package-archive-contents)
 
@@ -134,8 +126,13 @@ latest first, :begun and :timer are about progress.")
 
 (defun pyagentd-install-requirement ()
   "Return what to install, a string.
-What came with this package is installed with its optional parts."
-  (let ((checkout (expand-file-name ".." pyagentd-install--here)))
+It has what was added to the server before, see `pyagentd-install-extra'."
+  (let ((checkout (expand-file-name ".." pyagentd-install--here))
+        (extras (mapconcat
+                 #'identity
+                 (cons "daemon" (plist-get (car (pyagentd-server-environments))
+                                           :extras))
+                 ",")))
     (or pyagentd-server-requirement
         (when-let ((came (or (car (last (file-expand-wildcards
                                          (expand-file-name
@@ -148,9 +145,9 @@ What came with this package is installed with its optional parts."
                                    (expand-file-name "pyagentd/daemon.py"
                                                      checkout))
                                   checkout))))
-          (concat came "[full]"))
+          (format "%s[%s]" came extras))
         ;; Built without it, as MELPA does.
-        (format "pyagentd[full]~=%s" pyagentd-version))))
+        (format "pyagentd[%s]~=%s" extras pyagentd-version))))
 
 (defun pyagentd-install--steps (how directory requirement)
   "Return the steps that install REQUIREMENT into DIRECTORY with HOW.
@@ -182,20 +179,6 @@ Each is (WHAT PROGRAM ARGUMENT...).  HOW is a pair (PROGRAM . KIND), see
                       "bin/python")
                     directory))
 
-(defun pyagentd-install--compile (directory)
-  "Have byte code made of all in DIRECTORY, while Emacs is used.
-Python makes what it loads by itself; each first time takes longer.
-The daemon is just being started: this gives way to it."
-  (let ((default-directory (file-name-as-directory directory)))
-    (make-process :name "pyagentd-compile" :noquery t
-                  :command (list (pyagentd-install--python-of directory)
-                                 "-I" "-c" "import compileall, os
-getattr(os, 'nice', int)(19)
-for name in {'lib', 'Lib'} & {*os.listdir()}:
-    compileall.compile_dir(name, quiet=2)")
-                  :connection-type 'pipe
-                  :filter #'ignore :sentinel #'ignore)))
-
 (defun pyagentd-install--new-directory ()
   "Return the name of a directory for an environment that is not there yet."
   (let* ((base (expand-file-name pyagentd-version pyagentd-server-directory))
@@ -210,12 +193,18 @@ for name in {'lib', 'Lib'} & {*os.listdir()}:
 
 (defun pyagentd-install-server (&optional then failed)
   "Install the server of this package's version for this Emacs.
-It goes into a directory of its own below `pyagentd-server-directory'.
+It goes into a directory of its own below `pyagentd-server-directory',
+or, as a command with `pyagentd-host', onto that machine, after asking.
 Emacs stays usable meanwhile.  THEN, a function, is called afterwards
 if that worked; else FAILED is, with an error, a list (SYMBOL . DATA)."
   (interactive)
-  (if pyagentd-install--running
-      (push (cons then failed) (plist-get pyagentd-install--running :waiting))
+  (cond
+   ((and pyagentd-host (called-interactively-p 'any))
+    (require 'pyagentd-host)
+    (pyagentd-host-install (pyagentd-install-requirement)))
+   (pyagentd-install--running
+    (push (cons then failed) (plist-get pyagentd-install--running :waiting)))
+   (t
     (let ((requirement (pyagentd-install-requirement))
           (directory (pyagentd-install--new-directory)))
       (make-directory pyagentd-server-directory t)
@@ -230,7 +219,35 @@ if that worked; else FAILED is, with an error, a list (SYMBOL . DATA)."
                   :begun (float-time)
                   :timer (run-at-time 1 1 #'pyagentd-install--say)))
       (pyagentd-installer-find
-       (lambda (how) (pyagentd-install--with how directory requirement))))))
+       (lambda (how)
+         (pyagentd-install--with how directory requirement)))))))
+
+(defun pyagentd-install-extra (name)
+  "Install the Python packages of the feature NAME for the server.
+The installation leaves out what few need, such as servers of tools (mcp)."
+  (interactive
+   (list (completing-read "Install packages for: "
+                          '("acp" "bedrock" "dask" "epc" "gemini" "mcp"
+                            "otel" "vertex" "watch")
+                          nil t)))
+  (let ((buffer (get-buffer-create pyagentd-install-buffer))
+        (default-directory (expand-file-name "~/")))
+    (with-current-buffer buffer
+      (let ((inhibit-read-only t)) (erase-buffer))
+      (special-mode))
+    (message "pyagentd: installing %s..." name)
+    (make-process
+     :name "pyagentd-install-extra" :noquery t :connection-type 'pipe
+     :command (append (pyagentd-server-command) (list "install" name))
+     :filter (lambda (_process text) (pyagentd-install--print text))
+     :sentinel
+     (lambda (process _change)
+       (unless (process-live-p process)
+         (pyagentd-guarded "Installing"
+           (if (eql 0 (process-exit-status process))
+               (message "pyagentd: %s" (pyagentd-install--last-line))
+             (display-buffer buffer)
+             (message "pyagentd: %s could not be installed" name))))))))
 
 (defun pyagentd-install--with (how directory requirement)
   "Install REQUIREMENT into DIRECTORY with HOW, nil if nothing can do it.
@@ -308,6 +325,7 @@ Otherwise HOW is as `pyagentd-installer-find' tells it."
 (defun pyagentd-install--finish ()
   "Note that the environment is complete, and go on with what waits for it."
   (let ((directory (plist-get pyagentd-install--running :directory))
+        (extras (plist-get (car (pyagentd-server-environments)) :extras))
         (waiting (reverse (plist-get pyagentd-install--running :waiting)))
         (seconds (- (float-time) (plist-get pyagentd-install--running :begun)))
         (version (and (string-match "[0-9]+\\.[0-9][^ \n]*"
@@ -318,10 +336,21 @@ Otherwise HOW is as `pyagentd-installer-find' tells it."
          (format "The installed server is version %s, this package is %s"
                  version pyagentd-version))
       (with-temp-file (expand-file-name pyagentd-server-complete directory)
-        (prin1 (list :version version) (current-buffer)))
+        (prin1 `(:version ,version ,@(and extras `(:extras ,extras)))
+               (current-buffer)))
       (pyagentd-install--end)
       (pyagentd-install--prune directory)
-      (pyagentd-install--compile directory)
+      ;; Python makes the byte code of what it loads by itself, but each first
+      ;; time takes longer.  This gives way to the daemon that is just starting.
+      (let ((default-directory (file-name-as-directory directory)))
+        (make-process :name "pyagentd-compile" :noquery t
+                      :command (list (pyagentd-install--python-of directory)
+                                     "-I" "-c" "import compileall, os
+getattr(os, 'nice', int)(19)
+for name in {'lib', 'Lib'} & {*os.listdir()}:
+    compileall.compile_dir(name, quiet=2)")
+                      :connection-type 'pipe
+                      :filter #'ignore :sentinel #'ignore))
       (message "pyagentd: server %s is installed (%d s)" version seconds)
       (pcase-dolist (`(,then . ,_) waiting)
         (when then
@@ -418,13 +447,6 @@ M-x pyagentd-install-server, or set `pyagentd-command'"))))
   "Let the server be looked for."
   (customize-save-variable 'pyagentd-command nil))
 
-(defun pyagentd-doctor-mend-get-package (name)
-  "Install the Emacs package NAME."
-  (require 'package)
-  (unless (assq (intern name) package-archive-contents)
-    (package-refresh-contents))
-  (package-install (intern name)))
-
 (defun pyagentd-doctor-mend-install ()
   "Install the server and look again."
   (pyagentd-install-server #'pyagentd-doctor-mend--done))
@@ -465,6 +487,11 @@ Then restart the daemon if RESTART is non-nil."
                                      (string-trim (buffer-string))))
            (kill-buffer output)
            (pyagentd-start #'pyagentd-doctor-mend--done)))))))
+
+(defun pyagentd-doctor-mend-use-here ()
+  "Use the daemon of this machine."
+  (pyagentd-use-host nil)
+  (pyagentd-doctor-mend--done))
 
 (defun pyagentd-doctor-mend-log ()
   "Show the log of the daemon."
@@ -550,7 +577,12 @@ or the symbol `asked' while that is looked for."
       (pyagentd-doctor-check-finding name 'ok (abbreviate-file-name file))
     (pyagentd-doctor-check-finding
      name otherwise "not installed"
-     (cons "Install it" (lambda () (pyagentd-doctor-mend-get-package name))))))
+     (cons "Install it"
+           (lambda ()
+             (require 'package)
+             (unless (assq (intern name) package-archive-contents)
+               (package-refresh-contents))
+             (package-install (intern name)))))))
 
 (defun pyagentd-doctor-check--found (installer)
   "Return the finding about where the server is.
@@ -626,6 +658,22 @@ uv, is needed" pyagentd-installer-python)
             ((pyagentd-rpc-connected-p)
              (pyagentd-doctor-check-finding
               "connection" 'ok (format "pid %s" (plist-get runtime :pid))))))))
+
+(defun pyagentd-doctor-check-host (host version reason)
+  "Return the finding about HOST: its server's VERSION, or nil and REASON.
+Only the host that is in use counts as a failure."
+  (apply #'pyagentd-doctor-check-finding host
+         (cond ((and version (pyagentd-server-same-minor-p version)) 'ok)
+               ((equal host pyagentd-host) 'missing)
+               (t 'warning))
+         (cond ((null version) reason)
+               ((pyagentd-server-same-minor-p version)
+                (format "answers, version %s" version))
+               (t (format "the server is version %s, this package %s" version
+                          pyagentd-version)))
+         (and (equal host pyagentd-host)
+              (not (and version (pyagentd-server-same-minor-p version)))
+              '(("Use this machine" . pyagentd-doctor-mend-use-here)))))
 
 ;;;; What the server says
 
@@ -735,6 +783,11 @@ connected with need not answer: the server has asked it."
   "Findings of the server; the symbol `asked' while they are awaited.")
 (defvar-local pyagentd-doctor--process nil
   "The process that examines the server, or nil.")
+(defvar-local pyagentd-doctor--hosts nil
+  "Findings about other machines, an alist with their names.")
+
+(defvar pyagentd-doctor--host-timeout 15
+  "Seconds that another machine may take to answer.")
 
 ;;;; What the server says
 
@@ -758,6 +811,30 @@ connected with need not answer: the server has asked it."
       (run-at-time pyagentd-doctor--timeout nil #'pyagentd-doctor--give-up
                    pyagentd-doctor--process))))
 
+(defun pyagentd-doctor--ask-hosts ()
+  "Ask the other machines whose daemon is used or was used."
+  (require 'pyagentd-host)
+  (let ((buffer (current-buffer)))
+    (setq pyagentd-doctor--hosts
+          (mapcar (lambda (host)
+                    (cons host (pyagentd-doctor-check-finding
+                                host 'asked "asking over SSH…")))
+                  (pyagentd-host-known)))
+    (dolist (entry pyagentd-doctor--hosts)
+      (condition-case error
+          (pyagentd-host-probe
+           (car entry) pyagentd-doctor--host-timeout
+           (lambda (version reason)
+             (when (buffer-live-p buffer)
+               (with-current-buffer buffer
+                 (when (memq entry pyagentd-doctor--hosts)
+                   (setcdr entry (pyagentd-doctor-check-host
+                                  (car entry) version reason))
+                   (pyagentd-doctor--show))))))
+        (error                          ; there is no ssh
+         (setcdr entry (pyagentd-doctor-check-host
+                        (car entry) nil (error-message-string error))))))))
+
 (defun pyagentd-doctor--give-up (process)
   "End PROCESS, if it still runs."
   (when (process-live-p process) (delete-process process)))
@@ -776,33 +853,34 @@ connected with need not answer: the server has asked it."
 ;;;; The buffer
 
 (defconst pyagentd-doctor--marks
-  '((ok "✓" "ok" success) (warning "!" "!" warning) (missing "✗" "NO" error)
-    (asked "…" ".." shadow))
+  '((ok "✓" "ok" "good") (warning "!" "!" "warn") (missing "✗" "NO" "bad")
+    (asked "…" ".." "dim"))
   "For each level its mark, what to show where that cannot be, its face.")
 
-(defun pyagentd-doctor--mark (level)
-  "Return the mark of LEVEL as this frame can show it."
-  (pcase-let ((`(,mark ,plain ,face) (alist-get level pyagentd-doctor--marks)))
-    (propertize (if (char-displayable-p (aref mark 0)) mark plain)
-                'face face)))
-
-(defun pyagentd-doctor--insert (finding)
-  "Insert FINDING with its buttons."
-  (insert (format "%2s %-19s "
-                  (pyagentd-doctor--mark (plist-get finding :level))
-                  (plist-get finding :name))
-          (replace-regexp-in-string
-           "\n" (concat "\n" (make-string 23 ?\s))
-           (plist-get finding :detail) t t)
-          "\n")
-  (when-let ((buttons (plist-get finding :buttons)))
-    (insert (make-string 23 ?\s))
-    (pcase-dolist (`(,label . ,function) buttons)
-      (insert-text-button (format "[%s]" label)
-                          'follow-link t
-                          'action (lambda (_button) (funcall function)))
-      (insert " "))
-    (insert "\n")))
+(defun pyagentd-doctor--lines (finding)
+  "Return FINDING as lines of a page, the last one with its buttons."
+  (pcase-let ((`(,mark ,plain ,face)
+               (alist-get (plist-get finding :level) pyagentd-doctor--marks))
+              (`(,first . ,more) (split-string (plist-get finding :detail) "\n"))
+              (space (make-string 23 ?\s)))
+    (append
+     (list (list :parts
+                 (list (list :text (format "%2s" (if (char-displayable-p
+                                                      (aref mark 0))
+                                                     mark plain))
+                             :face face)
+                       (format " %-19s %s" (plist-get finding :name) first))))
+     (mapcar (lambda (line) (list :parts (list space line))) more)
+     (when-let ((buttons (plist-get finding :buttons)))
+       (list (list :parts
+                   (cons space
+                         (mapcan
+                          (pcase-lambda (`(,label . ,function))
+                            (list (list :text (format "[%s]" label)
+                                        :visit (list :kind "call"
+                                                     :function function))
+                                  " "))
+                          buttons))))))))
 
 (defun pyagentd-doctor--verdict (findings)
   "Return a sentence about FINDINGS as a whole."
@@ -810,27 +888,31 @@ connected with need not answer: the server has asked it."
                               (eq (plist-get finding :level) 'missing))
                             findings)))
     (cond ((eq pyagentd-doctor--server 'asked) "Checking the server…")
+          ((seq-some (lambda (finding) (eq (plist-get finding :level) 'asked))
+                     findings)
+           "Checking other machines…")
           ((zerop missing) "All checks passed.")
           ((= missing 1) "1 check failed.")
           (t (format "%d checks failed." missing)))))
 
 (defun pyagentd-doctor--show ()
   "Show the findings."
-  (let* ((inhibit-read-only t)
-         (server (and (listp pyagentd-doctor--server) pyagentd-doctor--server))
+  (let* ((server (and (listp pyagentd-doctor--server) pyagentd-doctor--server))
          (all (append (pyagentd-doctor-check-agree
                        pyagentd-doctor--own pyagentd-doctor--server)
-                      server))
-         (line (line-number-at-pos)))
-    (erase-buffer)
-    (insert (propertize (pyagentd-doctor--verdict all) 'face 'bold) "\n\n")
-    (mapc #'pyagentd-doctor--insert all)
-    (insert "\n" (substitute-command-keys
-                  "\\<pyagentd-doctor-mode-map>\\[revert-buffer] refresh  \
-\\[forward-button] next button  \\[quit-window] close\n"))
-    (set-buffer-modified-p nil)
-    (goto-char (point-min))
-    (forward-line (1- line))))
+                      (mapcar #'cdr pyagentd-doctor--hosts)
+                      server)))
+    (pyagentd-report-print
+     (list :title "Doctor"
+           :lines
+           (append `((:parts ((:text ,(pyagentd-doctor--verdict all)
+                                     :face "strong")))
+                     (:parts ("")))
+                   (seq-mapcat #'pyagentd-doctor--lines all)
+                   `((:parts (""))
+                     (:parts (,(substitute-command-keys
+                                "\\<pyagentd-doctor-mode-map>\\[revert-buffer] refresh  \
+\\[forward-button] next button  \\[quit-window] close")))))))))
 
 (defvar pyagentd-doctor-mode-map
   (let ((map (make-sparse-keymap)))
@@ -841,11 +923,10 @@ connected with need not answer: the server has asked it."
     map)
   "Keymap of `pyagentd-doctor-mode'.")
 
-(define-derived-mode pyagentd-doctor-mode special-mode "Doctor"
+(define-derived-mode pyagentd-doctor-mode pyagentd-report-mode "Doctor"
   "Major mode of the buffer of `pyagentd-doctor'."
-  (setq-local truncate-lines nil
-              word-wrap t
-              wrap-prefix (make-string 23 ?\s)
+  :interactive nil
+  (setq-local wrap-prefix (make-string 23 ?\s)
               revert-buffer-function
               (lambda (&rest _) (pyagentd-doctor--refresh))))
 
@@ -855,6 +936,7 @@ connected with need not answer: the server has asked it."
         pyagentd-doctor--server nil
         pyagentd-doctor--process nil)
   (pyagentd-doctor--ask)
+  (pyagentd-doctor--ask-hosts)
   (pyagentd-doctor--show)
   (unless (pyagentd-server-found)
     (pyagentd-installer-find

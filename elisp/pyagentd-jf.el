@@ -6,19 +6,6 @@
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
 ;; For code that calls jf/gptel-… functions and uses variables of that
@@ -149,7 +136,7 @@ then an equal call gets it, and nothing is made twice."
      :success (lambda (answer) (setcdr entry (list t answer)))
      :error (lambda (err) (setcdr entry (list nil err))))
     ;; What nobody asks for any more was given up, not repeated.
-    (run-at-time (* 4 (pyagentd-jf--timeout)) nil
+    (run-at-time (max 60 (* 4 (pyagentd-jf--timeout))) nil
                  (lambda ()
                    (setq pyagentd-jf--made (delq entry pyagentd-jf--made))))
     entry))
@@ -165,8 +152,8 @@ gives the command it is made without a wait."
                         (pyagentd-session-request name preset nil nil)))))
 
 (defun jf/gptel-session-create-persistent (session-id session-dir
-                                           &optional preset projects
-                                           activity-org-file)
+                                                      &optional preset projects
+                                                      activity-org-file)
   "Make a session in SESSION-DIR, known as SESSION-ID, and open it.
 See `pyagentd-session-create' for PRESET, PROJECTS and
 ACTIVITY-ORG-FILE.  Return the buffer.  Needs the daemon."
@@ -339,7 +326,7 @@ ARGUMENT is the name under which it was given, for the error."
   (append patterns nil))
 
 (defun jf/gptel-persistent-agent--task (main-cb preset description prompt
-                                        &optional allowed-paths denied-paths)
+                                                &optional allowed-paths denied-paths)
   "Have an agent under the session in this buffer do the task PROMPT.
 PRESET is the name of its preset, DESCRIPTION the task in a few words.
 ALLOWED-PATHS, a list or vector of patterns, is what it may read: nil

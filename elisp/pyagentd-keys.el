@@ -1,4 +1,4 @@
-;;; pyagentd-keys.el --- Keys, their words, menu bar -*- lexical-binding: t; -*-
+;;; pyagentd-keys.el --- What the menus and keys are -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -6,27 +6,15 @@
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
-;; What keys do, in a few words: for help, menu bar and which-key.
+;; One table of the commands that keys and menus have.  The keymap of
+;; sessions, the menu bar, what which-key says and the menus
+;; (pyagentd-menu.el) are made from it.
 
 ;;; Code:
 
 (require 'seq)
-(require 'subr-x)
 (require 'easymenu)
 (require 'pyagentd-core)
 (require 'pyagentd-session)
@@ -35,325 +23,243 @@
 (require 'pyagentd-chat)
 (require 'pyagentd-display)
 (require 'pyagentd-add)
+(declare-function pyagentd-list "pyagentd-list")
+(declare-function pyagentd-report-show "pyagentd-list")
+(declare-function pyagentd-reindex "pyagentd-sessions")
 
+(defconst pyagentd-menus
+  '((pyagentd-menu
+     "Commands of pyagentd.
+Commands on a session act on the one in this buffer, or on the one at point
+in the list of sessions."
+     (pyagentd-menu--title
+      ("Send"
+       ("RET" "Send" pyagentd-send :key "C-c RET")
+       ("W" "Steer this run" pyagentd-steer :key "C-c C-w")
+       ("Q" "Queue" pyagentd-queue :key "C-c C-q" :value pyagentd-menu--queue)
+       ("k" "Abort" pyagentd-abort :key "C-c C-k")
+       ("L" "Agent" pyagentd-choose-agent :key "C-c M-l"
+        :value pyagentd-menu--agent)
+       ("!" "Approve plan" pyagentd-approve :key "C-c C-c")
+       ("#" "Pick an option" pyagentd-reply-options--pick))
+      ("Approvals"
+       ("y" "Allow once" pyagentd-allow-once)
+       ("s" "Allow in session" pyagentd-allow-session)
+       ("p" "Allow in project" pyagentd-allow-always)
+       ("n" "Deny" pyagentd-deny)
+       ("r" "Deny with a reason" pyagentd-deny-with-reason)
+       ("e" "Edit arguments" pyagentd-ask--edit)
+       ("d" "Diff" pyagentd-ask--diff)
+       ("E" "Ediff" pyagentd-ask--ediff)
+       ("o" "Details" pyagentd-ask--show)
+       ("w" "Answer any" pyagentd-answer :key "C-c C-r")
+       ("l" "List all" pyagentd-asks :value pyagentd-menu--asks))
+      ("Turns"
+       ("U" "Rewind" pyagentd-rewind :key "C-c M-u")
+       ("z" "Undo rewind" pyagentd-history--unrewind)
+       ("X" "Edit prompt" pyagentd-edit-prompt :key "C-c M-e")
+       ("M-g" "Regenerate" pyagentd-regenerate :key "C-c M-g")
+       ("M-n" "Next variant" pyagentd-history--next-variant :key "C-c M-n")
+       ("M-p" "Previous variant" pyagentd-history--previous-variant :key "C-c M-p")
+       ("F" "Fork" pyagentd-fork)
+       ("B" "Branch here" pyagentd-branch :key "C-c M-b")
+       ("M-c" "Compact" pyagentd-compact)
+       ("C" "Changed files" pyagentd-changes)))
+     (nil
+      ("Model and tools" :if pyagentd-menu--session-p
+       ("-=" "Set for" pyagentd-model--switch-scope
+        :value pyagentd-menu--scope :stay t)
+       ("*" "Model" pyagentd-choose-model :value pyagentd-menu--model :stay t)
+       ("-t" "Temperature" pyagentd-model--choose-temperature
+        :value pyagentd-menu--temperature :stay t)
+       ("-c" "Maximum tokens" pyagentd-model--choose-max-tokens
+        :value pyagentd-menu--max-tokens :stay t)
+       ("-e" "Thinking" pyagentd-model--choose-thinking
+        :value pyagentd-menu--thinking :stay t)
+       ("-s" "System prompt" pyagentd-edit-system-prompt
+        :value pyagentd-menu--system)
+       ("-T" "Tools" pyagentd-model--choose-tools :value pyagentd-menu--tools)
+       ("-0" "Forget for next message" pyagentd-model--forget-next
+        :if pyagentd-menu--next-p :stay t))
+      ("Add to prompt"
+       ("i" "File, directory" pyagentd-add--files)
+       ("M-a" "Copy of a file" pyagentd-add--attach-file :key "C-c M-a")
+       ("M-r" "Rewrite region" pyagentd-rewrite)
+       ("I" "Copied picture" pyagentd-add--picture :key "C-c M-y")
+       ("H" "Earlier prompt" pyagentd-recall-prompt :key "C-c M-r")
+       "More"
+       ("S" "Sessions..." pyagentd-menu--in-sessions)
+       ("A" "Agents..." pyagentd-menu--in-agents)
+       ("R" "Permissions..." pyagentd-menu--in-rights)
+       ("P" "Settings..." pyagentd-menu--in-settings)
+       ("q" "Quit" transient-quit-one))
+      ("Text"
+       ("]" "Next answer" pyagentd-chat--next-answer :key "C-c ]")
+       ("[" "Previous answer" pyagentd-chat--previous-answer :key "C-c [")
+       ("c" "Copy code" pyagentd-copy-code :key "C-c M-w")
+       ("f" "Fold block" pyagentd-fold-toggle :key "C-c M-f")
+       ("TAB" "Fold all" pyagentd-display--fold-toggle-all)
+       ("h" "Hidden turns" pyagentd-history--show-hidden :value pyagentd-menu--hidden)
+       ("O" "Steps" pyagentd-todo :value pyagentd-menu--steps)
+       "View"
+       ("$" "Context" pyagentd-context :value pyagentd-menu--context)
+       ("g" "Agents" pyagentd-agents :value pyagentd-menu--agents)
+       ("M-i" "Inspect" pyagentd-inspect :key "C-c M-i"))))
+    (pyagentd-menu--in-model
+     "Model, temperature, tools and system prompt.
+They are set for this session, or for the next message only."
+     (pyagentd-menu--title "Model and tools"
+      (nil ("q" "Quit" transient-quit-one))))
+    (pyagentd-menu--in-sessions
+     "Commands on sessions and their branches."
+     (nil
+      ("Sessions"
+       ("s" "New session" pyagentd-session)
+       ("l" "List" pyagentd-sessions)
+       ("n" "Running now" (pyagentd-list "running"))
+       ("$" "Usage and cost" (pyagentd-list "usage"))
+       ("C" "Usage as charts" pyagentd-report--usage-charts)
+       ("f" "Search" pyagentd-search :key "C-c M-s")
+       ("i" "Import a chat" pyagentd-import)
+       ("g" "Import this gptel buffer" pyagentd-import-gptel)
+       ("G" "Import gptel's backends" pyagentd-gptel--import-backends)
+       ("I" "Rebuild the index" (pyagentd-reindex)))
+      ("This session" :if pyagentd-menu--somewhere-p
+       ("r" "Rename" pyagentd-rename)
+       ("D" "Duplicate" pyagentd-duplicate)
+       ("e" "Export" pyagentd-export)
+       ("A" "Archive" pyagentd-archive)
+       ("x" "Delete" pyagentd-delete)
+       "Its branches"
+       ("b" "Branch here" pyagentd-branch)
+       ("w" "Switch to" pyagentd-switch-branch)
+       ("v" "Tree" pyagentd-branches :key "C-c C-v"
+        :value pyagentd-menu--branch))
+      ("Daemon"
+       ("c" "Connect" pyagentd-connect :value pyagentd-menu--daemon)
+       ("d" "Disconnect" (pyagentd-rpc-disconnect))
+       ("?" "Check the installation" pyagentd-doctor)
+       ("q" "Quit" transient-quit-one))))
+    (pyagentd-menu--in-agents
+     "Commands on agents, their tasks and their conversations."
+     (nil
+      ("Running"
+       ("a" "Running now" (pyagentd-list "running"))
+       ("g" "Agents" pyagentd-agents :value pyagentd-menu--agents)
+       ("t" "Tasks" (pyagentd-list "tasks"))
+       ("s" "Schedules" (pyagentd-list "schedules"))
+       ("m" "Mission" pyagentd-mission)
+       ("M" "Mission trace" pyagentd-mission--trace))
+      ("Named agents"
+       ("n" "Open or make" pyagentd-agent)
+       ("l" "List" (pyagentd-list "named"))
+       ("c" "Configure" pyagentd-agent-config)
+       ("d" "Defaults" (pyagentd-list "settings")))
+      ("Saved contexts"
+       ("S" "Save" pyagentd-context-save)
+       ("h" "List" pyagentd-context--history)
+       ("q" "Quit" transient-quit-one))))
+    (pyagentd-menu--in-rights
+     "Permissions of agents: grants, decisions, trust."
+     (nil
+      ("Permissions"
+       ("g" "Grants" (pyagentd-list "grants"))
+       ("u" "Decisions" (pyagentd-list "audit"))
+       ("p" "This session's preset.md" pyagentd-visit-preset)
+       ("h" "Hooks" (pyagentd-list "hooks"))
+       ("m" "MCP servers" (pyagentd-list "mcp")))
+      ("Trust"
+       ("T" "Presets of the project" (pyagentd-list "presets"))
+       ("S" "This session" (pyagentd-list "trust"))
+       ("q" "Quit" transient-quit-one))))
+    (pyagentd-menu--in-settings
+     "Settings of this session and of this Emacs."
+     (nil
+      ("Settings of this session" :if pyagentd-menu--session-p
+       ("L" "Agent" pyagentd-choose-agent :value pyagentd-menu--agent)
+       ("m" "Model and tools…" pyagentd-menu--in-model)
+       ("+" "Save to preset.md" pyagentd-sync--keep-settings
+        :value pyagentd-menu--overridden)
+       ("-" "Back to preset.md" pyagentd-sync--drop-settings)
+       ("p" "preset.md" pyagentd-visit-preset)
+       ("R" "Show recovered roles" pyagentd-sync--show-recovery)
+       ("C" "Clean Local Variables" pyagentd-session--clean-local-variables))
+      ("This Emacs"
+       ("f" nil pyagentd-menu--in-fold)
+       ("i" nil pyagentd-menu--in-pictures)
+       ("v" nil pyagentd-menu--in-revert)
+       ("n" nil pyagentd-menu--in-notify)
+       ("N" nil pyagentd-menu--in-finished)
+       ("l" nil pyagentd-menu--in-log)
+       ("c" "All options" (customize-group 'pyagentd))
+       ("q" "Quit" transient-quit-one)))))
+  "The menus: lists (NAME DOCUMENTATION ROW...).
+A row is (DESCRIPTION GROUP...); DESCRIPTION is a function or nil.  A group
+is (TITLE ENTRY...), with :if and a predicate before the entries where it
+is not always there; the title of another group stands for that group.
+An entry is (LETTER WORDS COMMAND), a heading or nil; COMMAND is one, or a
+form.  Behind it may stand :key, its key in a session, :value, a function
+that returns the words with the present value, :if, a predicate, and :stay,
+non-nil if the menu stays.")
 
-;;;; What keys do, in a few words
+(defun pyagentd-menus-groups ()
+  "Return the groups of all menus as lists (TITLE IF ENTRY...)."
+  (let (groups)
+    (dolist (menu pyagentd-menus (nreverse groups))
+      (dolist (row (cddr menu))
+        (dolist (group (cdr row))
+          (when (consp group)
+            (push (if (eq :if (cadr group))
+                      (cons (car group) (cddr group))
+                    (cons (car group) (cons nil (cdr group))))
+                  groups)))))))
 
-;; What the cheat sheet says of commands whose documentation begins with
-;; more than a line of it has room for.
+;;;; Keys of sessions
 
-(defconst pyagentd-key-words-width 36
-  "How many columns the words of a key have at most.")
+(dolist (group (pyagentd-menus-groups))
+  (dolist (entry (cddr group))
+    (when-let ((key (and (consp entry) (plist-get (nthcdr 3 entry) :key))))
+      ;; As menu items, for which-key.
+      (define-key pyagentd-mode-map (kbd key)
+        (cons (nth 1 entry) (nth 2 entry))))))
 
-(defconst pyagentd-key-words
-  '((backward-button . "previous button")
-    (completion-at-point . "complete at point")
-    (forward-button . "next button")
-    (outline-cycle . "fold or unfold what stands below")
-    (outline-cycle-buffer . "fold or unfold everything")
-    (outline-next-visible-heading . "next heading")
-    (outline-previous-visible-heading . "previous heading")
-    (pyagentd-abort . "stop the run; its text stays")
-    (pyagentd-allow-always . "allow always, in the whole project")
-    (pyagentd-allow-once . "allow this once")
-    (pyagentd-allow-session . "allow as long as the session lives")
-    (pyagentd-answer . "answer any open question")
-    (pyagentd-approve . "carry out the plan")
-    (pyagentd-ask-diff . "show the change as a diff")
-    (pyagentd-ask-ediff . "compare with the file, in Ediff")
-    (pyagentd-ask-edit . "change the arguments, and allow")
-    (pyagentd-ask-go . "go to the question")
-    (pyagentd-ask-next . "next of several asks")
-    (pyagentd-ask-previous . "previous of several asks")
-    (pyagentd-ask-show . "why it is asked, and all of it")
-    (pyagentd-asks . "pending approvals and questions")
-    (pyagentd-asks-visit . "visit the conversation that asks")
-    (pyagentd-attach-file . "copy a file into the prompt")
-    (pyagentd-branch . "make a branch at a prompt")
-    (pyagentd-branches . "branches of the session as a tree")
-    (pyagentd-branches-diff . "compare with where it comes from")
-    (pyagentd-choose-agent . "choose the agent")
-    (pyagentd-context-clear . "clear without saving")
-    (pyagentd-context-save . "save the conversation")
-    (pyagentd-copy-code . "copy the block of code")
-    (pyagentd-delete . "move to the trash")
-    (pyagentd-deny . "deny this; the run goes on")
-    (pyagentd-deny-with-reason . "deny, and tell the model why")
-    (pyagentd-duplicate . "copy the session")
-    (pyagentd-edit-prompt . "edit a prompt and send it again")
-    (pyagentd-export . "write the conversation to a file")
-    (pyagentd-fold-toggle . "fold or unfold the block")
-    (pyagentd-inspect . "inspect the requests")
-    (pyagentd-keys . "show the keys")
-    (pyagentd-mcp-test . "start it and show what it offers")
-    (pyagentd-mission-copy . "copy the last value, as JSON")
-    (pyagentd-mission-resume . "resume after the last program")
-    (pyagentd-mission-stop . "stop it; what it did is kept")
-    (pyagentd-mission-visit . "open what is at point")
-    (pyagentd-next-answer . "next answer")
-    (pyagentd-next-variant . "next variant of the message")
-    (pyagentd-previous-answer . "previous answer")
-    (pyagentd-previous-variant . "previous variant of the message")
-    (pyagentd-queue . "queued messages")
-    (pyagentd-recall-prompt . "insert an earlier prompt")
-    (pyagentd-report-visit . "open what is named here")
-    (pyagentd-regenerate . "regenerate the last answer")
-    (pyagentd-rewind . "rewind to a prompt")
-    (pyagentd-list-fold . "fold or unfold what stands below")
-    (pyagentd-list-visit-other-window . "open in another window")
-    (pyagentd-search . "search all conversations")
-    (pyagentd-search-next . "next message, and show it")
-    (pyagentd-search-previous . "previous message, and show it")
-    (pyagentd-search-toggle-archived . "include archived sessions")
-    (pyagentd-search-toggle-follow . "show messages while moving")
-    (pyagentd-search-visit . "open at this message")
-    (pyagentd-search-visit-other-window . "open in another window")
-    (pyagentd-send . "send the prompt")
-    (pyagentd-snapshots-diff . "compare with the restored file")
-    (pyagentd-steer . "steer this run")
-    (pyagentd-table-filter . "filter by words")
-    (pyagentd-table-mark . "mark")
-    (pyagentd-table-unmark . "take the mark away")
-    (pyagentd-yank-picture . "insert the picture in the clipboard"))
-  "For commands what they do, in a few words.")
+(define-key pyagentd-mode-map (kbd "C-c C-t") '("Menu" . pyagentd-menu))
 
-;;;; Keys of a buffer
+;;;; Menu bar
 
-;; A cheat sheet: `?' in any list of the package, and C-c ? in a session,
-;; shows the keys there are in a window below.  The next key works as ever,
-;; and closes it.
+(defun pyagentd-menubar--item (entry)
+  "Return ENTRY of a menu as the menu bar has it, nil if it is none there."
+  (pcase entry
+    ((pred stringp) "---")
+    (`(,_ ,words ,command . ,_)
+     (unless (or (null words) (eq command 'transient-quit-one)
+                 (and (symbolp command)
+                      (string-prefix-p "pyagentd-menu-" (symbol-name command))))
+       (vector words command)))))
 
-(defvar pyagentd-table-help)
+(easy-menu-define pyagentd-menubar--menu pyagentd-mode-map
+  "Menu of session buffers."
+  `("Agent"
+    ,@(delq nil
+            (mapcar (pcase-lambda (`(,title ,_ . ,entries))
+                      (when-let ((items (delq nil (mapcar #'pyagentd-menubar--item
+                                                          entries))))
+                        (setq items (if (equal (car (last items)) "---")
+                                        (butlast items)
+                                      items))
+                        (append (list title)
+                                (and (equal title "Approvals")
+                                     '(:active (pyagentd-ask-here)))
+                                items)))
+                    (pyagentd-menus-groups)))
+    "---"
+    ["All of This as a Menu of Keys" pyagentd-menu]))
 
-(defconst pyagentd-keys--buffer "*pyagentd keys*"
-  "Name of the buffer with the keys.")
+;;;; Right click
 
-(defconst pyagentd-keys--everywhere
-  '(("n" . "next line") ("p" . "previous line") ("g" . "refresh")
-    ("/" . "filter by words") ("S" . "sort by this column") ("q" . "close"))
-  "What keys do that every list has.")
-
-;;;; Which there are
-
-(defun pyagentd-keys--of (map &optional prefix)
-  "Return the keys of MAP, not of its parents, with their commands.
-That is a list of (KEY . COMMAND); PREFIX is typed before them."
-  (let (found)
-    (map-keymap-internal
-     (lambda (event binding)
-       (let ((key (vconcat prefix (vector event)))
-             (command (pyagentd-keys--command binding)))
-         (cond ((keymapp command)
-                (setq found (append (pyagentd-keys--of command key) found)))
-               ((and (symbolp command) (pyagentd-keys--does-p command)
-                     (pyagentd-keys--key-p key))
-                (push (cons (key-description key) command) found)))))
-     map)
-    (nreverse found)))
-
-(defun pyagentd-keys--key-p (key)
-  "Return non-nil if KEY, a vector, is one that a person types."
-  (seq-every-p (lambda (event)
-                 (or (integerp event)
-                     (not (string-match-p "mouse\\|wheel\\|remap\\|menu-bar"
-                                          (format "%s" event)))))
-               key))
-
-(defun pyagentd-keys--command (binding)
-  "Return the command, or keymap, that BINDING stands for."
-  (pcase binding
-    (`(menu-item ,_ ,command . ,_) command)
-    (`(,(pred stringp) . ,command) command)
-    (_ binding)))
-
-(defun pyagentd-keys--words (key command)
-  "Return in a few words what KEY, which runs COMMAND, does.
-What the list itself says of it goes before the command's documentation."
-  (or (cadr (assoc key (bound-and-true-p pyagentd-table-help)))
-      (alist-get command pyagentd-key-words)
-      (let ((line (car (split-string (pyagentd-keys--documentation command)
-                                     "\n"))))
-        (if (string-empty-p line) (symbol-name command)
-          (pyagentd-keys--begun-small (string-remove-suffix "." line))))))
-
-(defun pyagentd-keys--begun-small (text)
-  "Return TEXT beginning with a small letter, as what lists say does."
-  (if (string-match-p "\\`[[:upper:]][[:lower:]]" text)
-      (concat (downcase (substring text 0 1)) (substring text 1))
-    text))
-
-(defun pyagentd-keys--documentation (command)
-  "Return the documentation of COMMAND, which is loaded for that."
-  (when (autoloadp (symbol-function command))
-    (autoload-do-load (symbol-function command) command))
-  (or (documentation command) ""))
-
-(defun pyagentd-keys--asking ()
-  "Return the keys that there are only where something is asked."
-  (and (bound-and-true-p pyagentd-ask-mode)
-       (pyagentd-keys--of (symbol-value 'pyagentd-ask-mode-map))))
-
-(defun pyagentd-keys-here ()
-  "Return the keys of this buffer, a list of (KEY . WORDS)."
-  (let* ((session (bound-and-true-p pyagentd-mode))
-         (map (if session pyagentd-mode-map (current-local-map)))
-         (own (mapcar (lambda (pair)
-                        (cons (car pair)
-                              (pyagentd-keys--words (car pair) (cdr pair))))
-                      (sort (append (pyagentd-keys--asking)
-                                    (pyagentd-keys--of map))
-                            (lambda (a b) (string-collate-lessp
-                                           (car a) (car b) nil t))))))
-    (pyagentd-keys--unique
-     (if session own
-       (append own
-               (seq-filter (lambda (pair)
-                             (pyagentd-keys--does-p
-                              (key-binding (kbd (car pair)))))
-                           pyagentd-keys--everywhere))))))
-
-(defun pyagentd-keys--does-p (binding)
-  "Return non-nil if BINDING, of a key, is a command that does something."
-  (and (commandp binding) (not (memq binding '(ignore undefined)))))
-
-(defun pyagentd-keys--unique (pairs)
-  "Return PAIRS without those whose key came before, and without `?'."
-  (let (seen)
-    (seq-filter (lambda (pair)
-                  (unless (or (equal (car pair) "?") (member (car pair) seen))
-                    (push (car pair) seen)))
-                pairs)))
-
-;;;; Showing them
-
-(defun pyagentd-keys--line (pair widest width)
-  "Return PAIR, (KEY . WORDS), in WIDTH columns; WIDEST is that of keys."
-  (let* ((key (propertize (car pair) 'face 'pyagentd-key))
-         (gap (make-string (max 1 (- (+ widest 2) (string-width key))) ?\s))
-         (words (truncate-string-to-width (cdr pair) (- width widest 3)
-                                          nil nil "…")))
-    (concat key gap words)))
-
-(defun pyagentd-keys--text (pairs width)
-  "Return PAIRS, a list of (KEY . WORDS), in columns for a window of WIDTH."
-  (let* ((widest (apply #'max 1 (mapcar (lambda (pair)
-                                          (string-width (car pair)))
-                                        pairs)))
-         (columns (max 1 (/ width 50)))
-         (each (/ width columns))
-         (rows (ceiling (length pairs) columns))
-         (table (seq-partition (mapcar (lambda (pair)
-                                         (pyagentd-keys--line pair widest each))
-                                       pairs)
-                               (max 1 rows))))
-    (mapconcat
-     (lambda (row)
-       (string-trim-right
-        (mapconcat (lambda (column)
-                     (let ((cell (or (nth row column) "")))
-                       (concat cell (make-string
-                                     (max 0 (- each (string-width cell)))
-                                     ?\s))))
-                   table "")))
-     (number-sequence 0 (1- rows)) "\n")))
-
-(defun pyagentd-keys--hide ()
-  "Close the window with the keys."
-  (when-let ((window (get-buffer-window pyagentd-keys--buffer t)))
-    (delete-window window)))
-
-(defun pyagentd-keys ()
-  "Show the keys of this buffer in a window below.
-The next key runs its command and closes the window."
-  (interactive)
-  (let ((pairs (or (pyagentd-keys-here)
-                   (user-error "This buffer has no keys of its own")))
-        (name (format-mode-line mode-name)))
-    (with-current-buffer (get-buffer-create pyagentd-keys--buffer)
-      (special-mode)
-      (setq mode-line-format nil
-            cursor-type nil
-            header-line-format (format " Keys: %s   (any key closes this)"
-                                       name))
-      (let ((inhibit-read-only t))
-        (erase-buffer)
-        (insert (pyagentd-keys--text pairs (- (frame-width) 2)))
-        (goto-char (point-min)))
-      (display-buffer-in-side-window
-       (current-buffer) '((side . bottom) (slot . 0)
-                          (window-height . fit-window-to-buffer)
-                          (window-parameters (no-other-window . t)))))
-    (set-transient-map (let ((map (make-sparse-keymap)))
-                         (define-key map "?" #'ignore)
-                         map)
-                       nil #'pyagentd-keys--hide)))
-
-;;;; Where they are
-
-
-(defun pyagentd-keys--name ()
-  "Give keys their words if they are shown by which-key."
-  (when (bound-and-true-p which-key-mode)
-    (pyagentd-which-key-set-up)))
-
-(add-hook 'pyagentd-mode-hook #'pyagentd-keys--name)
-(add-hook 'which-key-mode-hook #'pyagentd-keys--name)
-
-(defun pyagentd-keys--install ()
-  "Let `?' show the keys in the lists of this package."
-  (when (and (string-prefix-p "pyagentd-" (symbol-name major-mode))
-             (derived-mode-p 'special-mode 'tabulated-list-mode)
-             (current-local-map))
-    (define-key (current-local-map) "?" #'pyagentd-keys)))
-
-(add-hook 'after-change-major-mode-hook #'pyagentd-keys--install)
-(define-key pyagentd-mode-map (kbd "C-c ?") #'pyagentd-keys)
-
-;;;; Menu bar, right click
-
-;; For those who look for commands with the mouse: the menu "Agent" of
-;; session buffers, and what a right click offers there
-;; (`context-menu-mode').
+;; What a right click offers in a session (`context-menu-mode').
 
 (autoload 'pyagentd-code-at "pyagentd-display")
-
-(easy-menu-define pyagentd-menubar pyagentd-mode-map
-  "Menu of session buffers."
-  '("Agent"
-    ["Send" pyagentd-send :active (not pyagentd-session-viewing)]
-    ["Steer This Run" pyagentd-steer :active (pyagentd-status-busy-p)]
-    ["Stop" pyagentd-abort :active (pyagentd-status-busy-p)]
-    ["Allow Once" pyagentd-allow-once :active (pyagentd-ask-here)]
-    ["Deny" pyagentd-deny :active (pyagentd-ask-here)]
-    "---"
-    ["Attach File…" pyagentd-attach-file]
-    ["Yank Picture" pyagentd-yank-picture]
-    ["Earlier Prompt…" pyagentd-recall-prompt]
-    "---"
-    ["Rewind to Prompt" pyagentd-rewind]
-    ["Undo Rewind" pyagentd-unrewind]
-    ["Edit Prompt and Send Again" pyagentd-edit-prompt]
-    ["Regenerate" pyagentd-regenerate]
-    ["Fork" pyagentd-fork]
-    ["Branch Here" pyagentd-branch]
-    "---"
-    ["Copy Code" pyagentd-copy-code]
-    ["Copy Answer" pyagentd-copy-answer]
-    ["Fold All" pyagentd-fold-toggle-all]
-    "---"
-    ["Agent…" pyagentd-choose-agent]
-    ["Model…" pyagentd-choose-model]
-    ["Approvals" pyagentd-asks]
-    ["Agents" pyagentd-agents]
-    ["Changed Files" pyagentd-changes]
-    ["Context and Cost" pyagentd-context]
-    ["Inspect" pyagentd-inspect]
-    "---"
-    ["Sessions" pyagentd-sessions]
-    ["Running Now" (pyagentd-list "running")]
-    ["Usage of All Sessions" (pyagentd-list "usage")]
-    ["Keys" pyagentd-keys]
-    ["More…" pyagentd-menu]))
 
 (defun pyagentd-menubar--there (position command)
   "Return a command that runs COMMAND with point at POSITION."
@@ -371,7 +277,7 @@ The next key runs its command and closes the window."
      (and (eq role 'response)
           (append (and (pyagentd-code-at position)
                        '(("Copy Code" . pyagentd-copy-code)))
-                  '(("Copy Answer" . pyagentd-copy-answer)
+                  '(("Copy Answer" . pyagentd-display--copy-answer)
                     ("Regenerate" . pyagentd-regenerate))))
      (and (null role)
           (seq-some (lambda (prompt)
@@ -397,31 +303,6 @@ For `context-menu-functions'."
 (add-to-list 'pyagentd-session-hooks
              '(context-menu-functions . pyagentd-menubar-context))
 (put 'pyagentd-menubar-context 'permanent-local-hook t)
-
-;;;; Words for keys in which-key
-
-;; Which-key shows what may be typed after a prefix key: here the commands
-;; of this package in words, "allow once", without its name before each.
-;; A binding (WORDS . COMMAND) is as good as COMMAND to all else.
-
-(defvar pyagentd-command-map)
-
-(defun pyagentd-which-key--words (command)
-  "Return the name of COMMAND, a symbol, as words."
-  (string-replace "-" " " (string-remove-prefix "pyagentd-"
-                                                (symbol-name command))))
-
-(defun pyagentd-which-key--name (map)
-  "Give the keys of MAP, and not of its parents, words."
-  (pcase-dolist (`(,key . ,command) (pyagentd-keys--of map))
-    (when (string-prefix-p "pyagentd-" (symbol-name command))
-      (define-key map (kbd key)
-        (cons (pyagentd-which-key--words command) command)))))
-
-(defun pyagentd-which-key-set-up ()
-  "Give the keys of sessions, and those for any buffer, words."
-  (mapc #'pyagentd-which-key--name
-        (list pyagentd-mode-map pyagentd-ask-mode-map pyagentd-command-map)))
 
 (provide 'pyagentd-keys)
 ;;; pyagentd-keys.el ends here

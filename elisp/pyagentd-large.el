@@ -6,19 +6,6 @@
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
 ;; Garbage collection, visiting and fontifying large conversations.
@@ -29,7 +16,6 @@
 (require 'paren)
 (require 'seq)
 (require 'pyagentd-core)
-
 
 ;;;; Garbage is collected when nobody waits
 
@@ -234,28 +220,20 @@ That is POS, a line further down, or nil if POS marks none."
   (when-let ((start (text-property-not-all (point-min) end 'pyagentd-syntax t)))
     (with-silent-modifications
       (let ((done (save-restriction
-                    (pyagentd-syntax--show-newline)
-                    (pyagentd-syntax--propertize start end))))
+                    ;; With the newline before: Markdown takes a line of
+                    ;; dashes at the beginning for that of metadata.
+                    (let ((start (max 1 (1- (point-min)))) (end (point-max)))
+                      (widen)
+                      (narrow-to-region start end))
+                    (let ((syntax-propertize-function pyagentd-syntax--function)
+                          (syntax-propertize--done start))
+                      (syntax-propertize end)
+                      (min syntax-propertize--done (point-max))))))
         (put-text-property start (max end done) 'pyagentd-syntax t)
         (when (bound-and-true-p markdown-make-gfm-checkboxes-buttons)
           (save-excursion
             (save-match-data
               (markdown-make-gfm-checkboxes-buttons start (max end done)))))))))
-
-(defun pyagentd-syntax--show-newline ()
-  "Make the newline before the accessible text accessible as well.
-Markdown takes a line of dashes at the beginning for that of metadata."
-  (let ((start (max 1 (1- (point-min)))) (end (point-max)))
-    (widen)
-    (narrow-to-region start end)))
-
-(defun pyagentd-syntax--propertize (start end)
-  "Let the major mode find the syntax from START to END or somewhat behind it.
-Return where it has stopped."
-  (let ((syntax-propertize-function pyagentd-syntax--function)
-        (syntax-propertize--done start))
-    (syntax-propertize end)
-    (min syntax-propertize--done (point-max))))
 
 (defun pyagentd-syntax-forget (beg end)
   "Note that the text between BEG and END has changed."

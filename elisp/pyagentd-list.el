@@ -1,23 +1,10 @@
-;;; pyagentd-list.el --- Lists that the daemon makes -*- lexical-binding: t; -*-
+;;; pyagentd-list.el --- Lists and pages that the daemon makes -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
 ;; Author: The pyagentd authors
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
-
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
 
 ;;; Commentary:
 
@@ -34,7 +21,8 @@
 (require 'pyagentd-here)
 (require 'pyagentd-daemon)
 (require 'pyagentd-session)
-
+(require 'outline)
+(require 'pyagentd-ask)
 
 ;;;; Lists that follow all sessions
 
@@ -74,12 +62,8 @@ another by now, and GONE, the names of branches that are no more.")
     (pyagentd-rpc-call-async 'running '(:watch t)
                              :error #'pyagentd-live--forget)))
 
-(defun pyagentd-live-watched ()
-  "Note that the daemon that is connected tells what changes."
-  (setq pyagentd-live--watching t))
-
 (defun pyagentd-live--forget (&rest _)
-  "Note that nobody tells what changes."
+  "Note that the daemon does not tell what changes."
   (setq pyagentd-live--watching nil))
 
 (add-hook 'pyagentd-rpc-disconnected-hook #'pyagentd-live--forget)
@@ -90,7 +74,7 @@ another by now, and GONE, the names of branches that are no more.")
   "Non-nil in a buffer that may have asked to be told what changes.")
 
 (defun pyagentd-live-listing ()
-  "Have nobody told what changes when this list is the last one killed."
+  "Unsubscribe from changes when the last list is killed."
   (setq pyagentd-live--listing t)
   (add-hook 'kill-buffer-hook #'pyagentd-live--on-kill nil t))
 
@@ -158,7 +142,7 @@ another by now, and GONE, the names of branches that are no more.")
   "Keys that the last line names, a list of (KEY WORD).")
 (defvar-local pyagentd-table-empty "Nothing."
   "What to say where there are no rows.")
-(defvar-local pyagentd-table-filter nil
+(defvar-local pyagentd-table--filter nil
   "Words that a line must have to be shown, or nil.")
 (defvar-local pyagentd-table-filter-function nil
   "Function that has the rows filtered elsewhere, nil to filter them here.
@@ -184,8 +168,9 @@ It is called with the words.")
 
 (defun pyagentd-table-keys (keys)
   "Return lines that name KEYS, a list of (KEY WORD), as wide as the window."
-  (let ((width (max 80 (window-width (get-buffer-window nil t))))
-        (column 0))
+  (let* ((window (window-width (get-buffer-window nil t)))
+         (width (if (< window 40) 80 window)) ; in batch it has no size
+         (column 0))
     (mapconcat
      (pcase-lambda (`(,key ,word))
        (let* ((text (concat (propertize key 'face 'pyagentd-key) " " word))
@@ -194,16 +179,6 @@ It is called with the words.")
          (prog1 (concat (cond ((zerop column) "") (fits "  ") (t "\n")) text)
            (setq column (if fits wide (string-width text))))))
      keys "")))
-
-(defun pyagentd-table-show-keys ()
-  "Name the keys of a list below its lines; no line is made of that."
-  (when pyagentd-table-help
-    (remove-overlays (point-min) (point-max) 'pyagentd-table-keys t)
-    (let ((overlay (make-overlay (point-max) (point-max) nil t t)))
-      (overlay-put overlay 'pyagentd-table-keys t)
-      (overlay-put overlay 'after-string
-                   (concat "\n" (pyagentd-table-keys pyagentd-table-help)
-                           "\n")))))
 
 (defun pyagentd-table-print (entries &optional note)
   "Show ENTRIES, as `tabulated-list-entries' has them, and name the keys.
@@ -228,7 +203,7 @@ Where there are none say NOTE, by default that there is nothing."
                     (t (concat pyagentd-table--empty "\n\n")))
               (pyagentd-table-keys
                (if (assoc "?" pyagentd-table-help) pyagentd-table-help
-                 (append pyagentd-table-help '(("?" "all keys")))))
+                 (append pyagentd-table-help '(("?" "help")))))
               "\n")))
   (set-buffer-modified-p nil))
 
@@ -245,11 +220,11 @@ Where there are none say NOTE, by default that there is nothing."
   "Show NOTE, or nil, in the mode line."
   (setq pyagentd-table--note note
         mode-line-process
-        (when (or note pyagentd-table-filter)
+        (when (or note pyagentd-table--filter)
           (string-replace
            "%" "%%"
-           (concat (and pyagentd-table-filter
-                        (concat " /" pyagentd-table-filter))
+           (concat (and pyagentd-table--filter
+                        (concat " /" pyagentd-table--filter))
                    (and note (concat " " note))))))
   (force-mode-line-update))
 
@@ -257,7 +232,7 @@ Where there are none say NOTE, by default that there is nothing."
 
 (defun pyagentd-table--filtered ()
   "Return the entries that have all words of the filter."
-  (let ((words (split-string (downcase (or pyagentd-table-filter "")) nil t)))
+  (let ((words (split-string (downcase (or pyagentd-table--filter "")) nil t)))
     (if (or (null words) pyagentd-table-filter-function) pyagentd-table--entries
       (seq-filter
        (lambda (entry)
@@ -268,15 +243,15 @@ Where there are none say NOTE, by default that there is nothing."
            (seq-every-p (lambda (word) (string-search word text)) words)))
        pyagentd-table--entries))))
 
-(defun pyagentd-table-filter (filter)
+(defun pyagentd-table--filter (filter)
   "Show only lines in which all words of FILTER occur; nothing shows all."
   (interactive (list (read-string "Filter (words, empty for all): "
-                                  pyagentd-table-filter))
+                                  pyagentd-table--filter))
                pyagentd-table-mode)
-  (setq pyagentd-table-filter (unless (string-blank-p filter) filter))
+  (setq pyagentd-table--filter (unless (string-blank-p filter) filter))
   (pyagentd-table-say pyagentd-table--note)
   (if pyagentd-table-filter-function
-      (funcall pyagentd-table-filter-function (or pyagentd-table-filter ""))
+      (funcall pyagentd-table-filter-function (or pyagentd-table--filter ""))
     (pyagentd-table-print-again)))
 
 ;;;; Marks
@@ -285,7 +260,7 @@ Where there are none say NOTE, by default that there is nothing."
   "Show that the line at point is marked if ON, else that it is not."
   (tabulated-list-put-tag (if on (propertize "*" 'face 'warning) " ")))
 
-(defun pyagentd-table--mark (on)
+(defun pyagentd-table--set-mark (on)
   "Mark the lines of the region or the one at point if ON, and move on.
 Else take their marks away."
   (let ((end (and (use-region-p) (copy-marker (region-end)))))
@@ -301,29 +276,22 @@ Else take their marks away."
              (forward-line)
              (and end (< (point) end))))))
 
-(defun pyagentd-table-mark ()
+(defun pyagentd-table--mark ()
   "Mark the line at point, or those in the region.
 What is done next is done to all that are marked."
   (interactive nil pyagentd-table-mode)
-  (pyagentd-table--mark t))
+  (pyagentd-table--set-mark t))
 
-(defun pyagentd-table-unmark ()
+(defun pyagentd-table--unmark ()
   "Take the mark from the line at point, or from those in the region."
   (interactive nil pyagentd-table-mode)
-  (pyagentd-table--mark nil))
+  (pyagentd-table--set-mark nil))
 
-(defun pyagentd-table-unmark-all ()
+(defun pyagentd-table--unmark-all ()
   "Take all marks away."
   (interactive nil pyagentd-table-mode)
   (setq pyagentd-table-marks nil)
   (pyagentd-table-print-again))
-
-(defun pyagentd-table-define-marks (map)
-  "Define keys for marks in MAP and return it."
-  (define-key map "m" #'pyagentd-table-mark)
-  (define-key map "u" #'pyagentd-table-unmark)
-  (define-key map "U" #'pyagentd-table-unmark-all)
-  map)
 
 (defun pyagentd-table-marked (&optional key)
   "Return the rows whose lines are marked and shown.
@@ -379,11 +347,6 @@ BUFFER and NUMBER are its arguments.  Here a process is being read."
     (pyagentd-later-soon
      (lambda () (pyagentd-table--with-latest buffer number function)))))
 
-(defun pyagentd-table-ask (fetch)
-  "Call FETCH in this buffer once there is a daemon, which is not waited for."
-  (pyagentd-start (pyagentd-later-back fetch)
-                  (pyagentd-later-back #'pyagentd-table--failed)))
-
 (defun pyagentd-table--failed (err)
   "Say that ERR kept the rows from this buffer; those there are stay."
   (pyagentd-table-say "failed")
@@ -409,7 +372,7 @@ BUFFER and NUMBER are its arguments.  Here a process is being read."
 
 (defvar pyagentd-table-mode-map
   (let ((map (make-sparse-keymap)))
-    (define-key map "/" #'pyagentd-table-filter)
+    (define-key map "/" #'pyagentd-table--filter)
     map)
   "Keymap of `pyagentd-table-mode'.")
 
@@ -417,6 +380,8 @@ BUFFER and NUMBER are its arguments.  Here a process is being read."
   "Parent of the modes of lists.
 
 \\{pyagentd-table-mode-map}"
+  :interactive nil
+  (pyagentd-plain-characters)
   (pyagentd-live-listing))
 
 ;;;; Lists: tables that the daemon makes
@@ -443,34 +408,15 @@ TOP is such a list, that of the row of level 0 that it belongs to.")
 (defconst pyagentd-list--pause 0.5
   "Seconds a list that is shown waits for more to change.")
 
-(defconst pyagentd-list-faces
-  '(("strong" . bold) ("title" . pyagentd-session-title)
-    ("agent" . font-lock-type-face) ("dim" . shadow)
-    ("detail" . pyagentd-detail) ("good" . success) ("warn" . warning)
-    ("bad" . error) ("heading" . pyagentd-heading)
-    ("code" . font-lock-string-face) ("added" . pyagentd-added)
-    ("removed" . pyagentd-removed))
-  "The face of each kind of text that the daemon names.")
-
-(defun pyagentd-list-text (part)
-  "Return PART, a string or a plist with :text and :face, as text."
-  (if (stringp part) part
-    (let ((face (cdr (assoc (plist-get part :face) pyagentd-list-faces)))
-          (text (or (plist-get part :text) "")))
-      (when (and (string-match-p "\\`[█▏▎▍▌▋▊▉]+\\'" text)
-                 (not (char-displayable-p ?█)))
-        (setq text (make-string (length text) ?#)))
-      (if face (propertize text 'face face) text))))
-
 ;;;; Places
 
-(autoload 'pyagentd-report-visit-place "pyagentd-report")
 
 (defvar pyagentd-list-places
   '(("session" . pyagentd-list--visit-session)
     ("file" . pyagentd-list--visit-file)
     ("view" . pyagentd-list--visit-view)
-    ("report" . pyagentd-report-visit-place))
+    ("report" . pyagentd-report-visit-place)
+    ("call" . pyagentd-list--visit-call))
   "How each kind of place is visited.
 That is an alist of functions, called with the place, a plist, and non-nil
 if another window is to show it.")
@@ -494,6 +440,10 @@ if another window is to show it.")
       (user-error "%s is gone" (abbreviate-file-name file)))
     (if other-window (find-file-other-window file) (find-file file))))
 
+(defun pyagentd-list--visit-call (place _other-window)
+  "Call the function of PLACE, which is one of this Emacs."
+  (funcall (plist-get place :function)))
+
 (defun pyagentd-list--visit-view (place _other-window)
   "Show the list that PLACE names."
   (pyagentd-list-show (plist-get place :name) (plist-get place :arguments)))
@@ -515,24 +465,21 @@ if another window is to show it.")
 
 (defun pyagentd-list--revert (&rest _)
   "Fetch the list of this buffer again."
-  (pyagentd-table-ask #'pyagentd-list--fetch))
+  (pyagentd-start (pyagentd-later-back #'pyagentd-list--fetch)
+                  (pyagentd-later-back #'pyagentd-table--failed)))
 
 (defun pyagentd-list--receive (view)
   "Show VIEW, a list as the daemon tells it, in this buffer."
   (let ((first (null pyagentd-list--view)))
     (pyagentd-list--print view)
     (when-let ((current (and first (plist-get view :current))))
-      (pyagentd-list--goto current)))
+      (goto-char (point-min))
+      (while (not (or (eobp) (equal (tabulated-list-get-id) current)))
+        (forward-line))
+      (when (eobp) (goto-char (point-min)))
+      (when-let ((window (get-buffer-window nil t)))
+        (set-window-point window (point)))))
   (run-hooks 'pyagentd-list-after-show-hook))
-
-(defun pyagentd-list--goto (id)
-  "Move point to the row called ID, or to the first one."
-  (goto-char (point-min))
-  (while (not (or (eobp) (equal (tabulated-list-get-id) id)))
-    (forward-line))
-  (when (eobp) (goto-char (point-min)))
-  (when-let ((window (get-buffer-window nil t)))
-    (set-window-point window (point))))
 
 (defun pyagentd-list--print (view)
   "Print VIEW with its keys."
@@ -544,7 +491,7 @@ if another window is to show it.")
         mode-name (plist-get view :title)
         tabulated-list-format (pyagentd-list--format view))
   (when (member "sessions" pyagentd-list--follows)
-    (pyagentd-live-watched))
+    (setq pyagentd-live--watching t))
   (unless (assoc (car tabulated-list-sort-key)
                  (append tabulated-list-format nil))
     (setq tabulated-list-sort-key nil))
@@ -579,12 +526,18 @@ if another window is to show it.")
         (setq number (1+ number))))))
 
 (defun pyagentd-list--format (view)
-  "Return the columns of VIEW as `tabulated-list-format' has them."
+  "Return the columns of VIEW as `tabulated-list-format' has them.
+The last is left out where there is no room for it."
   (let* ((columns (plist-get view :columns))
+         (left 0)                       ; for the last one
          (free (- (window-width (get-buffer-window nil t)) 2
                   (apply #'+ (mapcar (lambda (column)
                                        (1+ (or (plist-get column :width) 0)))
                                      columns)))))
+    (if (< free (or (plist-get (car (last columns)) :least) 0))
+        (setq columns (butlast columns)
+              free (1+ free))
+      (setq left 24))
     (vconcat
      (seq-map-indexed
       (lambda (column number)
@@ -593,7 +546,7 @@ if another window is to show it.")
           (append (list (plist-get column :title)
                         (if most
                             (max width (min most (+ width free)
-                                            (max 30 (+ width free -24))))
+                                            (max 30 (+ width free (- left)))))
                           width)
                         (and (plist-get column :sorts)
                              (pyagentd-list--sorter number)))
@@ -641,7 +594,7 @@ Rows of a tree stay below the row that they belong to."
                            level))
           (push row shown))))))
 
-(defun pyagentd-list-fold ()
+(defun pyagentd-list--fold ()
   "Fold away what stands below the row at point, or unfold it."
   (interactive nil pyagentd-list-mode)
   (let ((id (plist-get (pyagentd-table-row) :id)))
@@ -653,11 +606,12 @@ Rows of a tree stay below the row that they belong to."
 
 (defun pyagentd-list--entry (row)
   "Return ROW as an entry of the list."
-  (let ((cells (mapcar #'pyagentd-list-text (plist-get row :cells))))
+  (let ((cells (mapcar #'pyagentd-text (plist-get row :cells))))
     (when-let ((folded (plist-get row :folded)))
       (setcar cells (concat (car cells) (propertize (format "  +%d" folded)
                                                     'face 'shadow))))
-    (list (plist-get row :id) (vconcat cells))))
+    (list (plist-get row :id)
+          (vconcat (seq-take cells (length tabulated-list-format))))))
 
 ;;;; Again, when something has changed
 
@@ -678,14 +632,6 @@ Rows of a tree stay below the row that they belong to."
   (when pyagentd-table--behind
     (let ((pyagentd-table--quietly t))
       (funcall (or pyagentd-table--follow #'pyagentd-list--fetch)))))
-
-(defun pyagentd-list-follow (fetch)
-  "Call FETCH in this buffer a moment after sessions have changed.
-Where the buffer is not shown, call it when it is."
-  (setq pyagentd-table--follow fetch
-        pyagentd-list--follows '("sessions")
-        pyagentd-live t)
-  (add-hook 'window-buffer-change-functions #'pyagentd-list--catch-up nil t))
 
 (defun pyagentd-list--on-told (&rest _)
   "Fetch the lists that follow sessions again."
@@ -716,9 +662,9 @@ Where the buffer is not shown, call it when it is."
 (defvar pyagentd-list-mode-map
   (let ((map (make-sparse-keymap)))
     (set-keymap-parent map pyagentd-table-mode-map)
-    (define-key map (kbd "RET") #'pyagentd-list-visit)
-    (define-key map (kbd "TAB") #'pyagentd-list-fold)
-    (define-key map "o" #'pyagentd-list-visit-other-window)
+    (define-key map (kbd "RET") #'pyagentd-list--visit)
+    (define-key map (kbd "TAB") #'pyagentd-list--fold)
+    (define-key map "o" #'pyagentd-list--visit-other-window)
     map)
   "Keymap of `pyagentd-list-mode'.")
 
@@ -736,19 +682,24 @@ command is for all rows that are marked.")
     (setq several (or (seq-some (lambda (action) (plist-get action :several))
                                 actions)
                       (seq-some (lambda (key) (nth 3 key)) own)))
-    (when several (pyagentd-table-define-marks map))
+    (when several
+      (define-key map "m" #'pyagentd-table--mark)
+      (define-key map "u" #'pyagentd-table--unmark)
+      (define-key map "U" #'pyagentd-table--unmark-all))
     (dolist (action actions)
       (define-key map (kbd (plist-get action :key))
-                  (pyagentd-list--command action)))
+        (pyagentd-list--command action)))
     (pcase-dolist (`(,key ,command . ,_) own)
       (define-key map (kbd key) command))
     (when (plist-get view :more)
-      (define-key map "+" #'pyagentd-list-more))
+      (define-key map "+" #'pyagentd-list--more))
     (use-local-map map)
+    (setq-local pyagentd-list-mode-map map) ; what help shows
     (setq pyagentd-table-help
           (append
            (when (and (seq-some (lambda (row) (plist-get row :visit))
                                 (plist-get view :rows))
+                      (not (assoc "RET" own))
                       (not (seq-some (lambda (action)
                                        (equal "RET" (plist-get action :key)))
                                      actions)))
@@ -766,9 +717,11 @@ command is for all rows that are marked.")
            '(("/" "filter") ("g" "refresh") ("q" "close"))))))
 
 (defun pyagentd-list--command (action)
-  "Return a command that does ACTION, a plist."
-  (let ((command (make-symbol (concat "pyagentd-list-"
-                                      (plist-get action :label)))))
+  "Return a command that does ACTION, a plist; help shows its name."
+  (let ((command (intern (format "pyagentd-list--%s-%s" pyagentd-list-name
+                                 (string-replace
+                                  " " "-" (plist-get action :label))))))
+    (put command 'command-modes '(pyagentd-list-mode pyagentd-report-mode))
     (fset command (lambda () (interactive) (pyagentd-list-act action)))
     (put command 'function-documentation
          (concat (capitalize (plist-get action :label)) "."))
@@ -809,9 +762,12 @@ command is for all rows that are marked.")
   (string-replace "%s" (or what "") text))
 
 (defun pyagentd-list-act (action)
-  "Do ACTION, a plist of this list's view, to the rows it is for."
+  "Do ACTION, a plist of this list or page, to the rows it is for."
   (let ((rows (pyagentd-list--targets action)))
-    (cond ((plist-get action :place)
+    (cond ((plist-get action :copies)
+           (kill-new (plist-get action :copies))
+           (message "Copied"))
+          ((plist-get action :place)
            (pyagentd-list-visit-place
             (pyagentd-list-fact (car rows) (plist-get action :place))))
           ((null (plist-get action :operation))
@@ -870,10 +826,10 @@ command is for all rows that are marked.")
               (message "%s" (pyagentd-list--named (plist-get action :done)
                                                   label)))))
      (run-hooks 'pyagentd-changed-hook)
-     (pyagentd-list--fetch))
+     (revert-buffer))
    (plist-get action :patience)))
 
-(defun pyagentd-list-visit (&optional other-window)
+(defun pyagentd-list--visit (&optional other-window)
   "Visit what is at point, in another window if OTHER-WINDOW."
   (interactive nil pyagentd-list-mode)
   (pyagentd-list-visit-place
@@ -881,12 +837,12 @@ command is for all rows that are marked.")
        (user-error "Nothing to visit here"))
    other-window))
 
-(defun pyagentd-list-visit-other-window ()
+(defun pyagentd-list--visit-other-window ()
   "Visit what is at point in another window."
   (interactive nil pyagentd-list-mode)
-  (pyagentd-list-visit t))
+  (pyagentd-list--visit t))
 
-(defun pyagentd-list-more ()
+(defun pyagentd-list--more ()
   "Fetch twice as many rows."
   (interactive nil pyagentd-list-mode)
   (setq pyagentd-list--limit (* 2 (max 1 (length pyagentd-table-rows))))
@@ -896,7 +852,7 @@ command is for all rows that are marked.")
   "Return the session that ROW of this list is about, or nil.
 That is a plist as `pyagentd-here' has it."
   (let* ((place (plist-get row :visit))
-         (session (and (equal (plist-get place :kind) "session") place))
+         (session (and (plist-get place :branch) place))
          (what (pyagentd-list-fact row "what")))
     (when-let* ((branch (or (plist-get session :branch)
                             (plist-get pyagentd-list-arguments :branch)))
@@ -915,7 +871,6 @@ That is a plist as `pyagentd-here' has it."
 
 (define-derived-mode pyagentd-list-mode pyagentd-table-mode "List"
   "Major mode for lists that the daemon makes.
-\<pyagentd-list-mode-map>\\[pyagentd-keys] shows the keys of this list.
 
 \\{pyagentd-list-mode-map}"
   :interactive nil
@@ -923,6 +878,9 @@ That is a plist as `pyagentd-here' has it."
         pyagentd-here-function #'pyagentd-list--here)
   (setq-local revert-buffer-function #'pyagentd-list--revert)
   (add-hook 'window-buffer-change-functions #'pyagentd-list--catch-up nil t))
+
+(defvar pyagentd-list--most nil
+  "How many rows a list that is shown now has at first, nil as the daemon has it.")
 
 (defun pyagentd-list-show (name &optional arguments)
   "Show the list NAME, a string, with ARGUMENTS, a plist; return its buffer."
@@ -932,6 +890,7 @@ That is a plist as `pyagentd-here' has it."
                    (equal arguments pyagentd-list-arguments))
         (pyagentd-list-mode)
         (setq pyagentd-list-name name
+              pyagentd-list--limit pyagentd-list--most
               pyagentd-list-arguments arguments))
       (revert-buffer))
     (pop-to-buffer buffer)
@@ -1011,16 +970,26 @@ with a prefix argument (ALL from Lisp) that of all."
 
 (defun pyagentd-list--read-name (views)
   "Read the name of one of VIEWS, plists."
-  (let* ((summary (lambda (name)
-                    (plist-get (seq-find (lambda (view)
-                                           (equal name (plist-get view :name)))
-                                         views)
-                               :summary)))
+  (let* ((pages (seq-filter (lambda (entry)
+                              (member (car entry) '("hooks" "presets" "trust"
+                                                     "mission" "charts")))
+                            pyagentd-list-functions))
+         (summary (lambda (name)
+                    (or (plist-get (seq-find (lambda (view)
+                                               (equal name
+                                                      (plist-get view :name)))
+                                             views)
+                                   :summary)
+                        (car (split-string
+                              (documentation (cdr (assoc name pages)))
+                              "\n")))))
          (completion-extra-properties
           (list :annotation-function
                 (lambda (name) (concat "  " (funcall summary name))))))
-    (completing-read "List: " (mapcar (lambda (view) (plist-get view :name))
-                                      views)
+    (completing-read "List: " (append (mapcar (lambda (view)
+                                                (plist-get view :name))
+                                              views)
+                                      (mapcar #'car pages))
                      nil t)))
 
 ;;;; Lists that need no more
@@ -1059,6 +1028,305 @@ The table follows what happens."
 
 (setf (alist-get "usage" pyagentd-list-functions nil nil #'equal)
       #'pyagentd-usage)
+
+;;;; Pages that the daemon makes
+
+;; The daemon's operation `report' returns lines with headings, faces and
+;; buttons; here they are shown, folded by the headings and fetched again.
+
+(defvar-local pyagentd-report--latest 0
+  "How many times the daemon was asked; only the latest answer counts.")
+(defvar-local pyagentd-report--pages-before nil
+  "Pages that were shown here before, a list of (NAME . ARGUMENTS).")
+
+(defcustom pyagentd-report-pictures t
+  "Whether charts are shown as pictures where Emacs can.
+Otherwise, and always on a terminal, they are drawn with characters, which
+a screen reader can read."
+  :type 'boolean
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+;;;; Text
+
+(defun pyagentd-report--insert (line)
+  "Insert LINE, a plist as the daemon tells it."
+  (let ((level (or (plist-get line :level) 0)) (start (point)))
+    (when (> level 0)
+      (insert (make-string level ?*) " "))
+    (mapc #'pyagentd-report--insert-part (plist-get line :parts))
+    (insert "\n")
+    (when (> level 0)
+      (add-text-properties start (point)
+                           (list 'pyagentd-id (plist-get line :id)
+                                 'pyagentd-folded (plist-get line :folded)))
+      (add-face-text-property start (point)
+                              (intern (format "outline-%d" (min level 8)))
+                              t))))
+
+(defun pyagentd-report--insert-part (part)
+  "Insert PART of a line, a string or a plist."
+  (let ((start (point))
+        (visit (and (consp part) (plist-get part :visit)))
+        (svg (and (consp part) (plist-get part :svg))))
+    (insert (if (and svg (not (char-displayable-p ?█)))
+                (pyagentd-report--ascii (pyagentd-text part))
+              (pyagentd-ask-text-part part nil nil)))
+    (when (and svg pyagentd-report-pictures
+               (display-images-p) (image-type-available-p 'svg))
+      (put-text-property start (point) 'display
+                         (create-image svg 'svg t)))
+    (when visit
+      (make-text-button start (point)
+                        'pyagentd-place visit
+                        'action #'pyagentd-report--push
+                        'follow-link t
+                        'face (get-text-property start 'face)
+                        'help-echo (pyagentd-report--help visit)))))
+
+(defun pyagentd-report--ascii (chart)
+  "Return the text CHART with characters that every terminal has."
+  (mapconcat (lambda (char)
+               (pcase char
+                 (?█ "#") (?▓ "=") (?▒ "%") (?░ ".")
+                 ((or ?▏ ?▎ ?▍ ?▌ ?▋ ?▊ ?▉) "|")
+                 (_ (string char))))
+             chart ""))
+
+(defun pyagentd-report--help (place)
+  "Return what a button for PLACE does, for a tooltip and screen readers."
+  (let ((function (plist-get place :function)))
+    (concat "RET: " (or (and (functionp function)
+                             (when-let ((text (documentation function)))
+                               (car (split-string text "\n"))))
+                        "open"))))
+
+(defun pyagentd-report--push (button)
+  "Open the place of BUTTON."
+  (pyagentd-list-visit-place (button-get button 'pyagentd-place)))
+
+(defun pyagentd-report--headings (function)
+  "Call FUNCTION at the beginning of each heading, with its id or text."
+  (save-excursion
+    (goto-char (point-min))
+    (while (re-search-forward (concat "^\\(?:" outline-regexp "\\).*") nil t)
+      (let ((text (match-string-no-properties 0)))
+        (beginning-of-line)
+        (save-excursion
+          (funcall function
+                   (or (get-text-property (point) 'pyagentd-id) text)))
+        (end-of-line)))))
+
+(defun pyagentd-report--place ()
+  "Return where point is, (ID LINES COLUMN); nil at the end of the buffer.
+The end of a page that is shown moves on with what comes."
+  (unless (and (eobp) (not (bobp)))
+    (let ((column (current-column)) (line (line-number-at-pos)) (at nil))
+      (pyagentd-report--headings
+       (lambda (id)
+         (when (<= (line-number-at-pos) line)
+           (setq at (cons id (line-number-at-pos))))))
+      (list (car at) (- line (or (cdr at) 1)) column))))
+
+(defun pyagentd-report-print (report)
+  "Show REPORT in this buffer; point stays on its line, folds stay."
+  (let* ((inhibit-read-only t)
+         (lines (plist-get report :lines))
+         (known (let (found)
+                  (pyagentd-report--headings
+                   (lambda (id)
+                     (push (cons id (invisible-p (line-end-position))) found)))
+                  found))
+         (place (if (zerop (buffer-size)) '(nil 0 0) (pyagentd-report--place))))
+    (setq mode-name (plist-get report :title)
+          pyagentd-list--follows (plist-get report :follows)
+          pyagentd-live (and pyagentd-list--follows t))
+    (erase-buffer)
+    (mapc #'pyagentd-report--insert lines)
+    (pyagentd-report--headings
+     (lambda (id)
+       (when (if-let ((before (assoc id known))) (cdr before)
+               (get-text-property (point) 'pyagentd-folded))
+         (outline-hide-subtree))))
+    (unless pyagentd-ask-here-about     ; which has its own
+      (pyagentd-report--define-keys (plist-get report :actions)))
+    (goto-char (if place (point-min) (point-max)))
+    (pcase place
+      (`(,id ,lines ,column)
+       (let ((start (point-min)))
+         (pyagentd-report--headings
+          (lambda (other) (when (equal id other) (setq start (point)))))
+         (goto-char start)
+         (forward-line lines)
+         (move-to-column column))))
+    (dolist (window (get-buffer-window-list nil nil t))
+      (set-window-point window (point)))
+    (set-buffer-modified-p nil)))
+
+(defun pyagentd-report--define-keys (actions)
+  "Bind the keys of ACTIONS, and name them in the header line."
+  (when actions
+    (let ((map (make-sparse-keymap)))
+      (set-keymap-parent map pyagentd-report-mode-map)
+      (dolist (action actions)
+        (define-key map (kbd (plist-get action :key))
+          (pyagentd-list--command action)))
+      (use-local-map map)))
+  (setq header-line-format
+        (and actions
+             (mapconcat (lambda (action)
+                          (concat " " (propertize (plist-get action :key)
+                                                  'face 'pyagentd-key)
+                                  " " (string-replace
+                                       "%" "%%" (plist-get action :label))))
+                        actions " "))))
+
+;;;; Fetching
+
+(defun pyagentd-report--fetch ()
+  "Fetch the page of this buffer; it is shown when it comes."
+  (let ((number (setq pyagentd-report--latest (1+ pyagentd-report--latest))))
+    (setq pyagentd-table--behind nil)
+    (pyagentd-later-here
+     'report (list :name pyagentd-list-name
+                   :arguments pyagentd-list-arguments
+                   :watch t)
+     (lambda (report)
+       (when (= number pyagentd-report--latest)
+         (pyagentd-report-print report)))
+     (* 6 pyagentd-call-timeout))))
+
+(defun pyagentd-report--revert (&rest _)
+  "Fetch the page of this buffer again."
+  (pyagentd-report--fetch))
+
+(defun pyagentd-report--visit ()
+  "Open what the button at point, or that of the heading above, names."
+  (interactive nil pyagentd-report-mode)
+  (let ((button
+         (or (button-at (point))
+             (pyagentd-report--button-of-line)
+             (save-excursion
+               (end-of-line)
+               (and (ignore-errors (outline-back-to-heading t) t)
+                    (pyagentd-report--button-of-line))))))
+    (if button (push-button button)
+      (user-error "Nothing to open here"))))
+
+(defun pyagentd-report--button-of-line ()
+  "Return the first button of this line, or nil."
+  (save-excursion
+    (beginning-of-line)
+    (let ((button (or (button-at (point)) (next-button (point)))))
+      (and button (<= (button-start button) (line-end-position)) button))))
+
+;;;; The mode
+
+(defvar pyagentd-report-mode-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "RET") #'pyagentd-report--visit)
+    (define-key map (kbd "TAB") #'outline-cycle)
+    (define-key map (kbd "<backtab>") #'outline-cycle-buffer)
+    (define-key map "n" #'outline-next-visible-heading)
+    (define-key map "p" #'outline-previous-visible-heading)
+    (define-key map "l" #'pyagentd-report--back)
+    map)
+  "Keymap of `pyagentd-report-mode'.")
+
+(define-derived-mode pyagentd-report-mode special-mode "Report"
+  "Major mode for pages that the daemon makes.
+The header line names the keys of a page that has some of its own.
+
+\\{pyagentd-report-mode-map}"
+  :interactive nil
+  (setq buffer-undo-list t
+        pyagentd-table--follow #'pyagentd-report--fetch)
+  (setq-local outline-regexp "\\*+ "
+              truncate-lines nil
+              word-wrap t
+              fringe-indicator-alist (cons '(continuation)
+                                           fringe-indicator-alist))
+  (outline-minor-mode)
+  (pyagentd-plain-characters)
+  (pyagentd-live-listing)
+  (add-hook 'window-buffer-change-functions #'pyagentd-list--catch-up nil t)
+  (setq-local revert-buffer-function #'pyagentd-report--revert))
+
+(defun pyagentd-report-buffer (name arguments)
+  "Return a buffer in which the page NAME with ARGUMENTS, a plist, is shown."
+  (with-current-buffer (get-buffer-create (format "*pyagentd %s*" name))
+    (unless (equal (list name arguments)
+                   (list pyagentd-list-name pyagentd-list-arguments))
+      (let ((inhibit-read-only t)
+            (back (and pyagentd-list-name
+                       (cons (cons pyagentd-list-name pyagentd-list-arguments)
+                             pyagentd-report--pages-before))))
+        (erase-buffer)
+        (pyagentd-report-mode)
+        (setq pyagentd-list-name name
+              pyagentd-list-arguments arguments
+              pyagentd-report--pages-before back)))
+    (revert-buffer)
+    (current-buffer)))
+
+(defun pyagentd-report--back ()
+  "Show the page that was shown here before."
+  (interactive nil pyagentd-report-mode)
+  (pcase-let ((`((,name . ,arguments) . ,back)
+               (or pyagentd-report--pages-before
+                   (user-error "No page was shown here before"))))
+    (pyagentd-report-buffer name arguments)
+    (setq pyagentd-report--pages-before back)))
+
+(defun pyagentd-report-visit-place (place _other-window)
+  "Display the page that PLACE names."
+  (display-buffer
+   (pyagentd-report-buffer
+    (plist-get place :name)
+    (append (plist-get place :arguments)
+            (and (plist-get place :env)
+                 (list :env (pyagentd-env-variables)))))))
+
+(defun pyagentd-report-show (name)
+  "Show the page NAME of the session here, or of the project here."
+  (let ((here (ignore-errors (pyagentd-here))))
+    (pop-to-buffer
+     (pyagentd-report-buffer
+      name (if here (list :branch (plist-get here :branch))
+             (list :root (pyagentd--project-root)))))))
+
+(defun pyagentd-report--usage-charts ()
+  "Show what all sessions cost, by day, model and session, as charts."
+  (interactive)
+  (pop-to-buffer (pyagentd-report-buffer "usage" nil)))
+
+;;;###autoload
+(defun pyagentd-inspect ()
+  "Show what happened in the session here: requests, tokens, tools, decisions.
+RET on a request shows it as it was sent."
+  (interactive)
+  (pop-to-buffer
+   (pyagentd-report-buffer
+    "inspect" (list :branch (plist-get (pyagentd-here) :branch)))))
+
+;; What somebody reads before trusting it; `pyagentd-list' offers these pages, too.
+
+(defun pyagentd-hooks ()
+  "Show the hooks, yours and this project's, to trust those."
+  (pyagentd-report-show "hooks"))
+
+(defun pyagentd-trust-presets ()
+  "Show the presets of this project, to trust them."
+  (pyagentd-report-show "presets"))
+
+(defun pyagentd-trust-session ()
+  "Show the preset.md of a session from elsewhere, to trust it."
+  (pyagentd-report-show "trust"))
+
+(pcase-dolist (`(,name . ,function) '(("hooks" . pyagentd-hooks)
+                                      ("presets" . pyagentd-trust-presets)
+                                      ("trust" . pyagentd-trust-session)))
+  (setf (alist-get name pyagentd-list-functions nil nil #'equal) function))
 
 (provide 'pyagentd-list)
 ;;; pyagentd-list.el ends here

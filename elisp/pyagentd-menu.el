@@ -1,23 +1,10 @@
-;;; pyagentd-menu.el --- Menu of session commands -*- lexical-binding: t; -*-
+;;; pyagentd-menu.el --- Menus, and the settings chosen there -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
 ;; Author: The pyagentd authors
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
-
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
 
 ;;; Commentary:
 
@@ -28,33 +15,20 @@
 
 (require 'transient)
 (require 'pyagentd)
-(require 'pyagentd-chat)
-(require 'pyagentd-views)
-(require 'pyagentd-history)
-(require 'pyagentd-search)
 (require 'pyagentd-here)
-(require 'pyagentd-sessions)
-(require 'pyagentd-list)
-(require 'pyagentd-report)
-(require 'pyagentd-mission)
-(require 'pyagentd-trust)
-(require 'pyagentd-ask)
-(require 'pyagentd-add)
+(require 'pyagentd-chat)
+(require 'pyagentd-history)
 (require 'pyagentd-display)
-(require 'pyagentd-model)
+(require 'pyagentd-ask)
 (require 'pyagentd-keys)
-
-(declare-function pyagentd-session "pyagentd")
-(declare-function pyagentd-visit-preset "pyagentd")
-(declare-function pyagentd-doctor "pyagentd-install")
-(declare-function pyagentd-agent-init "pyagentd-agents")
-(declare-function pyagentd-agent-rename "pyagentd-agents")
-(declare-function pyagentd-agent-config "pyagentd-agents")
-(declare-function pyagentd-agent-destroy "pyagentd-agents")
-(declare-function pyagentd-context-save "pyagentd-views")
-(declare-function pyagentd-context-clear "pyagentd-views")
-(declare-function pyagentd-context-restore "pyagentd-views")
-(declare-function pyagentd-context-history "pyagentd-views")
+(require 'cl-lib)
+(require 'seq)
+(require 'pyagentd-core)
+(require 'pyagentd-daemon)
+(require 'pyagentd-rpc)
+(require 'pyagentd-session)
+(require 'pyagentd-status)
+(require 'pyagentd-sync)
 
 ;;;; Present values
 
@@ -78,7 +52,7 @@
       "Conversation"
     (concat (propertize (truncate-string-to-width
                          (or pyagentd-status-title pyagentd--session-id "")
-                         40 nil nil "…")
+                         40 nil nil t)
                         'face 'transient-heading)
             "  " (pyagentd-status--text pyagentd-status))))
 
@@ -93,20 +67,22 @@
                                     pyagentd-status-preset)))
 
 (defun pyagentd-menu--setting (words key)
-  "Return WORDS, which name the setting KEY, with the value it has."
-  (concat
-   (pyagentd-menu--value
-    words
-    (and (pyagentd-menu--session-p)
-         (let ((value (pyagentd-model-value key)))
-           (pcase key
-             (:model (if (plist-member pyagentd-settings-next key) value
-                       pyagentd-status-model))
-             (:thinking (or value "off"))
-             (:system (if value "edited" "preset.md"))
-             (:tools (length (split-string (or value ""))))
-             (_ (or value "default"))))))
-   (and (plist-member pyagentd-settings-next key) " (next message)")))
+  "Return WORDS, which name the setting KEY, with the value it has.
+It is at most 26 columns wide, so that the menu fits into 80."
+  (let* ((value (pyagentd-model-value key))
+         (next (and (plist-member pyagentd-settings-next key) " (next)"))
+         (shown (pcase key
+                  (:model (if next value pyagentd-status-model))
+                  (:thinking (or value "off"))
+                  (:system (if value "edited" "preset.md"))
+                  (:tools (length (split-string (or value ""))))
+                  (_ (or value "default")))))
+    (concat (pyagentd-menu--value
+             words (and (pyagentd-menu--session-p)
+                        (truncate-string-to-width
+                         (format "%s" (or shown ""))
+                         (- 25 (length words) (length next)) nil nil t)))
+            next)))
 
 (defun pyagentd-menu--model ()
   "Return the model that answers."
@@ -135,7 +111,7 @@
 (defun pyagentd-menu--scope ()
   "Return what settings are chosen for."
   (pyagentd-menu--value "Set for" (if pyagentd-settings-next-only
-                                      "next message only" "this session")))
+                                      "next message" "this session")))
 
 (defun pyagentd-menu--next-p ()
   "Return non-nil if something is set for the next message only."
@@ -214,224 +190,473 @@ WORDS says what the option is; VALUES is a list of (WORD . VALUE)."
 
 (pyagentd-menu--define-option pyagentd-menu--in-fold
     "Fold" pyagentd-fold
-  (("thoughts and tools" . (reasoning tool)) ("tools" . (tool))
-   ("thoughts" . (reasoning)) ("nothing" . nil)))
+    (("thoughts and tools" . (reasoning tool)) ("tools" . (tool))
+     ("thoughts" . (reasoning)) ("nothing" . nil)))
 
 (pyagentd-menu--define-option pyagentd-menu--in-pictures
     "Pictures" pyagentd-media-show
-  (("shown" . t) ("links" . nil)))
+    (("shown" . t) ("links" . nil)))
 
 (pyagentd-menu--define-option pyagentd-menu--in-revert
     "Buffers of changed files" pyagentd-revert-visited
-  (("revert" . t) ("leave alone" . nil)))
+    (("revert" . t) ("leave alone" . nil)))
 
 (pyagentd-menu--define-option pyagentd-menu--in-notify
     "Desktop notifications" pyagentd-notify-desktop
-  (("never" . nil) ("in the background" . background) ("always" . t)))
+    (("never" . nil) ("in the background" . background) ("always" . t)))
 
 (pyagentd-menu--define-option pyagentd-menu--in-finished
     "Notify of finished runs" pyagentd-notify-finished
-  (("no" . nil) ("on the desktop" . t)))
+    (("no" . nil) ("on the desktop" . t)))
 
 (pyagentd-menu--define-option pyagentd-menu--in-log
     "Log" pyagentd-log-level
-  (("all" . debug) ("info" . info) ("warnings" . warn) ("errors" . error)))
+    (("all" . debug) ("info" . info) ("warnings" . warn) ("errors" . error)))
 
 ;;;; Menus
 
+(eval-and-compile
+  (defun pyagentd-menu--entry (entry)
+    "Return ENTRY of `pyagentd-menus' as transient has it."
+    (pcase entry
+      ((pred stringp) (list "" entry))
+      (`(,key ,words ,command . ,plist)
+       (list
+        (append (list key)
+                (unless (or (null words) (plist-get plist :value))
+                  (list words))
+                (list (if (symbolp command) command
+                        `(lambda () (interactive) ,command)))
+                (when-let ((value (plist-get plist :value)))
+                  (list :description value))
+                (when-let ((predicate (plist-get plist :if)))
+                  (list :if predicate))
+                (when (plist-get plist :stay) '(:transient t)))))))
+
+  (defun pyagentd-menu--group (group)
+    "Return GROUP, a list or a title, of `pyagentd-menus' as transient has it."
+    (pcase-let ((`(,title ,predicate . ,entries)
+                 (if (stringp group)
+                     (assoc group (pyagentd-menus-groups))
+                   (if (eq :if (cadr group))
+                       (cons (car group) (cddr group))
+                     (cons (car group) (cons nil (cdr group)))))))
+      (vconcat (and title (list title))
+               (and predicate (list :if predicate))
+               (seq-mapcat #'pyagentd-menu--entry entries)))))
+
+(defmacro pyagentd-menu--define-all ()
+  "Define the menus that `pyagentd-menus' describes."
+  `(progn
+     ,@(mapcar
+        (pcase-lambda (`(,name ,documentation . ,rows))
+          `(transient-define-prefix ,name ()
+             ,documentation
+             ,@(mapcar (pcase-lambda (`(,description . ,groups))
+                         (vconcat (and description
+                                       (list :description description))
+                                  (mapcar #'pyagentd-menu--group groups)))
+                       rows)))
+        pyagentd-menus)))
+
 ;;;###autoload (autoload 'pyagentd-menu "pyagentd-menu" nil t)
-(transient-define-prefix pyagentd-menu ()
-  "Commands of pyagentd.
-Those on a session are for the one in this buffer, or at point where
-sessions are listed."
-  [:description
-   pyagentd-menu--title
-   ["Send"
-    ("RET" "Send" pyagentd-send)
-    ("W" "Steer this run" pyagentd-steer)
-    ("Q" pyagentd-queue :description pyagentd-menu--queue)
-    ("k" "Abort" pyagentd-abort)
-    ("L" pyagentd-choose-agent :description pyagentd-menu--agent)
-    ("!" "Approve plan" pyagentd-approve)
-    ("#" "Pick an option" pyagentd-reply-options-pick)
-    ("t" "Take over" pyagentd-take-over)]
-   ["Approvals"
-    ("y" "Allow once" pyagentd-allow-once)
-    ("s" "Allow in session" pyagentd-allow-session)
-    ("a" "Allow in project" pyagentd-allow-always)
-    ("d" "Deny" pyagentd-deny)
-    ("r" "Deny with reason" pyagentd-deny-with-reason)
-    ("e" "Edit arguments" pyagentd-ask-edit)
-    ("=" "Diff" pyagentd-ask-diff)
-    ("E" "Ediff" pyagentd-ask-ediff)
-    ("o" "Details" pyagentd-ask-show)
-    ("w" "Answer next" pyagentd-answer)
-    ("l" pyagentd-asks :description pyagentd-menu--asks)]
-   ["Turns"
-    ("U" "Rewind" pyagentd-rewind)
-    ("z" "Undo rewind" pyagentd-unrewind)
-    ("X" "Edit prompt" pyagentd-edit-prompt)
-    ("M-g" "Regenerate" pyagentd-regenerate)
-    ("M-n" "Next variant" pyagentd-next-variant)
-    ("M-p" "Previous variant" pyagentd-previous-variant)
-    ("F" "Fork" pyagentd-fork)
-    ("M-c" "Compact" pyagentd-compact)
-    ("C" "Changed files" pyagentd-changes)]]
-  [["Model and tools"
-    :if pyagentd-menu--session-p
-    ("-=" pyagentd-model-switch-scope :description pyagentd-menu--scope
-     :transient t)
-    ("*" pyagentd-choose-model :description pyagentd-menu--model :transient t)
-    ("-t" pyagentd-choose-temperature
-     :description pyagentd-menu--temperature :transient t)
-    ("-c" pyagentd-choose-max-tokens
-     :description pyagentd-menu--max-tokens :transient t)
-    ("-e" pyagentd-choose-thinking
-     :description pyagentd-menu--thinking :transient t)
-    ("-s" pyagentd-edit-system-prompt :description pyagentd-menu--system)
-    ("-T" pyagentd-choose-tools :description pyagentd-menu--tools)
-    ("-0" "Forget for next message" pyagentd-model-forget-next
-     :if pyagentd-menu--next-p :transient t)]
-   ["Add to prompt"
-    ("i" "File" pyagentd-add-files)
-    ("I" "Copied picture" pyagentd-yank-picture)
-    ("H" "Earlier prompt" pyagentd-recall-prompt)
-    ""
-    "View"
-    ("$" pyagentd-context :description pyagentd-menu--context)
-    ("g" pyagentd-agents :description pyagentd-menu--agents)
-    ("M-i" "Inspect" pyagentd-inspect)]
-   ["Text"
-    ("c" "Copy code" pyagentd-copy-code)
-    ("TAB" "Fold all" pyagentd-fold-toggle-all)
-    ("h" pyagentd-show-hidden :description pyagentd-menu--hidden)
-    ("O" pyagentd-todo :description pyagentd-menu--steps)]
-   ["More"
-    ("S" "Sessions…" pyagentd-menu--in-sessions)
-    ("A" "Agents…" pyagentd-menu--in-agents)
-    ("R" "Permissions…" pyagentd-menu--in-rights)
-    ("P" "Settings…" pyagentd-menu--in-settings)
-    ("?" "Keys" pyagentd-keys)
-    ("q" "Quit" transient-quit-one)]])
+(pyagentd-menu--define-all)
 
-(transient-define-prefix pyagentd-menu-model ()
-  "Model, temperature, tools and system prompt.
-They are set for this session, or for the next message only."
-  [:description
-   pyagentd-menu--title
-   ["Model and tools"
-    ("-=" pyagentd-model-switch-scope :description pyagentd-menu--scope
-     :transient t)
-    ("*" pyagentd-choose-model :description pyagentd-menu--model :transient t)
-    ("-t" pyagentd-choose-temperature
-     :description pyagentd-menu--temperature :transient t)
-    ("-c" pyagentd-choose-max-tokens
-     :description pyagentd-menu--max-tokens :transient t)
-    ("-e" pyagentd-choose-thinking
-     :description pyagentd-menu--thinking :transient t)
-    ("-s" pyagentd-edit-system-prompt :description pyagentd-menu--system)
-    ("-T" pyagentd-choose-tools :description pyagentd-menu--tools)
-    ("-0" "Forget for next message" pyagentd-model-forget-next
-     :if pyagentd-menu--next-p :transient t)
-    ("q" "Quit" transient-quit-one)]])
+;;;; Choosing a model and other settings
 
-(transient-define-prefix pyagentd-menu--in-sessions ()
-  "Commands on sessions and their branches."
-  [["Sessions"
-    ("s" "New session" pyagentd-session)
-    ("l" "List" pyagentd-sessions)
-    ("n" "Running now"
-     (lambda () (interactive) (pyagentd-list "running")))
-    ("$" "Usage and cost"
-     (lambda () (interactive) (pyagentd-list "usage")))
-    ("f" "Search" pyagentd-search)
-    ("i" "Import chat" pyagentd-import)
-    ("g" "Import a gptel buffer" pyagentd-import-gptel)
-    ("I" "Rebuild the index"
-     (lambda () (interactive) (pyagentd-reindex)))]
-   ["This session"
-    :if pyagentd-menu--somewhere-p
-    ("r" "Rename" pyagentd-rename)
-    ("D" "Duplicate" pyagentd-duplicate)
-    ("e" "Export" pyagentd-export)
-    ("A" "Archive" pyagentd-archive)
-    ("x" "Delete" pyagentd-delete)]
-   ["Branches"
-    :if pyagentd-menu--somewhere-p
-    ("b" "Branch here" pyagentd-branch)
-    ("w" "Switch to" pyagentd-switch-branch)
-    ("v" pyagentd-branches :description pyagentd-menu--branch)]
-   ["Daemon"
-    ("c" pyagentd-connect :description pyagentd-menu--daemon)
-    ("d" "Disconnect"
-     (lambda () (interactive) (pyagentd-rpc-disconnect)))
-    ("?" "Check the installation" pyagentd-doctor)
-    ("q" "Quit" transient-quit-one)]])
+;; Chooses the model of a session, and edits texts in buffers of their own.
 
-(transient-define-prefix pyagentd-menu--in-agents ()
-  "Commands on agents, their tasks and their conversations."
-  [["Running"
-    ("a" "Running now"
-     (lambda () (interactive) (pyagentd-list "running")))
-    ("g" pyagentd-agents :description pyagentd-menu--agents)
-    ("t" "Tasks"
-     (lambda () (interactive) (pyagentd-list "tasks")))
-    ("s" "Schedules"
-     (lambda () (interactive) (pyagentd-list "schedules")))
-    ("m" "Mission" pyagentd-mission)
-    ("M" "Mission trace" pyagentd-mission-trace)]
-   ["Named agents"
-    ("n" "New" pyagentd-agent-init)
-    ("l" "List"
-     (lambda () (interactive) (pyagentd-list "named")))
-    ("c" "Configure" pyagentd-agent-config)
-    ("r" "Rename" pyagentd-agent-rename)
-    ("x" "Destroy" pyagentd-agent-destroy)
-    ("d" "Defaults"
-     (lambda () (interactive) (pyagentd-list "settings")))]
-   ["Saved contexts"
-    ("S" "Save" pyagentd-context-save)
-    ("C" "Clear" pyagentd-context-clear)
-    ("R" "Restore" pyagentd-context-restore)
-    ("h" "History" pyagentd-context-history)
-    ("q" "Quit" transient-quit-one)]])
+;;;; Edit a text in a buffer
 
-(transient-define-prefix pyagentd-menu--in-rights ()
-  "Permissions of agents: grants, decisions, trust."
-  [["Permissions"
-    ("g" "Grants"
-     (lambda () (interactive) (pyagentd-list "grants")))
-    ("u" "Decisions"
-     (lambda () (interactive) (pyagentd-list "audit")))
-    ("p" "This session's preset.md" pyagentd-visit-preset)
-    ("h" "Hooks" pyagentd-hooks)
-    ("m" "MCP servers"
-     (lambda () (interactive) (pyagentd-list "mcp")))]
-   ["Trust"
-    ("T" "Presets of the project" pyagentd-trust-presets)
-    ("S" "This session" pyagentd-trust-session)
-    ("q" "Quit" transient-quit-one)]])
+;; Long values, such as a system prompt, are edited in a buffer and handed
+;; over when they are finished.  A text that is refused stays there.
 
-(transient-define-prefix pyagentd-menu--in-settings ()
-  "Settings of this session and of this Emacs."
-  [["This session"
-    :if pyagentd-menu--session-p
-    ("L" pyagentd-choose-agent :description pyagentd-menu--agent)
-    ("m" "Model and tools…" pyagentd-menu-model)
-    ("+" pyagentd-keep-settings :description pyagentd-menu--overridden)
-    ("-" "Back to preset.md" pyagentd-drop-settings)
-    ("p" "preset.md" pyagentd-visit-preset)
-    ("R" "Show recovered roles" pyagentd-show-recovery)]
-   ["This Emacs"
-    ("f" pyagentd-menu--in-fold)
-    ("i" pyagentd-menu--in-pictures)
-    ("v" pyagentd-menu--in-revert)
-    ("n" pyagentd-menu--in-notify)
-    ("N" pyagentd-menu--in-finished)
-    ("l" pyagentd-menu--in-log)
-    ("c" "All options"
-     (lambda () (interactive) (customize-group 'pyagentd)))
-    ("q" "Quit" transient-quit-one)]])
+(defvar-local pyagentd-edit--on-finish nil
+  "Function that is called with the text, and with what closes this buffer.")
+(defvar-local pyagentd-edit--title nil
+  "What is edited here, in words.")
+
+(pyagentd-permanent-local 'pyagentd-edit--on-finish 'pyagentd-edit--title
+                          'pyagentd-edit-mode)
+
+(defvar pyagentd-edit-mode-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "C-c C-c") #'pyagentd-edit--finish)
+    (define-key map (kbd "C-c C-k") #'pyagentd-edit--cancel)
+    map)
+  "Keymap of `pyagentd-edit-mode'.")
+
+(define-minor-mode pyagentd-edit-mode
+  "Minor mode of buffers in which a value is edited.
+
+\\{pyagentd-edit-mode-map}"
+  :lighter " Edit"
+  :interactive nil
+  (when pyagentd-edit-mode
+    (setq header-line-format
+          (string-replace
+           "%" "%%"
+           (concat " " pyagentd-edit--title
+                   (substitute-command-keys "   \\<pyagentd-edit-mode-map>\
+\\[pyagentd-edit--finish] save   \\[pyagentd-edit--cancel] cancel"))))))
+
+(defun pyagentd-edit (title text mode finish)
+  "Edit TEXT, which is called TITLE, in a buffer in MODE, a function.
+FINISH is called with the text when it is finished, and with a function
+that closes the buffer; it may call that later."
+  (let ((buffer (get-buffer-create (format "*edit: %s*" title))))
+    ;; What is being edited stays.
+    (unless (buffer-local-value 'pyagentd-edit--on-finish buffer)
+      (with-current-buffer buffer
+        (insert text)
+        (goto-char (point-min))
+        (funcall mode)
+        (setq pyagentd-edit--title title
+              pyagentd-edit--on-finish finish
+              buffer-undo-list nil)
+        (set-buffer-modified-p nil)
+        (pyagentd-edit-mode)))
+    (pop-to-buffer buffer)))
+
+(defun pyagentd-edit--finish ()
+  "Save the text in this buffer as the value."
+  (interactive nil pyagentd-edit-mode)
+  (let ((buffer (current-buffer)))
+    (funcall pyagentd-edit--on-finish
+             (buffer-substring-no-properties (point-min) (point-max))
+             (lambda () (pyagentd-edit--close buffer)))))
+
+(defun pyagentd-edit--cancel ()
+  "Discard the edit."
+  (interactive nil pyagentd-edit-mode)
+  (when (or (not (buffer-modified-p)) (y-or-n-p "Discard the changes? "))
+    (pyagentd-edit--close (current-buffer))))
+
+(defun pyagentd-edit--close (buffer)
+  "Kill BUFFER and put its window back."
+  (when (buffer-live-p buffer)
+    (if-let ((window (get-buffer-window buffer t)))
+        (quit-window t window)
+      (kill-buffer buffer))))
+
+;;;; Model, temperature, tools and system prompt
+
+;; Which model answers in a session, and with which settings.  As with
+;; gptel they are chosen in the buffer, for the session or for the next
+;; message only.  The model, the temperature and the maximum tokens of the
+;; session are in the Local Variables of its document; how much the model
+;; thinks, the system prompt and the tools are in its preset.md.
+
+(defvar pyagentd-model-history nil
+  "Names of models that were chosen.")
+
+(defvar pyagentd-model--known nil
+  "Models that the daemon said there are, an alist by what completes them.
+Values are plists (:backend :name :words).")
+
+(defvar pyagentd-model--backend nil
+  "Name of the backend that the daemon said answers in the session here.")
+
+(defun pyagentd-model--read-answer (answer)
+  "Return the models in ANSWER, one of the daemon, as `pyagentd-model--known'.
+Those of a provider without a key cannot be had.  A model is completed by
+its name, or BACKEND/NAME where several backends have one of that name; a
+stand-in is always named."
+  (let (models (count (make-hash-table :test #'equal)))
+    (seq-doseq (provider (plist-get answer :providers))
+      (when (plist-get provider :valid)
+        (let ((words (mapcar (lambda (row) (cons (plist-get row :name)
+                                                 (plist-get row :words)))
+                             (plist-get provider :facts)))
+              (stand-in (plist-get provider :stand-in)))
+          (seq-doseq (name (plist-get provider :models))
+            (cl-incf (gethash name count 0) (if stand-in 0 1))
+            (push (list :backend (plist-get provider :name) :name name
+                        :words (alist-get name words nil nil #'equal)
+                        :stand-in stand-in)
+                  models)))))
+    (mapcar (lambda (model)
+              (let ((name (plist-get model :name)))
+                (cons (if (or (plist-get model :stand-in)
+                              (> (gethash name count 0) 1))
+                          (concat (plist-get model :backend) "/" name)
+                        name)
+                      model)))
+            (nreverse models))))
+
+(defun pyagentd-model--fetch ()
+  "Ask the daemon which models there are; it may take its time."
+  (pyagentd-rpc-call-async
+   'models (and (bound-and-true-p pyagentd--branch-dir)
+                (list :branch pyagentd--branch-dir))
+   :timeout (* 3 pyagentd-call-timeout)
+   :success (lambda (answer)
+              (setq pyagentd-model--known (pyagentd-model--read-answer answer)
+                    pyagentd-model--backend (plist-get answer :backend)))
+   :error #'ignore))
+
+(defun pyagentd-model--annotate (text)
+  "Return what is known of the model that TEXT completes, or nil."
+  (when-let ((model (cdr (assoc text pyagentd-model--known))))
+    (concat (propertize " " 'display '(space :align-to 46))
+            (string-join (delq nil (list (plist-get model :backend)
+                                         (plist-get model :words)))
+                         "  "))))
+
+(defun pyagentd-model--table (string predicate action)
+  "Complete STRING, a name of a model; PREDICATE and ACTION as usual.
+What the daemon says meanwhile is offered too."
+  (if (eq action 'metadata)
+      '(metadata (category . pyagentd-model)
+                 (annotation-function . pyagentd-model--annotate))
+    (complete-with-action
+     action (delete-dups (append (mapcar #'car pyagentd-model--known)
+                                 (copy-sequence pyagentd-model-history)))
+     string predicate)))
+
+(defun pyagentd-model-read (prompt)
+  "Read the name of a model with PROMPT; it may be empty."
+  (pyagentd-model--fetch)
+  (completing-read prompt #'pyagentd-model--table nil nil nil
+                   'pyagentd-model-history))
+
+;;;; For the session, or for the next message only
+
+(defmacro pyagentd-model--in-session (&rest body)
+  "Evaluate BODY in the buffer of the session here."
+  (declare (indent 0) (debug t))
+  `(with-current-buffer (or (buffer-base-buffer) (current-buffer))
+     (unless (bound-and-true-p pyagentd-mode) (user-error "Not a session"))
+     ,@body))
+
+(defun pyagentd-model-value (key)
+  "Return what the setting KEY is for the next message, nil for the default.
+KEY is :model, :temperature, :max-tokens, :thinking, :system or :tools."
+  (pyagentd-model--in-session
+    (or (plist-get pyagentd-settings-next key)
+        (pcase-exhaustive key
+          (:thinking pyagentd-settings-thinking)
+          (:system nil)
+          (:tools (string-join (pyagentd-block-get 'gptel--tool-names) " "))
+          (_ (pyagentd-block-get (car (rassq key pyagentd-settings--keys))))))))
+
+(defun pyagentd-model--next (key value)
+  "Let the setting KEY be VALUE for the next message only; nil for no other."
+  (setq pyagentd-settings-next
+        (append (and value (list key value))
+                (map-into (map-filter (lambda (other _) (not (eq other key)))
+                                      pyagentd-settings-next)
+                          'plist)))
+  (pyagentd-status-refresh)
+  (message "%s" (if value "Set for the next message only"
+                  "The next message uses the settings of this session")))
+
+(defun pyagentd-model--set (key value)
+  "Let the setting KEY be VALUE, nil for that of preset.md.
+That is for this session, or for the next message only."
+  (pyagentd-model--in-session
+    (if pyagentd-settings-next-only
+        (pyagentd-model--next key (if (symbolp value)
+                                      (and value (symbol-name value))
+                                    value))
+      (let ((variable (car (rassq key pyagentd-settings--keys))))
+        (pyagentd-block-set
+         variable (or value (alist-get variable pyagentd-settings--own))))
+      (when (and (eq key :model) (null value))
+        (pyagentd-block-set 'gptel--backend-name
+                            (alist-get 'gptel--backend-name
+                                       pyagentd-settings--own)))
+      (pyagentd-model--save)
+      (message "Set for this session"))))
+
+(defun pyagentd-model--save ()
+  "Write the settings of this session into its file."
+  (pyagentd-settings-show)
+  (unless buffer-read-only
+    (set-buffer-modified-p t)
+    (pyagentd-session-save)))
+
+(defun pyagentd-model--configure (key value &optional then failure)
+  "Write VALUE of KEY into the session's preset.md, then call THEN.
+FAILURE is called with an error, which is told by default."
+  (pyagentd-later-here
+   'configure (list :branch pyagentd--branch-dir key value)
+   (lambda (answer)
+     (when (eq key :tools)
+       (pyagentd-block-set 'gptel--tool-names
+                           (plist-get (plist-get answer :own-settings) :tools)))
+     (pyagentd-settings-receive answer)
+     (when (eq key :tools)
+       (pyagentd-model--save))
+     (when then (funcall then))
+     (message "Saved in this session's preset.md"))
+   nil failure))
+
+(defun pyagentd-model--scoped (words)
+  "Return WORDS with what they are chosen for."
+  (format "%s of %s" words (if pyagentd-settings-next-only "the next message"
+                             "this session")))
+
+(defun pyagentd-model--prompt (words key)
+  "Return a prompt for the setting KEY, which is called WORDS."
+  (format-prompt "%s, empty for the preset's" (pyagentd-model-value key)
+                 (pyagentd-model--scoped words)))
+
+(defun pyagentd-model--read-number (words key valid)
+  "Read the setting KEY, a number, which is called WORDS; VALID checks it.
+Return nil if nothing was typed."
+  (pyagentd-model--in-session
+    (let ((text (string-trim (read-string (pyagentd-model--prompt words key)))))
+      (unless (string-empty-p text)
+        (let ((number (and (string-match-p "\\`[0-9]+\\(?:\\.[0-9]+\\)?\\'" text)
+                           (string-to-number text))))
+          (if (and number (funcall valid number)) number
+            (user-error "%s is no %s" text words)))))))
+
+;;;; Commands
+
+(defun pyagentd-choose-model (name)
+  "Choose the model NAME for your next messages in this session.
+NAME may be BACKEND/MODEL, for a model of another backend.  The empty
+string stands for the model of the session's preset.md.
+\\[pyagentd-sync--keep-settings] writes the choice to preset.md."
+  (interactive
+   (list (pyagentd-model--in-session
+           (pyagentd-model-read (pyagentd-model--prompt "Model" :model))))
+   pyagentd-mode)
+  (let* ((model (cdr (assoc name pyagentd-model--known)))
+         (backend (and (not (equal (plist-get model :backend)
+                                   pyagentd-model--backend))
+                       (plist-get model :backend)))
+         (model (or (plist-get model :name) name)))
+    (pyagentd-model--in-session
+      (cond ((string-empty-p model) (pyagentd-model--set :model nil))
+            (pyagentd-settings-next-only
+             (pyagentd-model--set :model (intern (if backend
+                                                     (concat backend "/" model)
+                                                   model))))
+            (t
+             (pyagentd-block-set
+              'gptel--backend-name
+              (or backend (alist-get 'gptel--backend-name
+                                     pyagentd-settings--own)))
+             (pyagentd-model--set :model (intern model)))))))
+
+(defun pyagentd-model--choose-temperature (temperature)
+  "Set the temperature of this session to TEMPERATURE, from 0 to 2.
+nil stands for the temperature of the session's preset.md."
+  (interactive (list (pyagentd-model--read-number
+                      "Temperature" :temperature (lambda (n) (<= 0 n 2))))
+               pyagentd-mode)
+  (pyagentd-model--set :temperature temperature))
+
+(defun pyagentd-model--choose-max-tokens (tokens)
+  "Set the maximum length of answers in this session to TOKENS tokens.
+nil stands for the maximum in the session's preset.md."
+  (interactive (list (pyagentd-model--read-number
+                      "Maximum tokens" :max-tokens
+                      (lambda (n) (and (integerp n) (> n 0)))))
+               pyagentd-mode)
+  (pyagentd-model--set :max-tokens tokens))
+
+(defun pyagentd-model--choose-thinking (effort)
+  "Set the thinking effort of this session's model to EFFORT.
+That is \"off\", \"low\", \"medium\" or \"high\"."
+  (interactive
+   (list (pyagentd-model--in-session
+           (let ((now (or (pyagentd-model-value :thinking) "off")))
+             (completing-read
+              (format-prompt (pyagentd-model--scoped "Thinking effort") now)
+              '("off" "low" "medium" "high") nil t nil nil now))))
+   pyagentd-mode)
+  (pyagentd-model--in-session
+    (if pyagentd-settings-next-only (pyagentd-model--next :thinking effort)
+      (let ((before pyagentd-settings-thinking))
+        (setq pyagentd-settings-thinking effort) ; the menu shows it at once
+        (pyagentd-model--configure
+         :thinking effort nil
+         (lambda (err)
+           (setq pyagentd-settings-thinking before)
+           (pyagentd-later-tell err)))))))
+
+(defun pyagentd-edit-system-prompt ()
+  "Edit the system prompt of this session, or of the next message only."
+  (interactive nil pyagentd-mode)
+  (pyagentd-model--in-session
+    (let ((next pyagentd-settings-next-only))
+      (pyagentd-later-asking
+       'system-prompt (list :branch pyagentd--branch-dir)
+       (lambda (answer)
+         (pyagentd-model--edit-system
+          (or (and next (plist-get pyagentd-settings-next :system))
+              (plist-get answer :system) "")
+          next))))))
+
+(defun pyagentd-model--edit-system (text next)
+  "Edit TEXT as the system prompt; NEXT means of the next message only."
+  (let ((session (current-buffer)))
+    (pyagentd-edit
+     (format "system prompt of %s%s" (buffer-name)
+             (if next ", next message only" ""))
+     text (if (fboundp 'markdown-mode) 'markdown-mode #'text-mode)
+     (lambda (new close)
+       (pyagentd-later-in session
+         (if (not next) (pyagentd-model--configure :system new close)
+           (pyagentd-model--next :system new)
+           (funcall close)))))))
+
+(defun pyagentd-model--choose-tools ()
+  "Switch tools on and off, for this session or for the next message only."
+  (interactive nil pyagentd-mode)
+  (pyagentd-model--in-session
+    (let ((next pyagentd-settings-next-only))
+      (pyagentd-later-asking
+       'tools-available (list :branch pyagentd--branch-dir)
+       (lambda (answer)
+         (let* ((chosen (plist-get pyagentd-settings-next :tools))
+                (on (pyagentd-model--read-tools
+                     (plist-get answer :tools)
+                     (if (and next chosen) (split-string chosen)
+                       (plist-get answer :on))))
+                (names (string-join on " ")))
+           (if next (pyagentd-model--next :tools names)
+             (pyagentd-model--configure :tools names))))))))
+
+(defun pyagentd-model--read-tools (names on)
+  "Let the user switch the tools NAMES, of which ON are on; return those on."
+  (let ((name t))
+    (while (not (equal name ""))
+      (setq name
+            (let ((completion-extra-properties
+                   (list :annotation-function
+                         (lambda (tool)
+                           (if (member tool on) "  on" "  off")))))
+              (completing-read
+               (format "Switch tool (%d of %d on; RET alone when done): "
+                       (length on) (length names))
+               (lambda (string predicate action)
+                 (if (eq action 'metadata)
+                     '(metadata (display-sort-function . identity)
+                                (cycle-sort-function . identity))
+                   (complete-with-action action names string predicate)))
+               nil t)))
+      (unless (equal name "")
+        (setq on (if (member name on) (remove name on)
+                   (append on (list name))))))
+    on))
+
+(defun pyagentd-model--switch-scope ()
+  "Choose settings for the next message only, or for this session again."
+  (interactive nil pyagentd-mode)
+  (pyagentd-model--in-session
+    (setq pyagentd-settings-next-only (not pyagentd-settings-next-only))))
+
+(defun pyagentd-model--forget-next ()
+  "Send the next message with the settings of this session."
+  (interactive nil pyagentd-mode)
+  (pyagentd-model--in-session
+    (setq pyagentd-settings-next nil)
+    (pyagentd-status-refresh)))
 
 (provide 'pyagentd-menu)
 ;;; pyagentd-menu.el ends here

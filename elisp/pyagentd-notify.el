@@ -6,19 +6,6 @@
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
 ;; The mode line, notifications of the desktop, and the list of all that waits.
@@ -32,7 +19,6 @@
 (require 'pyagentd-session)
 (require 'pyagentd-rpc)
 (require 'pyagentd-status)
-
 
 ;;;; Notifications of the desktop
 
@@ -75,8 +61,8 @@ Their keys are :id, a number, nil as long as the desktop did not tell it;
 (defun pyagentd-desktop--text (text)
   "Return TEXT as the body of a notification, which may have markup."
   (thread-last (truncate-string-to-width text 400 nil nil "…")
-    (string-replace "&" "&amp;")
-    (string-replace "<" "&lt;")))
+               (string-replace "&" "&amp;")
+               (string-replace "<" "&lt;")))
 
 ;;;; Clicks
 

@@ -6,19 +6,6 @@
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
 ;; The connection to the daemon: an EPC client that never blocks, a queue of
@@ -29,7 +16,6 @@
 (require 'seq)
 (require 'cl-lib)
 (require 'pyagentd-core)
-
 
 ;;;; What is sent to the daemon
 
@@ -58,7 +44,7 @@ A socket of macOS takes 8192.")
   "UID of the call that only finds out what was read, nil if there is none.")
 
 (defvar pyagentd-outbox--open nil
-  "Non-nil if frames may be written: the daemon has answered hello.")
+  "Non-nil if frames may be written: the peer is the daemon.")
 
 (defvar pyagentd-outbox-send-function #'ignore
   "Function that writes a frame, a unibyte string, to the daemon.")
@@ -74,7 +60,7 @@ A socket of macOS takes 8192.")
         pyagentd-outbox--open nil))
 
 (defun pyagentd-outbox-open ()
-  "Write what waited for hello."
+  "Write what was held back until it was known that the peer is the daemon."
   (setq pyagentd-outbox--open t)
   (pyagentd-outbox--flush))
 
@@ -160,8 +146,8 @@ or reset all: what is true is looked up again after each frame."
 
 (defun pyagentd-server--environment (directory)
   "Return the environment in DIRECTORY, nil unless it is complete.
-That is a plist with :directory, :version, :time (a `float-time') and
-:program."
+That is a plist with :directory, :version, :time (a `float-time'),
+:program and :extras, the names of what was added to it."
   (let ((file (expand-file-name pyagentd-server-complete directory))
         (program (pyagentd-server-program directory)))
     (when (and (file-readable-p file) (file-executable-p program))
@@ -171,6 +157,7 @@ That is a plist with :directory, :version, :time (a `float-time') and
                              (read (current-buffer)))))
                   (version (plist-get facts :version)))
         (list :directory directory :version version :program program
+              :extras (plist-get facts :extras)
               :time (float-time
                      (file-attribute-modification-time
                       (file-attributes file))))))))
@@ -344,6 +331,11 @@ Do nothing when called while an event is being applied."
 ;; the daemon answers (`pyagentd-jf').  Both fail when the connection ends.
 
 (declare-function pyagentd-start-and-wait "pyagentd-daemon")
+(declare-function pyagentd-host-runtime "pyagentd-host")
+(declare-function pyagentd-host-filter "pyagentd-host")
+(declare-function pyagentd-host-call "pyagentd-host")
+(declare-function pyagentd-host-answer "pyagentd-host")
+(declare-function pyagentd-host-event "pyagentd-host")
 
 (defconst pyagentd-rpc-protocol 1
   "Version of the wire protocol this client speaks.")
@@ -397,19 +389,26 @@ SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA).")
 
 (defun pyagentd-rpc--filter (process chunk)
   "Cut CHUNK, read from PROCESS, into frames and pass them on."
-  (let (frames)
-    (when (buffer-live-p (process-buffer process))
-      (with-current-buffer (process-buffer process)
-        (goto-char (point-max))
-        (insert chunk)
-        (let ((start 1) (end (point-max)) length)
-          (while (and (<= (+ start 6) end)
-                      (setq length (string-to-number
-                                    (buffer-substring start (+ start 6)) 16))
-                      (<= (+ start 6 length) end))
-            (push (buffer-substring (+ start 6) (+ start 6 length)) frames)
-            (setq start (+ start 6 length)))
-          (delete-region 1 start))))
+  (let ((buffer (process-buffer process)) frames)
+    (cond ((not (buffer-live-p buffer)))
+          ;; Most answers come as one chunk that is one frame.
+          ((and (= (buffer-size buffer) 0) (> (length chunk) 6)
+                (= (length chunk)
+                   (+ 6 (string-to-number (substring chunk 0 6) 16))))
+           (setq frames (list (substring chunk 6))))
+          (t
+           (with-current-buffer buffer
+             (goto-char (point-max))
+             (insert chunk)
+             (let ((start 1) (end (point-max)) length)
+               (while (and (<= (+ start 6) end)
+                           (setq length (string-to-number
+                                         (buffer-substring start (+ start 6))
+                                         16))
+                           (<= (+ start 6 length) end))
+                 (push (buffer-substring (+ start 6) (+ start 6 length)) frames)
+                 (setq start (+ start 6 length)))
+               (delete-region 1 start)))))
     (dolist (frame (nreverse frames))
       (if (string-prefix-p "(call " frame)
           (pyagentd-events-enqueue (lambda () (pyagentd-rpc--called frame)))
@@ -418,7 +417,8 @@ SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA).")
 (defun pyagentd-rpc--called (frame)
   "Return the events in FRAME; answer it if it is another call by the daemon."
   (pcase (pyagentd-rpc--read frame)
-    (`(call 0 events (,events)) events)
+    (`(call 0 events (,events))
+     (if pyagentd-host (mapcar #'pyagentd-host-event events) events))
     (`(call 0 . ,_) nil)
     (`(call ,uid ,name ,_)
      (pyagentd-rpc--write
@@ -463,7 +463,9 @@ SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA).")
 
 (defun pyagentd-rpc-connected-p ()
   "Return non-nil if there is a connection to the daemon."
-  (and pyagentd-rpc--process (process-live-p pyagentd-rpc--process)))
+  (and pyagentd-rpc--process (process-live-p pyagentd-rpc--process)
+       (equal (process-get pyagentd-rpc--process 'pyagentd-host)
+              pyagentd-host)))
 
 (defun pyagentd-rpc-runtime-file ()
   "Return the name of the file with the address of the daemon."
@@ -479,11 +481,13 @@ SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA).")
 (defun pyagentd-rpc-runtime ()
   "Return the plist in the daemon's runtime file, or nil.
 Another daemon may remove it at any time."
-  (with-temp-buffer
-    (let ((runtime (ignore-errors
-                     (insert-file-contents (pyagentd-rpc-runtime-file))
-                     (read (current-buffer)))))
-      (and (listp runtime) runtime))))
+  (if pyagentd-host
+      (progn (require 'pyagentd-host) (pyagentd-host-runtime))
+    (with-temp-buffer
+      (let ((runtime (ignore-errors
+                       (insert-file-contents (pyagentd-rpc-runtime-file))
+                       (read (current-buffer)))))
+        (and (listp runtime) runtime)))))
 
 (defun pyagentd-rpc--check-peer (proto version)
   "Signal an error unless PROTO and VERSION of the daemon are fit for us."
@@ -495,9 +499,13 @@ Another daemon may remove it at any time."
     (signal 'pyagentd-protocol-error
             (list (format "it is version %s, this package %s; %s"
                           version pyagentd-version
-                          (if (version< version pyagentd-version)
-                              "M-x pyagentd-upgrade installs and starts the one that fits"
-                            "update this package, or M-x pyagentd-upgrade goes back to the server that fits it"))))))
+                          (if (and pyagentd-host
+                                   (version< version pyagentd-version))
+                              (format "M-x pyagentd-install-server installs the one that fits on %s, then run `pyagentd stop' there"
+                                      pyagentd-host)
+                            (if (version< version pyagentd-version)
+                                "M-x pyagentd-upgrade installs and starts the one that fits"
+                              "update this package, or M-x pyagentd-upgrade goes back to the server that fits it")))))))
 
 (defun pyagentd-rpc--make-process (runtime)
   "Return a process connected to the address in RUNTIME, nil if nobody listens."
@@ -523,17 +531,28 @@ Another daemon may remove it at any time."
                            (progn (pyagentd-rpc--check-peer
                                    (plist-get runtime :proto)
                                    (plist-get runtime :version))
-                                  (pyagentd-rpc--make-process runtime)))))
-    (set-process-filter process #'pyagentd-rpc--filter)
+                                  ;; The link to a host is there already.
+                                  (or (plist-get runtime :process)
+                                      (pyagentd-rpc--make-process runtime))))))
+    (when-let ((old pyagentd-rpc--process)) ; that of another machine
+      (delete-process old))
+    (process-put process 'pyagentd-host pyagentd-host)
+    (set-process-filter process (if pyagentd-host #'pyagentd-host-filter
+                                  #'pyagentd-rpc--filter))
     (set-process-sentinel process #'pyagentd-rpc--sentinel)
     (pyagentd-outbox-reset)
     (setq pyagentd-rpc--process process
           pyagentd-rpc--pending nil)
     (pyagentd-rpc--hello process (plist-get runtime :token))
+    ;; Only we can listen at a socket in our directory: what is asked
+    ;; need not wait for the answer to hello.
+    (when (eq (process-contact process :family) 'local)
+      (pyagentd-outbox-open))
     process))
 
 (defun pyagentd-rpc--hello (process token)
-  "Introduce ourselves on PROCESS with TOKEN; other frames wait for the answer."
+  "Introduce ourselves on PROCESS with TOKEN.
+Other frames wait for the answer, but on a socket of this machine."
   (let ((failed (lambda (err)
                   (pyagentd-log 'error "%s" (pyagentd-error-text err))
                   (delete-process process))))
@@ -549,7 +568,7 @@ Another daemon may remove it at any time."
      (lambda (answer)
        (condition-case err
            (progn (pyagentd-rpc--check-peer (plist-get answer :proto)
-                                           (plist-get answer :version))
+                                            (plist-get answer :version))
                   (pyagentd-outbox-open)
                   (pyagentd-rpc--announce 'pyagentd-rpc-connected-hook
                                           process))
@@ -597,7 +616,10 @@ If there is none, return nil; `pyagentd-start' starts one."
   "Send a call of METHOD with PLIST; return its uid.
 SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA)."
   (let* ((uid (cl-incf pyagentd-rpc--uid))
-         (frame (pyagentd-rpc--frame (list 'call uid method (list plist)))))
+         (sent (if pyagentd-host (pyagentd-host-call plist) plist))
+         (frame (pyagentd-rpc--frame (list 'call uid method (list sent)))))
+    (when pyagentd-host
+      (setq success (pyagentd-host-answer success)))
     (push (cons uid (cons success failure)) pyagentd-rpc--pending)
     (if (eq method 'hello)
         (pyagentd-rpc--write frame)
@@ -617,8 +639,17 @@ SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA)."
 (setq pyagentd-outbox-send-function #'pyagentd-rpc--write
       pyagentd-outbox-fence-function #'pyagentd-rpc--fence)
 
+(defun pyagentd-rpc-wait (condition seconds)
+  "Wait until the function CONDITION returns non-nil, at most SECONDS.
+Not longer than the connection lasts.  For the end of Emacs alone: Emacs
+does nothing else meanwhile."
+  (let ((deadline (+ (float-time) seconds)))
+    (while (not (or (funcall condition) (not (pyagentd-rpc-connected-p))
+                    (> (float-time) deadline)))
+      (accept-process-output nil 0.02))))
+
 (cl-defun pyagentd-rpc-call-async (method plist
-                                   &key success error timeout late)
+                                          &key success error timeout late)
   "Call METHOD of the daemon with PLIST and return at once.
 SUCCESS is called with the answer.  ERROR is called with an error
 \(SYMBOL . DATA) if the daemon refuses, the connection ends, there is

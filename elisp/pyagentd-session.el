@@ -6,19 +6,6 @@
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
 ;; Recognises the document of a session, reads the block of Local Variables,
@@ -32,7 +19,6 @@
 (require 'pyagentd-core)
 (require 'pyagentd-large)
 (require 'pyagentd-rpc)
-
 
 ;;;; Which files are sessions, and how they are visited
 
@@ -253,7 +239,7 @@ Its keys are :session-id, :session-dir, :branch-name, :branch-dir and
   "Buffer for each branch directory that is open.")
 
 (defun pyagentd-place-register (session-dir buffer session-id
-                                              branch-name branch-dir)
+                                            branch-name branch-dir)
   "Note that the branch BRANCH-NAME of a session is in BUFFER.
 SESSION-ID, SESSION-DIR and BRANCH-DIR are those of the branch."
   (puthash branch-dir buffer pyagentd-place--buffers)
@@ -263,42 +249,6 @@ SESSION-ID, SESSION-DIR and BRANCH-DIR are those of the branch."
                  :buffer buffer)
            pyagentd-place--registry)
   (pyagentd-log 'info "Registered %s/%s" session-id branch-name))
-
-(defun pyagentd-place-refresh ()
-  "Note every branch and agent on disk, and forget those that are gone.
-What is open keeps its buffer, the others have none.  Return how many
-there are."
-  (let ((known (make-hash-table :test #'equal)))
-    (dolist (branch (pyagentd-place-all-branches))
-      (pyagentd-place--note known (plist-get branch :session-dir)
-                            (plist-get branch :session-id)
-                            (plist-get branch :branch-name)
-                            (plist-get branch :branch-dir))
-      (pyagentd-place--note-agents known (plist-get branch :branch-dir)))
-    (maphash (lambda (name entry)
-               (when (buffer-live-p (plist-get entry :buffer))
-                 (puthash name entry known)))
-             pyagentd-place--registry)
-    (setq pyagentd-place--registry known)
-    (pyagentd-log 'info "Initialized registry with %d branches"
-                  (hash-table-count known))
-    (hash-table-count known)))
-
-(defun pyagentd-place--note (table session-dir session-id branch-name branch-dir)
-  "Put a branch that may not be open into TABLE.
-SESSION-DIR, SESSION-ID, BRANCH-NAME and BRANCH-DIR are its names."
-  (when (file-exists-p (pyagentd-place-conversation branch-dir))
-    (puthash (concat session-id "/" branch-name)
-             (list :session-id session-id :session-dir session-dir
-                   :branch-name branch-name :branch-dir branch-dir :buffer nil)
-             table)))
-
-(defun pyagentd-place--note-agents (table parent)
-  "Put the agents below PARENT, the directory of a branch, into TABLE."
-  (dolist (directory (pyagentd-place--directories (pyagentd-place-agents parent)))
-    (pyagentd-place--note table directory (file-name-nondirectory directory)
-                          "main" directory)
-    (pyagentd-place--note-agents table directory)))
 
 (defun pyagentd-place-unregister ()
   "Forget that the branch of the current buffer is in it."
@@ -638,7 +588,7 @@ gives them, and returns those that stay."
 
 (defconst pyagentd-block-settings
   '(gptel-model gptel--backend-name gptel--tool-names gptel-temperature
-    gptel-max-tokens)
+                gptel-max-tokens)
   "Variables of the block other than `gptel--bounds', in their order.")
 
 (defconst pyagentd-block--system '("gptel-system-prompt" "gptel--system-message")
@@ -842,22 +792,6 @@ overlap an earlier one, are ignored with a message."
       (pyagentd-log 'warn "%s: ignored %d role%s outside the text" (buffer-name)
                     ignored (if (= ignored 1) "" "s")))))
 
-(defun pyagentd-block-copy (other)
-  "Give the text its roles, and the buffer its settings, from the buffer OTHER.
-The text is the same there."
-  (let ((spans (with-current-buffer other
-                 (pyagentd-block--spans (pyagentd-block-bounds))))
-        (settings (buffer-local-value 'pyagentd-block--settings other))
-        (foreign (buffer-local-value 'pyagentd-block--foreign other)))
-    (save-restriction
-      (widen)
-      (with-silent-modifications
-        (remove-text-properties (point-min) (point-max) '(gptel nil))
-        (pyagentd-block-restore spans)))
-    (pcase-dolist (`(,variable . ,value) settings)
-      (pyagentd-block-set variable value))
-    (setq pyagentd-block--foreign foreign)))
-
 ;;;; Writing
 
 (defun pyagentd-block-bounds ()
@@ -941,7 +875,7 @@ end of the text is taken for an older block."
                   (memq (get-text-property (car block) 'gptel) '(nil ignore)))
                 blocks))
 
-(defun pyagentd-clean-local-variables ()
+(defun pyagentd-session--clean-local-variables ()
   "Remove gptel's superfluous blocks of Local Variables from this buffer.
 An Emacs that does not see a long block writes another one behind it.
 In a session all are removed that are in the text, since saving writes
@@ -1112,7 +1046,6 @@ One that may not be written is not replaced either."
 ;;
 ;; How it is saved is the matter of `pyagentd-session'.
 
-(defvar pyagentd-session-viewing)
 (defvar pyagentd-session-trouble)
 
 ;;;; State
@@ -1208,7 +1141,8 @@ they are all RECORDED by the daemon already."
 
 (defun pyagentd-autosave--after-attempt ()
   "Arrange for another attempt if the text is not saved yet."
-  (cond ((or (not (buffer-modified-p)) pyagentd-session-viewing)
+  (cond ((or (not (buffer-modified-p)) buffer-read-only
+             (pyagentd-sync-attached-p))
          (pyagentd-autosave-settle))
         (pyagentd-session-trouble
          (setq pyagentd-autosave--pause
@@ -1238,23 +1172,19 @@ they are all RECORDED by the daemon already."
 
 ;;;; Buffer-local state
 
-(defvar-local pyagentd-session-viewing nil
-  "Non-nil if another client, or the daemon, writes the file of this buffer.")
-(defvar-local pyagentd-session-sha256 nil
-  "SHA-256 of the text of the file, without block, as last read or written.")
 (defvar-local pyagentd-session-trouble nil
   "Why the text could not be saved, a line with the file's name; nil if it was.")
 
 (defvar pyagentd-session-read-hook nil
   "Hook run in a session buffer after its file was read or read anew.")
-(defvar pyagentd-session-before-write-hook nil
-  "Hook run in a session buffer before it is written.
-A function may signal an error; then nothing is written.")
-(defvar pyagentd-session-file-changed-functions nil
-  "Functions called where a file was changed elsewhere and is not overwritten.
-One that returns non-nil sees to it that the buffer gets the new text.")
 (defvar pyagentd-session-saved-hook nil
-  "Hook run in a session buffer after it was saved.")
+  "Hook run in a session buffer when its file holds all of its text.")
+(defvar pyagentd-session-before-write-hook nil
+  "Hook run in a session buffer before Emacs writes its file.
+A function may signal an error; then nothing is written.")
+(defvar pyagentd-session-written-hook nil
+  "Hook run in a session buffer after Emacs wrote its file.
+That is what it does as long as no daemon does.")
 (defvar pyagentd-session-trouble-hook nil
   "Hook run in a session buffer when `pyagentd-session-trouble' has changed.")
 (defvar pyagentd-session-leave-hook nil
@@ -1263,8 +1193,13 @@ One that returns non-nil sees to it that the buffer gets the new text.")
   "Functions called with BEG and END after a change of a session buffer.
 Not called for text that the daemon inserts.")
 
-(pyagentd-permanent-local 'pyagentd-session-viewing 'pyagentd-session-sha256
-                          'pyagentd-session-trouble)
+(pyagentd-permanent-local 'pyagentd-session-trouble)
+
+(declare-function pyagentd-sync-attached-p "pyagentd-sync")
+(declare-function pyagentd-sync-leave "pyagentd-sync")
+(declare-function pyagentd-sync-flush "pyagentd-sync")
+(declare-function pyagentd-sync-save "pyagentd-sync")
+(declare-function pyagentd-sync-watch "pyagentd-sync")
 
 ;;;; Reading
 
@@ -1276,7 +1211,6 @@ Not called for text that the daemon inserts.")
   "Turn the file's text, just read, into a conversation."
   (let ((inhibit-read-only t)
         (blocks (pyagentd-block-strip)))
-    (setq pyagentd-session-sha256 (pyagentd-session-body-sha256))
     (setq-local buffer-file-coding-system pyagentd-write-coding)
     (pyagentd-autosave-settle)
     (pyagentd-session--set-trouble nil)
@@ -1435,20 +1369,21 @@ The first function of its hook, so that gptel's does not run at all."
   "Write the file of the branch in this buffer; return t if that is done.
 For `write-contents-functions', so that every save goes through it."
   (when pyagentd-mode
-    (run-hooks 'pyagentd-session-before-write-hook)
     ;; In case that another hook called what writes gptel's block.
     (pyagentd-block-heal t)
-    (condition-case err
-        (setq pyagentd-session-sha256
-              (pyagentd-write (pyagentd-place-conversation
-                               pyagentd--branch-dir)))
-      (file-error (pyagentd-session--set-trouble (pyagentd-write-trouble err))
-                  (signal (car err) (cdr err))))
+    (if (pyagentd-sync-attached-p)
+        (pyagentd-sync-save)
+      (run-hooks 'pyagentd-session-before-write-hook)
+      (condition-case err
+          (pyagentd-write (pyagentd-place-conversation pyagentd--branch-dir))
+        (file-error (pyagentd-session--set-trouble (pyagentd-write-trouble err))
+                    (signal (car err) (cdr err))))
+      (set-visited-file-modtime)
+      (set-buffer-modified-p nil)
+      (run-hooks 'pyagentd-session-written-hook)
+      (unless save-silently
+        (message "Wrote %s" buffer-file-name)))
     (setq last-coding-system-used pyagentd-write-coding)
-    (set-visited-file-modtime)
-    (set-buffer-modified-p nil)
-    (unless save-silently
-      (message "Wrote %s" buffer-file-name))
     t))
 
 (defun pyagentd-session--after-save ()
@@ -1456,10 +1391,32 @@ For `write-contents-functions', so that every save goes through it."
   (when pyagentd-mode
     (pyagentd-session--save-ends)
     (pyagentd-autosave-settle)
-    (when pyagentd-session-trouble
-      (pyagentd-session--set-trouble nil)
-      (message "%s is saved again" (buffer-name)))
-    (run-hooks 'pyagentd-session-saved-hook)))
+    (unless (buffer-modified-p)         ; else the daemon was asked to write it
+      (pyagentd-session-saved-again)
+      (run-hooks 'pyagentd-session-saved-hook))))
+
+(defun pyagentd-session-saved-again ()
+  "Note that the file holds all of the text, whatever kept it from that."
+  (when pyagentd-session-trouble
+    (pyagentd-session--set-trouble nil)
+    (pyagentd-session--drop-kept)
+    (message "%s is saved again" (buffer-name))))
+
+(defun pyagentd-session-keep ()
+  "Write the text into Emacs' auto-save file, since its own cannot be written.
+Return its name, or nil if that cannot be written either."
+  (unless buffer-auto-save-file-name
+    (with-suppressed-warnings ((obsolete auto-save-visited-file-name))
+      (let ((auto-save-visited-file-name nil))
+        (auto-save-mode 1))))
+  (do-auto-save t t)
+  (and (file-exists-p buffer-auto-save-file-name) buffer-auto-save-file-name))
+
+(defun pyagentd-session--drop-kept ()
+  "Delete what `pyagentd-session-keep' wrote."
+  (when buffer-auto-save-file-name
+    (delete-auto-save-file-if-necessary t)
+    (auto-save-mode -1)))
 
 (defun pyagentd-session--set-trouble (trouble)
   "Note and say that the text cannot be saved because of TROUBLE, nil if it can."
@@ -1483,26 +1440,34 @@ It would write a second block, with the system message in it."
       (when (> count 0)
         (setq before-save-hook (delq 'gptel--save-state before-save-hook))))))
 
+(defun pyagentd-session-copy-p ()
+  "Return non-nil if the file is a copy of one on another machine."
+  (string-search "/pyagentd/hosts/" buffer-file-name))
+
 (defun pyagentd-session-in-step-p ()
   "Return non-nil if the file is as we read or wrote it, or is no more."
   (or (not (file-exists-p buffer-file-name))
+      (pyagentd-session-copy-p)
       (and (not (eql 0 (visited-file-modtime))) ; 0: nothing is known
            (verify-visited-file-modtime))))
 
 (defun pyagentd-session-save (&optional politely)
   "Save the session in this buffer if it needs it, without a question.
-Return non-nil if file and buffer agree.  A file that was changed on
-disk meanwhile is left alone.  POLITELY means give way to input; then
-the buffer may stay modified although there is no trouble."
-  (cond ((or pyagentd-session-viewing (null buffer-file-name)) nil)
+While a daemon writes the file it is sent what was typed.  Return
+non-nil if file and buffer agree.  A file that was changed on disk
+meanwhile is left alone.  POLITELY means give way to input; then the
+buffer may stay modified although there is no trouble."
+  (cond ((or buffer-read-only (null buffer-file-name)) nil)
+        ((pyagentd-sync-attached-p)
+         (pyagentd-sync-flush)
+         (pyagentd-sync-watch)
+         (not (buffer-modified-p)))
         ((not (buffer-modified-p)) (file-exists-p buffer-file-name))
         ((not (pyagentd-session-in-step-p))
-         (unless (run-hook-with-args-until-success
-                  'pyagentd-session-file-changed-functions)
-           (pyagentd-session--set-trouble
-            (format "Not saved: changed on disk, %s; \
-M-x revert-buffer reads it, C-x C-s overwrites it"
-                    (abbreviate-file-name buffer-file-name))))
+         (pyagentd-session--set-trouble
+          (format "Not saved: changed on disk, %s; \
+M-x pyagentd-connect merges both, M-x revert-buffer reads it, C-x C-s overwrites it"
+                  (abbreviate-file-name buffer-file-name)))
          nil)
         (t (let ((save-silently t)
                  (pyagentd-write-gives-way politely)
@@ -1515,17 +1480,15 @@ M-x revert-buffer reads it, C-x C-s overwrites it"
                    (progn (save-buffer 0) t)
                  (file-error nil)))))))
 
-
 ;;;; Leaving
 
 (defun pyagentd-session--before-kill ()
-  "Save the buffer, so that killing it needs no question.
-Who only views a session has nothing to save; if there is text all the
-same, Emacs asks."
-  (when (and pyagentd-mode pyagentd-autosave-enabled
+  "Save the buffer, so that killing it needs no question."
+  (when (and pyagentd-mode pyagentd-autosave-enabled (buffer-modified-p)
              (not (buffer-base-buffer)))
     (pyagentd-guarded "Save"
-      (pyagentd-session-save)))
+      (if (pyagentd-sync-attached-p) (pyagentd-sync-leave)
+        (pyagentd-session-save))))
   t)
 
 (defun pyagentd-session--leave ()
@@ -1622,8 +1585,8 @@ saved by itself after a pause.
                     (append '(gptel fontified pyagentd-syntax) yank-excluded-properties)
                   yank-excluded-properties))
     (pyagentd-place-register pyagentd--session-dir (current-buffer)
-                               pyagentd--session-id pyagentd--branch-name
-                               pyagentd--branch-dir)
+                             pyagentd--session-id pyagentd--branch-name
+                             pyagentd--branch-dir)
     (pyagentd-session--drop-gptel-hook)
     (pyagentd-session--after-read)))
 
@@ -1633,6 +1596,7 @@ saved by itself after a pause.
     (add-hook hook function (if (eq hook 'before-save-hook) -100 0) t))
   (pcase-dolist (`(,variable . ,value) pyagentd-session-settings)
     (set (make-local-variable variable) value))
+  (pyagentd-plain-characters)
   ;; Its file names tools of the daemon's, of which gptel may have none.
   (setq-local warning-suppress-log-types
               (cons '(gptel org tools)
@@ -1668,9 +1632,8 @@ saved by itself after a pause.
             (insert "\n\n" block))))))
   (mapc #'kill-local-variable
         '(pyagentd--session-id pyagentd--session-dir pyagentd--branch-name
-          pyagentd--branch-dir pyagentd-autosave-enabled
-          pyagentd-session-viewing pyagentd-session-sha256
-          pyagentd-session--guard pyagentd-session-unlocked)))
+                               pyagentd--branch-dir pyagentd-autosave-enabled
+                               pyagentd-session--guard pyagentd-session-unlocked)))
 
 (defun pyagentd-session-maybe-initialize ()
   "Turn on `pyagentd-mode' if this buffer's file has the place of a session.

@@ -6,19 +6,6 @@
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
 ;; What a session is doing, its context and cost, todos, and its name.
@@ -30,8 +17,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-session)
 (require 'pyagentd-rpc)
-(require 'pyagentd-insert)
-
+(require 'pyagentd-edit)
 
 ;;;; What a run does, in words
 
@@ -39,7 +25,7 @@
 
 (defun pyagentd-status-words-busy (status)
   "Return what a run with STATUS does, in gptel's words."
-  (let ((tools (mapcar (lambda (call) (truncate-string-to-width call 40 nil nil "…"))
+  (let ((tools (mapcar (lambda (call) (truncate-string-to-width call 40 nil nil t))
                        (plist-get status :tools))))
     (pcase (pyagentd-symbol (plist-get status :phase))
       ('TYPE (propertize "Typing..." 'face 'success))
@@ -80,8 +66,8 @@ stands first."
 
 (defvar pyagentd-status-button-map
   (let ((map (make-sparse-keymap)))
-    (define-key map [header-line mouse-1] #'pyagentd-status-click)
-    (define-key map [header-line mouse-2] #'pyagentd-status-click)
+    (define-key map [header-line mouse-1] #'pyagentd-status--click)
+    (define-key map [header-line mouse-2] #'pyagentd-status--click)
     map)
   "Keymap of the parts of a header line.")
 
@@ -105,10 +91,10 @@ HELP says in a few words what that does."
     (concat (format "M-x %s" command)
             (and key (format " (%s)" (key-description key))))))
 
-(defun pyagentd-status-click (event)
+(defun pyagentd-status--click (event)
   "Run the command of the part of a header line that was clicked in EVENT."
   (interactive "e"
-   pyagentd-mode)
+               pyagentd-mode)
   (let* ((place (event-start event))
          (string (posn-string place))
          (command (and string (get-text-property (cdr string) 'pyagentd-command
@@ -274,7 +260,7 @@ A part without any is left out; the model is always whole.")
 
 (defun pyagentd-status--cut (text width)
   "Return TEXT in at most WIDTH columns."
-  (truncate-string-to-width text width nil nil "…"))
+  (truncate-string-to-width text width nil nil t))
 
 (defun pyagentd-status--words (room)
   "Return what the session is called: the name of an agent and the title.
@@ -338,9 +324,7 @@ ROOM is one of `pyagentd-status--rooms'."
   (string-join
    (delq nil
          (list (and pyagentd-status-hindrance
-                    (pyagentd-status-button pyagentd-status-hindrance
-                                            'pyagentd-take-over
-                                            "Another client writes this file"))
+                    (propertize pyagentd-status-hindrance 'face 'warning))
                (unless (member pyagentd-status-unconfined '(nil ""))
                  (pyagentd-status-button (propertize "not confined"
                                                      'face 'warning)
@@ -373,7 +357,7 @@ ROOM is one of `pyagentd-status--rooms'."
   (if pyagentd-session-trouble
       (pyagentd-status-button (propertize pyagentd-session-trouble
                                           'face 'error)
-                              'save-buffer "Not saved: your text is only in this buffer")
+                              'save-buffer "The file lacks your text: save it")
     ""))
 
 (defun pyagentd-status--dimmed (text)
@@ -413,12 +397,16 @@ ROOM is one of `pyagentd-status--rooms'."
              (pyagentd-status--dimmed right))
      t t)))
 
+(defvar pyagentd-status-held nil
+  "Non-nil while several things change, after which the header line is computed.")
+
 (defun pyagentd-status-refresh ()
   "Compute the header line again."
-  (setq pyagentd-status--line (pyagentd-status--make
-                               (car pyagentd-status--rooms))
-        pyagentd-status--narrow nil)
-  (force-mode-line-update))
+  (unless pyagentd-status-held
+    (setq pyagentd-status--line (pyagentd-status--make
+                                 (car pyagentd-status--rooms))
+          pyagentd-status--narrow nil)
+    (force-mode-line-update)))
 
 (defun pyagentd-status--shown ()
   "Return the header line as far as there is room for it in this window."
@@ -630,7 +618,7 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
   "Return what the header line says of the list here, or nil."
   (when-let ((line (pyagentd-todo-line)))
     (pyagentd-status-button
-     (propertize (truncate-string-to-width line 50 nil nil "…")
+     (propertize (truncate-string-to-width line 50 nil nil t)
                  'face (if (= (pyagentd-todo--done) (length pyagentd-todo))
                            'success 'shadow))
      'pyagentd-todo "The agent's list of steps")))
@@ -845,14 +833,14 @@ that of this buffer does not count."
 
 (defun pyagentd-visit-cause ()
   "Visit the file whose error keeps this session from continuing.
-Once it is saved the session is as usual: send again."
+Correct and save it, then send again."
   (interactive nil pyagentd-mode)
   (pyagentd-cause-visit
    (with-current-buffer (or (buffer-base-buffer) (current-buffer))
      (or (pyagentd-cause (or pyagentd-status-refusal
                              (plist-get pyagentd-status :message)
                              ""))
-         (user-error "No file keeps this session from continuing")))))
+         (user-error "No error here names a file to correct")))))
 
 (add-hook 'pyagentd-attach-failed-functions #'pyagentd-cause--refused)
 (add-hook 'pyagentd-attached-hook #'pyagentd-cause--forget)

@@ -6,19 +6,6 @@
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
 ;; Attaches buffers to the daemon, and keeps buffer, file and daemon in step.
@@ -31,167 +18,78 @@
 (require 'pyagentd-daemon)
 (require 'pyagentd-rpc)
 (require 'pyagentd-edit)
-(require 'pyagentd-insert)
 (require 'pyagentd-display)
 (require 'pyagentd-ask)
 
+(declare-function pyagentd-host-of "pyagentd-host")
 (declare-function file-notify-add-watch "filenotify")
 (declare-function file-notify-rm-watch "filenotify")
 
+;;;; Why nobody may write here
 
-;;;; Who may not write here, and why
-
-;; A session that another client writes is read-only here, and so is one
-;; that the disk lets nobody write.  Neither is ever written, whatever the
-;; user or a timer asks for.
+;; A session that the disk lets nobody write is read-only here, too.  The
+;; daemon is asked again after a while whether it still is.
 
 (defvar-local pyagentd-viewing-refusal nil
   "Why nobody can write this session, a line; nil if somebody can.")
 (defvar-local pyagentd-viewing--locked nil
   "Non-nil if we made the buffer read-only.")
 
-(pyagentd-permanent-local 'pyagentd-viewing-refusal 'pyagentd-viewing--locked)
+(defvar pyagentd-attach-state)          ; below
 
-(defun pyagentd-viewing-set (viewing)
-  "Make the buffer read-only if VIEWING, that is if another client writes."
-  (setq pyagentd-session-viewing viewing)
-  (cond ((and viewing (or pyagentd-viewing-refusal (not buffer-read-only)))
+(defvar-local pyagentd-viewing--timer nil
+  "Timer that asks the daemon whether the session can be written, or nil.")
+(defvar-local pyagentd-viewing--pause nil
+  "Seconds that were waited before the daemon was asked last, or nil.")
+(defconst pyagentd-viewing--longest-pause 60
+  "Seconds that are waited at most before it is asked again.")
+
+(pyagentd-permanent-local 'pyagentd-viewing-refusal 'pyagentd-viewing--locked
+                          'pyagentd-viewing--timer 'pyagentd-viewing--pause)
+
+(defun pyagentd-viewing-set (refusal)
+  "Make the buffer read-only because of REFUSAL, nil for no reason."
+  (setq pyagentd-viewing-refusal refusal)
+  (cond (refusal
          (setq buffer-read-only t
-               pyagentd-viewing--locked t))
-        ((and pyagentd-viewing--locked (not viewing))
+               pyagentd-viewing--locked t)
+         (pyagentd-viewing--look-later))
+        ((and pyagentd-viewing--locked (not refusal))
          (setq buffer-read-only nil
-               pyagentd-viewing--locked nil)))
-  (setq pyagentd-status-hindrance
-        (cond (pyagentd-viewing-refusal
-               (concat "read only: " pyagentd-viewing-refusal))
-              (viewing "read only")))
+               pyagentd-viewing--locked nil)
+         (when (buffer-modified-p)
+           (pyagentd-autosave-touch))))
+  (unless refusal
+    (setq pyagentd-viewing--pause nil))
+  (setq pyagentd-status-hindrance (and refusal (concat "read only: " refusal)))
   (pyagentd-status-refresh))
 
-(defun pyagentd-viewing--before-write ()
-  "Refuse to write the file of a session that another client writes."
-  (when pyagentd-session-viewing
-    (user-error "%s" (or pyagentd-viewing-refusal
-                         "Another client writes this session; \
-M-x pyagentd-take-over"))))
+(defun pyagentd-viewing--look-later ()
+  "Ask the daemon after a while whether this session can be written."
+  (unless pyagentd-viewing--timer
+    (setq pyagentd-viewing--pause (min pyagentd-viewing--longest-pause
+                                       (* 2 (or pyagentd-viewing--pause 1)))
+          pyagentd-viewing--timer
+          (run-at-time pyagentd-viewing--pause nil
+                       (pyagentd-later-back #'pyagentd-viewing--look)))))
+
+(defun pyagentd-viewing--look ()
+  "Attach this buffer again if it is read-only: the disk may work by now."
+  (setq pyagentd-viewing--timer nil)
+  (when (and pyagentd-viewing-refusal (eq pyagentd-attach-state t))
+    (pyagentd-attach)))
 
 (defun pyagentd-viewing-check (&optional otherwise)
   "Signal a `user-error' that helps if nothing can be written in this buffer.
-OTHERWISE says what else can be done, besides taking over."
+OTHERWISE says what else can be done."
   (when buffer-read-only
     (user-error
-     "%s cannot be written: %s"
+     "%s cannot be written: %s%s"
      (or pyagentd-status-title pyagentd--session-id (buffer-name))
-     (cond (pyagentd-viewing-refusal)
-           (pyagentd-session-viewing
-            (concat "another client writes it; M-x pyagentd-take-over there \
-writes here" (if otherwise (concat ", " otherwise) "")))
-           (t (substitute-command-keys
-               "its buffer is read-only; \\[read-only-mode] there changes \
-that"))))))
-
-(defun pyagentd-viewing--command-error (show data context caller)
-  "Say why a session is read-only, and what to do; other errors as SHOW does.
-DATA, CONTEXT and CALLER are those of `command-error-function'."
-  (funcall show
-           (if (and (eq (car-safe data) 'buffer-read-only)
-                    pyagentd-session-viewing pyagentd-viewing--locked)
-               (list 'user-error
-                     (or pyagentd-viewing-refusal
-                         "Another client writes this session; \
-M-x pyagentd-take-over writes here"))
-             data)
-           context caller))
-
-(add-function :around command-error-function #'pyagentd-viewing--command-error)
-
-(add-hook 'pyagentd-session-before-write-hook
-          #'pyagentd-viewing--before-write)
-
-;;;; Take the text of a file that another one wrote
-
-;; What another Emacs wrote into the file of a buffer is taken over without
-;; anybody noticing but by the new text: only what differs is replaced, and
-;; point, mark and windows stay where they are, or at the end if they were
-;; there.  The file is read into a buffer of its own first, since the daemon
-;; has to agree to its text before it is shown.
-
-(defvar-local pyagentd-reread-sha256 nil
-  "In a buffer made by `pyagentd-reread-load', the SHA-256 of its text.")
-(defvar-local pyagentd-reread--modtime nil
-  "In such a buffer, the modification time of the file it was read from.")
-
-;;;; Reading
-
-(defun pyagentd-reread-load (file)
-  "Return a new buffer with the conversation in FILE, nil if it cannot be read."
-  (let ((agent (pyagentd-place-agent-p))
-        (buffer (generate-new-buffer (format " *%s on disk*" (buffer-name)) t)))
-    (condition-case err
-        (with-current-buffer buffer
-          (setq pyagentd-reread--modtime
-                (file-attribute-modification-time (file-attributes file)))
-          (let ((coding-system-for-read 'utf-8))
-            (insert-file-contents file))
-          (pyagentd-block-strip)
-          (setq pyagentd-reread-sha256 (pyagentd-session-body-sha256))
-          (when (and (= (buffer-size) 0) (not agent))
-            (insert pyagentd-prompt-prefix))
-          buffer)
-      (file-error
-       (kill-buffer buffer)
-       (pyagentd-log 'warn "%s" (error-message-string err))
-       nil))))
-
-;;;; Replacing
-
-(defun pyagentd-reread--places (beg end)
-  "Return functions that put point and windows back after a replacement.
-It replaces the text between BEG and END.  Who was at the end of the
-text stays there, and who was within keeps its distance to BEG."
-  (let* ((size (1+ (buffer-size)))
-         (back (lambda (pos go)
-                 (cond ((= pos size)
-                        (lambda (_) (funcall go (1+ (buffer-size)))))
-                       ((< beg pos end)
-                        (lambda (new-end) (funcall go (min pos new-end))))))))
-    (delq nil
-          (cons (funcall back (point) #'goto-char)
-                (mapcar (lambda (window)
-                          (funcall back (window-point window)
-                                   (lambda (pos)
-                                     (set-window-point window pos))))
-                        (get-buffer-window-list nil nil t))))))
-
-(defun pyagentd-reread-apply (other)
-  "Make text and roles of this buffer those of OTHER, and kill OTHER.
-OTHER was made by `pyagentd-reread-load'.  The buffer is unmodified then."
-  (pcase-let* ((`(,beg ,end ,other-end) (pyagentd-edit-difference other))
-               (text (with-current-buffer other
-                       (buffer-substring-no-properties beg other-end))))
-    (unless (and (= beg end) (string-empty-p text))
-      (let ((places (pyagentd-reread--places beg end))
-            (inhibit-read-only t)
-            (buffer-undo-list t)
-            (buffer-file-name nil))     ; else Emacs asks: the file changed
-        (save-restriction
-          (widen)
-          (save-excursion
-            (goto-char end)
-            ;; First the new text, so that what stood at the end of the old
-            ;; one is behind both.
-            (insert-before-markers text)
-            (delete-region beg end)))
-        (mapc (lambda (place) (funcall place other-end)) places))
-      (unless (eq buffer-undo-list t)
-        (setq buffer-undo-list nil)))
-    (pyagentd-block-copy other)
-    (setq pyagentd-session-sha256
-          (buffer-local-value 'pyagentd-reread-sha256 other))
-    (set-visited-file-modtime
-     (buffer-local-value 'pyagentd-reread--modtime other))
-    (set-buffer-modified-p nil)
-    (pyagentd-edit-forget)
-    (kill-buffer other)))
+     (or pyagentd-viewing-refusal
+         (substitute-command-keys
+          "its buffer is read-only; \\[read-only-mode] there changes that"))
+     (if otherwise (concat "; " otherwise) ""))))
 
 ;;;; Model, tools and temperature of one session
 
@@ -356,7 +254,7 @@ in preset.md."
                          (cl-loop for key in pyagentd-settings-next by #'cddr
                                   collect key) ", "))
       'face 'warning)
-     'pyagentd-menu-model "Settings of the next message")))
+     'pyagentd-menu--in-model "Settings of the next message")))
 
 (add-hook 'pyagentd-status-segment-functions #'pyagentd-settings--segment)
 
@@ -366,27 +264,36 @@ in preset.md."
     (setq pyagentd-settings--saved (pyagentd-settings--current))
     (pyagentd-settings-show)))
 
-(add-hook 'pyagentd-session-saved-hook #'pyagentd-settings--after-save)
+(add-hook 'pyagentd-session-written-hook #'pyagentd-settings--after-save)
+
+(defun pyagentd-settings--to-wire ()
+  "Return the settings as the Local Variables have them, a plist, or nil.
+That is nil where none was changed since the daemon knows them."
+  (when (pyagentd-settings-unsaved-p)
+    (cl-loop for (variable . key) in pyagentd-settings--keys
+             for value = (pyagentd-block--written variable)
+             append (list key (if (and value (eq variable 'gptel-model))
+                                  (format "%s" value)
+                                value)))))
 
 ;;;; Commands
 
-(defun pyagentd-settings--save ()
-  "Save the buffer, so that the daemon knows its settings."
+(defun pyagentd-settings--then (then)
+  "Call THEN here once the daemon knows the settings of this buffer."
   (unless pyagentd-mode (user-error "Not a session"))
-  (when (pyagentd-settings-unsaved-p)
-    (set-buffer-modified-p t))
-  (pyagentd-session-save))
+  (pyagentd-attached-then then))
 
 (defun pyagentd-settings--named (names)
   "Return NAMES of settings as a phrase."
   (mapconcat (lambda (name) (format "%s" name)) names ", "))
 
-(defun pyagentd-keep-settings ()
+(defun pyagentd-sync--keep-settings ()
   "Write the settings that were changed in this session to its preset.md."
   (interactive)
-  (pyagentd-settings--save)
-  (pyagentd-later-here 'keep-settings (list :branch pyagentd--branch-dir)
-                       #'pyagentd-settings--kept))
+  (pyagentd-settings--then
+   (lambda ()
+     (pyagentd-later-here 'keep-settings (list :branch pyagentd--branch-dir)
+                          #'pyagentd-settings--kept))))
 
 (defun pyagentd-settings--kept (answer)
   "Take over and say what was written to preset.md, as ANSWER tells."
@@ -395,12 +302,13 @@ in preset.md."
              "No settings differ from preset.md")
            (pyagentd-settings--named (plist-get answer :kept))))
 
-(defun pyagentd-drop-settings ()
+(defun pyagentd-sync--drop-settings ()
   "Go back to the settings in the preset.md of this session."
   (interactive)
-  (pyagentd-settings--save)
-  (pyagentd-later-here 'drop-settings (list :branch pyagentd--branch-dir)
-                       #'pyagentd-settings--dropped))
+  (pyagentd-settings--then
+   (lambda ()
+     (pyagentd-later-here 'drop-settings (list :branch pyagentd--branch-dir)
+                          #'pyagentd-settings--dropped))))
 
 (defun pyagentd-settings--dropped (answer)
   "Go back to the settings of preset.md, which ANSWER tells."
@@ -408,9 +316,6 @@ in preset.md."
   (dolist (variable pyagentd-block-settings)
     (pyagentd-block-set variable nil))
   (pyagentd-settings-receive answer)
-  (unless pyagentd-session-viewing
-    (set-buffer-modified-p t)
-    (pyagentd-session-save))
   (message (if (plist-get answer :dropped) "Reset to preset.md: %s"
              "No settings differ from preset.md")
            (pyagentd-settings--named (plist-get answer :dropped))))
@@ -418,37 +323,31 @@ in preset.md."
 ;;;; Connect session buffers with the daemon
 
 ;; A buffer attaches to its branch when it was read: it says which text it
-;; has and which event it saw last, and is told what is missing, where it
-;; goes, who writes the file, and what was wrong with it.  Reading a file
-;; never waits for a daemon.
+;; has, and is told the edits that lead to the text of the daemon, who
+;; runs there, and what was wrong.  Where the daemon does not know the text
+;; it is sent.  What was typed meanwhile goes on top of it and is sent.
 ;;
-;; Where the text is not what the file holds, the file is read beside it
-;; and shown once the daemon agrees to it (`pyagentd-reread').
+;; From then on the daemon alone writes the file.  What is typed is sent
+;; after a pause; a buffer is unmodified when the file holds all of it.
 
 (defvar-local pyagentd-attach-state nil
   "Whether this buffer is attached: nil, `pending' or t.")
 (defvar-local pyagentd-attach-seq nil
   "Number of the last event that is in the text, nil if unknown.")
-(defvar-local pyagentd-attach-partial nil
-  "Non-nil if the text ends within an event: it came in pieces.")
-(defvar-local pyagentd-attach-wants-lease nil
-  "Non-nil if a buffer that only viewed is to ask whether it may edit.")
-(defvar-local pyagentd-attach-free nil
-  "Non-nil if nobody wrote this session when it was attached.")
+(defvar-local pyagentd-attach-mtime nil
+  "When the file was modified last by the daemon, a time; nil if unknown.")
 (defvar-local pyagentd-attach-viewer nil
-  "Non-nil in a buffer that was made to be looked at, not to write.
-The symbol `hidden' until it is displayed, and attached, for the first
-time.")
+  "The symbol `hidden' in a buffer that is attached when it is displayed.")
 (defvar-local pyagentd-attach-root nil
   "Directory of the project of this session, nil if it is not known.")
-(defvar-local pyagentd-attach--fresh nil
-  "Buffer with the text of the file that is to be shown when attached.")
 (defvar-local pyagentd-attach--start 0
   "Number of the last event that was in the answer to attach.")
 (defvar-local pyagentd-attach--latest 0
   "How many requests were made; only the latest counts.")
-(defvar-local pyagentd-attach--behind nil
-  "Non-nil if the file was changed while an answer was awaited.")
+(defvar-local pyagentd-attach--looked nil
+  "The time of the file for which the daemon was asked to look at it.")
+(defvar-local pyagentd-attach--checkpoints nil
+  "Non-nil while the user waits for the file to hold the text.")
 (defvar-local pyagentd-attach--said nil
   "Notes about this session that were shown.")
 (defvar-local pyagentd-attach-awaited nil
@@ -456,19 +355,12 @@ time.")
 That is a list of pairs of functions, (THEN . FAILED), first one first.")
 
 (pyagentd-permanent-local 'pyagentd-attach-state 'pyagentd-attach-seq
-                          'pyagentd-attach-partial
-                          'pyagentd-attach-wants-lease 'pyagentd-attach-free
+                          'pyagentd-attach-mtime
                           'pyagentd-attach-viewer 'pyagentd-attach-root
-                          'pyagentd-attach--fresh
                           'pyagentd-attach--start 'pyagentd-attach--latest
-                          'pyagentd-attach--behind 'pyagentd-attach--said
+                          'pyagentd-attach--looked
+                          'pyagentd-attach--checkpoints 'pyagentd-attach--said
                           'pyagentd-attach-awaited)
-
-(defvar pyagentd-attach--tries 0
-  "How often the attach in progress was tried before.")
-
-(defconst pyagentd-attach--max-tries 3
-  "How often to attach anew at once because the text changed meanwhile.")
 
 (defvar pyagentd-attached-hook nil
   "Hook run in a session buffer after it was attached.")
@@ -482,39 +374,28 @@ They get the error, a list (SYMBOL . DATA).")
 
 ;;;; Requests
 
-(defun pyagentd-attach--request ()
-  "Return what to tell the daemon when attaching the current buffer."
-  (when (pyagentd-session-in-step-p)
-    (pyagentd-session-save))
-  (setq pyagentd-attach-state 'pending
-        pyagentd-attach--behind nil
-        pyagentd-attach--latest (1+ pyagentd-attach--latest))
-  (list :branch pyagentd--branch-dir
-        :sha256 (cond (pyagentd-attach--fresh
-                       (buffer-local-value 'pyagentd-reread-sha256
-                                           pyagentd-attach--fresh))
-                      ((or pyagentd-session-viewing (buffer-modified-p))
-                       (pyagentd-session-body-sha256))
-                      (t pyagentd-session-sha256))
-        ;; Who wants to write must have what others have typed; the number
-        ;; says nothing about that.
-        :seq (unless (or pyagentd-attach--fresh pyagentd-attach-wants-lease)
-               pyagentd-attach-seq)
-        ;; After a restart of the daemon its editor comes back, too.
-        :mode (if (and pyagentd-session-viewing
-                       (or pyagentd-attach-seq pyagentd-attach-viewer)
-                       (not pyagentd-attach-wants-lease))
-                  'view
-                'edit)))
+(defun pyagentd-attach--known ()
+  "Return what says which text this buffer has without what is pending."
+  (cond (pyagentd-edit-revision (list :revision pyagentd-edit-revision))
+        ((pyagentd-edit-pending-p)
+         (list :sha256 (secure-hash 'sha256 (encode-coding-string
+                                             (pyagentd-edit-base)
+                                             'utf-8-emacs-unix))))
+        (t (list :sha256 (pyagentd-session-body-sha256)))))
 
-(defun pyagentd-attach (&optional tries)
+(defun pyagentd-attach (&optional text)
   "Attach the current buffer if there is a daemon; return at once.
-TRIES is how often that was tried before."
-  (when (and pyagentd-mode (pyagentd-rpc-connect))
+TEXT is what it has without what is pending, where the daemon does not
+know that."
+  (when (and pyagentd-mode (pyagentd-connect-here-p) (pyagentd-rpc-connect))
+    (when (and (null text) (null pyagentd-attach-state)
+               (null pyagentd-edit-revision) (buffer-modified-p) (pyagentd-session-in-step-p)
+               (not (pyagentd-session-copy-p)))
+      (pyagentd-session-save))          ; as long as we write the file
+    (setq pyagentd-attach-state 'pending
+          pyagentd-attach--latest (1+ pyagentd-attach--latest))
     (let* ((buffer (current-buffer))
-           (request (pyagentd-attach--request))
            (number pyagentd-attach--latest)
-           (tick (buffer-chars-modified-tick))
            (with-latest
             (lambda (function)
               (when (buffer-live-p buffer)
@@ -522,15 +403,15 @@ TRIES is how often that was tried before."
                   (when (= number pyagentd-attach--latest)
                     (funcall function)))))))
       (pyagentd-rpc-call-async
-       'attach request
+       'attach (append (list :branch pyagentd--branch-dir)
+                       (if text (list :text text) (pyagentd-attach--known)))
        :success
        (lambda (answer)
          ;; In its turn among the events; nothing is shown where it is read.
          (pyagentd-events-enqueue
           (lambda ()
             (funcall with-latest
-                     (lambda ()
-                       (pyagentd-attach--answered answer tick tries)))
+                     (lambda () (pyagentd-attach--answered answer text)))
             nil)))
        :error (lambda (err)
                 (when (buffer-live-p buffer)
@@ -539,198 +420,79 @@ TRIES is how often that was tried before."
                 (funcall with-latest
                          (lambda ()
                            (setq pyagentd-attach-state nil)
-                           (pyagentd-attach-forget-fresh)
                            (run-hook-with-args
                             'pyagentd-attach-failed-functions err))))))))
 
-(defun pyagentd-attach--answered (answer tick tries)
-  "Act on ANSWER to the latest request, made when the text was at TICK.
-TRIES is how often that was tried before."
-  (let ((number pyagentd-attach--latest)
-        (pyagentd-attach--tries (or tries 0)))
-    (unwind-protect
-        (pyagentd-attach--accept answer tick)
-      ;; An error: the next event tries again.
-      (when (= number pyagentd-attach--latest)
-        (pyagentd-attach--settle)))))
-
-(defun pyagentd-attach--settle ()
-  "Note that no answer is awaited any more."
-  (when (eq pyagentd-attach-state 'pending)
-    (setq pyagentd-attach-state nil)))
-
 ;;;; Answers
 
-(defun pyagentd-attach--accept (answer tick)
-  "Act on ANSWER to a request made when the text was at TICK."
-  ;; What arrived before the answer is in it, so it is skipped now, while
-  ;; the buffer is not attached.
-  (pyagentd-events-drain)
-  (cond ((and (plist-get answer :reread)
-              (< pyagentd-attach--tries pyagentd-attach--max-tries))
-         (pyagentd-attach-reread pyagentd-attach--tries))
-        ((plist-get answer :reread)
-         (pyagentd-attach--try-later))
-        ((and (or (plist-get answer :inserts) (plist-get answer :roles))
-              (not pyagentd-attach--fresh)
-              (/= tick (buffer-chars-modified-tick)))
-         ;; Its positions are of a text that is no more.
-         (pyagentd-attach--again))
-        (t (pyagentd-attach--apply answer))))
+(defun pyagentd-attach--answered (answer text)
+  "Act on ANSWER to the latest request.
+TEXT is what was sent as that of this buffer, or nil."
+  (let ((number pyagentd-attach--latest))
+    (unwind-protect
+        (if (plist-get answer :unknown)
+            (pyagentd-attach (pyagentd-edit-base))
+          (pyagentd-attach--apply answer text))
+      ;; An error: the next event tries again.
+      (when (and (= number pyagentd-attach--latest)
+                 (eq pyagentd-attach-state 'pending))
+        (setq pyagentd-attach-state nil)))))
 
-(defun pyagentd-attach--again ()
-  "Attach anew, at once or after a while, since the text has changed."
-  (pyagentd-attach-forget-fresh)
-  (setq pyagentd-attach-state nil)
-  (if (< pyagentd-attach--tries pyagentd-attach--max-tries)
-      (pyagentd-attach (1+ pyagentd-attach--tries))
-    (pyagentd-attach--try-later)))
-
-(defun pyagentd-attach-forget-fresh ()
-  "Forget the text of the file that was to be shown."
-  (when (buffer-live-p pyagentd-attach--fresh)
-    (kill-buffer pyagentd-attach--fresh)
-    (when (and (eql 0 (visited-file-modtime)) (not pyagentd-session-viewing))
-      (set-visited-file-modtime '(0 1)))) ; changed, so Emacs asks as ever
-  (setq pyagentd-attach--fresh nil))
-
-(defun pyagentd-attach-reread (&optional tries)
-  "Take over the text of the file once the daemon agrees to it.
-TRIES is how often that was tried before.  Edits that were never saved
-are made again in that text."
-  (setq pyagentd-attach-state nil)
-  (pyagentd-attach-forget-fresh)
-  (when (pyagentd-session-in-step-p)
-    (pyagentd-session-save))            ; what the file can have it gets first
-  (let ((pyagentd-attach--tries (or tries 0)))
-    (when (setq pyagentd-attach--fresh
-                (pyagentd-reread-load buffer-file-name))
-      (pyagentd-attach (1+ pyagentd-attach--tries)))))
-
-(defun pyagentd-attach--file-changed ()
-  "Take over the file, which another program has changed; return t if we can.
-Without a daemon nobody says where in it the text of a run goes on."
-  (when (and pyagentd-mode (not pyagentd-session-viewing)
-             (pyagentd-rpc-connected-p) (file-exists-p buffer-file-name))
-    (when (eq pyagentd-attach-state t)
-      (pyagentd-attach-reread))
-    (eq pyagentd-attach-state 'pending)))
-
-(add-hook 'pyagentd-session-file-changed-functions
-          #'pyagentd-attach--file-changed)
-
-(defun pyagentd-attach--before-command ()
-  "Take over a file that another program has changed.
-Else Emacs asks about it when the text is changed or saved."
-  (when (and pyagentd-attach-state
-             (not (verify-visited-file-modtime))
-             (pyagentd-attach--file-changed))
-    (clear-visited-file-modtime)))
-
-(defun pyagentd-attach--before-write ()
-  "Refuse to overwrite a file whose text is about to be shown."
-  (when (and pyagentd-attach--fresh (not (pyagentd-session-in-step-p)))
-    (user-error "The file was changed elsewhere; its text comes in just now, \
-and all is saved then")))
-
-(add-hook 'pyagentd-session-before-write-hook #'pyagentd-attach--before-write)
-
-(add-to-list 'pyagentd-session-hooks
-             '(pre-command-hook . pyagentd-attach--before-command))
-(put 'pyagentd-attach--before-command 'permanent-local-hook t)
-
-(defun pyagentd-attach-show-file ()
-  "Arrange that the next attach to the daemon shows the text of the file.
-It asks for the right to write."
-  (pyagentd-attach-forget-fresh)
-  (setq pyagentd-attach-state nil
-        pyagentd-attach-wants-lease t
-        pyagentd-attach--fresh (pyagentd-reread-load buffer-file-name)))
-
-(defun pyagentd-attach--try-later ()
-  "Try again in a while, and ever less often after that.
-Its editor has saved the file just now and the daemon does not know it yet."
-  (pyagentd-log 'info "%s: cannot agree with the daemon on its text yet"
-                (buffer-name))
-  (setq pyagentd-attach-state nil)
-  (pyagentd-attach-forget-fresh)
-  (let ((tries (1+ pyagentd-attach--tries)))
-    (run-at-time (pyagentd-attach--delay)
-                 nil #'pyagentd-attach--on-later (current-buffer) tries)))
-
-(defun pyagentd-attach--delay ()
-  "Return the seconds after which to try again; less if something waits."
-  (let ((times (expt 2 (max 0 (- pyagentd-attach--tries
-                                 pyagentd-attach--max-tries)))))
-    (if pyagentd-attach-awaited (min 0.5 (* 0.02 times))
-      (min 60 times))))
-
-(defun pyagentd-attach--on-later (buffer tries)
-  "Attach BUFFER, for which TRIES were made, unless it is attached."
-  (when (buffer-live-p buffer)
-    (with-current-buffer buffer
-      (when (and pyagentd-mode (null pyagentd-attach-state)
-                 (pyagentd-rpc-connected-p))
-        (pyagentd-guarded "Read again"
-          (pyagentd-attach-reread tries))))))
-
-(defun pyagentd-attach--show-fresh (editor)
-  "Show the text of the file, and set aside what was edited here.
-Where we are the EDITOR, settings that were changed here stay."
-  (let ((settings (and editor pyagentd-settings--saved
-                       (mapcar (lambda (variable)
-                                 (cons variable (pyagentd-block-get variable)))
-                               (seq-filter #'pyagentd-settings--changed-p
-                                           pyagentd-block-settings)))))
-    (pyagentd-edit-set-aside (not editor))
-    (pyagentd-reread-apply pyagentd-attach--fresh)
-    (setq pyagentd-attach--fresh nil)
-    (pcase-dolist (`(,variable . ,value) settings)
-      (pyagentd-block-set variable value)
-      (set-buffer-modified-p t)
-      (pyagentd-autosave-touch))))
-
-(defun pyagentd-attach--apply (answer)
-  "Bring the buffer to the state described by ANSWER."
-  (when pyagentd-attach--fresh
-    (pyagentd-attach--show-fresh (plist-get answer :editor)))
+(defun pyagentd-attach--apply (answer &optional text)
+  "Bring the buffer to the state described by ANSWER, which is about TEXT."
   (setq pyagentd-attach-state t
         pyagentd-attach-seq (plist-get answer :seq)
         pyagentd-attach--start (or pyagentd-attach-seq 0)
-        pyagentd-attach-partial nil
-        pyagentd-attach-wants-lease nil
-        pyagentd-attach-free (plist-get answer :free)
         pyagentd-attach-root (plist-get answer :root)
-        pyagentd-viewing-refusal (plist-get answer :read-only)
         pyagentd-status-preset (plist-get answer :preset)
         pyagentd-status-unconfined (plist-get answer :unconfined))
-  (when-let ((id (plist-get answer :session-id)))
-    (pyagentd-place-set-id id))
-  (pyagentd-viewing-set (not (plist-get answer :editor)))
-  (pyagentd-settings-receive answer)
-  (pyagentd-status-set-title (plist-get answer :title))
-  (pyagentd-context-set (plist-get answer :context))
-  (pyagentd-attach-set-roles (plist-get answer :roles))
-  (when-let ((position (plist-get answer :marker)))
-    (pyagentd-insert-start (min position (1+ (buffer-size)))))
-  (pcase-dolist (`(,_seq ,text ,role) (plist-get answer :inserts))
-    (pyagentd-insert text (pyagentd-attach-role role)))
-  (pyagentd-queued-receive (plist-get answer :queue))
-  (pyagentd-overlay-rebuild (plist-get answer :agents))
-  (pyagentd-ask-receive (plist-get answer :asks) pyagentd--branch-dir)
-  (pyagentd-todo-receive (plist-get answer :todo))
-  (pyagentd-failed-receive (plist-get answer :failed)
-                           (plist-get answer :summaries))
-  (pyagentd-reply-options-receive (plist-get answer :reply-options))
-  (pyagentd-attach--agree (plist-get answer :written))
-  (unless pyagentd-session-viewing
-    (pyagentd-edit-put-back pyagentd-insert--marker))
-  (pyagentd-status-set (or (plist-get answer :status) '(:state idle)))
+  (let ((pyagentd-status-held t))
+    (when-let ((id (plist-get answer :session-id)))
+      (pyagentd-place-set-id id))
+    (pyagentd-viewing-set (plist-get answer :read-only))
+    (pyagentd-settings-receive answer)
+    (pyagentd-status-set-title (plist-get answer :title))
+    (pyagentd-context-set (plist-get answer :context))
+    (pyagentd-attach--take-edits answer text)
+    (pyagentd-queued-receive (plist-get answer :queue))
+    (pyagentd-overlay-rebuild (plist-get answer :agents))
+    (pyagentd-ask-receive (plist-get answer :asks) pyagentd--branch-dir)
+    (pyagentd-todo-receive (plist-get answer :todo))
+    (pyagentd-failed-receive (plist-get answer :failed)
+                             (plist-get answer :summaries))
+    (pyagentd-reply-options-receive (plist-get answer :reply-options))
+    (pyagentd-status-set (or (plist-get answer :status) '(:state idle))))
   (pyagentd-status-refresh)
   (pyagentd-attach--say (plist-get answer :notes))
-  (run-hooks 'pyagentd-attached-hook)
-  (when pyagentd-attach--behind
-    (pyagentd-attach-reread)))
+  (run-hooks 'pyagentd-attached-hook))
+
+(defun pyagentd-attach--take-edits (answer text)
+  "Make the text that of the daemon, as ANSWER tells; TEXT was sent, or nil."
+  (let ((revision (or (plist-get answer :revision) 0))
+        (edits (plist-get answer :edits)))
+    ;; The daemon has read the file: Emacs has nothing to ask.
+    (when (or text edits (plist-get answer :mtime))
+      (clear-visited-file-modtime))
+    (when text
+      (pyagentd-edit-merge (cadr (car edits)) revision)
+      (setq edits (cdr edits)))
+    (pcase-dolist (`(,id ,hunks) edits)
+      (unless (and id (pyagentd-edit-acknowledged id revision))
+        (pyagentd-edit-receive hunks revision)))
+    (pyagentd-edit-refused)             ; it never came there
+    (setq pyagentd-edit-revision revision
+          pyagentd-edit--place (plist-get answer :marker))
+    (when (plist-get answer :roles)
+      (pyagentd-attach-set-roles (plist-get answer :roles)))
+    (when pyagentd-edit--place
+      (pyagentd-insert-start (pyagentd-edit-position pyagentd-edit--place t)))
+    (pyagentd-sync--written (and (plist-get answer :saved) revision)
+                            (plist-get answer :mtime))
+    (when (plist-get answer :unsaved)
+      (pyagentd-sync--refused-by-disk (plist-get answer :unsaved)))
+    (when (pyagentd-edit-pending-p)
+      (set-buffer-modified-p t)
+      (pyagentd-autosave-touch))))
 
 (defun pyagentd-attach--say (notes)
   "Show those of NOTES, a list of lines, that were not shown yet."
@@ -740,45 +502,15 @@ Where we are the EDITOR, settings that were changed here stay."
                              new "\n"))))
 
 (defun pyagentd-attach-set-roles (roles)
-  "Give the text ROLES, a list of (BEG END ROLE), unless it is nil.
-The file gets them with the next save, if we write it."
-  (when roles
-    (save-restriction
-      (widen)
-      (with-silent-modifications
-        (remove-text-properties (point-min) (point-max) '(gptel nil))
-        (pcase-dolist (`(,beg ,end ,role) roles)
-          (put-text-property beg (min end (point-max)) 'gptel
-                             (pyagentd-attach-role role)))))
-    (unless pyagentd-session-viewing
-      (set-buffer-modified-p t)
-      (pyagentd-autosave-touch))))
-
-(defun pyagentd-attach--file-sha256 (file)
-  "Return the SHA-256 of the text of FILE without its block, nil without FILE."
-  (with-temp-buffer
-    (let ((coding-system-for-read 'utf-8-unix))
-      (when (ignore-errors (insert-file-contents file))
-        (pyagentd-block-strip)
-        (pyagentd-session-body-sha256)))))
-
-(defun pyagentd-attach--agree (written)
-  "Note that nothing is in the file that the buffer lacks, if that is so.
-Else Emacs would ask about a changed file at the next change.  The file
-may hold what the buffer shows, or a text with the hash WRITTEN, which
-the daemon wrote and of which the buffer was told the rest."
-  (unless (and (not (eql 0 (visited-file-modtime))) ; 0: nothing is known
-               (verify-visited-file-modtime))
-    (let ((sha256 (pyagentd-attach--file-sha256 buffer-file-name)))
-      (when (and sha256 (or (equal sha256 written)
-                            (equal sha256 (pyagentd-session-body-sha256))))
-        (set-visited-file-modtime)))))
-
-(defun pyagentd-attach-role (role)
-  "Return ROLE, as on the wire, as a value of the property `gptel'."
-  (pcase role
-    (`(,_ ,id) (cons 'tool id))
-    (_ (pyagentd-symbol role))))
+  "Give the text ROLES, a list of (BEG END ROLE) in the document."
+  (save-restriction
+    (widen)
+    (with-silent-modifications
+      (remove-text-properties (point-min) (point-max) '(gptel nil))
+      (pcase-dolist (`(,beg ,end ,role) roles)
+        (put-text-property (min (pyagentd-edit-position beg) (point-max))
+                           (min (pyagentd-edit-position end t) (point-max))
+                           'gptel (pyagentd-edit-role role))))))
 
 (defun pyagentd-attach-new-p (seq)
   "Return non-nil if event SEQ is not in the text yet, and note it.
@@ -787,22 +519,285 @@ others have 0; so have those that are only true now."
   (cond ((not (eq pyagentd-attach-state t)) nil)
         ((eql seq 0) t)
         ((> seq pyagentd-attach--start)
-         (setq pyagentd-attach-partial nil
-               pyagentd-attach-seq (max seq (or pyagentd-attach-seq 0))))))
+         (setq pyagentd-attach-seq (max seq (or pyagentd-attach-seq 0))))))
 
-;;;; When the file was written elsewhere
+;;;; Sending what is typed, and saving
 
-(defun pyagentd-attach-follow (sha256)
-  "Show what the file holds, a text with SHA256, that another one wrote."
-  (cond ((equal sha256 (pyagentd-session-body-sha256))
-         (setq pyagentd-session-sha256 sha256)
-         (set-visited-file-modtime)
-         (when pyagentd-session-viewing
-           (set-buffer-modified-p nil)))
-        ((eq pyagentd-attach-state 'pending)
-         (setq pyagentd-attach--behind t))
-        ((eq pyagentd-attach-state t)
-         (pyagentd-attach-reread))))
+(defun pyagentd-sync-attached-p ()
+  "Return non-nil if the daemon writes the file of this buffer, or will soon."
+  (and pyagentd-attach-state (pyagentd-rpc-connected-p)))
+
+(defun pyagentd-sync-flush ()
+  "Send what was typed here, unless an edit is on its way.
+Return non-nil if the daemon has, or gets, all of it."
+  (when (and (eq pyagentd-attach-state t) (pyagentd-rpc-connected-p)
+             (not pyagentd-viewing-refusal))
+    (let ((settings (pyagentd-settings--to-wire))
+          (taken (pyagentd-edit-take)))
+      (when (or settings taken)
+        (pyagentd-sync--send
+         (append taken (and settings (list :settings settings)))
+         (car pyagentd-edit--sent))
+        (when settings (pyagentd-settings--after-save)))
+      (and (not (pyagentd-edit-pending-p))
+           (or taken (null pyagentd-edit--sent))))))
+
+(defvar pyagentd-sync--lost nil
+  "Ids of edits that the daemon did not take, of buffers that were killed.")
+
+(defun pyagentd-sync--send (what id)
+  "Send WHAT, a plist of :id, :hunks and :settings; ID is that of the edit."
+  (let ((back (pyagentd-later-back #'pyagentd-sync--refused))
+        (buffer (current-buffer)))
+    (pyagentd-rpc-call-async
+     'edit-document (append (list :branch pyagentd--branch-dir
+                                  :revision pyagentd-edit-revision)
+                            what)
+     :success (pyagentd-later-back #'pyagentd-sync--taken)
+     :error (lambda (err)
+              (cond ((buffer-live-p buffer) (funcall back id err))
+                    ((plist-get what :id)
+                     (push (plist-get what :id) pyagentd-sync--lost)))))))
+
+(defun pyagentd-sync--taken (answer)
+  "Keep what ANSWER says was written where others wrote at once."
+  (when (plist-get answer :met)
+    (pyagentd-edit-keep (plist-get answer :met))))
+
+(defun pyagentd-sync--refused (id err)
+  "The daemon did not take the edit ID because of ERR: agree on a text anew."
+  (when (and id (equal id (car pyagentd-edit--sent)) (pyagentd-rpc-connected-p))
+    (pyagentd-log 'warn "%s: %s" (buffer-name) (pyagentd-error-text err))
+    (setq pyagentd-attach-state nil)
+    (if (eq (pyagentd-symbol (nth 1 err)) 'stale)
+        (pyagentd-attach (pyagentd-edit-base))
+      (pyagentd-attach))))
+
+(defun pyagentd-sync--written (revision mtime)
+  "Note that the file holds the document at REVISION, nil for not all of it.
+It was modified at MTIME, in nanoseconds."
+  (when (and mtime (> mtime 0))
+    (setq pyagentd-attach-mtime (cons mtime 1000000000))
+    ;; The daemon writes it: Emacs has nothing to ask.
+    (clear-visited-file-modtime))
+  (when revision
+    (pyagentd-edit-persisted revision)
+    (when (and (pyagentd-edit-saved-p)
+               (or (buffer-modified-p) (eql revision pyagentd-edit-revision)))
+      (when (buffer-modified-p)
+        (set-buffer-modified-p nil)
+        (pyagentd-autosave-settle))
+      (pyagentd-session-saved-again)
+      (run-hooks 'pyagentd-session-saved-hook))))
+
+(defun pyagentd-sync-save ()
+  "Have the daemon write all of this text; return at once.
+The buffer is unmodified once the file holds it."
+  (setq pyagentd-attach--checkpoints t)
+  (unless (assq #'pyagentd-sync--checkpoint pyagentd-attach-awaited)
+    (pyagentd-attached-then #'pyagentd-sync--checkpoint))
+  (pyagentd-sync-watch))
+
+(defconst pyagentd-sync--patience 1.5
+  "Seconds between two looks at whether the daemon took what was typed.")
+
+(defvar-local pyagentd-sync--watch nil
+  "Timer that looks whether the daemon took what was typed, or nil.")
+
+(pyagentd-permanent-local 'pyagentd-sync--watch)
+
+(defun pyagentd-sync-watch (&optional waiting)
+  "Keep what was typed beside the file if the daemon does not take it soon.
+WAITING is the id of the edit that was on its way at the last look, in a
+list."
+  (unless pyagentd-sync--watch
+    (setq pyagentd-sync--watch
+          (run-at-time pyagentd-sync--patience nil
+                       (pyagentd-later-back #'pyagentd-sync--watched)
+                       waiting))))
+
+(defun pyagentd-sync--watched (waiting)
+  "Say so if the daemon did not take what was typed here.
+WAITING is as for `pyagentd-sync-watch': only what waits at two looks is
+late, since answers may have come while Emacs was busy."
+  (setq pyagentd-sync--watch nil)
+  (cond ((not (pyagentd-sync-attached-p))
+         (when (buffer-modified-p)
+           (pyagentd-autosave-touch)))  ; Emacs writes it
+        ((and (or pyagentd-edit--sent (pyagentd-edit-pending-p))
+              (not pyagentd-viewing-refusal))
+         (when (equal waiting (list (car pyagentd-edit--sent)))
+           (pyagentd-sync--keep))
+         (pyagentd-sync-flush)
+         (pyagentd-sync-watch (list (car pyagentd-edit--sent))))))
+
+(defun pyagentd-sync--keep ()
+  "Keep the text, which the daemon does not take, and say where."
+  (let ((kept (pyagentd-session-keep)))
+    (pyagentd-session--set-trouble
+     (format "Not saved yet: the daemon does not answer; %s"
+             (if kept (concat "kept in " (abbreviate-file-name kept))
+               "only in this buffer")))))
+
+(defun pyagentd-sync--refused-by-disk (cause)
+  "Say that the daemon cannot write the file because of CAUSE, a string."
+  (pyagentd-session--set-trouble
+   (format "Not saved: %s, %s" cause (abbreviate-file-name buffer-file-name))))
+
+(defun pyagentd-sync--checkpoint ()
+  "Ask the daemon to write the file."
+  (pyagentd-rpc-call-async
+   'checkpoint (list :branch pyagentd--branch-dir)
+   :success (pyagentd-later-back
+             (lambda (answer)
+               (pyagentd-events-enqueue
+                (pyagentd-sync--later #'pyagentd-sync--checked answer))))
+   :error (pyagentd-later-back
+           (lambda (err)
+             (setq pyagentd-attach--checkpoints nil)
+             (pyagentd-log 'error "Not saved: %s" (pyagentd-error-text err))))))
+
+(defun pyagentd-sync--checked (answer)
+  "Note that the file holds what ANSWER, to `checkpoint', says."
+  (pyagentd-sync--written (plist-get answer :revision) (plist-get answer :mtime))
+  (when (and pyagentd-attach--checkpoints (not save-silently))
+    (message "Wrote %s" buffer-file-name))
+  (setq pyagentd-attach--checkpoints nil))
+
+(defun pyagentd-sync--later (function &rest args)
+  "Return a producer of events that calls FUNCTION with ARGS in this buffer."
+  (let ((buffer (current-buffer)))
+    (lambda ()
+      (when (buffer-live-p buffer)
+        (with-current-buffer buffer
+          (apply function args)))
+      nil)))
+
+(defun pyagentd-sync-finish ()
+  "Send all that was typed, also while an edit is on its way.
+The daemon writes it, whether or not this buffer is there then."
+  (unless (or (pyagentd-sync-flush) (not (eq pyagentd-attach-state t))
+              (not (pyagentd-rpc-connected-p)))
+    (let ((before (car pyagentd-edit--sent)))
+      (setq pyagentd-edit--sent nil)
+      (when-let ((taken (pyagentd-edit-take)))
+        (pyagentd-sync--send (append taken (list :after before)) nil)))))
+
+(defun pyagentd-sync-leave ()
+  "Send all that was typed; this buffer, which is attached, is about to be killed.
+The text is kept beside the file until the daemon has written it."
+  (if (not (eq pyagentd-attach-state t))
+      (progn (setq pyagentd-attach-state nil) ; the daemon reads what we write
+             (pyagentd-session-save))
+    (let ((before (car pyagentd-edit--sent)))
+      (pyagentd-sync-finish)
+      (unless (pyagentd-edit-saved-p)
+        (pyagentd-sync--kept-until-written
+         (pyagentd-session-keep) (list before (car pyagentd-edit--sent))))
+      (setq buffer-auto-save-file-name nil)
+      (set-buffer-modified-p nil))))
+
+(defun pyagentd-sync--kept-until-written (kept ids)
+  "Delete KEPT, a file or nil, when the daemon has written the edits IDS."
+  (let* ((name (buffer-name))
+         (failed (lambda (why)
+                   (pyagentd-log 'error "%s: %s; what was typed last is %s"
+                                 name why
+                                 (if kept (concat "in " (abbreviate-file-name kept))
+                                   "lost")))))
+    (pyagentd-rpc-call-async
+     'checkpoint (list :branch pyagentd--branch-dir)
+     :success (lambda (_)
+                (cond ((seq-intersection ids pyagentd-sync--lost)
+                       (funcall failed "the daemon did not take it"))
+                      (kept (delete-file kept))))
+     :error (lambda (err) (funcall failed (pyagentd-error-text err))))))
+
+(defun pyagentd-sync--detach ()
+  "Let Emacs write the file again, as the daemon left it."
+  (when pyagentd-attach-mtime
+    (set-visited-file-modtime pyagentd-attach-mtime)
+    (setq pyagentd-attach-mtime nil)))
+
+(defun pyagentd-sync--look ()
+  "Have the daemon look at a file that another program has changed."
+  (when (and (eq pyagentd-attach-state t) pyagentd-attach-mtime
+             (pyagentd-rpc-connected-p))
+    (let ((found (file-attribute-modification-time
+                  (file-attributes buffer-file-name))))
+      (when (and found (not (time-equal-p found pyagentd-attach-mtime))
+                 (not (equal found pyagentd-attach--looked)))
+        (setq pyagentd-attach--looked found)
+        (pyagentd-sync--checkpoint)))))
+
+(add-to-list 'pyagentd-session-hooks '(pre-command-hook . pyagentd-sync--look))
+(put 'pyagentd-sync--look 'permanent-local-hook t)
+
+;;;; What others do
+
+(defmacro pyagentd-sync--define-event (kind arglist docstring &rest body)
+  "Define what happens at an event of KIND in the buffer of its branch.
+ARGLIST is a `pcase' pattern for its arguments.  BODY is evaluated there
+if it is attached.  DOCSTRING says what it does."
+  (declare (indent 2) (doc-string 3) (debug t))
+  (let ((name (intern (format "pyagentd-sync--on-%s" kind))))
+    `(progn
+       (defun ,name (branch _seq args)
+         ,(concat docstring "\nBRANCH and ARGS are those of the event.")
+         (when-let ((buffer (pyagentd-place-buffer branch)))
+           (with-current-buffer buffer
+             (when (eq pyagentd-attach-state t)
+               (pcase-let ((,arglist args))
+                 ,@body)))))
+       (pyagentd-events-register ',kind #',name))))
+
+(pyagentd-sync--define-event edit `(,edit)
+  "Change the text as somebody did."
+  (let ((revision (plist-get edit :revision)))
+    (if (not (plist-get edit :own))
+        (pyagentd-edit-receive (plist-get edit :hunks) revision)
+      (pyagentd-edit-acknowledged (plist-get edit :id) revision)
+      (when (pyagentd-edit-pending-p)
+        (if pyagentd-attach-awaited (pyagentd-sync-flush)
+          (pyagentd-autosave-touch)))
+      (pyagentd-attached--soon))))
+
+(pyagentd-sync--define-event persisted `(,file)
+  "Note that the daemon wrote the file."
+  (pyagentd-sync--written (plist-get file :revision) (plist-get file :mtime)))
+
+(pyagentd-sync--define-event unsaved `(,refusal)
+  "Say that the daemon cannot write the file."
+  (pyagentd-sync--refused-by-disk (plist-get refusal :cause)))
+
+(pyagentd-sync--define-event roles `(,given)
+  "Give the text other roles.  With a :marker the next answer goes there."
+  (pyagentd-attach-set-roles (plist-get given :spans))
+  (when (plist-get given :revision)
+    (setq pyagentd-edit-revision (plist-get given :revision)))
+  (when-let ((marker (plist-get given :marker)))
+    (pyagentd-sync-begin marker))
+  (run-hooks 'pyagentd-attach-roles-hook))
+
+(pyagentd-sync--define-event notice `(,notice)
+  "Show a line about the session."
+  (message "%s: %s" (buffer-name) (plist-get notice :text)))
+
+(defun pyagentd-sync-begin (position)
+  "Let the next text of a run go to POSITION of the document."
+  (setq pyagentd-edit--place position)
+  (pyagentd-insert-start (pyagentd-edit-position position t)))
+
+(defun pyagentd-sync-insert (text role)
+  "Insert TEXT of the run, with ROLE, where the daemon did."
+  (let ((place (or pyagentd-edit--place (pyagentd-insert-position))))
+    (pcase-let ((`((,beg . ,_)) (pyagentd-edit-around
+                                 (list (list place place text "")))))
+      (setq pyagentd-edit--place (+ place (length text)))
+      (when pyagentd-edit-revision
+        (cl-incf pyagentd-edit-revision (length text)))
+      (pyagentd-insert-move beg)
+      (pyagentd-insert text role))))
 
 ;;;; When session buffers attach and leave
 
@@ -823,8 +818,8 @@ no server is installed, no daemon is started."
 
 (defun pyagentd-connect--after-read ()
   "Attach the current buffer soon; its file was read just now."
-  (pyagentd-attach-forget-fresh)
   (setq pyagentd-attach-state nil
+        pyagentd-attach-mtime nil
         pyagentd-attach-seq nil)
   (pyagentd-status-set nil)
   (pyagentd-status-refresh)
@@ -847,33 +842,18 @@ no server is installed, no daemon is started."
              (not (eq (buffer-local-value 'pyagentd-attach-viewer buffer)
                       'hidden))
              (not (pyagentd-rpc-connected-p))
-             (pyagentd-server-found))
+             (or pyagentd-host (pyagentd-server-found)))
     ;; All sessions attach when there is a connection.
     (pyagentd-guarded "Starting the daemon" (pyagentd-start #'ignore))))
 
-(defun pyagentd-connect--saved ()
-  "Tell the daemon what was saved."
-  (when (and (eq pyagentd-attach-state t) (not pyagentd-session-viewing)
-             ;; No number says what a partial text has; the next save will.
-             (not pyagentd-attach-partial))
-    (pyagentd-rpc-call-async
-     'saved (list :branch pyagentd--branch-dir
-                  :sha256 pyagentd-session-sha256
-                  :seq pyagentd-attach-seq
-                  ;; Where no run is known to end is no place for another.
-                  :marker (and pyagentd-insert--marker
-                               (pyagentd-insert-position))))))
-
 (defun pyagentd-connect--leave ()
-  "Detach the current buffer.
-The daemon may hold it for the one that writes although they do not
-agree on its text just now."
+  "Detach the current buffer."
+  (pyagentd-sync-finish)
   (when (and (> pyagentd-attach--latest 0) (pyagentd-rpc-connected-p))
     (pyagentd-rpc-call-async 'detach (list :branch pyagentd--branch-dir)
                              :error #'ignore))
-  (pyagentd-attach-forget-fresh)
-  (setq pyagentd-attach-state nil
-        pyagentd-viewing-refusal nil)
+  (setq pyagentd-attach-state nil)
+  (pyagentd-sync--detach)
   (pyagentd-viewing-set nil)
   (pyagentd-insert-flush)
   (pyagentd-overlay-forget))
@@ -911,7 +891,9 @@ session is in any buffer.")
   (dolist (buffer (pyagentd-place-buffers))
     (with-current-buffer buffer
       (setq pyagentd-attach-state nil)
-      (pyagentd-attach-forget-fresh)
+      (pyagentd-sync--detach)
+      (when (buffer-modified-p)
+        (pyagentd-autosave-touch))      ; Emacs writes it now
       (pyagentd-overlay-forget)
       (pyagentd-insert-flush)
       (pyagentd-status-set nil)))
@@ -923,9 +905,7 @@ session is in any buffer.")
   "What watches for the next daemon after the connection ended, or nil.")
 
 (defun pyagentd-connect--watch ()
-  "Connect as soon as a daemon listens, where a directory can be watched.
-Whoever wrote a session is to come back before those that only followed
-it ask whether they may write (`pyagentd-lease--modesty')."
+  "Connect as soon as a daemon listens, where a directory can be watched."
   (pyagentd-connect--unwatch)
   (setq pyagentd-connect--watch
         (ignore-errors
@@ -939,6 +919,19 @@ it ask whether they may write (`pyagentd-lease--modesty')."
   (when pyagentd-connect--watch
     (ignore-errors (file-notify-rm-watch pyagentd-connect--watch))
     (setq pyagentd-connect--watch nil)))
+
+(defun pyagentd-connect--unwatch-connected ()
+  "Watch for a daemon no more, unless there is none again."
+  (when (pyagentd-rpc-connected-p)
+    (pyagentd-connect--unwatch)))
+
+(defun pyagentd-connect--unwatch-later ()
+  "Watch for a daemon no more when nobody types: Linux takes 20 ms for it.
+In batch mode at once: nobody types, and nothing reads what was seen."
+  (cond (noninteractive (pyagentd-connect--unwatch))
+        (pyagentd-connect--watch
+         (run-at-time 5 nil #'run-with-idle-timer 1 nil
+                      #'pyagentd-connect--unwatch-connected))))
 
 (defun pyagentd-connect--on-file (event)
   "Look for a daemon if EVENT is about the file that says where it listens."
@@ -960,11 +953,35 @@ it ask whether they may write (`pyagentd-lease--modesty')."
                (pyagentd-connect--retry (min 60 (* 2 delay)))))))))
 
 (add-hook 'pyagentd-session-read-hook #'pyagentd-connect--after-read)
-(add-hook 'pyagentd-session-saved-hook #'pyagentd-connect--saved)
 (add-hook 'pyagentd-session-leave-hook #'pyagentd-connect--leave)
 (add-hook 'pyagentd-rpc-connected-hook #'pyagentd-connect--all)
-(add-hook 'pyagentd-rpc-connected-hook #'pyagentd-connect--unwatch)
+(add-hook 'pyagentd-rpc-connected-hook #'pyagentd-connect--unwatch-later)
 (add-hook 'pyagentd-rpc-disconnected-hook #'pyagentd-connect--disconnected)
+
+(defconst pyagentd-connect--last-wait 1.0
+  "Seconds that Emacs waits at its end until the daemon has written all.")
+
+(defun pyagentd-connect--before-exit ()
+  "Send what was typed in all sessions, and keep what the daemon does not write."
+  (let (left)
+    (dolist (buffer (pyagentd-place-buffers))
+      (with-current-buffer buffer
+        (pyagentd-guarded "Save"
+          (pyagentd-sync-finish)
+          (when (and (pyagentd-sync-attached-p) (not (pyagentd-edit-saved-p)))
+            (push buffer left)
+            (when (eq pyagentd-attach-state t)
+              (pyagentd-rpc-call-async
+               'checkpoint (list :branch pyagentd--branch-dir)
+               :success (lambda (_) (setq left (delq buffer left)))
+               :error #'ignore))))))
+    (when left
+      (pyagentd-rpc-wait (lambda () (null left)) pyagentd-connect--last-wait))
+    (dolist (buffer left)
+      (with-current-buffer buffer
+        (pyagentd-guarded "Save" (pyagentd-session-keep))))))
+
+(add-hook 'kill-emacs-hook #'pyagentd-connect--before-exit)
 
 ;;;; What waits until a session is attached
 
@@ -982,14 +999,25 @@ it ask whether they may write (`pyagentd-lease--modesty')."
   "Return non-nil if buffer and daemon agree on the text of this session."
   (and (eq pyagentd-attach-state t) (pyagentd-rpc-connected-p)))
 
+(defun pyagentd-connect-here-p ()
+  "Return non-nil if this session is on the machine whose daemon is used."
+  (equal pyagentd-host
+         (and (or pyagentd-host (featurep 'pyagentd-host)
+                  (string-search "/pyagentd/hosts/" buffer-file-name))
+              (progn (require 'pyagentd-host)
+                     (pyagentd-host-of buffer-file-name)))))
+
 (defun pyagentd-attached-then (then &optional failed)
   "Call THEN without arguments in this session buffer once it is attached.
-At once if it is.  Otherwise return, attach it, and start a daemon if
-there is none.  If that fails FAILED is called here with the error, a
-list (SYMBOL . DATA); by default it is told in the echo area."
-  (when (and (pyagentd-attached-p) (not (verify-visited-file-modtime)))
-    (pyagentd-attach--file-changed))
-  (if (pyagentd-attached-p)
+All that was typed is with the daemon then.  At once if that is so.
+Otherwise return, attach it, and start a daemon if there is none.  If
+that fails FAILED is called here with the error, a list (SYMBOL . DATA);
+by default it is told in the echo area."
+  (unless (pyagentd-connect-here-p)
+    (user-error "This session is on another machine than the daemon that is \
+used; M-x pyagentd-use-host changes that"))
+  (if (and (pyagentd-attached-p)
+           (or pyagentd-viewing-refusal (pyagentd-sync-flush)))
       (funcall then)
     (let ((entry (cons then (or failed #'pyagentd-later-tell))))
       (setq pyagentd-attach-awaited (append pyagentd-attach-awaited
@@ -1011,7 +1039,6 @@ list (SYMBOL . DATA); by default it is told in the echo area."
                        (pyagentd-later-back #'pyagentd-attached--give-up))))
   (unless (pyagentd-attached-p)
     ;; Also where an answer is awaited: it may be about an older text.
-    (setq pyagentd-attach-state nil)
     (pyagentd-attach)))
 
 (defun pyagentd-attached--give-up ()
@@ -1023,10 +1050,7 @@ list (SYMBOL . DATA); by default it is told in the echo area."
      (cond (silent (list 'pyagentd-timeout 'attach))
            ((not (pyagentd-rpc-connected-p))
             (list 'pyagentd-disconnected "try again"))
-           (t (list 'user-error
-                    (substitute-command-keys
-                     "Buffer and file differ, or the file keeps changing; \
-\\[revert-buffer] reads it, then send again")))))))
+           (t (list 'pyagentd-timeout 'edit-document))))))
 
 (defun pyagentd-attached-cancel ()
   "Let nothing wait any longer, since the user does not want it."
@@ -1046,10 +1070,17 @@ list (SYMBOL . DATA); by default it is told in the echo area."
     (pyagentd-guarded "Attach" (funcall failed err))))
 
 (defun pyagentd-attached--go ()
-  "Go on with what waited, if the buffer is still attached."
-  (when (pyagentd-attached-p)
-    (pcase-dolist (`(,then . ,_) (pyagentd-attached--take))
-      (pyagentd-later-soon then))))
+  "Go on with what waited first, if the daemon has all of this text now.
+Nothing can be typed in between: a position that is sent is one of the
+text that the daemon has.  The others follow."
+  (when (and pyagentd-attach-awaited (pyagentd-attached-p)
+             (or pyagentd-viewing-refusal (pyagentd-sync-flush)))
+    (pcase-let ((`((,then . ,_) . ,others) (pyagentd-attached--take)))
+      (when others
+        (setq pyagentd-attach-awaited others)
+        (pyagentd-attached--begin)
+        (pyagentd-attached--soon))
+      (funcall then))))
 
 (defun pyagentd-attached--soon ()
   "Go on soon with what waited: not where the answer was read."
@@ -1060,204 +1091,9 @@ list (SYMBOL . DATA); by default it is told in the echo area."
 (add-hook 'pyagentd-attach-failed-functions #'pyagentd-attached--fail)
 (add-hook 'pyagentd-session-leave-hook #'pyagentd-attached--take)
 
-;;;; Several Emacsen, one of which writes
-
-;; One Emacs writes a session, the others follow it.  When the one that
-;; writes leaves, another one writes without anybody doing anything; and
-;; `pyagentd-take-over' has it give way.  Edits that were never saved, since
-;; their Emacs did not answer when it was asked to give way, are set aside,
-;; and made again when it writes again.
-
-(defconst pyagentd-lease--longest 15
-  "Seconds to wait until the other Emacs gave way, or lost its right to write.")
-
-(defconst pyagentd-lease--modesty 2.0
-  "Seconds after which a buffer that viewed before a restart asks to edit.")
-
-(defmacro pyagentd-lease--define-event (kind arglist docstring &rest body)
-  "Define what happens at an event of KIND in the buffer of its branch.
-ARGLIST is a `pcase' pattern for its arguments.  BODY is evaluated there,
-attached or not.  DOCSTRING says what it does."
-  (declare (indent 2) (doc-string 3) (debug t))
-  (let ((name (intern (format "pyagentd-lease--on-%s" kind))))
-    `(progn
-       (defun ,name (branch _seq args)
-         ,(concat docstring "\nBRANCH and ARGS are those of the event.")
-         (when-let ((buffer (pyagentd-place-buffer branch)))
-           (with-current-buffer buffer
-             (pcase-let ((,arglist args))
-               ,@body))))
-       (pyagentd-events-register ',kind #',name))))
-
-;;;; Following
-
-(pyagentd-lease--define-event changed `(,file)
-  "Take over what another client has saved."
-  (pyagentd-attach-follow (plist-get file :sha256)))
-
-(pyagentd-lease--define-event persisted `(,file)
-  "Note that the daemon wrote the file."
-  (let ((sha256 (plist-get file :sha256)))
-    (when (and pyagentd-session-viewing
-               ;; While text streams, some of it is on its way.
-               (or (not (pyagentd-status-busy-p))
-                   (equal sha256 (pyagentd-session-body-sha256))))
-      (pyagentd-attach-follow sha256))))
-
-(pyagentd-lease--define-event roles `(,given)
-  "Give the text roles that the daemon has recovered, or that changed.
-With a :marker the next answer goes there.  A text that is not the
-daemon's gets them when it is saved and attached anew."
-  (cond ((equal (plist-get given :sha256) (pyagentd-session-body-sha256))
-         (if (plist-get given :spans)
-             (pyagentd-attach-set-roles (plist-get given :spans))
-           (pyagentd-attach-set-roles '((1 1 nil)))) ; none at all
-         (when-let ((marker (plist-get given :marker)))
-           (pyagentd-insert-start marker))
-         (run-hooks 'pyagentd-attach-roles-hook))
-        ((not pyagentd-session-viewing)
-         (pyagentd-events-enqueue
-          (pyagentd-lease--later
-           (lambda ()
-             (setq pyagentd-attach-state nil)
-             (pyagentd-attach)))))))
-
-(pyagentd-lease--define-event notice `(,notice)
-  "Show a line about the session."
-  (message "%s: %s" (buffer-name) (plist-get notice :text)))
-
-;;;; Giving way
-
-(pyagentd-lease--define-event lease `(,lease)
-  "Give the right to write away, or take it."
-  (let ((by (or (plist-get lease :by) "another client")))
-    (pcase (pyagentd-symbol (plist-get lease :state))
-      ;; What came after this event may say that it is too late.
-      ('wanted (pyagentd-events-enqueue
-                (pyagentd-lease--later #'pyagentd-lease--give by)))
-      ('lost (pyagentd-lease--lose by))
-      ('free (pyagentd-lease--ask)))))
-
-(defun pyagentd-lease--later (function &rest args)
-  "Return a producer of events that calls FUNCTION with ARGS in this buffer."
-  (let ((buffer (current-buffer)))
-    (lambda ()
-      (when (buffer-live-p buffer)
-        (with-current-buffer buffer
-          (apply function args)))
-      nil)))
-
-(defun pyagentd-lease--give (by)
-  "Save the buffer and let BY, another client, write from now on."
-  (cond (pyagentd-session-viewing)
-        ;; What is missing is about to arrive.
-        ((or pyagentd-attach-partial (eq pyagentd-attach-state 'pending))
-         (run-at-time 0.05 nil
-                      (pyagentd-lease--later #'pyagentd-lease--give by)))
-        (t
-         (pyagentd-session-save)
-         (pyagentd-rpc-call-async 'release
-                                  (list :branch pyagentd--branch-dir))
-         (pyagentd-lease--lose by))))
-
-(defun pyagentd-lease--lose (by)
-  "Follow from now on: BY, another client, writes."
-  (unless pyagentd-session-viewing
-    (pyagentd-viewing-set t)
-    (let ((unsaved (buffer-modified-p)))
-      (pyagentd-log 'warn "%s: another Emacs (%s) took over; \
-this buffer follows it%s" (buffer-name) by
-                    (if unsaved ", and what you wrote comes back when you \
-write here again: M-x pyagentd-take-over" ""))
-      (when unsaved
-        (pyagentd-attach-reread)))))
-
-;;;; Taking
-
-(defun pyagentd-lease--ask ()
-  "Ask to write, since nobody does."
-  (when (and pyagentd-mode pyagentd-session-viewing
-             (not pyagentd-viewing-refusal))
-    (setq pyagentd-attach-wants-lease t)
-    (if (eq pyagentd-attach-state 'pending)
-        (setq pyagentd-attach--behind t)
-      (setq pyagentd-attach-state nil)
-      (pyagentd-attach))))
-
-(defun pyagentd-lease--after-attach ()
-  "Ask to write in a while if nobody does then, as after a restart."
-  (when (and pyagentd-session-viewing pyagentd-attach-free)
-    (run-at-time pyagentd-lease--modesty nil
-                 (pyagentd-lease--later #'pyagentd-lease--ask))))
-
-
-(add-hook 'pyagentd-attached-hook #'pyagentd-lease--after-attach)
-
-(defun pyagentd-take-over ()
-  "Take over writing this session; its present editor is asked to stop.
-What was written here and never saved, since another Emacs took over
-while this one did not answer, comes back."
-  (interactive)
-  (with-current-buffer (or (buffer-base-buffer) (current-buffer))
-    (unless pyagentd-mode (user-error "Not a session"))
-    (pyagentd-lease--take)))
-
-(defun pyagentd-lease--take ()
-  "Become the one that writes the session in this buffer, later if need be."
-  (setq pyagentd-attach-wants-lease t)
-  (let ((done (lambda () (message "You now write %s" (buffer-name)))))
-    (pyagentd-attached-then
-     (lambda ()
-       (cond (pyagentd-viewing-refusal
-              (user-error "%s" pyagentd-viewing-refusal))
-             (pyagentd-session-viewing
-              (pyagentd-lease--take-from-other done))
-             (t (funcall done)))))))
-
-(defun pyagentd-lease--take-from-other (then)
-  "Have the daemon ask the editor to give way, and read what it left.
-Then call THEN here."
-  (message "Asking the other Emacs to release the session…")
-  (let ((buffer (current-buffer))
-        (place (list :branch pyagentd--branch-dir)))
-    (pyagentd-later
-     'lease (append place '(:take t))
-     (lambda (answer)
-       (if (buffer-live-p buffer)
-           (with-current-buffer buffer
-             (pyagentd-lease--given answer then))
-         (pyagentd-lease--renounce place)))
-     pyagentd-lease--longest
-     (lambda (err)
-       (pyagentd-lease--renounce place)
-       (pyagentd-later-tell err)))))
-
-(defun pyagentd-lease--given (answer then)
-  "Read what the editor left if it gave way, as ANSWER says; call THEN here."
-  (unless (plist-get answer :editor)
-    (pyagentd-lease--renounce)
-    (user-error "The other editor is still active"))
-  (pyagentd-attach-show-file)
-  (pyagentd-attached-then
-   (lambda ()
-     (when pyagentd-session-viewing
-       (pyagentd-lease--renounce)
-       (user-error "Another Emacs took over at the same time"))
-     (funcall then))
-   (lambda (err)
-     (when pyagentd-session-viewing
-       (pyagentd-lease--renounce))
-     (pyagentd-later-tell err))))
-
-(defun pyagentd-lease--renounce (&optional place)
-  "Tell the daemon that we do not want to write any more.
-PLACE is a plist with the :branch, by default that of this buffer."
-  (pyagentd-rpc-call-async
-   'release (or place (list :branch pyagentd--branch-dir)) :error #'ignore))
-
 ;;;; Recovered roles
 
-(defun pyagentd-show-recovery ()
+(defun pyagentd-sync--show-recovery ()
   "Show what the last recovery of roles changed in this session."
   (interactive)
   (unless pyagentd-mode (user-error "Not a session"))
@@ -1266,9 +1102,9 @@ PLACE is a plist with the :branch, by default that of this buffer."
    (lambda (answer)
      (when (member (plist-get answer :diff) '(nil ""))
        (user-error "No roles were recovered since this session was opened"))
-     (pyagentd-lease--show-diff (plist-get answer :diff)))))
+     (pyagentd-sync--show-diff (plist-get answer :diff)))))
 
-(defun pyagentd-lease--show-diff (diff)
+(defun pyagentd-sync--show-diff (diff)
   "Show DIFF, what a recovery of roles changed in this session."
   (pop-to-buffer (format "*recovery: %s*" pyagentd--session-id))
   (let ((inhibit-read-only t))
@@ -1304,13 +1140,12 @@ PARENT is the buffer of the session that waits for the agent ID.")
             pyagentd-spawned--hidden))))
 
 (defun pyagentd-spawned--open (file)
-  "Return a new buffer that views FILE once it is displayed."
+  "Return a new buffer with FILE that is attached once it is displayed."
   (let ((buffer (find-file-noselect file t)))
     (with-current-buffer buffer
       (setq pyagentd-attach-viewer 'hidden)
       ;; Else visiting it asks whether to read the file again.
       (clear-visited-file-modtime)
-      (pyagentd-viewing-set t)
       (add-hook 'window-buffer-change-functions #'pyagentd-spawned--displayed
                 nil t)
       (add-hook 'kill-buffer-hook #'pyagentd-spawned--forget nil t))
@@ -1320,7 +1155,7 @@ PARENT is the buffer of the session that waits for the agent ID.")
   "Follow the agent in the buffer of WINDOW from now on."
   (with-current-buffer (window-buffer window)
     (when (eq pyagentd-attach-viewer 'hidden)
-      (setq pyagentd-attach-viewer t)
+      (setq pyagentd-attach-viewer nil)
       (remove-hook 'window-buffer-change-functions #'pyagentd-spawned--displayed
                    t)
       (pyagentd-spawned--forget)

@@ -6,19 +6,6 @@
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
 ;; Tools that models call in this Emacs: reading, code navigation, Lisp, compiling.
@@ -30,11 +17,11 @@
 (require 'cl-lib)
 (eval-when-compile (require 'json))
 (declare-function json-encode "json")
+(declare-function json-read-from-string "json")
 (require 'pyagentd-core)
 (require 'pyagentd-session)
 (require 'pyagentd-buffers)
 (require 'pyagentd-add)
-
 
 ;;;; Files and places for the tools of Emacs
 
@@ -52,7 +39,7 @@
 
 (defconst pyagentd-tools-file--modes
   '(doc-view-mode doc-view-mode-maybe pdf-view-mode archive-mode tar-mode
-    image-mode)
+                  image-mode)
   "Major modes that have programs or libraries decode a file; not for tools.")
 
 ;;;; Files
@@ -378,7 +365,7 @@ A tool of the same name is replaced.  Return the tool."
              (project-vc-external-roots-function #'ignore)
              (inhibit-message t))
          (unless backend
-           (error "Nothing here knows definitions in %s" file))
+           (error "Emacs finds no definitions in %s (no tags, LSP or other backend)" file))
          (pyagentd-tools-file-places
           (delq nil (mapcar #'pyagentd-tools-code--xref
                             (seq-take
@@ -483,9 +470,9 @@ FILE is nil for these, or a directory."
 
 (defconst pyagentd-tools-code--args
   '((:name "identifier" :type string
-     :description "The name, as it is written there")
+           :description "The name, as it is written there")
     (:name "file" :type string :path "read"
-     :description "A file in which it occurs"))
+           :description "A file in which it occurs"))
   "Arguments of tools about a name.")
 
 (pyagentd-make-tool
@@ -687,6 +674,94 @@ None runs in it: to begin one would end the other."
 errors there. Returns its output. For anything else use Bash."
  :args '((:name "command" :type string :command t
                 :description "The command line, such as: make test")))
+
+;;;; Functions of this Emacs that are hooks
+
+;; A function added by `pyagentd-add-hook' is asked before an agent acts,
+;; or told afterwards, about sessions that this Emacs shows and their
+;; agents.  It is called with a plist of facts and returns nil or a plist
+;; of what it wants otherwise; docs/hooks.md says what both may hold.
+
+(defconst pyagentd-hooks--events
+  '(message.user model.resolve tool.before tool.after run.finished)
+  "What there are hooks for.")
+
+(defvar pyagentd-hook-functions nil
+  "Alist of events and the functions that are hooks for them.
+See `pyagentd-add-hook', which tells the daemon, too.")
+
+;;;###autoload
+(defun pyagentd-add-hook (event function)
+  "Have FUNCTION asked at EVENT about sessions that are shown here.
+EVENT is one of the symbols `message.user', `model.resolve', `tool.before',
+`tool.after' and `run.finished'.  FUNCTION gets a plist of facts; nil lets
+things be, (:block REASON) forbids, other keys are what it wants changed.
+It must be quick: the agent waits some seconds at most."
+  (unless (memq event pyagentd-hooks--events)
+    (user-error "There is no event %s for hooks" event))
+  (unless (memq function (alist-get event pyagentd-hook-functions))
+    (setf (alist-get event pyagentd-hook-functions)
+          (append (alist-get event pyagentd-hook-functions) (list function))))
+  (pyagentd-hooks--offer))
+
+(defun pyagentd-remove-hook (event function)
+  "Do not have FUNCTION asked at EVENT any more.
+See `pyagentd-add-hook'."
+  (setf (alist-get event pyagentd-hook-functions)
+        (remq function (alist-get event pyagentd-hook-functions)))
+  (pyagentd-hooks--offer))
+
+(defun pyagentd-hooks--offer ()
+  "Tell the daemon, if there is one, for which events there are functions."
+  (when (pyagentd-rpc-connected-p)
+    (pyagentd-rpc-call-async
+     'hook-functions
+     (list :events (mapcar (lambda (entry) (symbol-name (car entry)))
+                           (seq-filter #'cdr pyagentd-hook-functions))))))
+
+(defun pyagentd-hooks--connected ()
+  "Tell a daemon that was just connected what there is."
+  (when (seq-some #'cdr pyagentd-hook-functions)
+    (pyagentd-hooks--offer)))
+
+(defun pyagentd-hooks--on-hook (_branch _seq args)
+  "Ask the functions for the event in ARGS and send what they say."
+  (pcase-let* ((`(,asked) args)
+               (event (intern (format "%s" (plist-get asked :event)))))
+    (pyagentd-rpc-call-async
+     'hook-answer
+     (list :id (plist-get asked :id)
+           :answer (json-encode
+                    (or (pyagentd-hooks--asked event (plist-get asked :facts))
+                        (make-hash-table)))))))
+
+(defun pyagentd-hooks--asked (event text)
+  "Return what the functions for EVENT say about the facts in TEXT, JSON."
+  (require 'json)
+  (condition-case-unless-debug err
+      (let ((facts (let ((json-object-type 'plist) (json-array-type 'vector)
+                         (json-key-type 'keyword))
+                     (json-read-from-string text)))
+            (said nil))
+        (seq-some (lambda (function)
+                    (pyagentd-hooks--merge (funcall function facts)
+                                           (lambda (key value)
+                                             (setq facts (plist-put facts key value)
+                                                   said (plist-put said key value)))))
+                  (alist-get event pyagentd-hook-functions))
+        said)
+    (error (list :error (error-message-string err)))))
+
+(defun pyagentd-hooks--merge (changes put)
+  "Call PUT with each key and value of CHANGES; return non-nil if they forbid."
+  (let ((rest changes))
+    (while rest
+      (funcall put (car rest) (cadr rest))
+      (setq rest (cddr rest))))
+  (or (plist-get changes :block) (plist-get changes :deny)))
+
+(pyagentd-events-register 'hook #'pyagentd-hooks--on-hook)
+(add-hook 'pyagentd-rpc-connected-hook #'pyagentd-hooks--connected)
 
 (provide 'pyagentd-tools)
 ;;; pyagentd-tools.el ends here

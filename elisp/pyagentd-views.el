@@ -6,19 +6,6 @@
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
-;; This program is free software; you can redistribute it and/or modify
-;; it under the terms of the GNU General Public License as published by
-;; the Free Software Foundation, either version 3 of the License, or
-;; (at your option) any later version.
-
-;; This program is distributed in the hope that it will be useful,
-;; but WITHOUT ANY WARRANTY; without even the implied warranty of
-;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
-;; GNU General Public License for more details.
-
-;; You should have received a copy of the GNU General Public License
-;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
 ;; Lists are made by the daemon (pyagentd-list.el); here is what only Emacs
@@ -34,7 +21,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
 (require 'pyagentd-list)
-(require 'pyagentd-insert)
+(require 'pyagentd-edit)
 (require 'pyagentd-chat)
 (require 'pyagentd-session)
 (require 'pyagentd-here)
@@ -42,7 +29,6 @@
 (require 'pyagentd-daemon)
 (require 'pyagentd-history)
 (require 'pyagentd-agents)
-(require 'pyagentd-report)
 (require 'pyagentd-buffers)
 (autoload 'pyagentd-export "pyagentd-sessions" nil t)
 (declare-function pyagentd--project-root "pyagentd")
@@ -125,7 +111,7 @@ moves to where the model reads it; without any it is asked for."
 
 (add-hook 'pyagentd-queued-hook #'pyagentd-queue--on-change)
 
-(defun pyagentd-queue-cancel ()
+(defun pyagentd-queue--cancel ()
   "Remove the message at point from the queue; its text is a draft again."
   (interactive nil pyagentd-list-mode)
   (let* ((item (plist-get (pyagentd-table-row) :facts))
@@ -143,7 +129,7 @@ moves to where the model reads it; without any it is asked for."
   "Put TEXT, which was never in the buffer, at its end as a draft.
 Where this buffer only shows what another client writes, put it into the
 kill ring.  Return words that say where it is."
-  (cond ((not pyagentd-session-viewing)
+  (cond ((not buffer-read-only)
          (pyagentd-queue--append text)
          "its text is a draft")
         (t (kill-new text)
@@ -164,7 +150,7 @@ kill ring.  Return words that say where it is."
                     text
                   (concat "\n\n" prefix text)))))))
 
-(defun pyagentd-queue-edit ()
+(defun pyagentd-queue--edit ()
   "Edit the queued message at point; it keeps its place."
   (interactive nil pyagentd-list-mode)
   (let* ((item (plist-get (pyagentd-table-row) :facts))
@@ -180,7 +166,7 @@ kill ring.  Return words that say where it is."
              :text (read-string "Message: " (plist-get item :text)))
        (lambda (_) (pyagentd-list-changed "queue"))))))
 
-(defun pyagentd-queue-resume ()
+(defun pyagentd-queue--resume ()
   "Resume a queue that an error or stopping the run has paused."
   (interactive nil pyagentd-mode)
   (with-current-buffer (pyagentd-queue--base)
@@ -189,7 +175,7 @@ kill ring.  Return words that say where it is."
      (lambda (answer)
        (unless (plist-get answer :waiting) (message "The queue is empty"))))))
 
-(defun pyagentd-retry-now ()
+(defun pyagentd-queue--retry-now ()
   "Retry the failed request now."
   (interactive nil pyagentd-mode)
   (pyagentd-queue--call
@@ -201,139 +187,50 @@ kill ring.  Return words that say where it is."
   "List the queued messages of the session here."
   :session required
   :command t
-  :keys (("k" pyagentd-queue-cancel "remove")
-         ("e" pyagentd-queue-edit "edit")
-         ("!" pyagentd-queue-resume "resume")
-         ("r" pyagentd-retry-now "retry now")))
+  :keys (("k" pyagentd-queue--cancel "remove")
+         ("e" pyagentd-queue--edit "edit")
+         ("!" pyagentd-queue--resume "resume")
+         ("r" pyagentd-queue--retry-now "retry now")))
 
 ;;;; Pending approvals
 
 ;; Everything that the daemon asks, of all sessions, in a list from which
-;; each can be answered; and one of it whole, in a buffer of its own.
+;; each can be answered; and one of it whole, as a page.
 
-(defconst pyagentd-asks--also '(("v" "conversation"))
-  "Keys where asks are listed that decide nothing, with their words.")
-
-(defun pyagentd-asks-visit ()
-  "Visit the conversation that asks what is at point."
-  (interactive nil pyagentd-asks-mode pyagentd-ask-show-mode)
-  (let ((ask (pyagentd-answer-current)))
-    (find-file-other-window
-     (pyagentd-place-conversation (plist-get ask :branch)))))
-
-;;;; One ask
-
-(defvar pyagentd-ask-show-mode-map
-  (let ((map (pyagentd-ask-keys-define (make-sparse-keymap))))
-    (define-key map "o" nil)
-    (define-key map "n" #'pyagentd-deny)
-    (define-key map "v" #'pyagentd-asks-visit)
-    map)
-  "Keymap of `pyagentd-ask-show-mode'.")
-
-(define-derived-mode pyagentd-ask-show-mode special-mode "Asked"
-  "Major mode for something that is asked, shown whole.
-
-\\{pyagentd-ask-show-mode-map}"
-  (visual-line-mode))
-
-(defun pyagentd-asks--insert (ask)
-  "Insert all that there is to see about ASK."
-  (pyagentd-ask-text-unbounded
-    (insert (pyagentd-ask-text-head ask 0 1)
-            (propertize (format "%s\n\n" (abbreviate-file-name
-                                          (or (plist-get ask :branch) "")))
-                        'face 'shadow)
-            (pyagentd-ask-text ask)
-            (pyagentd-ask-text-details ask)))
-  (when-let ((input (plist-get ask :input)))
-    (insert "\n" (propertize "Arguments\n" 'face 'pyagentd-heading)
-            (pyagentd-ask-text-json input) "\n"))
-  (insert "\n" (pyagentd-table-keys
-                (append (pyagentd-ask-keys-words ask '(pyagentd-ask-show))
-                        pyagentd-asks--also)) "\n"))
-
-(defun pyagentd-ask-show (&optional ask)
+(defun pyagentd-ask--show (&optional ask)
   "Show the details of ASK, by default the question here.
 With ASK, from Lisp, its window is not selected."
   (interactive)
   (let ((selected (null ask))
         (ask (or ask (pyagentd-answer-current))))
-    (with-current-buffer (get-buffer-create "*pyagentd ask*")
-      (pyagentd-ask-show-mode)
-      (pyagentd-ask-here-set ask nil " (answered)   q close" t)
-      (let ((inhibit-read-only t))
-        (erase-buffer)
-        (pyagentd-asks--insert ask))
-      (goto-char (point-min))
+    (with-current-buffer
+        (pyagentd-report-buffer "ask" (list :id (pyagentd-ask-id ask)))
+      (use-local-map
+       (let ((map (pyagentd-ask-keys-define (make-sparse-keymap))))
+         (define-key map "o" nil)
+         (set-keymap-parent map pyagentd-report-mode-map)
+         map))
+      (pyagentd-ask-here-set
+       ask (pyagentd-ask-keys-header ask 'pyagentd-ask--show)
+       " (answered)   q close" t)
       (pyagentd-ask-here-display selected))))
-
-;;;; The list
-
-(defun pyagentd-asks--session (ask)
-  "Return what to call the session whose tree asks ASK."
-  (let* ((root (pyagentd-ask-root (or (plist-get ask :branch) "/")))
-         (buffer (pyagentd-place-buffer root)))
-    (or (and buffer (buffer-local-value 'pyagentd-status-title buffer))
-        (plist-get (pyagentd-place-of (pyagentd-place-conversation root))
-                   :session-id)
-        "")))
-
-(defun pyagentd-asks--when (ask)
-  "Return when ASK was asked, which stays true however long it is shown."
-  (if-let ((time (pyagentd-here-time (plist-get ask :created-at))))
-      (format-time-string "%m-%d %R" time)
-    ""))
-
-(defun pyagentd-asks--entry (ask)
-  "Return the line of ASK for `tabulated-list-entries'."
-  (list (pyagentd-ask-id ask)
-        (vector (pyagentd-asks--when ask)
-                (propertize (or (pyagentd-ask-who ask) "") 'face 'bold)
-                (propertize (truncate-string-to-width
-                             (pyagentd-ask-what ask) 200 nil nil "…")
-                            'face (if (pyagentd-ask-answered-p ask) 'shadow
-                                    'pyagentd-heading))
-                (propertize (pyagentd-asks--session ask) 'face 'shadow))))
-
-(defun pyagentd-asks--print ()
-  "Show what is asked and leave point where it was."
-  (setq pyagentd-table-rows (pyagentd-ask-open))
-  (pyagentd-table-print (mapcar #'pyagentd-asks--entry pyagentd-table-rows)))
-
-(defun pyagentd-asks--fetch ()
-  "Ask the daemon what is asked; it is shown when it comes."
-  (pyagentd-table-fetch 'asks nil
-                        (lambda (answer)
-                          (pyagentd-ask-receive-all (plist-get answer :asks))
-                          (pyagentd-asks--print))))
-
-(defun pyagentd-asks--revert (&rest _)
-  "Fetch what is asked again."
-  (pyagentd-table-ask #'pyagentd-asks--fetch))
-
-(defun pyagentd-asks--on-change ()
-  "Show what has changed."
-  (when-let ((buffer (get-buffer "*pyagentd asks*")))
-    (with-current-buffer buffer
-      (pyagentd-asks--print))))
 
 (defun pyagentd-asks--at-point ()
   "Return the ask at point, or nil."
   (pyagentd-ask-find (tabulated-list-get-id)))
 
-;;;; Several at once
-
-(defconst pyagentd-asks--named 3
-  "How many asks a question about several names.")
+(defun pyagentd-asks--marked ()
+  "Return the asks that are marked and shown."
+  (delq nil (mapcar (lambda (row) (pyagentd-ask-find (plist-get row :id)))
+                    (pyagentd-table-marked))))
 
 (defun pyagentd-asks--names (asks)
   "Return in words which ASKS are answered together."
-  (let ((more (- (length asks) pyagentd-asks--named)))
+  (let ((more (- (length asks) 3)))
     (concat (mapconcat (lambda (ask)
                          (truncate-string-to-width (pyagentd-ask-title ask) 40
                                                    nil nil "…"))
-                       (seq-take asks pyagentd-asks--named) "; ")
+                       (seq-take asks 3) "; ")
             (if (> more 0) (format "; and %d more" more) ""))))
 
 (defun pyagentd-asks--each (asks decision question)
@@ -341,69 +238,62 @@ With ASK, from Lisp, its window is not selected."
 How many they are, and which, goes in there."
   (let ((asks (or (seq-remove #'pyagentd-ask-answered-p asks)
                   (user-error
-                   "Already answered; the daemon has yet to say so"))))
+                   "Already answered; waiting for the daemon"))))
     (when (y-or-n-p (format question (pyagentd-count (length asks) "action")
                             (pyagentd-asks--names asks)))
       (pyagentd-table-forget-marks)
       (dolist (ask asks)
         (pyagentd-answer-with ask decision)))))
 
-(defun pyagentd-asks-allow ()
+(defun pyagentd-asks--allow ()
   "Allow once what is marked, else what is asked for at point.
 Questions of the model's are answered one by one, in a form."
-  (interactive nil pyagentd-asks-mode)
-  (if-let ((marked (pyagentd-table-marked #'pyagentd-ask-id)))
+  (interactive nil pyagentd-list-mode)
+  (if-let ((marked (pyagentd-asks--marked)))
       (pyagentd-asks--each
        (or (seq-remove #'pyagentd-ask-question-p marked)
-           (user-error "Questions are marked, which are answered one by one; \
+           (user-error "Questions are answered one by one; \
 U takes the marks away"))
        'allow "Allow %s once (%s)? ")
     (call-interactively #'pyagentd-allow-once)))
 
-(defun pyagentd-asks-deny ()
-  "Deny what is marked, else what is asked for at point, after a question."
-  (interactive nil pyagentd-asks-mode)
-  (pyagentd-asks--each (or (pyagentd-table-marked #'pyagentd-ask-id)
+(defun pyagentd-asks--deny ()
+  "Deny what is marked, else what is asked for at point, after confirmation."
+  (interactive nil pyagentd-list-mode)
+  (pyagentd-asks--each (or (pyagentd-asks--marked)
                            (list (pyagentd-answer-current)))
                        'deny "Deny %s (%s)? "))
 
-;;;; The mode
+(defun pyagentd-asks--on-shown ()
+  "Note which asks are open when the list of them was shown."
+  (when (equal pyagentd-list-name "asks")
+    (setq pyagentd-ask-function #'pyagentd-asks--at-point)
+    (pyagentd-ask-receive-all
+     (mapcar (lambda (row) (pyagentd-list-fact row "ask"))
+             pyagentd-table-rows))))
 
-(defvar pyagentd-asks-mode-map
-  (let ((map (pyagentd-ask-keys-define (make-sparse-keymap))))
-    (define-key map (kbd "RET") #'pyagentd-ask-show)
-    (define-key map "v" #'pyagentd-asks-visit)
-    (define-key map "y" #'pyagentd-asks-allow)
-    (define-key map "d" #'pyagentd-asks-deny)
-    (pyagentd-table-define-marks map))
-  "Keymap of `pyagentd-asks-mode'.")
+(defun pyagentd-asks--on-change ()
+  "Have the list of asks fetched again."
+  (pyagentd-list-changed "asks"))
 
-(define-derived-mode pyagentd-asks-mode pyagentd-table-mode "Asks"
-  "Major mode for the list of pending approvals and questions.
+(add-hook 'pyagentd-list-after-show-hook #'pyagentd-asks--on-shown)
+(add-hook 'pyagentd-ask-changed-hook #'pyagentd-asks--on-change)
 
-\\{pyagentd-asks-mode-map}"
-  (setq tabulated-list-padding 1
-        tabulated-list-format [("Asked" 11 nil) ("Agent" 24 t) ("What" 60 t)
-                               ("Session" 0 t)]
-        pyagentd-table-help `(,@(pyagentd-ask-keys-words)
-                              ,@pyagentd-asks--also ("m" "mark"))
-        pyagentd-table-empty "No pending approvals."
-        pyagentd-ask-function #'pyagentd-asks--at-point)
-  (setq-local revert-buffer-function #'pyagentd-asks--revert)
-  (pyagentd-list-follow #'pyagentd-asks--fetch)
-  (add-hook 'pyagentd-ask-changed-hook #'pyagentd-asks--on-change)
-  (tabulated-list-init-header))
-
-(defun pyagentd-asks ()
+(pyagentd-list-define asks
   "List pending approvals and questions of all sessions."
-  (interactive)
-  (let ((buffer (get-buffer-create "*pyagentd asks*")))
-    (with-current-buffer buffer
-      (unless (derived-mode-p 'pyagentd-asks-mode)
-        (pyagentd-asks-mode))
-      (pyagentd-asks--print)
-      (revert-buffer))
-    (pop-to-buffer buffer)))
+  :command t)
+
+(apply #'pyagentd-list-add-keys "asks"
+       '("RET" pyagentd-ask--show "details")
+       '("v" pyagentd-list--visit "conversation")
+       (mapcar (pcase-lambda (`(,letter ,command ,word . ,_))
+                 (pcase command
+                   ('pyagentd-allow-once
+                    (list (string letter) #'pyagentd-asks--allow word t))
+                   ('pyagentd-deny
+                    (list (string letter) #'pyagentd-asks--deny word t))
+                   (_ (list (string letter) command word))))
+               pyagentd-ask-keys))
 
 ;;;; Branches
 
@@ -414,7 +304,7 @@ U takes the marks away"))
 That is a plist with :branch, :name, :parent and :file."
   (plist-get (pyagentd-table-row) :facts))
 
-(defun pyagentd-branches-branch ()
+(defun pyagentd-branches--branch ()
   "Make a branch of the branch at point."
   (interactive nil pyagentd-list-mode)
   (with-current-buffer (find-file-noselect
@@ -433,14 +323,14 @@ That is a plist with :branch, :name, :parent and :file."
         (write-region nil nil file nil 'quiet)))
     file))
 
-(defun pyagentd-branches--diff (old new)
+(defun pyagentd-branches--show-diff (old new)
   "Show in the current buffer how the branch NEW differs from OLD."
   (let ((inhibit-read-only t)
         (files (list (pyagentd-branches--text old)
                      (pyagentd-branches--text new))))
     (erase-buffer)
     (make-process
-     :name "pyagentd-branches-diff" :buffer (current-buffer) :noquery t
+     :name "pyagentd-branches--diff" :buffer (current-buffer) :noquery t
      :connection-type 'pipe :filter #'pyagentd-branches--insert
      :command (append (list diff-command "-u"
                             "--label" (plist-get old :name)
@@ -466,7 +356,7 @@ That is a plist with :branch, :name, :parent and :file."
   "Return what is known of all branches listed here."
   (mapcar (lambda (row) (plist-get row :facts)) pyagentd-table-rows))
 
-(defun pyagentd-branches-diff (&optional other)
+(defun pyagentd-branches--diff (&optional other)
   "Show how the branch at point differs from the one it comes from.
 With a prefix argument ask for the OTHER branch, a plist."
   (interactive
@@ -484,15 +374,15 @@ With a prefix argument ask for the OTHER branch, a plist."
 C-u = chooses one" (plist-get branch :name)))))
     (with-current-buffer (get-buffer-create "*Branch diff*")
       (diff-mode)
-      (pyagentd-branches--diff other branch)
+      (pyagentd-branches--show-diff other branch)
       (setq buffer-read-only t)
       (setq-local revert-buffer-function
-                  (lambda (&rest _) (pyagentd-branches--diff other branch)))
+                  (lambda (&rest _) (pyagentd-branches--show-diff other branch)))
       (display-buffer (current-buffer)))))
 
 (pyagentd-list-add-keys "branches"
-  '("b" pyagentd-branches-branch "branch")
-  '("=" pyagentd-branches-diff "compare")
+  '("b" pyagentd-branches--branch "branch")
+  '("=" pyagentd-branches--diff "compare")
   '("e" pyagentd-export "export")
   '("d" pyagentd-delete "delete"))
 
@@ -521,10 +411,6 @@ C-u = chooses one" (plist-get branch :name)))))
     (pyagentd-here-save here)
     here))
 
-(defun pyagentd-contexts--short (saved)
-  "Return the first characters of the id of SAVED."
-  (substring (plist-get saved :id) 0 8))
-
 ;;;; Commands
 
 (defun pyagentd-context-save (description)
@@ -540,12 +426,12 @@ Without a DESCRIPTION a model writes one."
                          :key (pyagentd-env-key))
      (lambda (saved)
        (run-hooks 'pyagentd-changed-hook)
-       (message "Saved [%s] %s (%s)" (pyagentd-contexts--short saved)
+       (message "Saved [%s] %s (%s)" (substring (plist-get saved :id) 0 8)
                 (plist-get saved :description)
                 (pyagentd-count (plist-get saved :message-count) "message")))
      pyagentd-contexts--patience)))
 
-(defun pyagentd-context-clear ()
+(defun pyagentd-contexts--clear ()
   "Clear the conversation here without saving it.
 Its text stays; the model no longer sees it."
   (interactive)
@@ -558,30 +444,9 @@ Its text stays; the model no longer sees it."
          (run-hooks 'pyagentd-changed-hook)
          (message "Context cleared.  %s" (plist-get answer :note)))))))
 
-(defun pyagentd-contexts--restore (branch id)
-  "Let the saved conversation ID go on in BRANCH."
-  (pyagentd-later
-   'context-restore (list :branch branch :id id)
-   (lambda (saved)
-     (run-hooks 'pyagentd-changed-hook)
-     (message "Restored [%s] %s" (pyagentd-contexts--short saved)
-              (plist-get saved :description)))
-   pyagentd-contexts--patience))
-
-(defun pyagentd-context-restore (&optional id)
-  "Restore a saved conversation here, in place of the present one.
-ID is that of the conversation, or how it begins; without one, choose in
-the list of those that were saved."
-  (interactive)
-  (if id
-      (pyagentd-contexts--restore
-       (plist-get (pyagentd-contexts--here) :branch) id)
-    (pyagentd-context-history)
-    (message "RET restores the conversation at point")))
-
 ;;;; The list
 
-(defun pyagentd-context-history (&optional agent)
+(defun pyagentd-context--history (&optional agent)
   "List the saved conversations of the session here.
 Where there is none, or with a prefix argument, ask for an AGENT, which
 may be gone: its conversations are still known."
@@ -596,7 +461,7 @@ may be gone: its conversations are still known."
 
 (pyagentd-list-add-keys "contexts"
   '("s" pyagentd-context-save "save the present one")
-  '("C" pyagentd-context-clear "clear"))
+  '("C" pyagentd-contexts--clear "clear"))
 
 ;;;; Commands in the background
 
@@ -640,12 +505,6 @@ may be gone: its conversations are still known."
 (defun pyagentd-task-output-buffer (task)
   "Return the buffer with what TASK prints, or nil."
   (get-buffer (pyagentd-task-output--name task)))
-
-(defun pyagentd-task-output-add (task)
-  "Show what TASK, as an event tells it, has printed."
-  (when-let ((buffer (pyagentd-task-output-buffer task)))
-    (with-current-buffer buffer
-      (pyagentd-task-output--set (plist-get task :output)))))
 
 (defun pyagentd-task-output--joined (old new)
   "Return what to add to OLD, which ends a log, so that it ends in NEW.
@@ -702,7 +561,7 @@ Windows that show the end follow it."
 
 (defvar pyagentd-task-output-mode-map
   (let ((map (make-sparse-keymap)))
-    (define-key map "k" #'pyagentd-task-kill)
+    (define-key map "k" #'pyagentd-task--kill)
     map)
   "Keymap of `pyagentd-task-output-mode'.")
 
@@ -734,7 +593,7 @@ At the end of the buffer, point follows what is printed.
 (setf (alist-get "task" pyagentd-list-places nil nil #'equal)
       #'pyagentd-tasks--visit)
 
-(defun pyagentd-task-kill ()
+(defun pyagentd-task--kill ()
   "End the task whose output is here, with all it started."
   (interactive nil pyagentd-task-output-mode)
   (let ((task pyagentd-task-output-of))
@@ -756,7 +615,9 @@ At the end of the buffer, point follows what is printed.
   "Show what ARGS tell of a task, where it is shown."
   (let ((task (car args)))
     (if (and (plist-get task :output) (pyagentd-task-running-p task))
-        (pyagentd-task-output-add task)
+        (when-let ((buffer (pyagentd-task-output-buffer task)))
+          (with-current-buffer buffer
+            (pyagentd-task-output--set (plist-get task :output))))
       (pyagentd-list-changed "tasks")
       (when-let ((buffer (pyagentd-task-output-buffer task)))
         (with-current-buffer buffer (pyagentd-task-output-fetch))))))
@@ -793,7 +654,7 @@ of all agents."
     ("by a cron expression (0 9 * * 1-5)" . :cron))
   "What can be said about time, with the daemon's keyword for it.")
 
-(defun pyagentd-schedule (kind time text)
+(defun pyagentd-schedules--add (kind time text)
   "Schedule TEXT to be sent to the session here at TIME.
 KIND is what TIME says: `:at', `:delay', `:every' or `:cron'.  Nobody is
 asked in the run: what would be asked is denied."
@@ -815,7 +676,7 @@ asked in the run: what would be asked is denied."
 Where there is no session, or with a prefix argument (ALL from Lisp), list
 the schedules of all sessions."
   :session optional
-  :keys (("+" pyagentd-schedule "add")))
+  :keys (("+" pyagentd-schedules--add "add")))
 
 ;;;; MCP servers
 
@@ -823,65 +684,6 @@ the schedules of all sessions."
 ;; they stand, and what each offers; those that a project brings along are
 ;; started once their user has read them and said so.  See Info
 ;; node `(pyagentd) MCP servers the Model Context Protocol'.
-
-(defun pyagentd-mcp-test ()
-  "Start the server at point if necessary, and show what it offers."
-  (interactive nil pyagentd-list-mode)
-  (let ((server (plist-get (pyagentd-table-row) :facts)))
-    (unless (plist-get server :trusted)
-      (user-error "Review and trust the project's servers first (T)"))
-    (display-buffer
-     (pyagentd-report-buffer "server"
-                             (list :name (plist-get server :name)
-                                   :root (plist-get server :root)
-                                   :env (pyagentd-env-variables))))))
-
-;;;; Trust
-
-(defun pyagentd-mcp--texts (answer)
-  "Return a buffer with what ANSWER says would be started."
-  (with-current-buffer (get-buffer-create "*pyagentd MCP project*")
-    (special-mode)
-    (let ((inhibit-read-only t))
-      (erase-buffer)
-      (insert "What these programs load besides is not looked at: "
-              "it may change\nwithout a question.\n\n")
-      (dolist (file (append (plist-get answer :files)
-                            (plist-get answer :scripts)))
-        (insert (propertize (abbreviate-file-name (plist-get file :path))
-                            'face 'pyagentd-heading)
-                "\n" (plist-get file :text) "\n\n")))
-    (goto-char (point-min))
-    (current-buffer)))
-
-(defun pyagentd-mcp-trust ()
-  "Show what this project's servers run, and ask whether to start them.
-What is trusted is what was shown, until anything of it changes."
-  (interactive nil pyagentd-list-mode)
-  (pyagentd-later-asking 'mcp pyagentd-list-arguments #'pyagentd-mcp--ask))
-
-(defun pyagentd-mcp--ask (answer)
-  "Show what servers of a project run, as ANSWER says, and ask about them."
-  (let ((waiting (seq-remove (lambda (server) (plist-get server :trusted))
-                             (plist-get answer :servers))))
-    (unless waiting
-      (user-error "No server of this project needs to be trusted"))
-    (save-window-excursion
-      (pop-to-buffer (pyagentd-mcp--texts answer))
-      (when (yes-or-no-p
-             (format "Allow %s to run with your rights here? "
-                     (mapconcat (lambda (server) (plist-get server :name))
-                                waiting ", ")))
-        (pyagentd-later
-         'trust-mcp
-         (list :root (plist-get answer :root) :hash (plist-get answer :hash))
-         (lambda (_)
-           (message "Trusted")
-           (pyagentd-list-changed "sessions")))))))
-
-(pyagentd-list-add-keys "mcp"
-  '("RET" pyagentd-mcp-test "start and show")
-  '("T" pyagentd-mcp-trust "trust the project"))
 
 (defun pyagentd-mcp ()
   "List the MCP servers of the session or the project here."
@@ -900,7 +702,7 @@ What is trusted is what was shown, until anything of it changes."
 (defconst pyagentd-snapshots--patience 60
   "Seconds to wait for the daemon: it compares all the files there are.")
 
-(defvar-local pyagentd-snapshots--undo nil
+(defvar-local pyagentd-snapshots--undo-id nil
   "Id of the restoring that was done here last, or nil.")
 
 ;;;; The list
@@ -917,8 +719,8 @@ That is a plist with :path, :change, :reason and :diff."
             (list :message message))
           more))
 
-(defun pyagentd-snapshots-diff ()
-  "Show how the file at point would change if it went back."
+(defun pyagentd-snapshots--diff ()
+  "Show what restoring the file at point would change."
   (interactive nil pyagentd-list-mode)
   (let* ((file (pyagentd-snapshots--file))
          (diff (plist-get file :diff)))
@@ -933,14 +735,14 @@ That is a plist with :path, :change, :reason and :diff."
       (goto-char (point-min))
       (display-buffer (current-buffer)))))
 
-(defun pyagentd-snapshots-visit ()
+(defun pyagentd-snapshots--visit ()
   "Visit the file at point."
   (interactive nil pyagentd-list-mode)
   (let ((path (plist-get (pyagentd-snapshots--file) :path)))
     (unless (file-exists-p path) (user-error "%s is gone" path))
     (find-file-other-window path)))
 
-(defun pyagentd-snapshots-since ()
+(defun pyagentd-snapshots--since ()
   "Choose the prompt since which changes are listed."
   (interactive nil pyagentd-list-mode)
   (pyagentd-later-asking
@@ -969,18 +771,11 @@ That is a plist with :path, :change, :reason and :diff."
 
 ;;;; Restoring
 
-(defun pyagentd-snapshots--unsaved (paths)
-  "Signal an error if a buffer of PATHS has changes that are not saved."
-  (dolist (path paths)
-    (when-let ((buffer (get-file-buffer path)))
-      (when (buffer-modified-p buffer)
-        (user-error "%s has changes that are not saved" buffer)))))
-
 (defun pyagentd-snapshots--restored (answer)
   "Say what ANSWER tells about a restoring, and fetch the list again."
   (when-let ((id (plist-get answer :id)))
     (unless (string-empty-p id)
-      (setq pyagentd-snapshots--undo id)))
+      (setq pyagentd-snapshots--undo-id id)))
   (let ((kept (plist-get answer :kept)))
     (message "%d restored%s%s" (length (plist-get answer :restored))
              (if kept (format ", %d kept (%s)" (length kept)
@@ -992,15 +787,18 @@ That is a plist with :path, :change, :reason and :diff."
                "")))
   (revert-buffer))
 
-(defun pyagentd-snapshots--restore (paths conflicts)
+(defun pyagentd-snapshots--request-restore (paths conflicts)
   "Put PATHS back; CONFLICTS says what becomes of those somebody else changed."
-  (pyagentd-snapshots--unsaved paths)
+  (dolist (path paths)
+    (when-let ((buffer (get-file-buffer path)))
+      (when (buffer-modified-p buffer)
+        (user-error "%s has changes that are not saved" buffer))))
   (pyagentd-later-here
    'restore (pyagentd-snapshots--arguments :paths paths :conflicts conflicts)
    #'pyagentd-snapshots--restored pyagentd-snapshots--patience))
 
-(defun pyagentd-snapshots-restore ()
-  "Put the file at point back as it was.
+(defun pyagentd-snapshots--restore ()
+  "Restore the file at point as it was.
 Of one that somebody else changed, too, the old version is put beside it,
 or it is overwritten."
   (interactive nil pyagentd-list-mode)
@@ -1014,13 +812,13 @@ or it is overwritten."
                     (format "%s: %s" name (plist-get row :reason))
                     '((?k "keep it") (?c "copy of the old version beside it")
                       (?o "overwrite it"))))
-         (?c (pyagentd-snapshots--restore (list path) "copy"))
-         (?o (pyagentd-snapshots--restore (list path) "overwrite"))))
-      (_ (when (y-or-n-p (format "Put %s back? " name))
-           (pyagentd-snapshots--restore (list path) "keep"))))))
+         (?c (pyagentd-snapshots--request-restore (list path) "copy"))
+         (?o (pyagentd-snapshots--request-restore (list path) "overwrite"))))
+      (_ (when (y-or-n-p (format "Restore %s? " name))
+           (pyagentd-snapshots--request-restore (list path) "keep"))))))
 
-(defun pyagentd-snapshots-restore-all ()
-  "Put all files listed here back, but those that somebody else changed, too."
+(defun pyagentd-snapshots--restore-all ()
+  "Restore all files listed here, except those that somebody else changed, too."
   (interactive nil pyagentd-list-mode)
   (let ((paths (mapcar
                 (lambda (file) (plist-get file :path))
@@ -1029,29 +827,29 @@ or it is overwritten."
                                     '(restore create delete)))
                             (mapcar (lambda (row) (plist-get row :facts))
                                     pyagentd-table-rows)))))
-    (unless paths (user-error "Nothing can be put back"))
-    (when (yes-or-no-p (format "Put %s back as it was (what was new is deleted)? "
+    (unless paths (user-error "Nothing can be restored"))
+    (when (yes-or-no-p (format "Restore %s (new files are deleted)? "
                                (pyagentd-count (length paths) "file")))
-      (pyagentd-snapshots--restore paths "keep"))))
+      (pyagentd-snapshots--request-restore paths "keep"))))
 
-(defun pyagentd-snapshots-undo ()
-  "Take back the restoring that was done here last."
+(defun pyagentd-snapshots--undo ()
+  "Undo the last restore that was done here."
   (interactive nil pyagentd-list-mode)
   (pyagentd-later-here
    'undo-restore
    (list :branch (plist-get pyagentd-list-arguments :branch)
-         :id (or pyagentd-snapshots--undo
-                 (user-error "Nothing to take back")))
+         :id (or pyagentd-snapshots--undo-id
+                 (user-error "No restore to undo")))
    #'pyagentd-snapshots--restored pyagentd-snapshots--patience))
 
 (pyagentd-list-add-keys "changes"
-  '("RET" pyagentd-snapshots-diff "difference")
-  '("=" pyagentd-snapshots-diff "difference")
-  '("o" pyagentd-snapshots-visit "visit")
-  '("r" pyagentd-snapshots-restore "restore")
-  '("R" pyagentd-snapshots-restore-all "restore all")
-  '("s" pyagentd-snapshots-since "since")
-  '("u" pyagentd-snapshots-undo "undo"))
+  '("RET" pyagentd-snapshots--diff "difference")
+  '("=" pyagentd-snapshots--diff "difference")
+  '("o" pyagentd-snapshots--visit "visit")
+  '("r" pyagentd-snapshots--restore "restore")
+  '("R" pyagentd-snapshots--restore-all "restore all")
+  '("s" pyagentd-snapshots--since "since")
+  '("u" pyagentd-snapshots--undo "undo"))
 
 (defun pyagentd-changes (&optional last)
   "List the files that the agents of the session here have changed.
@@ -1061,10 +859,103 @@ With a prefix argument (LAST from Lisp) only those since the last prompt."
                       (append (list :branch (plist-get (pyagentd-here) :branch))
                               (when last '(:message "last")))))
 
+;;;; Missions
+
+;; A mission is a task whose answer has a type; a model fulfils it with
+;; small programs.  `pyagentd-mission' starts one and shows its trace
+;; (`pyagentd-mission--trace').
+
+(defvar pyagentd-mission-history nil
+  "Tasks that were given.")
+(defvar pyagentd-mission-signature-history nil
+  "Signatures that were given.")
+
+(defun pyagentd-mission--read-signature (then &optional prompt initial)
+  "Ask for a signature until it is one; call THEN with it, or nil for none.
+PROMPT and INITIAL are what is asked, and what stands there already."
+  (let ((given (string-trim
+                (read-string
+                 (or prompt "Returns (signature, empty for anything): ")
+                 initial 'pyagentd-mission-signature-history)))
+        (again (pyagentd-later-back #'pyagentd-mission--read-signature))
+        (keys num-input-keys))
+    (if (string-empty-p given) (funcall then nil)
+      (pyagentd-later-here
+       'mission-check (list :signature given)
+       (lambda (_) (funcall then given))
+       nil
+       (lambda (err)
+         (pyagentd-later-when-free
+          again keys then
+          (format "%s\nReturns (signature): " (pyagentd-error-text err))
+          given))))))
+
+(defun pyagentd-mission--read-tools (then)
+  "Ask for tools; call THEN with their names, or nil for the preset's."
+  (pyagentd-later-asking
+   'mission-tools nil
+   (lambda (answer)
+     (funcall then (completing-read-multiple
+                    "Tools (comma between them, empty for the usual ones): "
+                    (plist-get answer :tools) nil t)))))
+
+(defun pyagentd-mission--read (tools)
+  "Ask for a mission, also for its tools if TOOLS is non-nil, and begin it."
+  (let ((prompt (read-string "Mission (the task): " nil 'pyagentd-mission-history)))
+    (when (string-blank-p prompt)
+      (user-error "The task is empty"))
+    (pyagentd-mission--read-signature
+     (lambda (signature)
+       (if (not tools) (pyagentd-mission prompt signature)
+         (pyagentd-mission--read-tools
+          (lambda (tools) (pyagentd-mission prompt signature tools))))))))
+
+;;;###autoload
+(defun pyagentd-mission (&optional prompt signature tools)
+  "Have a model carry out PROMPT with programs, and show its trace.
+SIGNATURE, a string, is what comes back, such as \"{count :int}\"; nil
+stands for anything.  TOOLS are the names of the tools that its programs
+may call, nil for the usual ones.  Without a PROMPT it is asked for with
+its signature, and with a prefix argument its tools.  The mission is a
+session of the project here."
+  (interactive)
+  (require 'pyagentd)
+  (cond ((null prompt) (pyagentd-mission--read current-prefix-arg))
+        ((string-blank-p prompt) (user-error "The task is empty"))
+        (t (let* ((keys num-input-keys)
+                  (begun (lambda (begun)
+                           (pyagentd-later-when-free #'pyagentd-mission--begun
+                                                     keys begun))))
+             (pyagentd-later
+              'mission
+              (append (list :prompt prompt :signature signature :tools tools
+                            :root (pyagentd--project-root))
+                      (list :env (pyagentd-env-variables) :key (pyagentd-env-key)))
+              ;; It costs money however late it begins.
+              begun nil nil begun)))))
+
+(defun pyagentd-mission--begun (begun)
+  "Show the mission that BEGUN, an answer of the daemon, tells of."
+  ;; Its buffer is where questions of the mission show.
+  (find-file-noselect (plist-get begun :file))
+  (pop-to-buffer
+   (pyagentd-report-buffer "mission" (list :branch (plist-get begun :branch)))))
+
+(defun pyagentd-mission--trace ()
+  "Show the missions of the session here, turn by turn, while they go on."
+  (interactive)
+  (pop-to-buffer
+   (pyagentd-report-buffer
+    "mission" (list :branch (plist-get (pyagentd-here) :branch)))))
+
+;;;; Lists that need more than their name
+
 (pcase-dolist (`(,name . ,function)
-               '(("asks" . pyagentd-asks) ("branches" . pyagentd-branches)
-                 ("contexts" . pyagentd-context-history)
-                 ("mcp" . pyagentd-mcp) ("changes" . pyagentd-changes)))
+               '(("branches" . pyagentd-branches)
+                 ("contexts" . pyagentd-context--history)
+                 ("mcp" . pyagentd-mcp) ("changes" . pyagentd-changes)
+                 ("mission" . pyagentd-mission--trace)
+                 ("charts" . pyagentd-report--usage-charts)))
   (setf (alist-get name pyagentd-list-functions nil nil #'equal) function))
 
 (provide 'pyagentd-views)

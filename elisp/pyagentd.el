@@ -4,7 +4,7 @@
 
 ;; Author: The pyagentd authors
 ;; Version: 0.1.0
-;; Package-Requires: ((emacs "28.1"))
+;; Package-Requires: ((emacs "28.1") (transient "0"))
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
@@ -61,75 +61,61 @@
 (require 'pyagentd-tools)
 (require 'pyagentd-here)
 
+(declare-function pyagentd-host-follow "pyagentd-host")
+(declare-function pyagentd-host-local-name "pyagentd-host")
+
 (autoload 'pyagentd-menu "pyagentd-menu" nil t)
 (autoload 'pyagentd-install-server "pyagentd-install" nil t)
 (autoload 'pyagentd-upgrade "pyagentd-install" nil t)
+(autoload 'pyagentd-install-extra "pyagentd-install" nil t)
+(autoload 'pyagentd-use-host "pyagentd-host" nil t)
 (autoload 'pyagentd-doctor "pyagentd-install" nil t)
 (autoload 'pyagentd-rewind "pyagentd-history" nil t)
-(autoload 'pyagentd-unrewind "pyagentd-history" nil t)
+(autoload 'pyagentd-history--unrewind "pyagentd-history" nil t)
 (autoload 'pyagentd-edit-prompt "pyagentd-history" nil t)
 (autoload 'pyagentd-regenerate "pyagentd-history" nil t)
-(autoload 'pyagentd-next-variant "pyagentd-history" nil t)
-(autoload 'pyagentd-previous-variant "pyagentd-history" nil t)
+(autoload 'pyagentd-history--next-variant "pyagentd-history" nil t)
+(autoload 'pyagentd-history--previous-variant "pyagentd-history" nil t)
 (autoload 'pyagentd-fork "pyagentd-history" nil t)
-(autoload 'pyagentd-menu-model "pyagentd-menu" nil t)
-(autoload 'pyagentd-choose-model "pyagentd-model" nil t)
-(autoload 'pyagentd-choose-temperature "pyagentd-model" nil t)
-(autoload 'pyagentd-choose-max-tokens "pyagentd-model" nil t)
-(autoload 'pyagentd-choose-thinking "pyagentd-model" nil t)
-(autoload 'pyagentd-choose-tools "pyagentd-model" nil t)
-(autoload 'pyagentd-edit-system-prompt "pyagentd-model" nil t)
+(autoload 'pyagentd-menu--in-model "pyagentd-menu" nil t)
+(autoload 'pyagentd-choose-model "pyagentd-menu" nil t)
+(autoload 'pyagentd-model--choose-temperature "pyagentd-menu" nil t)
+(autoload 'pyagentd-model--choose-max-tokens "pyagentd-menu" nil t)
+(autoload 'pyagentd-model--choose-thinking "pyagentd-menu" nil t)
+(autoload 'pyagentd-model--choose-tools "pyagentd-menu" nil t)
+(autoload 'pyagentd-edit-system-prompt "pyagentd-menu" nil t)
 (autoload 'pyagentd-copy-code "pyagentd-display" nil t)
-(autoload 'pyagentd-copy-answer "pyagentd-display" nil t)
+(autoload 'pyagentd-display--copy-answer "pyagentd-display" nil t)
 (autoload 'pyagentd-branch "pyagentd-history" nil t)
 (autoload 'pyagentd-switch-branch "pyagentd-history" nil t)
 (autoload 'pyagentd-branches "pyagentd-views" nil t)
-(autoload 'pyagentd-search "pyagentd-search" nil t)
-(autoload 'pyagentd-reindex "pyagentd-search")
+(autoload 'pyagentd-search "pyagentd-sessions" nil t)
+(autoload 'pyagentd-reindex "pyagentd-sessions")
 (autoload 'pyagentd-export "pyagentd-sessions" nil t)
 (autoload 'pyagentd-import "pyagentd-sessions" nil t)
 (autoload 'pyagentd-import-gptel "pyagentd-gptel" nil t)
-(autoload 'pyagentd-gptel-register "pyagentd-gptel" nil t)
+(autoload 'pyagentd-gptel--import-backends "pyagentd-gptel" nil t)
+(autoload 'pyagentd-gptel-register "pyagentd-gptel")
 (autoload 'pyagentd-gptel-offer-tools "pyagentd-gptel" nil t)
 (autoload 'pyagentd-sessions "pyagentd-sessions" nil t)
 (autoload 'pyagentd-asks "pyagentd-views" nil t)
 (autoload 'pyagentd-agents "pyagentd-list" nil t)
 (autoload 'pyagentd-list "pyagentd-list" nil t)
-(autoload 'pyagentd-inspect "pyagentd-report" nil t)
-(autoload 'pyagentd-mission "pyagentd-mission" nil t)
-(autoload 'pyagentd-mission-trace "pyagentd-mission" nil t)
-(autoload 'pyagentd-schedule "pyagentd-views" nil t)
-(autoload 'pyagentd-agent-init "pyagentd-agents" nil t)
-(autoload 'pyagentd-agent-rename "pyagentd-agents" nil t)
-(autoload 'pyagentd-agent-destroy "pyagentd-agents" nil t)
+(autoload 'pyagentd-inspect "pyagentd-list" nil t)
+(autoload 'pyagentd-report--usage-charts "pyagentd-list" nil t)
+(autoload 'pyagentd-mission "pyagentd-views" nil t)
+(autoload 'pyagentd-mission--trace "pyagentd-views" nil t)
+(autoload 'pyagentd-agent "pyagentd-agents" nil t)
 (autoload 'pyagentd-agent-config "pyagentd-agents" nil t)
 (autoload 'pyagentd-context-save "pyagentd-views" nil t)
-(autoload 'pyagentd-context-clear "pyagentd-views" nil t)
-(autoload 'pyagentd-context-restore "pyagentd-views" nil t)
-(autoload 'pyagentd-context-history "pyagentd-views" nil t)
-(autoload 'pyagentd-trust-presets "pyagentd-trust" nil t)
-(autoload 'pyagentd-trust-session "pyagentd-trust" nil t)
+(autoload 'pyagentd-context--history "pyagentd-views" nil t)
 (autoload 'pyagentd-changes "pyagentd-views" nil t)
-(autoload 'pyagentd-hooks "pyagentd-trust" nil t)
-(autoload 'pyagentd-ask-show "pyagentd-views" nil t)
-(autoload 'pyagentd-ask-edit "pyagentd-form" nil t)
-(autoload 'pyagentd-ask-diff "pyagentd-form" nil t)
-(autoload 'pyagentd-ask-ediff "pyagentd-form" nil t)
+(autoload 'pyagentd-ask--show "pyagentd-views" nil t)
+(autoload 'pyagentd-ask--edit "pyagentd-form" nil t)
+(autoload 'pyagentd-ask--diff "pyagentd-form" nil t)
+(autoload 'pyagentd-ask--ediff "pyagentd-form" nil t)
 (autoload 'pyagentd-queue "pyagentd-views" nil t)
-(autoload 'pyagentd-add-hook "pyagentd-trust")
 (autoload 'pyagentd-make-tool "pyagentd-tools")
-
-(define-key pyagentd-mode-map (kbd "C-c C-t") #'pyagentd-menu)
-(define-key pyagentd-mode-map (kbd "C-c M-u") #'pyagentd-rewind)
-(define-key pyagentd-mode-map (kbd "C-c M-e") #'pyagentd-edit-prompt)
-(define-key pyagentd-mode-map (kbd "C-c M-g") #'pyagentd-regenerate)
-(define-key pyagentd-mode-map (kbd "C-c M-n") #'pyagentd-next-variant)
-(define-key pyagentd-mode-map (kbd "C-c M-p") #'pyagentd-previous-variant)
-(define-key pyagentd-mode-map (kbd "C-c M-i") #'pyagentd-inspect)
-(define-key pyagentd-mode-map (kbd "C-c M-w") #'pyagentd-copy-code)
-(define-key pyagentd-mode-map (kbd "C-c M-b") #'pyagentd-branch)
-(define-key pyagentd-mode-map (kbd "C-c C-v") #'pyagentd-branches)
-(define-key pyagentd-mode-map (kbd "C-c M-s") #'pyagentd-search)
 
 ;;;; A keymap of your own
 
@@ -137,11 +123,12 @@
 (defvar pyagentd-command-map
   (let ((map (make-sparse-keymap)))
     (define-key map "a" #'pyagentd-add)
-    (define-key map "r" #'pyagentd-add-region)
-    (define-key map "b" #'pyagentd-add-buffer)
-    (define-key map "f" #'pyagentd-add-files)
-    (define-key map "d" #'pyagentd-add-diagnostics)
+    (define-key map "r" #'pyagentd-add--region)
+    (define-key map "b" #'pyagentd-add--buffer)
+    (define-key map "f" #'pyagentd-add--files)
+    (define-key map "d" #'pyagentd-add--diagnostics)
     (define-key map "?" #'pyagentd-ask)
+    (define-key map "w" #'pyagentd-rewrite)
     (define-key map "s" #'pyagentd-session)
     (define-key map "l" #'pyagentd-sessions)
     (define-key map "/" #'pyagentd-search)
@@ -168,7 +155,8 @@ for the daemon the project that the session works in."
     (or (bound-and-true-p pyagentd--branch-dir)
         (and (not (file-remote-p default-directory))
              (locate-dominating-file default-directory "scope-plan.yml"))
-        (when-let ((project (project-current)))
+        (when-let ((project (and (not (file-remote-p default-directory))
+                                 (project-current))))
           (project-root project))
         default-directory))))
 
@@ -185,7 +173,7 @@ for the daemon the project that the session works in."
 (defun pyagentd--preset-prompt (untrusted)
   "Return how to ask for a preset where UNTRUSTED ones await a word."
   (if untrusted
-      (format "Preset (%s of the project: M-x pyagentd-trust-presets): "
+      (format "Preset (%s of the project: M-x pyagentd-list, presets): "
               (mapconcat (lambda (preset) (plist-get preset :name))
                          untrusted ", "))
     "Preset: "))
@@ -215,6 +203,9 @@ arguments when the session is made."
   (interactive (list (read-string
                       "Session name (empty: titled after the first answer): ")
                      (and current-prefix-arg t)))
+  (when (file-remote-p default-directory)
+    (require 'pyagentd-host)
+    (pyagentd-host-follow default-directory))
   (let* ((root (pyagentd--project-root))
          (make (lambda (preset)
                  (pyagentd-pending-make
@@ -256,8 +247,8 @@ Return its buffer."
       buffer)))
 
 (defun pyagentd-session-create (session-id session-dir
-                                &optional preset projects activity-org-file
-                                then)
+                                           &optional preset projects activity-org-file
+                                           then)
   "Make a session in SESSION-DIR, known as SESSION-ID, and open it.
 For packages that keep sessions in directories of their own, such as
 one of activities.  SESSION-DIR must be absent or empty.  PRESET is the
@@ -271,7 +262,7 @@ buffer of its conversation."
    (selected-window) then))
 
 (defun pyagentd-session-create-request (session-id session-dir preset projects
-                                        activity-org-file)
+                                                   activity-org-file)
   "Return the arguments of `create-session' for `pyagentd-session-create'.
 SESSION-ID, SESSION-DIR, PRESET, PROJECTS and ACTIVITY-ORG-FILE are its."
   (list :name session-id :session-id session-id
@@ -292,7 +283,11 @@ SESSION-ID, SESSION-DIR, PRESET, PROJECTS and ACTIVITY-ORG-FILE are its."
   "Visit the configuration of the session in this buffer."
   (interactive nil pyagentd-mode)
   (unless pyagentd--branch-dir (user-error "Not a session"))
-  (find-file-other-window (pyagentd-place-preset pyagentd--branch-dir)))
+  (find-file-other-window
+   (let ((file (pyagentd-place-preset pyagentd--branch-dir)))
+     (if pyagentd-host
+         (concat "/ssh:" pyagentd-host ":" (pyagentd-host-local-name file))
+       file))))
 
 (provide 'pyagentd)
 ;;; pyagentd.el ends here

@@ -1,6 +1,6 @@
-"""What the daemon is made of: the features, and every part joined with the others.
+"""Makes the daemon: the kernel, the list of features, and the operations.
 
-``serving`` loads this when the socket listens already.
+``serving`` imports this after the socket listens.
 """
 
 import asyncio
@@ -190,13 +190,14 @@ class Daemon:
         tidied, opened = _resident(), 0  # the memory after it was given back last, the most branches open since
         while idle_s < IDLE_S:
             await asyncio.sleep(IDLE_CHECK_S)
+            self.kernel.forget_resting()
             now = len(self.kernel.all_opened)
             opened = max(opened, now)
             if not self.kernel.runs and (_resident() > tidied + _LARGE or now + _MANY <= opened):
                 await asyncio.to_thread(_give_back, self.kernel.state)
                 tidied, opened = _resident(), now
             idle_s = 0.0 if self._server.clients or self.kernel.pending else idle_s + IDLE_CHECK_S
-        log.info("nobody needs the daemon")
+        log.info("idle: the daemon stops")
         self._stop()
 
 

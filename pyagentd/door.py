@@ -1,8 +1,8 @@
 """The door of a room: modules of it that are loaded when they are first used (PEP 562).
 
-What loads an SDK, a language or a format that most daemons never need is not imported by its users. They import the
-room and name the module, ``llm.anthropic.BASE_URL``, and the first to do so loads it. A room declares its door in its
-``__init__``, and the same names for the type checker::
+A module that loads an SDK, the mission language or a format that most daemons never need is not imported directly:
+its users import the room and name the module, ``llm.anthropic.BASE_URL``; the first such use loads it. A room
+declares its door in its ``__init__``, and the same names for the type checker::
 
     if TYPE_CHECKING:
         from pyagentd.llm import anthropic, offline

@@ -6,7 +6,7 @@
     ├── UserError                the person who asked can correct it
     │   ├── NotFound             no such session, branch, ask, run
     │   ├── Ambiguous            a prefix or name fits several
-    │   ├── NotASession          the file or directory is no session
+    │   ├── NotASession          the file or directory is not a session
     │   ├── PresetError          a preset is missing or malformed (file, line)
     │   ├── SkillError           a skill is malformed (file, line)
     │   ├── ConfigError          the configuration is malformed (file, line)
@@ -80,7 +80,7 @@ class Ambiguous(UserError):
 
 
 class NotASession(UserError):
-    """The file or directory is no session of ours."""
+    """The file or directory is not a session of ours."""
 
     code = "not-a-session"
 

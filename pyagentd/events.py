@@ -3,30 +3,34 @@
 An event is ``(kind, branch, seq, args)``. ``seq`` is the number of the last line of ``messages.jsonl`` the event
 covers, or 0 for what is only true now (spinners, countdowns, progress of agents) and is therefore never replayed.
 Where one row became several events only the last carries its number: with it, everything up to that row is shown.
-Order is exact per branch.
+Order is exact per branch; of ``status`` and ``context`` a client gets the last of those that one frame would hold.
 
 ===========  =========================================================================================
 kind         args
 ===========  =========================================================================================
 insert       text, role — put ``text`` at the run's marker; role is ``None`` (user text or separator),
              ``"response"``, ``"ignore"`` or ``("tool", call_id)``: the value of gptel's text property
-prompt       text, place — a message sent by another client: put it into the document and start there; ``place`` is
-             None for the end, or {position, sha256}: behind the last run, which is at that position (from 1) in the
-             text with that hash
-compacting   {position, sha256, behind}: the conversation is compacted because somebody wants it, and what comes goes
-             to that position (from 1) in the text with that hash, where the text ``behind`` ends (seq 0)
-fired        {id, position, sha256}: a message that stands in the document is answered now, and the run's marker is
-             behind it: at that position (from 1) in the text with that hash (seq 0)
+edit         {revision, id, hunks: ((beg end text ((beg end role)…))…), own}: the text is another now, and the
+             document at ``revision``: ``text`` in place of what is between two positions (from 1), with roles; a
+             client that made the edit gets ``own`` in place of ``hunks`` (seq 0)
+prompt       text, {position, insert}: a message sent by another client: ``insert`` goes to that position (from
+             1), and its answer behind it
+compacting   {position, behind}: the conversation is compacted because somebody wants it, and what comes goes to that
+             position (from 1), where the text ``behind`` ends (seq 0)
+fired        {id, position}: a message that stands in the document is answered now, and the run's marker is behind
+             it, at that position (from 1) (seq 0)
 queue        {items: ({id, text, queued_at, steer, origin, …}…), gone: {id, why, run}}: the messages that wait, the
              next one first; ``gone``: one that does not any more, why "fired"|"steered"|"canceled" (seq 0)
 run          {id, phase: "started"|"finished", reason, message}; reason: "done"|"error"|"aborted"|
              "restart" (the daemon's end cut it off)
 status       {state: "idle"|"busy"|"retrying"|"waiting"|"error", queued, phase, tools, turn, run, message_id,
-             started_at, attempt, max_attempts, retry_at, message, code}: see ``agent.status``; ``turn`` is that of a
+             started_at, attempt, max_attempts, retry_at, message, code}: see ``status.py``; ``turn`` is that of a
              mission (seq 0)
 ask          {id, branch, agent, action, tool, detail, reason, preview, kind, choices, remember, covers,
-             project, commands, input, path}: a question to a human; ``kind`` "tool" or "scope", ``remember`` the
-             patterns that "session" and "always" would remember, ``covers`` what each of them lets happen, in words,
+             allows, project, commands, input, path, who, what, lines, keys}: a question to a human; ``who`` asks and
+             ``what``, in words, ``lines`` and ``keys`` what it looks like; ``kind`` "tool" or "scope", ``remember``
+             the patterns that "session" and "always" would remember, ``covers`` what each of them lets happen, in
+             words, ``allows`` {session, always} the sentence that says what each of the two answers allows,
              ``project`` the root of the project for which "always" holds, ``commands`` all those in a command,
              ``input`` the arguments as JSON text; of kind "question" with ``questions`` [{question, header,
              options: [{label, description}], multi_select}]
@@ -38,16 +42,17 @@ context      {used, estimated, window, window_known, usable, model, tokens, last
              agents, agents_total, compactions}: after every step, what the next request holds before what is new in
              it, of how many tokens; ``tokens`` of the session and ``last`` of the last request by bucket;
              ``cost_usd`` with the agents below, nil when a price is unknown (seq 0)
-persisted    {sha256, mtime}: the daemon wrote ``session.md`` (seq 0)
-changed      {sha256, mtime}: the editor saved ``session.md``; for everybody else (seq 0)
-lease        {state: "wanted"|"lost"|"free"}: another client wants to edit, has taken over, or nobody edits (seq 0)
-roles        {sha256, spans: ((beg end role)…), marker}: roles of the body with that hash that were recovered, or that
+persisted    {revision, mtime}: ``session.md`` holds the document at that revision, and has that modification time
+             in nanoseconds (seq 0)
+unsaved      {cause}: ``session.md`` cannot be written, as the operating system says; it is tried again, and
+             ``persisted`` says that it worked (seq 0)
+roles        {revision, spans: ((beg end role)…), marker}: the roles of the whole text, which were recovered, or
              changed since turns were taken back; with ``marker`` the next answer goes there; positions from 1 (seq 0)
 reply-options {options: [{label, text}], several}: what the answer that has ended lets the user pick (seq 0)
 todo         {items: [{content, status, active_form}]}: the agent's list of steps, as a whole (seq 0)
 tool         {id, name, summary, state: "done"|"failed", denied: ""|"rule"|"user"|"nobody"}: a call of a tool has its
              result, and its text follows; ``summary`` says it in a line, ``denied`` who did not let it happen: see
-             ``tools.summary`` (seq 0)
+             ``tools/spec.py`` (seq 0)
 denied       {asker, agent, tool, action}: here or in an agent below (``asker`` is its branch) a call was denied
              because nobody could be asked (seq 0)
 failed       {id}: the call of a tool with that id, whose text follows, has failed (seq 0)
@@ -59,7 +64,7 @@ emacs        {id, what: "look"|"change"|"call"|"confirm"|"stop", facts or path}:
              buffers and tools, in JSON or the file with it; ``emacs-answer`` answers it (branch "", seq 0)
 notice       {text}: one line for the user (seq 0)
 task         {id, agent, command, status, started_at, pid, exit_code, ended_at, output}: a command in the background
-             began, printed something (``output`` is the end of it) or ended; see ``agent.tasks`` (seq 0)
+             began, printed something (``output`` is the end of it) or ended; see ``features/tasks.py`` (seq 0)
 agents       (): named agents came, went, began or ended to answer, or are another now; for clients that oversee them
              (branch "", seq 0)
 sessions     {rows, gone}: branches and agents that are new or changed, as ``sessions`` has them, and what a run does
@@ -73,11 +78,13 @@ resync       (): the client was too slow and lost events after ``seq``; it attac
 ===========  =========================================================================================
 """
 
-from typing import Any, Literal, NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, TypedDict
 
 Kind = Literal[
-    "insert", "prompt", "compacting", "fired", "queue", "run", "status", "ask", "answered", "agent", "persisted",
-    "changed", "lease", "roles", "todo", "failed", "files", "hook", "emacs", "notice", "session", "deleted",
+    "insert", "edit", "prompt", "compacting", "fired", "queue", "run", "status", "ask", "answered", "agent",
+    "persisted", "unsaved", "roles", "todo", "failed", "files", "hook", "emacs", "notice", "session", "deleted",
     "progress", "log", "task", "context", "resync", "agents",
     "reply-options", "sessions", "tool", "denied",
 ]  # fmt: skip
@@ -103,3 +110,112 @@ class Sink(Protocol):
     def reset(self, branch: str, seq: int) -> None:
         """Forget what is queued for ``branch``: the client is told everything up to ``seq`` in another way."""
         ...
+
+
+# Text that every client shows, as a page or as a question: lines with faces and buttons.
+
+Face = Literal[
+    "", "strong", "title", "agent", "dim", "detail", "good", "warn", "bad", "code", "heading", "added", "removed"
+]
+
+
+class SessionPlace(TypedDict):
+    """A conversation."""
+
+    kind: Literal["session"]
+    branch: str
+    title: str | None  # of its session
+
+
+class ReportPlace(TypedDict):
+    """A page, as the operation ``report`` makes it."""
+
+    kind: Literal["report"]
+    name: str
+    arguments: Mapping[str, Any]
+    env: bool  # the client's environment is one of the arguments
+
+
+class ViewPlace(TypedDict):
+    """A list, as the operation ``view`` makes it."""
+
+    kind: Literal["view"]
+    name: str
+    arguments: Mapping[str, Any]
+
+
+Place = SessionPlace | ReportPlace | ViewPlace
+
+
+class TextReply(TypedDict):
+    """A piece of a line."""
+
+    text: str
+    face: str | None
+    visit: Place | None  # what it opens
+    svg: str | None  # a picture to show in its place
+    more: int  # how many lines of it are left out
+
+
+class LineReply(TypedDict):
+    """A line of a page."""
+
+    level: int  # above 0: a heading
+    folded: bool  # at first
+    id: str | None  # of a heading whose text changes
+    parts: list[str | TextReply]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A piece of a line.
+
+    Attributes:
+        text: That; of face "lisp", "diff" or "preview" it has newlines.
+        face: How it looks.
+        visit: What it is a button for: the place to open.
+        svg: A picture of the same, for a client that can show one in the place of the text.
+        more: How many further lines of a diff or preview are left out.
+    """
+
+    text: str
+    face: Face | Literal["lisp", "diff", "preview"] = ""
+    visit: Place | None = None
+    svg: str = ""
+    more: int = 0
+
+    def to_wire(self) -> TextReply:
+        """Return it as it travels."""
+        return {
+            "text": self.text,
+            "face": self.face or None,
+            "visit": self.visit,
+            "svg": self.svg or None,
+            "more": self.more,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: a heading of ``level`` 1 or more, which folds what stands below it, or one of the body.
+
+    Attributes:
+        parts: What it consists of.
+        level: 0 in the body.
+        folded: Whether a heading is folded at first.
+        id: Names a heading whose text changes, so that folds and point stay.
+    """
+
+    parts: Sequence[Text | str]
+    level: int = 0
+    folded: bool = False
+    id: str = ""
+
+    def to_wire(self) -> LineReply:
+        """Return it as it travels."""
+        return {
+            "level": self.level,
+            "folded": self.folded,
+            "id": self.id or None,
+            "parts": [part if isinstance(part, str) else part.to_wire() for part in self.parts],
+        }

@@ -1,7 +1,7 @@
 """Finds the programs that the daemon runs, and where it is installed; commands of agents cannot write there.
 
-``PATH`` is the user's, and often has a directory of the workspace (an activated virtual environment). A program found
-there is fit for a confined command and never for the daemon, which nothing confines.
+The user's ``PATH`` often has a directory of the workspace (an activated virtual environment). A program from there
+may run in a confined command, but never in the daemon, which nothing confines.
 """
 
 import contextlib
@@ -62,9 +62,11 @@ def extra(name: str, feature: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
+        # The program has what its models need; only the library comes without.
+        how = f"Run `pyagentd install {name}`, or M-x pyagentd-install-extra in Emacs."
         raise NotInstalled(
             f"{feature} needs the Python package {error.name}, which is not installed",
-            hint=f"Install pyagentd[{name}], or pyagentd[full].",
+            hint=f"Install pyagentd[{name}]." if name == "anthropic" else how,
         ) from error
 
 

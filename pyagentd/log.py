@@ -1,12 +1,12 @@
 """The daemon's log: one rotating private file, each line with its session, branch and run.
 
-Code logs with ``logging.getLogger(__name__)`` and lazy arguments; whoever owns a task says once, with ``context``,
-what it works for. Prompt and tool bodies are logged at DEBUG only. Secrets never reach the file: a key known to the
-process is registered with ``conceal``, and what has a key's shape is masked even if nobody did.
+Code logs with ``logging.getLogger(__name__)`` and lazy arguments; the code that starts a task sets its session,
+branch and run once, with ``context``. Bodies of prompts and tools are logged at DEBUG only. Secrets never reach the
+file: a key known to the process is registered with ``conceal``, and text that looks like a key is masked in any case.
 
-What happens to sessions (made, branched, unreadable) is also told to whoever caused it: a record with
-``extra=of_session(directory)`` goes to the client whose call it came from (``telling``), which shows it in its own
-log, and into ``session.log`` of the session if that is wanted.
+A record with ``extra=of_session(directory)`` is about a session (created, branched, unreadable). It also goes to the
+client whose call caused it (``telling``), which shows it in its own log, and, if configured, into the session's
+``session.log``.
 """
 
 import inspect
@@ -100,7 +100,7 @@ def correlate(ids: Callable[[], Mapping[str, str]]) -> None:
 
 
 def conceal(secret: str) -> None:
-    """Keep ``secret`` out of the log from now on; what is shorter than any key (8 characters) is no secret."""
+    """Keep ``secret`` out of the log from now on; what is shorter than any key (8 characters) is not a secret."""
     if len(secret) >= _SHORTEST:
         _secrets.add(secret)
 

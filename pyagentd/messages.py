@@ -1,8 +1,8 @@
 """What a model sees: roles and ordered parts, the same for every provider.
 
-These values are built by the store from document and log, translated by ``llm`` into a provider's
-format, and never stored themselves. A valid view alternates so that every ``ToolCall`` of an assistant message
-has exactly one ``ToolResult`` in the user message that follows it.
+The store builds these values from document and log, ``llm`` translates them into a provider's format, and they are
+never stored themselves. In a valid view every ``ToolCall`` of an assistant message has exactly one ``ToolResult`` in
+the user message that follows it.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,9 @@ class ToolCall:
     id: str
     name: str
     input: Mapping[str, Any]
-    unreadable: str = field(default="", compare=False)  # what came as arguments and is no JSON object, or is too long
+    unreadable: str = field(
+        default="", compare=False
+    )  # what came as arguments and is not a JSON object, or is too long
     spooled: str = field(default="", compare=False)  # where that is, when it is too long: then only its head is above
 
 
@@ -51,7 +53,7 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Media:
-    """A picture or a document that the user attached; made right before a request, see ``agent.running.attached``."""
+    """A picture or a document that the user attached; made right before a request, see ``runtime/run_setup.py``."""
 
     type: str  # "image/png", "application/pdf"…
     data: str = field(repr=False)  # base64
@@ -83,6 +85,16 @@ class Usage:
     def total(self) -> int:
         """All five buckets together."""
         return self.input + self.output + self.reasoning + self.cache_read + self.cache_write
+
+    def to_dict(self) -> dict[str, int]:
+        """Return it as it is recorded and told."""
+        return {
+            "input": self.input,
+            "output": self.output,
+            "reasoning": self.reasoning,
+            "cache_read": self.cache_read,
+            "cache_write": self.cache_write,
+        }
 
     def __add__(self, other: "Usage") -> "Usage":
         """Return the sum, bucket by bucket."""

@@ -222,6 +222,10 @@ def _convert_entry(value: object, listed: Any, path: Path, lenient: bool) -> Any
 def _convert_dataclass(values: object, wanted: Any, path: Path, lenient: bool) -> Any:
     if not isinstance(values, Mapping):
         raise wrong_kind(path, values, words(wanted))
+    if not lenient or getattr(wanted, "CLOSED", False):  # first: a misspelled key is the reason that one is missing
+        known = [key for field in _fields(wanted).values() for key in (field.spellings if lenient else field.keys)]
+        if unknown := [str(key) for key in values if key not in known]:
+            raise unknown_key((*path, unknown[0]), known)
     read: dict[str, Any] = {}
     for name, field in _fields(wanted).items():
         ways = field.spellings if lenient else field.keys
@@ -231,10 +235,6 @@ def _convert_dataclass(values: object, wanted: Any, path: Path, lenient: bool) -
         elif field.is_required:
             message = f"`{dotted((*path, field.keys[0]))}` is missing"
             raise Misfit(path, message, f"It should be {words(field.type)}")
-    if not lenient or getattr(wanted, "CLOSED", False):
-        known = [key for field in _fields(wanted).values() for key in (field.spellings if lenient else field.keys)]
-        if unknown := [str(key) for key in values if key not in known]:
-            raise unknown_key((*path, unknown[0]), known)
     try:
         return wanted(**read)
     except Misfit as misfit:
@@ -375,7 +375,7 @@ def words(wanted: Any, names: Mapping[Any, str] = WORDS) -> str:
         return names[Mapping]
     if isinstance(origin, type) and issubclass(origin, Sequence):
         return f"a list of {plural}" if (plural := _plural(parts[0], names)) else "a list"
-    if dataclasses.is_dataclass(bare):
+    if dataclasses.is_dataclass(bare) or typing.is_typeddict(bare):
         return names[Mapping]
     return names.get(bare, getattr(bare, "__name__", str(bare))) + (_bounds(wanted) if bare is not wanted else "")
 
@@ -453,11 +453,17 @@ def line_in_toml(text: str, path: Path, value: object = None) -> int | None:
         elif key := _TOML_KEY.match(line):
             found.setdefault(".".join(filter(None, (header, re.sub(r"[\"' ]", "", key[1])))), number)
     for length in range(len(path), 0, -1):
-        start = found.get(".".join(map(str, path[:length])).replace(" ", ""))
-        if start is not None:
-            ways = (value, value.replace("\\", "\\\\")) if isinstance(value, str) and length < len(path) else ()
-            entry = (n for n, line in enumerate(lines[start - 1 :], start) if any(way in line for way in ways))
-            return next(entry, start)
+        name = ".".join(map(str, path[:length])).replace(" ", "")
+        start = found.get(name) or next((line for key, line in found.items() if key.startswith(f"{name}.")), None)
+        if start is None:
+            continue
+        if length == len(path):
+            return start
+        ways = [re.escape(value), re.escape(value.replace("\\", "\\\\"))] if isinstance(value, str) else []
+        if isinstance(path[-1], str):  # a key in braces, which may go over several lines
+            ways = [rf"(?<![\w-])[\"']?{re.escape(path[-1])}[\"']?\s*="]
+        entry = re.compile("|".join(ways) or "(?!)")
+        return next((n for n, line in enumerate(lines[start - 1 :], start) if entry.search(line)), start)
     return None
 
 
@@ -484,7 +490,7 @@ def parse(text: str | bytes) -> Any:
     """Return the JSON value in ``text``.
 
     Raises:
-        ValueError: It is no JSON, has a number that other programs cannot read, or is nested deeper than
+        ValueError: It is not JSON, has a number that other programs cannot read, or is nested deeper than
             ``MAX_DEPTH``. The message says which.
     """
     try:
@@ -506,14 +512,14 @@ def object_in(text: str | None, what: str, *, hint: str = "") -> dict[str, Any]:
         hint: What to do where it is another value.
 
     Raises:
-        BadRequest: It is no JSON object.
+        BadRequest: It is not a JSON object.
     """
     try:
         given = parse(text or "{}")
     except ValueError as error:
-        raise BadRequest(f"{what} is no JSON: {error}") from error
+        raise BadRequest(f"{what} is not JSON: {error}") from error
     if not isinstance(given, dict):
-        raise BadRequest(f"{what} is no JSON object", hint=hint)
+        raise BadRequest(f"{what} is not a JSON object", hint=hint)
     return given
 
 
@@ -549,7 +555,7 @@ def storable(value: Any, depth: int) -> Any:
 
 
 def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _finite(text: str) -> float:

@@ -1,11 +1,11 @@
 """Reads a regular file of limited size; refuses devices, pipes, links and what is too large.
 
 Only regular files are read, opening never waits, and nothing is read beyond a limit: a FIFO, a device or a file of a
-terabyte in the place of ours is an error at once. Below the sessions root and in a project no symbolic link is
-followed at the end of a path, because a checkout can bring one that points to a private key. What the user alone
-writes (``~/.config/pyagentd``) may be a link, as dotfiles often are; what it leads to must be a regular file too.
+terabyte in the place of ours is an error at once. Below the sessions root and in a project a symbolic link at the end
+of a path is not followed, because a checkout can bring one that points to a private key. Files that only the user
+writes (``~/.config/pyagentd``) may be links, as dotfiles often are, to regular files.
 
-Refusals are ``OSError``, with a ``strerror`` for people, as of a disk that refuses.
+Refusals are ``OSError`` with a ``strerror`` for people, as errors of the disk are.
 """
 
 import errno
@@ -38,7 +38,7 @@ def open_file(path: Path | str, *, limit: int, links: bool = False) -> int:
         if error.errno == errno.ELOOP and not links and Path(path).is_symlink():
             raise OSError(errno.ELOOP, "It is a symbolic link, which is not followed here", str(path)) from error
         if error.errno == errno.ENXIO:  # a socket
-            raise OSError(errno.ENXIO, "It is no regular file", str(path)) from error
+            raise OSError(errno.ENXIO, "It is not a regular file", str(path)) from error
         raise
     try:
         require(descriptor, path, limit=limit)
@@ -54,7 +54,7 @@ def require(descriptor: int, path: Path | str, *, limit: int) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "It is no regular file", str(path))
+        raise OSError(errno.EINVAL, "It is not a regular file", str(path))
     if found.st_size > limit:
         raise OSError(errno.EFBIG, f"It has more than {limit:,} bytes", str(path))
 

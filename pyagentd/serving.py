@@ -1,7 +1,7 @@
 """The daemon's process: listens and greets first, then imports the rest, serves, and shuts down in order.
 
-Loading takes longer than all else of a start, so the socket is there first: a client is greeted at once, and what it
-calls meanwhile is answered when everything is loaded. Whoever started the daemon in the background is told only then
+Importing takes most of the time of a start, so the socket is opened first: a client is greeted at once, and its calls
+are answered when everything is imported. Only then does the process that started the daemon in the background learn
 that it is ready, or why it is not.
 """
 

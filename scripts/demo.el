@@ -33,7 +33,7 @@ the presets may run commands."
      (lambda ()
        (insert demo-prompt)
        (message "%s" (substitute-command-keys "Send it with \\<pyagentd-mode-map>\\[pyagentd-send]; \
-answer what it asks with \\[pyagentd-allow-once] or \\[pyagentd-deny]"))))))
+C-c C-c goes to what it asks, y allows it, n denies it"))))))
 
 (defun demo-say (format &rest args)
   "Print FORMAT with ARGS on a line of standard output."

@@ -194,7 +194,7 @@ def main(target: Path) -> None:
             print("dist: without the Info manual, which needs what `make setup` installs", file=sys.stderr)
         emacs_package(package, target / f"{full}.tar")
     print(f"For Emacs:      M-x package-install-file RET {target / full}.tar RET, then M-x pyagentd-session")
-    print(f"Without Emacs:  uv tool install '{wheel}[full]', or pipx install '{wheel}[full]'")
+    print(f"Without Emacs:  uv tool install '{wheel}[daemon]', or pipx install '{wheel}[daemon]'")
 
 
 if __name__ == "__main__":

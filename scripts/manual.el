@@ -47,10 +47,9 @@
 (defun manual-insert-keys ()
   "Insert the section on keys."
   (insert "@node Keys\n@section Keys of a session's buffer\n\n"
-          "@multitable @columnfractions .2 .32 .48\n@headitem Key @tab Command @tab What it does\n")
+          "@multitable @columnfractions .25 .75\n@headitem Key @tab What it does\n")
   (pcase-dolist (`(,keys . ,command) (manual-keys))
-    (insert (format "@item @kbd{%s} @tab @code{%s} @tab %s\n" (manual-escape keys) command
-                    (manual-first-line command))))
+    (insert (format "@item @kbd{%s} @tab %s\n" (manual-escape keys) (manual-first-line command))))
   (insert "@end multitable\n\nLists name their keys in the last line.\n\n"))
 
 (defun manual-public-p (symbol)
@@ -119,6 +118,10 @@
         (goto-char (point-min))
         (while (re-search-forward "^@menu$" nil t)
           (delete-region (match-beginning 0) (progn (re-search-forward "^@end menu$") (point))))
+        ;; The pages are in this manual, and scripts/info.py knows no conditions.
+        (goto-char (point-min))
+        (while (re-search-forward "@inlineifset{pages,\\(@ref{[^}]*}\\)}@inlineifclear{pages,[^}]*}" nil t)
+          (replace-match "\\1"))
         (buffer-string)))))
 
 (defun manual-write ()

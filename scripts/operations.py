@@ -3,18 +3,17 @@
 Usage: python scripts/operations.py [--check]
 """
 
-import ast
+import asyncio
 import inspect
+import re
 import sys
-import textwrap
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-
-import click
+from typing import Any, cast, get_args, get_type_hints, is_typeddict
 
 from pyagentd.api import GROUPS, methods
-from pyagentd.cli.app import cli
+from pyagentd.api.commands import Builtin
 from pyagentd.reader import words
 from pyagentd.wire.operations import LISP, Operation, Parameter, operation
 
@@ -45,44 +44,12 @@ def subject(each: Operation) -> str:
     return inspect.getmodule(each.run).__name__.rpartition(".")[2]  # type: ignore[union-attr]
 
 
-def asked(call: str, tree: ast.AST) -> Iterator[str]:
-    """Yield the operations that a piece of code asks for, as the texts given to a function named ``call``."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) == call:
-            texts = [each.value for each in node.args if isinstance(each, ast.Constant)]
-            yield from (text for text in texts if isinstance(text, str))
-
-
 def slash_commands() -> Mapping[str, set[str]]:
-    """Return the slash commands that ask for each operation."""
-    tree = ast.parse((ROOT / "pyagentd/api/commands.py").read_text("utf-8"))
-    functions = {node.name: set(asked("ask", node)) for node in tree.body if isinstance(node, ast.AsyncFunctionDef)}
+    """Return the slash commands that declare each operation."""
     found = defaultdict(set)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Command":
-            given = {each.arg: each.value for each in node.keywords}
-            names = [each.id for each in ast.walk(given["run"]) if isinstance(each, ast.Name)]
-            if isinstance(given["name"], ast.Constant):
-                for each in {each for name in names for each in functions.get(name, ())}:
-                    found[each].add(f"/{given['name'].value}")
-    return found
-
-
-def commands() -> Mapping[str, set[str]]:
-    """Return the commands of the command line that ask for each operation themselves."""
-    found = defaultdict(set)
-
-    def look(command: click.Command, path: tuple[str, ...]) -> None:
-        if isinstance(command, click.Group):
-            context = click.Context(command)
-            for name in command.list_commands(context):
-                look(command.get_command(context, name), (*path, name))
-        elif command.callback is not None:
-            source = textwrap.dedent(inspect.getsource(inspect.unwrap(command.callback)))
-            for each in asked("call", ast.parse(source)):
-                found[each].add(" ".join(path))
-
-    look(cli, ("pyagentd",))
+    for command in asyncio.run(Builtin({}, cast(Any, None)).commands(None)):
+        for each in command.operations:
+            found[each].add(f"/{command.name}")
     return found
 
 
@@ -90,6 +57,40 @@ def line(each: Parameter) -> str:
     """Return the line of an argument."""
     default = "" if each.is_required else f", {shown(each.default)} by default"
     return f"- `{each.key}` {words(each.type, LISP)}{', required' if each.is_required else default}"
+
+
+def reply_lines(reply: Any, depth: int = 0, above: tuple[Any, ...] = ()) -> Iterator[str]:
+    """Yield a line for each field of a reply, those of what is in a field below it."""
+    notes = comments(reply)
+    for name, kind in get_type_hints(reply).items():
+        absent = "" if name in reply.__required_keys__ else ", not always there"
+        nil = " or nil" if type(None) in get_args(kind) else ""
+        note = f": {notes[name]}" if name in notes else ""
+        what = re.sub("a plist( or a plist)+", "a plist", words(kind, LISP))
+        yield f"{'  ' * depth}- `:{name.replace('_', '-')}` {what}{nil}{absent}{note}"
+        parts = [part for part in parts_of(kind) if part not in (reply, *above)]
+        for part in parts:
+            if len(parts) > 1:  # one of them
+                yield f"{'  ' * (depth + 1)}- {inspect.cleandoc(part.__doc__)}"
+            yield from reply_lines(part, depth + 1 + (len(parts) > 1), (*above, reply))
+
+
+def parts_of(kind: Any) -> Iterator[Any]:
+    """Yield the plists that a type has in it, those inside of them not."""
+    if is_typeddict(kind):
+        yield kind
+    else:
+        for part in get_args(kind):
+            yield from parts_of(part)
+
+
+def comments(reply: Any) -> Mapping[str, str]:
+    """Return what the comments beside the fields of a reply say."""
+    source, found = inspect.getsource(reply), dict[str, str]()
+    for base in re.findall(r"\w+", source[source.index("(") : source.index(":")]):
+        if is_typeddict(above := vars(sys.modules[reply.__module__]).get(base)):
+            found |= comments(above)
+    return found | dict(re.findall(r"^    (\w+): .*?  # (.+)$", source, re.MULTILINE))
 
 
 def shown(default: object) -> str:
@@ -105,13 +106,13 @@ def shown(default: object) -> str:
 def page() -> str:
     """Return the whole page."""
     parts, last = [HEAD], ""
-    slash, command = slash_commands(), commands()
+    slash = slash_commands()
     for each in operations():
         if (now := subject(each)) != last:
             parts.append(f"## {now.replace('_', ' ').capitalize()}\n")
             last = now
         first, _, rest = each.doc.partition("\n")
-        also = sorted(command.get(each.name, ())) + sorted(slash.get(each.name, ()))
+        also = [f"pyagentd {one}" for one in each.commands] + sorted(slash.get(each.name, ()))
         parts.append(f"### {each.name}\n\n{markdown(first)}\n")
         if rest.strip():
             parts.append(markdown(rest.strip()) + "\n")
@@ -119,8 +120,14 @@ def page() -> str:
             parts.append("Only for a client with a person at it: it said hello with `human`.\n")
         if each.parameters:
             parts.append("\n".join(map(line, each.parameters.values())) + "\n")
+        replies = ["\n".join(reply_lines(part)).replace("``", "`") for part in parts_of(each.reply)]
+        if any(replies):
+            nil = ", or nil" if type(None) in get_args(each.reply) else ""
+            parts.append(f"Reply{nil}:\n\n" + "\n\nor\n\n".join(replies) + "\n")
+        else:
+            parts.append(f"Reply: {words(each.reply, LISP)}.\n")
         if also:
-            parts.append(f"Also: {', '.join(f'`{one}`' for one in also)}\n")
+            parts.append(f"Used by {', '.join(f'`{one}`' for one in also)}\n")
     return "\n".join(parts)
 
 

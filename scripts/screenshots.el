@@ -44,7 +44,7 @@
     (screenshots-send "Mend both, and run the tests again.")
     (screenshots-asked)
     (screenshots-shot "approval")
-    (screenshots-do pyagentd-ask-diff)
+    (screenshots-do pyagentd-ask--diff)
     (screenshots-shot "diff")
     (screenshots-back)
     (screenshots-allow)
@@ -67,12 +67,21 @@
     (screenshots-show pyagentd-sessions)
     (screenshots-has "explorer")
     (screenshots-shot "sessions")
-    (screenshots-do-here pyagentd-keys)
-    (screenshots-shot "keys")
+    (screenshots-do pyagentd-search "discounted")
+    (screenshots-has "explorer")
+    (screenshots-shot "search")
     (screenshots-back)
     (screenshots-show "usage")
     (screenshots-has "[0-9]k")
     (screenshots-shot "usage")
+    (screenshots-back)
+    (screenshots-show pyagentd-report--usage-charts)
+    (screenshots-has "by session")
+    (screenshots-shot "charts")
+    (screenshots-back)
+    (screenshots-show pyagentd-doctor)
+    (screenshots-has "confinement")
+    (screenshots-shot "doctor")
     (screenshots-back)
     (screenshots-end))
   "What is done, one after the other.")
@@ -93,9 +102,11 @@
   (when (display-graphic-p)
     (tool-bar-mode -1)
     (scroll-bar-mode -1)
-    (set-frame-font "DejaVu Sans Mono-11" nil t)
+    (set-frame-font (concat "DejaVu Sans Mono-" (or (getenv "SCREENSHOT_POINTS") "11")) nil t)
     (modify-frame-parameters nil '((internal-border-width . 8) (left . 0) (top . 0)))
-    (set-frame-size nil 1084 744 t))
+    (set-frame-size nil 1084 744 t)
+    (when-let ((columns (getenv "SCREENSHOT_COLUMNS")))
+      (set-frame-width nil (string-to-number columns))))
   (pcase screenshots-theme
     ("light" (load-theme 'modus-operandi t))
     ("dark" (load-theme 'modus-vivendi t))))
@@ -144,9 +155,11 @@
                          (string-match-p "Calling Tools.*(\\+[2-9]" (or (overlay-get overlay 'after-string) ""))))
                   (overlays-in (point-min) (point-max))))))
 
-(defun screenshots-do (command)
-  "Call COMMAND in the session's buffer."
-  (with-current-buffer screenshots-buffer (call-interactively command) t))
+(defun screenshots-do (command &rest arguments)
+  "Call COMMAND in the session's buffer, with ARGUMENTS if there are any."
+  (with-current-buffer screenshots-buffer
+    (if arguments (apply command arguments) (call-interactively command))
+    t))
 
 (defun screenshots-show (command)
   "Call COMMAND from the session's buffer, and fill the frame with what it shows.
@@ -154,12 +167,6 @@ A string names a list."
   (switch-to-buffer screenshots-buffer)
   (if (stringp command) (pyagentd-list command) (call-interactively command))
   (delete-other-windows)
-  t)
-
-(defun screenshots-do-here (command)
-  "Call COMMAND where point is."
-  (with-selected-window (selected-window)
-    (call-interactively command))
   t)
 
 (defun screenshots-has (regexp)
@@ -198,7 +205,7 @@ A string names a list."
   "Write what the terminal shows as text called NAME."
   (send-string-to-terminal "")
   (call-process "tmux" nil (list :file (format "%s.%s.ansi" (getenv "SCREENSHOT_TEXT") name)) nil
-                "-S" (getenv "SCREENSHOT_TMUX") "capture-pane" "-e" "-p" "-t" "e"))
+                "-S" (getenv "SCREENSHOT_TMUX") "capture-pane" "-N" "-e" "-p" "-t" "e"))
 
 (defun screenshots-end ()
   "End Emacs."
@@ -277,6 +284,9 @@ A string names a list."
       (let ((codes (match-string 1)))
         (replace-match "")
         (put-text-property start (point) 'face (copy-sequence face))
+        (save-excursion
+          (while (search-backward "\n" start t) ; it has no colour on a terminal
+            (put-text-property (point) (1+ (point)) 'face nil)))
         (setq start (point))
         (when codes
           (setq face (screenshots-face (copy-sequence face)
@@ -294,7 +304,7 @@ A string names a list."
       (screenshots-colour-buffer)
       (goto-char (point-min))
       (setq mode-line-format nil cursor-type nil truncate-lines t)
-      (set-frame-size nil 111 37)
+      (set-frame-size nil (1+ (string-to-number (getenv "SCREENSHOT_COLUMNS"))) 37)
       (run-at-time 1 nil (lambda ()
                            (message nil)
                            (redisplay t)

@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# Make docs/screenshots/*.png: every screen in a graphical Emacs on a display that nobody sees, light and dark, and the main
-# ones in a terminal. A server that says what scripts/screenshots.py has written down answers; the tools work for real.
+# Make docs/screenshots/: every screen in a graphical Emacs on a display that nobody sees, light and dark, the main ones in
+# a terminal, and the recording of README. A server that says what scripts/screenshots.py has written down answers; the
+# tools work for real. Only some of it: scripts/screenshots.sh light dark terminal recording
+# To see it otherwise: SCREENSHOT_COLUMNS=80 SCREENSHOT_POINTS=18 SCREENSHOT_LANG=C SCREENSHOT_PLACE=/tmp/narrow
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-pictures=$PWD/docs/screenshots
+pictures=${SCREENSHOT_PLACE:-$PWD/docs/screenshots}
+columns=${SCREENSHOT_COLUMNS:-110}
 have() { command -v "$1" >/dev/null 2>&1; }
 die() { printf 'screenshots: %s\n' "$*" >&2; exit 1; }
 
@@ -13,7 +16,7 @@ have Xvfb || missing+=(xvfb)
 have tmux || missing+=(tmux)
 emacs --batch --eval "(progn (package-initialize) (unless (locate-library \"markdown-mode\") (kill-emacs 1)))" \
     >/dev/null 2>&1 || missing+=(elpa-markdown-mode)
-have fc-list && fc-list | grep -q DejaVuSansMono || missing+=(fontconfig fonts-dejavu)
+have fc-list && fc-list | grep DejaVuSansMono >/dev/null || missing+=(fontconfig fonts-dejavu)
 [ ${#missing[@]} = 0 ] || die "missing; run: sudo apt-get install -y ${missing[*]}"
 graphical=$(scripts/graphical-emacs.sh)
 
@@ -32,7 +35,7 @@ trap finish EXIT
 # The server picks a free display and says which once it can be used. Without -noreset it starts anew when its only
 # client leaves, and Emacs connects twice.
 mkfifo "$home/display"
-Xvfb -displayfd 3 -screen 0 1280x900x24 -nolisten tcp -noreset 3>"$home/display" >"$home/log" 2>&1 &
+Xvfb -displayfd 3 -screen 0 2560x1440x24 -nolisten tcp -noreset 3>"$home/display" >"$home/log" 2>&1 &
 server=$!
 read -r -t 20 number <"$home/display" || die "the display did not start: $(cat "$home/log")"
 
@@ -135,9 +138,9 @@ terminal_scene() {
     (
         cd "$project"
         export HOME=$place PYAGENTD_SESSIONS_DIR=$place/sessions PYAGENTD_RUNTIME_DIR=$place/run
-        export SCREENSHOT_SCENE=terminal SCREENSHOT_THEME=terminal TERM=xterm-256color LANG=C.UTF-8
-        export SCREENSHOT_TMUX=$home/tmux SCREENSHOT_TEXT=$home/terminal.txt
-        tmux -S "$home/tmux" -u -f /dev/null new-session -d -s e -x 110 -y 36 \
+        export SCREENSHOT_SCENE=terminal SCREENSHOT_THEME=terminal TERM=xterm-256color LANG=${SCREENSHOT_LANG:-C.UTF-8}
+        export SCREENSHOT_COLUMNS=$columns SCREENSHOT_TMUX=$home/tmux SCREENSHOT_TEXT=$home/terminal.txt
+        tmux -S "$home/tmux" -u -f /dev/null new-session -d -s e -x "$columns" -y 36 \
             emacs -nw -q -l "$OLDPWD/scripts/screenshots.el" -f screenshots-take
         for _ in $(seq 600); do
             [ ! -f "$home/terminal.txt.done" ] || break
@@ -153,10 +156,27 @@ terminal_scene() {
     )
 }
 
-for scene in ${*:-light dark terminal}; do
+# The film at the top of README.
+recording_scene() {
+    local place=$home/recording
+    fresh_project
+    mkdir -p "$place"
+    (
+        cd "$project"
+        export HOME=$place PYAGENTD_SESSIONS_DIR=$place/sessions PYAGENTD_RUNTIME_DIR=$place/run
+        export SCREENSHOT_THEME=dark TERM=xterm-256color LANG=C.UTF-8
+        earlier_sessions
+        "$OLDPWD/.venv/bin/python" "$OLDPWD/scripts/recording.py" "$home/recording.svg"
+        cp "$home/recording.svg" "$pictures"
+        pyagentd stop >/dev/null 2>&1 || true
+    )
+}
+
+for scene in ${*:-light dark terminal recording}; do
     case $scene in
         terminal) terminal_scene ;;
+        recording) recording_scene ;;
         *) graphical_scene all "$scene" ;;
     esac
 done
-printf 'screenshots: %s\n' "$pictures"/*.png
+printf 'screenshots: %s\n' "$pictures"/*.{png,svg}

@@ -21,7 +21,7 @@ emacs_has() {  # LIBRARY
 # What the stamp stands for: same declarations, same interpreter, same place, tools still there.
 fingerprint() {
     { cat pyproject.toml scripts/setup.sh; pwd; have emacs && command -v emacs; have tmux && command -v tmux; \
-        have bwrap && command -v bwrap; have npm && cat $SERVERS/package-lock.json; true; } \
+        have bwrap && command -v bwrap; have sshd && command -v sshd; have npm && cat $SERVERS/package-lock.json; true; } \
         | cksum
 }
 
@@ -50,6 +50,7 @@ wanted_packages() {
     have emacs && emacs_has epc || echo elpa-epc  # a test that talks to the daemon with it
     have makeinfo || echo texinfo  # make doc
     have tmux || echo tmux
+    have sshd || [ -x /usr/sbin/sshd ] || echo openssh-server openssh-client  # make test-remote
     have bwrap || [ "$(uname)" != Linux ] || echo bubblewrap  # confines the commands of agents
 }
 

@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.examples import USUAL
 from tests.isolation import the_process_stays_as_it_was
+from tests.replies import check_replies
 from tests.server.fixtures import model_server
 
 __all__ = ["model_server", "the_process_stays_as_it_was"]
@@ -13,6 +14,8 @@ __all__ = ["model_server", "the_process_stays_as_it_was"]
 # How busy the machine is fails no test.
 settings.register_profile("project", max_examples=USUAL, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("project")
+
+check_replies()
 
 
 def pytest_collection_finish() -> None:

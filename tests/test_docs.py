@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+
+from pyagentd.cli.app import cli
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -65,3 +69,81 @@ def test_nothing_refers_to_a_document_that_is_not_in_the_repository():
 def test_the_reference_of_operations_is_that_of_the_code() -> None:
     done = subprocess.run([sys.executable, "scripts/operations.py", "--check"], cwd=ROOT, check=False)
     assert done.returncode == 0, "run: python scripts/operations.py"
+
+
+_MANUAL = ROOT / "docs/manual/pyagentd.org"
+_CODE = re.compile(r"`([^`\n]+)`|(?:^|(?<=[\s(]))~([^~\n]+)~(?=[\s,.;:)]|$)")
+_COMMAND = re.compile(r"(?:^|[|$(;&]|\bdo )\s*pyagentd((?: +(?!#|[|&;]|\d?>)\S+)*)")
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
+
+
+def code(page: Path) -> Iterator[tuple[int, str]]:
+    """Yield line number and text of what a page marks as code: words in a line, and lines of blocks."""
+    inside = False
+    text = re.sub(r"\\\n *", "", page.read_text("utf-8"))  # a command on several lines
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith(("```", "#+begin_", "#+end_")):
+            inside = not inside
+        elif inside or line.startswith("    "):
+            yield number, line.strip()
+        else:
+            yield from ((number, found[1] or found[2]) for found in _CODE.finditer(line))
+
+
+def resolve(words: list[str]) -> tuple[click.Command, str]:
+    """Return the command that ``words`` begin with; of ``save|clear`` each is looked up."""
+    command: click.Command = cli
+    context = click.Context(cli)
+    for word in words:
+        if not isinstance(command, click.Group) or not re.fullmatch(r"[a-z][a-z|-]*", word):
+            break
+        found = [command.get_command(context, each) for each in word.split("|")]
+        if None in found:
+            return command, word
+        command = next(each for each in found if each is not None)
+    return command, ""
+
+
+def options(command: click.Command) -> set[str]:
+    """Return the options of a command, of those below it, and those that stand before any command."""
+    context = click.Context(command)
+    own = {option for each in [*command.params, *cli.params] for option in (*each.opts, *each.secondary_opts)}
+    if isinstance(command, click.Group):
+        below = (command.get_command(context, name) for name in command.list_commands(context))
+        own.update(*(options(each) for each in below if each is not None))
+    return own | {"--help"}
+
+
+@pytest.mark.parametrize("page", [*PAGES, _MANUAL], ids=lambda page: str(page.relative_to(ROOT)))
+def test_command_lines_that_a_page_names_are_there(page):
+    if page.name == "CHANGELOG.md":
+        return  # it tells of what was there
+    wrong = []
+    for number, text in code(page):
+        for found in _COMMAND.finditer(text):
+            words = found[1].split()
+            while words[:1] and words[0].startswith("-"):  # --host HOST
+                del words[:2]
+            command, unknown = resolve(words)
+            lacking = [each for each in _OPTION.findall(found[1]) if each not in options(command)]
+            if unknown or lacking:
+                wrong.append(f"{page.name}:{number}: {unknown or lacking}: {text}")
+    assert wrong == []
+
+
+def test_the_table_of_commands_has_all_of_them_with_options_that_they_have():
+    page = ROOT / "docs/command-line.md"
+    rows = re.findall(r"^\| (`.+?) \| (.+) \|$", page.read_text("utf-8").replace("\\|", "|"), re.M)
+    named = set()
+    for first, second in rows:
+        there = set()
+        for text in re.findall(r"`([a-z][^`]*)`", f"{first} {second}"):
+            words = text.split()
+            command, unknown = resolve(words)
+            if command is not cli:
+                named.add(words[0])
+                assert not unknown, f"{text}: no such command"
+                there |= options(command)
+        lacking = [option for option in _OPTION.findall(f"{first} {second}") if there and option not in there]
+        assert lacking == [], first
+    assert set(cli.list_commands(click.Context(cli))) <= named

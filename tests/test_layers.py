@@ -194,6 +194,17 @@ def test_the_daemon_loads_at_most_150_modules_of_ours_and_no_sdk():
     assert not {name.split(".")[0] for name in loaded} & set(HEAVY)
 
 
+def test_a_command_that_only_asks_the_daemon_loads_what_talks_to_it():
+    """What it loads takes time at each `pyagentd status` and each completion of a command's name."""
+    source = "import sys, pyagentd.cli.daemon; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True).stdout.split()
+    rooms = {".".join(name.split(".")[:2]) for name in loaded if name.startswith("pyagentd.")}
+    inside = {name for name in loaded if name.startswith(("pyagentd.config.", "pyagentd.llm.", "pyagentd.store."))}
+    assert not inside, "a door loads it for the commands that need it"
+    assert not rooms & {"pyagentd.api", "pyagentd.features", "pyagentd.log", "pyagentd.runtime"}
+    assert not {"asyncio", "msgspec", "platformdirs", "ruamel"} & set(loaded)
+
+
 def test_a_door_loads_what_it_names_and_nothing_else():
     assert llm.offline is sys.modules["pyagentd.llm.offline"]
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):

@@ -15,8 +15,10 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from pyagentd import __version__
+from pyagentd.cli import upgrade
 from pyagentd.cli.app import cli
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,7 +29,7 @@ DEPENDENCIES = (ROOT / "docs" / "dependencies.md").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 DECLARED = PROJECT["dependencies"] + [
-    each for name in ("acp", "anthropic", "chat", "daemon", "epc", "html", "mcp", "openai") for each in EXTRAS[name]
+    each for name in ("acp", "anthropic", "daemon", "epc", "mcp", "openai") for each in EXTRAS[name]
 ]
 
 
@@ -109,7 +111,7 @@ def test_cask_can_be_read_and_names_the_main_file(tmp_path: Path) -> None:
     assert '(package-file "elisp/pyagentd.el")' in said
     assert '(depends-on "ert-runner")' in said
     headers = (ROOT / "elisp" / "pyagentd.el").read_text()
-    assert ';; Package-Requires: ((emacs "28.1"))' in headers
+    assert ';; Package-Requires: ((emacs "28.1") (transient "0"))' in headers
 
 
 def test_set_up_with_everything_in_place_does_nothing_and_is_silent() -> None:
@@ -238,7 +240,7 @@ def test_a_stock_emacs_installs_the_package_without_any_archive(dist: Path, tmp_
     run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "HOME": str(tmp_path)})
     assert run.returncode == 0, run.stderr
     there = f"{tmp_path}/elpa/pyagentd-{__version__}"
-    assert run.stdout == f"(t nil {there}/pyagentd-{__version__}-py3-none-any.whl[full])"
+    assert run.stdout == f"(t nil {there}/pyagentd-{__version__}-py3-none-any.whl[daemon])"
 
 
 def test_the_package_has_the_manual_also_where_it_was_built_without_makeinfo(dist: Path, tmp_path: Path) -> None:
@@ -309,17 +311,15 @@ def test_the_metadata_say_what_the_project_declares(dist: Path) -> None:
 def test_without_the_extras_a_library_works_and_the_rest_says_what_to_install(tmp_path: Path) -> None:
     script = """
 import asyncio, sys
-for name in ("acp", "epc", "html_to_markdown", "mcp", "mcp_types", "sexpdata"):
+for name in ("acp", "epc", "mcp", "mcp_types", "sexpdata"):
     sys.modules[name] = None  # importing it fails as if it were absent
 import pyagentd.daemon, pyagentd.mission
 from pyagentd.cli.app import cli
 from pyagentd.errors import PyagentdError
 from pyagentd.mission import Scripted, delegate
 from pyagentd.tools.mcp.connection import Connection, Launch
-from pyagentd.tools.web import text_of
 print(delegate("?", signature="() -> {a :int}", llm=Scripted("(return {:a 1})")).value)
 for work in (
-    lambda: text_of(b"<p>a</p>", "text/html", "http://a/"),
     lambda: asyncio.run(Connection(Launch(name="s", command=("true",))).offers()),
     lambda: __import__("pyagentd.wire.scripting"),
     lambda: cli.main(["acp"], standalone_mode=False),
@@ -334,8 +334,17 @@ for work in (
     assert run.returncode == 0, run.stderr
     lines = run.stdout.splitlines()
     assert lines[0] == "{'a': 1}"
-    for line, extra in zip(lines[1:], ("html", "mcp", "epc", "acp"), strict=True):
-        assert line.endswith(f"Install pyagentd[{extra}], or pyagentd[full].")
+    for line, extra in zip(lines[1:], ("mcp", "epc", "acp"), strict=True):
+        assert line.endswith(f"Run `pyagentd install {extra}`, or M-x pyagentd-install-extra in Emacs.")
+
+
+def test_what_can_be_installed_later_is_declared() -> None:
+    later = upgrade.EXTRAS
+    assert set(later) == set(EXTRAS) - {"anthropic", "daemon", "dev", "full", "openai"}
+    assert all("pyagentd" not in each for name in later for each in upgrade.requirements(name))
+    assert upgrade.requirements("mcp") == EXTRAS["mcp"]
+    listed = CliRunner().invoke(upgrade.install, [])
+    assert [line.split()[0] for line in listed.output.splitlines()] == list(later)
 
 
 def test_the_sdist_builds_the_same_wheel(dist: Path, tmp_path: Path) -> None:
@@ -373,7 +382,5 @@ import pyagentd.cli
     assert run.stdout, run.stderr
     first, second = run.stdout.splitlines()
     assert first == "{'a': 2}"
-    assert "Install pyagentd[anthropic], or pyagentd[full]." in second
-    assert run.stderr == (
-        "pyagentd: only the library is installed. The command line needs pyagentd[daemon], or pyagentd[full]\n"
-    )
+    assert "Install pyagentd[anthropic]." in second
+    assert run.stderr == ("pyagentd: only the library is installed. The command line needs pyagentd[daemon]\n")

@@ -1,7 +1,7 @@
 """The Agent Client Protocol on stdio: other editors use the same sessions. A client of the daemon, as ``cli`` is.
 
-The daemon owns the turns and their record: what an editor is told is folded from the rows of the log, an ask is
-answered where somebody answers it first, and an editor that goes away leaves its runs going.
+The daemon owns the turns and their record. Updates for an editor are made from the rows of the log; the first answer
+to an ask counts, from whichever client; runs go on when the editor quits.
 """
 
 from typing import TYPE_CHECKING

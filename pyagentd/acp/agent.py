@@ -1,4 +1,4 @@
-"""The methods of the Agent Client Protocol, each a few lines that call the other modules of this room."""
+"""The methods of the Agent Client Protocol; each calls the other modules of this room."""
 
 import asyncio
 import functools

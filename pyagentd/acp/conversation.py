@@ -18,10 +18,9 @@ from pyagentd.acp.wire import Daemon
 from pyagentd.cli.follow import question, question_lines
 from pyagentd.cli.link import run_environment
 from pyagentd.clock import new_id
-from pyagentd.errors import BadRequest, Busy, PyagentdError, Unreachable, WireError
+from pyagentd.errors import BadRequest, PyagentdError, Unreachable, WireError
 from pyagentd.events import Event
 from pyagentd.store import atomic, paths
-from pyagentd.store.document.text import body_sha256, read
 from pyagentd.store.journal import Row
 from pyagentd.wire.client import CALL_TIMEOUT_S
 
@@ -219,25 +218,14 @@ class Asker:
 
 # How a conversation is opened: watching it, what was said in it, who can answer in it.
 
-_ATTEMPTS: Final = 5
-
 
 async def attach(daemon: Daemon, place: Path) -> Mapping[str, Any]:
-    """Have the events of the branch in ``place`` sent from now on, and return the answer to ``attach``.
-
-    Raises:
-        Busy: The document changes all the time.
-    """
-    for _ in range(_ATTEMPTS):
-        # A client attaches from a version it has; another writer may be faster.
-        sha256 = body_sha256((await asyncio.to_thread(read, place / "session.md")).body)
-        state: Mapping[str, Any] = await daemon.call("attach", branch=str(place), sha256=sha256, mode="view")
-        if not state.get("reread"):
-            return state
-    raise Busy(f"{place}/session.md changes faster than it can be read", hint="Try again")
+    """Have the events of the branch in ``place`` sent from now on, and return the answer to ``attach``."""
+    state: Mapping[str, Any] = await daemon.call("attach", branch=str(place))
+    return state
 
 
-async def attaching_shown(daemon: Daemon, branch: str) -> dict[str, Any]:
+async def shown_conversation(daemon: Daemon, branch: str) -> dict[str, Any]:
     """Return a conversation as ``show`` tells it: ``session``, ``messages``, and the last row ``seq`` in it."""
     answer = await daemon.call("show", branch=branch)
     text = answer.get("json") or await asyncio.to_thread(Path(answer["path"]).read_text, "utf-8")
@@ -283,7 +271,7 @@ class Modes:
         """Return the modes that a branch has."""
         told = await self._daemon.call("agents-available", branch=branch)
         self._mode = self._named = str(told.get("agent") or "")
-        return modes(told["agents"] or (), self._mode)
+        return modes(told["agents"], self._mode)
 
     async def choose(self, branch: str, mode: str) -> None:
         """Have the prompts from now on answered by the agent ``mode``.
@@ -292,7 +280,7 @@ class Modes:
             BadRequest: There is none of that name.
         """
         told = await self._daemon.call("agents-available", branch=branch)
-        known = [str(each["name"]) for each in told["agents"] or ()]
+        known = [str(each["name"]) for each in told["agents"]]
         if mode not in known and mode != self._mode:
             raise BadRequest(f"There is no mode {mode!r}", hint=f"One of {', '.join(known)}")
         self._mode = mode
@@ -372,7 +360,7 @@ class Conversation:
     async def open(self, *, tells_history: bool) -> schema.SessionModeState:
         """Watch the session, tell what was said in it, and return the modes it has."""
         state = await self._attach()
-        shown = await attaching_shown(self._daemon, self.key)
+        shown = await shown_conversation(self._daemon, self.key)
         self.root = str(state.get("root") or "")
         self._updates = Updates(self.root, self._own.__contains__)
         for update in self._updates.history(shown):
@@ -405,7 +393,7 @@ class Conversation:
     async def greet(self) -> None:
         """Tell what an editor shows beside the conversation."""
         found = await self._daemon.call("commands", branch=self.key)
-        await self.tell(available(found["commands"] or ()))
+        await self.tell(available(found["commands"]))
 
     async def close(self) -> None:
         """Stop watching; what runs goes on, and what is asked stays asked."""
@@ -584,7 +572,7 @@ class Conversation:
             done = False
             while not done:
                 page = await self._daemon.call("rows", branch=self.key, after=self._seq)
-                for row in (Row(**json.loads(text)) for text in page["rows"] or ()):
+                for row in (Row(**json.loads(text)) for text in page["rows"]):
                     self._seq = row.seq
                     for update in self._updates.feed(row):
                         await self.tell(update)

@@ -1,7 +1,7 @@
-"""Files that an editor has open: asked for over its ``fs`` methods, and offered to the daemon like buffers of Emacs.
+"""Files that an editor has open: read over its ``fs`` methods, and offered to the daemon like buffers of Emacs.
 
-The protocol cannot say whether a file is open. What the editor shows is a text of the user's where it is another than
-that on the disk; only then does the daemon hear of it, and a change goes through the editor. All else is the disk's.
+The protocol cannot say whether a file is open. Where the editor's text differs from the file, it is the user's: the
+daemon gets that text, and changes it through the editor. All other files are read and written on the disk.
 """
 
 import asyncio
@@ -87,14 +87,14 @@ class Files:
             await self._daemon.call("emacs-answer", id=asked["id"], **given)
 
     async def _look(self, path: str) -> Answer:
-        shown = await self._shown(path)
+        shown = await self._editor_text(path)
         if shown is None or len(shown) > _LONGEST or await asyncio.to_thread(_is_on_disk, path, shown):
             return {}
         seen = {"buffer": Path(path).name, "version": _version(shown), "modified": True}
         return {**seen, "text": shown.replace("\r\n", "\n"), "crlf": "\r\n" in shown}
 
     async def _change(self, path: str, version: str, edits: Sequence[Sequence[Any]]) -> Answer:
-        shown = await self._shown(path)
+        shown = await self._editor_text(path)
         if shown is None or _version(shown) != version:
             return {"outcome": "outdated"}
         text = shown.replace("\r\n", "\n")
@@ -108,7 +108,7 @@ class Files:
             return {"outcome": "refused", "reason": f"the editor says: {error}"}
         return {"outcome": "done", "saved": True}
 
-    async def _shown(self, path: str) -> str | None:
+    async def _editor_text(self, path: str) -> str | None:
         """Return the text that the editor has of a file, None where it has none."""
         if not (session := self._session_of(path)):
             return None
@@ -130,7 +130,7 @@ def _facts(asked: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_on_disk(path: str, text: str) -> bool:
-    """Return whether a file has this text, or is no text at all.
+    """Return whether a file has this text, or is not text at all.
 
     Many editors keep line ends and the byte order mark to themselves.
     """
@@ -257,7 +257,7 @@ def _bytes(data: str) -> bytes:
     try:
         return base64.b64decode(data, validate=True)
     except binascii.Error:
-        raise BadRequest("What was attached is no base64") from None
+        raise BadRequest("What was attached is not base64") from None
 
 
 def _file(name: str, kind: str, data: bytes) -> Attached:

@@ -1,7 +1,7 @@
 """Turns rows of a log into updates for an editor: the same fold for replay and for live events; pure.
 
-A part is told by its growth: whether its text came in deltas, whole, or as it stands when a session is loaded, an
-editor gets each character once. What this editor sent itself it shows itself, and is not told.
+An editor gets each character of a part once, whether its text came in deltas, as a whole, or when the session is
+loaded. It does not get the messages that it sent itself, since it shows them already.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -95,7 +95,7 @@ def tool_name(data: Mapping[str, Any]) -> str:
 
 
 def arguments_of(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments of the call, {} while they are no object."""
+    """Return the arguments of the call, {} while they are not an object."""
     given = data.get("input")
     return given if isinstance(given, Mapping) else {}
 
@@ -214,7 +214,7 @@ class Updates:
             for part in parts:
                 updates += self.feed(Row(0, "part", part))
             if message["role"] == "user" and is_told:
-                updates += self._told(str(message["id"]))
+                updates += self._user_message(str(message["id"]))
             if is_told:
                 yield from updates
 
@@ -235,7 +235,7 @@ class Updates:
             case "delta", {"part_id": str(part), "text": str(text)} if part in self._shown:
                 yield from self._grown(part, text)
             case "run", {"state": "started", "message_id": str(message)}:
-                yield from self._told(message)
+                yield from self._user_message(message)
 
     def agent(self, moved: Mapping[str, Any]) -> schema.ToolCallProgress | None:
         """Return how far an agent is, as news of the call that made it; None when no open call here did."""
@@ -244,7 +244,7 @@ class Updates:
             return None
         return agent_moved(call, moved)
 
-    def _told(self, message: str) -> Iterator[Update]:
+    def _user_message(self, message: str) -> Iterator[Update]:
         """Yield what somebody else said, when its turn comes."""
         if not self._users.get(message, True):
             self._users[message] = True

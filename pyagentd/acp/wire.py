@@ -1,6 +1,6 @@
 """A client of the daemon for an event loop: calls that can be awaited, and events as they arrive.
 
-The connection is made when something is called and none is there, and so again after the daemon has ended.
+A call connects if there is no connection, also after the daemon has ended.
 """
 
 import asyncio
@@ -12,9 +12,8 @@ from typing import Any, Final
 from pyagentd.cli.link import daemon
 from pyagentd.errors import PyagentdError, Unreachable, WireError
 from pyagentd.events import Event
-from pyagentd.wire.client import CALL_TIMEOUT_S, event_of
-from pyagentd.wire.connection import MAX_FRAME, FrameReader, Incoming, call, error_from, parse
-from pyagentd.wire.sexp import plists_to_dicts
+from pyagentd.wire.client import CALL_TIMEOUT_S, event_of, result_of
+from pyagentd.wire.frames import MAX_FRAME, FrameReader, Incoming, call, parse
 
 _READ: Final = 1 << 18  # bytes at once
 _ENDED: Final = Unreachable("The daemon has ended", hint="The next call starts it again")
@@ -36,11 +35,12 @@ class Daemon:
         self._connecting = asyncio.Lock()
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._is_json = False
         self._uids = itertools.count(1)
         self._pending: dict[int, asyncio.Future[Incoming]] = {}
 
     async def call(self, method: str, /, timeout: float = CALL_TIMEOUT_S, **arguments: Any) -> Any:
-        """Return the answer to ``method``, plists as dicts; see ``rpc.client.DaemonClient.call``.
+        """Return the answer to ``method``; see ``DaemonClient.call``.
 
         Raises:
             PyagentdError: What the daemon raised, as the class it has there; that it does not answer.
@@ -55,10 +55,7 @@ class Daemon:
             raise WireError(f"No answer to {method} within {timeout:g} s", hint="See the daemon's log.") from None
         finally:
             self._pending.pop(uid, None)
-        value = message.rest[0] if message.rest else None
-        if message.verb != "return":
-            raise error_from(value)
-        return plists_to_dicts(value)
+        return result_of(message, is_json=self._is_json)
 
     async def close(self) -> None:
         """End the connection; what runs goes on."""
@@ -77,6 +74,7 @@ class Daemon:
 
     def _connect(self) -> Any:
         with daemon(human=True, name=self.name) as link:
+            self._is_json = link.is_json
             return link.release()
 
     async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -7,19 +7,20 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
-from pyagentd.api.agents import Agents, ContextOperations, NamedAgents, Pieces, Settings, Spawning, TaskOperations
+from pyagentd.api.agents import Agents, NamedAgents, Pieces, Settings, SpawnOperations
 from pyagentd.api.approvals import Approvals
 from pyagentd.api.commands import Builtin
 from pyagentd.api.conversations import Compaction, Conversations, Queue, SlashCommands, TurnAgents
 from pyagentd.api.group import Process
-from pyagentd.api.history import Histories, SnapshotOperations
+from pyagentd.api.history import ContextOperations, Histories, SnapshotOperations
 from pyagentd.api.inspection import Daemon, Inspection, Search
 from pyagentd.api.mcp import EmacsOperations, HookOperations, McpOperations
 from pyagentd.api.missions import Missions
-from pyagentd.api.models import ModelOperations, PresetTemplates, Spending
+from pyagentd.api.models import ConfigurationOperations, ModelOperations, PresetTemplates, UsageOperations
 from pyagentd.api.reports import Reports
-from pyagentd.api.schedules import Scheduling
+from pyagentd.api.schedules import ScheduleOperations
 from pyagentd.api.sessions import Branches, Exchange, Lifecycle, Sessions
+from pyagentd.api.tasks import TaskOperations
 from pyagentd.api.views import Views
 from pyagentd.features.indexer import Indexer
 from pyagentd.features.slash_commands import Commands
@@ -39,15 +40,16 @@ GROUPS = (
     Lifecycle,
     McpOperations,
     Missions,
+    ConfigurationOperations,
     ModelOperations,
     NamedAgents,
     Pieces,
     PresetTemplates,
-    Spawning,
-    Spending,
+    SpawnOperations,
+    UsageOperations,
     TurnAgents,
     TaskOperations,
-    Scheduling,
+    ScheduleOperations,
     Inspection,
     Search,
     Exchange,

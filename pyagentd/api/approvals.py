@@ -1,30 +1,32 @@
-"""Operations on what needs approval: questions and their answers, grants, the audit, what the guard says."""
+"""Operations on approvals: questions and their answers, grants, the audit, and what the guard would decide."""
 
 import asyncio
 import contextlib
 import dataclasses
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NotRequired, TypedDict, cast, get_args
 
 from pyagentd.api.group import INLINE_LIMIT, Client, Group, send_options
 from pyagentd.errors import BadRequest, NotFound, ToolError
+from pyagentd.events import LineReply
 from pyagentd.features.questions import checked_answers
 from pyagentd.policy.guard import Allow, Deny, decide
-from pyagentd.runtime.approvals import Answer, Ask, Decision
+from pyagentd.runtime.approvals import Answer, Ask, Decision, KeyRow
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.grants import Kind
+from pyagentd.runtime.grants import Grant, Kind
 from pyagentd.runtime.settings import SendOptions, policy_context
 from pyagentd.runtime.turn_agent import now_held
 from pyagentd.store import paths
 from pyagentd.store.db import audit
+from pyagentd.store.db.audit import Decided
 from pyagentd.store.db.projection import Projection
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.read import READ
 from pyagentd.tools.shell import BASH
 from pyagentd.tools.spec import ToolContext, ToolSpec
 from pyagentd.tools.write import WRITE
-from pyagentd.wire.operations import by_person
+from pyagentd.wire.operations import by_person, command_line
 
 MOST_DECISIONS = 1000  # in one answer
 
@@ -38,10 +40,132 @@ _CHECKED: Mapping[str, tuple[ToolSpec, str, Mapping[str, Any]]] = {
 }
 
 
+class QuestionOption(TypedDict):
+    """An answer that a question offers."""
+
+    label: str
+    description: str
+
+
+class ModelQuestion(TypedDict):
+    """A question of a model's."""
+
+    question: str
+    header: str
+    options: list[QuestionOption]
+    multi_select: bool
+
+
+class AskRow(TypedDict):
+    """What waits for a human, or waited: an approval, or questions of a model's."""
+
+    id: str
+    branch: str
+    agent: str | None  # the id of the agent that asks; nil: the session itself
+    description: str | None  # the agent's task
+    run_id: str
+    kind: NotRequired[Literal["tool", "scope", "question"]]
+    tool: NotRequired[str]
+    tool_call_id: NotRequired[str]
+    action: NotRequired[str]
+    detail: NotRequired[str]
+    reason: NotRequired[str]
+    warning: NotRequired[str]  # what of the reason a human must see
+    preview: NotRequired[str]
+    choices: NotRequired[list[str]]  # decisions that can be made
+    remember: NotRequired[list[str]]  # regular expressions that session and always grant
+    covers: NotRequired[list[str]]  # the same in words
+    allows: NotRequired[Mapping[str, str]]  # by decision: a sentence about what it allows from then on
+    project: NotRequired[str | None]  # the directory whose grants always is for
+    commands: NotRequired[list[str]]
+    input: NotRequired[str | None]  # JSON: the arguments
+    path: NotRequired[str | None]  # the file to be written
+    for_tool: NotRequired[str]  # of kind scope: whose scope is to grow
+    patterns: NotRequired[list[str]]  # by what
+    questions: NotRequired[list[ModelQuestion]]
+    who: str  # asks, in words; "" the session itself
+    what: str  # is asked, in a line
+    lines: list[LineReply]  # what decides, bounded; the first is the question
+    keys: list[KeyRow]  # that answer it; none: its questions are answered in a form
+    decision: str | None
+    created_at: int  # epoch ms
+
+
+class AsksReply(TypedDict):
+    """What waits for a human, oldest first."""
+
+    asks: list[AskRow]
+
+
+class Answered(TypedDict):
+    """Whether an answer counted."""
+
+    accepted: bool  # it was the first
+
+
+class GrantRow(TypedDict):
+    """A remembered approval."""
+
+    kind: Kind
+    action: str  # a regular expression
+    at: int  # epoch ms
+    ask: str  # the question that it answered
+    by: str  # the client through which it came
+
+
+class GrantsReply(TypedDict):
+    """What humans granted for a session and its project."""
+
+    grants: list[GrantRow]
+    root: str  # the project's directory
+    session: str
+
+
+class Revoked(TypedDict):
+    """How many grants were taken back."""
+
+    revoked: int
+
+
+class DecisionRow(TypedDict):
+    """One decision of the audit."""
+
+    id: int
+    at: int  # epoch ms
+    session: str
+    branch_dir: str
+    agent: str | None  # the id of the agent that acted; nil: the session itself
+    run_id: str
+    tool: str
+    action: str
+    decision: Decided
+    rule: str  # what decided
+    reason: str
+    by: str | None  # the client through which a human decided
+    detail: str | None  # JSON: what was changed, old and new
+    user: str | None
+
+
+class AuditReply(TypedDict):
+    """Decisions, the newest first."""
+
+    decisions: list[DecisionRow]
+    more: bool  # there are older ones
+    problem: str | None  # why the last ones could not be written
+
+
+class ScopeChecked(TypedDict):
+    """What the guard would say."""
+
+    decision: Literal["allow", "ask", "deny"]
+    reason: str
+
+
 class Approvals(Group):
     """What humans decide, have decided and may take back."""
 
-    async def asks(self, client: Client, *, session: str | None = None, watch: bool = False) -> dict[str, Any]:
+    @command_line("asks", "chat")
+    async def asks(self, client: Client, *, session: str | None = None, watch: bool = False) -> AsksReply:
         """Return the open questions, oldest first; those of a session with all its branches and agents if named.
 
         With ``watch`` the client is told of all questions and their answers, as long as it is connected.
@@ -53,8 +177,9 @@ class Approvals(Group):
         if session:
             inside = self._directory(session)
             found = [row for row in found if Path(row["branch"]).is_relative_to(inside)]
-        return {"asks": found}
+        return {"asks": cast(list[AskRow], found)}
 
+    @command_line("answer", "chat")
     @by_person
     async def answer(
         self,
@@ -67,8 +192,8 @@ class Approvals(Group):
         answers: str | None = None,
         env: Mapping[str, str] | Sequence[Any] = (),
         key: str | None = None,
-    ) -> dict[str, Any]:
-        """Answer a question; ``accepted`` says whether this answer was the first.
+    ) -> Answered:
+        """Answer a question.
 
         ``session`` and ``always`` allow it and remember what the question said it would remember; other questions
         that are covered by that are allowed too. ``input`` is JSON text: arguments in place of the model's, allowed
@@ -87,30 +212,32 @@ class Approvals(Group):
             await self._answer_covered(client, options)
         return {"accepted": accepted}
 
-    async def grants(self, client: Client, *, branch: str) -> dict[str, Any]:
-        """Return what humans granted for the session of a branch and for its project, and the project's ``root``."""
+    @command_line("grants")
+    async def grants(self, client: Client, *, branch: str) -> GrantsReply:
+        """Return what humans granted for the session of a branch and for its project."""
         async with self._kernel.using(self._ref(branch)) as live:
             root, workspace = paths.root_of(live.ref), _workspace(live)
             await self._kernel.grants.load(root, workspace)
             found = self._kernel.grants.listed(root, workspace)
-        told = [{**grant.facts(), "kind": grant.kind} for grant in found]
-        return {"grants": told, "root": str(workspace), "session": root.session_id}
+        return {"grants": list(map(grant_row, found)), "root": str(workspace), "session": root.session_id}
 
-    async def revoke(self, client: Client, *, branch: str, action: str, kind: str | None = None) -> dict[str, Any]:
-        """Take back the grants whose expression is ``action``, of kind "session", "project" or both."""
+    @command_line("grants")
+    async def revoke(self, client: Client, *, branch: str, action: str, kind: str | None = None) -> Revoked:
+        """Revoke the grants whose expression is ``action``, of kind "session", "project" or both."""
         for known in get_args(Kind):
             if kind == known:
                 return await self._revoke(branch, action, known)
         if kind:
-            raise BadRequest(f"{kind!r} is no kind of grant", hint=f"One of {', '.join(get_args(Kind))}")
+            raise BadRequest(f"{kind!r} is not a kind of grant", hint=f"One of {', '.join(get_args(Kind))}")
         return await self._revoke(branch, action, None)
 
+    @command_line("audit")
     async def audit(
         self, client: Client, *, session: str | None = None, limit: int = 200, before: int | None = None
-    ) -> dict[str, Any]:
+    ) -> AuditReply:
         """Return the last decisions, the newest first; of a session with all its branches and agents if named.
 
-        ``before`` is the ``id`` of the oldest one that is known; ``more`` says whether there are older ones.
+        ``before`` is the ``id`` of the oldest one that is known.
         """
         problem = await asyncio.to_thread(self._kernel.ledger.flush)
         wanted = max(1, min(limit, MOST_DECISIONS))
@@ -118,23 +245,24 @@ class Approvals(Group):
         found = await asyncio.to_thread(audit.latest, self._kernel.state, limit=wanted + 1, before=before, **where)
         if session and "session" in where and before is None and not found:
             self._directory(session)  # neither there nor remembered: say so
-        told: list[dict[str, Any]] = []
+        rows: list[DecisionRow] = []
         size = 0
         for number, entry in found[:wanted]:
             facts = dataclasses.asdict(entry)
-            told.append({"id": number, "at": facts.pop("at_ms"), **facts})
+            rows.append(cast(DecisionRow, {"id": number, "at": facts.pop("at_ms"), **facts}))
             size += sum(len(str(value)) + 16 for value in facts.values())
             if size > INLINE_LIMIT:
                 break
-        return {"decisions": told, "more": len(told) < len(found), "problem": problem or None}
+        return {"decisions": rows, "more": len(rows) < len(found), "problem": problem or None}
 
-    async def scope_check(self, client: Client, *, branch: str, kind: str, resource: str) -> dict[str, Any]:
-        """Return what the guard would say in a run with a human: ``decision`` allow, ask or deny, and ``reason``.
+    @command_line("scope check")
+    async def scope_check(self, client: Client, *, branch: str, kind: str, resource: str) -> ScopeChecked:
+        """Return how the guard would decide about an access in a run with a human.
 
         ``kind`` is read, write or command; ``resource`` a path, relative to the workspace root, or a command.
         """
         if kind not in _CHECKED:
-            raise BadRequest(f"{kind!r} is no kind of access", hint=f"One of {', '.join(_CHECKED)}")
+            raise BadRequest(f"{kind!r} is not a kind of access", hint=f"One of {', '.join(_CHECKED)}")
         async with self._kernel.using(self._ref(branch)) as live:
             await self._kernel.grants.load(paths.root_of(live.ref), _workspace(live))
             decision, reason = await asyncio.to_thread(self._checked, live.ref, _workspace(live), kind, resource)
@@ -146,16 +274,18 @@ class Approvals(Group):
         """Raise ``BadRequest`` for an answer that the question does not have; it stays open."""
         choices = asked.row.get("choices") or ["allow", "deny", "abort"]
         if decision not in (*choices, "abort"):  # an older daemon did not record that every question has it
-            raise BadRequest(f"{decision!r} is no answer to this question", hint=f"One of {', '.join(choices)}")
+            raise BadRequest(f"{decision!r} is not an answer to this question", hint=f"One of {', '.join(choices)}")
         if edited is None:
             return
         if asked.row.get("kind") != "tool":
-            raise BadRequest("A question that is no tool's approval has no arguments to edit", hint="Leave them out")
+            raise BadRequest(
+                "A question that is not a tool's approval has no arguments to edit", hint="Leave them out"
+            )
         if decision != "allow":
             raise BadRequest("Edited arguments can only be allowed once", hint="Answer allow")
         live = self._kernel.opened(str(asked.row["branch"]))
         if live is None or live.run is None:
-            raise BadRequest("The run that asked does not wait any more")
+            raise BadRequest("The run that asked has ended; nobody waits for the answer")
         live.run.authority.check_edit(str(asked.row["tool_call_id"]), edited)
 
     def _answers(self, ask: str, decision: Decision, text: str | None) -> tuple[tuple[str, ...], ...] | None:
@@ -166,13 +296,15 @@ class Approvals(Group):
         """
         if decision != "answer":
             if text is not None:
-                raise BadRequest(f"Answers do not go with {decision!r}", hint="Decide answer")
+                raise BadRequest(
+                    f"Answers cannot be given with the decision {decision!r}", hint="Use the decision answer"
+                )
             return None
         if not self._kernel.asks.has(ask):  # said by the kernel, which knows what became of it
             return ()
         row = self._kernel.asks.get(ask).row
         if row.get("kind") != "question":
-            raise BadRequest("This is no question but an approval", hint=f"One of {', '.join(row['choices'])}")
+            raise BadRequest("This is not a question but an approval", hint=f"One of {', '.join(row['choices'])}")
         return checked_answers(row["questions"], text or "null")
 
     @contextlib.asynccontextmanager
@@ -214,7 +346,7 @@ class Approvals(Group):
                         str(row["id"]), Answer(decision="allow", by=client.name), options
                     )
 
-    async def _revoke(self, branch: str, action: str, kind: Kind | None) -> dict[str, Any]:
+    async def _revoke(self, branch: str, action: str, kind: Kind | None) -> Revoked:
         async with self._kernel.using(self._ref(branch)) as live:
             revoked = await self._kernel.grants.revoke(paths.root_of(live.ref), _workspace(live), action, kind)
         if not revoked:
@@ -271,11 +403,16 @@ class Approvals(Group):
         return ref.branch_dir if named or ref.is_agent else ref.session_dir
 
 
+def grant_row(grant: Grant) -> GrantRow:
+    """Return a grant as clients are told of it."""
+    return {"kind": grant.kind, "action": grant.action, "at": grant.at, "ask": grant.ask, "by": grant.by}
+
+
 def _decision(text: str) -> Decision:
     for known in get_args(Decision):
         if text == known:
             return known  # type: ignore[no-any-return]  # get_args forgets the type
-    raise BadRequest(f"{text!r} is no decision", hint=f"One of {', '.join(get_args(Decision))}")
+    raise BadRequest(f"{text!r} is not a decision", hint=f"One of {', '.join(get_args(Decision))}")
 
 
 def _workspace(live: LiveBranch) -> Path:

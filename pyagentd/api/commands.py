@@ -2,8 +2,9 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
+from pyagentd.api.models import SETTINGS
 from pyagentd.errors import NotFound, did_you_mean
 from pyagentd.features.named_agents import DEFAULTS
 from pyagentd.features.slash_commands import Answer, Argument, Call, Command, Commands
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 Operations = Mapping[str, Callable[..., Awaitable[Any]]]
 
 
-class Asking:
+class OperationCaller:
     """Asks for operations.
 
     Args:
@@ -31,7 +32,9 @@ class Asking:
         self._operations = operations
 
     async def __call__(self, call: Call, operation: str, **arguments: Any) -> Any:
-        """Return what an operation answers; raises what it raises."""
+        """Return the reply of one of the command's operations; raises what it raises."""
+        if operation not in call.command.operations:
+            raise LookupError(f"/{call.command.name} does not declare the operation {operation}")
         return await self._operations[operation](call.client, **arguments)
 
     def has(self, operation: str) -> bool:
@@ -53,6 +56,8 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
 
 # ``/agent …``: named agents, from any conversation.
 
+_SHORT = 100  # characters of a setting that are shown
+
 KEYS = ("system_prompt", "model", "permissions", "name")
 
 _NAME = Argument(name="name", summary="the name of an agent", required=True, values="agents")
@@ -62,7 +67,7 @@ _PERMISSIONS = Argument(
 )
 
 
-def agent_commands(ask: Asking) -> tuple[Command, ...]:
+def agent_commands(ask: OperationCaller) -> tuple[Command, ...]:
     """Return the commands."""
     return (
         Command(
@@ -74,9 +79,16 @@ def agent_commands(ask: Asking) -> tuple[Command, ...]:
                 _MODEL,
                 _PERMISSIONS,
             ),
+            operations=("agent-init",),
             run=partial(_init, ask),
         ),
-        Command(name="agent list", summary="List the named agents", changed_by=(), run=partial(_list, ask)),
+        Command(
+            name="agent list",
+            summary="List the named agents",
+            changed_by=(),
+            operations=("agent-list",),
+            run=partial(_list, ask),
+        ),
         Command(
             name="agent config",
             summary="Show what an agent is, or set one key of it",
@@ -86,12 +98,14 @@ def agent_commands(ask: Asking) -> tuple[Command, ...]:
                 Argument(name="value", summary="its new value", takes="rest"),
             ),
             changed_by=("value",),
+            operations=("agent-config",),
             run=partial(_config, ask),
         ),
         Command(
             name="agent rename",
             summary="Give an agent another name",
             arguments=(_NAME, Argument(name="new_name", summary="its new name", required=True)),
+            operations=("agent-rename",),
             run=partial(_rename, ask),
         ),
         Command(
@@ -103,12 +117,13 @@ def agent_commands(ask: Asking) -> tuple[Command, ...]:
                 Argument(name="yes", summary="do it", takes="flag"),
             ),
             changed_by=("yes",),
+            operations=("destroy-warnings", "agent-destroy"),
             run=partial(_destroy, ask),
         ),
     )
 
 
-def settings_commands(ask: Asking) -> tuple[Command, ...]:
+def settings_commands(ask: OperationCaller) -> tuple[Command, ...]:
     """Return the command for the defaults of new agents."""
     return (
         Command(
@@ -120,12 +135,13 @@ def settings_commands(ask: Asking) -> tuple[Command, ...]:
                 Argument(name="reset", takes="flag"),
             ),
             changed_by=("value", "reset"),
+            operations=("settings",),
             run=partial(_settings, ask),
         ),
     )
 
 
-async def _settings(ask: Asking, call: Call) -> Answer:
+async def _settings(ask: OperationCaller, call: Call) -> Answer:
     given = call.arguments
     told = await ask(call, "settings", **given, env=call.options.env, api_key=call.options.api_key)
     rows = [(key, "-" if value is None else str(value)) for key, value in told["settings"].items()]
@@ -136,7 +152,7 @@ async def _settings(ask: Asking, call: Call) -> Answer:
     return Answer(text=columns(rows), data=told)
 
 
-async def _init(ask: Asking, call: Call) -> Answer:
+async def _init(ask: OperationCaller, call: Call) -> Answer:
     made = await ask(call, "agent-init", **call.arguments, **run_options(call))
     text = f"The agent {made['name']} is in {made['dir']}. {made['welcome']}"
     if made["note"]:
@@ -144,7 +160,7 @@ async def _init(ask: Asking, call: Call) -> Answer:
     return Answer(text=text, data={key: made[key] for key in ("name", "dir", "session_id", "branch", "file")})
 
 
-async def _list(ask: Asking, call: Call) -> Answer:
+async def _list(ask: OperationCaller, call: Call) -> Answer:
     found = (await ask(call, "agent-list"))["agents"]
     if not found:
         return Answer(text="There is no named agent yet; /agent init makes one.", data={"agents": []})
@@ -161,7 +177,7 @@ async def _list(ask: Asking, call: Call) -> Answer:
     return Answer(text=columns(rows), data={"agents": found})
 
 
-async def _config(ask: Asking, call: Call) -> Answer:
+async def _config(ask: OperationCaller, call: Call) -> Answer:
     told = await ask(call, "agent-config", **call.arguments, env=call.options.env, api_key=call.options.api_key)
     key = call.arguments.get("key")
     if key is None:
@@ -176,12 +192,12 @@ async def _config(ask: Asking, call: Call) -> Answer:
     return Answer(text=f"{text}\n{told['note']}" if told["note"] else text, data=told)
 
 
-async def _rename(ask: Asking, call: Call) -> Answer:
+async def _rename(ask: OperationCaller, call: Call) -> Answer:
     told = await ask(call, "agent-rename", **call.arguments)
     return Answer(text=f"{call.arguments['name']} is called {told['name']} now, in {told['dir']}", data=told)
 
 
-async def _destroy(ask: Asking, call: Call) -> Answer:
+async def _destroy(ask: OperationCaller, call: Call) -> Answer:
     """Say what would be lost, unless that was confirmed."""
     name, keep_files = call.arguments["name"], bool(call.arguments.get("keep_files"))
     if call.arguments.get("yes"):
@@ -207,19 +223,19 @@ def _profile(permissions: object) -> str:
 _ID = 8  # characters of an id that are shown
 
 
-def context_commands(ask: Asking) -> tuple[Command, ...]:
+def context_commands(ask: OperationCaller) -> tuple[Command, ...]:
     """Return the commands."""
     return (
         Command(
             name="context save",
             summary="Save the conversation, which goes on; without a description a model says what it is about",
             arguments=(Argument(name="description", summary="what it is about", takes="rest"),),
-            run=partial(_save, ask),
+            operations=("context-save",), run=partial(_save, ask),
         ),
         Command(
             name="context clear",
             summary="Begin anew without saving; the text stays in the document",
-            run=partial(_clear, ask),
+            operations=("context-clear",), run=partial(_clear, ask),
         ),
         Command(
             name="context restore",
@@ -230,29 +246,29 @@ def context_commands(ask: Asking) -> tuple[Command, ...]:
                     values="contexts",
                 ),
             ),
-            run=partial(_restore, ask),
+            operations=("context-get", "context-restore"), run=partial(_restore, ask),
         ),
         Command(
             name="context history",
             summary="List the saved conversations, of this agent or another",
             arguments=(Argument(name="agent", summary="the name of an agent", values="agents"),),
             changed_by=(),
-            run=partial(_history, ask),
+            operations=("context-history",), run=partial(_history, ask),
         ),
     )  # fmt: skip
 
 
-async def _save(ask: Asking, call: Call) -> Answer:
+async def _save(ask: OperationCaller, call: Call) -> Answer:
     made = await ask(call, "context-save", branch=call.ref.key, **call.arguments, **run_options(call))
     return Answer(text=f"Context saved: [{made['id'][:_ID]}] {made['description']}", data=made)
 
 
-async def _clear(ask: Asking, call: Call) -> Answer:
+async def _clear(ask: OperationCaller, call: Call) -> Answer:
     made = await ask(call, "context-clear", branch=call.ref.key)
     return Answer(text=f"Context cleared. {made['note']}", data=made)
 
 
-async def _restore(ask: Asking, call: Call) -> Answer:
+async def _restore(ask: OperationCaller, call: Call) -> Answer:
     """Restore once the command itself stands above what is restored."""
     found = await ask(call, "context-get", branch=call.ref.key, id=call.arguments["id"])
 
@@ -264,7 +280,7 @@ async def _restore(ask: Asking, call: Call) -> Answer:
     return Answer(text=text, data=found, then=restore)
 
 
-async def _history(ask: Asking, call: Call) -> Answer:
+async def _history(ask: OperationCaller, call: Call) -> Answer:
     agent = call.arguments.get("agent")
     of = {"agent": agent} if agent else {"branch": call.ref.key}
     found = (await ask(call, "context-history", **of))["contexts"]
@@ -274,7 +290,7 @@ async def _history(ask: Asking, call: Call) -> Answer:
 # ``/model`` and ``/models``: which model answers here, and which there are.
 
 
-def model_commands(ask: Asking) -> tuple[Command, ...]:
+def model_commands(ask: OperationCaller) -> tuple[Command, ...]:
     """Return the commands."""
     return (
         Command(
@@ -282,6 +298,7 @@ def model_commands(ask: Asking) -> tuple[Command, ...]:
             summary="Show which model answers here, or have another one answer from now on",
             arguments=(Argument(name="model", summary="a model, [BACKEND/]NAME", values="models"),),
             changed_by=("model",),
+            operations=("model",),
             run=partial(_model, ask),
         ),
         Command(
@@ -289,23 +306,61 @@ def model_commands(ask: Asking) -> tuple[Command, ...]:
             summary="List the models that can be had",
             arguments=(Argument(name="refresh", summary="ask the providers anew", takes="flag"),),
             changed_by=(),
+            operations=("models",),
             run=partial(_models, ask),
+        ),
+        Command(
+            name="set",
+            summary="Show the settings here, or set one for this conversation; with --next for the next message only",
+            arguments=(
+                Argument(name="key", summary="which setting", choices=SETTINGS),
+                Argument(name="value", summary="its new value; tools: NAME…, or +NAME and -NAME", takes="rest"),
+                Argument(name="next", summary="for the next message only", takes="flag"),
+            ),
+            changed_by=("value",),
+            operations=("set-setting",),
+            run=partial(_set, ask),
         ),
     )
 
 
-async def _model(ask: Asking, call: Call) -> Answer:
+async def _model(ask: OperationCaller, call: Call) -> Answer:
     told = await ask(call, "model", branch=call.ref.key, **call.arguments, **run_options(call))
     name = f"{told['model'] or 'the default model'} of {told['backend']}"
     if "model" not in call.arguments:
-        return Answer(text=f"{name} answers here", data=told)
+        return Answer(text=f"{name} answers here (from {told['source']})", data=told)
     text = f"{name} answers from now on"
     return Answer(text=f"{text}\n{told['note']}" if told["note"] else text, data=told)
 
 
-async def _models(ask: Asking, call: Call) -> Answer:
+async def _models(ask: OperationCaller, call: Call) -> Answer:
     told = await ask(call, "models", **call.arguments, **run_options(call))
     return Answer(text=catalog.listing(told["providers"]), data=told)
+
+
+async def _set(ask: OperationCaller, call: Call) -> Answer:
+    given, options = call.arguments, {"env": call.options.env, "api_key": call.options.api_key}
+    told = await ask(call, "set-setting", branch=call.ref.key, **given, **options)
+    key = given.get("key")
+    if "value" not in given:
+        rows = [(name, *_of_setting(name, told)) for name in SETTINGS if key in (None, name)]
+        return Answer(text=columns(rows), data=told)
+    value = told["next" if given.get("next") else "settings"][str(key).replace("-", "_")]
+    when = "for the next message" if given.get("next") else "from now on"
+    text = f"{key} is {_in_short(value)} {when}"
+    return Answer(text=f"{text}\n{told['note']}" if told["note"] else text, data=told)
+
+
+def _of_setting(name: str, told: Mapping[str, Any]) -> tuple[str, str]:
+    wire = name.replace("-", "_")
+    following = f"next message: {_in_short(told['next'][wire])}" if wire in told["next"] else ""
+    return _in_short(told["settings"][wire]), following
+
+
+def _in_short(value: object) -> str:
+    text = " ".join(value) if isinstance(value, list) else "default" if value is None else str(value)
+    text = " ".join(text.split()) or "none"
+    return text if len(text) <= _SHORT else f"{text[: _SHORT - 1]}…"
 
 
 # Commands about the conversation in which they are typed: how it stands, what runs behind it, its length.
@@ -313,19 +368,21 @@ async def _models(ask: Asking, call: Call) -> Answer:
 _TASK = Argument(name="id", summary="the id of a task", required=True, values="tasks")
 
 
-def session_commands(ask: Asking) -> tuple[Command, ...]:
+def session_commands(ask: OperationCaller) -> tuple[Command, ...]:
     """Return the commands."""
     return (
         Command(
             name="status",
             summary="Show how this agent or session stands: model, permissions, conversation, tasks",
             changed_by=(),
+            operations=("agent-status",),
             run=partial(_status, ask),
         ),
         Command(
             name="tasks",
             summary="List the background commands of this agent or session",
             changed_by=(),
+            operations=("tasks",),
             run=partial(_tasks, ask),
         ),
         Command(
@@ -333,45 +390,48 @@ def session_commands(ask: Asking) -> tuple[Command, ...]:
             summary="Show the end of what a background command printed",
             arguments=(_TASK,),
             changed_by=(),
+            operations=("task-output",),
             run=partial(_output, ask),
         ),
         Command(
             name="tasks kill",
             summary="End a background command with all it started",
             arguments=(_TASK,),
+            operations=("task-kill",),
             run=partial(_kill, ask),
         ),
         Command(
             name="compact",
             summary="Summarise everything said so far, so that there is room again",
             arguments=(Argument(name="instructions", summary="what to keep", takes="rest"),),
+            operations=("compact",),
             run=partial(_compact, ask),
         ),
     )
 
 
-async def _status(ask: Asking, call: Call) -> Answer:
+async def _status(ask: OperationCaller, call: Call) -> Answer:
     told = await ask(call, "agent-status", branch=call.ref.key, **run_options(call))
     return Answer(text=told["text"], data={key: value for key, value in told.items() if key != "text"})
 
 
-async def _tasks(ask: Asking, call: Call) -> Answer:
+async def _tasks(ask: OperationCaller, call: Call) -> Answer:
     told = await ask(call, "tasks", branch=call.ref.key)
     return Answer(text=told["text"], data={"tasks": told["tasks"]})
 
 
-async def _output(ask: Asking, call: Call) -> Answer:
+async def _output(ask: OperationCaller, call: Call) -> Answer:
     told = await ask(call, "task-output", branch=call.ref.key, id=call.arguments["id"])
     printed = told["output"].rstrip("\n")
     return Answer(text=printed or f"{told['id']} has printed nothing", data=told)
 
 
-async def _kill(ask: Asking, call: Call) -> Answer:
+async def _kill(ask: OperationCaller, call: Call) -> Answer:
     told = await ask(call, "task-kill", branch=call.ref.key, id=call.arguments["id"])
     return Answer(text=f"{told['id']} {told['status']}", data=told)
 
 
-async def _compact(ask: Asking, call: Call) -> Answer:
+async def _compact(ask: OperationCaller, call: Call) -> Answer:
     """Compact below the command, which is no part of what is summarised."""
 
     async def compact() -> str:
@@ -390,7 +450,7 @@ class Builtin:
     """
 
     def __init__(self, operations: Operations, known: Commands) -> None:
-        ask = Asking(operations)
+        ask = OperationCaller(operations)
         self._commands = (
             Command(
                 name="help",
@@ -415,8 +475,8 @@ async def _help(known: Commands, call: Call) -> Answer:
     found = await known.of(call.ref)
     wanted = " ".join(str(call.arguments.get("command") or "").removeprefix("/").split())
     if not wanted:
-        rows = [(command.synopsis, command.summary) for command in found.values()]
-        return Answer(text=columns(rows), data={"commands": [command_to_wire(command) for command in found.values()]})
+        text = "\n".join(map(_line, found.values()))
+        return Answer(text=text, data={"commands": [command_to_wire(command) for command in found.values()]})
     own = [command for name, command in found.items() if name == wanted or name.startswith(f"{wanted} ")]
     if not own:
         raise NotFound(f"There is no command /{wanted[:60]}", hint=did_you_mean(wanted, found))
@@ -425,13 +485,43 @@ async def _help(known: Commands, call: Call) -> Answer:
     )
 
 
+_FORM = 26  # columns of a command in the list; of a longer one the summary stands below
+
+
+def _line(command: Command) -> str:
+    gap = "\n" if len(command.synopsis) > _FORM else ""
+    return f"{command.synopsis:{_FORM}}{gap}{'':{_FORM if gap else 0}}  {command.summary}".rstrip()
+
+
 def _told_whole(command: Command) -> str:
     rows = [(f"  {each.hint}", each.summary or ", ".join(each.choices)) for each in command.arguments]
     return "\n".join(filter(None, (command.synopsis, command.summary, columns(rows))))
 
 
-def command_to_wire(command: Command) -> dict[str, object]:
-    """Return a command as clients are told of it, see ``commands``."""
+class ArgumentRow(TypedDict):
+    """An argument of a slash command."""
+
+    name: str
+    hint: str  # how it is written
+    summary: str
+    required: bool
+    takes: str  # word, rest or flag
+    values: str  # what completes it: agents, keys, models, permissions, contexts, tasks, commands or ""
+    choices: list[str]
+
+
+class CommandRow(TypedDict):
+    """A slash command."""
+
+    name: str  # without the slash, words with one space between
+    summary: str
+    synopsis: str
+    origin: str
+    arguments: list[ArgumentRow]
+
+
+def command_to_wire(command: Command) -> CommandRow:
+    """Return a command as clients are told of it."""
     return {
         "name": command.name,
         "summary": command.summary,

@@ -2,15 +2,18 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
-from pyagentd.api.commands import command_to_wire
+from pyagentd.api.approvals import AskRow
+from pyagentd.api.commands import CommandRow, command_to_wire
 from pyagentd.api.group import (
     INLINE_LIMIT,
     Client,
     Group,
+    JsonReply,
+    Submitted,
     command_options,
     directory,
     message_settings,
@@ -20,7 +23,7 @@ from pyagentd.api.group import (
     turn_metadata,
 )
 from pyagentd.api.models import TOOLS, checked_model, summary
-from pyagentd.errors import BadRequest, Busy, NotFound
+from pyagentd.errors import BadRequest
 from pyagentd.events import Event
 from pyagentd.features import contexts as emptied
 from pyagentd.features import named_agents, suggestions, todo
@@ -34,6 +37,7 @@ from pyagentd.policy.presets import Preset, parse_message_settings
 from pyagentd.runtime import attaching, turn_agent
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import (
+    FIELDS,
     DocumentVersion,
     effective_settings,
     preset_with_overrides,
@@ -42,43 +46,118 @@ from pyagentd.runtime.document_sync import (
 )
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.queue import Submission
-from pyagentd.runtime.run_setup import shell_scope
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.status import call_summaries, failed_calls
 from pyagentd.runtime.system_prompt import skills_of
+from pyagentd.runtime.usage import ContextReply
 from pyagentd.store import metadata, paths, presetfile
+from pyagentd.store.document.files import Edit, Hunk, normal
 from pyagentd.store.document.heal import role_diff
-from pyagentd.store.document.text import Settings
-from pyagentd.store.paths import BranchRef
+from pyagentd.store.document.render import writable
+from pyagentd.store.document.text import Settings, Span, merged, stamp_of
 from pyagentd.tools.sandbox import enclosure
+from pyagentd.tools.sandbox.plan import ShellScope
+from pyagentd.wire.operations import command_line
+from pyagentd.wire.sexp import plist_to_dict
 
 # Operations on the messages that wait for their turn, and on what a session is doing.
+
+
+class QueueItem(TypedDict):
+    """A message that waits."""
+
+    id: str
+    text: str
+    queued_at: int  # epoch ms
+    steer: bool  # the run in flight is to read it
+    origin: str
+    agent: NotRequired[str]  # the preset of its turn
+    model: NotRequired[Mapping[str, Any]]
+    trigger: NotRequired[Mapping[str, Any]]
+    agents: NotRequired[Sequence[Any]]
+
+
+class QueueReply(TypedDict):
+    """The messages that wait, the next one first."""
+
+    items: list[QueueItem]
+    paused: bool
+
+
+class QueueText(TypedDict):
+    """A message that was taken back."""
+
+    text: str
+
+
+class Paused(TypedDict):
+    """Whether a queue waits until somebody goes on."""
+
+    paused: bool
+
+
+class Resumed(TypedDict):
+    """Whether messages wait."""
+
+    waiting: bool
+
+
+class Retried(TypedDict):
+    """Whether a request was sent again."""
+
+    retried: bool
+
+
+class BranchStatus(TypedDict):
+    """What a branch is doing, as its ``status`` events say it."""
+
+    state: str  # idle, busy, retrying, waiting or error
+    queued: int  # messages that wait
+    run: NotRequired[str]  # of a run, like the four that follow
+    message_id: NotRequired[str]
+    started_at: NotRequired[int]  # epoch ms
+    phase: NotRequired[str]
+    tools: NotRequired[Sequence[Any]]
+    attempt: NotRequired[int]  # while retrying: the failed one, from 1
+    max_attempts: NotRequired[int]
+    retry_at: NotRequired[int]  # epoch ms
+    message: NotRequired[str]  # while retrying, and of an error
+    code: NotRequired[str]  # of an error
+    agent: NotRequired[str]  # the preset of its turns, where that is not its own
+    paused: NotRequired[bool]  # what waits does so until somebody goes on
 
 
 class Queue(Group):
     """One branch at a time."""
 
-    async def queue(self, client: Client, *, branch: str) -> dict[str, Any]:
-        """Return the messages that wait, the next one first: {id, text, queued_at, steer, origin, …} each."""
+    @command_line("queue")
+    async def queue(self, client: Client, *, branch: str) -> QueueReply:
+        """Return the messages that wait."""
         async with self._kernel.using(self._ref(branch)) as live:
-            return {"items": live.queue.to_wire(), "paused": live.paused and bool(live.queue.waiting)}
+            return {
+                "items": cast(list[QueueItem], live.queue.to_wire()),
+                "paused": live.paused and bool(live.queue.waiting),
+            }
 
-    async def queue_cancel(self, client: Client, *, branch: str, id: str) -> dict[str, Any]:
-        """Take a message back; its text is the client's again. What stands in the document stays there."""
+    @command_line("queue")
+    async def queue_cancel(self, client: Client, *, branch: str, id: str) -> QueueText:
+        """Remove a message from the queue and return its text; the document keeps it."""
         async with self._kernel.using(self._ref(branch)) as live:
             return {"text": await self._kernel.queue.cancel(live, id)}
 
+    @command_line("queue")
     async def queue_edit(self, client: Client, *, branch: str, id: str, text: str) -> None:
         """Replace the text of a message; its place in the queue stays."""
         async with self._kernel.using(self._ref(branch)) as live:
             await self._kernel.queue.edit(live, id, text)
 
-    async def queue_pause(self, client: Client, *, branch: str) -> dict[str, Any]:
-        """Have what waits, if anything does, wait until somebody goes on: before a run is stopped."""
+    async def queue_pause(self, client: Client, *, branch: str) -> Paused:
+        """Pause the queue if it has messages, until it is resumed; a client calls this before it stops a run."""
         async with self._kernel.using(self._ref(branch)) as live:
             self._kernel.queue.pause(live)
             return {"paused": live.paused}
 
+    @command_line("queue")
     async def queue_resume(
         self,
         client: Client,
@@ -86,20 +165,20 @@ class Queue(Group):
         branch: str,
         env: Mapping[str, str] | Sequence[Any] = (),
         key: str | None = None,
-    ) -> dict[str, Any]:
-        """Go on with a queue that is paused; environment and key are for messages whose client is gone."""
+    ) -> Resumed:
+        """Resume a paused queue; environment and key are for messages whose client is gone."""
         options = send_options(client, env, key, ())
         async with self._kernel.using(self._ref(branch)) as live:
             live.require_writable()
             return {"waiting": await self._kernel.queue.resume(live, options)}
 
-    async def get_status(self, client: Client, *, branch: str) -> dict[str, Any]:
+    async def get_status(self, client: Client, *, branch: str) -> BranchStatus:
         """Return what a session is doing, as its ``status`` events say it; after a restart that is ``idle``."""
         async with self._kernel.using(self._ref(branch)) as live:
-            return live.status
+            return cast(BranchStatus, live.status)
 
-    async def retry_now(self, client: Client, *, branch: str) -> dict[str, Any]:
-        """Send the request that failed again at once, if one waits for that."""
+    async def retry_now(self, client: Client, *, branch: str) -> Retried:
+        """Retry the failed request at once, if one waits to be retried."""
         async with self._kernel.using(self._ref(branch)) as live:
             waits = live.status["state"] == "retrying" and live.run is not None
             if waits and live.run is not None:
@@ -110,31 +189,51 @@ class Queue(Group):
 # Operations on slash commands: which there are, and one that is asked for without a prompt.
 
 
+class CommandsReply(TypedDict):
+    """Slash commands."""
+
+    commands: list[CommandRow]
+
+
 class SlashCommands(Group):
     """What is typed behind a slash."""
 
-    async def commands(self, client: Client, *, branch: str | None = None) -> dict[str, Any]:
-        """Return the commands of a conversation, or without ``branch`` those that hold anywhere: ``{commands}``.
+    @command_line("chat")
+    async def commands(self, client: Client, *, branch: str | None = None) -> CommandsReply:
+        """Return the commands of a conversation, or without ``branch`` those that work everywhere.
 
-        Each has ``name`` (without the slash, words with one space between), ``summary``, ``synopsis``, ``origin`` and
-        ``arguments``, each with ``name``, ``hint`` (how it is written), ``summary``, ``required``, ``takes`` ("word",
-        "rest" or "flag"), ``values`` (what completes it: "agents", "keys", "models", "permissions", "contexts",
-        "tasks", "commands" or "") and ``choices``. Nobody outside is asked for them.
+        Nobody outside is asked for them.
         """
         ref = self._ref(branch) if branch else None
         found = await self._kernel.feature(Commands).of(ref)
         return {"commands": [command_to_wire(command) for command in found.values()]}
 
 
-def told_answered(made: CommandOutcome) -> dict[str, Any]:
-    """Return what became of a command, in the shape of what becomes of a message.
+class CommandAnswer(TypedDict):
+    """What a slash command answered."""
 
-    ``command`` is ``{name, text, json, code, recorded, began}``: the answer, for people and as JSON for programs; the
-    code of an error or nil; whether both stand in the conversation; the run that the command began and that goes on,
-    such as a compaction, or nil. ``run`` is nil where they do not, unless the command
-    sent a message to the model: then it is that run, or ``queued`` says that the message waits.
-    """
-    command = {
+    name: str
+    text: str  # for people
+    json: str  # for programs
+    code: str | None  # of an error
+    recorded: bool  # it stands in the conversation, with the answer
+    began: str | None  # the run that it began and that goes on, such as a compaction
+
+
+class CommandAnswered(TypedDict):
+    """What became of a slash command, in the shape of what becomes of a message."""
+
+    run: str | None  # of the message that it sent to the model; nil: it stands in the conversation, or nowhere
+    message: str | None
+    queued: bool
+    seq: int
+    ended: str | None
+    command: CommandAnswer
+
+
+def command_answered(made: CommandOutcome) -> CommandAnswered:
+    """Return what became of a command."""
+    command: CommandAnswer = {
         "name": made.name,
         "text": made.text,
         "json": json.dumps(made.data, ensure_ascii=False),
@@ -148,40 +247,169 @@ def told_answered(made: CommandOutcome) -> dict[str, Any]:
     return {"run": run, "message": message, "queued": False, "seq": made.seq, "ended": "done", "command": command}
 
 
+class SettingsRow(TypedDict):
+    """Settings that gptel's Local Variables can hold."""
+
+    model: str | None
+    backend: str | None
+    tools: Sequence[str] | None
+    temperature: float | None
+    max_tokens: int | None
+
+
+class NextTurn(TypedDict):
+    """Who answers next."""
+
+    agent: str | None  # the preset of the next turn
+    opened_with: str | None  # the session's own
+    plan: bool  # that turn can only read
+
+
+class BranchDescription(TypedDict):
+    """A branch as its editor shows it."""
+
+    session_id: str
+    root: str | None  # the directory it works in
+    agents: list[Mapping[str, Any]]  # that run, as ``agent`` events tell them
+    asks: list[AskRow]
+    queue: list[QueueItem]
+    todo: list[Mapping[str, str]]  # steps: content, status, active_form
+    failed: list[str]  # ids of calls that failed
+    summaries: list[tuple[str, str]]  # ids of calls, and their summaries
+    reply_options: suggestions.ReplyOptionsReply | None
+    context: ContextReply | None
+    preset: str | None  # the branch was made from
+    model: str | None
+    turn: NextTurn
+    settings: SettingsRow  # that hold
+    own_settings: SettingsRow  # of preset.md
+    gptel_tools: Sequence[str] | None
+    overridden: list[str]  # what the document sets in place of the preset
+    thinking: str | None
+
+
+class SettingsKept(BranchDescription):
+    """A branch after its document's settings were written into preset.md."""
+
+    kept: list[str]
+
+
+class SettingsDropped(BranchDescription):
+    """A branch after its document's settings were dropped."""
+
+    dropped: list[str]
+
+
+class Attached(BranchDescription):
+    """A branch that is attached."""
+
+    branch: str
+    seq: int  # of the last row
+    revision: int  # of the document
+    edits: list[tuple[str | None, list[Any]]]  # that lead to it: the id of each, and its hunks
+    marker: int | None  # position of the run's marker
+    saved: bool  # the file holds the document
+    unsaved: str | None  # why it could not be written
+    mtime: int | None  # of the file, in nanoseconds
+    inserts: list[tuple[int, str, Any]]  # seq, text and role of what a client without a text has missed
+    status: BranchStatus
+    roles: list[tuple[int, int, Any]] | None  # of all the text, where they changed: begin, end, role
+    notes: list[str]
+    read_only: str | None  # why nothing can be written
+    title: str | None
+    unconfined: str  # why commands are not confined
+
+
+class Unknown(TypedDict):
+    """The daemon does not know the client's text: it must send that."""
+
+    branch: str
+    unknown: Literal[True]
+
+
+class Edited(TypedDict):
+    """What became of an edit."""
+
+    revision: int  # of the document with it
+    met: list[str]  # its texts that stand beside what somebody else wrote at the same place
+
+
+class Checkpoint(TypedDict):
+    """The file holds the document."""
+
+    revision: int
+    mtime: int  # of the file, in nanoseconds
+
+
+class RolesRecovered(TypedDict):
+    """What the last recovery of roles changed."""
+
+    diff: str  # "" when nothing was recovered
+
+
+class SystemPrompt(TypedDict):
+    """The system prompt in the configuration, without what the daemon adds."""
+
+    system: str
+
+
+class ToolsReply(TypedDict):
+    """Tools by name."""
+
+    tools: list[str]  # that the session can have
+    on: Sequence[str]
+
+
+class Aborted(TypedDict):
+    """Whether a run was stopped."""
+
+    aborted: bool
+    note: str | None  # says that there was none
+
+
+class ShownConversation(JsonReply):
+    """A conversation as canonical JSON."""
+
+    seq: int  # of its last row
+
+
 class Conversations(Group):
     """One branch at a time."""
 
+    @command_line("ask", "attach", "chat", "send")
     async def attach(
         self,
         client: Client,
         *,
         branch: str,
+        revision: int | None = None,
         sha256: str | None = None,
+        text: str | None = None,
         seq: int | None = None,
-        mode: str = "edit",
-    ) -> dict[str, Any]:
-        """Watch a branch, and edit it when nobody else does, from the text that has hash ``sha256``.
+    ) -> Attached | Unknown:
+        """Attach to a branch: receive its events, and edit its document from the text that the client has.
 
-        Who only views may leave the hash out, and is told what comes from now on.
+        That is the document at ``revision``, what was read from the file and has hash ``sha256``, or ``text``. The
+        answer has ``edits``, ``((ID HUNKS)...)``, that lead from it to ``revision``: each hunk is ``(BEG END TEXT
+        ROLES)``. It is ``{unknown: t}`` where the text is not known and must be sent. Who names no text only hears
+        what comes from now on, and with ``seq`` what the run inserted since that event.
         """
-        if mode not in ("edit", "view"):
-            raise BadRequest(f"{mode!r} is no mode", hint="edit or view")
-        if mode == "edit" and sha256 is None and seq is None:
-            raise BadRequest("Who edits says which text: sha256 is missing", hint="Send it, or attach with mode view")
+        known = attaching.Known(revision=revision, sha256=sha256, text=text, seq=seq)
         async with self._kernel.using(self._ref(branch)) as live:
             preset = self._kernel.presets.of_branch(live.ref)
-            scope = shell_scope(self._kernel.presets, live.ref, (), self._kernel.config)()
-            unconfined = await asyncio.to_thread(enclosure.unconfined, scope) if "Bash" in preset.tools else ""
-            made_from = await _made_from(live.ref)
-            answer = await attaching.attach(
-                live, client, sha256=sha256, seq=seq, mode="view" if mode == "view" else "edit"
-            )
+            unconfined = await self._unconfined(preset) if "Bash" in preset.tools else ""
+            made_from = await _made_from(live)
+            answer = await attaching.attach(live, client, known)
             # Nothing is awaited from here on: an event that overtook the answer would be taken for a part of it.
             if answer is None:
-                return {"branch": live.key, "reread": True}
-            if answer["editor"]:
+                return Unknown(branch=live.key, unknown=True)
+            if not known.is_nothing:
                 live.given = settings_in_document(settings_of(preset))
-                live.note_said()
+                live.note_lasting_notices()
+                said = live.document.settings_now
+                if live.conversation.runs and all(getattr(said, name) is None for name in FIELDS):
+                    # A program wrote the text without its Local Variables.
+                    live.write_settings(given=live.given, effective=live.given, seen=said)
                 if live.key in self._kernel.emptied and client.human:
                     emptied.ask(self._kernel, live)
             if live.meter is not None and not live.meter.looked and paths.agents_dir(live.ref.branch_dir).is_dir():
@@ -192,47 +420,72 @@ class Conversations(Group):
                 *named_agents.opening_notes(self._kernel, live),
             ]
             described = self._described_live(live, preset, made_from)
-            return {**answer, "notes": notes, "unconfined": unconfined, **described}
+            return cast(Attached, {**answer, "notes": notes, "unconfined": unconfined, **described})
+
+    async def _unconfined(self, preset: Preset) -> str:
+        """Return why commands of a session are not confined, "" when they are."""
+        scope = ShellScope(confine=preset.shell.confine, wanted=self._kernel.config.confinement)
+        if enclosure.is_tried():
+            return enclosure.unconfined(scope)
+        return await asyncio.to_thread(enclosure.unconfined, scope)
 
     async def detach(self, client: Client, *, branch: str) -> None:
-        """Stop watching; a run goes on, and the daemon writes its text from now on."""
+        """Stop watching; a run goes on."""
         if (live := self._kernel.opened(branch)) is not None:
             async with self._kernel.using(live.ref):
                 live.detach(client)
 
-    async def saved(self, client: Client, *, branch: str, sha256: str, seq: int, marker: int | None = None) -> None:
-        """Note that the editor saved everything up to event ``seq``, the run's marker at position ``marker``."""
-        offset = None if marker is None else marker - 1
-        self._open(branch).saved(client, DocumentVersion(sha256=sha256, seq=seq, marker=offset))
+    async def edit_document(
+        self,
+        client: Client,
+        *,
+        branch: str,
+        revision: int,
+        hunks: Sequence[Any] = (),
+        id: str = "",
+        after: str = "",
+        settings: Mapping[str, Any] | Sequence[Any] = (),
+    ) -> Edited:
+        """Change the text of a branch that is attached, as it was at ``revision``.
 
-    async def lease(self, client: Client, *, branch: str, take: bool = False) -> dict[str, Any]:
-        """Ask to become the editor of a branch that is attached; with ``take`` the present one is asked to leave."""
+        Each hunk is ``(BEG END TEXT ROLES)``: TEXT in place of what is between two positions (from 1), with ROLES,
+        ``(BEG END ROLE)`` each, of its characters from 1; all are of the same text, in order. Who watches is told of
+        it by an event ``edit`` with ``id``. With ``after`` the text is that after the edit with this id, which the
+        client made there. ``settings`` are what the Local Variables say.
+        """
         live = self._open(branch)
-        if client not in live.sinks:
-            raise NotFound(f"{branch} is not attached by this client", hint="Attach it first")
-        if not take or live.refusal:
-            return {"editor": not live.refusal and live.lease.offer(client, None)}
+        live.require_writable()
+        said = plist_to_dict(settings) if not isinstance(settings, Mapping) else settings
+        if said:
+            live.document.set_settings(_local_settings(said))
+        edit = _edit_from_wire(hunks)
+        met = live.document.edit(client, revision, edit, id=id, after=after) if edit else []
+        return {"revision": live.document.live.revision, "met": met}
+
+    async def checkpoint(self, client: Client, *, branch: str) -> Checkpoint:
+        """Return when the file holds the document; changes of the file by another program are taken in."""
+        live = self._open(branch)
+        live.require_writable()
         async with self._kernel.using(live.ref):
-            return {"editor": await live.lease.take(client, client.name)}
+            await live.document.settle()
+            stamp = live.document.live.file.stamp
+            saved = live.document.live.revision
+        return {"revision": saved, "mtime": 0 if stamp is None else stamp.mtime_ns}
 
-    async def release(self, client: Client, *, branch: str) -> None:
-        """Stop editing, and go on watching."""
-        self._open(branch).lease.release(client)
-
-    async def recovery(self, client: Client, *, branch: str) -> dict[str, Any]:
-        """Return what the last recovery of roles changed, as a unified diff; "" when nothing was recovered."""
+    async def recovery(self, client: Client, *, branch: str) -> RolesRecovered:
+        """Return what the last recovery of roles changed, as a unified diff."""
         live = self._kernel.opened(self._ref(branch).key)
         known = live.reader.recovery if live is not None else None
         return {"diff": await asyncio.to_thread(role_diff, *known) if known else ""}
 
-    async def keep_settings(self, client: Client, *, branch: str) -> dict[str, Any]:
+    async def keep_settings(self, client: Client, *, branch: str) -> SettingsKept:
         """Write what the document's Local Variables set in place of the preset into ``preset.md``.
 
         A named agent's model is written into its ``agent.json``, which owns it.
         """
         async with self._kernel.using(self._ref(branch)) as live:
             live.require_writable()
-            await live.reader.look(compare=False)
+            await live.document.look()
             values = live.override(self._kernel.presets.of_branch(live.ref))
             if left := await named_agents.keep_document_settings(self._kernel, live.ref, values, user=local_user()):
                 keys = {name.replace("_", "-"): value for name, value in left.items()}
@@ -241,7 +494,7 @@ class Conversations(Group):
             own = self._kernel.presets.of_branch(live.ref)
             live.given = settings_in_document(settings_of(own))
             live.note_given()
-            made_from = await _made_from(live.ref)
+            made_from = await _made_from(live)
             return {"kept": sorted(values), **self._described_live(live, own, made_from)}
 
     async def configure(
@@ -252,7 +505,7 @@ class Conversations(Group):
         thinking: str | None = None,
         system: str | None = None,
         tools: str | Sequence[str] | None = None,
-    ) -> dict[str, Any]:
+    ) -> BranchDescription:
         """Write how much the model thinks, the system prompt and the tools into a session's ``preset.md``.
 
         What is not given stays; tools are names, or one text of names, "" for none. A named agent's system prompt is
@@ -263,7 +516,7 @@ class Conversations(Group):
         body = values.pop("body", None)
         async with self._kernel.using(self._ref(branch)) as live:
             live.require_writable()
-            reading = await live.reader.look(compare=False)
+            seen = (await live.document.look()).document.settings
             file, ref = paths.preset_file(live.ref.branch_dir), live.ref
             override = dict(live.override(self._kernel.presets.of_branch(ref)))
             if body is not None and self._kernel.named.is_named(ref):
@@ -281,21 +534,19 @@ class Conversations(Group):
                 live.write_settings(
                     given=settings_in_document(settings_of(own)),
                     effective=effective_settings(own, override),
-                    seen=reading.settings,
+                    seen=seen,
                 )
                 live.note_given()
-                if live.document.editor is None:
-                    live.document.renew()
-                    await live.document.flush()
-            return self._described_live(live, own, await _made_from(live.ref))
+                await live.document.flush()
+            return self._described_live(live, own, await _made_from(live))
 
-    async def system_prompt(self, client: Client, *, branch: str) -> dict[str, Any]:
-        """Return the system prompt in the session's configuration as ``{system}``, without what the daemon adds."""
+    async def system_prompt(self, client: Client, *, branch: str) -> SystemPrompt:
+        """Return the system prompt of the session's configuration."""
         async with self._kernel.using(self._ref(branch)) as live:
             return {"system": self._kernel.presets.of_branch(live.ref).body}
 
-    async def tools_available(self, client: Client, *, branch: str) -> dict[str, Any]:
-        """Return the names of the tools that a session can have, and of those that are on, as ``{tools, on}``.
+    async def tools_available(self, client: Client, *, branch: str) -> ToolsReply:
+        """Return the names of the tools that a session can have, and of those that are on.
 
         Tools of MCP servers are not among them: ``mcp`` in the preset switches their servers.
         """
@@ -306,21 +557,18 @@ class Conversations(Group):
             offered = () if emacs is None else emacs.tools(self._kernel.watching(live))
             return {"tools": sorted({*on, *TOOLS, *offered}, key=str.casefold), "on": on}
 
-    async def drop_settings(self, client: Client, *, branch: str) -> dict[str, Any]:
-        """Go back to what ``preset.md`` says; the editor, if there is one, calls this and saves what it is told."""
+    async def drop_settings(self, client: Client, *, branch: str) -> SettingsDropped:
+        """Drop the settings of the document's Local Variables; those of ``preset.md`` hold again."""
         async with self._kernel.using(self._ref(branch)) as live:
             live.require_writable()
-            if live.document.editor not in (None, client):
-                raise Busy(f"Another client edits {live.ref.session_id}", hint="Take over first, or do it there")
-            reading = await live.reader.look(compare=False)
+            seen = (await live.document.look()).document.settings
             own = self._kernel.presets.of_branch(live.ref)
             dropped = live.override(own)
-            if dropped and live.document.editor is None:
+            if dropped:
                 settings = settings_in_document(settings_of(own))
-                live.write_settings(given=settings, effective=settings, seen=reading.settings)
-                live.document.renew()
+                live.write_settings(given=settings, effective=settings, seen=seen)
                 await live.document.flush()
-            told = self._described_live(live, own, await _made_from(live.ref))
+            told = self._described_live(live, own, await _made_from(live))
             return {"dropped": sorted(dropped), **told, "settings": told["own_settings"], "overridden": []}
 
     async def send(
@@ -328,8 +576,9 @@ class Conversations(Group):
         client: Client,
         *,
         branch: str,
-        sha256: str,
+        revision: int,
         end: int,
+        after: str = "",
         env: Mapping[str, str] | Sequence[Any] = (),
         key: str | None = None,
         allow: Sequence[str] = (),
@@ -337,16 +586,20 @@ class Conversations(Group):
         agent: str | None = None,
         model: str | None = None,
         settings: Mapping[str, Any] | Sequence[Any] = (),
-    ) -> dict[str, Any]:
-        """Submit the prompt that ends at position ``end`` of the saved document with hash ``sha256``.
+    ) -> Submitted | CommandAnswered:
+        """Submit the prompt that ends at position ``end`` of the document at ``revision``.
 
-        A slash command is answered at once, see ``told_answered``. ``settings`` hold for this message only.
+        With ``after`` that is a position in the text after the edit with this id, which its client made there.
+
+        A slash command is answered at once. ``settings`` hold for this message only.
         """
         options = send_options(client, env, key, allow)
         metadata = await self._metadata(branch, options, agent, model, settings)
-        given = Submission(text=None, sha256=sha256, end=end - 1, options=options, id=id, metadata=metadata)
+        at = DocumentVersion(revision=revision, after=after, marker=end - 1)
+        given = Submission(text=None, at=at, options=options, id=id, metadata=metadata)
         return await self._submit(client, branch, given)
 
+    @command_line("ask", "chat", "send")
     async def prompt(
         self,
         client: Client,
@@ -362,10 +615,10 @@ class Conversations(Group):
         settings: Mapping[str, Any] | Sequence[Any] = (),
         steer: bool = False,
         command: str = "human",
-    ) -> dict[str, Any]:
+    ) -> Submitted | CommandAnswered:
         """Submit ``text`` as the next message; it is put into the document when its turn comes.
 
-        A slash command is answered at once, see ``told_answered``; one that changes something only from a client with
+        A slash command is answered at once; one that changes something only from a client with
         a human. With ``command`` "never" the text is a message whatever it looks like, and with "always" a command is
         done in any case.
         """
@@ -401,20 +654,24 @@ class Conversations(Group):
                 live.publish(Event("notice", live.key, 0, ({"text": checked.note},)))
         return checked.model
 
-    async def _submit(self, client: Client, branch: str, given: Submission) -> dict[str, Any]:
+    async def _submit(self, client: Client, branch: str, given: Submission) -> Submitted | CommandAnswered:
         async with self._kernel.using(self._ref(branch)) as live:
+            if live.document.trouble or live.run is None:  # where the disk refuses what was typed nothing is recorded
+                await live.document.flush()
             if (done := await run_if_command(self._kernel, live, given, client)) is not None:
-                return told_answered(done)
+                return command_answered(done)
             made = await self._kernel.submit(live, given)
         return told_submitted(made)
 
-    async def abort(self, client: Client, *, branch: str) -> dict[str, Any]:
-        """Stop the branch's run; ``note`` says that there was none."""
+    @command_line("abort", "chat")
+    async def abort(self, client: Client, *, branch: str) -> Aborted:
+        """Stop the branch's run."""
         async with self._kernel.using(self._ref(branch)) as live:  # what waits since an earlier daemon goes on first
             aborted = await self._kernel.abort(live)
         return {"aborted": aborted, "note": None if aborted else "Not running"}
 
-    async def show(self, client: Client, *, branch: str) -> dict[str, Any]:
+    @command_line("show")
+    async def show(self, client: Client, *, branch: str) -> ShownConversation:
         """Return the conversation up to row ``seq`` as canonical JSON, when large as a file."""
         async with self._kernel.using(self._ref(branch)) as live:
             live.recorder.flush()
@@ -425,32 +682,73 @@ class Conversations(Group):
             return {"json": text, "seq": seq}
         return {"path": str(spill(self._kernel.config.runtime_dir, live.ref, text)), "seq": seq}
 
-    def _described_live(self, live: LiveBranch, preset: Preset, made_from: str | None) -> dict[str, Any]:
+    def _described_live(self, live: LiveBranch, preset: Preset, made_from: str | None) -> BranchDescription:
         override, agents = live.override(preset), self._kernel.find(AgentSpawner)
         holds = preset_with_overrides(preset, override)
         return {
             "session_id": live.ref.session_id,
             "root": live.conversation.session.get("workspace_root"),
-            "agents": [] if agents is None else agents.running(live.key),
-            "asks": self._kernel.asks.open_for(live.key),
-            "queue": live.queue.to_wire(),
-            "todo": todo.current(live.conversation),
+            "agents": [] if agents is None else list(agents.running(live.key)),
+            "asks": cast(list[AskRow], self._kernel.asks.open_for(live.key)),
+            "queue": cast(list[QueueItem], live.queue.to_wire()),
+            "todo": list(todo.current(live.conversation)),
             "failed": failed_calls(live.conversation),
             "summaries": call_summaries(live.conversation),
             "reply_options": suggestions.current_options(live.conversation).to_wire() if live.run is None else None,
             "context": live.meter.to_wire() if live.meter else None,
             "preset": made_from,
             "model": holds.model,
-            "turn": turn_agent.next_turn(self._kernel.presets, live.ref, live.conversation),
-            "settings": _told(settings_of(holds)),
-            "own_settings": _told(settings_of(preset)),
+            "turn": cast(NextTurn, turn_agent.next_turn(self._kernel.presets, live.ref, live.conversation)),
+            "settings": _settings_row(settings_of(holds)),
+            "own_settings": _settings_row(settings_of(preset)),
             "gptel_tools": settings_in_document(settings_of(preset)).tools,
             "overridden": sorted(override),
             "thinking": holds.thinking or None,
         }
 
 
-def _told(settings: Settings) -> dict[str, Any]:
+def _edit_from_wire(hunks: Sequence[Any]) -> Edit:
+    """Return an edit as a client sent it.
+
+    Raises:
+        BadRequest: It is none.
+    """
+    found, last = [], 0
+    for hunk in hunks:
+        match hunk:
+            case [int(begin), int(end), str(text), *rest] if last < begin <= end:
+                roles = (rest[0] if rest else None) or ()
+                spans = sorted(span for each in roles for span in _span_from_wire(each, len(text)))
+                found.append(Hunk(begin - 1, end - 1, writable(text), tuple(merged(spans))))
+                last = end - 1
+            case _:
+                raise BadRequest(f"No hunk of an edit: {str(hunk)[:60]}", hint="(BEG END TEXT ROLES), in order")
+    return normal(found)
+
+
+def _span_from_wire(given: Any, length: int) -> Iterator[Span]:
+    match given:
+        case [int(begin), int(end), [_, call_id]] if 0 < begin < end <= length + 1:
+            yield Span(begin - 1, end - 1, "tool", str(call_id))
+        case [int(begin), int(end), role] if 0 < begin < end <= length + 1 and str(role) in ("response", "ignore"):
+            yield Span(begin - 1, end - 1, "ignore" if str(role) == "ignore" else "response")
+        case _:
+            raise BadRequest(f"No role of a text: {str(given)[:60]}", hint="(BEG END ROLE)")
+
+
+def _local_settings(said: Mapping[str, Any]) -> Settings:
+    """Return what the Local Variables say as an editor has them."""
+    tools = said.get("tools")
+    return Settings(
+        model=said.get("model") or None,
+        backend=said.get("backend") or None,
+        tools=None if tools is None else tuple(map(str, tools)),
+        temperature=said.get("temperature"),
+        max_tokens=said.get("max_tokens"),
+    )
+
+
+def _settings_row(settings: Settings) -> SettingsRow:
     return {
         "model": settings.model,
         "backend": settings.backend,
@@ -463,9 +761,27 @@ def _told(settings: Settings) -> dict[str, Any]:
 # Operations on the length of a conversation: compacting it when somebody wants it.
 
 
+class Compacted(TypedDict):
+    """A compaction; how it ended and what it made only where its end was waited for."""
+
+    run: str
+    seq: int
+    reason: NotRequired[str | None]
+    message: NotRequired[str]
+    code: NotRequired[str]
+    summary: NotRequired[str | None]
+    tail_start_id: NotRequired[str | None]  # the first message that is still sent as it is
+    auto: NotRequired[bool | None]
+    summary_tokens: NotRequired[int | None]
+    id: NotRequired[str]  # of the message that has the summary
+    messages: NotRequired[int | None]  # that were summarised
+    tokens: NotRequired[int | None]  # that they had
+
+
 class Compaction(Group):
     """One conversation."""
 
+    @command_line("compact")
     async def compact(
         self,
         client: Client,
@@ -475,19 +791,19 @@ class Compaction(Group):
         wait: bool = False,
         env: Mapping[str, str] | Sequence[Any] = (),
         key: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> Compacted:
         """Summarise everything said so far; ``instructions`` say what to keep, ``wait`` answers when it is done."""
         options = send_options(client, env, key, ())
         async with self._kernel.using(self._ref(branch)) as live:
             run = await compact(self._kernel, live, options, instructions.strip())
-            started = {"run": run, "seq": live.recorder.last_seq}
+            started: Compacted = {"run": run, "seq": live.recorder.last_seq}
             if not wait or live.task is None:
                 return started
             await asyncio.wait([live.task])
-            return {**started, "seq": live.recorder.last_seq, **_compaction_told(live, run)}
+            return cast(Compacted, {**started, "seq": live.recorder.last_seq, **_compaction_ended(live, run)})
 
 
-def _compaction_told(live: LiveBranch, run: str) -> dict[str, Any]:
+def _compaction_ended(live: LiveBranch, run: str) -> dict[str, Any]:
     """Return how a compaction ended, and what it made."""
     data = live.conversation.runs[run].data
     error: Mapping[str, Any] = data.get("error") or {}
@@ -511,20 +827,64 @@ BUILD = "build"
 _DESCRIPTION = 300  # characters of one, as far as they are told
 
 
+class TurnAgent(TypedDict):
+    """A preset that a turn may have."""
+
+    name: str
+    description: str
+    model: str | None
+    read_only: bool
+    origin: str
+
+
+class AgentsAvailable(NextTurn):
+    """Who answers next, and who may."""
+
+    agents: list[TurnAgent]
+
+
+class SkillRow(TypedDict):
+    """A skill."""
+
+    name: str
+    description: str
+    file: str
+    origin: str
+
+
+class HiddenSkill(TypedDict):
+    """A skill that another one of the same name hides."""
+
+    name: str
+    file: str
+    by: str  # the file that counts
+
+
+class BrokenSkill(TypedDict):
+    """A file that is not a skill."""
+
+    file: str
+    error: str  # names the line
+
+
+class SkillsReply(TypedDict):
+    """Skills of a project."""
+
+    skills: list[SkillRow]
+    hidden: list[HiddenSkill]
+    broken: list[BrokenSkill]
+
+
 class TurnAgents(Group):
     """The agents of turns."""
 
-    async def agents_available(self, client: Client, *, branch: str) -> dict[str, Any]:
-        """Return which agents the next turn of a branch may have.
-
-        The answer is ``{agent, opened_with, plan, agents: (A…)}``: the name of the next turn's and of the session's
-        own, whether that turn can only look, and for each A ``{name, description, model, read_only, origin}``.
-        """
+    async def agents_available(self, client: Client, *, branch: str) -> AgentsAvailable:
+        """Return which agents the next turn of a branch may have."""
         async with self._kernel.using(self._ref(branch)) as live:
             root = live.conversation.session.get("workspace_root")
             presets = await asyncio.to_thread(self._kernel.presets.for_project, Path(root) if root else None)
             agents = {} if live.ref.is_agent else await asyncio.to_thread(turn_agent.turn_agents, presets)
-            rows = [
+            rows: list[TurnAgent] = [
                 {
                     "name": name,
                     "description": preset.description[:_DESCRIPTION],
@@ -534,8 +894,10 @@ class TurnAgents(Group):
                 }
                 for name, preset in agents.items()
             ]
-            return {**turn_agent.next_turn(self._kernel.presets, live.ref, live.conversation), "agents": rows}
+            turn = cast(NextTurn, turn_agent.next_turn(self._kernel.presets, live.ref, live.conversation))
+            return {**turn, "agents": rows}
 
+    @command_line("approve")
     async def approve(
         self,
         client: Client,
@@ -546,7 +908,7 @@ class TurnAgents(Group):
         key: str | None = None,
         allow: Sequence[str] = (),
         id: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> Submitted:
         """Approve the plan in a branch: the user's message that says so, answered by ``agent``.
 
         It is a message like any that is typed: it waits for its turn while a run is in flight, and no trigger.
@@ -558,12 +920,9 @@ class TurnAgents(Group):
             made = await self._kernel.submit(live, given)
         return told_submitted(made)
 
-    async def skills(self, client: Client, *, root: str | None = None) -> dict[str, Any]:
-        """Return the skills for sessions in the project ``root``.
-
-        The answer is ``{skills: (S…), hidden: (H…), broken: (B…)}``: S is ``{name, description, file, origin}``, H
-        ``{name, file, by}`` with the file that counts instead, B ``{file, error}``, which names the line.
-        """
+    @command_line("skills")
+    async def skills(self, client: Client, *, root: str | None = None) -> SkillsReply:
+        """Return the skills for sessions in the project ``root``."""
         found = await asyncio.to_thread(lambda: skills_of(self._kernel.config, directory(root) if root else None))
         return {
             "skills": [
@@ -585,7 +944,10 @@ def _require_plan(kernel: Kernel, live: LiveBranch) -> None:
         raise BadRequest(f"{live.ref.session_id} has no plan yet", hint="Ask for one first")
 
 
-async def _made_from(ref: BranchRef) -> str | None:
+async def _made_from(live: LiveBranch) -> str | None:
     """Return the name of the preset that a branch was made from, as ``scope-plan.yml`` has it."""
-    found = await asyncio.to_thread(metadata.read_session_metadata, ref.branch_dir)
-    return (found or {}).get("preset")
+    stamp = stamp_of(paths.scope_plan_file(live.ref.branch_dir))
+    if live.made_from is None or live.made_from[0] != stamp:
+        found = await asyncio.to_thread(metadata.read_session_metadata, live.ref.branch_dir)
+        live.made_from = stamp, (found or {}).get("preset")
+    return live.made_from[1]

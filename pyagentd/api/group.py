@@ -5,11 +5,12 @@ return plain values; ``wire.operations`` says how both travel. Errors are those 
 """
 
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, cast, get_args
+from typing import Any, NotRequired, Protocol, TypedDict, cast, get_args
 
 from pyagentd.errors import BadRequest, NotASession, NotFound, StoreError
 from pyagentd.events import Sink
@@ -19,7 +20,7 @@ from pyagentd.policy.profiles import compile_action
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchWritten
 from pyagentd.runtime.kernel import Kernel
-from pyagentd.runtime.queue import Commanding, Receipt
+from pyagentd.runtime.queue import CommandRule, Receipt
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.store import metadata, paths
 from pyagentd.store.atomic import write_text
@@ -39,6 +40,7 @@ __all__ = [
     "TITLE_LENGTH",
     "Client",
     "Group",
+    "JsonReply",
     "Process",
     "directory",
     "expand_home",
@@ -64,6 +66,13 @@ class Process:
     stop: Callable[[], None]
     clients: Callable[[], int]  # how many are connected
     started: float = field(default_factory=time.monotonic)
+
+
+class JsonReply(TypedDict):
+    """JSON, here or, where it is large, in a file."""
+
+    json: NotRequired[str]
+    path: NotRequired[str]
 
 
 class Group:
@@ -123,21 +132,26 @@ def directory(path: str) -> Path:
     """Return ``path`` resolved.
 
     Raises:
-        BadRequest: It is no directory.
+        BadRequest: It is not a directory, or one that cannot be read.
     """
     place = expand_home(path).resolve()
-    if not place.is_dir():
-        raise BadRequest(f"{path} is no directory", hint="Name the project's directory")
+    try:
+        os.close(os.open(place, os.O_RDONLY | os.O_DIRECTORY))
+    except (FileNotFoundError, NotADirectoryError):
+        raise BadRequest(f"{path} is not a directory", hint="Name the project's directory") from None
+    except OSError as error:
+        hint = "Name a directory that you may read"
+        raise BadRequest(f"{path} cannot be read: {error.strerror}", hint=hint) from None
     return place
 
 
 def project_of(path: str) -> Path | None:
     """Return the project that ``path`` means: of what is in a branch's directory, the one that its session works in.
 
-    A session's own directory, with its rights in it, is no project. None where that session has no project either.
+    A session's own directory, with its rights in it, is not a project. None where that session has no project either.
 
     Raises:
-        BadRequest: It is no directory.
+        BadRequest: It is not a directory.
     """
     place = directory(path)
     for each in (place, *place.parents):
@@ -163,21 +177,21 @@ def send_options(
     """Return what a client wants of the run it starts.
 
     Raises:
-        BadRequest: ``allow`` has something that is no regular expression, or ``env`` is no plist.
+        BadRequest: ``allow`` has something that is not a regular expression, or ``env`` is not a plist.
     """
     grants = tuple(map(compile_action, allow))
     return SendOptions(interactive=client.human, env=_environment(env), api_key=key, grants=grants)
 
 
-def command_options(command: str) -> Commanding:
+def command_options(command: str) -> CommandRule:
     """Return what a client says about slash commands.
 
     Raises:
         BadRequest: It is none of what can be said.
     """
-    if command not in get_args(Commanding):
-        raise BadRequest(f"command is no {command[:60]!r}", hint=f"One of {', '.join(get_args(Commanding))}")
-    return cast(Commanding, command)
+    if command not in get_args(CommandRule):
+        raise BadRequest(f"command cannot be {command[:60]!r}", hint=f"One of {', '.join(get_args(CommandRule))}")
+    return cast(CommandRule, command)
 
 
 def turn_metadata(
@@ -207,7 +221,7 @@ def message_settings(settings: Mapping[str, Any] | Sequence[Any]) -> dict[str, A
     try:
         given = dict(settings) if isinstance(settings, Mapping) else plist_to_dict(list(settings))
     except SexpError as error:
-        raise BadRequest(f"settings is no plist: {error}") from None
+        raise BadRequest(f"settings is not a plist: {error}") from None
     parse_message_settings(given)
     return {name: value for name, value in given.items() if value is not None}
 
@@ -217,12 +231,22 @@ def _environment(env: Mapping[str, str] | Sequence[Any]) -> dict[str, str]:
     try:
         variables = env if isinstance(env, Mapping) else plist_to_dict(list(env))
     except SexpError as error:
-        raise BadRequest(f"env is no plist of variables: {error}") from None
+        raise BadRequest(f"env is not a plist of variables: {error}") from None
     return {name: str(value) for name, value in variables.items() if value is not None}
 
 
-def told_submitted(made: Receipt) -> dict[str, Any]:
-    """Return what became of a message, as its client is told; ``ended`` is nil unless it came before and is over."""
+class Submitted(TypedDict):
+    """What became of a message."""
+
+    run: str | None  # that answers it; nil while it waits
+    message: str
+    queued: bool
+    seq: int
+    ended: str | None  # of a message that came before and is over: how
+
+
+def told_submitted(made: Receipt) -> Submitted:
+    """Return what became of a message, as its client is told."""
     return {
         "run": made.run_id,
         "message": made.message_id,

@@ -1,34 +1,146 @@
-"""Operations on history: rewind, edit and ask again, variants, forks."""
+"""Operations on history: rewind, edit and ask again, variants, forks; files as they were; saved conversations."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, cast, get_args
+from pathlib import Path
+from typing import Any, Literal, NotRequired, TypedDict, cast, get_args
 
 from pyagentd.api.group import Client, Group, send_options
-from pyagentd.errors import BadRequest, Busy
+from pyagentd.errors import BadRequest, Busy, NotFound
 from pyagentd.features import history as looking
+from pyagentd.features.contexts import KEPT, Contexts
 from pyagentd.features.history import Changed, History, chosen_prompt, fork_of, forks_of, variants_of
 from pyagentd.features.snapshots import Conflicts, Snapshots
 from pyagentd.runtime.queue import Receipt
 from pyagentd.store import paths
-from pyagentd.store.paths import BranchRef, describe_branch
+from pyagentd.store.contexts import Trigger
+from pyagentd.store.conversation import Conversation
+from pyagentd.store.db import agents
+from pyagentd.store.db.agents import ContextRow
+from pyagentd.store.paths import BranchPlaces, BranchRef, describe_branch
+from pyagentd.wire.operations import command_line
 
 _SHOWN = 200  # characters of a variant
+
+
+class KeptFile(TypedDict):
+    """A file that stayed as it was."""
+
+    path: str
+    reason: str
+
+
+class Restored(TypedDict):
+    """What restoring did."""
+
+    id: str  # undo-restore takes it; "" when nothing was to do
+    restored: list[str]
+    kept: list[KeptFile]
+    copies: list[str]  # old versions, beside the files
+
+
+class HistoryChanged(TypedDict):
+    """Messages that were hidden and shown, by their ids."""
+
+    hidden: list[str]
+    shown: list[str]
+    files: NotRequired[Restored]  # where files were to be restored
+
+
+class HistoryRun(HistoryChanged):
+    """Messages that were hidden and shown, and the run that began."""
+
+    run: str | None
+    message: str
+    seq: int
+
+
+class VariantRow(TypedDict):
+    """One variant of a message."""
+
+    n: int  # from 1
+    message: str
+    current: bool
+    turns: int
+    text: str  # the beginning
+
+
+class MessageVariants(TypedDict):
+    """The variants of a message, oldest first."""
+
+    message: str
+    of: list[VariantRow]
+
+
+class VariantsReply(TypedDict):
+    """Variants by message."""
+
+    variants: list[MessageVariants]
+
+
+class PromptTextReply(TypedDict):
+    """A message of the user's."""
+
+    text: str
+    recorded: str  # as it was sent at first
+
+
+class PromptRow(TypedDict):
+    """A prompt to which one can rewind."""
+
+    message_id: str
+    text: str  # the beginning
+    created_at: int | None  # epoch ms
+
+
+class HistoryReply(TypedDict):
+    """Where hidden turns and variants stand in the document, by Emacs positions, and the prompts."""
+
+    revision: int | None  # of the document; nil where nothing is hidden
+    hidden: list[tuple[int, int, int, str | None]]  # begin, end, number of turns, what hid them
+    variants: list[tuple[int, int, str, int, int]]  # begin, end, message, its number (0: none is shown), how many
+    prompts: list[PromptRow]  # oldest first
+
+
+class Forked(BranchPlaces):
+    """The names and places of a fork."""
+
+    dir: str
+
+
+class ForkRow(TypedDict):
+    """A session that was forked from another."""
+
+    session_id: str
+    dir: str
+    branch: str
+    file: str
+    message: str | None  # the last one that it has of the other
+    parent_branch: str | None
+    created: str | None  # ISO 8601
+
+
+class ForksReply(TypedDict):
+    """Forks, oldest first."""
+
+    forks: list[ForkRow]
 
 
 class Histories(Group):
     """One branch's turns."""
 
-    async def rewind(self, client: Client, *, branch: str, message: str, files: bool = False) -> dict[str, Any]:
+    @command_line("rewind")
+    async def rewind(self, client: Client, *, branch: str, message: str, files: bool = False) -> HistoryChanged:
         """Hide everything behind the user's message ``message``; with ``files`` restore what the turns changed."""
         async with self._kernel.using(self._ref(branch)) as live:
-            return _told(await self._history.rewind(live, message, files=files))
+            return _changed(await self._history.rewind(live, message, files=files))
 
-    async def unrewind(self, client: Client, *, branch: str) -> dict[str, Any]:
+    @command_line("unrewind")
+    async def unrewind(self, client: Client, *, branch: str) -> HistoryChanged:
         """Reverse the last rewind."""
         async with self._kernel.using(self._ref(branch)) as live:
-            return _told(await self._history.unrewind(live))
+            return _changed(await self._history.unrewind(live))
 
     async def edit(
         self,
@@ -40,13 +152,14 @@ class Histories(Group):
         env: Mapping[str, str] | Sequence[Any] = (),
         key: str | None = None,
         allow: Sequence[str] = (),
-    ) -> dict[str, Any]:
+    ) -> HistoryRun:
         """Take the user's message ``message`` and all after it back, and run ``text`` in its place."""
         options = send_options(client, env, key, allow)
         async with self._kernel.using(self._ref(branch)) as live:
             changed, submitted = await self._history.edit(live, message, text, options)
-        return _told(changed) | _told_run(submitted)
+        return _with_run(changed, submitted)
 
+    @command_line("regenerate")
     async def regenerate(
         self,
         client: Client,
@@ -56,41 +169,46 @@ class Histories(Group):
         env: Mapping[str, str] | Sequence[Any] = (),
         key: str | None = None,
         allow: Sequence[str] = (),
-    ) -> dict[str, Any]:
+    ) -> HistoryRun:
         """Run the last prompt again, or that of ``message``; the answer so far becomes a variant of the new one."""
         options = send_options(client, env, key, allow)
         async with self._kernel.using(self._ref(branch)) as live:
             changed, submitted = await self._history.regenerate(live, message, options)
-        return _told(changed) | _told_run(submitted)
+        return _with_run(changed, submitted)
 
-    async def variants(self, client: Client, *, branch: str, message: str | None = None) -> dict[str, Any]:
+    @command_line("variants")
+    async def variants(self, client: Client, *, branch: str, message: str | None = None) -> VariantsReply:
         """Return the variants of ``message``, oldest first; without one those of all messages that have some."""
         async with self._kernel.using(self._ref(branch)) as live:
             conversation = live.conversation
             asked = [id for id, _, _ in looking.shown_variants(conversation)] if message is None else [message]
-            return {"variants": [{"message": id, "of": _told_variants(conversation, id)} for id in asked]}
+            return {"variants": [{"message": id, "of": _variants(conversation, id)} for id in asked]}
 
-    async def choose_variant(self, client: Client, *, branch: str, message: str, n: int) -> dict[str, Any]:
+    @command_line("variants")
+    async def choose_variant(self, client: Client, *, branch: str, message: str, n: int) -> HistoryChanged:
         """Show variant ``n`` (from 1) of ``message``, with the turns that came after it."""
         async with self._kernel.using(self._ref(branch)) as live:
-            return _told(await self._history.choose(live, message, n))
+            return _changed(await self._history.choose(live, message, n))
 
-    async def prompt_text(self, client: Client, *, branch: str, message: str) -> dict[str, Any]:
-        """Return what the user's message ``message`` says, as far as the log knows, and what it said at first."""
+    async def prompt_text(self, client: Client, *, branch: str, message: str) -> PromptTextReply:
+        """Return the recorded text of the user's message ``message``, and its first version."""
         async with self._kernel.using(self._ref(branch)) as live:
             prompt = chosen_prompt(live.conversation, message)
             return {"text": prompt.text, "recorded": prompt.recorded_text}
 
-    async def history(self, client: Client, *, branch: str) -> dict[str, Any]:
+    @command_line("rewind")
+    async def history(self, client: Client, *, branch: str) -> HistoryReply:
         """Return which regions of the document are hidden turns, which messages have variants, and the prompts."""
         async with self._kernel.using(self._ref(branch)) as live:
             conversation = live.conversation.snapshot()
-            found = await asyncio.to_thread(looking.history, live.file, conversation)
-            return {**found, "prompts": looking.prompts(conversation)}
+            now = await live.document.look()
+            found = await asyncio.to_thread(looking.history, now.document, now.revision, conversation)
+            return cast(HistoryReply, {**found, "prompts": looking.prompts(conversation)})
 
+    @command_line("fork")
     async def fork(
         self, client: Client, *, branch: str, message: str | None = None, title: str | None = None
-    ) -> dict[str, Any]:
+    ) -> Forked:
         """Make a session of the conversation up to ``message``, by default all of it."""
         async with self._kernel.using(self._ref(branch)) as live:
             made = await fork_of(self._kernel, live, message, title=title)
@@ -98,27 +216,28 @@ class Histories(Group):
         self._tell_written(made)
         return {**describe_branch(made), "dir": str(made.session_dir)}
 
-    async def forks(self, client: Client, *, branch: str) -> dict[str, Any]:
+    @command_line("fork")
+    async def forks(self, client: Client, *, branch: str) -> ForksReply:
         """Return the sessions that were forked from a session, oldest first."""
         ref = self._ref(branch)
         refs = [entry.ref for entry in self._registry.scan()]
-        return {"forks": await asyncio.to_thread(forks_of, ref, refs)}
+        return {"forks": cast(list[ForkRow], await asyncio.to_thread(forks_of, ref, refs))}
 
     @property
     def _history(self) -> History:
         return History(self._kernel)
 
 
-def _told(changed: Changed) -> dict[str, Any]:
-    files = {} if changed.files is None else {"files": dict(changed.files)}
-    return {"hidden": list(changed.hidden), "shown": list(changed.shown), **files}
+def _changed(changed: Changed) -> HistoryChanged:
+    reply: HistoryChanged = {"hidden": list(changed.hidden), "shown": list(changed.shown)}
+    return reply if changed.files is None else {**reply, "files": cast(Restored, changed.files)}
 
 
-def _told_run(submitted: Receipt) -> dict[str, Any]:
-    return {"run": submitted.run_id, "message": submitted.message_id, "seq": submitted.seq}
+def _with_run(changed: Changed, made: Receipt) -> HistoryRun:
+    return {**_changed(changed), "run": made.run_id, "message": made.message_id, "seq": made.seq}
 
 
-def _told_variants(conversation: Any, message_id: str) -> list[dict[str, Any]]:
+def _variants(conversation: Conversation, message_id: str) -> list[VariantRow]:
     return [
         {
             "n": number,
@@ -136,18 +255,41 @@ def _told_variants(conversation: Any, message_id: str) -> list[dict[str, Any]]:
 _SNAPSHOTS_SHOWN = 400_000  # characters of all differences in one answer
 
 
+class ChangeRow(TypedDict):
+    """What restoring would do to a file."""
+
+    path: str
+    change: Literal["restore", "create", "delete", "conflict", "unkept"]
+    reason: str
+    diff: str | None  # from what is there now; nil: there was no room for it
+
+
+class ChangesReply(TypedDict):
+    """What restoring would do."""
+
+    files: list[ChangeRow]
+
+
+class PrunedSnapshots(TypedDict):
+    """What was forgotten and what is left."""
+
+    changes: int
+    objects: int
+    left_changes: int
+    left_bytes: int
+
+
 class SnapshotOperations(Group):
     """Files before and after."""
 
+    @command_line("changes", "restore")
     async def changes(
         self, client: Client, *, branch: str, message: str | None = None, paths: Sequence[str] | None = None
-    ) -> dict[str, Any]:
+    ) -> ChangesReply:
         """Return what restoring files to before a message of the user's would do.
 
-        ``message`` None means all of the session, ``last`` the last message. The answer is ``{files: ({path, change,
-        reason, diff}…)}``. ``change`` is restore, create, delete, conflict (it was changed since by somebody else:
-        kept unless said otherwise) or unkept (there is no old version). A ``diff`` leads from what is there now to
-        what would be; where there is no room for it any more it is None.
+        ``message`` nil means all of the session, ``last`` the last message. What somebody else changed since is a
+        ``conflict``, which is kept unless said otherwise; of what is ``unkept`` there is no old version.
         """
         ref = self._ref(branch)
         found = await self._kernel.feature(Snapshots).preview(ref, await self._message(ref, message), paths)
@@ -156,8 +298,9 @@ class SnapshotOperations(Group):
             room -= len(row["diff"])
             if room < 0:
                 row["diff"] = None
-        return {"files": found}
+        return {"files": cast(list[ChangeRow], found)}
 
+    @command_line("restore")
     async def restore(
         self,
         client: Client,
@@ -166,30 +309,31 @@ class SnapshotOperations(Group):
         message: str | None = None,
         paths: Sequence[str] | None = None,
         conflicts: str = "keep",
-    ) -> dict[str, Any]:
+    ) -> Restored:
         """Put files back as they were before a message of the user's.
 
-        ``paths`` are those of files and directories, None all; ``conflicts`` says what becomes of files that somebody
-        else changed since: keep, copy (the old version is put beside) or overwrite. The answer is ``{id, restored,
-        kept: ({path, reason}…), copies}``; ``undo-restore`` takes the ``id``.
+        ``paths`` are those of files and directories, nil all; ``conflicts`` says what becomes of files that somebody
+        else changed since: keep, copy (the old version is put beside) or overwrite.
         """
         if conflicts not in get_args(Conflicts):
             raise BadRequest(f"conflicts is {conflicts!r}", hint=f"Known: {', '.join(get_args(Conflicts))}")
         ref = self._ref(branch)
         self._require_quiet(ref)
-        return await self._kernel.feature(Snapshots).restore(
+        done = await self._kernel.feature(Snapshots).restore(
             ref, await self._message(ref, message), paths, cast(Conflicts, conflicts)
         )
+        return cast(Restored, done)
 
-    async def undo_restore(self, client: Client, *, branch: str, id: str) -> dict[str, Any]:
-        """Take a restoring back; the answer is as of ``restore``."""
+    @command_line("restore")
+    async def undo_restore(self, client: Client, *, branch: str, id: str) -> Restored:
+        """Undo a restore."""
         ref = self._ref(branch)
         self._require_quiet(ref)
-        return await self._kernel.feature(Snapshots).undo(ref, id)
+        return cast(Restored, await self._kernel.feature(Snapshots).undo(ref, id))
 
-    async def prune_snapshots(self, client: Client) -> dict[str, Any]:
-        """Forget old snapshots now; the answer counts what went and what is left."""
-        return asdict(await self._kernel.feature(Snapshots).upkeep.prune())
+    async def prune_snapshots(self, client: Client) -> PrunedSnapshots:
+        """Delete old snapshots now."""
+        return cast(PrunedSnapshots, asdict(await self._kernel.feature(Snapshots).upkeep.prune()))
 
     async def _message(self, ref: BranchRef, message: str | None) -> str | None:
         """Return the id that ``message`` means: itself, or of "last" the last message of the user's."""
@@ -200,3 +344,107 @@ class SnapshotOperations(Group):
         for live in self._kernel.inside(paths.root_of(ref).branch_dir):
             if live.run is not None:
                 raise Busy(f"{live.ref.name} is answering", hint="Wait for the answer, or abort it first")
+
+
+# Operations on saved conversations: save, clear, restore and list those of a session or named agent.
+
+
+class SavedConversation(TypedDict):
+    """A conversation that was saved."""
+
+    id: str
+    agent_name: str  # or the id of its session
+    description: str
+    saved_at: str  # ISO 8601
+    trigger: Trigger
+    message_count: int
+    file: str
+
+
+class ListedConversation(SavedConversation):
+    """A saved conversation, and whether it can be restored."""
+
+    gone: bool  # its file is not there
+
+
+class ConversationHistory(TypedDict):
+    """Saved conversations, the last one first."""
+
+    contexts: list[ListedConversation]
+
+
+class Cleared(TypedDict):
+    """What was put behind a boundary."""
+
+    messages: int
+    note: str
+
+
+class ContextOperations(Group):
+    """The conversations of a session or a named agent, one after the other."""
+
+    @command_line("context save")
+    async def context_save(
+        self,
+        client: Client,
+        *,
+        branch: str,
+        description: str = "",
+        env: Mapping[str, str] | Sequence[Any] = (),
+        key: str | None = None,
+    ) -> SavedConversation:
+        """Save the conversation, which goes on; without ``description`` a model writes one."""
+        options = send_options(client, env, key, ())
+        async with self._kernel.using(self._ref(branch)) as live:
+            return _saved(await self._kernel.feature(Contexts).save(live, description, options=options))
+
+    @command_line("context clear")
+    async def context_clear(self, client: Client, *, branch: str) -> Cleared:
+        """Begin a new conversation without saving the present one, which the model no longer sees."""
+        async with self._kernel.using(self._ref(branch)) as live:
+            cleared = await self._kernel.feature(Contexts).clear(live)
+        return {"messages": cleared.messages, "note": KEPT}
+
+    @command_line("context restore")
+    async def context_restore(self, client: Client, *, branch: str, id: str) -> SavedConversation:
+        """Restore the saved conversation whose id is, or begins with, ``id``, in place of the present one."""
+        async with self._kernel.using(self._ref(branch)) as live:
+            return _saved(await self._kernel.feature(Contexts).restore(live, id))
+
+    async def context_get(self, client: Client, *, branch: str, id: str) -> SavedConversation:
+        """Return the saved conversation of a branch's session or agent whose id is, or begins with, ``id``."""
+        return _saved(await self._kernel.feature(Contexts).archive.get(self._ref(branch), id))
+
+    @command_line("context history")
+    async def context_history(
+        self, client: Client, *, branch: str | None = None, agent: str | None = None
+    ) -> ConversationHistory:
+        """Return the saved conversations of a branch's session or agent, the last one first.
+
+        ``agent`` names an agent that may be gone: the records of its conversations are kept.
+        """
+        if (branch is None) == (agent is None):
+            raise BadRequest("Name a branch or an agent")
+        archive = self._kernel.feature(Contexts).archive
+        found = await archive.known(agent) if agent else await archive.history(self._ref(branch or ""))
+        if agent and not found and await asyncio.to_thread(agents.find, self._kernel.state, agent) is None:
+            raise NotFound(f"There is, and was, no agent called {agent[:80]!r}", hint="/agent list shows them")
+        gone = await asyncio.to_thread(_gone, found)
+        return {"contexts": [{**_saved(row), "gone": row.file_path in gone} for row in found]}
+
+
+def _gone(rows: Sequence[ContextRow]) -> set[str]:
+    """Return the files that are not there; blocks."""
+    return {row.file_path for row in rows if not Path(row.file_path).is_file()}
+
+
+def _saved(row: ContextRow) -> SavedConversation:
+    return {
+        "id": row.id,
+        "agent_name": row.agent_name,
+        "description": row.description,
+        "saved_at": row.saved_at,
+        "trigger": row.trigger,
+        "message_count": row.message_count,
+        "file": row.file_path,
+    }

@@ -1,4 +1,4 @@
-"""Operations that look at what is there: events of a branch, traces of requests, search, the daemon itself."""
+"""Operations that only read: events of a branch, traces of requests, search, the state of the daemon."""
 
 import asyncio
 import json
@@ -7,12 +7,13 @@ import resource
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from pyagentd import __version__
-from pyagentd.api.group import INLINE_LIMIT, Client, Group
+from pyagentd.api.approvals import grant_row
+from pyagentd.api.group import INLINE_LIMIT, Client, Group, JsonReply
 from pyagentd.api.models import summary
-from pyagentd.errors import BadRequest, NotFound
+from pyagentd.errors import BadRequest, NotFound, StoreError
 from pyagentd.events import Event
 from pyagentd.features.tasks import Tasks
 from pyagentd.features.telemetry import Telemetry
@@ -22,8 +23,9 @@ from pyagentd.policy.profiles import Profile
 from pyagentd.runtime import attaching, turn_agent
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.usage import FactsOf
-from pyagentd.store import paths
+from pyagentd.store import charts, paths
 from pyagentd.store.atomic import write_text
+from pyagentd.store.charts import Chart
 from pyagentd.store.conversation import Conversation, usage_of
 from pyagentd.store.db import audit
 from pyagentd.store.db.audit import Entry
@@ -34,6 +36,7 @@ from pyagentd.store.journal import Served, read_rows, served_by
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.trace import TracedStep, as_json, read_trace
 from pyagentd.tools.sandbox.enclosure import confinement
+from pyagentd.wire.operations import command_line
 from pyagentd.wire.sexp import tagged
 
 _MOST_DECISIONS = 5000
@@ -41,12 +44,29 @@ _MOST_DECISIONS = 5000
 _PAGE = INLINE_LIMIT // 4  # characters may have four bytes
 
 
+class EventsPage(TypedDict):
+    """Events of a branch, as they travel."""
+
+    events: list[list[Any]]
+    seq: int  # the next page begins after it
+    done: bool
+
+
+class RowsPage(TypedDict):
+    """Rows of the log."""
+
+    rows: list[str]  # JSON
+    seq: int  # the next page begins after it
+    done: bool
+
+
 class Inspection(Group):
     """What happened, exactly."""
 
+    @command_line("attach", "chat")
     async def replay(
         self, client: Client, *, branch: str, after: int | None = None, upto: int | None = None
-    ) -> dict[str, Any]:
+    ) -> EventsPage:
         """Return the events of a branch after row ``after`` (of the run in flight when it is nil), up to ``upto``.
 
         In pages: until ``done`` the next one begins after ``seq``.
@@ -56,7 +76,7 @@ class Inspection(Group):
             last = live.recorder.last_seq
             begin = attaching.start_of_run(live) if after is None else after
             if begin < 0:
-                raise BadRequest(f"{begin} is no number of a row")
+                raise BadRequest(f"{begin} is not a number of a row")
             page = await attaching.page(live, after=begin, upto=last if upto is None else min(upto, last), size=_PAGE)
         return {
             "events": [_travelling(event) for event in page.events],
@@ -64,7 +84,7 @@ class Inspection(Group):
             "done": page.done,
         }
 
-    async def rows(self, client: Client, *, branch: str, after: int) -> dict[str, Any]:
+    async def rows(self, client: Client, *, branch: str, after: int) -> RowsPage:
         """Return the rows of a branch after row ``after`` as JSON texts, for clients that show the parts themselves.
 
         In pages: until ``done`` the next one begins after ``seq``.
@@ -83,7 +103,8 @@ class Inspection(Group):
             seq = row.seq
         return {"rows": told, "seq": seq, "done": True}
 
-    async def trace(self, client: Client, *, branch: str) -> dict[str, Any]:
+    @command_line("show")
+    async def trace(self, client: Client, *, branch: str) -> JsonReply:
         """Return what happened in a branch as JSON: runs, requests, tokens, tools, decisions; by path when large."""
         async with self._kernel.using(self._ref(branch)) as live:
             live.recorder.flush()
@@ -97,11 +118,12 @@ class Inspection(Group):
                 "permissions": await self._permissions(live),
                 "runs": timeline(conversation, steps, decisions, facts_of(self._kernel)),
             }
-            return await self._given(live.ref, "trace", json.dumps(report, ensure_ascii=False))
+            return await self._json_or_file(live.ref, "trace", json.dumps(report, ensure_ascii=False))
 
+    @command_line("show")
     async def traced_request(
         self, client: Client, *, branch: str, run: str, step: int, purpose: str = "step", pretty: bool = False
-    ) -> dict[str, Any]:
+    ) -> JsonReply:
         """Return the exact request of a step as the JSON that was sent, in the reply or, when large, as a file.
 
         ``pretty`` breaks it into lines, for people.
@@ -109,7 +131,7 @@ class Inspection(Group):
         ref = self._ref(branch)
         for traced in await asyncio.to_thread(read_trace, ref.branch_dir):
             if (traced.run_id, traced.step, traced.purpose) == (run, step, purpose):
-                return await self._given(
+                return await self._json_or_file(
                     ref, f"request-{run}-{step}", await asyncio.to_thread(_body, traced, pretty=pretty)
                 )
         raise NotFound(f"No step {step} of {run} is traced", hint="`pyagentd show SESSION --trace` lists them")
@@ -147,10 +169,10 @@ class Inspection(Group):
         return {
             **_allowed(self._kernel.presets.of_branch(live.ref)),
             "denied_above": [pattern for preset in above for pattern in preset.paths.deny],
-            "grants": [{**grant.facts(), "kind": grant.kind} for grant in grants],
+            "grants": list(map(grant_row, grants)),
         }
 
-    async def _given(self, ref: BranchRef, what: str, text: str) -> dict[str, Any]:
+    async def _json_or_file(self, ref: BranchRef, what: str, text: str) -> JsonReply:
         if len(text) < INLINE_LIMIT // 4:
             return {"json": text}
         path = self._kernel.config.runtime_dir / f"{what}-{ref.session_id}-{ref.branch_name}.json"
@@ -193,9 +215,60 @@ MAX_HITS = 1000
 PROGRESS_S = 0.1
 
 
+class HitFacts(TypedDict):
+    """Where something was found."""
+
+    session_id: str
+    branch_name: str
+    branch: str
+    branch_dir: str
+    file: str
+    agent: bool
+    title: str | None
+    message_id: str | None  # not of a title, nor of text that only the document has
+    part_id: str | None
+    role: str
+    created_at: int | None  # epoch ms
+    hidden: bool
+    preview: str
+    matches: Sequence[Sequence[int]]  # in the preview: pairs of offsets from 0
+    copies: int  # how many other branches have the message too
+
+
+class HitRow(HitFacts):
+    """A place where something was found."""
+
+    kind: str  # text, reasoning, tool, title…
+
+
+class SearchReply(TypedDict):
+    """What was found, best first."""
+
+    hits: list[HitRow]
+    more: bool  # there are further hits
+    indexing: bool  # the index is still being built
+    problem: str | None  # why it cannot be
+
+
+class Reindexed(TypedDict):
+    """What the new index has."""
+
+    branches: int
+    messages: int
+    seconds: float
+
+
+class Located(TypedDict):
+    """Positions in the saved document as in Emacs, from 1; nil where nothing was found."""
+
+    position: int | None
+    end: int | None
+
+
 class Search(Group):
     """Full-text search over all sessions, and its index."""
 
+    @command_line("search")
     async def search(
         self,
         client: Client,
@@ -205,34 +278,30 @@ class Search(Group):
         archived: bool = False,
         hidden: bool = False,
         session: str | None = None,
-    ) -> dict[str, Any]:
-        """Return what sessions and agents have of QUERY, best first.
+    ) -> SearchReply:
+        """Search sessions and agents for ``query``; the best hits come first.
 
         Words are all wanted, ``"…"`` is a phrase, a leading ``-`` excludes, the last word may be a beginning.
         ``session`` (an id, or ID/BRANCH) limits where; ``hidden`` finds also what was removed from a document.
-        The answer is ``{hits, more, indexing, problem}``: ``more`` says that there are further hits, ``indexing``
-        that the index is still being built, ``problem`` why it cannot be. A hit has the names and places of its
-        branch, ``title``, ``message_id`` and ``part_id`` (nil: a title, or text that only the document has),
-        ``role``, ``kind`` (text, reasoning, tool, title…), ``created_at`` in epoch ms, ``preview`` with ``matches``
-        as pairs of offsets from 0, and ``copies``, how many other branches have the message too.
         """
         wanted = parse(query)
         if not 1 <= limit <= MAX_HITS:
-            raise BadRequest(f"{limit} is no limit", hint=f"Give 1 to {MAX_HITS}")
+            raise BadRequest(f"{limit} is not a limit", hint=f"Give 1 to {MAX_HITS}")
         # Who names a session wants to look there, archived or not.
         scope = Scope(
             archived=archived or bool(session), hidden=hidden, within=self._within(session) if session else ""
         )
         found = await self._index.search(wanted, limit=limit, scope=scope)
         return {
-            "hits": [_told(hit) for hit in found.hits],
+            "hits": [_hit_row(hit) for hit in found.hits],
             "more": found.more,
             "indexing": found.indexing,
             "problem": found.problem or None,
         }
 
-    async def reindex(self, client: Client) -> dict[str, Any]:
-        """Build the index from nothing; ``progress`` events ("reindex") tell the caller how far it is."""
+    @command_line("reindex")
+    async def reindex(self, client: Client) -> Reindexed:
+        """Rebuild the index; ``progress`` events ("reindex") tell the caller how far it is."""
         started, told_at = time.monotonic(), 0.0
 
         def tell(done: int, total: int) -> None:
@@ -253,7 +322,7 @@ class Search(Group):
         message: str | None = None,
         part: str | None = None,
         query: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> Located:
         """Return where a message, or a part of it, stands in the saved document; nil when it does not.
 
         Without a message it is the first place where words of ``query`` stand.
@@ -286,7 +355,7 @@ def _first(ref: BranchRef, finder: Finder) -> tuple[int | None, int | None]:
     return next(finder.spans(text.read(paths.session_file(ref.branch_dir)).body), (None, None))
 
 
-def _told(hit: Hit) -> dict[str, Any]:
+def _hit_row(hit: Hit) -> HitRow:
     return {
         "session_id": hit.session_id,
         "branch_name": hit.branch_name,
@@ -310,11 +379,32 @@ def _told(hit: Hit) -> dict[str, Any]:
 # Operations on the daemon itself.
 
 
+class DaemonStatus(TypedDict):
+    """What the daemon is doing."""
+
+    pid: int
+    version: str
+    uptime: float  # seconds
+    clients: int
+    runs: int
+    tasks: int  # background work of its own
+    memory: int  # bytes
+    sessions_dir: str
+    confinement: str | None  # what confines commands: bubblewrap or landlock
+
+
+class Stopped(TypedDict):
+    """What stays when the daemon stops."""
+
+    asks: int  # questions that stay open
+
+
 class Daemon(Group):
     """The process."""
 
-    async def status(self, client: Client) -> dict[str, Any]:
-        """Return what the daemon is doing: times in seconds, memory in bytes."""
+    @command_line("status")
+    async def status(self, client: Client) -> DaemonStatus:
+        """Return the state of the daemon."""
         tasks = self._kernel.find(Tasks)
         return {
             "pid": os.getpid(),
@@ -328,15 +418,14 @@ class Daemon(Group):
             "confinement": await asyncio.to_thread(confinement, self._kernel.config.confinement),
         }
 
+    @command_line("status")
     async def metrics(self, client: Client) -> str:
         """Return what was counted since the daemon began, as text for Prometheus."""
         return self._kernel.feature(Telemetry).prometheus()
 
-    async def stop(self, client: Client) -> dict[str, Any]:
-        """Stop the daemon; what waits for a human goes on with the next, other runs are aborted.
-
-        ``asks`` is how many questions stay open.
-        """
+    @command_line("stop")
+    async def stop(self, client: Client) -> Stopped:
+        """Stop the daemon: runs that wait for a human go on in the next one, others are aborted."""
         await self._kernel.trees.awake()
         self._process.stop()
         return {"asks": len(self._kernel.asks.all())}
@@ -403,6 +492,20 @@ def catalogue(step: TracedStep | None) -> dict[str, Any]:
         "system": "\n\n".join(texts) if not isinstance(system, str) else system,
         "tools": [{key: tool[key] for key in tool if key != "cache_control"} for tool in _tools(head)],
     }
+
+
+async def context_chart(live: LiveBranch) -> Chart | None:
+    """Return what fills the context, by the latest request of the branch; None without one that can be read."""
+    meter = live.meter.to_wire() if live.meter is not None else None
+    try:
+        steps = await asyncio.to_thread(read_trace, live.ref.branch_dir)
+    except StoreError:  # a page is worth more than its last chart
+        return None
+    last = next((step for step in reversed(steps) if step.purpose == "step" and step.messages), None)
+    if last is None or meter is None:
+        return None
+    told = catalogue(last)
+    return charts.context(told["system"], told["tools"], last.messages or (), meter["used"], meter["window"])
 
 
 def _run(conversation: Conversation, data: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 from pyagentd.api.group import Client, Group, directory, project_of, send_options
 from pyagentd.config.tables import HookSettings, ServerSettings, read_server
@@ -19,7 +19,7 @@ from pyagentd.reader import Source
 from pyagentd.runtime.grants import ProjectHooks, ProjectServers, project_hooks, project_servers
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.tools.mcp.connection import rule_of
-from pyagentd.wire.operations import by_person
+from pyagentd.wire.operations import by_person, command_line
 
 Env = Mapping[str, str] | Sequence[Any]
 
@@ -29,19 +29,140 @@ _LISTED = 500  # resources and prompts in one answer
 _log = logging.getLogger(__name__)
 
 
+class FileText(TypedDict):
+    """A file and its text, cut where it is long."""
+
+    path: str
+    text: str
+
+
+class ServerRow(TypedDict):
+    """An MCP server."""
+
+    name: str
+    command: list[str]
+    url: str
+    origin: Literal["user", "project"]
+    source: str
+    trusted: bool
+    enabled: bool
+    state: str  # stopped, starting, running or failed
+    problem: str
+    title: str
+    tools: int | None  # how many, where that is known
+
+
+class McpReply(TypedDict):
+    """MCP servers of the user and of a project."""
+
+    root: str
+    servers: list[ServerRow]
+    hash: str  # what trust-mcp takes; "" without a project
+    files: list[FileText]  # the project's configuration
+    scripts: list[FileText]  # the project's own programs that its servers run
+    error: str
+
+
+class ToolOffered(TypedDict):
+    """A tool of a server."""
+
+    name: str
+    rule: str  # its name in permissions
+    description: str
+    looks: bool  # it only reads
+
+
+class ToolRefused(TypedDict):
+    """A tool that cannot be offered."""
+
+    name: str
+    why: str
+
+
+class ResourceOffered(TypedDict):
+    """A resource of a server."""
+
+    uri: str
+    name: str
+    template: bool
+
+
+class ArgumentOffered(TypedDict):
+    """An argument of a prompt."""
+
+    name: str
+    required: bool
+
+
+class PromptOffered(TypedDict):
+    """A prompt of a server."""
+
+    name: str
+    description: str
+    arguments: list[ArgumentOffered]
+
+
+class Offered(TypedDict):
+    """What a server offers."""
+
+    title: str
+    protocol: str
+    tools: list[ToolOffered]
+    refused: list[ToolRefused]
+    resources: list[ResourceOffered]
+    prompts: list[PromptOffered]
+
+
+class McpTested(TypedDict):
+    """What a server offers, or why it does not."""
+
+    name: str
+    ok: bool
+    error: str
+    duration_ms: int
+    title: NotRequired[str]
+    protocol: NotRequired[str]
+    tools: NotRequired[list[ToolOffered]]
+    refused: NotRequired[list[ToolRefused]]
+    resources: NotRequired[list[ResourceOffered]]
+    prompts: NotRequired[list[PromptOffered]]
+
+
+class MentionRow(TypedDict):
+    """A resource as a message mentions it."""
+
+    mention: str  # @server:uri
+    name: str
+    description: str
+    template: bool
+
+
+class MentionsReply(TypedDict):
+    """What a message can mention."""
+
+    resources: list[MentionRow]
+
+
+class ServersLent(TypedDict):
+    """The servers that a branch gets."""
+
+    names: list[str]
+
+
+class Trusted(TypedDict):
+    """What is trusted now, by name."""
+
+    trusted: list[str]
+
+
 class McpOperations(Group):
     """Programs and web servers that offer tools."""
 
+    @command_line("mcp get", "mcp list", "mcp trust")
     async def mcp(
         self, client: Client, *, root: str | None = None, branch: str | None = None, env: Env = ()
-    ) -> dict[str, Any]:
-        """Return the servers of the user and of the project ``root``, or of a branch's; none is started.
-
-        The answer is ``{root, servers: ({name, command, url, origin, source, trusted, enabled, state, problem, title,
-        tools}…), hash, files: ({path, text}…), scripts: ({path, text}…), error}``; ``origin`` is user or project,
-        ``state`` stopped, starting, running or failed, ``tools`` their number or nil, ``hash`` what ``trust-mcp``
-        takes, ``scripts`` the project's own programs that its servers run.
-        """
+    ) -> McpReply:
+        """Return the servers of the user and of the project ``root``, or of a branch's; none is started."""
         place, project = await self._servers_of(await self._workspace(branch) if branch else root)
         options = send_options(client, env, None, ())
         own = [
@@ -57,23 +178,25 @@ class McpOperations(Group):
             self._one_server(each, place, options, origin="project", trusted=trusted, hidden=each.name in names)
             for each in project.servers
         ]
-        files, scripts = _shown(project.files), _shown(project.scripts)
-        found = {"servers": own, "hash": project.hash, "files": files, "scripts": scripts, "error": wrong}
-        return {"root": str(place), **found}
+        files, scripts = _file_texts(project.files), _file_texts(project.scripts)
+        return {
+            "root": str(place),
+            "servers": own,
+            "hash": project.hash,
+            "files": files,
+            "scripts": scripts,
+            "error": wrong,
+        }
 
-    async def mcp_test(self, client: Client, *, name: str, root: str | None = None, env: Env = ()) -> dict[str, Any]:
-        """Start a server if it does not run, and ask what it offers.
-
-        The answer is ``{name, ok, duration_ms, title, protocol, tools: ({name, rule, description, looks}…),
-        refused: ({name, why}…), resources: ({uri, name, template}…), prompts: ({name, description, arguments}…),
-        error}``; ``refused`` are the tools that cannot be offered.
-        """
+    @command_line("mcp test")
+    async def mcp_test(self, client: Client, *, name: str, root: str | None = None, env: Env = ()) -> McpTested:
+        """Start a server if it does not run, and return what it offers."""
         place, project = await self._servers_of(root)
         known, problems = await self._kernel.feature(Servers).known(place)
         of_project = {each.name for each in project.servers} if project else set()
         if name in of_project - known.keys():  # they are not among them as long as they are not trusted
             raise NotFound(
-                f"The MCP server {name} is the project's, and not trusted as it is now",
+                f"The MCP server {name} belongs to the project, which you have not trusted in its present form",
                 hint="Read it, then: pyagentd mcp trust",
             )
         if name not in known:
@@ -81,24 +204,24 @@ class McpOperations(Group):
             why = named[0] if named else f"Known: {', '.join(sorted(known)) or 'none'}"
             raise NotFound(f"There is no MCP server {name!r}", hint=why)
         began = time.monotonic()
-        told: dict[str, Any] = {"name": name, "ok": True, "error": ""}
+        wrong, offered = "", None
         try:
             server = self._kernel.feature(Servers).server(known[name], place, send_options(client, env, None, ()))
             server.connection.try_again()
-            told |= await _offers(server)
+            offered = await _offers(server)
         except (ToolError, ConfigError) as error:
-            told |= {"ok": False, "error": str(error)}
-        return told | {"duration_ms": round((time.monotonic() - began) * 1000)}
+            wrong = str(error)
+        duration_ms = round((time.monotonic() - began) * 1000)
+        if offered is None:
+            return {"name": name, "ok": False, "error": wrong, "duration_ms": duration_ms}
+        return {"name": name, "ok": True, "error": "", "duration_ms": duration_ms, **offered}
 
-    async def mcp_resources(self, client: Client, *, branch: str) -> dict[str, Any]:
-        """Return what a message in ``branch`` can mention, as far as it is known; starts servers that are not.
-
-        The answer is ``{resources: ({mention, name, description, template}…)}``; ``mention`` is ``@server:uri``.
-        """
+    async def mcp_resources(self, client: Client, *, branch: str) -> MentionsReply:
+        """Return the resources that a message in ``branch`` can mention; starts servers that are not known yet."""
         live = self._open(branch)
         servers = await self._kernel.feature(Servers).of_branch(live, SendOptions())
         self._kernel.feature(Servers).look(servers)
-        found = [
+        found: list[MentionRow] = [
             {
                 "mention": f"@{server.name}:{each.uri}",
                 "name": each.name,
@@ -111,11 +234,11 @@ class McpOperations(Group):
         return {"resources": found[:_LISTED]}
 
     @by_person
-    async def lend_mcp(self, client: Client, *, branch: str, servers: str) -> dict[str, Any]:
-        """Have ``branch`` get the client's servers too, from its next run on, in place of those it lent before.
+    async def lend_mcp(self, client: Client, *, branch: str, servers: str) -> ServersLent:
+        """Give ``branch`` the client's MCP servers too, from its next run on, in place of those it gave before.
 
         ``servers`` is a JSON list of tables as of ``config.toml``, each with its ``name``, whose texts mean what
-        they say: ``${NAME}`` is no variable. They are not kept on disk.
+        they say: ``${NAME}`` is not a variable. They are not kept on disk.
         """
         given = [
             read_server(
@@ -133,9 +256,10 @@ class McpOperations(Group):
             _log.info("%s lends MCP servers: %s", client.name, ", ".join(names))
         return {"names": names}
 
+    @command_line("mcp trust")
     @by_person
-    async def trust_mcp(self, client: Client, *, root: str, hash: str) -> dict[str, Any]:
-        """Trust the servers of the project ``root`` as they were when ``hash`` was told."""
+    async def trust_mcp(self, client: Client, *, root: str, hash: str) -> Trusted:
+        """Trust the servers of the project ``root`` if their hash is still ``hash``."""
         _, project = await self._servers_of(root)
         if project is None or not project.servers:
             raise BadRequest(
@@ -166,11 +290,11 @@ class McpOperations(Group):
         root: Path,
         options: SendOptions,
         *,
-        origin: str,
+        origin: Literal["user", "project"],
         trusted: bool,
         hidden: bool,
-    ) -> dict[str, Any]:
-        told: dict[str, Any] = {
+    ) -> ServerRow:
+        row: ServerRow = {
             "name": settings.name,
             "command": list(settings.command),
             "url": settings.url,
@@ -184,13 +308,14 @@ class McpOperations(Group):
             "tools": None,
         }
         if hidden or not trusted:
-            return told
+            return row
         try:
             server = self._kernel.feature(Servers).server(settings, root, options).connection
         except ConfigError as error:
-            return told | {"state": "failed", "problem": str(error)}
+            return {**row, "state": "failed", "problem": str(error)}
         known = server.catalog
-        return told | {
+        return {
+            **row,
             "state": server.state,
             "problem": server.problem,
             "title": known.title if known else "",
@@ -198,7 +323,7 @@ class McpOperations(Group):
         }
 
 
-async def _offers(server: Server) -> dict[str, Any]:
+async def _offers(server: Server) -> Offered:
     """Return what a server offers; raises ``ToolError``."""
     catalog = await server.connection.offers()
     resources, prompts = server.connection.resources, server.connection.prompts
@@ -229,8 +354,8 @@ async def _offers(server: Server) -> dict[str, Any]:
     }
 
 
-def _shown(files: Iterable[tuple[Path, str]]) -> list[dict[str, str]]:
-    room, shown = _SHOWN, []
+def _file_texts(files: Iterable[tuple[Path, str]]) -> list[FileText]:
+    room, shown = _SHOWN, list[FileText]()
     for path, text in files:
         cut = text if len(text) <= room else f"{text[: max(0, room)]}\n[{len(text) - max(0, room)} more characters]"
         shown.append({"path": str(path), "text": cut})
@@ -242,51 +367,75 @@ def _tables(text: str) -> list[Mapping[str, Any]]:
     try:
         said = json.loads(text)
     except ValueError as wrong:
-        raise BadRequest(f"The servers are no JSON: {wrong}") from wrong
+        raise BadRequest(f"The servers are not JSON: {wrong}") from wrong
     if not isinstance(said, list) or not all(isinstance(each, dict) for each in said):
-        raise BadRequest("The servers are no JSON list of objects")
+        raise BadRequest("The servers must be a JSON list of objects")
     return said
 
 
 # Operations on hooks: which there are, trusting those of a project, and functions of a client as hooks.
 
 
+class HookRow(TypedDict):
+    """A hook."""
+
+    event: str
+    command: list[str]
+    timeout: float  # seconds
+    tools: str | None  # a regular expression of the tools it is for
+    source: str
+    origin: Literal["user", "project"]
+    trusted: bool
+
+
+class HooksReply(TypedDict):
+    """Hooks of the user and of a project."""
+
+    hooks: list[HookRow]
+    hash: str  # what trust-hooks takes; "" where the project has none
+    scripts: list[FileText]  # the project's own programs that its hooks run
+    file: str  # the project's
+    text: str  # what it says
+    error: str
+
+
+class HookEvents(TypedDict):
+    """What a client is asked about."""
+
+    events: list[str]
+
+
+class Accepted(TypedDict):
+    """Whether somebody still waited for an answer."""
+
+    accepted: bool
+
+
 class HookOperations(Group):
     """Who is asked before and told after."""
 
-    async def hooks(self, client: Client, *, root: str | None = None) -> dict[str, Any]:
-        """Return the hooks of the user and of the project ``root``.
-
-        The answer is ``{hooks: ({event, command, timeout, tools, source, origin, trusted}…), hash, scripts:
-        ({path, text}…), file, text, error}``; ``origin`` is user or project, ``text`` what the project's ``file``
-        says, ``scripts`` are the project's own programs that its hooks run, ``hash`` is what ``trust-hooks`` takes,
-        "" when the project has none.
-        """
-        found = [_told(hook, "user", True) for hook in self._kernel.config.hooks]
+    @command_line("hooks")
+    async def hooks(self, client: Client, *, root: str | None = None) -> HooksReply:
+        """Return the hooks of the user and of the project ``root``."""
+        found = [_hook_row(hook, "user", True) for hook in self._kernel.config.hooks]
         project = await self._project(root)
         if project is None:
             return {"hooks": found, "hash": "", "scripts": [], "file": "", "text": "", "error": ""}
-        trusted, room = self._kernel.feature(Hooks).trusts(project), _SHOWN
-        found += [_told(hook, "project", trusted) for hook in project.hooks]
-        scripts = []
-        for path, text in project.scripts:
-            shown = (
-                text if len(text) <= room else f"{text[: max(0, room)]}\n[{len(text) - max(0, room)} more characters]"
-            )
-            scripts.append({"path": str(path), "text": shown})
-            room -= len(text)
+        trusted = self._kernel.feature(Hooks).trusts(project)
+        found += [_hook_row(hook, "project", trusted) for hook in project.hooks]
         return {
             "hooks": found,
             "hash": project.hash,
-            "scripts": scripts,
+            "scripts": _file_texts(project.scripts),
             "file": str(project.file),
             "text": project.text,
             "error": project.error,
         }
 
+    @command_line("hooks")
     @by_person
-    async def trust_hooks(self, client: Client, *, root: str, hash: str) -> dict[str, Any]:
-        """Trust the hooks of the project ``root`` as they were when ``hash`` was told."""
+    async def trust_hooks(self, client: Client, *, root: str, hash: str) -> Trusted:
+        """Trust the hooks of the project ``root`` if their hash is still ``hash``."""
         project = await self._project(root)
         if project is None or project.error:
             raise BadRequest(
@@ -299,20 +448,20 @@ class HookOperations(Group):
         _log.info("%s trusts the hooks in %s (%s)", client.name, project.file, hash)
         return {"trusted": [" ".join(hook.command) for hook in project.hooks]}
 
-    async def hook_functions(self, client: Client, *, events: Sequence[str] | None = None) -> dict[str, Any]:
-        """Have this client asked about ``events`` of branches it watches, by ``hook`` events, from now on."""
+    async def hook_functions(self, client: Client, *, events: Sequence[str] | None = None) -> HookEvents:
+        """Register this client for hooks: ``hook`` events ask it about ``events`` of branches that it watches."""
         self._kernel.feature(Hooks).clients.offer(client, tuple(events or ()))
         return {"events": list(events or ())}
 
-    async def hook_answer(self, client: Client, *, id: str, answer: str) -> dict[str, Any]:
-        """Answer a ``hook`` event with a JSON object; ``accepted`` tells whether anybody still waited for it."""
+    async def hook_answer(self, client: Client, *, id: str, answer: str) -> Accepted:
+        """Answer a ``hook`` event with a JSON object."""
         return {"accepted": self._kernel.feature(Hooks).clients.answer(client, id, answer)}
 
     async def _project(self, root: str | None) -> ProjectHooks | None:
         return None if root is None else await asyncio.to_thread(lambda: project_hooks(directory(root)))
 
 
-def _told(hook: HookSettings, origin: str, trusted: bool) -> dict[str, Any]:
+def _hook_row(hook: HookSettings, origin: Literal["user", "project"], trusted: bool) -> HookRow:
     return {
         "event": hook.event,
         "command": list(hook.command),
@@ -327,17 +476,21 @@ def _told(hook: HookSettings, origin: str, trusted: bool) -> dict[str, Any]:
 # Operations of a client that offers the buffers and tools of its Emacs.
 
 
+class EmacsOffered(TypedDict):
+    """What was taken of an offer."""
+
+    tools: list[str]
+    refused: list[ToolRefused]
+    spill: str  # the directory for files ``emacs-…`` with what is too long for a frame
+
+
 class EmacsOperations(Group):
     """What Emacs shows and can do."""
 
-    async def emacs_offer(self, client: Client, *, buffers: bool = False, tools: str = "[]") -> dict[str, Any]:
-        """Offer ``buffers`` and ``tools``, a JSON list of definitions, in place of what this client offered before.
-
-        The answer is ``{tools: (name…), refused: ({name, why}…), spill}``; what is too long for a frame is put into
-        a file ``emacs-…`` in the directory ``spill``.
-        """
+    async def emacs_offer(self, client: Client, *, buffers: bool = False, tools: str = "[]") -> EmacsOffered:
+        """Offer ``buffers`` and ``tools``, a JSON list of definitions, in place of what the client offered before."""
         usable: dict[str, OfferedTool] = {}
-        refused = []
+        refused: list[ToolRefused] = []
         for said in _definitions(tools):
             try:
                 tool = offered_tool(said)
@@ -351,8 +504,8 @@ class EmacsOperations(Group):
 
     async def emacs_answer(
         self, client: Client, *, id: str, answer: str | None = None, path: str | None = None
-    ) -> dict[str, Any]:
-        """Answer an ``emacs`` event with a JSON object, or the file with it; ``accepted``: it was waited for."""
+    ) -> Accepted:
+        """Answer an ``emacs`` event with a JSON object, or the file with it."""
         return {"accepted": await self._kernel.feature(EmacsClients).answer(client, id, answer, path)}
 
 
@@ -360,7 +513,7 @@ def _definitions(text: str) -> list[Any]:
     try:
         said = json.loads(text or "[]")
     except ValueError as wrong:
-        raise BadRequest(f"The tools are no JSON: {wrong}") from wrong
+        raise BadRequest(f"The tools are not JSON: {wrong}") from wrong
     if not isinstance(said, list):
-        raise BadRequest("The tools are no JSON list")
+        raise BadRequest("The tools must be a JSON list")
     return said

@@ -4,9 +4,19 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
-from pyagentd.api.group import INLINE_LIMIT, Client, Group, project_of, send_options, spill, told_submitted
+from pyagentd.api.group import (
+    INLINE_LIMIT,
+    Client,
+    Group,
+    JsonReply,
+    Submitted,
+    project_of,
+    send_options,
+    spill,
+    told_submitted,
+)
 from pyagentd.errors import BadRequest
 from pyagentd.features.agents import short_title
 from pyagentd.features.mission_tool import PRESET, missions, readable_mission, unfinished
@@ -15,18 +25,44 @@ from pyagentd.reader import object_in
 from pyagentd.runtime.queue import Submission
 from pyagentd.runtime.run_setup import NAMES
 from pyagentd.store import presetfile, sessions
-from pyagentd.store.paths import BranchRef
-from pyagentd.store.paths import describe_branch as described_
+from pyagentd.store.paths import BranchPlaces, BranchRef, describe_branch
 from pyagentd.tools.builtin import builtin_tools
+from pyagentd.wire.operations import command_line
 
 _GO_ON = "Continue."
 _COMMANDS = "Bash"
 _ASK = ("id", "tool", "detail", "reason")  # what a trace says of a question
 
 
+class MissionStarted(BranchPlaces, Submitted):
+    """The session of a mission, and what became of its prompt."""
+
+
+class MissionRuns(BranchPlaces):
+    """The session of a mission that goes on already."""
+
+    run: str
+    queued: None
+    running: Literal[True]
+
+
+class MissionChecked(TypedDict):
+    """A signature as it is understood."""
+
+    signature: str
+    inputs: list[str]
+
+
+class MissionTools(TypedDict):
+    """Names of tools."""
+
+    tools: list[str]
+
+
 class Missions(Group):
     """Typed tasks that are answered by programs."""
 
+    @command_line("mission")
     async def mission(
         self,
         client: Client,
@@ -43,8 +79,8 @@ class Missions(Group):
         env: Mapping[str, str] | Sequence[Any] = (),
         key: str | None = None,
         allow: Sequence[str] = (),
-    ) -> dict[str, Any]:
-        """Start a mission as a new session, and say which and what run it is.
+    ) -> MissionStarted:
+        """Start a mission as a new session; return the session and the run.
 
         ``context`` is a JSON object, the data that its programs see; ``tools`` are its tools in place of the
         preset's, and ``no_tools`` leaves it none; ``parallel`` calls of one program run at a time.
@@ -62,14 +98,15 @@ class Missions(Group):
             values["max-turns"] = max_turns
         if parallel:
             values["parallel"] = parallel
-        ref = await self._made(prompt, preset, values, root)
+        ref = await self._create_session(prompt, preset, values, root)
         told: dict[str, Any] = {"template": True} if given is None else {"template": True, "context": given}
         metadata = {"mission": told}
         async with self._kernel.using(ref) as live:
             made = await self._kernel.submit(live, Submission(text=prompt, options=options, metadata=metadata))
             await live.secure()  # who visits the document now finds the prompt in it
-        return {**described_(ref), **told_submitted(made)}
+        return {**describe_branch(ref), **told_submitted(made)}
 
+    @command_line("mission")
     async def mission_resume(
         self,
         client: Client,
@@ -78,8 +115,8 @@ class Missions(Group):
         env: Mapping[str, str] | Sequence[Any] = (),
         key: str | None = None,
         allow: Sequence[str] = (),
-    ) -> dict[str, Any]:
-        """Go on with the last mission of a session, behind the last program that came to its end.
+    ) -> MissionStarted | MissionRuns:
+        """Resume the last mission of a session after its last finished program.
 
         One that goes on already is left to do so: what comes back names its run.
         """
@@ -87,48 +124,50 @@ class Missions(Group):
         async with self._kernel.using(self._ref(branch)) as live:
             last = live.conversation.last_run
             if last is not None and not last.is_finished and last.data["id"] in live.conversation.missions:
-                return {**described_(live.ref), "run": last.data["id"], "queued": None, "running": True}
+                return {**describe_branch(live.ref), "run": last.data["id"], "queued": None, "running": True}
             run_id = unfinished(live.conversation)
             if not run_id:
                 raise BadRequest(
-                    f"{live.ref.session_id} has no mission that was cut off", hint="Send it a task instead"
+                    f"{live.ref.session_id} has no mission that was interrupted", hint="Send it a task instead"
                 )
             given = Submission(text=_GO_ON, options=options, metadata={"mission": {"resume": run_id}})
             made = await self._kernel.submit(live, given)
-        return {**described_(live.ref), **told_submitted(made)}
+        return {**describe_branch(live.ref), **told_submitted(made)}
 
-    async def mission_trace(self, client: Client, *, branch: str) -> dict[str, Any]:
+    @command_line("mission")
+    async def mission_trace(self, client: Client, *, branch: str) -> JsonReply:
         """Return the missions of a session turn by turn, as JSON, in the reply or, when large, as a file.
 
-        It is ``{session, preset, asks, missions}``; ``asks`` wait for a human, ``missions`` see ``report.missions``.
+        It is ``{session, preset, asks, missions}``; ``asks`` wait for a human, ``missions`` are ``Report``s.
         """
         async with self._kernel.using(self._ref(branch)) as live:
             live.recorder.flush()
             conversation = live.conversation.snapshot()
             found = await asyncio.to_thread(missions, conversation, live.ref)
             asks = [{name: ask.get(name) for name in _ASK} for ask in self._kernel.asks.open_for(live.key)]
-            said = {"session": described_(live.ref), "preset": live.conversation.session.get("agent"), "asks": asks}
-            text = json.dumps({**said, "missions": found}, ensure_ascii=False, default=str)
+            preset = live.conversation.session.get("agent")
+            trace = {"session": describe_branch(live.ref), "preset": preset, "asks": asks, "missions": found}
+            text = json.dumps(trace, ensure_ascii=False, default=str)
         if len(text) < INLINE_LIMIT:
             return {"json": text}
         return {"path": str(spill(self._kernel.config.runtime_dir, live.ref, text))}
 
-    async def mission_check(self, client: Client, *, signature: str) -> dict[str, Any]:
-        """Return a signature as it is understood: ``{signature, inputs}``; an error names the place."""
+    async def mission_check(self, client: Client, *, signature: str) -> MissionChecked:
+        """Return a signature as it is understood; an error names the place."""
         read = readable_mission(signature, "The signature")
         return {"signature": read.render(), "inputs": [field.name for field in read.params]}
 
-    async def mission_tools(self, client: Client) -> dict[str, Any]:
+    async def mission_tools(self, client: Client) -> MissionTools:
         """Return the names of the tools that a mission can be given."""
         return {"tools": sorted(_tool_names())}
 
-    async def _made(self, prompt: str, preset: str, values: dict[str, Any], root: str | None) -> BranchRef:
+    async def _create_session(self, prompt: str, preset: str, values: dict[str, Any], root: str | None) -> BranchRef:
         """Create the session of a mission."""
         kernel, workspace = self._kernel, project_of(root) if root else None
         of_project = await asyncio.to_thread(kernel.presets.for_project, workspace)
         parsed, text = of_project.template(preset)
         if not parsed.signature and "signature" not in values:
-            raise BadRequest(f"The preset {preset} promises no signature", hint="Say what comes back")
+            raise BadRequest(f"The preset {preset} has no signature", hint="Give the signature of the result")
         if _COMMANDS in values.get("tools", ()) and not parsed.shell.allow:
             values["shell_commands"] = {"allow": ["*"]}  # each is asked about all the same
         text = presetfile.with_values(presetfile.parse(text, Path(f"{preset}.md")), values)

@@ -1,31 +1,53 @@
 """Operations on models: list them, choose one for a conversation, and what was spent."""
 
 import asyncio
+import json
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, replace
+from difflib import unified_diff
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, NotRequired, TypedDict, cast, get_args
+from urllib.parse import urlsplit
 
 from pyagentd.api.group import Client, Group, expand_home, project_of, send_options
 from pyagentd.config import Config
-from pyagentd.errors import BadRequest, ConfigError, NotASession, NotInstalled, PyagentdError, nearest
+from pyagentd.config.loading import check_config, read_config_file, read_toml
+from pyagentd.config.tables import SERVICES
+from pyagentd.errors import (
+    BadRequest,
+    ConfigError,
+    NotASession,
+    NotInstalled,
+    ProviderError,
+    PyagentdError,
+    nearest,
+)
 from pyagentd.events import Event
 from pyagentd.features import mission_tool, named_agents
 from pyagentd.features.models import CheckedModel, Models
 from pyagentd.features.schedules import local_user
 from pyagentd.features.usage import AgentCost, facts_of, look_below
-from pyagentd.policy.presets import DEFAULT_PRESET, Preset
-from pyagentd.reader import keys_of
+from pyagentd.llm import catalog
+from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, StepFinished
+from pyagentd.llm.prompts import accept_rewrite, rewrite_request
+from pyagentd.messages import Text
+from pyagentd.policy.presets import DEFAULT_PRESET, Preset, parse_message_settings
+from pyagentd.reader import Source, keys_of, read
 from pyagentd.runtime import run_setup
 from pyagentd.runtime import system_prompt as instructions
 from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.document_sync import preset_with_overrides
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.presets import PresetTemplate, ProjectPresets
-from pyagentd.runtime.settings import SendOptions, configured_provider, provider_of
+from pyagentd.runtime.settings import DEFAULT_MAX_TOKENS, SendOptions, backend_for, configured_provider, provider_of
 from pyagentd.runtime.turn_agent import answers_next
 from pyagentd.runtime.usage import (
     By,
+    ContextReply,
+    Cost,
     Meter,
     UsageLine,
     days_ago,
@@ -35,31 +57,126 @@ from pyagentd.runtime.usage import (
     tokens_used,
     total_spent,
 )
-from pyagentd.store import paths, presetfile
+from pyagentd.store import atomic, paths, presetfile
 from pyagentd.store.conversation import COMPACTION, Message, message_usage, steps_of
 from pyagentd.store.journal import served_by
 from pyagentd.store.modellists import FILE_NAME
+from pyagentd.store.paths import BranchRef
 from pyagentd.tools.builtin import builtin_tools
-from pyagentd.wire.operations import by_person
+from pyagentd.wire.operations import by_person, command_line
+from pyagentd.wire.sexp import plists_to_dicts
 
 Env = Mapping[str, str] | Sequence[Any]
+
+
+class ModelRow(TypedDict):
+    """What is known of a model."""
+
+    name: str
+    words: str  # for people
+    context_window: NotRequired[int]  # tokens
+    max_output: NotRequired[int]  # tokens
+    input_usd: NotRequired[float]  # for a million tokens
+    output_usd: NotRequired[float]
+    abilities: NotRequired[list[str]]
+
+
+class ProviderRow(TypedDict):
+    """A provider and its models."""
+
+    name: str
+    valid: bool  # there is a key for it, which was not refused
+    models: list[str]
+    checked_at: str | None  # when it listed them; nil: it has not, and these are known by name
+    trouble: str | None  # why it has not
+    stand_in: bool  # no model answers there: it is for trying things out
+    facts: list[ModelRow]  # of the models of which something is known
+
+
+class ModelsReply(TypedDict):
+    """Providers with their models."""
+
+    providers: list[ProviderRow]
+    file: str  # where the lists are kept
+    backend: str | None  # the provider of the branch
+
+
+class ModelReply(TypedDict):
+    """The model that answers in a conversation."""
+
+    model: str | None
+    backend: str
+    source: str  # what says so: "agent.json", "preset.md", "Local Variables of the document", "the backend"
+    note: str | None  # about a model that could not be checked
+
+
+class SettingValues(TypedDict):
+    """The settings that a conversation has now."""
+
+    model: str | None  # as the backend has it where nil
+    temperature: float | None  # the model's default where nil
+    max_tokens: int | None  # of an answer
+    thinking: str | int  # off, low, medium, high, or a number of tokens
+    system: str  # the system prompt
+    tools: list[str]
+
+
+class NextSettings(TypedDict, total=False):
+    """Settings of the next message alone, as they were given."""
+
+    model: str
+    temperature: float | None
+    max_tokens: int | None
+    thinking: str
+    system: str
+    tools: str  # names, with spaces between them
+
+
+class ConversationSettings(TypedDict):
+    """The settings of a conversation."""
+
+    settings: SettingValues
+    next: NextSettings
+    note: str | None  # about a model that could not be checked, and a setting that the document has too
+
+
+def model_source(kernel: Kernel, ref: BranchRef, model: str | None) -> str:
+    """Return what says that ``model`` answers in a branch whose document says nothing of it."""
+    if model is None or model != kernel.presets.of_branch(ref).model:
+        return "the backend"
+    is_own = kernel.named.is_named(ref) and kernel.named.file(ref).model
+    return "agent.json" if is_own else "preset.md"
+
+
+class Rewritten(TypedDict):
+    """A passage as a model rewrote it."""
+
+    text: str
+    diff: str  # unified; "" where nothing changed
+    model: str
 
 
 class ModelOperations(Group):
     """Models and who has them."""
 
+    @command_line("models")
     async def models(
-        self, client: Client, *, refresh: bool = False, env: Env = (), key: str | None = None
-    ) -> dict[str, Any]:
-        """Return the providers with their models, as a run of this client could have them: ``{providers, file}``.
+        self,
+        client: Client,
+        *,
+        refresh: bool = False,
+        branch: str | None = None,
+        env: Env = (),
+        key: str | None = None,
+    ) -> ModelsReply:
+        """Return the providers with their models, as a run of this client could have them.
 
-        Each has ``name``, ``valid`` (there is a key for it, which was not refused), ``models``, ``checked_at`` (when
-        it listed them; nil: it has not, and these are known by name), ``trouble`` (why not, or nil) and ``stand_in``
-        (no model answers there: it is for trying things out). A list that is younger than a day is not asked for
-        again, unless with ``refresh``.
+        A list that is younger than a day is not asked for again, unless with ``refresh``.
         """
-        found = await self._kernel.feature(Models).look(send_options(client, env, key, ()), refresh=refresh)
-        told = [
+        config, options = self._kernel.config, send_options(client, env, key, ())
+        found = await self._kernel.feature(Models).look(options, refresh=refresh)
+        own = self._kernel.presets.of_branch(self._ref(branch)) if branch else None
+        providers: list[ProviderRow] = [
             {
                 "name": name,
                 "valid": each.valid,
@@ -67,18 +184,23 @@ class ModelOperations(Group):
                 "checked_at": each.checked_at,
                 "trouble": each.trouble or None,
                 "stand_in": each.stand_in,
+                "facts": [row for model in each.models if (row := _known(name, model, config))],
             }
             for name, each in found.items()
         ]
-        return {"providers": told, "file": str(self._kernel.config.sessions_dir / FILE_NAME)}
+        return {
+            "providers": providers,
+            "file": str(config.sessions_dir / FILE_NAME),
+            "backend": configured_provider(own, config, options) if own else None,
+        }
 
+    @command_line("chat")
     async def model(
         self, client: Client, *, branch: str, model: str | None = None, env: Env = (), key: str | None = None
-    ) -> dict[str, Any]:
+    ) -> ModelReply:
         """Return which model answers in a conversation, or have it be ``model`` from the next request on.
 
-        Of a named agent that is written to ``agent.json``, of others to ``preset.md``. The answer is ``{model,
-        backend, note}``; ``note``: what is to be said of a model that could not be checked, or nil.
+        Of a named agent that is written to ``agent.json``, of others to ``preset.md``.
         """
         kernel, ref, options = self._kernel, self._ref(branch), send_options(client, env, key, ())
         note = ""
@@ -98,7 +220,191 @@ class ModelOperations(Group):
                 live.publish(Event("notice", live.key, 0, ({"text": f"The model is {checked.model} from now on"},)))
         async with kernel.using(ref) as live:
             preset = answers_next(kernel, live, options)
-        return {"model": preset.model, "backend": provider_of(preset, kernel.config, options), "note": note or None}
+            in_document = "model" in live.override(kernel.presets.of_branch(ref))
+        source = "Local Variables of the document" if in_document else model_source(kernel, ref, preset.model)
+        backend = provider_of(preset, kernel.config, options)
+        return {"model": preset.model, "backend": backend, "source": source, "note": note or None}
+
+    async def set_setting(
+        self,
+        client: Client,
+        *,
+        branch: str,
+        key: str | None = None,
+        value: str | None = None,
+        next: bool = False,
+        env: Env = (),
+        api_key: str | None = None,
+    ) -> ConversationSettings:
+        """Return the settings of a conversation, after having ``key`` be ``value``.
+
+        Keys are model, temperature, max-tokens, thinking, system and tools; the value ``default`` is that of the
+        model or provider. Tools are names, or ``+NAME`` and ``-NAME``; ``none`` is none. That is written into
+        ``preset.md`` (``agent.json`` of a named agent), or with ``next`` it holds for the next message alone, until
+        the daemon ends.
+        """
+        kernel, ref, options = self._kernel, self._ref(branch), send_options(client, env, api_key, ())
+        waiting, note = kernel.feature(Models).next_settings, ""
+        async with kernel.using(ref) as live:
+            if key is not None and value is not None:
+                given = await self._setting(live, key, value.strip(), options)
+                if next:
+                    waiting[live.key] = {**waiting.get(live.key, {}), **given}
+                elif key == "model":
+                    note = (await self.model(client, branch=branch, model=value, env=env, key=api_key))["note"] or ""
+                else:
+                    live.require_writable()
+                    await self._write_setting(ref, given)
+                    if key.replace("-", "_") in live.override(kernel.presets.of_branch(ref)):
+                        note = f"The document's Local Variables say another {key}, which wins there"
+            own = answers_next(kernel, live, options)
+            own = preset_with_overrides(own, live.override(kernel.presets.of_branch(ref)))
+            held = waiting.get(live.key, {})
+        settings: SettingValues = {
+            "model": own.model,
+            "temperature": own.temperature,
+            "max_tokens": own.max_tokens,
+            "thinking": own.thinking or "off",
+            "system": own.body,
+            "tools": list(own.tools),
+        }
+        return {"settings": settings, "next": cast(NextSettings, held), "note": note or None}
+
+    async def rewrite(
+        self,
+        client: Client,
+        *,
+        text: str,
+        instruction: str,
+        name: str = "",
+        before: str = "",
+        after: str = "",
+        model: str | None = None,
+        env: Env = (),
+        key: str | None = None,
+    ) -> Rewritten:
+        """Have a model rewrite a passage, outside of any session.
+
+        It answers which would answer in a new session, or ``model``, ``[BACKEND/]NAME``. ``name`` is that of the file
+        or buffer, ``before`` and ``after`` what stands around the passage there.
+
+        Raises:
+            BadRequest: The passage or the instruction is empty, or the passage too long.
+            ProviderError: The model said nothing that could be used.
+        """
+        if not text.strip() or not instruction.strip():
+            raise BadRequest("The text or the instruction of the rewrite is empty")
+        if len(text) > _LONGEST_PASSAGE:
+            raise BadRequest(f"{len(text):,} characters are too many", hint=f"Up to {_LONGEST_PASSAGE:,}")
+        kernel, options = self._kernel, send_options(client, env, key, ())
+        preset = kernel.presets.template(DEFAULT_PRESET)[0]
+        if model:
+            checked = await checked_model(kernel, preset, model, options)
+            preset = replace(preset, **parse_message_settings({"model": checked.model}))
+        backend, answering = backend_for(preset, kernel.config, options)
+        most = catalog.facts(answering, kernel.config).longest(DEFAULT_MAX_TOKENS)
+        request = rewrite_request(
+            answering, text, instruction, name=name, before=before, after=after, max_tokens=most
+        )
+        made = accept_rewrite(await _answered(backend, request), text)
+        if not made.strip():
+            raise ProviderError(
+                f"{answering} gave an empty answer", hint="Word the instruction differently, or choose another model"
+            )
+        return {"text": made, "diff": _diff(text, made, name or "text"), "model": answering}
+
+    async def _setting(self, live: LiveBranch, key: str, value: str, options: SendOptions) -> dict[str, Any]:
+        """Return a setting by its name on the wire, checked."""
+        kernel = self._kernel
+        own = kernel.presets.of_branch(live.ref)
+        given: Any = None if value == "default" else value
+        match key:
+            case "model" if given is not None:
+                given = (await checked_model(kernel, own, value, options)).model
+            case "temperature" | "max-tokens" if given is not None:
+                try:
+                    given = float(value) if key == "temperature" else int(value)
+                except ValueError:
+                    raise BadRequest(
+                        f"{value[:60]!r} is not a value of {key}", hint="Give a number, or default"
+                    ) from None
+            case "tools":
+                on = preset_with_overrides(own, live.override(own)).tools
+                given = " ".join(_switched(on, value))
+            case "system" | "thinking" | "model" | "temperature" | "max-tokens":
+                if given is None and key in ("system", "model"):
+                    raise BadRequest(f"{key} has no default", hint="Give the value")
+                given = "off" if given is None and key == "thinking" else given
+            case _:
+                raise BadRequest(f"There is no setting {key!r}", hint=f"There are {', '.join(SETTINGS)}")
+        named = {key.replace("-", "_"): given}
+        parse_message_settings(named)
+        return named
+
+    async def _write_setting(self, ref: BranchRef, given: Mapping[str, Any]) -> None:
+        kernel, file = self._kernel, paths.preset_file(ref.branch_dir)
+        values = dict(given) if None in given.values() else parse_message_settings(given)
+        body = values.pop("body", None)
+        if body is not None and kernel.named.is_named(ref):
+            name = ref.session_dir.name
+            await named_agents.set_setting(kernel, name, "system_prompt", body, user=local_user())
+            return
+        with kernel.origins.keeping(ref):
+            if body is not None:
+                presetfile.set_body(file, body)
+            else:
+                presetfile.set_values(
+                    file, {key: list(each) if isinstance(each, tuple) else each for key, each in values.items()}
+                )
+
+
+_LONGEST_PASSAGE = 200_000  # characters that are rewritten at once
+
+
+async def _answered(backend: Backend, request: ModelRequest) -> str:
+    """Return the text of an answer; raises ``ProviderError`` where it is refused or cut off."""
+    texts: list[str] = []
+    async with aclosing(backend.stream(replace(request, purpose="rewrite"))) as batches:
+        async for batch in batches:
+            for item in batch:
+                if isinstance(item, PartFinished) and isinstance(item.part, Text):
+                    texts.append(item.part.text)
+                if isinstance(item, StepFinished) and item.stop_reason in ("refusal", "max_tokens"):
+                    why = "refused" if item.stop_reason == "refusal" else "reached the longest answer"
+                    raise ProviderError(
+                        f"{request.model} {why}", hint="Nothing was changed. Rewrite a shorter text at a time"
+                    )
+    return "".join(texts)
+
+
+def _diff(old: str, new: str, name: str) -> str:
+    lines = unified_diff(old.splitlines(), new.splitlines(), name, f"{name} rewritten", lineterm="")
+    return "\n".join(lines)
+
+
+SETTINGS = ("model", "temperature", "max-tokens", "thinking", "system", "tools")
+"""What can be set for a conversation, or for its next message."""
+
+
+def _switched(on: Sequence[str], value: str) -> list[str]:
+    """Return tools after ``value``: names, or ``+NAME`` and ``-NAME``; ``none`` is none."""
+    words = [] if value == "none" else re.findall(r"[^\s,]+", value)
+    changing = [word for word in words if word[0] in "+-"]
+    if not changing:
+        return words
+    if len(changing) != len(words):
+        raise BadRequest("Give all tools with a sign, or all without", hint="+NAME switches on, -NAME off")
+    known = {name.casefold(): name for name in (*on, *TOOLS)}
+    named = {word: known.get(word[1:].casefold(), word[1:]) for word in words}
+    off = {named[word] for word in words if word[0] == "-"}
+    added = [named[word] for word in words if word[0] == "+"]
+    return [name for name in dict.fromkeys([*on, *added]) if name not in off]
+
+
+def _known(backend: str, model: str, config: Config) -> ModelRow | None:
+    """Return the row of what is known of a model, None for nothing."""
+    known = catalog.facts(model, config, backend=backend).to_wire()
+    return cast(ModelRow, {"name": model, "words": catalog.words(known), **known}) if known else None
 
 
 async def checked_model(kernel: Kernel, preset: Preset | None, model: str, options: SendOptions) -> CheckedModel:
@@ -111,6 +417,217 @@ async def checked_model(kernel: Kernel, preset: Preset | None, model: str, optio
     return await kernel.feature(Models).checked(
         model, options, backend=configured_provider(own, kernel.config, options)
     )
+
+
+# Backends of gptel, taken over into ``config.toml``.
+
+_CHAT, _RESPONSES = "/chat/completions", "/responses"
+_OTHERS = {  # kinds of gptel's backends that need what only gptel has
+    "gptel--gh": "GitHub Copilot has a login of its own",
+    "gptel-openai-oauth": "it logs in with ChatGPT's own way",
+    "gptel-kagi": "Kagi's API has no conversations",
+}
+_TABLES = ("backend", "model", "default")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GptelBackend:
+    """One backend as gptel has it.
+
+    Attributes:
+        name: What the user calls it.
+        type: The structure that it is, such as ``gptel-openai``.
+        host: With a port, and perhaps a path.
+        endpoint: What follows it.
+        models: Of each its name, and what gptel says of it: thousands of tokens, dollars per million.
+        key: Whether it has a key.
+    """
+
+    name: str
+    type: str = "gptel-openai"
+    protocol: str | None = "https"
+    host: str
+    endpoint: str | None = ""
+    models: tuple[Mapping[str, Any], ...] | None = None
+    key: bool | None = None
+
+
+class TakenOver(NamedTuple):
+    """What of ``config.toml`` a backend is."""
+
+    table: dict[str, Any]
+    key: tuple[str, str] | None = None  # the variable that its key is sent in, and the host that it is for
+
+
+def taken_over(backend: GptelBackend) -> TakenOver:
+    """Return a backend of gptel's as a table of ``[backend.NAME]``.
+
+    Raises:
+        ConfigError: It cannot be had here; says why.
+    """
+    if why := _OTHERS.get(backend.type):
+        raise ConfigError(f"{backend.name}: {why}")
+    host = backend.host if "://" in backend.host else f"{backend.protocol or 'https'}://{backend.host}"
+    url = f"{host.rstrip('/')}{backend.endpoint or ''}"
+    if "?" in url:
+        raise ConfigError(f"{backend.name}: its address has a query ({url}), as Azure's has")
+    if backend.type == "gptel-bedrock":
+        return TakenOver({"kind": "bedrock", **_region(host)})
+    base, kind = _base_and_kind(backend, url)
+    service = next((name for name, each in SERVICES.items() if each.base_url == base), None)
+    if service and backend.key and SERVICES[service].key_env is None:
+        service = None  # a server of one's own that wants a key
+    own = service or ("anthropic" if base == "https://api.anthropic.com" else "")
+    if own:
+        variable = SERVICES[own].key_env if own in SERVICES else "ANTHROPIC_API_KEY"
+        table: dict[str, Any] = {"kind": own} | ({"key_env": variable} if own == "anthropic" else {})
+        key = (variable, urlsplit(base).hostname or "") if variable and backend.key and own != "anthropic" else None
+    else:
+        variable = f"PYAGENTD_KEY_{re.sub('[^A-Z0-9]+', '_', backend.name.upper()).strip('_')}"
+        table = {"kind": kind, "base_url": base} | ({"key_env": variable} if backend.key else {})
+        key = (variable, urlsplit(base).netloc) if backend.key else None
+    names = [str(each["name"]) for each in backend.models or ()]
+    if names:
+        table["model"] = names[0]
+        if own not in ("anthropic", "openai", "gemini"):  # these list theirs
+            table["models"] = names
+    return TakenOver(table, key)
+
+
+def _base_and_kind(backend: GptelBackend, url: str) -> tuple[str, str]:
+    match backend.type:
+        case "gptel-anthropic":
+            return url.removesuffix("/v1/messages"), "anthropic"
+        case "gptel-gemini":
+            return url.removesuffix("/models").removesuffix("/v1beta"), "gemini"
+        case "gptel-ollama":
+            local = re.sub(r"//(localhost|0\.0\.0\.0)\b", "//127.0.0.1", url.removesuffix("/api/chat"))
+            return f"{local}/v1", "openai-compatible"
+    if url.endswith(_RESPONSES):
+        return url.removesuffix(_RESPONSES), "openai"
+    if not url.endswith(_CHAT):
+        raise ConfigError(f"{backend.name}: {url} does not end in {_CHAT}")
+    return url.removesuffix(_CHAT), "openai-compatible"
+
+
+def _region(host: str) -> dict[str, str]:
+    found = re.search(r"bedrock-runtime\.([\w-]+)\.amazonaws\.com", host)
+    return {"region": found[1]} if found else {}
+
+
+def configuration_of(
+    backends: Sequence[GptelBackend], config: Config, *, current: str = ""
+) -> tuple[str, list[list[str]], list[str]]:
+    """Return what ``config.toml`` lacks of gptel's backends, the variables of their keys with hosts, and remarks.
+
+    Args:
+        backends: Of gptel, in its order.
+        config: What is configured.
+        current: The one that answers in gptel, which is offered as the default.
+    """
+    known = {name.casefold() for name in read_config_file(config.file).data.get("backend", {})}
+    tables, keys, notes = list[str](), list[list[str]](), list[str]()
+    facts: dict[str, dict[str, Any]] = {}
+    for backend in backends:
+        try:
+            made = taken_over(backend)
+        except ConfigError as error:
+            notes.append(error.message)
+            continue
+        if made.key and list(made.key) not in keys:
+            keys.append(list(made.key))
+        if made.table["kind"] == "anthropic" and backend.name.casefold() in ("anthropic", "claude"):
+            notes.append(f"{backend.name}: is there without being configured")
+            continue
+        if backend.name.casefold() in known:
+            notes.append(f"{backend.name}: config.toml has a backend of this name already")
+            continue
+        tables.append(_toml(("backend", backend.name), made.table))
+        for model in backend.models or ():
+            name = str(model["name"])
+            if name not in config.models and not catalog.facts(name, config, backend=backend.name).window_known:
+                facts |= {name: stated} if (stated := _stated(model)) else {}
+    tables += [_toml(("model", name), stated) for name, stated in facts.items()]
+    if current and config.default_backend is None and tables:
+        default = _toml(("default",), {"backend": current})
+        lines = "\n".join(f"# {line}" for line in default.splitlines())
+        tables.append(f"# What answers where a shipped preset names Claude:\n{lines}\n")
+    return "\n".join(tables), keys, notes
+
+
+def _stated(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what gptel says of a model, in our words."""
+    window, price = model.get("context_window"), (model.get("input_cost"), model.get("output_cost"))
+    stated: dict[str, Any] = (
+        {"context_window": int(window * 1000)} if isinstance(window, int | float) and window else {}
+    )
+    if all(isinstance(each, int | float) for each in price):
+        stated |= {"input": price[0], "output": price[1]}
+    return stated
+
+
+def _toml(path: Sequence[str], values: Mapping[str, Any]) -> str:
+    """Return a table of TOML; texts as JSON writes them are texts of TOML too."""
+    head = ".".join(name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name) for name in path)
+    return "\n".join([f"[{head}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items()), ""])
+
+
+class GptelConfiguration(TypedDict):
+    """What config.toml would say of gptel's backends."""
+
+    text: str
+    file: str
+    keys: Sequence[Sequence[str]]  # pairs: a variable that a key is to be sent in, the host it is for
+    notes: list[str]
+
+
+class ConfigurationWritten(TypedDict):
+    """The file that was written."""
+
+    file: str
+
+
+class ConfigurationOperations(Group):
+    """``config.toml``, as far as it says which models there are."""
+
+    async def gptel_backends(
+        self, client: Client, *, backends: Sequence[Any], current: str = ""
+    ) -> GptelConfiguration:
+        """Return what ``config.toml`` would say of gptel's backends.
+
+        Nothing is written. Each of ``backends`` is a plist ``(:name :type :protocol :host :endpoint :models :key)``,
+        see ``GptelBackend``; its models are plists ``(:name :context-window :input-cost :output-cost)``.
+        """
+        config = self._kernel.config
+        source = Source.at("backends", BadRequest)
+        given = [read(plists_to_dicts(each), GptelBackend, source, (number,)) for number, each in enumerate(backends)]
+        text, keys, notes = await asyncio.to_thread(configuration_of, given, config, current=current)
+        return {"text": text, "file": str(config.file), "keys": keys, "notes": notes}
+
+    @by_person
+    async def add_configuration(self, client: Client, *, text: str) -> ConfigurationWritten:
+        """Append ``text`` to ``config.toml``: backends, models and the default one.
+
+        Raises:
+            ConfigError: It holds something else, or the file would be wrong with it; nothing is written.
+        """
+        file = self._kernel.config.file
+        await asyncio.to_thread(_append, file, text)
+        _log.info("%s wrote to %s", client.name, file)
+        return {"file": str(file)}
+
+
+def _append(file: Path, text: str) -> None:
+    if others := read_toml(file, text).data.keys() - set(_TABLES):
+        raise ConfigError(f"Only the tables {', '.join(_TABLES)} can be written, not {', '.join(sorted(others))}")
+    before = read_config_file(file).text
+    after = f"{before.rstrip()}\n\n{text.strip()}\n".lstrip()
+    try:
+        check_config(read_toml(file, after))
+    except ConfigError as error:
+        raise ConfigError(f"Nothing was written: {error.message}", hint=error.hint) from None
+    atomic.make_dirs(file.parent)
+    atomic.write_text(file, after)
 
 
 # Operations on the presets that sessions and agents are made from.
@@ -126,34 +643,56 @@ _KEYS = ("mcp", *(key.replace("_", "-") for key in keys_of(Preset)))
 _log = logging.getLogger(__name__)
 
 
+class PresetRow(TypedDict):
+    """A preset; a broken one has an error in place of description and mode."""
+
+    name: str
+    source: str  # its file
+    origin: str  # shipped, user or project
+    hash: NotRequired[str]  # of a project's, for trust-presets
+    description: NotRequired[str]
+    mode: NotRequired[str]
+    warning: NotRequired[str]  # what it names that is not there
+    error: NotRequired[str]
+    text: NotRequired[str]  # of one that waits for trust, with that of its scripts, as far as there is room
+
+
+class PresetsReply(TypedDict):
+    """Presets."""
+
+    presets: list[PresetRow]
+    untrusted: list[PresetRow]  # of the project, which wait for the user's word
+
+
+class PresetsTrusted(TypedDict):
+    """Presets that are trusted now."""
+
+    trusted: list[str]
+
+
 class PresetTemplates(Group):
     """Presets of the package, the user and the project."""
 
-    async def presets(self, client: Client, *, root: str | None = None) -> dict[str, Any]:
-        """Return the presets for sessions in the project ``root``; a broken one with its ``error``.
-
-        The answer is ``{presets: (P…), untrusted: (P…)}``. P is ``{name, source, origin, description, mode}`` or, of
-        a broken one, ``{name, source, origin, error}``; ``origin`` is shipped, user or project. ``untrusted`` are
-        presets of the project that wait for the user's word; they have a ``hash``, for ``trust-presets``, and their
-        ``text`` with that of the scripts that their servers run, as far as there is room. A ``warning`` tells what a
-        preset names that is not there.
-        """
+    @command_line("presets")
+    async def presets(self, client: Client, *, root: str | None = None) -> PresetsReply:
+        """Return the presets for sessions in the project ``root``; a broken one with its ``error``."""
         found = await asyncio.to_thread(self._for_project, root)
-        room, untrusted = _SHOWN_BYTES, []
+        room, untrusted = _SHOWN_BYTES, list[PresetRow]()
         for template in found.found:
             if not template.trusted and template.data is not None:
-                untrusted.append(await asyncio.to_thread(_told, found, template, self._kernel.config))
+                untrusted.append(await asyncio.to_thread(_preset_row, found, template, self._kernel.config))
                 room -= len(template.data)
                 room -= sum(len(code) for _, code in template.scripts)
                 if room >= 0:
-                    untrusted[-1]["text"] = _shown(template.data, template.scripts)
+                    untrusted[-1]["text"] = _preset_text(template.data, template.scripts)
         config = self._kernel.config
-        usable = await asyncio.to_thread(lambda: [_told(found, each, config) for each in found.usable.values()])
+        usable = await asyncio.to_thread(lambda: [_preset_row(found, each, config) for each in found.usable.values()])
         return {"presets": usable, "untrusted": untrusted}
 
+    @command_line("presets")
     @by_person
-    async def trust_presets(self, client: Client, *, root: str, hashes: Sequence[str]) -> dict[str, Any]:
-        """Trust presets of the project ``root`` by their ``hash``; the answer names those ``trusted`` now.
+    async def trust_presets(self, client: Client, *, root: str, hashes: Sequence[str]) -> PresetsTrusted:
+        """Trust presets of the project ``root`` by their ``hash``.
 
         What has changed since the hash was told, or is broken, is not trusted.
         """
@@ -176,13 +715,13 @@ class PresetTemplates(Group):
         return self._kernel.presets.for_project(project_of(str(place)) if place and place.is_dir() else place)
 
 
-def _shown(data: bytes, scripts: Sequence[tuple[Path, bytes]]) -> str:
+def _preset_text(data: bytes, scripts: Sequence[tuple[Path, bytes]]) -> str:
     files = (f"\n--- {path}\n{code.decode(errors='replace')}" for path, code in scripts)
     return "".join((data.decode(errors="replace"), *files))
 
 
-def _told(found: ProjectPresets, template: PresetTemplate, config: Config) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": template.name, "source": str(template.file), "origin": template.origin}
+def _preset_row(found: ProjectPresets, template: PresetTemplate, config: Config) -> PresetRow:
+    row: PresetRow = {"name": template.name, "source": str(template.file), "origin": template.origin}
     if template.hash is not None:
         row["hash"] = template.hash
     try:
@@ -202,7 +741,7 @@ def _misspelt(front: Mapping[str, Any]) -> Iterator[str]:
     """Yield the keys that mean nothing and look much like one that does."""
     for key in map(str, front):
         if (dashed := key.replace("_", "-")) not in _KEYS and (meant := nearest(dashed, _KEYS, cutoff=0.8)):
-            yield f"`{key}` is no key; is `{meant}` meant?"
+            yield f"`{key}` is not a key; is `{meant}` meant?"
 
 
 def _doubts(preset: Preset, config: Config) -> Iterator[str]:
@@ -222,16 +761,75 @@ MOST_DAYS = 36_500
 MOST_LINES = 200  # in one reply; the cheaper ones are one together
 
 
-class Spending(Group):
+class AgentCostRow(Cost):
+    """What an agent cost."""
+
+    id: str
+    branch: str
+    parent: str
+    preset: str | None
+    description: str | None
+
+
+class MessageCost(Cost):
+    """What a message cost."""
+
+    id: str
+    model: str
+    created_at: int | None  # epoch ms
+    steps: int
+    hidden: bool
+    compaction: bool
+
+
+class UsageReply(TypedDict):
+    """What a branch cost."""
+
+    branch: str
+    session_id: str
+    context: ContextReply
+    rollup: Mapping[str, int]  # tokens of what still counts towards the model's context, by bucket
+    own: Cost
+    agents: list[AgentCostRow]
+    agents_total: Cost
+    together: Cost
+    messages: list[MessageCost]  # the last ones
+
+
+class UsageLineReply(Cost):
+    """What a day, model, session or preset cost."""
+
+    key: str  # the day in ISO 8601, the name of the model or preset, the session's directory
+    requests: int
+    session_id: NotRequired[str]  # of a session, like those that follow
+    title: NotRequired[str | None]
+    file: NotRequired[str | None]
+
+
+class UsageRest(UsageLineReply):
+    """What the lines cost that are too many."""
+
+    number: int
+
+
+class UsageReport(TypedDict):
+    """What all sessions cost: days with the newest first, the others with the dearest."""
+
+    by: By
+    days: int
+    lines: list[UsageLineReply]
+    rest: UsageRest | None
+    together: UsageLineReply
+    indexing: bool  # the index is still being built
+    problem: str | None  # why it cannot be
+
+
+class UsageOperations(Group):
     """Tokens and dollars."""
 
-    async def usage(self, client: Client, *, branch: str) -> dict[str, Any]:
-        """Return what a branch cost: its own, its agents, both together, and its last messages one by one.
-
-        Tokens come in five buckets, prices in US dollars; a price that is not known of everything is nil, and then
-        ``known_usd`` is the part that is and ``unpriced`` names the models. ``rollup`` is the sum over what
-        still counts towards the model's context; ``context`` is what a ``context`` event tells.
-        """
+    @command_line("usage")
+    async def usage(self, client: Client, *, branch: str) -> UsageReply:
+        """Return what a branch cost: its own, its agents, both together, and its last messages one by one."""
         async with self._kernel.using(self._ref(branch)) as live:
             below = await look_below(self._kernel, live)
             if (meter := live.meter) is None:
@@ -248,26 +846,23 @@ class Spending(Group):
                 "messages": list(self._messages(live))[-MOST_MESSAGES:],
             }
 
-    async def usage_report(self, client: Client, *, by: By = "day", days: int = 30) -> dict[str, Any]:
-        """Return what all sessions cost, by day, model, session or preset: ``{by, days, lines, rest, together…}``.
+    @command_line("usage")
+    async def usage_report(self, client: Client, *, by: By = "day", days: int = 30) -> UsageReport:
+        """Return what all sessions cost, by day, model, session or preset.
 
-        ``days`` are local ones of the daemon's machine, today with them; 0 is always. A line has ``key`` (the day in
-        ISO 8601, the name of the model or preset, the session's directory), of a session ``session_id``, ``title``
-        and ``file``, and ``requests`` and what they cost as in ``usage``; days come with the newest first, the others
-        with the dearest. ``rest`` is the sum of the lines that are too many, ``number`` of them, or nil;
-        ``together`` that of all. ``indexing`` says that the index is still being built, ``problem`` why it cannot be.
+        ``days`` are local ones of the daemon's machine, today with them; 0 is always.
         """
         if by not in get_args(By):
-            raise BadRequest(f"Nothing is counted by {by!r}", hint=f"By {', '.join(get_args(By))}")
+            raise BadRequest(f"Usage cannot be grouped by {by!r}", hint=f"By {', '.join(get_args(By))}")
         if not 0 <= days <= MOST_DAYS:
-            raise BadRequest(f"{days} is no number of days", hint=f"Up to {MOST_DAYS}; 0 is always")
+            raise BadRequest(f"{days} is not a number of days", hint=f"Up to {MOST_DAYS}; 0 is always")
         for live in self._kernel.runs:  # what they have so far
             self._index.branch_written(live.ref)
         complete = await self._index.fresh()
         since = days_ago(days, self._kernel.clock.now()) if days else 0
         lines = await asyncio.to_thread(report, self._kernel.state, facts_of(self._kernel), by, since_ms=since)
         shown, rest = lines[:MOST_LINES], lines[MOST_LINES:]
-        return {
+        found = {
             "by": by,
             "days": days,
             "lines": await asyncio.to_thread(lambda: [self._line(line, by) for line in shown]),
@@ -276,6 +871,7 @@ class Spending(Group):
             "indexing": not complete,
             "problem": self._index.problem or None,
         }
+        return cast(UsageReport, found)
 
     def _line(self, line: UsageLine, by: By) -> dict[str, Any]:
         if by != "session":
@@ -283,7 +879,7 @@ class Spending(Group):
         place = self._index.projection.directory(line.key)
         return {**line.to_wire(), "key": str(place), "file": _file(place)}
 
-    def _messages(self, live: LiveBranch) -> Iterator[dict[str, Any]]:
+    def _messages(self, live: LiveBranch) -> Iterator[MessageCost]:
         known = facts_of(self._kernel)
         for message in live.conversation.messages.values():
             if message.role == "assistant" and message_usage(message).total:
@@ -303,12 +899,13 @@ def summary(meter: Meter) -> dict[str, Any]:
     return {"context": meter.to_wire(), "own": meter.own.to_wire(), "together": meter.together.to_wire()}
 
 
-def _agent(below: AgentCost) -> dict[str, Any]:
+def _agent(below: AgentCost) -> AgentCostRow:
     return {
         "id": below.ref.session_id,
         "branch": below.ref.key,
         "parent": below.parent,
-        **below.described,
+        "preset": below.described["preset"],
+        "description": below.described["description"],
         **below.spent.to_wire(),
     }
 

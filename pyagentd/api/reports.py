@@ -1,78 +1,70 @@
-"""Pages as every client shows them: outlined text with faces and buttons, made by one operation ``report``.
+"""Pages as every client shows them: outlined text with faces and buttons, made by the operation ``report``.
 
-Emacs shows a page in a buffer of ``pyagentd-report.el``, folded by its headings; the command line prints it.
+Emacs shows a page in a buffer of ``pyagentd-list.el``, folded by its headings; the command line prints it.
 """
 
+import asyncio
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from pyagentd.api.approvals import Approvals
 from pyagentd.api.group import Client, Group, Process
-from pyagentd.api.inspection import Inspection
-from pyagentd.api.mcp import Env, McpOperations
+from pyagentd.api.inspection import Inspection, context_chart
+from pyagentd.api.mcp import Env, HookOperations, McpOperations
+from pyagentd.api.missions import Missions
+from pyagentd.api.models import PresetTemplates, UsageOperations
+from pyagentd.api.sessions import Sessions
 from pyagentd.api.views import (
     DECISIONS,
-    Face,
-    agent_words,
+    Action,
+    ActionReply,
+    Followed,
     count,
+    follow,
     local_time,
     report_place,
+    session_place,
 )
 from pyagentd.errors import BadRequest, NotFound, did_you_mean
+from pyagentd.events import Face, Line, LineReply, Place, Text
 from pyagentd.features.indexer import Indexer
+from pyagentd.runtime.approvals import agent_words, lines_of
 from pyagentd.runtime.kernel import Kernel
+from pyagentd.runtime.usage import By
+from pyagentd.store import charts, paths, presetfile
+from pyagentd.store.charts import Chart
 from pyagentd.store.registry import Registry
-from pyagentd.wire.operations import Operation, operation
+from pyagentd.wire.operations import Operation, command_line, operation
 from pyagentd.wire.sexp import SexpError, plist_to_dict
 
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A piece of a line; ``visit`` makes it a button that opens that place."""
-
-    text: str
-    face: Face = ""
-    visit: Mapping[str, Any] | None = None
+_WIDTH = 76  # columns of a chart
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line: a heading of ``level`` 1 or more, which folds what stands below it, or one of the body.
+class ReportReply(TypedDict):
+    """A page, ready to be shown."""
 
-    Attributes:
-        parts: What it consists of.
-        level: 0 in the body.
-        folded: Whether a heading is folded at first.
-    """
-
-    parts: Sequence[Text | str]
-    level: int = 0
-    folded: bool = False
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return it as it travels."""
-        return {
-            "level": self.level,
-            "folded": self.folded,
-            "parts": [
-                part if isinstance(part, str) else {"text": part.text, "face": part.face or None, "visit": part.visit}
-                for part in self.parts
-            ],
-        }
+    name: str
+    title: str
+    lines: list[LineReply]
+    actions: list[ActionReply]
+    follows: list[str]  # what has it made again when it changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A page."""
+    """A page; ``actions`` take nothing from a row, ``follows`` has it made again when that changes."""
 
     title: str
     lines: Sequence[Line]
+    actions: Sequence[Action] = ()
+    follows: Sequence[Followed] = ()
 
 
-def heading(text: str, level: int = 1, *, folded: bool = False, visit: Mapping[str, Any] | None = None) -> Line:
+def heading(text: str, level: int = 1, *, folded: bool = False, visit: Place | None = None) -> Line:
     """Return a heading."""
     return Line((Text(text, "heading", visit),), level, folded)
 
@@ -80,6 +72,11 @@ def heading(text: str, level: int = 1, *, folded: bool = False, visit: Mapping[s
 def body(*parts: Text | str) -> Line:
     """Return a line below a heading."""
     return Line(("  ", *parts))
+
+
+def drawn(chart: Chart, width: int = _WIDTH) -> Line:
+    """Return a chart, which is one line for clients that show its picture."""
+    return Line((Text(charts.text(chart, width), svg=charts.svg(chart)),))
 
 
 def text_lines(text: str) -> list[Line]:
@@ -96,26 +93,44 @@ class Reports(Group):
         self._approvals = Approvals(*parts)
         self._inspection = Inspection(*parts)
         self._mcp = McpOperations(*parts)
+        self._spending = UsageOperations(*parts)
+        self._hook_operations = HookOperations(*parts)
+        self._presets = PresetTemplates(*parts)
+        self._sessions = Sessions(*parts)
+        self._missions = Missions(*parts)
         self._reports: dict[str, Operation] = {
             each.name: each
             for each in (
+                operation("ask", self._ask),
                 operation("decision", self._decision),
+                operation("hooks", self._hooks),
                 operation("inspect", self._inspect),
+                operation("mission", self._mission),
+                operation("presets", self._untrusted_presets),
                 operation("request", self._request),
                 operation("server", self._server),
+                operation("servers", self._project_servers),
+                operation("trust", self._foreign_session),
+                operation("usage", self._usage),
             )
         }
 
+    @command_line("report")
     async def report(
-        self, client: Client, *, name: str, arguments: Mapping[str, Any] | Sequence[Any] = ()
-    ) -> dict[str, Any]:
+        self,
+        client: Client,
+        *,
+        name: str,
+        arguments: Mapping[str, Any] | Sequence[Any] = (),
+        watch: bool = False,
+    ) -> ReportReply:
         """Return the page ``name``, as lines with headings, faces and buttons.
 
-        It is "inspect" (``branch``), "request" (of it), "decision" (``id``), or "server" (``name``, ``root``,
-        ``env``), which starts an MCP server.
-
-        The reply is ``{name, title, lines}``; a line is ``{level, folded, parts}``, a part a string or
-        ``{text, face, visit}``: a heading has a ``level`` above 0, ``visit`` is a place as in ``view``.
+        It is "ask" (``id``) and "decision" (``id``), "inspect" and "mission" (``branch``), "request" (of an
+        inspector), "usage" (``days``, ``width``, ``by``: one chart instead of three), "server" (``name``, ``root``,
+        ``env``), which starts an MCP server, or what somebody reads before trusting it: "hooks", "presets" and
+        "servers" of the project (``branch`` or ``root``), "trust" (``branch``). With ``watch`` the client is told
+        what changes of what the page ``follows``.
         """
         found = self._reports.get(name)
         if found is None:
@@ -123,20 +138,145 @@ class Reports(Group):
         try:
             given = dict(arguments) if isinstance(arguments, Mapping) else plist_to_dict(list(arguments))
         except SexpError as error:
-            raise BadRequest(f"arguments is no plist: {error}") from None
+            raise BadRequest(f"arguments is not a plist: {error}") from None
         report: Report = await found.run(client, **found.bind_named(given))
+        if watch:
+            follow(self._kernel, client, report.follows)
         return {
             "name": name,
             "title": report.title,
             "lines": [line.to_wire() for line in report.lines],
+            "actions": [action.to_wire() for action in report.actions],
+            "follows": list(report.follows),
         }
+
+    async def _ask(self, client: Client, *, id: str) -> Report:
+        """Return a pending question with all that is known of it."""
+        found = next((row for row in self._kernel.asks.all() if row["id"] == id), None)
+        if found is None:
+            raise NotFound(f"No question {id} is open", hint="It may have been answered elsewhere")
+        log = paths.root_of(self._ref(found["branch"])).branch_dir / "messages.jsonl"
+        state = self._kernel.config.sessions_dir / "state.db"
+        return Report(title="Question", lines=list(_ask_lines(found, log, state)))
+
+    async def _mission(self, client: Client, *, branch: str) -> Report:
+        """Return the missions of a session, turn by turn; looking runs nothing."""
+        told = _json(await self._missions.mission_trace(client, branch=branch))
+        found = told["missions"]
+        last = found[-1] if found else {}
+        actions = [
+            *(
+                [Action(key="k", label="stop", operation="abort", arguments={"branch": branch})]
+                if last.get("state") == "running"
+                else []
+            ),
+            *(
+                [
+                    Action(
+                        key="c", label="continue", operation="mission-resume", arguments={"branch": branch}, env=True
+                    )
+                ]
+                if last.get("can_resume")
+                else []
+            ),
+            *([Action(key="w", label="copy the value", copies=last["text"])] if last.get("ok") else []),
+        ]
+        lines = [
+            *(line for mission in found for line in _mission(mission, branch)),
+            *(line for ask in told["asks"] for line in _waiting(ask)),
+        ]
+        return Report(
+            title="Mission" + (" running" if last.get("state") == "running" else ""),
+            lines=lines or [Line(("No missions yet.",))],
+            actions=actions,
+            follows=("sessions", "asks"),
+        )
+
+    async def _hooks(self, client: Client, *, branch: str | None = None, root: str | None = None) -> Report:
+        """Return the hooks, yours and the project's, with the texts of the project's."""
+        root = await self._root(client, branch, root)
+        told = await self._hook_operations.hooks(client, root=root)
+        lines = [
+            Line(
+                (
+                    Text(f"{hook['event']:14} ", "heading"),
+                    " ".join(hook["command"]),
+                    Text(f"  {hook['source']}{'' if hook['trusted'] else '  does not run: not trusted'}", "dim"),
+                )
+            )
+            for hook in told["hooks"]
+        ] or [Line(("No hooks.",))]
+        if told["error"]:
+            lines.append(Line((Text(f"The project's hooks cannot be used: {told['error']}", "bad"),)))
+        if told["file"]:
+            lines += _files([{"path": told["file"], "text": told["text"]}, *told["scripts"]])
+        waiting = sum(not hook["trusted"] for hook in told["hooks"])
+        question = f"Let {count(waiting, 'program')} of this project run with your rights at every turn here?"
+        arguments = {"root": root, "hash": told["hash"]}
+        can = waiting and not told["error"]
+        return Report(title="Hooks", lines=lines, actions=[_trust("trust-hooks", arguments, question)] if can else [])
+
+    async def _untrusted_presets(
+        self, client: Client, *, branch: str | None = None, root: str | None = None
+    ) -> Report:
+        """Return the presets of the project that you have not trusted yet."""
+        root = await self._root(client, branch, root)
+        found = (await self._presets.presets(client, root=root))["untrusted"]
+        if not found:
+            return Report(title="Presets", lines=[Line((f"No preset of {root} needs to be trusted.",))])
+        lines = [
+            Line((f"Presets of {root} that you have not trusted yet.",)),
+            Line(("They say which tools an agent has, and what it may read, write and run.",)),
+        ]
+        for each in found:
+            lines.append(heading(f"{each['name']}  {each['source']}"))
+            if wrong := each.get("error"):
+                lines.append(body(Text(f"Cannot be used: {wrong}", "bad")))
+            lines += text_lines(each.get("text") or "It is too large to be shown here, so it cannot be trusted here.")
+        usable = [each for each in found if not each.get("error") and each.get("text")]
+        question = f"Allow agents to be made from {', '.join(each['name'] for each in usable)}?"
+        arguments = {"root": root, "hashes": [each["hash"] for each in usable]}
+        actions = [_trust("trust-presets", arguments, question)] if usable else []
+        return Report(title="Presets", lines=lines, actions=actions)
+
+    async def _project_servers(self, client: Client, *, branch: str | None = None, root: str | None = None) -> Report:
+        """Return what the MCP servers of the project run, with the texts."""
+        told = await self._mcp.mcp(client, branch=branch, root=root)
+        waiting = [each["name"] for each in told["servers"] if not each["trusted"]]
+        if not waiting:
+            return Report(title="MCP servers", lines=[Line(("No server of this project needs to be trusted.",))])
+        lines = [
+            Line(("What these programs load besides is not looked at: it may change without a question.",)),
+            *_files([*told["files"], *told["scripts"]]),
+        ]
+        question = f"Allow {', '.join(waiting)} to run with your rights here?"
+        arguments = {"root": told["root"], "hash": told["hash"]}
+        return Report(title="MCP servers", lines=lines, actions=[_trust("trust-mcp", arguments, question)])
+
+    async def _foreign_session(self, client: Client, *, branch: str) -> Report:
+        """Return the preset.md of a session that came from elsewhere, to trust it."""
+        told = await self._sessions.trust_session(client, branch=branch)
+        data = await asyncio.to_thread(presetfile.content, Path(told["file"]))
+        if hashlib.sha256(data).hexdigest() != told["sha256"]:
+            raise BadRequest(f"{told['file']} has changed just now", hint="Look at it again")
+        text = data.decode(errors="replace")
+        where = "is from elsewhere and waits for your trust" if told["foreign"] else "is trusted"
+        lines = [Line((f"This session {where}.",)), *_files([{"path": told["file"], "text": text}])]
+        arguments = {"branch": branch, "sha256": told["sha256"]}
+        question = "You have read it; may this session do what it says?"
+        actions = [_trust("trust-session", arguments, question)] if told["foreign"] else []
+        return Report(title="Trust", lines=lines, actions=actions)
+
+    async def _root(self, client: Client, branch: str | None, root: str | None) -> str | None:
+        """Return the project: that of a branch if there is one."""
+        return str((await self._approvals.grants(client, branch=branch))["root"]) if branch else root
 
     async def _decision(self, client: Client, *, id: int) -> Report:
         """Return one decision of the audit with all that is known of it."""
         found = (await self._approvals.audit(client, limit=1, before=id + 1))["decisions"]
         if not found or found[0]["id"] != id:
             raise NotFound(f"There is no decision {id}")
-        row = found[0]
+        row: Mapping[str, Any] = found[0]
         fields = ("action", "tool", "rule", "reason", "by", "session", "branch", "agent", "run_id")
         lines = [
             Line((Text(*DECISIONS.get(row["decision"], (row["decision"], ""))), "  ", local_time(row["at"]).text))
@@ -150,7 +290,24 @@ class Reports(Group):
     async def _inspect(self, client: Client, *, branch: str) -> Report:
         """Return what happened in a branch: requests, tokens, tools, decisions."""
         told = _json(await self._inspection.trace(client, branch=branch))
-        return Report(title="Inspect", lines=list(_inspected(told, branch)))
+        filled, turns = await self._charts(branch)
+        return Report(title="Inspect", lines=list(_inspected(told, branch, filled, turns)))
+
+    async def _charts(self, branch: str) -> tuple[Chart | None, Mapping[str, Chart]]:
+        """Return what fills the context, and how the turns went by the id of their prompt."""
+        async with self._kernel.using(self._ref(branch)) as live:
+            turns = {message.id: chart for message, chart in charts.turns(live.conversation.snapshot())}
+            return await context_chart(live), turns
+
+    async def _usage(self, client: Client, *, days: int = 30, by: By | None = None, width: int = _WIDTH) -> Report:
+        """Return charts of what all sessions cost."""
+        lines: list[Line] = []
+        for each in (by,) if by else ("day", "model", "session"):
+            told = await self._spending.usage_report(client, by=each, days=days)
+            chart = charts.spending(told["lines"], each)
+            nothing = body("Nothing was spent in this time.")
+            lines += [heading(chart.title), drawn(chart, width) if chart.rows else nothing, Line(("",))]
+        return Report(title="Usage", lines=lines)
 
     async def _request(self, client: Client, *, branch: str, run: str, step: int, purpose: str = "step") -> Report:
         """Return a request as it was sent, but for what is long: pictures."""
@@ -204,10 +361,141 @@ def _without_pictures(value: Any) -> Any:
     return value
 
 
+# What somebody reads before trusting it.
+
+
+def _files(files: Sequence[Mapping[str, Any]]) -> list[Line]:
+    """Return files with their texts, each below a heading."""
+    return [line for each in files for line in (heading(str(each["path"])), *text_lines(str(each["text"])))]
+
+
+def _trust(operation: str, arguments: Mapping[str, Any], question: str) -> Action:
+    return Action(
+        key="T",
+        label="trust what is shown",
+        operation=operation,
+        arguments=arguments,
+        question=question,
+        done="Trusted",
+    )
+
+
+# One question.
+
+
+def _ask_lines(ask: Mapping[str, Any], log: Path, state: Path) -> Iterator[Line]:
+    first, *lines = lines_of(ask, width=None)
+    yield first
+    yield Line((Text(str(ask["branch"]), "dim", session_place(ask["branch"])),))
+    yield from lines
+    if reason := ask.get("reason"):
+        yield Line((Text(f"Asked because {reason}", "detail"),))
+    if remember := ask.get("remember") or ():
+        yield heading("Allowed from now on, exactly this would be remembered")
+        for expression, words in zip(remember, ask.get("covers") or remember, strict=False):
+            yield body(f"  {words}")
+            yield body("  ", Text(expression.replace("\n", "\\n"), "code"))
+        yield body(f"in this session and its agents, kept in {log}")
+        yield body(f"in every session of {ask.get('project') or 'this project'}, kept in {state}")
+    if given := ask.get("input"):
+        yield heading("Arguments")
+        yield from text_lines(json.dumps(json.loads(given), ensure_ascii=False, indent=2))
+
+
+# Missions.
+
+
+_STATES: Mapping[str, Face] = {"done": "good", "running": "warn", "restart": "warn"}
+
+
+def _mission(mission: Mapping[str, Any], branch: str) -> Iterator[Line]:
+    run, state = str(mission["run"]), str(mission["state"])
+    prompt = str(mission["prompt"] or "")
+    first = _cut(prompt, 66)
+    yield Line((Text(state, _STATES.get(state, "bad")), "  ", Text(first, visit=session_place(branch))), 1, id=run)
+    if prompt != first:
+        yield from _block(prompt)
+    yield from _block(mission["signature"] or "", "dim")
+    if tools := mission["tools"]:
+        yield from _block(f"tools: {', '.join(tools)}", "dim")
+    if inputs := mission["inputs"]:
+        yield from _block(f"ctx: {', '.join(inputs)}", "dim")
+    for turn in mission["turns"]:
+        yield from _turn(turn, f"{run}/{turn['number']}")
+    if mission["ok"]:
+        yield Line(("Value",), 2, id=f"{run}/value")
+        yield from _block(mission["text"] or "null")
+    if fail := mission["fail"]:
+        yield Line(("Failed",), 2, id=f"{run}/fail")
+        reason = f"{fail['reason']}: " if fail.get("reason") else ""
+        yield from _block(f"{reason}{fail.get('message') or ''}", "bad")
+    if mission["can_resume"]:
+        yield from _block("c continues it behind its last program", "dim")
+
+
+def _turn(turn: Mapping[str, Any], id: str) -> Iterator[Line]:
+    failed = turn["state"] == "failed"
+    usage, spent = turn["usage"], ""
+    if usage:
+        sent = sum(usage.get(bucket) or 0 for bucket in ("input", "cache_read", "cache_write"))
+        spent = f"  {sent} in, {(usage.get('output') or 0) + (usage.get('reasoning') or 0)} out"
+    failure = [Text("  failed", "bad")] if failed else []
+    yield Line((f"Turn {turn['number']}{spent}{_took(turn['duration_ms'])}", *failure), 2, id=id)
+    if said := turn.get("said"):
+        yield from _block(said, "detail")
+    if program := turn.get("program"):
+        yield Line((Text("\n".join(f"    {line}" for line in program.rstrip().split("\n")), "lisp"),))
+    else:
+        yield from _block("(no program)", "dim")
+    for number, call in enumerate(turn["calls"] or ()):
+        yield from _called(call, f"{id}/{number}")
+    if result := turn.get("result"):
+        yield Line((f"= {_cut(result, 60)}",), 3, True, f"{id}/=")
+        yield from _block(result, "bad" if failed else "")
+
+
+def _called(call: Mapping[str, Any], id: str) -> Iterator[Line]:
+    state, given = call["state"], call["input"] or {}
+    words = _cut(" ".join(str(value) for value in given.values()), 50)
+    visit = report_place("mission", branch=call["branch"]) if call.get("branch") else None
+    how = {"failed": [Text("  failed", "bad")], "running": [Text("  running", "warn")]}.get(state, [])
+    took = _took(call["duration_ms"])
+    yield Line(("→ ", Text(call["name"], "strong", visit), f" {words}", *how, took), 3, True, id)
+    for key, value in given.items():
+        yield from _block(f"{key}: {value}", "dim")
+    if result := call.get("result"):
+        yield from _block(result, "bad" if state == "failed" else "")
+
+
+def _waiting(ask: Mapping[str, Any]) -> Iterator[Line]:
+    what = f"Waiting for your approval: {ask['tool']} {_cut(ask['detail'] or '', 60)}"
+    yield Line((Text(what, "warn", report_place("ask", id=ask["id"])),), 2, id=ask["id"])
+    if reason := ask["reason"]:
+        yield from _block(reason, "dim")
+
+
+def _block(text: str, face: Face = "") -> Iterator[Line]:
+    for line in text.rstrip().split("\n"):
+        yield Line((Text(f"    {line}", face),))
+
+
+def _took(milliseconds: float | None) -> str:
+    if milliseconds is None:
+        return ""
+    return f"  {milliseconds:.0f} ms" if milliseconds < 1000 else f"  {milliseconds / 1000:.1f} s"
+
+
+def _cut(text: str, most: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
 # The inspector.
 
 
-def _inspected(told: Mapping[str, Any], branch: str) -> Iterator[Line]:
+def _inspected(
+    told: Mapping[str, Any], branch: str, filled: Chart | None, turns: Mapping[str, Chart]
+) -> Iterator[Line]:
     session, own = told["session"], (told["usage"] or {}).get("own")
     yield heading(f"{session['session_id']}/{session['branch_name']}  {session['title'] or ''}".rstrip())
     temperature = session["temperature"]
@@ -218,6 +506,9 @@ def _inspected(told: Mapping[str, Any], branch: str) -> Iterator[Line]:
     yield body(f"workspace {session['workspace_root']}")
     if own:
         yield body(f"spent {_buckets(own['tokens'])}; {_price(own.get('cost_usd'))}")
+    if filled is not None:
+        yield heading(filled.title, 2)
+        yield drawn(filled)
     yield from _rights(told["permissions"])
     yield heading("System prompt", 2, folded=True)
     yield from text_lines(told["system"] or "")
@@ -226,7 +517,7 @@ def _inspected(told: Mapping[str, Any], branch: str) -> Iterator[Line]:
         yield heading(str(tool["name"]), 3)
         yield from text_lines(str(tool.get("description") or ""))
     for run in told["runs"]:
-        yield from _run(run, branch)
+        yield from _run(run, branch, turns.get(str(run["message_id"])))
 
 
 def _rights(permissions: Mapping[str, Any]) -> Iterator[Line]:
@@ -249,7 +540,7 @@ def _rights(permissions: Mapping[str, Any]) -> Iterator[Line]:
         yield body(f"granted ({grant['kind']}): {grant['action']}")
 
 
-def _run(run: Mapping[str, Any], branch: str) -> Iterator[Line]:
+def _run(run: Mapping[str, Any], branch: str, chart: Chart | None) -> Iterator[Line]:
     marks = [
         *([f"by {run['trigger'].get('source')}"] if run.get("trigger") else []),
         *([f"as {run['agent']}"] if run.get("agent") else []),
@@ -261,6 +552,9 @@ def _run(run: Mapping[str, Any], branch: str) -> Iterator[Line]:
     yield body(str(run["id"]))
     if error := run.get("error"):
         yield body(Text(f"! {error['message']}", "bad"))
+    if chart is not None:
+        yield heading(chart.title, 2)
+        yield drawn(chart)
     for step in run["steps"]:
         yield from _step(run, step, branch)
     if decisions := run["decisions"]:

@@ -1,7 +1,7 @@
 """Operations on schedules, and on triggers that other programs send."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from pyagentd.api.group import Client, Group, name_of, send_options
 from pyagentd.errors import BadRequest
@@ -18,12 +18,54 @@ from pyagentd.features.schedules import (
 )
 from pyagentd.policy.profiles import compile_action
 from pyagentd.reader import object_in
-from pyagentd.store.db.schedules import Schedule
+from pyagentd.store.db.schedules import Kind, Schedule, Source
+from pyagentd.wire.operations import command_line
 
 
-class Scheduling(Group):
+class ScheduleRow(TypedDict):
+    """A schedule; times in epoch ms."""
+
+    id: str
+    session: str  # what people call its branch; "" when that is gone
+    branch: str
+    source: Source
+    when: str  # for people
+    kind: Kind
+    value: str  # of kind at ISO 8601 in UTC, of every seconds, of cron the expression
+    zone: str | None  # of a cron expression; nil: the machine's
+    text: str
+    reason: str | None  # why the model made it
+    auth_subject: str  # who made it
+    allow: list[str]
+    created_at: int
+    next_at: int
+    expires_at: int | None
+    fired: int  # how often
+    last_at: int | None
+    last_error: str | None  # why the last firing failed
+
+
+class SchedulesReply(TypedDict):
+    """Schedules, the next one first."""
+
+    schedules: list[ScheduleRow]
+
+
+class Delivered(TypedDict):
+    """What became of a message that came by the clock or from another program."""
+
+    message: str
+    duplicate: bool  # it had come before
+    ended: str | None  # how the run that answered it ended, where that is known: done, error, aborted, restart
+    run: str | None
+    queued: bool
+    seq: int | None
+
+
+class ScheduleOperations(Group):
     """What comes by the clock, and what other programs bring."""
 
+    @command_line("schedule add")
     async def schedule_add(
         self,
         client: Client,
@@ -38,7 +80,7 @@ class Scheduling(Group):
         lifetime: str | None = None,
         env: Mapping[str, str] | Sequence[Any] = (),
         allow: Sequence[str] = (),
-    ) -> dict[str, Any]:
+    ) -> ScheduleRow:
         """Have ``text`` sent to a branch later: at a time, after a delay, at intervals, or by a cron expression.
 
         What repeats lives for a week; ``lifetime`` is another duration, or "never" for no end.
@@ -46,7 +88,7 @@ class Scheduling(Group):
         for pattern in allow:
             compile_action(pattern)
         if lifetime and (at or delay):
-            raise BadRequest("What comes once does not repeat", hint="Leave for out, or give cron or every")
+            raise BadRequest("A schedule for one time does not repeat", hint="Leave for out, or give cron or every")
         schedule = await self._kernel.feature(Schedules).add(
             self._ref(branch),
             self._when(cron=cron, at=at, delay=delay, every=every, zone=zone),
@@ -55,21 +97,25 @@ class Scheduling(Group):
             options={"env": dict(send_options(client, env, None, ()).env), "allow": list(allow)},
             lifetime=None if lifetime == "never" else occurrences.duration(lifetime) if lifetime else LIFETIME,
         )
-        return self._told(schedule)
+        return self._row(schedule)
 
-    async def schedules(self, client: Client, *, branch: str | None = None) -> dict[str, Any]:
+    @command_line("schedule list")
+    async def schedules(self, client: Client, *, branch: str | None = None) -> SchedulesReply:
         """Return the schedules of a branch, or all, the next one first."""
         found = await self._kernel.feature(Schedules).of(self._ref(branch) if branch else None)
-        return {"schedules": [self._told(schedule) for schedule in found]}
+        return {"schedules": [self._row(schedule) for schedule in found]}
 
-    async def schedule_cancel(self, client: Client, *, id: str) -> dict[str, Any]:
-        """Forget a schedule."""
-        return self._told(await self._kernel.feature(Schedules).cancel(id))
+    @command_line("schedule cancel")
+    async def schedule_cancel(self, client: Client, *, id: str) -> ScheduleRow:
+        """Cancel a schedule."""
+        return self._row(await self._kernel.feature(Schedules).cancel(id))
 
-    async def schedule_run(self, client: Client, *, id: str) -> dict[str, Any]:
-        """Deliver a schedule's message now; when it fires next does not change."""
+    @command_line("schedule run")
+    async def schedule_run(self, client: Client, *, id: str) -> Delivered:
+        """Deliver a schedule's message now; its next time does not change."""
         return _delivered(await self._kernel.feature(Schedules).run(id))
 
+    @command_line("trigger", "watch", "webhook")
     async def trigger(
         self,
         client: Client,
@@ -82,13 +128,13 @@ class Scheduling(Group):
         env: Mapping[str, str] | Sequence[Any] = (),
         key: str | None = None,
         allow: Sequence[str] = (),
-    ) -> dict[str, Any]:
+    ) -> Delivered:
         """Deliver a message of another program to a branch; the same delivery twice is one message.
 
         ``headers`` is a JSON object of texts that are kept with the message.
         """
         if source not in OUTSIDE:
-            raise BadRequest(f"{source!r} is no source", hint=", ".join(OUTSIDE))
+            raise BadRequest(f"{source!r} is not a source", hint=", ".join(OUTSIDE))
         trigger = Trigger(
             source=source,
             text=text,
@@ -115,7 +161,7 @@ class Scheduling(Group):
                 return occurrences.every(occurrences.duration(every or ""))
         raise BadRequest("A schedule needs one time", hint="One of cron, at, in and every")
 
-    def _told(self, schedule: Schedule) -> dict[str, Any]:
+    def _row(self, schedule: Schedule) -> ScheduleRow:
         directory = self._kernel.feature(Schedules).directory(schedule)
         return {
             "id": schedule.id,
@@ -139,7 +185,7 @@ class Scheduling(Group):
         }
 
 
-def _delivered(delivered: DeliveryOutcome) -> dict[str, Any]:
+def _delivered(delivered: DeliveryOutcome) -> Delivered:
     submitted = delivered.submitted
     return {
         "message": delivered.message_id,

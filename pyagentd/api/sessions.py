@@ -9,9 +9,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NotRequired, TypedDict, cast, get_args
 
 from pyagentd.api.group import INLINE_LIMIT, TITLE_LENGTH, Client, Group, directory, expand_home, project_of
+from pyagentd.api.inspection import context_chart
 from pyagentd.clock import epoch_ms
 from pyagentd.errors import BadRequest, Busy, ConfigError, PyagentdError, StoreError
 from pyagentd.events import Event
@@ -34,6 +35,7 @@ from pyagentd.store import branching, metadata, paths, presetfile, sessions
 from pyagentd.store import export as exchange
 from pyagentd.store.atomic import write_bytes
 from pyagentd.store.branching import BranchPoint
+from pyagentd.store.charts import Chart
 from pyagentd.store.db.listing import list_entries
 from pyagentd.store.db.projection import spent_by_branch
 from pyagentd.store.document.adopt import Adoption
@@ -41,10 +43,10 @@ from pyagentd.store.document.render import writable
 from pyagentd.store.document.text import Settings
 from pyagentd.store.metadata import Node
 from pyagentd.store.named_agents import named_dir
-from pyagentd.store.paths import BranchRef, describe_branch
+from pyagentd.store.paths import BranchPlaces, BranchRef, describe_branch
 from pyagentd.store.sessions import move_to_trash
 from pyagentd.tools.builtin import builtin_tools
-from pyagentd.wire.operations import by_person
+from pyagentd.wire.operations import by_person, command_line
 from pyagentd.wire.sexp import encode
 
 INLINE_SESSIONS = 500  # more go by file
@@ -52,9 +54,104 @@ INLINE_SESSIONS = 500  # more go by file
 _NOTHING = Spent()
 
 
+class SessionCreated(BranchPlaces):
+    """The session that was made."""
+
+    title: str | None
+
+
+class PathPatterns(TypedDict):
+    """Patterns of paths."""
+
+    read: Sequence[str]
+    write: Sequence[str]
+    deny: Sequence[str]
+
+
+class CommandRules(TypedDict):
+    """Rules about commands."""
+
+    allow: Sequence[str]
+    deny: Sequence[str]
+    network: bool
+    confine: bool
+
+
+class SessionTrust(TypedDict):
+    """What the preset.md at the root of a session's tree allows."""
+
+    foreign: bool  # the session waits for trust
+    file: str
+    sha256: str
+    profile: str | None
+    paths: PathPatterns
+    shell_commands: CommandRules
+    mcp: list[str]  # servers with their commands or addresses
+
+
+class SessionRow(BranchPlaces):
+    """A branch or agent, and what it cost without the agents below it."""
+
+    agent: bool
+    parent: str | None  # of an agent: the branch it belongs to
+    title: str | None
+    archived_at: int | None  # epoch ms
+    preset: str | None
+    created: str | None  # ISO 8601
+    updated: str | None  # ISO 8601: when the conversation was last written
+    current: bool  # the active branch of its session
+    state: str
+    tokens: int
+    usd: float  # as far as prices are known
+    unpriced: bool  # some are not known
+
+
+class SessionsReply(TypedDict):
+    """Branches and agents, here or, where they are many, in a file."""
+
+    sessions: NotRequired[list[SessionRow]]
+    path: NotRequired[str]  # of a file with ``{sessions}``: an s-expression or, with form json, JSON
+
+
+class RunningRow(BranchPlaces):
+    """A branch or agent that answers, and what it does; nil where there is none."""
+
+    agent: bool
+    parent: NotRequired[str | None]
+    title: str | None
+    archived_at: int | None
+    preset: NotRequired[str | None]
+    created: NotRequired[str | None]
+    updated: str | None
+    current: bool
+    tokens: int
+    usd: float
+    unpriced: bool
+    state: str
+    queued: int
+    phase: str | None
+    tools: Sequence[Any] | None
+    started_at: int | None  # epoch ms
+    message: str | None
+    attempt: int | None
+    max_attempts: int | None
+    retry_at: int | None  # epoch ms
+
+
+class RunningReply(TypedDict):
+    """What answers now, or waits for a human to."""
+
+    running: list[RunningRow]
+
+
+class Empty(TypedDict):
+    """No fields."""
+
+
 class Sessions(Group):
     """All sessions."""
 
+    @command_line("ask", "new")
     async def create_session(
         self,
         client: Client,
@@ -67,7 +164,7 @@ class Sessions(Group):
         session_id: str | None = None,
         projects: Sequence[str] = (),
         activity_org_file: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> SessionCreated:
         """Create a session; with ``root`` (a project) it may read and write everything below it.
 
         ``root`` may be a branch's directory, too: then it is where that one works. ``titled`` means that somebody
@@ -100,14 +197,14 @@ class Sessions(Group):
         self._registry.add(ref)
         self._kernel.origins.made(ref)
         await self._kernel.hold(ref)  # whoever lists sessions learns of it
-        return describe_branch(ref) | {"title": title or None}
+        return {**describe_branch(ref), "title": title or None}
 
+    @command_line("trust")
     @by_person
-    async def trust_session(self, client: Client, *, branch: str, sha256: str | None = None) -> dict[str, Any]:
+    async def trust_session(self, client: Client, *, branch: str, sha256: str | None = None) -> SessionTrust:
         """Trust a session that is not from this machine while its ``preset.md`` has the hash ``sha256``.
 
-        The answer is ``{foreign, file, sha256, profile, paths, shell_commands, mcp}``: whether it waits for trust,
-        and what ``file``, the preset.md at the root of its tree, says. Without ``sha256`` nothing is trusted.
+        Without ``sha256`` nothing is trusted.
         """
         kernel, ref = self._kernel, paths.root_of(self._ref(branch))
         file = paths.preset_file(ref.branch_dir)
@@ -123,34 +220,29 @@ class Sessions(Group):
             "file": str(file),
             "sha256": found,
             "profile": profile.name if profile else None,
-            "paths": asdict(preset.paths),
-            "shell_commands": asdict(preset.shell),
+            "paths": cast(PathPatterns, asdict(preset.paths)),
+            "shell_commands": cast(CommandRules, asdict(preset.shell)),
             "mcp": [" ".join((each.name, *(each.command or (each.url,)))) for each in preset.mcp.own]
             if preset.mcp
             else [],
         }
 
-    async def resolve(self, client: Client, *, name: str) -> dict[str, Any]:
+    async def resolve(self, client: Client, *, name: str) -> BranchPlaces:
         """Return the branch that an id, a prefix, ID/BRANCH or a directory means."""
         return describe_branch(await asyncio.to_thread(self._registry.resolve, name))
 
+    @command_line("sessions")
     async def sessions(
         self, client: Client, *, archived: bool = False, form: str = "sexp", watch: bool = False
-    ) -> dict[str, Any]:
+    ) -> SessionsReply:
         """Return every branch and agent, agents after the branch they belong to; archived ones only if asked for.
 
-        The answer is ``{sessions: (S…)}`` or, when that is too large for a frame, ``{path: FILE}`` with the same
-        in FILE, as an s-expression like those on the wire or, with ``form`` "json", as JSON. S has the names and
-        places of a branch (``session_id``, ``branch``, ``file``…), ``agent``, ``parent`` (of an agent: the branch
-        it belongs to), ``title``, ``archived_at`` (epoch ms), ``preset``, ``created``, ``updated`` (ISO 8601; when
-        the conversation was last written), ``current`` (the active branch of its session), ``state``, and what it
-        cost without the agents below it: ``tokens``, ``usd`` as far as prices are known, ``unpriced`` where they are
-        not. With ``watch`` the client is told what changes, as ``sessions`` events.
+        With ``watch`` the client is told what changes, as ``sessions`` events.
         """
         if watch:
             self._watch(client)
         if form not in ("sexp", "json"):
-            raise BadRequest(f"{form!r} is no form", hint="sexp or json")
+            raise BadRequest(f"{form!r} is not a form", hint="sexp or json")
         found = await session_rows(self, archived=archived)
         if len(found) <= INLINE_SESSIONS:
             return {"sessions": found}
@@ -158,18 +250,14 @@ class Sessions(Group):
         await asyncio.to_thread(_write, path, found, form)
         return {"path": str(path)}
 
-    async def running(self, client: Client, *, watch: bool = False) -> dict[str, Any]:
-        """Return the branches and agents that answer now, or wait for a human to: ``{running: (S…)}``.
-
-        S is as ``sessions`` has it, with ``queued`` and of the run ``started_at`` (epoch ms), ``phase``, ``tools``
-        and the others of a ``status`` event, nil where there is none. ``watch`` is that of ``sessions``.
-        """
+    async def running(self, client: Client, *, watch: bool = False) -> RunningReply:
+        """Return the branches and agents that answer now, or wait for a human to; ``watch`` as of ``sessions``."""
         if watch:
             self._watch(client)
-        return {"running": self._kernel.feature(Overview).running()}
+        return {"running": cast(list[RunningRow], self._kernel.feature(Overview).running())}
 
-    async def unwatch(self, client: Client) -> dict[str, Any]:
-        """Tell the client nothing more of what changes in all sessions, named agents and tasks.
+    async def unwatch(self, client: Client) -> Empty:
+        """Stop sending the client changes of sessions, named agents and tasks.
 
         That is what ``watch`` of ``sessions``, ``running``, ``agent_list`` and ``tasks`` asked for. What it is
         attached to, and the questions to humans, are told as before.
@@ -200,14 +288,11 @@ class Sessions(Group):
             found = spent_by_branch(self._kernel.state)
         except StoreError:  # the list is worth more than its last column
             return {}
-        directory = self._indexer.projection.directory
-        return {
-            str(directory(key)): total_spent(priced_usage(each, known) for each in sums)
-            for key, sums in found.items()
-        }
+        place = self._indexer.projection.place
+        return {place(key): total_spent(priced_usage(each, known) for each in sums) for key, sums in found.items()}
 
 
-async def session_rows(group: "Sessions", *, archived: bool) -> list[dict[str, Any]]:
+async def session_rows(group: "Sessions", *, archived: bool) -> list[SessionRow]:
     """Return the rows of ``sessions``: all branches and agents, with their state and what they cost."""
     kernel = group._kernel
     found = await asyncio.to_thread(group._found, archived)
@@ -216,14 +301,14 @@ async def session_rows(group: "Sessions", *, archived: bool) -> list[dict[str, A
         row["state"] = kernel.state_of(row["branch"])
         if live and live.meter is not None:
             row |= spent_row(live.meter.own)
-    return found
+    return cast(list[SessionRow], found)
 
 
 def _first(projects: Sequence[str]) -> Path | None:
     return directory(projects[0]) if projects else None
 
 
-def _write(path: Path, found: list[dict[str, Any]], form: str) -> None:
+def _write(path: Path, found: list[SessionRow], form: str) -> None:
     if form == "json":  # one by one: a single call would hold up every other thread
         data = f'{{"sessions": [{", ".join(map(json.dumps, found))}]}}'.encode()
     else:
@@ -239,17 +324,42 @@ def _write(path: Path, found: list[dict[str, Any]], form: str) -> None:
 What = Literal["session", "branch", "agent"]
 
 
+class Renamed(BranchPlaces):
+    """A session under its new title."""
+
+    title: str
+    note: str | None  # where the title is not the name
+
+
+class Archived(BranchPlaces):
+    """A session that lists leave out, or do not."""
+
+    archived_at: int | None  # epoch ms
+
+
+class Duplicated(BranchPlaces):
+    """The names and places of a copy."""
+
+    note: str | None  # what of a named agent is not copied
+
+
+class Trashed(TypedDict):
+    """What was moved to the trash."""
+
+    trashed: list[str]
+
+
 class Lifecycle(Group):
     """Sessions and agents as things that come and go."""
 
-    async def rename(self, client: Client, *, branch: str, title: str) -> dict[str, Any]:
-        """Give a session, or an agent, another title; ids and directories never change.
-
-        ``note``: what is to be said where that is not the name, or nil.
-        """
+    @command_line("rename")
+    async def rename(self, client: Client, *, branch: str, title: str) -> Renamed:
+        """Give a session, or an agent, another title; ids and directories never change."""
         wanted = " ".join(title.split())
         if not _is_title(wanted):
-            raise BadRequest(f"{title[:40]!r} is no title", hint=f"Give one line of up to {TITLE_LENGTH} characters")
+            raise BadRequest(
+                f"{title[:40]!r} is not a title", hint=f"Give one line of up to {TITLE_LENGTH} characters"
+            )
         ref = self._ref(branch)
         await self._note(ref, title=wanted)
         self._touch(*_timelines(ref))
@@ -257,17 +367,19 @@ class Lifecycle(Group):
         note = f"This is its title; {named} is still its name: `pyagentd agent rename {named} NAME` gives it another"
         return {**describe_branch(ref), "title": wanted, "note": note if named else None}
 
-    async def archive(self, client: Client, *, branch: str, undo: bool = False) -> dict[str, Any]:
-        """Leave a session, or an agent, out of lists from now on, or with ``undo`` no longer; it is not changed."""
+    @command_line("archive")
+    async def archive(self, client: Client, *, branch: str, undo: bool = False) -> Archived:
+        """Hide a session or agent from lists, or with ``undo`` show it again; it is not changed."""
         ref = self._ref(branch)
         archived_at = None if undo else epoch_ms(self._kernel.clock.now())
         await self._note(ref, archived_at=archived_at)
         return {**describe_branch(ref), "archived_at": archived_at}
 
-    async def duplicate(self, client: Client, *, branch: str, name: str | None = None) -> dict[str, Any]:
+    @command_line("duplicate")
+    async def duplicate(self, client: Client, *, branch: str, name: str | None = None) -> Duplicated:
         """Copy a session with all its branches, agents and files; the copy has an id of its own.
 
-        Of a named agent it is the conversation alone that is copied; ``note`` says so, otherwise it is nil.
+        Of a named agent the conversation alone is copied.
         """
         ref = self._ref(branch)
         if ref.is_agent:
@@ -292,7 +404,8 @@ class Lifecycle(Group):
         note = f"The copy is a session without a name: prompt, permissions and docs of {named} are not copied"
         return {**describe_branch(made), "note": note if named else None}
 
-    async def delete(self, client: Client, *, branch: str, what: str | None = None) -> dict[str, Any]:
+    @command_line("delete")
+    async def delete(self, client: Client, *, branch: str, what: str | None = None) -> Trashed:
         """Move a session, a branch or an agent to the trash.
 
         Without ``what`` an agent's ref means the agent, a branch's ref the branch, or the session if it is all of it.
@@ -303,7 +416,7 @@ class Lifecycle(Group):
         if chosen == "session" and (named := _named(self._kernel, ref)):
             raise BadRequest(
                 f"{named} is a named agent; deleting would leave its record and what it does behind",
-                hint=f"Destroy it: `pyagentd agent destroy {named}`, in Emacs M-x pyagentd-agent-destroy",
+                hint=f"Destroy it: `pyagentd agent destroy {named}`, in Emacs d in M-x pyagentd-list, named",
             )
         directory = ref.session_dir if chosen == "session" else ref.branch_dir
         heir = _heir(ref) if chosen == "branch" else None
@@ -321,16 +434,27 @@ class Lifecycle(Group):
         return {"trashed": [str(directory)]}
 
     async def session_metadata(self, client: Client, *, directory: str) -> dict[str, Any] | None:
-        """Return what ``scope-plan.yml`` of a branch or agent says; nil when it is missing or cannot be parsed."""
-        return _told(await asyncio.to_thread(metadata.read_session_metadata, _place(directory)))
+        """Return what ``scope-plan.yml`` of a branch or agent says; nil when it is missing or cannot be parsed.
+
+        Keys are ``:version``, ``:session-id``, ``:created``, ``:updated`` (ISO 8601), ``:preset``, of an agent
+        ``:type`` and ``:parent-session-id``, and what other programs wrote there.
+        """
+        return cast(dict[str, Any], await asyncio.to_thread(metadata.read_session_metadata, _place(directory)))
 
     async def preset_metadata(self, client: Client, *, directory: str) -> dict[str, Any] | None:
-        """Return the keys of ``preset.md`` of a branch or agent; nil when it is missing or cannot be parsed."""
-        return _told(await asyncio.to_thread(metadata.read_preset_metadata, _place(directory)))
+        """Return the front matter of ``preset.md`` of a branch or agent; nil when it is missing or cannot be parsed.
+
+        Keys are those of the file (``:backend``, ``:model``, ``:tools`` …); ``:tools`` is a list of names.
+        """
+        return await asyncio.to_thread(metadata.read_preset_metadata, _place(directory))
 
     async def branch_metadata(self, client: Client, *, directory: str) -> dict[str, Any] | None:
-        """Return what ``branch-metadata.yml`` says; nil when it is missing, as in "main", or cannot be parsed."""
-        return _told(await asyncio.to_thread(metadata.read_branch_metadata, _place(directory)))
+        """Return what ``branch-metadata.yml`` says; nil when it is missing, as in "main", or cannot be parsed.
+
+        Keys are ``:parent-branch``, ``:created`` (ISO 8601), maybe ``:branch-point-position``, a position of Emacs,
+        and what other programs wrote there.
+        """
+        return await asyncio.to_thread(metadata.read_branch_metadata, _place(directory))
 
     async def _note(self, ref: BranchRef, **facts: Any) -> None:
         """Record facts of a session in each of its branches and tell who watches them."""
@@ -376,7 +500,7 @@ def _what(ref: BranchRef, wanted: str | None) -> What:
             raise BadRequest(f"{ref.session_id} is an agent, no {wanted}")
         return "agent"
     if wanted == "agent":
-        raise BadRequest(f"{ref.name} is no agent", hint="Say session or branch")
+        raise BadRequest(f"{ref.name} is not an agent", hint="Say session or branch")
     is_only = len(metadata.branches(ref.session_dir)) < 2
     if wanted == "branch" and is_only:
         raise BadRequest(f"{ref.name} is the only branch of its session", hint="Delete the session")
@@ -396,28 +520,71 @@ def _place(directory: str) -> Path:
     return expand_home(directory).absolute()
 
 
-def _told(values: dict[str, Any] | dict[str, str] | None) -> dict[str, Any] | None:
-    return dict(values) if values is not None else None
-
-
 # Operations on branches: where one can begin, making, listing and switching them.
 
 _SHOWN = 200  # characters of a prompt
 
 
+class PointRow(TypedDict):
+    """A prompt in the saved document; positions as in Emacs, from 1."""
+
+    number: int
+    message_id: str | None
+    start: int
+    end: int
+    text: str  # the beginning
+
+
+class BranchPoints(TypedDict):
+    """Prompts, in their order."""
+
+    points: list[PointRow]
+
+
+class BranchMade(BranchPlaces):
+    """The names and places of a new branch."""
+
+    parent: str  # the name of the branch it was made from
+    position: int  # in that one's document
+
+
+class BranchRow(TypedDict):
+    """A branch in the tree of its session."""
+
+    name: str
+    branch: str
+    branch_dir: str
+    file: str
+    parent: str | None  # the branch it was made from; it may be gone
+    created: str | None  # ISO 8601
+    position: int | None  # where it begins in the parent's document
+    current: bool  # the active one
+    depth: int
+    last: bool  # the last child of its parent
+    agents: int
+
+
+class BranchesReply(TypedDict):
+    """Branches, each after its parent."""
+
+    branches: list[BranchRow]
+
+
 class Branches(Group):
     """The timelines of a session."""
 
-    async def branch_points(self, client: Client, *, branch: str) -> dict[str, Any]:
-        """Return the user's prompts in the saved document, in order; positions as in Emacs, from 1."""
+    @command_line("branch")
+    async def branch_points(self, client: Client, *, branch: str) -> BranchPoints:
+        """Return the user's prompts in the saved document, in order."""
         ref = self._ref(branch)
         async with self._kernel.using(ref) as live:
             with contextlib.suppress(StoreError):  # what is saved can be looked at all the same
                 live.recorder.flush()
                 await live.document.flush()
             found = await asyncio.to_thread(branching.read_outline, ref)
-        return {"points": [_told_point(point) for point in found.points]}
+        return {"points": [_point_row(point) for point in found.points]}
 
+    @command_line("branch")
     async def branch(
         self,
         client: Client,
@@ -427,8 +594,8 @@ class Branches(Group):
         position: int | None = None,
         exclude: bool = False,
         name: str = branching.DEFAULT_NAME,
-    ) -> dict[str, Any]:
-        """Make a branch behind a prompt, or before it with ``exclude``; the prompt is the last one unless named.
+    ) -> BranchMade:
+        """Create a branch after a prompt, by default the last one, or with ``exclude`` before it.
 
         ``at`` names it by its message, ``position`` by an Emacs position inside it.
         """
@@ -451,12 +618,14 @@ class Branches(Group):
         told = metadata.read_branch_metadata(made.branch_dir) or {}
         return {**describe_branch(made), "parent": parent.branch_name, "position": told["branch_point_position"]}
 
-    async def branches(self, client: Client, *, branch: str) -> dict[str, Any]:
+    @command_line("branches", "delete")
+    async def branches(self, client: Client, *, branch: str) -> BranchesReply:
         """Return the branches of a session as a tree: each after its parent, one level deeper."""
         nodes = await asyncio.to_thread(metadata.tree, self._ref(branch).session_dir)
-        return {"branches": [_told_node(node) for node in nodes]}
+        return {"branches": [_branch_row(node) for node in nodes]}
 
-    async def switch(self, client: Client, *, branch: str) -> dict[str, Any]:
+    @command_line("switch")
+    async def switch(self, client: Client, *, branch: str) -> BranchPlaces:
         """Make a branch the active one of its session."""
         ref = self._ref(branch)
         branching.switch(ref)
@@ -472,14 +641,12 @@ async def _settled(live: LiveBranch) -> str | None:
     """
     live.recorder.flush()
     await live.document.flush()
-    if live.run is None and not live.document.complete:
-        with contextlib.suppress(Busy):  # its editor does not save
-            await live.document.settle()
+    await live.document.settle()
     run = live.conversation.last_run
     return None if run is None or live.document.complete else str(run.data["id"])
 
 
-def _told_point(point: BranchPoint) -> dict[str, Any]:
+def _point_row(point: BranchPoint) -> PointRow:
     return {
         "number": point.number,
         "message_id": point.message_id,
@@ -489,7 +656,7 @@ def _told_point(point: BranchPoint) -> dict[str, Any]:
     }
 
 
-def _told_node(node: Node) -> dict[str, Any]:
+def _branch_row(node: Node) -> BranchRow:
     return {
         "name": node.ref.branch_name,
         "branch": node.ref.key,
@@ -510,25 +677,39 @@ def _told_node(node: Node) -> dict[str, Any]:
 _TEMPERATURES = (0.0, 2.0)
 
 
+class Exported(TypedDict):
+    """An exported conversation, here or in a file."""
+
+    text: NotRequired[str]
+    path: NotRequired[str]
+    notes: Sequence[str]  # what could not be said in that format
+
+
+class Imported(BranchPlaces):
+    """The session that was made of a chat."""
+
+    notes: list[str]  # what could not be taken over
+
+
 class Exchange(Group):
     """Conversations as files."""
 
-    async def export(
-        self, client: Client, *, branch: str, format: str = "md", file: str | None = None
-    ) -> dict[str, Any]:
+    @command_line("export")
+    async def export(self, client: Client, *, branch: str, format: str = "md", file: str | None = None) -> Exported:
         """Export a branch as ``md``, ``json``, ``jsonl``, ``html`` or ``acp``: to ``file``, or as text or our file.
 
         An existing ``file`` is replaced.
         """
         if format not in exchange.export.FORMATS:
-            raise BadRequest(f"{format!r} is no format", hint=", ".join(exchange.export.FORMATS))
+            raise BadRequest(f"{format!r} is not a format", hint=", ".join(exchange.export.FORMATS))
         place = None if file is None else self._place(file)
         ref = self._ref(branch)
         async with self._kernel.using(ref) as live:
             live.recorder.flush()
             await live.document.flush()
-            made = await asyncio.to_thread(_exported, ref, format, self._settings_of(ref))
-        data = made.text.encode("utf-8", "surrogateescape")  # bytes that are no text go out as they came
+            filled = await context_chart(live) if format == "html" else None
+            made = await asyncio.to_thread(_exported, ref, format, self._settings_of(ref), filled)
+        data = made.text.encode("utf-8", "surrogateescape")  # bytes that are not text go out as they came
         if (
             place is None and 2 * len(data) < INLINE_LIMIT and writable(made.text) == made.text
         ):  # quoting may double it
@@ -537,6 +718,7 @@ class Exchange(Group):
         await asyncio.to_thread(write_bytes, path, data, fsync=place is not None)
         return {"path": str(path), "notes": made.notes}
 
+    @command_line("import")
     async def import_(
         self,
         client: Client,
@@ -545,8 +727,8 @@ class Exchange(Group):
         name: str | None = None,
         preset: str = DEFAULT_PRESET,
         root: str | None = None,
-    ) -> dict[str, Any]:
-        """Make a session of a chat of gptel or another program; ``notes`` says what could not be taken over."""
+    ) -> Imported:
+        """Import a chat of gptel or another program as a session."""
         path = expand_home(file)
         chat = await asyncio.to_thread(exchange.importing.read_chat, path)
         workspace = project_of(root) if root else None
@@ -582,7 +764,7 @@ class Exchange(Group):
     def _place(self, file: str) -> Path:
         place = expand_home(file)
         if not place.is_absolute() or place.is_dir():
-            raise BadRequest(f"{file} is no absolute path of a file", hint="Name the file to write")
+            raise BadRequest(f"{file} is not an absolute path of a file", hint="Name the file to write")
         if place.resolve().is_relative_to(self._kernel.config.sessions_dir.resolve()):
             raise BadRequest(f"{file} is among the sessions", hint="Export to another place")
         return place
@@ -625,8 +807,11 @@ def _unknown_tools(preset: Preset, of_emacs: Collection[str]) -> list[str]:
     return [f"Not known here, and not offered to the model: {', '.join(unknown)}"] if unknown else []
 
 
-def _exported(ref: BranchRef, format: str, settings: Settings | None) -> "exchange.export.ExportResult":
-    return exchange.export.export_text(exchange.export.read_source(ref), format, settings)
+def _exported(
+    ref: BranchRef, format: str, settings: Settings | None, filled: Chart | None
+) -> "exchange.export.ExportResult":
+    source = replace(exchange.export.read_source(ref), filled=filled)
+    return exchange.export.export_text(source, format, settings)
 
 
 def _filled(session_id: str, branch_dir: Path, chat: "exchange.importing.Chat", now_ms: int) -> Adoption:

@@ -1,44 +1,150 @@
-"""Lists as every client shows them: columns, rows and what can be done with a row, made by one operation ``view``.
+"""Lists as every client shows them: columns, rows and actions on a row, made by the operation ``view``.
 
-A client lays a view out and knows nothing of its subject: Emacs in a buffer of ``pyagentd-list.el``, the command line
-with ``print_view``. Rows come from the operations that programs use; a view says how people read them.
+A client shows any view without knowing its subject: Emacs in a buffer of ``pyagentd-list.el``, the command line with
+``print_view``. Rows come from the operations that programs use; a view makes them readable for people.
 """
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NotRequired, TypedDict, cast, get_args
 
-from pyagentd.api.agents import ContextOperations, NamedAgents, Settings, TaskOperations, agent_tree
+from pyagentd.api.agents import NamedAgents, Settings, agent_tree
 from pyagentd.api.approvals import Approvals
 from pyagentd.api.conversations import Queue
 from pyagentd.api.group import Client, Group, Process
-from pyagentd.api.history import SnapshotOperations
+from pyagentd.api.history import ContextOperations, SnapshotOperations
+from pyagentd.api.inspection import MAX_HITS, HitFacts, Search
 from pyagentd.api.mcp import Env, McpOperations
-from pyagentd.api.models import Spending
-from pyagentd.api.schedules import Scheduling
+from pyagentd.api.models import UsageOperations
+from pyagentd.api.schedules import ScheduleOperations
 from pyagentd.api.sessions import Branches, Sessions, session_rows
+from pyagentd.api.tasks import TaskOperations, TaskReply
 from pyagentd.errors import BadRequest, NotFound, did_you_mean
+from pyagentd.events import Face, Place, ReportPlace, SessionPlace, ViewPlace
 from pyagentd.features.indexer import Indexer
 from pyagentd.features.overview import Overview
 from pyagentd.policy.guard import explain_pattern
+from pyagentd.runtime.approvals import agent_words
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.usage import By
 from pyagentd.store import paths
 from pyagentd.store.registry import Registry
-from pyagentd.wire.operations import Operation, operation
+from pyagentd.wire.operations import Operation, command_line, operation
 from pyagentd.wire.sexp import SexpError, plist_to_dict
 
 LIMIT = 500  # rows, where the client does not say
 LONGEST_CELL = 400  # characters
 
-Face = Literal[
-    "", "strong", "title", "agent", "dim", "detail", "good", "warn", "bad", "code", "heading", "added", "removed"
-]
 Followed = Literal["sessions", "tasks", "agents", "queue", "asks"]
+
+
+class ColumnReply(TypedDict):
+    """A column of a list."""
+
+    title: str
+    width: int  # characters; 0 for the last one, which has the rest
+    most: int | None  # characters it may have where there is room
+    least: int | None  # characters it must have: without room for them the column is left out
+    right: bool  # aligned to the right
+    sorts: bool  # rows can be sorted by it
+
+
+class CellReply(TypedDict):
+    """What stands in one column of a row."""
+
+    text: str  # one line
+    face: str | None
+    sort: str | float | None  # what it is sorted by, where that is not its text
+    matches: NotRequired[list[list[int]]]  # what of it was searched for: pairs of offsets from 0
+
+
+class TaskPlace(TypedDict):
+    """The output of a background command."""
+
+    kind: Literal["task"]
+    task: TaskReply
+
+
+class MessagePlace(HitFacts):
+    """A message that was found."""
+
+    kind: Literal["message"]
+    query: str  # what was searched for
+
+
+class RowReply(TypedDict):
+    """One line of a list."""
+
+    id: str
+    cells: list[CellReply]
+    label: str  # what a question or message calls it
+    facts: Mapping[str, Any]  # the arguments that actions take
+    visit: Place | TaskPlace | MessagePlace | None  # what visiting it opens
+    level: int  # more than 0: it belongs to the next one above with a smaller level
+
+
+class PromptReply(TypedDict):
+    """What the client asks the user for, before it calls an operation."""
+
+    argument: str  # whose value it is
+    prompt: str
+    number: NotRequired[bool]  # it is one
+
+
+class ActionReply(TypedDict):
+    """What a key does: copy a text, call an operation, open a place, or show the list with other arguments."""
+
+    key: str  # as Emacs writes it
+    label: str
+    operation: str | None
+    takes: list[str]  # the facts of the row that are arguments
+    arguments: Mapping[str, Any]
+    place: str | None  # the fact that holds the place to open
+    several: bool  # it is done to all marked rows
+    question: str | None  # to confirm; %s is the row, or how many there are
+    noun: str | None  # what several rows are, in the singular
+    asks: Literal["always", "several"]
+    needs: str | None  # the fact that must be true of a row
+    done: str | None  # the message afterwards
+    env: bool  # the operation also takes the client's environment and key
+    reads: PromptReply | None
+    saves: bool  # the client first saves what it shows of the branch
+    patience: int | None  # seconds that the reply may take
+    copies: str | None
+
+
+class ViewReply(TypedDict):
+    """A list, ready to be shown."""
+
+    name: str
+    title: str
+    columns: list[ColumnReply]
+    rows: list[RowReply]
+    actions: list[ActionReply]
+    empty: str  # what to say where there are no rows
+    note: str | None  # what to say of all of them
+    follows: list[str]  # what has it made again when it changes
+    more: bool  # there are further rows
+    current: str | None  # the row to begin at
+    filters: bool  # it takes ``words``, so that a filter also finds what is beyond these rows
+
+
+class ViewSummary(TypedDict):
+    """A list that there is."""
+
+    name: str
+    summary: str
+    arguments: list[str]
+    session: Literal["required", "optional"] | None  # whether a session's branch is an argument
+
+
+class ViewsReply(TypedDict):
+    """The lists that there are."""
+
+    views: list[ViewSummary]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +155,7 @@ class Column:
         title: Its heading.
         width: How many characters it should have; 0 for the last one, which has the rest.
         most: How many it may have where there is room.
+        least: How many the last one must have; without room for them it is left out.
         right: Whether its cells are aligned to the right.
         sorts: Whether rows can be sorted by it.
     """
@@ -56,24 +163,34 @@ class Column:
     title: str
     width: int = 0
     most: int = 0
+    least: int = 0
     right: bool = False
     sorts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What stands in one column of a row; ``sort`` is what it is sorted by, where that is not its text."""
+    """What stands in one column of a row.
+
+    Attributes:
+        text: That.
+        face: How it looks.
+        sort: What it is sorted by, where that is not its text.
+        matches: What of it was searched for: pairs of offsets.
+    """
 
     text: str
     face: Face = ""
     sort: str | float | None = None
+    matches: Sequence[Sequence[int]] = ()
 
-    def to_wire(self) -> dict[str, Any]:
+    def to_wire(self) -> CellReply:
         """Return it as it travels; the text is one line."""
-        text = " ".join(self.text.split("\n"))
+        text = self.text.replace("\n", " ").replace("\t", " ")
         if len(text) > LONGEST_CELL:
             text = f"{text[: LONGEST_CELL - 1]}…"
-        return {"text": text, "face": self.face or None, "sort": self.sort}
+        cell: CellReply = {"text": text, "face": self.face or None, "sort": self.sort}
+        return {**cell, "matches": [list(each) for each in self.matches]} if self.matches else cell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +210,10 @@ class Row:
     cells: Sequence[Cell | str]
     label: str
     facts: Mapping[str, Any] = field(default_factory=dict)
-    visit: Mapping[str, Any] | None = None
+    visit: Place | TaskPlace | MessagePlace | None = None
     level: int = 0
 
-    def to_wire(self) -> dict[str, Any]:
+    def to_wire(self) -> RowReply:
         """Return it as it travels."""
         cells = [each if isinstance(each, Cell) else Cell(each) for each in self.cells]
         return {
@@ -127,9 +244,10 @@ class Action:
         needs: The fact that must be true of a row.
         done: The message afterwards, with ``%s`` for the row; a ``note`` of the reply goes before it.
         env: Whether the operation also takes the client's environment and API key, as ``env`` and ``key``.
-        reads: What the client asks the user for: ``argument``, ``prompt``, and ``number`` if it is one.
+        reads: What the client asks the user for.
         saves: Whether the client first saves what it shows of the ``branch`` it takes.
         patience_s: How long the reply may take; 0 for as long as any.
+        copies: The text that the client copies, in place of calling an operation.
     """
 
     key: str
@@ -145,11 +263,12 @@ class Action:
     needs: str = ""
     done: str = ""
     env: bool = False
-    reads: Mapping[str, Any] | None = None
+    reads: PromptReply | None = None
     saves: bool = False
     patience_s: int = 0
+    copies: str = ""
 
-    def to_wire(self) -> dict[str, Any]:
+    def to_wire(self) -> ActionReply:
         """Return it as it travels; what is "" is nil."""
         return {
             "key": self.key,
@@ -168,6 +287,7 @@ class Action:
             "reads": self.reads,
             "saves": self.saves,
             "patience": self.patience_s or None,
+            "copies": self.copies or None,
         }
 
 
@@ -213,17 +333,17 @@ class View:
     filters: bool = False
 
 
-def session_place(branch: str, title: str = "") -> dict[str, Any]:
+def session_place(branch: str, title: str = "") -> SessionPlace:
     """Return the place that is a branch's conversation; ``title`` is what its session is called."""
     return {"kind": "session", "branch": branch, "title": title or None}
 
 
-def report_place(name: str, **arguments: Any) -> dict[str, Any]:
-    """Return the place that is a report."""
-    return {"kind": "report", "name": name, "arguments": arguments}
+def report_place(report: str, /, *, env: bool = False, **arguments: Any) -> ReportPlace:
+    """Return the place that is a report; with ``env`` the client's environment is one of its arguments."""
+    return {"kind": "report", "name": report, "arguments": arguments, "env": env}
 
 
-def view_place(name: str, **arguments: Any) -> dict[str, Any]:
+def view_place(name: str, **arguments: Any) -> ViewPlace:
     """Return the place that is a view."""
     return {"kind": "view", "name": name, "arguments": arguments}
 
@@ -283,6 +403,14 @@ def title_of(row: Mapping[str, Any]) -> str:
     return agent_words(name) if row.get("agent") else name
 
 
+def follow(kernel: Kernel, client: Client, follows: Iterable[Followed]) -> None:
+    """Have a client told what changes of what it shows."""
+    if "sessions" in follows and (overview := kernel.find(Overview)) is not None:
+        overview.watchers.add(client)
+    if {"tasks", "agents"} & set(follows):
+        kernel.overseers.add(client)
+
+
 class Views(Group):
     """The lists, each a method that takes typed arguments, as an operation does, and returns a ``View``.
 
@@ -293,21 +421,23 @@ class Views(Group):
         super().__init__(kernel, registry, indexer, process)
         parts = kernel, registry, indexer, process
         self._sessions = Sessions(*parts)
-        self._scheduling = Scheduling(*parts)
+        self._scheduling = ScheduleOperations(*parts)
         self._tasks = TaskOperations(*parts)
         self._approvals = Approvals(*parts)
         self._contexts = ContextOperations(*parts)
         self._branches = Branches(*parts)
-        self._spending = Spending(*parts)
+        self._spending = UsageOperations(*parts)
         self._mcp = McpOperations(*parts)
         self._snapshots = SnapshotOperations(*parts)
         self._named = NamedAgents(*parts)
         self._settings = Settings(*parts)
+        self._search = Search(*parts)
         self._queue = Queue(*parts)
         self._views: dict[str, Operation] = {
             each.name: each
             for each in (
                 operation("sessions", self._session_tree),
+                operation("search", self._found),
                 operation("running", self._running),
                 operation("asks", self._asks),
                 operation("queue", self._queued),
@@ -327,6 +457,7 @@ class Views(Group):
             )
         }
 
+    @command_line("grants", "list", "schedule list", "tasks")
     async def view(
         self,
         client: Client,
@@ -335,19 +466,12 @@ class Views(Group):
         arguments: Mapping[str, Any] | Sequence[Any] = (),
         limit: int = LIMIT,
         watch: bool = False,
-    ) -> dict[str, Any]:
+    ) -> ViewReply:
         """Return the list ``name``, ready to be shown: columns, rows, actions.
 
         ``arguments`` are those that ``views`` tells of it, at most ``limit`` rows are returned, and ``more`` is true
         where there are others. With ``watch`` the client is told what changes of what the list ``follows``, as by
         ``sessions`` and ``tasks``.
-
-        The reply is ``{name, title, columns, rows, actions, empty, note, follows, more, current, filters}``. A column
-        is ``{title, width, most, right, sorts}``; a row ``{id, cells, label, facts, visit, level}`` with cells
-        ``{text, face, sort}``. An action is ``{key, label, operation, takes, arguments, place, several, question,
-        noun, asks, needs, done, env, reads, saves, patience}``: a client calls ``operation`` with ``arguments`` and
-        those ``facts`` of the row that ``takes`` names, opens the place that is the fact ``place``, or, with neither,
-        shows the same view with ``arguments``.
         """
         found = self._views.get(name)
         if found is None:
@@ -355,12 +479,12 @@ class Views(Group):
         try:
             given = dict(arguments) if isinstance(arguments, Mapping) else plist_to_dict(list(arguments))
         except SexpError as error:
-            raise BadRequest(f"arguments is no plist: {error}") from None
+            raise BadRequest(f"arguments is not a plist: {error}") from None
         if "limit" in found.parameters:
             given["limit"] = limit
         view: View = await found.run(client, **found.bind_named(given))
         if watch:
-            self._watch(client, view.follows)
+            follow(self._kernel, client, view.follows)
         return {
             "name": name,
             "title": view.title,
@@ -369,6 +493,7 @@ class Views(Group):
                     "title": each.title,
                     "width": each.width,
                     "most": each.most or None,
+                    "least": each.least or None,
                     "right": each.right,
                     "sorts": each.sorts,
                 }
@@ -384,25 +509,19 @@ class Views(Group):
             "filters": view.filters,
         }
 
-    async def views(self, client: Client) -> dict[str, Any]:
-        """Return what ``view`` can list: ``{views: (V…)}``, V being ``{name, summary, arguments, session}``.
+    @command_line("list")
+    async def views(self, client: Client) -> ViewsReply:
+        """Return what ``view`` can list.
 
-        Left out are those that need another argument than a session, such as "agent". ``session`` says whether a
-        session's branch is an argument: "required", "optional", or nil.
+        Left out are those that need another argument than a session, such as "agent".
         """
         return {
             "views": [
-                _told(each)
+                _summary(each)
                 for each in self._views.values()
                 if all(not value.is_required or name == "branch" for name, value in each.parameters.items())
             ]
         }
-
-    def _watch(self, client: Client, follows: Iterable[Followed]) -> None:
-        if "sessions" in follows and (overview := self._kernel.find(Overview)) is not None:
-            overview.watchers.add(client)
-        if {"tasks", "agents"} & set(follows):
-            self._kernel.overseers.add(client)
 
     async def _session_tree(
         self, client: Client, *, archived: bool = False, words: str = "", limit: int = LIMIT
@@ -421,7 +540,7 @@ class Views(Group):
                 Column("Tokens", 6, right=True),
                 Column("Cost", 8, right=True),
                 Column("Preset", 21),
-                Column("Id", sorts=False),
+                Column("Id", least=16, sorts=False),
             ),
             rows=[_session_row(*line, now) for line in found[:limit]],
             actions=(
@@ -450,6 +569,38 @@ class Views(Group):
             filters=True,
         )
 
+    async def _found(self, client: Client, *, query: str, archived: bool = False, limit: int = LIMIT) -> View:
+        """List the messages of all sessions that have what is searched for, by session."""
+        found = await self._search.search(client, query=query, limit=min(limit, MAX_HITS), archived=archived)
+        groups: dict[str, list[Mapping[str, Any]]] = {}
+        for hit in found["hits"]:
+            groups.setdefault(hit["branch"], []).append(hit)
+        rows = [row for hits in groups.values() for row in _found_in(hits, query)]
+        hits = sum(row.level for row in rows)
+        notes = [
+            f"{'first ' if found['more'] else ''}{count(hits, 'message')} with {query}",
+            *(["archived too"] if archived else []),
+            *([found["problem"]] if found["problem"] else []),
+            *(["indexing is not finished; g searches again"] if found["indexing"] else []),
+        ]
+        return View(
+            title="Search",
+            columns=(Column("From", 14, most=30, sorts=False), Column("Message", sorts=False)),
+            rows=rows,
+            actions=(
+                Action(key="s", label="search", reads={"argument": "query", "prompt": "Search sessions: "}),
+                Action(
+                    key="A",
+                    label="without archived" if archived else "archived",
+                    arguments={"archived": not archived},
+                ),
+            ),
+            empty=f"No matches for {query}{'' if archived else '; A includes archived sessions'}.",
+            note="; ".join(notes),
+            more=found["more"],
+            current=rows[1].id if rows else "",
+        )
+
     async def _asks(self, client: Client) -> View:
         """List pending approvals and questions of all sessions."""
         found = (await self._approvals.asks(client))["asks"]
@@ -461,12 +612,12 @@ class Views(Group):
                     id=row["id"],
                     cells=(
                         local_time(row["created_at"], "%m-%d %H:%M"),
-                        Cell(asking(row), "strong"),
-                        Cell(asked(row), "heading"),
+                        Cell(row["who"], "strong"),
+                        Cell(row["what"], "heading"),
                         Cell(self._session_of(row["branch"]), "dim"),
                     ),
-                    label=asked(row),
-                    facts={"ask": row["id"], "branch": row["branch"]},
+                    label=row["what"],
+                    facts={"ask": dict(row), "branch": row["branch"]},
                     visit=session_place(row["branch"]),
                 )
                 for row in found
@@ -533,6 +684,7 @@ class Views(Group):
     async def _agent(self, client: Client, *, agent: str) -> View:
         """List what a named agent is: name, system prompt, model, permissions."""
         told = await self._named.agent_config(client, name=agent)
+        config: Mapping[str, Any] = told["config"]
         place = Path(told["dir"])
         return View(
             title=f"Agent {agent}",
@@ -546,7 +698,7 @@ class Views(Group):
                     id=key,
                     cells=(
                         Cell(key, "strong"),
-                        _value(value := told["config"][key], "(default)"),
+                        _value(value := config[key], "(default)"),
                         Cell(about, "dim"),
                     ),
                     label=key,
@@ -579,7 +731,8 @@ class Views(Group):
     async def _defaults(self, client: Client) -> View:
         """List the defaults of named agents."""
         told = await self._settings.settings(client)
-        held, defaults = told["settings"], told["defaults"]
+        held: Mapping[str, Any] = told["settings"]
+        defaults: Mapping[str, Any] = told["defaults"]
         return View(
             title="Defaults of named agents",
             columns=(
@@ -1005,14 +1158,15 @@ class Views(Group):
         """List what all sessions cost, by day, model, session or preset."""
         answer = await self._spending.usage_report(client, by=by, days=days)
         lines, rest = answer["lines"], answer["rest"]
-        measure = "known_usd" if any(line["known_usd"] for line in lines) else "total"
+        measure: Literal["known_usd", "total"] = "known_usd" if any(line["known_usd"] for line in lines) else "total"
         most = max((line[measure] for line in lines), default=0)
         rows = [
             Row(
                 id=line["key"],
                 cells=(_spent_name(line, by), *_spent_counts(line), Cell(bar(line[measure], most), "good")),
                 label=line["key"],
-                visit=(session_place(str(Path(line["file"]).parent)) if line.get("file") else None)
+                facts={"charts": report_place("usage", days=days)},
+                visit=(session_place(str(Path(file).parent)) if (file := line.get("file")) else None)
                 if by == "session"
                 else view_place("usage", by="session", days=days),
             )
@@ -1047,6 +1201,7 @@ class Views(Group):
                     label="how long",
                     reads={"argument": "days", "prompt": "Days (0 is always): ", "number": True},
                 ),
+                Action(key="c", label="charts", place="charts"),
             ),
             empty=f"Nothing was spent in the {period}." if days else "Nothing was spent yet.",
             note=f"by {by}, {period}"
@@ -1060,6 +1215,7 @@ class Views(Group):
     ) -> View:
         """List the MCP servers of a session or project, and your own."""
         answer = await self._mcp.mcp(client, branch=branch, root=root, env=env)
+        project = report_place("servers", root=answer["root"])
         return View(
             title="MCP",
             columns=(
@@ -1082,10 +1238,14 @@ class Views(Group):
                         else Cell(row["url"] or " ".join(row["command"])),
                     ),
                     label=row["name"],
-                    facts={"name": row["name"], "root": answer["root"], "trusted": row["trusted"]},
+                    visit=report_place("server", name=row["name"], root=answer["root"], env=True)
+                    if row["trusted"]
+                    else project,
+                    facts={"project": project},
                 )
                 for row in answer["servers"]
             ],
+            actions=(Action(key="T", label="read and trust the project's", place="project"),),
             empty="No MCP servers: add [mcp.NAME] to config.toml.",
             note=f"of the project's servers cannot be used: {answer['error']}" if answer["error"] else "",
             follows=("sessions",),
@@ -1183,20 +1343,6 @@ SAVED_BY = {"manual_save": "by hand", "idle_timeout": "idle", "context_clear": "
 """Why a conversation was saved, in words."""
 
 
-def decided_by(row: Mapping[str, Any]) -> str:
-    """Return which rule decided a row of the audit, and who."""
-    rule, by = row["rule"] or "", row["by"] or ""
-    return f"{rule} ({by})" if rule and by else rule or by
-
-
-def agent_words(id: str) -> str:
-    """Return what to call an agent, PRESET-TIMESTAMP-SLUG: "PRESET (SLUG)"."""
-    found = re.fullmatch(r"(.+?)-[0-9]{14}(?:-(.+))?", id)
-    if found is None:
-        return id
-    return f"{found[1]} ({found[2]})" if found[2] else found[1]
-
-
 def _stem(above: str, *, last: bool) -> str:
     """Return the stem of a line of a tree below one with the stem ``above``."""
     return above.replace("├", "│").replace("└", " ") + ("└ " if last else "├ ")
@@ -1215,7 +1361,7 @@ def _lineage(row: Mapping[str, Any]) -> str:
     return f"{row['parent']}, character {row['position']}" if row["position"] else str(row["parent"])
 
 
-def _told(view: Operation) -> dict[str, Any]:
+def _summary(view: Operation) -> ViewSummary:
     branch = view.parameters.get("branch")
     return {
         "name": view.name,
@@ -1410,19 +1556,33 @@ def _named_row(row: Mapping[str, Any]) -> Row:
 # What runs.
 
 
-def asking(ask: Mapping[str, Any]) -> str:
-    """Return which agent asks, "" where the session itself does."""
-    return agent_words(ask.get("agent") or "")
-
-
-def asked(ask: Mapping[str, Any]) -> str:
-    """Return in a line what is asked."""
-    if ask.get("kind") == "scope":
-        return _cut(f"more scope: {'  '.join(ask.get('patterns') or ())}", LONGEST_CELL)
-    detail = ask.get("detail") or ask.get("action") or ""
-    if ask.get("kind") == "question":
-        return _cut(detail, LONGEST_CELL)
-    return _cut(f"{ask.get('tool') or 'Question'} {detail}", LONGEST_CELL)
+def _found_in(hits: Sequence[Mapping[str, Any]], query: str) -> Iterator[Row]:
+    """Return the rows of the hits in one branch, below one that names it."""
+    first = hits[0]
+    shown = [hit for hit in hits if hit["kind"] != "title"] or hits  # a title matters where nothing else was found
+    title, branch = title_of(first), first["branch_name"]
+    where = "agent" if first["agent"] else "" if branch in (None, "main") else branch
+    about = "  ".join(filter(None, (where, local_time(first["created_at"]).text)))
+    yield Row(
+        id=first["branch"],
+        cells=(Cell(title, "title"), Cell(about, "dim")),
+        label=title,
+        visit=cast(MessagePlace, {**shown[0], "kind": "message", "query": query}),
+    )
+    for hit in shown:
+        kind, copies = str(hit["kind"] or ""), hit["copies"] or 0
+        who = kind.capitalize() if kind in ("tool", "reasoning", "title") else ""
+        also = f"  (also in {count(copies, 'branch')})" if copies else ""
+        yield Row(
+            id=f"{hit['branch']} {hit['message_id']} {hit['part_id']} {kind}",
+            cells=(
+                Cell(f"  {who or ('You' if hit['role'] == 'user' else 'Model')}", "dim"),
+                Cell(f"{hit['preview']}{also}", matches=hit["matches"]),
+            ),
+            label=title,
+            visit=cast(MessagePlace, {**hit, "kind": "message", "query": query}),
+            level=1,
+        )
 
 
 def _below(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -10,8 +10,6 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "click":
         raise
-    raise SystemExit(
-        "pyagentd: only the library is installed. The command line needs pyagentd[daemon], or pyagentd[full]"
-    ) from None
+    raise SystemExit("pyagentd: only the library is installed. The command line needs pyagentd[daemon]") from None
 
 __all__ = ["main"]

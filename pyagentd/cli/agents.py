@@ -69,7 +69,7 @@ def init(name: str, system_prompt: str | None, model: str | None, permissions: s
 def listing(destroyed: bool, as_json: bool) -> None:
     """List the named agents: name, status, model, permissions, directory."""
     with daemon() as link:
-        found: Sequence[dict[str, Any]] = link.call("agent-list", destroyed=destroyed or None)["agents"] or []
+        found: Sequence[dict[str, Any]] = link.call("agent-list", destroyed=destroyed or None)["agents"]
     if as_json:
         print_json({"agents": list(found)})
         return
@@ -102,15 +102,17 @@ def config(name: str, key: str | None, value: str | None, reset: bool, as_json: 
         env, api_key = run_environment(os.environ)
         wanted = {"name": name, "key": key, "value": given, "reset": reset or None}
         told = link.call("agent-config", timeout=LONG_S, **wanted, env=env, api_key=api_key)
-    if told["note"]:
+    if told.get("note"):
         note(told["note"])
+    held = dict(told["config"])
     if as_json:
-        print_json({part: told[part] for part in ("name", "dir", "config")})
-    elif key is not None:
-        click.echo(_line(told["config"][key]))
-    else:
-        for each, held in told["config"].items():
-            click.echo(f"{each}\t{_line(held)}")
+        parts = ("name", "dir", "config", "effective_model", "model_source")
+        print_json({part: told[part] for part in parts if part in told})
+        return
+    if held["model"] is None and told.get("effective_model"):
+        held["model"] = f"{told['effective_model']} (from {told['model_source']})"
+    for each in held if key is None else [key]:
+        click.echo(f"{each}\t{_line(held[each])}" if key is None else _line(held[each]))
 
 
 @agent.command("rename")
@@ -118,7 +120,7 @@ def config(name: str, key: str | None, value: str | None, reset: bool, as_json: 
 @click.argument("new_name")
 @json_option
 def rename_agent(name: str, new_name: str, as_json: bool) -> None:
-    """Call the agent NAME NEW_NAME; its directory and its session's id follow."""
+    """Rename the agent NAME to NEW_NAME, with its directory and its session's id."""
     with daemon() as link:
         told = link.call("agent-rename", timeout=LONG_S, name=name, new_name=new_name)
     if as_json:
@@ -141,16 +143,14 @@ def destroy(name: str, keep_files: bool, yes: bool, as_json: bool) -> None:
         raise click.UsageError("Destroying asks first, and there is no terminal to ask on. Use --yes")
     with daemon() as link:
         if not yes:
-            lost = (
-                link.call("destroy-warnings", timeout=LONG_S, name=name, keep_files=keep_files or None)["lines"] or []
-            )
+            lost = link.call("destroy-warnings", timeout=LONG_S, name=name, keep_files=keep_files or None)["lines"]
             click.echo(f"With the agent {name} this is lost:" if lost else "Nothing is lost.", err=True)
             for line in lost:
                 click.echo(f"  {printable(line)}", err=True)
             click.confirm(f"Destroy the agent {name}?", abort=True, err=True)
         done = link.call("agent-destroy", timeout=LONG_S, name=name, keep_files=keep_files or None, confirmed=True)
     if as_json:
-        print_json({**{key: done[key] for key in ("name", "dir", "files")}, "saved": list(done["saved"] or [])})
+        print_json({key: done[key] for key in ("name", "dir", "files", "saved")})
     else:
         click.echo(done["text"])
 
@@ -179,7 +179,7 @@ def agents(session: str, agent: str | None, as_json: bool) -> None:
         if agent is not None:
             stopped = link.call("abort-agent", branch=branch, agent=agent)
             if as_json:
-                print_json({"id": stopped["id"], "aborted": bool(stopped["aborted"])})
+                print_json(stopped)
             elif not stopped["aborted"]:
                 note(f"{stopped['id']} has no run to abort")
             return
@@ -188,18 +188,11 @@ def agents(session: str, agent: str | None, as_json: bool) -> None:
     path = answer.get("path")
     found = json.loads(Path(path).read_bytes())["agents"] if path else answer["agents"]
     if as_json:
-        print_json(_plain(found))
+        print_json(found)
     else:
         print_table(
-            ("agent", "state", "tokens", "task", "result"), _lines(_plain(found)), empty="This session has no agents."
+            ("agent", "state", "tokens", "task", "result"), _lines(found), empty="This session has no agents."
         )
-
-
-def _plain(agents: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
-    """Return the tree with what Lisp has no own value for as JSON has it."""
-    return [
-        agent | {"background": bool(agent["background"]), "agents": _plain(agent["agents"])} for agent in agents or ()
-    ]
 
 
 def _lines(agents: list[dict[str, Any]], depth: int = 0) -> Iterator[tuple[str, ...]]:
@@ -244,15 +237,15 @@ def settings(key: str | None, value: str | None, reset: bool, as_json: bool) -> 
     elif key is not None:
         held = told["settings"][key]
         is_set = reset or value is not None
-        click.echo(_span(held) if is_set and key == "idle_timeout" else _shown(held))
+        click.echo(_span(held) if is_set and key == "idle_timeout" else _value_text(held))
     else:
         for name in _DEFAULTS_KEYS:
-            click.echo(f"{name}\t{_shown(told['settings'][name])}")
+            click.echo(f"{name}\t{_value_text(told['settings'][name])}")
 
 
 def _span(seconds: float) -> str:
     return span(seconds) if seconds else "never"
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return "-" if value is None else str(value)

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
@@ -9,8 +10,8 @@ from itertools import takewhile
 import click
 
 from pyagentd import __version__
-from pyagentd.cli.output import ExitCode, exit_code, report
-from pyagentd.errors import PyagentdError
+from pyagentd.cli.output import ExitCode, exit_code, note, report
+from pyagentd.errors import NoKey, PyagentdError
 
 PROGRAM = "pyagentd"
 
@@ -31,6 +32,7 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "show": ("sessions", "print a conversation, or what happened in it"),
         "search": ("search", "search everything that was said"),
         "list": ("schedule", "print a list as Emacs shows it"),
+        "report": ("schedule", "print a page as Emacs shows it"),
         "usage": ("usage", "show tokens and cost"),
         "rename": ("sessions", "give a session another title"),
         "archive": ("sessions", "hide a session from lists, or show it again"),
@@ -73,6 +75,7 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Set up": {
         "doctor": ("doctor", "check the installation"),
         "upgrade": ("upgrade", "install a newer version"),
+        "install": ("upgrade", "install what only some features need"),
         "config": ("daemon", "show every setting and where it comes from"),
         "models": ("tools", "list the models you can use"),
         "presets": ("tools", "list presets"),
@@ -100,6 +103,8 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
 
 _MODULES = {name: module for commands in _SECTIONS.values() for name, (module, _) in commands.items()}
 
+_FUNCTIONS = {"import": "import_", "list": "list_view", "report": "report_page"}  # not called like their command
+
 _FIRST = (
     ("pyagentd doctor", "check the installation"),
     ('pyagentd ask "What does this project do?"', "ask about the current directory"),
@@ -117,7 +122,7 @@ class _Sectioned(click.Group):
         if cmd_name not in _MODULES:
             return None
         module = importlib.import_module(f"pyagentd.cli.{_MODULES[cmd_name]}")
-        command: click.Command = getattr(module, {"import": "import_", "list": "list_view"}.get(cmd_name, cmd_name))
+        command: click.Command = getattr(module, _FUNCTIONS.get(cmd_name, cmd_name))
         return command
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -134,7 +139,8 @@ class _Sectioned(click.Group):
 
 @click.group(cls=_Sectioned, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")
-def cli() -> None:
+@click.option("--host", metavar="HOST", help="Run the command on HOST, over ssh (default: PYAGENTD_HOST, else here).")
+def cli(host: str | None) -> None:
     """Agents for Emacs that outlive Emacs.
 
     The daemon starts on demand. A SESSION is an id or its beginning, ID/BRANCH, or a directory.
@@ -142,9 +148,32 @@ def cli() -> None:
     """
 
 
+def _on_host(words: Sequence[str]) -> list[str] | None:
+    """Return what runs the command on another machine, where ``--host`` or ``PYAGENTD_HOST`` name one, else None."""
+    host, rest = os.environ.get("PYAGENTD_HOST", ""), list(words)
+    match rest:
+        case ["--host", named, *more]:
+            host, rest = named, more
+        case [first, *more] if first.startswith("--host="):
+            host, rest = first.removeprefix("--host="), more
+    if not host:
+        return None
+    # Of several places where the server may be on the host, the one that Emacs installs into comes first.
+    places = '"$HOME/.local/share/pyagentd/server/bin/pyagentd" pyagentd "$HOME/.local/bin/pyagentd"'
+    script = f'for p in {places}; do command -v "$p" >/dev/null 2>&1 && exec "$p" "$@"; done; '
+    script += "echo 'pyagentd is not installed here' >&2; exit 127"
+    command = shlex.join(["exec", "sh", "-c", script, PROGRAM, *rest])
+    terminal = ["-t"] if sys.stdin.isatty() and sys.stdout.isatty() else ["-T"]
+    return [*shlex.split(os.environ.get("PYAGENTD_SSH", "ssh")), *terminal, "--", host, command]
+
+
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status (see ``outcome``)."""
     words = list(sys.argv[1:] if args is None else args)
+    if command := _on_host(words):
+        os.execvp(command[0], command)
+    if "_PYAGENTD_COMPLETE" in os.environ:
+        importlib.import_module("pyagentd.cli.completion")
     try:
         status = cli.main(words, prog_name=PROGRAM, standalone_mode=False)
     except BrokenPipeError:
@@ -160,8 +189,17 @@ def main(args: Sequence[str] | None = None) -> int:
         return ExitCode.DONE
     except (PyagentdError, click.ClickException, OSError) as error:
         report(error, as_json=_wants_json(words))
+        if getattr(error, "code", "") == NoKey.code:
+            _tell_local_servers()
         return exit_code(error)
     return int(status or ExitCode.DONE)
+
+
+def _tell_local_servers() -> None:
+    """Say which servers of this machine could answer without a key; asking them takes half a second at most."""
+    local = importlib.import_module("pyagentd.cli.local")
+    if found := local.find():
+        note(f"{found[0].words}: `pyagentd models --local --use` has it answer")
 
 
 def _wants_json(words: Sequence[str]) -> bool:

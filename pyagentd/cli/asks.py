@@ -16,7 +16,7 @@ from pyagentd.cli.output import dim, json_option, note, print_json, print_table,
 from pyagentd.errors import PyagentdError
 
 _DECISIONS = ("allow", "session", "always", "answer", "deny", "abort")
-_LISTS = ("choices", "remember", "covers", "commands", "patterns")  # in Lisp an empty list is nil
+_LISTS = ("choices", "remember", "covers", "commands", "patterns")  # that not every kind of question has
 _DETAIL = 100  # characters
 
 
@@ -24,7 +24,7 @@ def complete_ask(context: click.Context, parameter: click.Parameter, incomplete:
     """Return the ids of open questions; a daemon that does not run has none to tell."""
     try:
         with daemon(start=False) as link:
-            found = link.call("asks", timeout=2.0)["asks"] or []
+            found = link.call("asks", timeout=2.0)["asks"]
     except (PyagentdError, OSError):
         return []
     return [CompletionItem(row["id"], help=_line(row)) for row in found if row["id"].startswith(incomplete)]
@@ -40,7 +40,7 @@ def asks(session: str | None, as_json: bool) -> None:
     """
     with daemon() as link:
         wanted = str(branch_of(link, session)) if session and session.startswith((".", "~")) else session
-        found = [_normal(row) for row in link.call("asks", session=wanted)["asks"] or []]
+        found = [_normal(row) for row in link.call("asks", session=wanted)["asks"]]
     if as_json:
         print_json(found)
     elif sys.stdout.isatty():
@@ -86,7 +86,7 @@ def answer(
         answered = link.call(
             "answer", ask=ask, decision=decision, reason=reason, input=text, answers=said, env=env, key=key
         )
-    accepted = bool(answered["accepted"])
+    accepted = answered["accepted"]
     if as_json:
         print_json({"accepted": accepted})
     elif not accepted:
@@ -105,13 +105,7 @@ def _environment(link: Any, ask: str) -> tuple[dict[str, str], str | None]:
 
 
 def _normal(row: Mapping[str, Any]) -> dict[str, Any]:
-    lists = {name: row.get(name) or [] for name in _LISTS}
-    if row.get("kind") == "question":
-        lists["questions"] = [
-            {**each, "options": each.get("options") or [], "multi_select": bool(each.get("multi_select"))}
-            for each in row["questions"]
-        ]
-    return {**row, "session": _session(row), **lists}
+    return {**{name: [] for name in _LISTS}, **row, "session": _session(row)}
 
 
 def _session(row: Mapping[str, Any]) -> str:
@@ -169,7 +163,7 @@ def grants(session: str, revoke: str | None, as_json: bool) -> None:
             print_view(link.call("view", name="grants", arguments={"branch": branch}))
             return
         answer = link.call("grants", branch=branch)
-    found = answer["grants"] or []
+    found = answer["grants"]
     if as_json:
         told = {"session": answer["session"], "root": answer["root"], "grants": found}
         print_json({**told, "revoked": revoked} if revoke else told)
@@ -229,8 +223,8 @@ def audit(session: str | None, limit: int, as_json: bool) -> None:
                 limit=min(_PAGE, limit - len(found)),
                 before=found[-1]["id"] if found else None,
             )
-            found += page["decisions"] or []
-            problem, more = page["problem"], bool(page["more"])
+            found += page["decisions"]
+            problem, more = page["problem"], page["more"]
     found.reverse()
     if problem:
         note(f"the latest decisions are not on disk yet: {problem}")
@@ -293,5 +287,5 @@ def _trust_show(told: dict[str, Any]) -> None:
         for key, value in told[section].items():
             said = ("true" if value else "false") if key in _FLAGS else ", ".join(value or ())
             print(f"  {key}: {printable(said) or 'none'}")
-    for server in told["mcp"] or ():
+    for server in told["mcp"]:
         print(f"starts the MCP server {printable(server)}")

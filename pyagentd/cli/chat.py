@@ -1,14 +1,16 @@
 """``pyagentd chat``: a conversation on the terminal.
 
-What was said scrolls by and stays; below it stands what is being said, what is asked, and the line to type in. One
-event loop: events of the daemon are taken in order by one task, keys are read by prompt_toolkit, which is imported
-when a chat begins.
+Finished text scrolls by and stays; below it are the text that is coming, an open question, and the line to type in.
+There is one event loop: one task handles the daemon's events in order, and prompt_toolkit, which is imported when a
+chat begins, reads the keys.
 """
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,8 +20,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from pyagentd.acp.wire import Daemon
-from pyagentd.cli.follow import ABORT, DECLINE, Piece, Progress, QuestionForm, Transcript, edited, question, replayed
-from pyagentd.cli.link import branch_of, complete_model, complete_session, daemon, run_environment
+from pyagentd.cli.follow import (
+    ABORT,
+    DECLINE,
+    Piece,
+    Progress,
+    QuestionForm,
+    Transcript,
+    edited,
+    lasting,
+    question,
+    replayed,
+)
+from pyagentd.cli.link import branch_of, complete_session, daemon, models_known, run_environment
 from pyagentd.cli.output import ExitCode, note, preset_option, printable, workplace_option
 from pyagentd.cli.send import mentioned, with_files
 from pyagentd.cli.sessions import sessions_known
@@ -27,7 +40,6 @@ from pyagentd.clock import new_id
 from pyagentd.config import sessions_dir
 from pyagentd.errors import BadRequest, PyagentdError, Unreachable
 from pyagentd.events import Event
-from pyagentd.installation import extra
 from pyagentd.store.metadata import workspace_root
 from pyagentd.wire.client import CALL_TIMEOUT_S
 
@@ -41,7 +53,7 @@ if TYPE_CHECKING:
 
 _COMMAND_S = 300.0  # some slash commands ask a model
 _LEAVE_S = 2.0  # how long a second Ctrl-C leaves
-_UNARMED_S = 0.7  # what was typed for something else is no answer to a question that has just appeared
+_UNARMED_S = 0.7  # what was typed for something else is not an answer to a question that has just appeared
 _REDRAW_S = 0.05
 _TICK_S = 0.5
 _SHOWN_ROWS = 60  # of the log, when a session is resumed
@@ -71,15 +83,6 @@ def letters(ask: Mapping[str, Any]) -> dict[str, str]:
     if ask.get("preview"):
         offered.add("diff")
     return {letter: word for letter, (decision, word) in LETTERS.items() if decision in offered}
-
-
-def lasting(ask: Mapping[str, Any], decision: str) -> str:
-    """Return the sentence that says what ``decision``, session or always, allows from now on."""
-    what = "; ".join(map(str, ask.get("covers") or ask.get("remember") or ()))
-    if ask.get("kind") == "scope":
-        return f"From now on this session may, as its preset.md will say: {what}."
-    where = "in this session and its agents" if decision == "session" else f"in every session of {ask['project']}"
-    return f"From now on, {where}, this is allowed without asking: {what}."
 
 
 class MarkdownBlocks:
@@ -128,11 +131,9 @@ def chat(session: str | None, goes_on: bool, picks: bool, preset: str | None, ro
     if sum(map(bool, (session, goes_on, picks))) > 1:
         raise click.UsageError("SESSION, --continue and --resume exclude each other")
     if preset and (session or goes_on or picks):
-        raise click.UsageError("--preset is of a new session")
+        raise click.UsageError("--preset is for new sessions")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadRequest("A chat needs a terminal", hint='From a script: pyagentd send SESSION "…"')
-    with extra("chat", "The chat"):
-        import prompt_toolkit  # noqa: F401
     place = None
     if session or goes_on or picks:
         with daemon(human=True) as link:
@@ -163,6 +164,20 @@ def _picked(found: Iterable[Mapping[str, Any]], root: Path, *, ask: bool) -> Pat
 def _row(session: Mapping[str, Any]) -> str:
     title = printable(str(session["title"] or session["session_id"]))
     return f"{title}  ({str(session['updated'])[:16].replace('T', ' ')}, {session['session_id']})"
+
+
+_TABLE = re.compile(r"^``` text\n.*?^```$", re.MULTILINE | re.DOTALL)  # what slash commands answer
+
+
+def wrapped(text: str, width: int) -> str:
+    """Return ``text`` with lines of at most ``width`` columns; what goes on stands below its own column."""
+
+    def lines() -> Iterator[str]:
+        for line in text.split("\n"):
+            column = max((found.end() for found in re.finditer("  +", line) if found.end() < width // 2), default=0)
+            yield from textwrap.wrap(line, width, subsequent_indent=" " * column) or [""]
+
+    return "\n".join(lines())
 
 
 class Chat:
@@ -215,6 +230,7 @@ class Chat:
             with suppress(EOFError):
                 await self._input.prompt_async()
         finally:
+            self._is_attached = False  # the link ends because the user leaves
             for task in (telling, ticking, *self._working):
                 task.cancel()
             with suppress(PyagentdError):
@@ -447,7 +463,7 @@ class Chat:
                     raise
         if command := sent.get("command"):
             if not command["recorded"]:  # else it is among the events
-                await self._print(printable(str(command["text"])))
+                await self._print(wrapped(printable(str(command["text"])), self._console.size.width))
             await self._list_commands()
 
     async def _abort(self) -> None:
@@ -455,7 +471,7 @@ class Chat:
 
     async def _list_commands(self) -> None:
         found = await self._daemon.call("commands", branch=self._branch or None)
-        self._commands = found["commands"] or ()
+        self._commands = found["commands"]
 
     async def _attach(self, name: str = "chat") -> None:
         """Watch the session, made now if it is new, and show what is not on the screen."""
@@ -464,7 +480,7 @@ class Chat:
         if self._place is None:
             made = await self._daemon.call("create-session", name=name, preset=self._preset, root=str(self._root))
             self._place = Path(made["branch_dir"])
-        state = await self._daemon.call("attach", branch=str(self._place), mode="view")
+        state = await self._daemon.call("attach", branch=str(self._place))
         self._branch, upto = str(state["branch"]), int(state["seq"])
         self._is_attached = True
         self._settings = state["settings"]
@@ -585,7 +601,7 @@ class Chat:
         if piece.style == "plain":
             await self._end_dim()
             if complete := self._answer.feed(text):
-                await self._print(_markdown(complete), "")
+                await self._print(self._markdown(complete), "")
             return
         await self._end_answer()
         whole, line_end, self._dim = (self._dim + text).rpartition("\n")
@@ -601,7 +617,7 @@ class Chat:
 
     async def _end_answer(self) -> None:
         if (rest := self._answer.flush()).strip():
-            await self._print(_markdown(rest), "")
+            await self._print(self._markdown(rest), "")
 
     async def _finish(self) -> None:
         """Leave nothing unfinished above."""
@@ -615,9 +631,16 @@ class Chat:
         rest = self._answer.rest
         if rest != self._tail[0]:
             with self._console.capture() as drawn:
-                self._console.print(_markdown(rest))
+                self._console.print(self._markdown(rest))
             self._tail = (rest, drawn.get().splitlines() if rest.strip() else [])
         return self._tail[1]
+
+    def _markdown(self, text: str) -> "Markdown":
+        from rich.markdown import Markdown
+
+        room = self._console.width - 2  # beside a block is a space on both sides
+        text = _TABLE.sub(lambda block: wrapped(block[0], room), text)
+        return Markdown(text, code_theme="ansi_dark", hyperlinks=False)
 
     async def _say(self, text: str) -> None:
         from rich.text import Text
@@ -679,12 +702,6 @@ class Chat:
 
 def _share(context: Mapping[str, Any]) -> str:
     return f"context {100 * int(context['used']) // int(context['window'])}%" if context.get("window") else ""
-
-
-def _markdown(text: str) -> "Markdown":
-    from rich.markdown import Markdown
-
-    return Markdown(text, code_theme="ansi_dark", hyperlinks=False)
 
 
 def _diff(text: str, mark: str = "") -> Iterator[Any]:
@@ -758,14 +775,16 @@ def command_completions(line: str, commands: Iterable[Mapping[str, Any]]) -> Ite
             at = len(line[len(name) + 1 :].split(" ")) - 1
             arguments = [each for each in command.get("arguments") or () if each.get("takes") != "flag"]
             if at < len(arguments):
-                for value in _values(arguments[at], word):
-                    yield f"{line[: len(line) - len(word)]}{value}", str(arguments[at].get("summary") or "")
+                about = str(arguments[at].get("summary") or "")
+                for value, known in _values(arguments[at], word):
+                    yield f"{line[: len(line) - len(word)]}{value}", known or about
 
 
-def _values(argument: Mapping[str, Any], word: str) -> list[str]:
-    if argument.get("values") == "models":
-        return complete_model(click.Context(click.Command("")), click.Argument(["model"]), word)
-    return [str(each) for each in argument.get("choices") or () if str(each).startswith(word)]
+def _values(argument: Mapping[str, Any], word: str) -> list[tuple[str, str]]:
+    """Return what an argument can be that begins with ``word``, each with what is known of it."""
+    choices = ((str(each), "") for each in argument.get("choices") or ())
+    known = models_known().items() if argument.get("values") == "models" else choices
+    return [(value, about) for value, about in known if value.startswith(word)]
 
 
 def files(root: Path) -> list[str]:

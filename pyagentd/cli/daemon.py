@@ -10,12 +10,13 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
+from pyagentd import config as configuration
 from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment
 from pyagentd.cli.output import json_option, print_json, print_table
-from pyagentd.config import load_config, runtime_dir
+from pyagentd.config import runtime_dir
 from pyagentd.errors import NotFound, Unreachable, WireError
-from pyagentd.log import LOG_NAME
 from pyagentd.wire.client import terminate
+from pyagentd.wire.lifecycle import LOG
 
 _STOP_S = 10.0
 
@@ -75,7 +76,6 @@ def status(agent: str | None, metrics: bool, as_json: bool) -> None:
         with daemon() as link:
             env, key = run_environment(os.environ)
             told = link.call("agent-status", branch=str(branch_of(link, agent)), env=env, key=key)
-        told["tasks"] = [{**task, "wake": bool(task["wake"])} for task in told["tasks"] or []]
         print_json(told) if as_json else click.echo(told["text"])
         return
     with daemon(start=False) as link:
@@ -111,7 +111,7 @@ _POLL_S = 0.25
 @click.option("-f", "--follow", is_flag=True, help="Follow the log as the daemon writes; Ctrl-C ends.")
 def logs(lines: int, follow: bool) -> None:
     """Print the end of the daemon's log."""
-    path = load_config().runtime_dir / LOG_NAME
+    path = configuration.load_config().runtime_dir / LOG
     if not path.exists():
         raise NotFound(f"There is no log at {path}", hint="The daemon has not run yet: pyagentd serve --detach")
     with path.open(encoding="utf-8", errors="replace") as file:
@@ -157,7 +157,7 @@ def show(as_json: bool) -> None:
 
     A value comes from its default, from the configuration file (with the line) or from an environment variable.
     """
-    loaded = load_config()
+    loaded = configuration.load_config()
     if as_json:
         values = {name: {"value": item.value, "source": item.source} for name, item in loaded.settings.items()}
         print_json({"file": str(loaded.file), "exists": loaded.file.exists(), "settings": values})

@@ -25,7 +25,7 @@ from pyagentd.policy.presets import parse_preset
 from pyagentd.runtime.presets import configured_profiles
 from pyagentd.store.presetfile import find_templates, read, shipped_dir
 from pyagentd.tools.sandbox import enclosure
-from pyagentd.wire.connection import PROTOCOL
+from pyagentd.wire.frames import PROTOCOL
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "missing": ("✗", "red")}
 
@@ -115,13 +115,14 @@ def check_packages() -> Iterator[Finding]:
             "packages", "missing", "pyagentd itself is not installed", f"{sys.executable} -m pip install -e ."
         )
         return
-    names = [re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in required if "extra ==" not in line]
+    of_others = re.compile(r'extra == "(?!daemon"|anthropic")')
+    names = [re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in required if not of_others.search(line)]
     absent = [name for name in names if not _installed(name)]
     if absent:
         line = f"{sys.executable} -m pip install {' '.join(absent)}"
         yield Finding("packages", "missing", ", ".join(absent), line)
     else:
-        yield Finding("packages", "ok", f"{len(names)} installed")
+        yield Finding("packages", "ok", "all that it needs are installed")
 
 
 def _installed(name: str) -> bool:

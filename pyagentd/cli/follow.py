@@ -1,6 +1,6 @@
 """Follows a run to its end: prints events, asks the user, and handles Ctrl-C and time-outs.
 
-One loop, nothing concurrent: events, the keyboard and Ctrl-C are looked at in turn, ten times a second at least.
+One loop without concurrency checks events, the keyboard and Ctrl-C in turn, at least ten times a second.
 """
 
 import contextlib
@@ -279,7 +279,7 @@ class View(Protocol):
         ...
 
 
-class Noting:
+class RunNotes:
     """What every view notes of a run.
 
     Attributes:
@@ -300,7 +300,7 @@ class Noting:
                 self.message_id = message
 
 
-class ResultView(Noting):
+class ResultView(RunNotes):
     """Nothing until the end."""
 
     def show(self, event: Event) -> None:
@@ -323,7 +323,7 @@ class JsonView(ResultView):
         print_json(event_object(event))
 
 
-class TextView(Noting):
+class TextView(RunNotes):
     """The answer as it comes on stdout; what the wait is for on stderr.
 
     Into a pipe or a file stdout holds the answer alone; what the model does goes to stderr.
@@ -396,7 +396,7 @@ def event_object(event: Event) -> dict[str, Any]:
 
 def replayed(page: Mapping[str, Any], branch: str) -> Iterator[Event]:
     """Yield the events of a page that the operation ``replay`` returned."""
-    for kind, seq, *rest in page["events"] or ():
+    for kind, seq, *rest in page["events"]:
         args = rest if kind in ("insert", "prompt") else [json.loads(rest[0])]
         yield Event(kind, branch, seq, tuple(args))
 
@@ -489,23 +489,22 @@ def command(ask: Mapping[str, Any]) -> str:
 Decision = Literal["allow", "session", "always", "answer", "deny", "edit", "abort"]
 
 _WORDS: Mapping[str, Decision] = {
-    "a": "allow", "allow": "allow", "y": "allow", "yes": "allow", "once": "allow",
+    "y": "allow", "yes": "allow", "allow": "allow", "once": "allow",
     "s": "session", "session": "session",
-    "w": "always", "always": "always",
-    "d": "deny", "deny": "deny", "n": "deny", "no": "deny",
+    "p": "always", "project": "always", "always": "always",
+    "n": "deny", "no": "deny", "deny": "deny", "r": "deny",
     "e": "edit", "edit": "edit",
-    "b": "abort", "abort": "abort",
+    "k": "abort", "abort": "abort",
 }  # fmt: skip
 _TOLD: Mapping[str, str] = {
-    "allow": "[a]llow once",
-    "session": "for this [s]ession",
-    "always": "al[w]ays in this project",
-    "deny": "[d]eny (a reason may follow)",
-    "edit": "[e]dit the arguments",
-    "abort": "a[b]ort the run",
+    "allow": "y allow once",
+    "session": "s in this session",
+    "always": "p in this project",
+    "deny": "n deny, r REASON deny with a reason",
+    "edit": "e edit the arguments",
+    "abort": "k abort the run",
 }
-_SCOPE_TOLD: Mapping[str, str] = {**_TOLD, "always": "al[w]ays: add it to the scope"}
-_PREVIEW_LINES = 30
+_SCOPE_TOLD: Mapping[str, str] = {**_TOLD, "always": "p add it to the scope"}
 
 
 class Reply(NamedTuple):
@@ -520,21 +519,22 @@ def question(ask: Mapping[str, Any], branch: str) -> str:
     """Return the text that puts ``ask`` to a user who follows ``branch``."""
     if ask.get("kind") == "question":
         return "\n".join(map(printable, _questions(ask, branch)))
-    tool, asker = ask.get("tool") or "a tool", ask.get("branch")
-    what = f"{tool}: {ask.get('detail') or ask.get('action') or ''}".rstrip(": ")
-    who = f" (agent: {ask.get('agent') or 'unnamed'})" if asker and asker != branch else ""
-    lines = [f"Allow {what}?{who}"]
-    if reason := ask.get("reason"):
-        lines.append(f"  {reason}")
-    commands = ask.get("commands") or ()
-    if len(commands) > 1:
-        lines += ["  It runs:", *(f"    {number}. {command}" for number, command in enumerate(commands, 1))]
-    preview = str(ask.get("preview") or "").splitlines()
-    lines += [f"  | {line}" for line in preview[:_PREVIEW_LINES]]
-    if len(preview) > _PREVIEW_LINES:
-        lines.append(f"  | … {len(preview) - _PREVIEW_LINES} more lines")
+    lines = [text for line in ask.get("lines") or () for text in _printed(line["parts"])]
+    if (reason := ask.get("reason")) and ask.get("kind") != "scope":  # which says why in its lines
+        lines.append(f"  Asked because {reason}")
     lines += [f"  {line}" for line in remembered(ask)]
     return "\n".join(map(printable, lines))
+
+
+def _printed(parts: Sequence[Any]) -> Iterator[str]:
+    """Yield a line of a question; that with a preview is several."""
+    for part in parts:
+        if not isinstance(part, str) and part["face"] in ("diff", "preview"):
+            yield from (f"  | {line}" for line in part["text"].split("\n"))
+            if part["more"]:
+                yield f"  | … {part['more']} more lines; d shows all"
+            return
+    yield "".join(part if isinstance(part, str) else part["text"] for part in parts)
 
 
 def _questions(ask: Mapping[str, Any], branch: str) -> Iterator[str]:
@@ -554,9 +554,15 @@ def remembered(ask: Mapping[str, Any]) -> list[str]:
     width = max(map(len, patterns))
     covers = guard.explain_pattern
     return [
-        "For the session, or always, this would be allowed:",
+        "s and p would allow from now on:",
         *(f"  {each:{width}}  {covers(each)}" for each in patterns),
     ]
+
+
+def lasting(ask: Mapping[str, Any], decision: Literal["session", "always"]) -> str:
+    """Return the sentence that says what ``decision`` allows from now on."""
+    told = (ask.get("allows") or {}).get(decision)  # a question from before an upgrade has none
+    return told or f"From now on this is allowed without asking: {'; '.join(ask.get('covers') or ())}."
 
 
 def choices(ask: Mapping[str, Any]) -> list[Decision]:
@@ -595,18 +601,20 @@ class AskPrompt:
 
     def __init__(self) -> None:
         self._typed = b""
+        self._ask: Mapping[str, Any] = {}
+        self._lasting: Literal["session", "always"] | None = None  # what waits for its second key
         self._offered: Sequence[Decision] = ("allow", "deny", "abort")
         self._choices = _line_of(self._offered, _TOLD)
         self._form: QuestionForm | None = None  # of a model's questions
 
     def put(self, ask: Mapping[str, Any], branch: str) -> None:
-        """Print ``ask`` and the choices; what was typed before is no answer to it."""
-        self._typed = b""
+        """Print ``ask`` and the choices; what was typed before is not an answer to it."""
+        self._typed, self._ask, self._lasting = b"", ask, None
         _discard_typed()
         self._form = QuestionForm(ask) if ask.get("kind") == "question" else None
         if self._form is not None:
             who = question(ask, branch).partition("\n")[0]
-            print(f"\a{who}\n{_shown(self._form)}", end="", file=sys.stderr, flush=True)
+            print(f"\a{who}\n{_question_text(self._form)}", end="", file=sys.stderr, flush=True)
             return
         self._offered = choices(ask)
         self._choices = _line_of(self._offered, _SCOPE_TOLD if ask.get("kind") == "scope" else _TOLD)
@@ -624,13 +632,28 @@ class AskPrompt:
             return None
         line, self._typed = self._typed.decode(errors="replace"), b""
         if self._form is not None:
-            return self._taken(self._form, line)
+            return self._take_answer(self._form, line)
+        if self._lasting:
+            kind, self._lasting = self._lasting, None
+            if line.strip().lower() in ("y", "yes"):
+                return Reply(kind)
+            print(self._choices, end="", file=sys.stderr, flush=True)
+            return None
+        if line.strip().lower() in ("d", "diff") and self._ask.get("preview"):
+            shown = "\n".join(map(printable, str(self._ask["preview"]).splitlines()))
+            print(f"{shown}\n{self._choices}", end="", file=sys.stderr, flush=True)
+            return None
         reply = parse_reply(line, self._offered)
         if reply is None:
             print(self._choices, end="", file=sys.stderr, flush=True)
+        elif reply.decision in ("session", "always"):
+            self._lasting = "session" if reply.decision == "session" else "always"
+            sentence = printable(lasting(self._ask, self._lasting))
+            print(f"{sentence}\ny allow that, anything else goes back: ", end="", file=sys.stderr, flush=True)
+            return None
         return reply
 
-    def _taken(self, form: QuestionForm, line: str) -> Reply | None:
+    def _take_answer(self, form: QuestionForm, line: str) -> Reply | None:
         """Take an answer to the question on the screen; return the reply once all are answered."""
         word, _, rest = line.strip().partition(" ")
         if word in (DECLINE, ABORT):
@@ -639,11 +662,11 @@ class AskPrompt:
             if not form.empty:
                 return Reply("answer", answers=form.answers)
             form.again()
-        print(_shown(form), end="", file=sys.stderr, flush=True)
+        print(_question_text(form), end="", file=sys.stderr, flush=True)
         return None
 
 
-def _shown(form: QuestionForm) -> str:
+def _question_text(form: QuestionForm) -> str:
     return "\n".join(map(printable, form.prompt().split("\n")))
 
 
@@ -680,7 +703,7 @@ _ABORT_S = 5.0
 Reason = Literal["done", "error", "aborted", "restart", "detached", "timeout", "canceled"]
 
 
-class Ending(NamedTuple):
+class FollowEnd(NamedTuple):
     """Why following ended; ``detached`` and ``timeout`` leave the run going."""
 
     reason: Reason
@@ -724,7 +747,7 @@ class Follower:
         for ask in asks if human else ():
             self._put(ask)
 
-    def follow(self, timeout_s: float | None = None) -> Ending:
+    def follow(self, timeout_s: float | None = None) -> FollowEnd:
         """Show the run until it ends, the user leaves it, or ``timeout_s`` have passed."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         try:
@@ -734,16 +757,16 @@ class Follower:
                     ending = self._interrupted(interrupts)._replace(interrupted=True)
         finally:
             self._view.pause()
-        return ending or Ending("timeout", f"No end after {timeout_s:g} s; the run goes on")
+        return ending or FollowEnd("timeout", f"No end after {timeout_s:g} s; the run goes on")
 
-    def _until(self, deadline: float | None, stop: Callable[[], bool] = lambda: False) -> Ending | None:
+    def _until(self, deadline: float | None, stop: Callable[[], bool] = lambda: False) -> FollowEnd | None:
         """Follow until the run's end; None when the deadline or ``stop`` comes first."""
         while not stop() and (deadline is None or time.monotonic() < deadline):
             if ending := self._turn():
                 return ending
         return None
 
-    def _turn(self) -> Ending | None:
+    def _turn(self) -> FollowEnd | None:
         # One event a turn: a fast stream must not keep us from the keyboard.
         event = next(self._link.events(_ASKING_TICK_S if self._asks else _TICK_S), None)
         ending = self._take(event) if event else None
@@ -753,7 +776,7 @@ class Follower:
             self._view.idle()
         return ending
 
-    def _take(self, event: Event) -> Ending | None:
+    def _take(self, event: Event) -> FollowEnd | None:
         if event.branch == self._branch and event.seq:
             self._seq = event.seq
         if self._queued is not None:
@@ -761,7 +784,7 @@ class Follower:
         self._view.show(event)
         match event.kind, event.args:
             case "run", ({"id": run_id, "phase": "finished", "reason": reason, **rest},) if run_id == self._run_id:
-                return Ending(reason, str(rest.get("message") or ""))
+                return FollowEnd(reason, str(rest.get("message") or ""))
             case "ask", ({"id": _} as ask,) if self._human:
                 self._put(ask)
             case "answered", ({"id": ask_id},):
@@ -770,7 +793,7 @@ class Follower:
                 return self._resync()
         return None
 
-    def _wait(self, event: Event, queued: str) -> Ending | None:
+    def _wait(self, event: Event, queued: str) -> FollowEnd | None:
         """Look out for the run that answers the queued message; what others are told is not shown."""
         match event.kind, event.args:
             case "run", ({"id": run_id, "phase": "started", "message_id": message},) if message == queued:
@@ -778,10 +801,10 @@ class Follower:
                 self._view.show(event)
             case "queue", ({"gone": {"id": message, "why": why} as gone},) if message == queued:
                 if why == "canceled":
-                    return Ending("canceled")
+                    return FollowEnd("canceled")
                 self._run_id, self._queued = gone.get("run"), None
             case "status", ({"state": "error", **rest},):
-                return Ending("error", str(rest.get("message") or ""))
+                return FollowEnd("error", str(rest.get("message") or ""))
             case "resync", _:
                 return self._resync()
         return None
@@ -823,7 +846,7 @@ class Follower:
     def _answer(self, ask: Mapping[str, Any], reply: Reply) -> None:
         arguments = edited(ask) if reply.decision == "edit" else None
         if reply.decision == "edit" and arguments is None:
-            raise BadRequest("Nothing was edited")
+            raise BadRequest("The text was not edited")
         decision = "allow" if reply.decision == "edit" else reply.decision
         self._link.call(
             "answer", ask=ask["id"], decision=decision, reason=reply.reason, input=arguments, answers=reply.answers
@@ -831,7 +854,7 @@ class Follower:
 
     # Leaving
 
-    def _interrupted(self, interrupts: "Interrupts") -> Ending:
+    def _interrupted(self, interrupts: "Interrupts") -> FollowEnd:
         self._view.pause()
         note("detached; the run goes on (Ctrl-C again aborts it)")
         until = time.monotonic() + _SECOND_THOUGHTS_S
@@ -840,13 +863,13 @@ class Follower:
             if event and event.kind == "run" and (ending := self._take(event)):
                 return ending
         if interrupts.count < 2:
-            return Ending("detached")
+            return FollowEnd("detached")
         self._link.call("abort", branch=self._branch)
-        return self._until(time.monotonic() + _ABORT_S) or Ending("aborted")
+        return self._until(time.monotonic() + _ABORT_S) or FollowEnd("aborted")
 
-    def _resync(self) -> Ending | None:
+    def _resync(self) -> FollowEnd | None:
         """Catch up after the daemon dropped what we were too slow for."""
-        state = self._link.call("attach", branch=self._branch, seq=self._seq, mode="view")
+        state = self._link.call("attach", branch=self._branch, seq=self._seq)
         for seq, text, role in state.get("inserts") or ():
             self._view.show(Event("insert", self._branch, seq, (text, role)))
             self._seq = seq
@@ -854,7 +877,7 @@ class Follower:
             self._put(ask)
         match state["status"]:
             case {"state": "idle"}:
-                return Ending("done")
+                return FollowEnd("done")
             case {"state": "error", **rest}:
-                return Ending("error", str(rest.get("message") or ""))
+                return FollowEnd("error", str(rest.get("message") or ""))
         return None

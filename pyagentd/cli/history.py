@@ -42,18 +42,18 @@ def rewind(session: str, message_id: str | None, files: bool, only_list: bool, a
     Nothing is deleted: the text stays in the document, hidden from the model; unrewind reverses it.
     """
     if not message_id and not only_list and not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise click.UsageError(f"Say with --to which prompt. `pyagentd rewind {session} --list` has their ids")
+        raise click.UsageError(f"Name the prompt with --to. `pyagentd rewind {session} --list` has their ids")
     with daemon() as link:
         branch = str(branch_of(link, session))
         if only_list or not message_id:
-            prompts = link.call("history", timeout=_HISTORY_S, branch=branch)["prompts"] or []
+            prompts = link.call("history", timeout=_HISTORY_S, branch=branch)["prompts"]
             if only_list:
                 _print_prompts(prompts, as_json)
                 return
             message_id = _ask(prompts)
         changed = link.call("rewind", timeout=LONG_S, branch=branch, message=message_id, files=files or None)
     if as_json:
-        print_json(_lists(changed))
+        print_json(changed)
         return
     click.echo(f"Hidden: {counted(len(changed['hidden'] or ()), 'message')}; show again: pyagentd unrewind {session}")
     _print_files(changed)
@@ -67,7 +67,7 @@ def unrewind(session: str, as_json: bool) -> None:
     with daemon() as link:
         changed = link.call("unrewind", timeout=LONG_S, branch=str(branch_of(link, session)))
     if as_json:
-        print_json(_lists(changed))
+        print_json(changed)
         return
     click.echo(f"Shown again: {counted(len(changed['shown'] or ()), 'message')}")
     _print_files(changed)
@@ -87,7 +87,7 @@ def fork(session: str, message_id: str | None, title: str | None, only_list: boo
     with daemon() as link:
         branch = str(branch_of(link, session))
         if only_list:
-            found = link.call("forks", timeout=LONG_S, branch=branch)["forks"] or []
+            found = link.call("forks", timeout=LONG_S, branch=branch)["forks"]
             if as_json:
                 print_json(list(found))
             else:
@@ -117,7 +117,7 @@ def regenerate(session: str, message_id: str | None, wait: bool, as_json: bool, 
             "regenerate", timeout=_HISTORY_S, branch=branch, message=message_id, env=env, key=key, allow=()
         )
         if not wait:
-            print_json(_lists(run)) if form != "text" else print(run["run"])
+            print_json(run) if form != "text" else print(run["run"])
             return 0
         view = view_of(form)
         ending = Follower(link, branch, run["run"], view, human=human).follow(None)
@@ -137,22 +137,19 @@ def variants(session: str, message_id: str | None, number: int | None, as_json: 
     """
     with daemon() as link:
         branch = str(branch_of(link, session))
-        found = link.call("variants", timeout=_HISTORY_S, branch=branch, message=message_id)["variants"] or []
+        found = link.call("variants", timeout=_HISTORY_S, branch=branch, message=message_id)["variants"]
         if number is not None:
             if not found:
-                raise click.ClickException("Nothing has variants here. `pyagentd regenerate` makes some")
+                raise click.ClickException("No prompt or answer has variants. `pyagentd regenerate` makes some")
             changed = link.call(
                 "choose-variant", timeout=LONG_S, branch=branch, message=found[-1]["message"], n=number
             )
-            print_json(_lists(changed)) if as_json else click.echo(f"Variant {number} of {len(found[-1]['of'])}")
+            print_json(changed) if as_json else click.echo(f"Variant {number} of {len(found[-1]['of'])}")
             return
-    listed = [{**each, "of": [one | {"current": bool(one["current"])} for one in each["of"]]} for each in found]
     if as_json:
-        print_json(listed)
+        print_json(found)
     else:
-        print_table(
-            ("variant", "text", "message"), [_variant_row(one, each) for each in listed for one in each["of"]]
-        )
+        print_table(("variant", "text", "message"), [_variant_row(one, each) for each in found for one in each["of"]])
 
 
 def _print_prompts(prompts: Sequence[Mapping[str, Any]], as_json: bool) -> None:
@@ -178,15 +175,10 @@ def _ask(prompts: Sequence[Mapping[str, Any]]) -> str:
 
 def _print_files(changed: Mapping[str, Any]) -> None:
     files = changed.get("files") or {}
-    for path in files.get("restored") or ():
+    for path in files.get("restored", ()):
         click.echo(f"restored {printable(path)}")
-    for kept in files.get("kept") or ():
+    for kept in files.get("kept", ()):
         note(f"kept {kept['path']}: {kept['reason']}")
-
-
-def _lists(changed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what changed with its lists as lists: in Lisp an empty one is nil."""
-    return {**changed, "hidden": list(changed["hidden"] or ()), "shown": list(changed["shown"] or ())}
 
 
 def _fork_row(each: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -229,7 +221,7 @@ def changes(session: str, message: str | None, diff: bool, as_json: bool) -> Non
     """
     with daemon() as link:
         told = link.call("changes", timeout=LONG_S, branch=str(branch_of(link, session)), message=message)
-    _show(told["files"] or [], diff=diff, as_json=as_json)
+    _show(told["files"], diff=diff, as_json=as_json)
 
 
 @click.command()
@@ -266,14 +258,14 @@ def restore(
     The conversation stays; `rewind --files` takes back both. --undo reverses a restore.
     """
     if (message is None) == (undone is None):
-        raise click.UsageError("Say what to go back to: --to MESSAGE-ID, or --undo ID")
+        raise click.UsageError("Name what to restore: --to MESSAGE-ID, or --undo ID")
     only = [str(path.absolute()) for path in paths] or None
     with daemon() as link:
         branch = str(branch_of(link, session))
         if undone is not None:
             done = link.call("undo-restore", timeout=LONG_S, branch=branch, id=undone)
         else:
-            found = link.call("changes", timeout=LONG_S, branch=branch, message=message, paths=only)["files"] or []
+            found = link.call("changes", timeout=LONG_S, branch=branch, message=message, paths=only)["files"]
             if preview:
                 _show(found, diff=True, as_json=as_json)
                 return
@@ -283,13 +275,13 @@ def restore(
                 "restore", timeout=LONG_S, branch=branch, message=message, paths=only, conflicts=conflicts
             )
     if as_json:
-        print_json({**done, **{name: list(done[name] or ()) for name in ("restored", "kept", "copies")}})
+        print_json(done)
         return
-    for path in done["restored"] or []:
+    for path in done["restored"]:
         print(shown(path, sys.stdout))
-    for row in done["kept"] or []:
+    for row in done["kept"]:
         note(f"kept {row['path']}: {row['reason']}")
-    for path in done["copies"] or []:
+    for path in done["copies"]:
         note(f"the old version is in {path}")
     if done["id"]:
         note(f"pyagentd restore {session} --undo {done['id']} takes this back")
@@ -315,7 +307,7 @@ def _show(files: list[Row], *, diff: bool, as_json: bool) -> None:
             for line in row["diff"].splitlines():
                 click.secho(printable(line), fg=_COLOURS.get(line[:1]))
     if not files:
-        note("no file is another than it was")
+        note("no file has changed")
 
 
 # ``pyagentd compact``: a conversation summarised, so that it goes on with room.
@@ -345,7 +337,7 @@ def compact(session: str, instructions: str, wait: bool, as_json: bool) -> int:
         report(RunFailed(made["message"] or "The compaction was aborted"), as_json=as_json)
         return ExitCode.FAILED
     if as_json:
-        print_json({**made, "reason": "done", "auto": bool(made["auto"])})
+        print_json({**made, "reason": "done"})
     else:
         tokens, left = round_tokens(made["tokens"] or 0), round_tokens(made["summary_tokens"] or 0)
         messages = counted(made["messages"], "message")
@@ -409,12 +401,12 @@ def history(session: str, as_json: bool) -> None:
     """List the saved conversations of SESSION or of a destroyed agent, latest first."""
     with daemon() as link:
         try:
-            found = link.call("context-history", branch=str(branch_of(link, session)))["contexts"] or []
+            found = link.call("context-history", branch=str(branch_of(link, session)))["contexts"]
         except NotFound:
-            found = link.call("context-history", agent=session)["contexts"] or []
+            found = link.call("context-history", agent=session)["contexts"]
             if not found:
                 raise
     if as_json:
-        print_json([{**row, "gone": bool(row.get("gone"))} for row in found])
+        print_json(found)
         return
     click.echo(contexts.listing(session, found))

@@ -4,6 +4,7 @@ What a SESSION argument means is decided by the daemon, so that a prefix is reso
 completed here, since the daemon has another working directory.
 """
 
+import importlib
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,20 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from pyagentd.config import load_config, runtime_dir, sessions_dir
-from pyagentd.errors import Busy, ConfigError, Unreachable
-from pyagentd.llm import catalog
-from pyagentd.store import modellists
-from pyagentd.store.document.text import body_sha256, read
-from pyagentd.store.named_agents import AGENT_FILE
-from pyagentd.store.presetfile import find_templates, shipped_dir
-from pyagentd.store.registry import Registry
+from pyagentd import config, llm, store
+from pyagentd.config import runtime_dir, sessions_dir
+from pyagentd.errors import ConfigError, Unreachable
 from pyagentd.wire.client import DaemonClient, connect, start_daemon
 
 # What a run needs to know of the environment it was asked for in; never the whole environment.
 _SENT = ("PYAGENTD_BACKEND", "ANTHROPIC_BASE_URL", "PATH")
-_ATTEMPTS = 3
 
 
 @contextmanager
@@ -43,14 +39,14 @@ def daemon(*, start: bool = True, human: bool = False, name: str = "") -> Iterat
     # Both come from the environment alone: a mistake in the configuration keeps nobody from a daemon that runs.
     runtime = runtime_dir()
     try:
-        link = connect(runtime, human=human, name=name)
+        link = connect(runtime, human=human, name=name, is_json=True)
     except Unreachable as error:
         if not start:
             raise Unreachable(error.message, hint="`pyagentd serve --detach` starts one") from None
         # -P: a directory called pyagentd where the user happens to stand must not be run.
         command = (sys.executable, "-P", "-m", "pyagentd", "serve")
-        load_config()  # what is wrong with it is told here, and not only in the daemon's log
-        link = start_daemon(command, runtime, human=human, name=name)
+        config.load_config()  # what is wrong with it is told here, and not only in the daemon's log
+        link = start_daemon(command, runtime, human=human, name=name, is_json=True)
     with link:
         if start:
             _check_root(link.greeting["sessions_dir"], sessions_dir())
@@ -73,13 +69,8 @@ def branch_of(link: DaemonClient, session: str) -> Path:
 
 def watch(link: DaemonClient, branch_dir: Path) -> Mapping[str, Any]:
     """Have the events of a branch sent from now on; return the answer to ``attach``."""
-    for _ in range(_ATTEMPTS):
-        # A client attaches from a version it has; another writer may be faster.
-        sha256 = body_sha256(read(branch_dir / "session.md").body)
-        state: Mapping[str, Any] = link.call("attach", branch=str(branch_dir), sha256=sha256, mode="view")
-        if not state.get("reread"):
-            return state
-    raise Busy(f"{branch_dir}/session.md changes faster than it can be read", hint="Try again")
+    state: Mapping[str, Any] = link.call("attach", branch=str(branch_dir))
+    return state
 
 
 def run_environment(env: Mapping[str, str], backend: str = "") -> tuple[dict[str, str], str | None]:
@@ -89,9 +80,9 @@ def run_environment(env: Mapping[str, str], backend: str = "") -> tuple[dict[str
     ``backend`` it is the default one.
     """
     try:
-        config = load_config(env)
-        named = env.get("PYAGENTD_BACKEND") or backend or config.default_backend or "anthropic"
-        known = config.backend(named)
+        loaded = config.load_config(env)
+        named = env.get("PYAGENTD_BACKEND") or backend or loaded.default_backend or "anthropic"
+        known = loaded.backend(named)
     except ConfigError:  # the run itself will say what is wrong
         return {name: env[name] for name in _SENT if name in env}, None
     names = (*_SENT, known.key_env) if known.kind != "anthropic" else _SENT
@@ -100,37 +91,53 @@ def run_environment(env: Mapping[str, str], backend: str = "") -> tuple[dict[str
 
 
 def complete_session(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the ids that begin with ``incomplete``, from the disk: completion must not start a daemon.
-
-    Those of named agents are their names.
-    """
-    try:
-        agents = load_config().agents_dir
-    except ConfigError:
-        agents = None
-    entries = Registry(sessions_dir(), agents=agents).scan()
-    return sorted({entry.ref.session_id for entry in entries if entry.ref.session_id.startswith(incomplete)})
+    """Return the ids that begin with ``incomplete``, from the disk."""
+    found: list[str] = importlib.import_module("pyagentd.cli.completion").session_ids(incomplete)
+    return found
 
 
 def complete_named(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of named agents that begin with ``incomplete``, from the disk."""
     try:
-        files = load_config().agents_dir.glob(f"*/{AGENT_FILE}")
+        files = config.load_config().agents_dir.glob(f"*/{store.named_agents.AGENT_FILE}")
     except ConfigError:
         return []
     return sorted(file.parent.name for file in files if file.parent.name.startswith(incomplete))
 
 
-def complete_model(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the models that begin with ``incomplete``: those that providers listed, and those known by name."""
-    listed = {name for each in modellists.read(sessions_dir()).values() for name in each.models}
-    return sorted(name for name in listed | set(catalog.shipped()) if name.startswith(incomplete))
+def complete_model(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the models that begin with ``incomplete``, see ``models_known``."""
+    return [CompletionItem(name, help=words) for name, words in models_known().items() if name.startswith(incomplete)]
+
+
+def models_known() -> dict[str, str]:
+    """Return the models that providers listed and those known by name, each with what is known of it, in words."""
+    try:
+        loaded = config.load_config()
+    except ConfigError:
+        return {}
+    offline = {name for name, each in loaded.backends.items() if each.kind == "offline"}
+    listed = {
+        name: each.models for name, each in store.modellists.read(loaded.sessions_dir).items() if name not in offline
+    }
+    own = {name: (*filter(None, (each.model,)), *each.models) for name, each in loaded.backends.items()}
+    found: dict[str, str] = {}
+    for backends in (own, listed, {"anthropic": llm.catalog.shipped()}):
+        for backend, names in backends.items():
+            for name in names:
+                known = llm.catalog.words(llm.catalog.facts(name, loaded, backend=backend).to_wire())
+                found.setdefault(name, ", ".join(filter(None, (backend, known))))
+    return found
 
 
 def complete_agent(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the presets of the package and the user that begin with ``incomplete``; starts no daemon."""
     try:
-        own = [load_config().presets_dir]
+        own = [config.load_config().presets_dir]
     except ConfigError:
         own = []
-    return sorted(name for name in find_templates([shipped_dir(), *own]) if name.startswith(incomplete))
+    return sorted(
+        name
+        for name in store.presetfile.find_templates([store.presetfile.shipped_dir(), *own])
+        if name.startswith(incomplete)
+    )

@@ -1,4 +1,4 @@
-"""Servers of models on this machine: found by asking the usual ports, and written into ``config.toml`` when told."""
+"""Servers of models on this machine: looks for them on their usual ports, and writes one into ``config.toml``."""
 
 import json
 import os

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pyagentd import lisp as language
-from pyagentd.cli.follow import Ending, Follower, TextView, View
+from pyagentd.cli.follow import FollowEnd, Follower, TextView, View
 from pyagentd.cli.link import branch_of, complete_agent, daemon, run_environment, watch
 from pyagentd.cli.output import (
     ExitCode,
@@ -28,7 +28,7 @@ from pyagentd.cli.output import (
     strict_option,
     workplace_option,
 )
-from pyagentd.cli.send import RunFailed, conclude, denied_told
+from pyagentd.cli.send import RunFailed, conclude, denied_note
 from pyagentd.config import load_config
 from pyagentd.errors import BadRequest, SignatureError
 from pyagentd.events import Event
@@ -56,25 +56,34 @@ _CUT, _LINES = 600, 6  # characters and lines of a result in a trace
 @click.option("--tools", metavar="A,B", help="Tools, instead of the preset's; '' for none.")
 @click.option("--preset", metavar="PRESET", shell_complete=complete_agent, help="The preset.")
 @click.option("--max-turns", type=click.IntRange(1, 20), help="How many programs the model may write.")
-@click.option("--parallel", type=click.IntRange(1, 64), help="How many calls of one program run at a time (8).")
+@click.option("--parallel", type=click.IntRange(1, 64), help="How many calls of one program run at a time (10).")
 @workplace_option
 @click.option(
     "--resume",
     metavar="[SESSION]",
     is_flag=False,
     flag_value="",
-    help="Resume an interrupted mission instead of giving a PROMPT; with --over, go on with its output.",
+    help="Resume an interrupted mission instead of giving a PROMPT. With --over: skip the items that --output has.",
 )
-@click.option("--over", metavar="ITEMS", help="Run it for each line of a JSONL file, here and not in the daemon.")
+@click.option("--over", metavar="ITEMS", help="Run it for each line of this JSONL file, without the daemon.")
 @click.option(
-    "--executor", default="threads", metavar="WHERE", help="Of --over: threads, processes, dask://HOST:PORT."
+    "--executor",
+    default="threads",
+    metavar="WHERE",
+    help="With --over: threads, processes or dask://HOST:PORT (default: threads).",
 )
-@click.option("--output", metavar="FILE", help="Of --over: the rows (default: ITEMS.out.jsonl).")
-@click.option("--ordered", is_flag=True, help="Of --over: write rows in the order of the items.")
-@click.option("--model", metavar="[BACKEND/]MODEL", help="Of --over: who answers.")
-@click.option("--concurrency", type=click.IntRange(1), help="Of --over: how many items are in flight.")
-@click.option("--item-cost", type=click.FloatRange(0), metavar="USD", help="Of --over: what one item may cost.")
-@click.option("--max-cost", type=click.FloatRange(0), metavar="USD", help="Of --over: what all may cost.")
+@click.option("--output", metavar="FILE", help="With --over: write the results here (default: ITEMS.out.jsonl).")
+@click.option("--ordered", is_flag=True, help="With --over: write the results in the order of the items.")
+@click.option("--model", metavar="[BACKEND/]MODEL", help="With --over: the model.")
+@click.option(
+    "--concurrency", type=click.IntRange(1), metavar="N", help="With --over: work on at most N items at a time."
+)
+@click.option(
+    "--item-cost", type=click.FloatRange(0), metavar="USD", help="With --over: spend at most this on one item."
+)
+@click.option(
+    "--max-cost", type=click.FloatRange(0), metavar="USD", help="With --over: spend at most this on all items."
+)
 @click.option("--wait/--no-wait", default=True, help="Wait until it ends (default), or return at once.")
 @asking_options
 @strict_option
@@ -110,8 +119,8 @@ def mission(
     The model writes small programs that call the tools; their result is checked against the signature. The mission
     is a session: `pyagentd show` prints it, `--resume` continues one that was stopped. PROMPT "-" is read from stdin.
 
-    With --over it is run for each item instead: {{name}} in PROMPT is what the item has there. Tools are Python
-    functions then, MODULE:FUNCTION.
+    With --over it is run once for each line of ITEMS, a JSON object: {{name}} in PROMPT stands for its field of that
+    name, and --tools names Python functions, as MODULE:FUNCTION.
     """
     if over is not None:
         if prompt is None or resume:
@@ -149,10 +158,10 @@ def mission(
         else:
             begun = link.call("mission", **wishes, **about)
         if not wait:
-            print_json({**begun, "queued": bool(begun["queued"])}) if as_json else print(begun["session_id"])
+            print_json(begun) if as_json else print(begun["session_id"])
             return ExitCode.DONE
         ending, denied = _followed(link, begun, human=human, trace=trace and not as_json)
-        told = _told(link, begun)
+        told = _mission_state(link, begun)
     status = _print_json(told, begun, ending, trace) if as_json else _print(told, begun, ending)
     return ExitCode.FAILED if strict and denied else status
 
@@ -182,7 +191,7 @@ def _run_over(made: Mission[Any], over: str, place: Path, *, resume: bool, as_js
     try:
         text = sys.stdin.read() if over == "-" else Path(over).expanduser().read_text("utf-8")
     except UnicodeDecodeError:
-        raise BadRequest(f"{over} is no text", hint="Give one JSON value on each line") from None
+        raise BadRequest(f"{over} is not text", hint="Give one JSON value on each line") from None
     items = read_items(text, over)
     with Progress(
         TextColumn("{task.description}"),
@@ -236,7 +245,7 @@ def _context(file: str | None) -> str | None:
         try:
             text = Path(file).expanduser().read_text("utf-8")
         except UnicodeDecodeError:
-            raise BadRequest(f"{file} is no text", hint="Give a JSON object, or a file of text") from None
+            raise BadRequest(f"{file} is not text", hint="Give a JSON object, or a file of text") from None
     try:
         found = json.loads(text)
     except ValueError:
@@ -294,26 +303,26 @@ class _Tracing(_Quiet):
         self._printed = max(self._printed, len(over))
 
 
-def _followed(link: DaemonClient, begun: Mapping[str, Any], *, human: bool, trace: bool) -> tuple[Ending, bool]:
+def _followed(link: DaemonClient, begun: Mapping[str, Any], *, human: bool, trace: bool) -> tuple[FollowEnd, bool]:
     """Follow the run to its end; return that, and whether a call was denied because nobody could be asked."""
     state = watch(link, Path(begun["branch_dir"]))
     if sys.stderr.isatty() or trace:
         note(f"session {begun['session_id']}")
-    tracing = _Tracing(lambda: _told(link, begun)) if trace else None
+    tracing = _Tracing(lambda: _mission_state(link, begun)) if trace else None
     if state["status"]["state"] in ("idle", "error"):  # it was faster than we
         if tracing is not None:
             tracing.catch_up(True)
         failed = state["status"]["state"] == "error"
-        ending = Ending("error", str(state["status"].get("message") or "")) if failed else Ending("done")
+        ending = FollowEnd("error", str(state["status"].get("message") or "")) if failed else FollowEnd("done")
         return ending, False
     view, asks = tracing or _Quiet(), state.get("asks") or ()
     ending = Follower(link, state["branch"], begun["run"], view, human=human, asks=asks).follow(None)
     if view.denied:
-        note(denied_told(view.denied))
+        note(denied_note(view.denied))
     return ending, bool(view.denied)
 
 
-def _told(link: DaemonClient, begun: Mapping[str, Any]) -> dict[str, Any]:
+def _mission_state(link: DaemonClient, begun: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the daemon knows of the mission."""
     answer = link.call("mission-trace", branch=begun["branch"])
     text = answer.get("json") or Path(answer["path"]).read_text("utf-8")
@@ -321,7 +330,7 @@ def _told(link: DaemonClient, begun: Mapping[str, Any]) -> dict[str, Any]:
     return next((each for each in found if each["run"] == begun["run"]), {})
 
 
-def _print_json(told: Mapping[str, Any], begun: Mapping[str, Any], ending: Ending, trace: bool) -> ExitCode:
+def _print_json(told: Mapping[str, Any], begun: Mapping[str, Any], ending: FollowEnd, trace: bool) -> ExitCode:
     names = ("ok", "value", "fail", "signature", "usage", "can_resume")
     said = {"ok": False, **{name: told.get(name) for name in names}}
     said |= {"ok": bool(told.get("ok")), "state": told.get("state") or ending.reason}
@@ -334,7 +343,7 @@ def _print_json(told: Mapping[str, Any], begun: Mapping[str, Any], ending: Endin
     return ExitCode.DONE if said["ok"] else ExitCode.FAILED
 
 
-def _print(told: Mapping[str, Any], begun: Mapping[str, Any], ending: Ending) -> int:
+def _print(told: Mapping[str, Any], begun: Mapping[str, Any], ending: FollowEnd) -> int:
     if told.get("ok"):
         value = told["value"]
         print(shown(value if isinstance(value, str) else told["text"], sys.stdout))
@@ -520,7 +529,7 @@ def _lisp_context(file: IO[str] | None) -> dict[str, Any]:
     try:
         data = json.load(file)
     except (ValueError, RecursionError) as error:
-        raise click.BadParameter(f"{file.name} is no JSON: {error}", param_hint="--context") from error
+        raise click.BadParameter(f"{file.name} is not JSON: {error}", param_hint="--context") from error
     if not isinstance(data, dict):
         raise click.BadParameter(f"{file.name} must hold a JSON object", param_hint="--context")
     found: dict[str, Any] = from_python(data)

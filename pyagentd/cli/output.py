@@ -1,7 +1,7 @@
 """What commands print: JSON for scripts, aligned columns for people.
 
-Colour appears on a terminal only, and never with ``NO_COLOR`` set (https://no-color.org). What models, tools and
-files of others say is made ``printable`` before it reaches a terminal.
+Colour appears on a terminal only, and never with ``NO_COLOR`` set (https://no-color.org). Text of models, tools and
+files is made ``printable`` before it reaches a terminal.
 """
 
 import json
@@ -94,7 +94,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, empty
 
 def print_view(view: Mapping[str, Any]) -> None:
     """Print a list as the operation ``view`` returns it."""
-    rows = [[str(cell["text"] or "") for cell in row["cells"]] for row in view["rows"] or ()]
+    rows = [[str(cell["text"] or "") for cell in row["cells"]] for row in view["rows"]]
     print_table([str(each["title"] or "").lower() for each in view["columns"]], rows, empty=str(view["empty"]))
     if rows and view["more"]:
         note(f"only the first {len(rows)}")
@@ -103,12 +103,12 @@ def print_view(view: Mapping[str, Any]) -> None:
 def print_page(report: Mapping[str, Any]) -> None:
     """Print a page as the operation ``report`` returns it; what its outline folds is left out."""
     hidden = 0  # the level of the folded heading that the line stands below, 0 for none
-    for line in report["lines"] or ():
+    for line in report["lines"]:
         level = line["level"]
         if hidden and (not level or level > hidden):
             continue
         hidden = level if line["folded"] else 0
-        parts = line["parts"] or ()
+        parts = line["parts"]
         text = "".join(part if isinstance(part, str) else str(part["text"] or "") for part in parts)
         said = shown(f"{'*' * level} {text}{' …' if hidden else ''}" if level else text, sys.stdout)
         print(click.style(said, bold=True) if level and colour(sys.stdout) else said)
@@ -142,7 +142,7 @@ def checked_patterns(context: click.Context, option: click.Parameter, patterns: 
         try:
             re.compile(pattern)
         except re.error as error:
-            raise click.BadParameter(f"{pattern!r} is no regular expression: {error}") from None
+            raise click.BadParameter(f"{pattern!r} is not a regular expression: {error}") from None
     return patterns
 
 
@@ -170,7 +170,7 @@ def preset_option(command: _Command) -> _Command:
 
 def asking_options(command: _Command) -> _Command:
     """Add the options that say what a run may do without asking, and whether anybody is asked."""
-    words = "Allow this run what matches, without asking, such as 'tool:Bash:make .*'. May be repeated."
+    words = "In this run, allow actions that match without asking, such as 'tool:Bash:make .*'. May be repeated."
     headless = click.option("--headless", is_flag=True, help="Never ask: deny what would need approval.")
     allow = click.option("--allow", multiple=True, metavar="REGEX", callback=checked_patterns, help=words)
     return allow(headless(command))

@@ -1,16 +1,17 @@
-"""``pyagentd schedule`` and ``trigger``, turns nobody is at the keyboard for; ``tasks``; and ``list``, any list."""
+"""``pyagentd schedule``; ``trigger``: turns without a person; ``tasks``: background commands; ``list``: any list."""
 
 import json
 import os
 import sys
 import uuid
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import click
 
 from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment, watch
-from pyagentd.cli.output import json_option, note, print_json, print_table, print_view
+from pyagentd.cli.output import json_option, note, print_json, print_page, print_table, print_view
 
 
 @click.group()
@@ -63,7 +64,7 @@ def list_(session: str | None, as_json: bool) -> None:
     with daemon() as link:
         branch = str(branch_of(link, session)) if session else None
         if as_json:
-            print_json(link.call("schedules", branch=branch)["schedules"] or [])
+            print_json(link.call("schedules", branch=branch)["schedules"])
         else:
             print_view(link.call("view", name="schedules", arguments={"branch": branch}))
 
@@ -80,7 +81,7 @@ def cancel(id: str) -> None:
 @click.argument("id")
 @json_option
 def run(id: str, as_json: bool) -> None:
-    """Send the message of schedule ID now. Its next time stays."""
+    """Send the message of schedule ID now, and again at its next time."""
     with daemon() as link:
         _report(link.call("schedule-run", id=id), as_json)
 
@@ -134,7 +135,7 @@ def _header(text: str) -> tuple[str, str]:
 
 def _report(delivered: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        print_json({**delivered, "duplicate": bool(delivered["duplicate"]), "queued": bool(delivered["queued"])})
+        print_json(delivered)
     elif delivered["duplicate"]:
         cut = "; the daemon's end cut its run off: send it again" if delivered.get("ended") == "restart" else ""
         note(f"dropped: it was delivered before, as {delivered['message']}{cut}")
@@ -176,14 +177,13 @@ def tasks(agent: str | None, kill: str | None, output: str | None, as_json: bool
         branch = str(branch_of(link, agent)) if agent else None
         if kill or output:
             told = link.call("task-kill" if kill else "task-output", branch=branch, id=kill or output)
-            told = {**told, "wake": bool(told["wake"]), "whole": bool(told["whole"])}
             printed = told["output"].rstrip("\n") or f"[{told['id']} ({told['status']}) has printed nothing]"
             shown = printed if output else f"{told['id']} {told['status']}"
         else:
             if not as_json:
                 print_view(link.call("view", name="tasks", arguments={"branch": branch}))
                 return
-            told = [{**each, "wake": bool(each["wake"])} for each in link.call("tasks", branch=branch)["tasks"] or []]
+            told = link.call("tasks", branch=branch)["tasks"]
             shown = ""
     print_json(told) if as_json else click.echo(shown)
 
@@ -197,7 +197,7 @@ def tasks(agent: str | None, kill: str | None, output: str | None, as_json: bool
 @click.option("--limit", type=click.IntRange(min=1), default=500, help="Print at most so many rows (default: 500).")
 @json_option
 def list_view(name: str | None, session: str | None, limit: int, as_json: bool) -> None:
-    """Print the list NAME, of SESSION where it is about one; without NAME, which lists there are.
+    """Print the list NAME; some lists are about one SESSION. Without NAME, print the names of the lists.
 
     Emacs shows the same lists with M-x pyagentd-list.
     """
@@ -212,4 +212,24 @@ def list_view(name: str | None, session: str | None, limit: int, as_json: bool) 
             return
         given = {"branch": str(branch_of(link, session))} if session else {}
         view = link.call("view", name=name, arguments=given, limit=limit)
-    print_json({**view, "rows": view["rows"] or []}) if as_json else print_view(view)
+    print_json(view) if as_json else print_view(view)
+
+
+@click.command("report")
+@click.argument("name")
+@click.argument("session", required=False, shell_complete=complete_session)
+@click.option("--id", metavar="ID", help="Of a question (ask) or a decision of the audit.")
+@json_option
+def report_page(name: str, session: str | None, id: str | None, as_json: bool) -> None:
+    """Print the page NAME: inspect, mission, trust (of SESSION), hooks, presets, servers, ask, decision.
+
+    Emacs shows the same pages. Of a project (hooks, presets, servers) it is SESSION's, else the current one.
+    """
+    given: dict[str, Any] = {"id": int(id) if id and id.isdecimal() else id} if id else {}
+    with daemon() as link:
+        if session:
+            given["branch"] = str(branch_of(link, session))
+        elif name in ("hooks", "presets", "servers"):
+            given["root"] = str(Path.cwd())
+        page = link.call("report", name=name, arguments=given)
+    print_json(page) if as_json else print_page(page)

@@ -15,13 +15,12 @@ from pyagentd.store.conversation import counted
 from pyagentd.store.db.projection import parse
 
 REINDEX_TIMEOUT_S = 24 * 3600.0
-_FLAGS = ("agent", "hidden")  # in Lisp false is nil
 
 
 @click.command()
 @click.argument("query", nargs=-1, required=True)
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="The largest number of messages."
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Print at most so many messages."
 )
 @click.option("--session", metavar="SESSION", shell_complete=complete_session, help="Search only there.")
 @click.option("--all", "everything", is_flag=True, help="Include archived sessions, and text that was removed.")
@@ -36,12 +35,12 @@ def search(query: tuple[str, ...], limit: int, session: str | None, everything: 
     with daemon() as link:
         place = str(branch_of(link, session)) if session and session.startswith((".", "~")) else session
         found = link.call("search", query=text, limit=limit, session=place, archived=everything, hidden=everything)
-    hits = [hit | {flag: bool(hit[flag]) for flag in _FLAGS} for hit in found["hits"] or []]
+    hits = found["hits"]
     if as_json:
-        print_json({**found, "hits": hits, "more": bool(found["more"]), "indexing": bool(found["indexing"])})
+        print_json(found)
         return
     for hit in hits:
-        click.echo(_shown(hit))
+        click.echo(_hit_lines(hit))
     for remark in _remarks(found, hits):
         note(remark)
 
@@ -73,7 +72,7 @@ def _check(text: str) -> None:
         raise click.UsageError(str(error)) from error
 
 
-def _shown(hit: dict[str, Any]) -> str:
+def _hit_lines(hit: dict[str, Any]) -> str:
     where = hit["session_id"] if hit["agent"] else f"{hit['session_id']}/{hit['branch_name']}"
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(hit["created_at"] / 1000))
     who = hit["kind"] if hit["kind"] in ("reasoning", "tool", "title") else hit["role"]

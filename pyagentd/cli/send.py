@@ -18,12 +18,12 @@ from urllib.parse import quote
 import click
 
 from pyagentd.cli.follow import (
-    Ending,
+    FollowEnd,
     Follower,
     Interrupts,
     JsonView,
-    Noting,
     ResultView,
+    RunNotes,
     TextView,
     View,
     event_object,
@@ -61,7 +61,7 @@ from pyagentd.store.atomic import make_dirs, write_bytes
 from pyagentd.store.document.text import gptel_messages
 from pyagentd.store.export.importing import is_org, read_org
 from pyagentd.store.metadata import workspace_root
-from pyagentd.store.paths import check_size, files_dir, media_type, type_of
+from pyagentd.store.paths import check_size, files_dir, journal_file, media_type, type_of
 from pyagentd.wire.client import DaemonClient
 
 Form = Literal["text", "json", "events"]
@@ -183,7 +183,7 @@ def ask(
     """
     form = form_of(as_json, as_events)
     if goes_on and preset:
-        raise click.UsageError("--preset is of a new session: leave it out with --continue, or give --agent")
+        raise click.UsageError("--preset is for new sessions: leave it out with --continue, or give --agent")
     message = prompt_text(text, wishes["files"])
     wishes["files"] += tuple(mentioned(text or "", root.resolve()))
     human = is_human(form, headless=wishes["headless"])
@@ -213,7 +213,7 @@ def is_human(form: Form, *, headless: bool) -> bool:
 def prompt_text(text: str | None, files: Sequence[Path] = ()) -> str:
     """Return the prompt that ``text`` and what is piped into stdin make together, unless that is one of the files."""
     if _STDIN in files and text == "-":
-        raise click.UsageError("What comes on stdin is the message or is attached, not both")
+        raise click.UsageError("stdin can be the message or an attachment, not both")
     piped = "" if _STDIN in files else sys.stdin.read() if text == "-" else _piped()
     message = "\n\n".join(part for part in ("" if text in (None, "-") else str(text), piped) if part.strip())
     if not message:
@@ -243,10 +243,18 @@ def _piped() -> str:
 def _last_session(link: DaemonClient, root: Path) -> tuple[Path, str]:
     """Return the branch and the id of the session of a directory that was written last."""
     found = sessions_known(link)
-    for each in sorted(found, key=lambda each: str(each["updated"]), reverse=True):
+    for each in sorted(found, key=_written, reverse=True):
         if each["current"] and not each["agent"] and workspace_root(Path(each["branch"])) == str(root):
             return Path(each["branch"]), str(each["session_id"])
     raise NotFound(f"{root} has no session yet", hint="Leave out --continue")
+
+
+def _written(session: dict[str, Any]) -> tuple[str, int]:
+    """Return when a session was written last; of those written in one second its log tells which was later."""
+    try:
+        return str(session["updated"]), journal_file(Path(session["branch"])).stat().st_mtime_ns
+    except OSError:
+        return str(session["updated"]), 0
 
 
 def with_files(message: str, files: Iterable[Path], branch_dir: Path) -> str:
@@ -335,7 +343,7 @@ def _send(
     if sent["ended"]:
         if sent["ended"] != "canceled" and form == "text":
             note(f"it was sent before, and answered: pyagentd show {session}")
-        ending = Ending(sent["ended"])
+        ending = FollowEnd(sent["ended"])
     else:
         queued = sent["message"] if sent["queued"] else None
         ending = Follower(link, branch, sent["run"], view, human=human, queued=queued).follow(given["timeout"])
@@ -349,18 +357,25 @@ def view_of(form: Form) -> ResultView | TextView:
 
 
 def finished(
-    link: DaemonClient, branch: str, session: str, view: Noting, ending: Ending, form: Form, *, strict: bool = False
+    link: DaemonClient,
+    branch: str,
+    session: str,
+    view: RunNotes,
+    ending: FollowEnd,
+    form: Form,
+    *,
+    strict: bool = False,
 ) -> ExitCode:
     """Print what is left to print of a run that was followed, and return the exit status."""
     status = conclude(ending, session, form != "text")
     if form != "text":
         print_json(_result(link, branch, session, view, ending))
     elif view.denied:
-        note(denied_told(view.denied))
+        note(denied_note(view.denied))
     return ExitCode.FAILED if strict and view.denied else status
 
 
-def denied_told(denied: Sequence[Mapping[str, Any]]) -> str:
+def denied_note(denied: Sequence[Mapping[str, Any]]) -> str:
     """Return what is said at the end of a run about calls that were denied because nobody could be asked."""
     calls = "; ".join(_denied_call(each) for each in denied[:_SHOWN_DENIED])
     more = f" and {len(denied) - _SHOWN_DENIED} more" if len(denied) > _SHOWN_DENIED else ""
@@ -377,7 +392,7 @@ def _denied_call(call: Mapping[str, Any]) -> str:
     return f"{str(call['action']).removeprefix('tool:')[:_LONGEST_ACTION]}{where}"
 
 
-def _result(link: DaemonClient, branch: str, session: str, view: Noting, ending: Ending) -> dict[str, Any]:
+def _result(link: DaemonClient, branch: str, session: str, view: RunNotes, ending: FollowEnd) -> dict[str, Any]:
     """Return what ``--json`` prints of a run: its answer, what it took, and how each call of a tool came out."""
     answer = link.call("show", timeout=_LONG_S, branch=branch)
     text = answer.get("json") or Path(answer["path"]).read_text("utf-8")
@@ -438,12 +453,12 @@ def _print_command(command: Mapping[str, Any], as_json: bool) -> ExitCode:
 def print_sent(sent: Mapping[str, Any], as_json: bool) -> None:
     """Print the run that was begun, or the message that waits."""
     if as_json:
-        print_json({**sent, "queued": bool(sent["queued"])})
+        print_json(sent)
     else:
         print(sent["run"] or sent["message"])
 
 
-def conclude(ending: Ending, session: str, as_json: bool) -> ExitCode:
+def conclude(ending: FollowEnd, session: str, as_json: bool) -> ExitCode:
     """Say how following a run ended, where that is not evident, and return the exit status."""
     match ending.reason:
         case "done":
@@ -521,7 +536,7 @@ class _AttachedView(JsonView):
         if not event.seq and (event.kind == "insert" or len(self._held) > 1):
             return
         held, self._held = self._held, []
-        sys.stdout.write("".join(f"{json.dumps(_told(each), ensure_ascii=False)}\n" for each in held))
+        sys.stdout.write("".join(f"{json.dumps(_event_row(each), ensure_ascii=False)}\n" for each in held))
         sys.stdout.flush()
 
     def pause(self) -> None:
@@ -529,7 +544,7 @@ class _AttachedView(JsonView):
         self._held.clear()
 
 
-def _told(event: Event) -> dict[str, Any]:
+def _event_row(event: Event) -> dict[str, Any]:
     told = event_object(event)
     if event.kind == "prompt":
         told.pop("place", None)  # for who writes the document
@@ -564,16 +579,16 @@ class _Attached(Follower):
         self._after = after
         self._known = 0  # the row up to which attaching told everything
 
-    def attach(self) -> Ending:
+    def attach(self) -> FollowEnd:
         """Show what was, and follow until the user leaves, or until it is idle."""
         try:
             with Interrupts() as interrupts:
                 ending = self._catch_up()
-                return ending or self._until(None, lambda: interrupts.count > 0) or Ending("detached")
+                return ending or self._until(None, lambda: interrupts.count > 0) or FollowEnd("detached")
         finally:
             self._view.pause()
 
-    def _catch_up(self) -> Ending | None:
+    def _catch_up(self) -> FollowEnd | None:
         """Attach, and show what came until then."""
         state = watch(self._link, self._branch_dir)
         self._branch, upto = state["branch"], int(state["seq"])
@@ -599,7 +614,7 @@ class _Attached(Follower):
             if page["done"]:
                 return
 
-    def _take(self, event: Event) -> Ending | None:
+    def _take(self, event: Event) -> FollowEnd | None:
         if event.kind == "resync":
             self._after = self._seq
             return self._catch_up()
@@ -610,12 +625,12 @@ class _Attached(Follower):
             ending = self._idle(event.args[0])
         return ending
 
-    def _idle(self, status: Mapping[str, Any]) -> Ending | None:
+    def _idle(self, status: Mapping[str, Any]) -> FollowEnd | None:
         if not self._until_idle or status["state"] not in _QUIET:
             return None
         if status["state"] == "error":
-            return Ending("error", str(status.get("message") or ""))
-        return None if status.get("queued") else Ending("done")
+            return FollowEnd("error", str(status.get("message") or ""))
+        return None if status.get("queued") else FollowEnd("done")
 
 
 # ``pyagentd queue``: the messages that wait behind a session's run.
@@ -649,7 +664,7 @@ def queue(session: str, cancel: str | None, edit: tuple[str, str] | None, resume
             env, key = run_environment(os.environ, watch(link, Path(branch))["settings"]["backend"])
             link.call("queue-resume", branch=branch, env=env, key=key)
         found = link.call("queue", branch=branch)
-    items = [{**item, "steer": bool(item["steer"])} for item in found["items"] or ()]
+    items = found["items"]
     if as_json:
         print_json(items)
         return

@@ -21,7 +21,6 @@ from pyagentd.wire.client import DaemonClient
 
 LIST_TIMEOUT_S = 120.0
 
-_FLAGS = ("agent", "current", "unpriced")  # in Lisp false is nil
 _CREATED = ("session_id", "session_dir", "branch_dir")
 
 
@@ -47,7 +46,6 @@ def sessions(archived: bool, as_json: bool) -> None:
     """List the sessions with their branches and agents. * marks the active branch."""
     with daemon() as link:
         found = sessions_known(link, archived=archived)
-    found = [session | {flag: bool(session[flag]) for flag in _FLAGS} for session in found]
     if as_json:
         print_json(found)
     else:
@@ -62,9 +60,7 @@ def sessions_known(link: DaemonClient, *, archived: bool = False) -> list[dict[s
     """Return all branches and agents, as the operation ``sessions`` has them."""
     answer = link.call("sessions", timeout=LIST_TIMEOUT_S, archived=archived, form="json")
     path = answer.get("path")  # what is too large for a frame comes by path
-    found: list[dict[str, Any]] = (
-        json.loads(Path(path).read_bytes())["sessions"] if path else answer["sessions"] or []
-    )
+    found: list[dict[str, Any]] = json.loads(Path(path).read_bytes())["sessions"] if path else answer["sessions"]
     return found
 
 
@@ -164,14 +160,14 @@ def branch(
     """
     if not message_id and not only_list and not _can_ask():
         raise click.UsageError(
-            f"Say with --at at which prompt. `pyagentd branch {session} --list` has their ids, and so has "
+            f"Name the prompt with --at. `pyagentd branch {session} --list` has their ids, and so has "
             f"`pyagentd show {session} --json`"
         )
     with daemon() as link:
         branch_dir = str(branch_of(link, session))
         points: Sequence[dict[str, Any]] = ()
         if only_list or not message_id:
-            points = link.call("branch-points", branch=branch_dir)["points"] or ()
+            points = link.call("branch-points", branch=branch_dir)["points"]
         if only_list:
             _print_points(points, as_json)
             return
@@ -191,9 +187,9 @@ def branch(
 def branches(session: str, as_json: bool) -> None:
     """List the branches of SESSION as a tree; the active one is marked with a star."""
     with daemon() as link:
-        found = link.call("branches", branch=str(branch_of(link, session)))["branches"] or []
+        found = link.call("branches", branch=str(branch_of(link, session)))["branches"]
     if as_json:
-        print_json([{**each, "current": bool(each["current"]), "last": bool(each["last"])} for each in found])
+        print_json(found)
         return
     print_table(("branch", "created", "agents"), tree_rows(found))
 
@@ -317,7 +313,7 @@ def delete(session: str, yes: bool, as_json: bool) -> None:
         branch_dir = branch_of(link, session)
         what = _meant(session, branch_dir)
         if not yes:
-            found = link.call("branches", branch=str(branch_dir))["branches"] or []
+            found = link.call("branches", branch=str(branch_dir))["branches"]
             click.confirm(f"Move {_lost(what, branch_dir, found)} to the trash?", abort=True, err=True)
         trashed = link.call("delete", timeout=LONG_S, branch=str(branch_dir), what=what)["trashed"]
     if as_json:
@@ -433,7 +429,7 @@ def _format_of(place: Path | None) -> str:
 
 
 def _content(answer: dict[str, Any]) -> bytes:
-    # What is too large for a frame comes by path; bytes that are no text come as they are.
+    # What is too large for a frame comes by path; bytes that are not text come as they are.
     if (text := answer.get("text")) is not None:
         return str(text).encode("utf-8", "surrogateescape")
     return Path(answer["path"]).read_bytes()

@@ -1,7 +1,7 @@
-"""``pyagentd watch`` and ``webhook``: files that change, and requests of other programs, as messages to a session.
+"""``pyagentd watch`` and ``webhook``: a message to a session when files change, or for each HTTP request.
 
-Each is a process of its own that hands what it heard to the daemon's operation ``trigger``; the daemon itself
-listens to nobody but its user.
+Each is a process of its own that calls the daemon's operation ``trigger``; the daemon itself accepts connections of
+its user alone.
 """
 
 import asyncio
@@ -71,15 +71,20 @@ def _deliver(
 @click.argument("session", shell_complete=complete_session)
 @click.argument("text")
 @click.argument("places", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@click.option("--match", metavar="GLOB", default="*", help="Only names like this, such as '*.py'.")
-@click.option("--settle", type=click.FloatRange(0.1, 3600), default=2.0, help="Seconds of quiet before (2).")
+@click.option("--match", metavar="GLOB", default="*", help="Only files whose names match, such as '*.py'.")
+@click.option(
+    "--settle",
+    type=click.FloatRange(0.1, 3600),
+    default=2.0,
+    help="Send after so many seconds without a change (default: 2).",
+)
 @_allow
 def watch(
     session: str, text: str, places: tuple[Path, ...], match: str, settle: float, allow: tuple[str, ...]
 ) -> None:
     """Send TEXT to SESSION, with the names of the files, whenever files in PLACES change; Ctrl-C ends.
 
-    What changes while the session works is not told: most of it the session did itself.
+    Changes during a run of the session are ignored, because most of them are its own.
     """
     with extra("watch", "Watching files"):
         import watchfiles
@@ -90,7 +95,7 @@ def watch(
     usual = watchfiles.DefaultFilter()
     note(f"watching {', '.join(map(str, places))}")
     changes = watchfiles.watch(
-        *places,
+        *(place.absolute() for place in places),
         watch_filter=is_wanted,
         debounce=max(1600, round(4000 * settle)),
         step=round(1000 * settle),
@@ -99,14 +104,17 @@ def watch(
     for batch in changes:
         names = sorted({path for _, path in batch})
         try:
-            delivered = _deliver(session, _told(text, names), source="files", allow=allow, only_idle=True)
+            delivered = _deliver(session, _message_text(text, names), source="files", allow=allow, only_idle=True)
         except PyagentdError as error:  # one that could not be sent ends nothing
             note(str(error))
             continue
-        note(f"{len(names)} files changed: " + ("the session works, not sent" if delivered is None else "sent"))
+        note(
+            f"{'1 file' if len(names) == 1 else f'{len(names)} files'} changed: "
+            + ("the session works, not sent" if delivered is None else "sent")
+        )
 
 
-def _told(text: str, names: Sequence[str]) -> str:
+def _message_text(text: str, names: Sequence[str]) -> str:
     """Return the message about files that changed."""
     more = [f"- … and {len(names) - _MOST_FILES} more"] if len(names) > _MOST_FILES else []
     return "\n".join([text, "", "Changed:", *(f"- {name}" for name in names[:_MOST_FILES]), *more])
@@ -125,10 +133,10 @@ def _told(text: str, names: Sequence[str]) -> str:
 def webhook(
     session: str, text: str, port: int | None, place: Path | None, secret_env: str, allow: tuple[str, ...]
 ) -> None:
-    """Send TEXT to SESSION, with the body of the request, for each POST that knows the secret; Ctrl-C ends.
+    """Send TEXT to SESSION, with the body of the request, for each POST request with the secret; Ctrl-C ends.
 
-    A request proves itself by `Authorization: Bearer SECRET`, or by GitHub's `X-Hub-Signature-256`. It has an
-    `Idempotency-Key` (or GitHub's `X-GitHub-Delivery`): the same one is one message, however often it comes.
+    A request needs `Authorization: Bearer SECRET` or GitHub's signature, `X-Hub-Signature-256`. Of requests with the
+    same `Idempotency-Key` (or GitHub's `X-GitHub-Delivery`) only the first is sent.
     """
     if (port is None) == (place is None):
         raise click.UsageError("Give --port or --socket")
@@ -163,7 +171,7 @@ async def _listen(deliver: Any, text: str, secret: str, port: int | None, place:
         except PyagentdError as error:
             note(str(error))
             return web.json_response({"error": "The daemon cannot be reached"}, status=503)
-        return web.json_response({"message": told["message"], "duplicate": bool(told["duplicate"])}, status=202)
+        return web.json_response({"message": told["message"], "duplicate": told["duplicate"]}, status=202)
 
     app = web.Application(client_max_size=_LARGEST)
     app.router.add_post("/", answer)
@@ -210,5 +218,5 @@ def _clear(place: Path) -> None:
     """Remove the socket that one before left; raises ``BadRequest`` where something else is."""
     with suppress(FileNotFoundError):
         if not stat.S_ISSOCK(place.lstat().st_mode):
-            raise BadRequest(f"{place} exists and is no socket")
+            raise BadRequest(f"{place} exists and is not a socket")
         place.unlink()

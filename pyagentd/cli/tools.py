@@ -10,12 +10,15 @@ import re
 import shlex
 import sys
 import tomllib
+import urllib.request
 from collections.abc import Iterator
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
 import click
 
+from pyagentd import regularfile
 from pyagentd.cli import local as local_servers
 from pyagentd.cli.link import daemon, run_environment
 from pyagentd.cli.output import ExitCode, json_option, note, print_json, print_table, printable, project_option
@@ -106,7 +109,7 @@ def add_json(scope: str | None, root: Path, name: str, json_text: str) -> None:
     except ValueError as error:
         raise click.UsageError(f"JSON cannot be read: {error}") from None
     if not isinstance(table, dict):
-        raise click.UsageError('JSON is no object such as {"command": "npx", "args": ["PACKAGE"]}')
+        raise click.UsageError('JSON is not an object such as {"command": "npx", "args": ["PACKAGE"]}')
     _added(name, table, scope, root)
 
 
@@ -120,7 +123,7 @@ def get(root: Path, name: str, as_json: bool) -> None:
         told = link.call("mcp", root=str(root.resolve()), env=_environment())
     found = [row for row in told["servers"] or () if row["name"] == name]
     if not found:
-        known = ", ".join(sorted({row["name"] for row in told["servers"] or ()})) or "none"
+        known = ", ".join(sorted({row["name"] for row in told["servers"]})) or "none"
         raise NotFound(
             f"There is no MCP server {name!r}{': ' + told['error'] if told['error'] else ''}", hint=f"Known: {known}"
         )
@@ -134,7 +137,7 @@ def get(root: Path, name: str, as_json: bool) -> None:
             ("from", row["source"]),
             ("type", "http" if row["url"] else "stdio"),
             ("url", row["url"]),
-            ("command", shlex.join(row["command"] or ())),
+            ("command", shlex.join(row["command"])),
             ("state", _state(row)),
             ("tools", "" if row["tools"] is None else str(row["tools"])),
             ("problem", row["problem"]),
@@ -179,9 +182,9 @@ def list_(root: Path, as_json: bool) -> None:
     """List the servers. Starts none."""
     with daemon() as link:
         told = link.call("mcp", root=str(root.resolve()), env=_environment())
-    rows = told["servers"] or []
+    rows = told["servers"]
     if as_json:
-        print_json({**told, "servers": rows, "files": told["files"] or [], "scripts": told["scripts"] or []})
+        print_json(told)
         return
     print_table(
         ("server", "state", "tools", "reached by", "from"),
@@ -190,7 +193,7 @@ def list_(root: Path, as_json: bool) -> None:
                 row["name"],
                 _state(row),
                 "" if row["tools"] is None else str(row["tools"]),
-                row["url"] or " ".join(row["command"] or ()),
+                row["url"] or " ".join(row["command"]),
                 row["source"],
             )
             for row in rows
@@ -215,9 +218,7 @@ def test(name: str, root: Path, as_json: bool) -> int:
     with daemon() as link:
         told = link.call("mcp-test", timeout=_TEST_S, name=name, root=str(root.resolve()), env=_environment())
     if as_json:
-        for key in ("tools", "refused", "resources", "prompts"):
-            told[key] = told.get(key) or []
-        print_json(told)
+        print_json({"tools": [], "refused": [], "resources": [], "prompts": []} | told)
     elif told["ok"]:
         _show(told)
     else:
@@ -238,7 +239,7 @@ def trust(root: Path, as_json: bool) -> None:
     with daemon(human=True) as link:
         told = link.call("mcp", root=place)
         if not as_json:
-            for file in (*(told["files"] or ()), *(told["scripts"] or ())):
+            for file in (*(told["files"]), *(told["scripts"])):
                 print(f"--- {file['path']}\n{printable(file['text'])}", file=sys.stderr)
             note("what these programs load besides is not looked at: it may change without a question")
         trusted = link.call("trust-mcp", root=place, hash=told["hash"] or "")
@@ -260,9 +261,7 @@ def _pair(text: str, mark: str, option: str) -> tuple[str, str]:
 def _added(name: str, table: dict[str, Any], scope: str | None, root: Path) -> None:
     """Write a server down, unless there is one of that name or it could not be used."""
     if scope == "local":
-        raise click.UsageError(
-            "There is no place for servers of one project that only you have: --scope user or project"
-        )
+        raise click.UsageError("--scope is user or project: servers of one project for you alone are not supported")
     config, project = config_file(os.environ), root.resolve() / _PROJECT_FILE
     file = project if scope == "project" else config
     read_server(name, table, Source.at(str(file), ConfigError))  # raises what is wrong with it
@@ -340,17 +339,15 @@ def _state(row: dict[str, Any]) -> str:
 
 def _show(told: dict[str, Any]) -> None:
     print(f"{_line(told['title'] or told['name'])} (protocol {_line(told['protocol'])}, {told['duration_ms']} ms)")
-    for tool in told["tools"] or ():
+    for tool in told["tools"]:
         looks = "  (says that it only looks)" if tool["looks"] else ""
         print(f"  {_line(tool['rule'])}{looks}\n      {_line(tool['description'])}")
-    for refused in told["refused"] or ():
+    for refused in told["refused"]:
         note(f"the tool {_line(refused['name'])} is left out: {_line(refused['why'])}")
-    for resource in told["resources"] or ():
+    for resource in told["resources"]:
         print(f"  @{told['name']}:{_line(resource['uri'])}  {_line(resource['name'])}")
-    for prompt in told["prompts"] or ():
-        words = (
-            f"<{each['name']}>" if each["required"] else f"[{each['name']}]" for each in prompt["arguments"] or ()
-        )
+    for prompt in told["prompts"]:
+        words = (f"<{each['name']}>" if each["required"] else f"[{each['name']}]" for each in prompt["arguments"])
         print(f"  {_line(' '.join(('/' + told['name'] + ':' + prompt['name'], *words)))}")
         print(f"      {_line(prompt['description'])}")
 
@@ -385,7 +382,7 @@ def hooks(root: Path, trust: bool, as_json: bool) -> None:
             else:
                 note(told["error"] or "this project has no hooks")
             told = link.call("hooks", root=place)
-    rows = told["hooks"] or []
+    rows = told["hooks"]
     if as_json:
         print_json(told)
         return
@@ -394,7 +391,7 @@ def hooks(root: Path, trust: bool, as_json: bool) -> None:
         (
             (
                 row["event"],
-                ("" if row["trusted"] else "NOT TRUSTED: ") + " ".join(row["command"] or ()),
+                ("" if row["trusted"] else "NOT TRUSTED: ") + " ".join(row["command"]),
                 row["tools"] or "",
                 f"{row['timeout']:g}",
                 row["source"],
@@ -412,7 +409,7 @@ def _show_scripts(told: dict[str, Any]) -> None:
     """Show what would run."""
     if told["file"]:
         print(f"--- {told['file']}\n{printable(told['text'])}", file=sys.stderr)
-    for row in told["scripts"] or []:
+    for row in told["scripts"]:
         print(f"--- {row['path']}\n{printable(row['text'])}", file=sys.stderr)
 
 
@@ -430,7 +427,7 @@ def skills(root: Path, as_json: bool) -> ExitCode:
     """
     with daemon() as link:
         answer = link.call("skills", root=str(root.resolve()))
-    found, hidden, broken = (list(answer[key] or ()) for key in ("skills", "hidden", "broken"))
+    found, hidden, broken = (answer[key] for key in ("skills", "hidden", "broken"))
     if as_json:
         print_json({"skills": found, "hidden": hidden, "broken": broken})
     else:
@@ -464,10 +461,10 @@ def presets(root: Path, trust: bool, as_json: bool) -> None:
     with daemon(human=True) as link:
         answer = link.call("presets", root=place)
         if trust:
-            _trust(link, place, answer["untrusted"] or [])
+            _trust(link, place, answer["untrusted"])
             answer = link.call("presets", root=place)
-    found = [{**row, "trusted": True} for row in answer["presets"] or []]
-    waiting = [{**row, "trusted": False} for row in answer["untrusted"] or []]
+    found = [{**row, "trusted": True} for row in answer["presets"]]
+    waiting = [{**row, "trusted": False} for row in answer["untrusted"]]
     if as_json:
         print_json([*found, *waiting])
         return
@@ -500,33 +497,63 @@ def _lines(rows: list[Row]) -> Iterator[tuple[str, ...]]:
 
 # ``pyagentd models``: which models can be had.
 
+_LARGEST = 20_000_000  # bytes of a table of models
 _LONGEST_S = 60.0  # providers are asked all at once, each with a limit
 
 
 @click.command()
 @click.option("--refresh", is_flag=True, help="Ask the providers again, even if they were asked today.")
 @click.option("--local", is_flag=True, help="Look for servers on this machine instead: Ollama, llama.cpp and others.")
-@click.option("--use", is_flag=True, help="Have the first of these answer: write that to config.toml.")
+@click.option("--use", is_flag=True, help="Make the first server found the default backend, in config.toml.")
+@click.option(
+    "--catalogue",
+    metavar="[FILE|URL]",
+    is_flag=False,
+    flag_value=catalog.SOURCE,
+    help="Renew prices, windows and abilities from LiteLLM's table: theirs on the web, or FILE.",
+)
 @json_option
-def models(refresh: bool, local: bool, use: bool, as_json: bool) -> int:
-    """List the models that your API keys give access to.
+def models(refresh: bool, local: bool, use: bool, catalogue: str | None, as_json: bool) -> int:
+    """List the models that your API keys give access to, with what is known of them.
 
     Each provider is asked at most once a day. Where it cannot be asked, known names are listed.
     """
     if local or use:
         return _local(use=use, as_json=as_json)
+    if catalogue is not None:
+        return _renew(catalogue)
     env, key = run_environment(os.environ)
     with daemon() as link:
         told = link.call("models", timeout=_LONGEST_S, refresh=refresh or None, env=env, key=key)
-    found: list[dict[str, Any]] = [
-        {**each, "valid": bool(each["valid"]), "stand_in": bool(each.get("stand_in")), "models": each["models"] or []}
-        for each in told["providers"] or []
-    ]
+    found: list[dict[str, Any]] = told["providers"]
     if as_json:
         print_json({each["name"]: {name: each[name] for name in each if name != "name"} for each in found})
     else:
         click.echo(printable(catalog.listing(found)))
     return ExitCode.DONE
+
+
+def _renew(source: str) -> int:
+    """Write the user's catalogue anew from LiteLLM's table."""
+    made = catalog.catalogue_of(_fetched(source))
+    file = catalog.refreshed(config_file(os.environ))
+    make_dirs(file.parent)
+    write_text(file, catalog.catalogue_text(made))
+    click.echo(f"{file} knows {len(made)} models now{_DAEMON}.")
+    return ExitCode.DONE
+
+
+def _fetched(source: str) -> bytes:
+    """Return what a file or an address on the web holds."""
+    try:
+        if not source.startswith(("https://", "http://")):
+            return regularfile.read_bytes(Path(source), limit=_LARGEST, links=True)
+        with urllib.request.urlopen(source, timeout=_LONGEST_S) as answer:
+            data: bytes = answer.read(_LARGEST)
+    except (OSError, HTTPException, ValueError) as error:
+        hint = "Nothing has changed; a file that was fetched otherwise will do: pyagentd models --catalogue FILE"
+        raise ConfigError(f"{source} cannot be read ({error})", hint=hint) from error
+    return data
 
 
 def _local(*, use: bool, as_json: bool) -> int:

@@ -1,10 +1,13 @@
-"""``pyagentd upgrade``: installs a newer version where Emacs installed this one; elsewhere says which command does.
+"""``pyagentd upgrade`` installs a newer version, ``pyagentd install`` the packages that only some features need.
 
-What Emacs installs is a virtual environment for each version, in one directory; ``complete.eld`` in it says that it
-is whole, and Emacs takes the newest that works with its package. So an upgrade is another such environment beside
-this one: until it is complete nothing changes, and the one before is kept.
+Emacs installs each version into a virtual environment of its own, all in one directory; the file ``complete.eld``
+marks an environment as complete, and Emacs uses the newest one that works with its package. An upgrade makes another
+such environment beside the present one, which is kept; nothing changes until it is complete. In any other environment
+this prints the command that upgrades it. Extras are added to the environment that runs, whoever made it.
 """
 
+import importlib.metadata
+import re
 import shutil
 import subprocess
 import sys
@@ -14,26 +17,83 @@ from pathlib import Path
 import click
 
 from pyagentd import __version__
-from pyagentd.errors import PyagentdError
+from pyagentd.errors import BadRequest, PyagentdError
 
 COMPLETE = "complete.eld"
+EXTRAS = {
+    "acp": "other editors (the Agent Client Protocol)",
+    "bedrock": "Claude at Amazon Bedrock",
+    "dask": "missions on several machines",
+    "epc": "scripts in Python that talk to the daemon",
+    "gemini": "Gemini",
+    "mcp": "servers of tools (the Model Context Protocol)",
+    "otel": "traces and numbers for OpenTelemetry",
+    "vertex": "Claude at Google Vertex",
+    "watch": "watching files",
+}
 
 
 @click.command()
-@click.argument("requirement", default=f"pyagentd[full]~={__version__}")
-def upgrade(requirement: str) -> None:
+@click.argument("extras", metavar="[NAME]...", nargs=-1, type=click.Choice(list(EXTRAS)))
+def install(extras: tuple[str, ...]) -> None:
+    """Install the Python packages of a feature that a usual installation lacks; without NAME, list them."""
+    if not extras:
+        for name, words in EXTRAS.items():
+            click.echo(f"{name:8} {'installed' if is_installed(name) else '-':9}  {words}")
+        return
+    if sys.prefix == sys.base_prefix:
+        wanted = " ".join(f"'{each}'" for name in extras for each in requirements(name))
+        raise BadRequest("This Python is the system's own", hint=f"Install with its package manager: {wanted}")
+    packages = sorted({each for name in extras for each in requirements(name)})
+    if uv := shutil.which("uv"):
+        _run(uv, "pip", "install", "--python", sys.executable, *packages)
+    else:
+        _run(sys.executable, "-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check", *packages)
+    _note_complete(Path(sys.prefix), __version__)
+    click.echo(f"installed {', '.join(extras)}; a daemon that runs uses it from now on")
+
+
+def requirements(extra: str) -> list[str]:
+    """Return what the extra of our distribution requires beyond a usual installation."""
+    lines = importlib.metadata.requires("pyagentd") or []
+    named = [line.partition(";")[0].strip() for line in lines if f'extra == "{extra}"' in line.replace("'", '"')]
+    return [line for line in named if not line.startswith("pyagentd[")]
+
+
+def is_installed(extra: str) -> bool:
+    """Return whether all that the extra requires is there, in whatever version."""
+    for line in requirements(extra):
+        try:
+            importlib.metadata.version(re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0])
+        except importlib.metadata.PackageNotFoundError:
+            return False
+    return True
+
+
+def _note_complete(environment: Path, version: str) -> None:
+    """Tell Emacs what an environment has, where it was Emacs that made it."""
+    if (environment / COMPLETE).is_file():
+        names = " ".join(f'"{name}"' for name in EXTRAS if is_installed(name))
+        (environment / COMPLETE).write_text(f'(:version "{version}" :extras ({names}))')
+
+
+@click.command()
+@click.argument("requirement", required=False)
+def upgrade(requirement: str | None) -> None:
     """Install the newest version that works with the installed Emacs package.
 
-    REQUIREMENT is another one: a version (pyagentd[full]==0.2.1), or a file. Where it was not Emacs that installed
+    REQUIREMENT is another one: a version (pyagentd[daemon]==0.2.1), or a file. Where it was not Emacs that installed
     the server, this prints the command that upgrades it. Sessions and configuration stay as they are.
     """
     here = Path(sys.prefix)
     if not (here / COMPLETE).is_file():
         click.echo(f"This server was not installed from Emacs. To upgrade it:\n    {other_way(here)}")
         return
-    new = install_beside(here, requirement)
+    extras = ",".join(["daemon", *filter(is_installed, EXTRAS)])
+    new = install_beside(here, requirement or f"pyagentd[{extras}]~={__version__}")
     version = installed_version(new)
-    (new / COMPLETE).write_text(f'(:version "{version}")')
+    shutil.copy(here / COMPLETE, new)
+    _note_complete(new, version)
     for old in here.parent.iterdir():
         if old.name[:1].isdigit() and old not in (here, new):
             shutil.rmtree(old, ignore_errors=True)
@@ -50,7 +110,7 @@ def other_way(prefix: Path) -> str:
         return "pipx upgrade pyagentd"
     if (checkout / "pyproject.toml").is_file():
         return f"git -C {checkout} pull && make -C {checkout} setup"
-    return f"{sys.executable} -m pip install --upgrade 'pyagentd[full]'"
+    return f"{sys.executable} -m pip install --upgrade 'pyagentd[daemon]'"
 
 
 def install_beside(here: Path, requirement: str) -> Path:

@@ -1,9 +1,11 @@
 """``pyagentd usage``: what sessions cost, and how full the model's context window is."""
 
 import json
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from pyagentd.wire.client import DaemonClient
 TIMEOUT_S = 60.0
 _BAR = 12  # columns
 _WIDEST = 30
+_WIDEST_CHART = 120
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
@@ -27,7 +30,6 @@ def print_report(by: str, days: int, *, as_json: bool) -> None:
     """Print what was spent in the last ``days`` days (0: ever), with a bar for each line on a terminal."""
     with daemon() as link:
         told = link.call("usage-report", timeout=TIMEOUT_S, by=by, days=days)
-    told = _usagereport_with_lists(told)
     if as_json:
         print_json(told)
         return
@@ -38,12 +40,19 @@ def print_report(by: str, days: int, *, as_json: bool) -> None:
         note(told["problem"] or "not all sessions are counted yet: they are still being read")
 
 
-def _usagereport_with_lists(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the reply with what Lisp has one nil for told apart again."""
-    whole = {**told, "lines": told["lines"] or [], "indexing": bool(told["indexing"])}
-    for each in (*whole["lines"], whole["together"], *([whole["rest"]] if whole["rest"] else [])):
-        each["unpriced"] = each["unpriced"] or []
-    return whole
+def print_charts(session: str | None, by: str, days: int) -> None:
+    """Print what was spent in the last ``days`` days as a chart, or the charts of a session."""
+    width = min(shutil.get_terminal_size().columns, _WIDEST_CHART)
+    with daemon() as link:
+        if session is None:
+            arguments = {"by": by, "days": days, "width": width}
+            print_page(link.call("report", timeout=TIMEOUT_S, name="usage", arguments=arguments))
+            return
+        page = link.call("report", name="inspect", arguments={"branch": str(branch_of(link, session))})
+    lines = page["lines"]
+    for title, line in pairwise(lines):
+        if any(not isinstance(part, str) and part["svg"] for part in line["parts"]):
+            print_page({"lines": [title, line]})
 
 
 def _usagereport_lines(told: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
@@ -101,8 +110,6 @@ def of_session_only(context: click.Context, session: str | None) -> None:
 
 _DEFAULT = click.core.ParameterSource.DEFAULT
 
-_FLAGS = ("hidden", "compaction")  # in Lisp false is nil
-_LISTS = ("agents", "messages")
 _HEAD = ("what", "model", "requests", "input", "output", "reasoning", "cache read", "cache write", "cost")
 
 
@@ -123,38 +130,31 @@ _HEAD = ("what", "model", "requests", "input", "output", "reasoning", "cache rea
     metavar="N",
     help="Without SESSION: the last N days, including today; 0 means all.",
 )
+@click.option("--chart", is_flag=True, help="Draw charts: of costs, or of SESSION's context and turns.")
 @json_option
 @click.pass_context
-def usage(context: click.Context, session: str | None, by: str, days: int, as_json: bool) -> None:
+def usage(context: click.Context, session: str | None, by: str, days: int, chart: bool, as_json: bool) -> None:
     """Print what SESSION cost: each answer, its agents, and the total. Without SESSION, the cost of all sessions.
 
     Tokens are counted by the provider; input excludes what was read from or written to its cache. Set a price that is
     unknown in config.toml, under [model."NAME"].
     """
     of_session_only(context, session)
+    if chart:
+        if as_json:
+            raise click.UsageError("--chart and --json do not go together")
+        print_charts(session, by, days)
+        return
     if session is None:
         print_report(by, days, as_json=as_json)
         return
     with daemon() as link:
         told = link.call("usage", branch=str(branch_of(link, session)))
-    told = _with_lists(told)
     if as_json:
         print_json(told)
         return
     print_table(_HEAD, _lines(told))
     click.echo(_meter(told["context"]))
-
-
-def _with_lists(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the reply with what Lisp has one nil for told apart again."""
-    whole = {**told, **{key: told.get(key) or [] for key in _LISTS}}
-    whole["messages"] = [message | {flag: bool(message[flag]) for flag in _FLAGS} for message in whole["messages"]]
-    sums = (whole["own"], whole["agents_total"], whole["together"], *whole["agents"], *whole["messages"])
-    for each in sums:
-        each["unpriced"] = each.get("unpriced") or []
-    for flag in ("estimated", "window_known"):
-        whole["context"][flag] = bool(whole["context"][flag])
-    return whole
 
 
 def _lines(told: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:

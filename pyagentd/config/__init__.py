@@ -15,7 +15,7 @@ a backend names the *variable* its key is in. A file looks like this::
     template = "~/agents/template"          # what a named agent is made from
 
     [privacy]                               # see docs/privacy.md
-    extra_requests = true                   # may a model be asked what nobody typed: titles, summaries
+    extra_requests = true                   # requests that nobody typed: for titles and summaries
 
     [titles]
     enabled = true                          # ask the model for a title after a session's first turn
@@ -56,12 +56,12 @@ a backend names the *variable* its key is in. A file looks like this::
     ask = ["tool:bash:.*"]                  # what neither matches is denied
 
     [triggers]
-    per_day = 200                           # turns that nobody began; per_minute (10) of one source to one session
+    per_day = 200                           # turns without a person; per_minute (10) of one source to one session
 
     [telemetry]                             # see docs/observability.md
     enabled = true                          # send spans and numbers to an OpenTelemetry collector
     endpoint = "http://localhost:4318"
-    capture_content = false                 # what was said, too
+    capture_content = false                 # texts of messages and tools, too
 
     [[hooks.tool.before]]                   # programs that are asked; see docs/hooks.md
     command = ["~/bin/check-call"]
@@ -71,8 +71,30 @@ a backend names the *variable* its key is in. A file looks like this::
     url = "https://tracker.example.org/mcp"
 """
 
-from pyagentd.config.loading import Config, Environment, Setting, config_file, load_config, runtime_dir, sessions_dir
-from pyagentd.config.tables import BUILTIN_PROFILES, BackendSettings, Confinement, ProfileSettings
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyagentd.door import door
+
+if TYPE_CHECKING:
+    from pyagentd.config.loading import Config, config_file, load_config
+    from pyagentd.config.tables import BUILTIN_PROFILES, BackendSettings, Confinement, ProfileSettings
+else:  # a command that only asks the daemon has no file read
+    __getattr__ = door(
+        __name__,
+        "loading",
+        "tables",
+        Config="loading",
+        config_file="loading",
+        load_config="loading",
+        BUILTIN_PROFILES="tables",
+        BackendSettings="tables",
+        Confinement="tables",
+        ProfileSettings="tables",
+    )
 
 __all__ = [
     "BUILTIN_PROFILES",
@@ -83,7 +105,60 @@ __all__ = [
     "ProfileSettings",
     "Setting",
     "config_file",
+    "default_agents_dir",
     "load_config",
     "runtime_dir",
     "sessions_dir",
 ]
+
+# Where this user's sessions, socket and configuration are.
+
+Environment = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One configured value."""
+
+    value: str
+    source: str  # "default", "environment NAME" or "FILE:LINE"
+
+
+def sessions_dir(env: Environment | None = None) -> Path:
+    """Return the sessions root: ``PYAGENTD_SESSIONS_DIR`` or ``~/.gptel/sessions``."""
+    return Path(sessions_setting(os.environ if env is None else env).value)
+
+
+def default_agents_dir(env: Environment | None = None) -> Path:
+    """Return where named agents are, unless ``[agents] dir`` says otherwise: beside the sessions."""
+    env = os.environ if env is None else env
+    sessions = Path(sessions_setting(env).value)
+    return Path(f"{sessions}-agents") if env.get("PYAGENTD_SESSIONS_DIR") else sessions.parent / "agents"
+
+
+def runtime_dir(env: Environment | None = None) -> Path:
+    """Return the directory of socket, runtime file, lock and log; Emacs computes the same."""
+    return Path(runtime_setting(os.environ if env is None else env).value)
+
+
+def sessions_setting(env: Environment) -> Setting:
+    """Return the sessions root, with where it is from."""
+    if value := env.get("PYAGENTD_SESSIONS_DIR"):
+        return Setting(str(absolute(value)), "environment PYAGENTD_SESSIONS_DIR")
+    return Setting(str(absolute("~/.gptel/sessions")), "default")
+
+
+def runtime_setting(env: Environment) -> Setting:
+    """Return the runtime directory, with where it is from."""
+    if value := env.get("PYAGENTD_RUNTIME_DIR"):
+        return Setting(str(absolute(value)), "environment PYAGENTD_RUNTIME_DIR")
+    if value := env.get("XDG_RUNTIME_DIR"):
+        return Setting(str(absolute(value) / "pyagentd"), "environment XDG_RUNTIME_DIR")
+    state = env.get("XDG_STATE_HOME")
+    source = "environment XDG_STATE_HOME" if state else "default"
+    return Setting(str(absolute(state or "~/.local/state") / "pyagentd" / "run"), source)
+
+
+def absolute(path: str, base: Path | None = None) -> Path:
+    """Return ``path`` with ``~`` expanded, from ``base`` (the working directory) on."""
+    return (base or Path.cwd()).joinpath(Path(path).expanduser())

@@ -10,6 +10,7 @@ from typing import Any
 from platformdirs import user_config_path
 
 from pyagentd import reader, regularfile
+from pyagentd.config import Environment, Setting, absolute, default_agents_dir, runtime_setting, sessions_setting
 from pyagentd.config.tables import (
     SERVICES,
     BackendSettings,
@@ -29,56 +30,11 @@ from pyagentd.config.tables import (
 from pyagentd.errors import ConfigError
 from pyagentd.reader import INSIDE, Source
 
-# Where this user's sessions, socket and configuration are.
-
-Environment = Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One configured value."""
-
-    value: str
-    source: str  # "default", "environment NAME" or "FILE:LINE"
-
-
-def sessions_dir(env: Environment | None = None) -> Path:
-    """Return the sessions root: ``PYAGENTD_SESSIONS_DIR`` or ``~/.gptel/sessions``."""
-    return Path(sessions_setting(os.environ if env is None else env).value)
-
-
-def runtime_dir(env: Environment | None = None) -> Path:
-    """Return the directory of socket, runtime file, lock and log; Emacs computes the same."""
-    return Path(runtime_setting(os.environ if env is None else env).value)
-
 
 def config_file(env: Environment | None = None) -> Path:
     """Return where the user's configuration is read from, whether or not it exists."""
     named = (os.environ if env is None else env).get("PYAGENTD_CONFIG")
     return absolute(named) if named else user_config_path("pyagentd", appauthor=False) / "config.toml"
-
-
-def sessions_setting(env: Environment) -> Setting:
-    """Return the sessions root, with where it is from."""
-    if value := env.get("PYAGENTD_SESSIONS_DIR"):
-        return Setting(str(absolute(value)), "environment PYAGENTD_SESSIONS_DIR")
-    return Setting(str(absolute("~/.gptel/sessions")), "default")
-
-
-def runtime_setting(env: Environment) -> Setting:
-    """Return the runtime directory, with where it is from."""
-    if value := env.get("PYAGENTD_RUNTIME_DIR"):
-        return Setting(str(absolute(value)), "environment PYAGENTD_RUNTIME_DIR")
-    if value := env.get("XDG_RUNTIME_DIR"):
-        return Setting(str(absolute(value) / "pyagentd"), "environment XDG_RUNTIME_DIR")
-    state = env.get("XDG_STATE_HOME")
-    source = "environment XDG_STATE_HOME" if state else "default"
-    return Setting(str(absolute(state or "~/.local/state") / "pyagentd" / "run"), source)
-
-
-def absolute(path: str, base: Path | None = None) -> Path:
-    """Return ``path`` with ``~`` expanded, from ``base`` (the working directory) on."""
-    return (base or Path.cwd()).joinpath(Path(path).expanduser())
 
 
 # Where the user's own instructions and skills are.
@@ -130,7 +86,7 @@ def read_toml(path: Path, data: str | bytes) -> TomlFile:
     """Return what the file ``path`` with the content ``data`` says.
 
     Raises:
-        ConfigError: It is no TOML in UTF-8, or absurdly nested; names file and line.
+        ConfigError: It is not TOML in UTF-8, or absurdly nested; names file and line.
     """
     try:
         text = data if isinstance(data, str) else data.decode()
@@ -260,23 +216,14 @@ def load_config(env: Environment | None = None) -> Config:
     """
     env = os.environ if env is None else env
     file = read_config_file(config_file(env))
-    data, variables = _with_environment(file, env)
-    source = Source(place=lambda path: variables.get(path) or file.place(path), error=ConfigError)
-    tables = reader.read(data, Tables, source)
+    tables, source, variables = _read_tables(file, env)
     default = tables.default.backend.strip()
-    named = _ALIASES.get(default.casefold(), default)
-    if default and named not in tables.backend and service(named.casefold()) is None:
-        known = ", ".join(sorted(tables.backend))
-        raise source.wrong(("default", "backend"), f"no backend is called {default!r}; known: {known}")
     backends = {name: _addressed(name, each, env) for name, each in tables.backend.items()}
     mcp, mcp_problems = _servers(tables.mcp, source)
     sessions, runtime, base = sessions_setting(env), runtime_setting(env), file.path.parent
-    agents = (
-        f"{sessions.value}-agents" if env.get("PYAGENTD_SESSIONS_DIR") else Path(sessions.value).parent / "agents"
-    )
     places = {
         "presets.dir": absolute(tables.presets.dir or "presets", base),
-        "agents.dir": absolute(tables.agents.dir, base) if tables.agents.dir else Path(agents),
+        "agents.dir": absolute(tables.agents.dir, base) if tables.agents.dir else default_agents_dir(env),
         "agents.template": absolute(tables.agents.template, base) if tables.agents.template else None,
     }
     override, extra = env.get("PYAGENTD_BACKEND"), tables.privacy.extra_requests
@@ -327,6 +274,24 @@ def load_config(env: Environment | None = None) -> Config:
         web=tables.web,
         settings=settings,
     )
+
+
+def check_config(file: TomlFile) -> None:
+    """Check what a file would say as the configuration, whatever the environment says; raises as ``load_config``."""
+    _read_tables(file, {})
+
+
+def _read_tables(file: TomlFile, env: Environment) -> tuple[Tables, Source, Mapping[reader.Path, str]]:
+    """Return what file and environment say, where each value is from, and what is from variables."""
+    data, variables = _with_environment(file, env)
+    source = Source(place=lambda path: variables.get(path) or file.place(path), error=ConfigError)
+    tables = reader.read(data, Tables, source)
+    default = tables.default.backend.strip()
+    named = _ALIASES.get(default.casefold(), default)
+    if default and named not in tables.backend and service(named.casefold()) is None:
+        known = ", ".join(sorted(tables.backend))
+        raise source.wrong(("default", "backend"), f"no backend is called {default!r}; known: {known}")
+    return tables, source, variables
 
 
 def _with_environment(file: TomlFile, env: Environment) -> tuple[dict[str, Any], dict[reader.Path, str]]:

@@ -1,7 +1,7 @@
 """What ``config.toml`` may say: a dataclass for each table, with its defaults and bounds.
 
-``reader.read`` makes them of what was parsed; what is wrong is a ``ConfigError`` with file, line and key. Nothing
-here holds a key of a provider: ``key_env`` names the variable that does.
+``reader.read`` makes them from the parsed file; an error is a ``ConfigError`` with file, line and key. No key of a
+provider is here: ``key_env`` names the variable that has it.
 """
 
 import re
@@ -29,7 +29,7 @@ def _expression(text: object) -> re.Pattern[str]:
         return re.compile(text, re.DOTALL)
     except (re.error, OverflowError, RecursionError) as error:
         raise ConfigError(
-            f"{text!r} is no regular expression: {error}",
+            f"{text!r} is not a regular expression: {error}",
             hint="Write one that matches the whole text, such as tool:Read:.* for an action",
         ) from error
 
@@ -145,6 +145,15 @@ class BackendSettings:
     model: str | None = None  # used where a preset names none
     region: str | None = None  # of a cloud; None: what the environment says
     project: str | None = None  # of Google's cloud, likewise
+    models: tuple[str, ...] = ()  # that are offered beside those that it lists
+    text_calls: bool | None = (
+        None  # whether calls of tools are looked for in answers' text; None: where it needs no key
+    )
+
+    @property
+    def reads_text_calls(self) -> bool:
+        """Whether calls of tools are looked for in the text of its answers."""
+        return self.key_env is None if self.text_calls is None else self.text_calls
 
     @property
     def needs_key(self) -> bool:
@@ -314,7 +323,7 @@ class Tables:
     def __post_init__(self) -> None:
         for name in self.profile:
             if not re.fullmatch(r"[\w-]+", name):
-                raise Misfit(("profile", name), f"{name!r} is no name of a profile", "Letters, digits, - and _")
+                raise Misfit(("profile", name), f"{name!r} is not a name of a profile", "Letters, digits, - and _")
             if name in BUILTIN_PROFILES:
                 raise Misfit(("profile", name), f"the profile {name} is built in", "Call yours something else")
 
@@ -481,7 +490,7 @@ def read_server(name: str, table: object, source: Source, path: Path = ()) -> Se
     """
     if not _SERVER_NAME.fullmatch(name):
         hint = "Use at most 32 letters, digits, _ and -, the first no _ or -"
-        raise source.wrong(path, f"{name!r} is no name for an MCP server", hint)
+        raise source.wrong(path, f"{name!r} is not a name for an MCP server", hint)
     made = read(table, _OtherServerTable if source.lenient else _ServerTable, source, path)
     return ServerSettings(
         name=name,

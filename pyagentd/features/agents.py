@@ -1,7 +1,7 @@
 """Sub-agents: the tools that create them, their runs, their results, and which agents a session has.
 
-An agent is a session of its own below its parent's branch. ``PersistentAgent`` and ``task`` create one; its clients
-and its parent's are told how it gets on; the result of one that nobody waits for reaches the parent as a message.
+An agent is a session of its own below its parent's branch. ``PersistentAgent`` and ``task`` create one; its progress
+is sent to its clients and its parent's. If the parent does not wait for it, its result comes as a message.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypedDict
 
 from pyagentd.errors import (
     BadRequest,
@@ -503,25 +503,36 @@ class Open(NamedTuple):
     conversation: Conversation
 
 
+class AgentNode(TypedDict):
+    """An agent of a branch, with those below it."""
+
+    id: str
+    branch: str
+    branch_dir: str
+    preset: str | None
+    description: str | None
+    state: AgentState
+    background: bool  # nobody waits for its result
+    call_id: str | None  # of the tool call that made it
+    tokens: int  # of all its runs
+    result: str | None  # of its last run, as its parent is told
+    agents: "list[AgentNode]"
+
+
 def agents_below(
     ref: BranchRef, opened: Mapping[str, Open], wanted: Callable[[BranchRef], Result]
-) -> list[dict[str, Any]]:
+) -> list[AgentNode]:
     """Return the agents of a branch by name, each with its own in ``agents``.
 
     Args:
         ref: The branch.
         opened: What of it is open, by key.
         wanted: Returns what of an agent's text is its result.
-
-    Returns:
-        ``id``, ``branch``, ``branch_dir``, ``preset``, ``description``, ``state``, ``background``, ``call_id`` (of
-        the call that made it), ``tokens`` (all of its runs), ``result`` (what its last run came to, as a parent is
-        told; None while there is none).
     """
     return [_described(child, opened, wanted) for child in child_agents(ref)]
 
 
-def _described(ref: BranchRef, opened: Mapping[str, Open], wanted: Callable[[BranchRef], Result]) -> dict[str, Any]:
+def _described(ref: BranchRef, opened: Mapping[str, Open], wanted: Callable[[BranchRef], Result]) -> AgentNode:
     known = opened.get(ref.key) or Open("idle", _read(ref))
     conversation = known.conversation
     outcome = outcome_of(conversation, conversation.last_run, wanted(ref))
@@ -665,12 +676,11 @@ class Background:
         parent = opened.branch
         if parent.refusal:
             return
-        conversation = parent.conversation
-        messages = (*conversation.messages.values(), *conversation.queued.values())
+        conversation, alive = parent.conversation, self._alive.get(parent.key, ())
+        owed = {id: row for id, row in conversation.agents.items() if row["state"] == "running" and id not in alive}
+        messages = (*conversation.messages.values(), *conversation.queued.values()) if owed else ()
         known = {agent for message in messages for agent in agents_in(message.row)}
-        for agent, row in parent.conversation.agents.items():
-            if row["state"] != "running" or agent in self._alive.get(parent.key, ()):
-                continue
+        for agent, row in owed.items():
             if agent in known:  # the message was recorded, that it was not
                 self._note(parent, agent, "delivered")
                 continue
@@ -813,6 +823,8 @@ class AgentSpawner(Feature):
         outputs: Make the result of a call from what its agent came to, by the tool's name.
     """
 
+    tool_names = ("PersistentAgent", "task")
+
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self._children: dict[str, Child] = {}  # by the agent's branch key
@@ -912,7 +924,7 @@ class ParentSpawner:
         return self._kernel.presets.of_branch(self.parent.ref).paths.read
 
     async def run_agent(self, wanted: Assignment) -> Outcome:
-        """Create an agent under the parent's branch and run it to its end (see ``spawn.Spawner``)."""
+        """Create an agent under the parent's branch and run it to its end (see ``Spawner``)."""
         return await self._result(*await self.launch(wanted))
 
     async def start_agent(self, wanted: Assignment) -> str:

@@ -21,13 +21,13 @@ from pyagentd.llm.catalog import ModelFacts, facts
 from pyagentd.llm.prompts import accept_summary, previous_summary, shorten, summary_request, transcript
 from pyagentd.messages import Message, Text, ToolResult, Usage
 from pyagentd.runtime import system_prompt
-from pyagentd.runtime.document_sync import DocumentVersion, RecoveredRoles
+from pyagentd.runtime.document_sync import RecoveredRoles
 from pyagentd.runtime.feature import Feature
 from pyagentd.runtime.recorder import Recorder
 from pyagentd.runtime.run import FitToWindow, Run, RunSettings, RunSignal, Step, new_run_id
 from pyagentd.runtime.run_setup import RunBuilder
 from pyagentd.runtime.settings import SendOptions, extra_model
-from pyagentd.runtime.turns import Prompt
+from pyagentd.runtime.turns import DocumentNow, Prompt
 from pyagentd.runtime.usage import (
     Tail,
     TailStart,
@@ -50,7 +50,6 @@ from pyagentd.store.conversation import (
     summarised,
     summary_message,
 )
-from pyagentd.store.document import text
 from pyagentd.store.document.reconcile import align, recognise
 from pyagentd.store.journal import message_row, part_row
 from pyagentd.tools.spec import schema_of
@@ -256,11 +255,11 @@ class Summariser:
     async def _ask(self, request: ModelRequest) -> str:
         try:
             async with asyncio.timeout(self._settings.timeout_s):
-                said, cut = await self._said(request)
+                said, cut = await self._ask_model(request)
                 more = self._known.longest(2 * request.max_tokens)
                 if cut and more > request.max_tokens:  # what is cut then is better than none, and says so
                     with contextlib.suppress(ContextOverflow):
-                        said, cut = await self._said(replace(request, max_tokens=more))
+                        said, cut = await self._ask_model(replace(request, max_tokens=more))
                 text = accept_summary(said)
         except TimeoutError:
             raise TransientProviderError(
@@ -270,7 +269,7 @@ class Summariser:
             raise ProviderError(f"{request.model} gave no summary")
         return f"{text}\n\n{CUT}" if cut else text
 
-    async def _said(self, request: ModelRequest) -> tuple[str, bool]:
+    async def _ask_model(self, request: ModelRequest) -> tuple[str, bool]:
         """Return what the model answered, and whether it was cut off at the most tokens it may have."""
         texts: list[str] = []
         cut = False
@@ -525,14 +524,13 @@ class ContextFitter:
             ContextOverflow: It does not fit whatever is done.
             StoreError: The disk refused.
         """
-        view = self._named(view)
         used = self._used(view, last)
         if overflow:  # the server holds less than is known of it, or counts otherwise
             self._refused = min(self._refused, tokens_of(view))
             self._usable = min(self._usable, self._overhead + self._refused // 2)
         made = None
         if self._configured.auto and (overflow or (used >= self._usable and not self._failed)):
-            made = await self._made(view, used, overflow=overflow)
+            made = await self._compacted(self._named(view), used, overflow=overflow)
         left = used if made is None else self._overhead + tokens_of(made)
         refused = not overflow and not self._failed and self._facts.window_known
         if refused and left > self._facts.context_window:
@@ -545,7 +543,7 @@ class ContextFitter:
         self._sent = len(made or view)
         return made
 
-    async def _made(self, view: tuple[Message, ...], used: int, *, overflow: bool) -> tuple[Message, ...] | None:
+    async def _compacted(self, view: tuple[Message, ...], used: int, *, overflow: bool) -> tuple[Message, ...] | None:
         if not overflow and (left := self._pruned(view, used)) is not None:
             return left
         tail = self._tail(view)
@@ -658,9 +656,10 @@ async def compact(kernel: "Kernel", branch: "LiveBranch", options: SendOptions, 
     async with branch.starting:
         branch.require_idle()
         branch.require_writable()
-        await branch.document.settle()
+        live = await branch.document.look()
         await branch.look_once()
-        run_id, found = new_run_id(), await asyncio.to_thread(_read, branch, branch.conversation.snapshot())
+        now = DocumentNow(document=live.document, revision=live.revision)
+        run_id, found = new_run_id(), await asyncio.to_thread(_read, now, branch.conversation.snapshot())
         settings = await RunBuilder(kernel, branch, run_id, options).settings(found.settings)
         if kernel.closing:
             raise Busy("The daemon is stopping", hint="Try it again in a moment")
@@ -683,36 +682,35 @@ async def compact(kernel: "Kernel", branch: "LiveBranch", options: SendOptions, 
         return run_id
 
 
-def _read(branch: "LiveBranch", conversation: Conversation) -> Prompt:
+def _read(now: DocumentNow, conversation: Conversation) -> Prompt:
     """Return what there is to compact, in the shape of a prompt: its text is the end of what stands above."""
-    doc = text.read(branch.file)
+    doc = now.document
     whole = recognise(doc, conversation)
     spans = None if whole.document.spans == doc.spans else whole.document.spans
     anchor = whole.record_end  # what comes last in the log stands last in the document
-    sha256, aligned = text.body_sha256(doc.body), align(doc, conversation, anchor)
+    aligned = align(doc, conversation, anchor)
     if not is_summarised(None, aligned.view):
         raise BadRequest("There is nothing to compact", hint="Say something first")
     return Prompt(
         text=doc.body[max(0, anchor - _BEHIND) : anchor],
         view=aligned.view,
-        version=DocumentVersion(sha256=sha256, seq=0, marker=anchor),
+        version=now.version(anchor),
         edits=aligned.edits,
-        roles=None if spans is None else RecoveredRoles(sha256=sha256, spans=spans),
+        roles=None if spans is None else RecoveredRoles(version=now.version(anchor), spans=spans),
         settings=doc.settings,
     )
 
 
 def _start(branch: "LiveBranch", found: Prompt, run_id: str, options: SendOptions) -> None:
     """Record the user's edits and that the run begins, and tell where its block will stand."""
-    anchor = found.version.marker or 0
+    anchor = branch.document.place(found.version)
     with branch.recorder.together():
         for edit in found.edits:
             branch.recorder.record("edit", edit)
-    version = DocumentVersion(sha256=found.version.sha256, seq=branch.recorder.last_seq, marker=anchor)
-    branch.document.begin(prompt=found.text, inserted_prompt=False, anchor=anchor, version=version)
     if found.roles is not None:
-        branch.document.heal(found.roles.sha256, found.roles.spans)
-    place = {"position": anchor + 1, "sha256": found.version.sha256, "behind": found.text}
+        branch.tell_roles(found.roles)
+    branch.document.begin(prompt=found.text, inserted_prompt=False, anchor=anchor)
+    place = {"position": anchor + 1, "behind": found.text}
     branch.publish(Event("compacting", branch.key, 0, (place,)))
     run = {"id": run_id, "state": "started", "kind": ORIGIN, "message_id": "", "interactive": options.interactive}
     branch.recorder.record("run", {**run, "anchor": anchor, "prompt": "", "behind": found.text})

@@ -1,4 +1,4 @@
-"""Saved conversations: save, list, clear and restore; and what happens to a ``session.md`` that was emptied."""
+"""Saved conversations: save, list, clear and restore; and the handling of a ``session.md`` that the user emptied."""
 
 import asyncio
 import logging
@@ -166,7 +166,7 @@ def row_of(context: Context, path: Path) -> ContextRow:
 
 def left_notice(conversation: Conversation) -> list[str]:
     """Return what whoever opens a branch is told of the conversation that was put behind there, if none goes on."""
-    if hidden.visible(conversation):
+    if hidden.is_visible(conversation):
         return []
     last = next((each for each in reversed(hidden.groups(conversation)) if each.by == hidden.CONTEXT), None)
     notice = last.messages[0].metadata.get("notice") if last else None
@@ -286,7 +286,7 @@ KEPT = "Nothing is deleted: the text stays in the document and in the log; the m
 _FIRST_WORDS = 80  # characters of a prompt that stands for a description
 
 
-class _Said(NamedTuple):
+class _LiveConversation(NamedTuple):
     """A conversation as it goes on: its messages, and which rows of the log it is."""
 
     messages: tuple[Message, ...]
@@ -332,7 +332,7 @@ class Contexts(Feature):
             BadRequest: There is none.
             StoreError: The disk refused.
         """
-        said = await self._said(branch)
+        said = await self._current_conversation(branch)
         text = one_line(description) or await self._described(branch, said.messages, options)
         return await self._write(branch, said, text, "manual_save")
 
@@ -384,7 +384,7 @@ class Contexts(Feature):
             BadRequest: There is none.
             StoreError: The disk refused.
         """
-        said = await self._said(branch)
+        said = await self._current_conversation(branch)
         triggers = self.kernel.find(Triggers)
         options = SendOptions() if triggers is None else triggers.options_for(branch.ref)
         text = await self._described(branch, said.messages, options)
@@ -400,13 +400,15 @@ class Contexts(Feature):
     async def keep(self, branch: LiveBranch, trigger: Trigger) -> ContextRow | None:
         """Save the conversation of a branch, if there is one, without asking a model; raises ``StoreError``."""
         try:
-            said = await self._said(branch)
+            said = await self._current_conversation(branch)
         except BadRequest:
             return None
         return await self._write(branch, said, first_words(said.messages), trigger)
 
-    async def put_behind(self, branch: LiveBranch, trigger: Trigger) -> bool:
+    async def put_behind(self, branch: LiveBranch, trigger: Trigger, *, when: str) -> bool:
         """Put the conversation of a branch behind, saved if it is not as it is; return whether there was one.
+
+        People are told that it was cleared ``when``.
 
         Raises:
             Busy: A run is in flight.
@@ -418,14 +420,14 @@ class Contexts(Feature):
         last = await self.archive.last(branch.ref)
         if last is None or last.last_seq is None or branch.conversation.touched_since(last.last_seq, shown):
             last = await self.keep(branch, trigger) or last
-        told = {} if last is None else {"notice": _put_away(last, "when the daemon was started anew")}
+        told = {} if last is None else {"notice": _put_away(last, when)}
         async with branch.starting:
             await self._history.clear_held(branch, **told)
         return True
 
     # -- inside ------------------------------------------------------------------------------------------------
 
-    async def _said(self, branch: LiveBranch) -> _Said:
+    async def _current_conversation(self, branch: LiveBranch) -> _LiveConversation:
         """Return the conversation of a branch, with what the user made of its text.
 
         Raises:
@@ -439,13 +441,12 @@ class Contexts(Feature):
         messages = await asyncio.to_thread(contexts.visible_messages, conversation)
         if not messages:
             raise BadRequest("No active session to save", hint="Say something first")
-        return _Said(messages, hidden.visible(conversation)[0].id, conversation.last_seq)
+        return _LiveConversation(messages, hidden.visible(conversation)[0].id, conversation.last_seq)
 
     async def _note_edits(self, branch: LiveBranch) -> None:
         """Record what the user made of the document; the caller holds ``branch.starting``."""
-        await branch.document.settle()
+        doc = (await branch.document.look()).document
         await branch.look_once()
-        doc = await asyncio.to_thread(document.read, branch.file)
         edits = (await asyncio.to_thread(align, doc, branch.conversation.snapshot())).edits
         with branch.recorder.together():
             for edit in edits:
@@ -468,11 +469,13 @@ class Contexts(Feature):
             previous, head = previous_summary(messages)
             text = one_line((await summariser.summarise(previous, head)).text)
         except PyagentdError as error:
-            log.warning("%s is saved without a summary: %s", branch.ref.name, error)
+            log.warning("%s: saved without a summary: %s", branch.ref.name, error)
             return first_words(messages)
         return text or first_words(messages)
 
-    async def _write(self, branch: LiveBranch, said: _Said, description: str, trigger: Trigger) -> ContextRow:
+    async def _write(
+        self, branch: LiveBranch, said: _LiveConversation, description: str, trigger: Trigger
+    ) -> ContextRow:
         context = Context(
             id=str(uuid.uuid4()),
             agent_name=self.archive.owner(branch.ref).name,
@@ -485,7 +488,7 @@ class Contexts(Feature):
 
     async def _append(self, branch: LiveBranch, context: Context) -> None:
         """Record a saved conversation as turns of this one; the caller holds ``branch.starting``."""
-        await branch.document.settle()
+        await branch.document.look()
         await branch.look_once()
         found, run_id = restored_turns(context.messages), new_run_id()
         metadata = {"context": context.id}
@@ -518,7 +521,7 @@ class Contexts(Feature):
         if self.kernel.closing:
             raise Busy("The daemon is stopping", hint="Try again in a moment")
         if branch.queue.waiting:
-            raise Busy("Messages wait for their answers", hint="Let them be answered, or take them back first")
+            raise Busy("Messages are queued", hint="Wait for the answers, or remove the messages from the queue")
 
     def _say(self, branch: LiveBranch, text: str) -> None:
         branch.publish(Event("notice", branch.key, 0, ({"text": text},)))

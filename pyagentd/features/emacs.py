@@ -1,8 +1,8 @@
 """Buffers and tools that Emacs offers to a run, and the calls to Emacs that wait for an answer.
 
-A question goes to one client as an event and has one answer, a JSON object. Who asks says how long it may take; a
-client that goes has not answered. What is too long for a frame goes through a private file beside the socket, which
-the reader removes. docs/emacs-tools.md has the whole of it.
+A question goes to one client as an event and has one answer, a JSON object, within a time limit of the asker's; a
+client that disconnects has not answered. Data too long for a frame goes through a private file beside the socket,
+which the reader removes. docs/emacs-tools.md describes the protocol.
 """
 
 import asyncio
@@ -268,10 +268,10 @@ class EmacsClients(Feature):
         """Take a client's answer, a JSON object or the file with it; return whether anybody still waited for it.
 
         Raises:
-            BadRequest: It is no JSON object.
+            BadRequest: It is not a JSON object.
         """
         self._silent.discard(client)
-        text = said if path is None else await asyncio.to_thread(self._taken, path)
+        text = said if path is None else await asyncio.to_thread(self._read_and_remove, path)
         told = object_in(text, "The answer")
         asked, waiting = self._open.get(number, (None, None))
         if waiting is None or asked is not client or waiting.done():
@@ -287,11 +287,11 @@ class EmacsClients(Feature):
         await asyncio.to_thread(write_text, path, text, fsync=False)
         return {"path": str(path)}
 
-    def _taken(self, path: str) -> str:
+    def _read_and_remove(self, path: str) -> str:
         """Return what is in a file of a client's, and remove it."""
         file = Path(path)
         if file.parent.resolve() != self._spill.resolve() or not file.name.startswith("emacs-"):
-            raise BadRequest(f"{path} is no place for an answer", hint=f"Put it into {self._spill}")
+            raise BadRequest(f"{path} is not a place for an answer", hint=f"Put it into {self._spill}")
         try:
             data = read_bytes(str(file.resolve()))
             file.unlink()
@@ -307,7 +307,7 @@ CHANGE_S = 20.0  # saving runs the user's hooks, formatters among them
 
 
 class RunBuffers:
-    """Asks on behalf of one run; see ``tools.buffers.Buffers``.
+    """Asks on behalf of one run; see ``tools.spec.Buffers``.
 
     Args:
         clients: Who can be asked.
@@ -425,12 +425,12 @@ def emacs_tool(clients: EmacsClients, watching: Watching, tool: OfferedTool, *, 
     async def run(args: Args, ctx: ToolContext) -> Output:
         await _at_hand(tool, args, ctx)
         given = {**args, **_judged(tool, args, ctx)}
-        return _output(await _asked(clients, watching, tool, given, ctx, timeout_s=None), ctx)
+        return _output(await _ask_client(clients, watching, tool, given, ctx, timeout_s=None), ctx)
 
     async def confirming(args: Args, ctx: ToolContext) -> Confirm:
         try:
             await _at_hand(tool, args, ctx)
-            said = await _asked(clients, watching, tool, args, ctx, timeout_s=_CONFIRM_S)
+            said = await _ask_client(clients, watching, tool, args, ctx, timeout_s=_CONFIRM_S)
         except ToolError:
             return True
         return bool(said.get("confirm", True))
@@ -491,7 +491,7 @@ def _judged(tool: OfferedTool, args: Args, ctx: ToolContext) -> dict[str, Any]:
     )
 
 
-async def _asked(
+async def _ask_client(
     clients: EmacsClients,
     watching: Watching,
     tool: OfferedTool,

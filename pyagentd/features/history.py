@@ -1,31 +1,29 @@
 """Rewinding turns, bringing them back, and regenerating answers.
 
-Nothing is removed: rows say that they are hidden, the document's text stays and has the role ``ignore``. Whatever an
-operation hides, another brings back: a rewind is reversed, an answer or an edited prompt is a variant of what came in
-its place. Nothing of this is possible while a run is in flight.
+Nothing is removed: rows are marked as hidden, and the document's text stays with the role ``ignore``. Each operation
+can be undone: a rewind is reversed, and the earlier answer or prompt is a variant of the new one. None of them is
+possible while a run is in flight.
 """
 
 import asyncio
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreError
-from pyagentd.events import Event
 from pyagentd.features.snapshots import Snapshots
 from pyagentd.features.suggestions import tell_anew
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.document_sync import RecoveredRoles
+from pyagentd.runtime.document_sync import DocumentVersion, RecoveredRoles
 from pyagentd.runtime.feature import BranchWritten
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.queue import Receipt, Submission
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.store import branching, metadata, paths
 from pyagentd.store.conversation import Conversation, Message
-from pyagentd.store.document import hidden, text
+from pyagentd.store.document import hidden
 from pyagentd.store.document.hidden import By, Variant, answer_place, change_roles, hidden_ranges
 from pyagentd.store.document.reconcile import align, recognise
 from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN
@@ -44,19 +42,16 @@ _LISTED = 8
 _SHOWN = 50  # characters of a prompt
 
 
-def history(file: Path, conversation: Conversation) -> dict[str, Any]:
-    """Return hidden regions and variants in the document: ``{sha256, hidden, variants}``.
+def history(document: Document, revision: int, conversation: Conversation) -> dict[str, Any]:
+    """Return hidden regions and variants in the document at a revision: ``{revision, hidden, variants}``.
 
     ``hidden``: first position, position behind the last, number of turns, what hid them. ``variants``: positions of
     the message, its id, its number among its variants, how many there are; where none is shown the number is 0 and
     the positions are those of the message before.
-
-    Raises:
-        StoreError: The document cannot be read.
     """
     if not any(message.is_rewound for message in conversation.messages.values()):
-        return {"sha256": None, "hidden": [], "variants": []}
-    alignment = recognise(text.read(file), conversation)
+        return {"revision": None, "hidden": [], "variants": []}
+    alignment = recognise(document, conversation)
     doc = alignment.document
     places: dict[str, tuple[int, int]] = {}
     for piece in alignment.pieces:
@@ -64,7 +59,7 @@ def history(file: Path, conversation: Conversation) -> dict[str, Any]:
             start, _ = places.get(piece.message.id, (piece.found.start, 0))
             places[piece.message.id] = start, piece.found.end
     return {
-        "sha256": text.body_sha256(doc.body),
+        "revision": revision,
         "hidden": [
             (
                 _from_heading(doc, start, conversation.messages[ids[0]]) + 1,
@@ -261,7 +256,9 @@ class History:
             conversation = branch.conversation
             group = hidden.last_rewind(conversation)
             if group is None:
-                raise BadRequest("No rewind is to be reversed", hint="Only turns that a rewind took back come back")
+                raise BadRequest(
+                    "There is no rewind to reverse", hint="Only turns that a rewind hid can be shown again"
+                )
             if not hidden.is_shown(conversation, group.after) or hidden.continuation(conversation, group.after):
                 raise BadRequest(
                     "Something was sent since the last rewind",
@@ -294,8 +291,8 @@ class History:
             gone = hidden.continuation(branch.conversation, prompt.id)
             if gone:
                 await self._hide(branch, gone, by="variant", after=prompt.id)
-            sha256, end = await self._place(branch, prompt)
-            given = Submission(text=None, sha256=sha256, end=end, options=options, metadata=_carried(prompt))
+            at = await self._place(branch, prompt)
+            given = Submission(text=None, at=at, options=options, metadata=_carried(prompt))
             return Changed(hidden=_ids(gone)), await self._attempt(branch, gone, given)
 
     async def edit(
@@ -363,16 +360,15 @@ class History:
     async def give_roles_held(self, branch: LiveBranch, by: By) -> None:
         """Give the text of messages that were hidden when they were recorded the roles that follow from it.
 
-        For a caller that holds ``branch.starting``. Raises ``Busy`` if the editor does not save, ``StoreError``.
+        For a caller that holds ``branch.starting``. Raises ``StoreError``.
         """
-        await branch.document.settle()
+        live = await branch.document.look()
         conversation = branch.conversation.snapshot()
         own = [message for message in conversation.messages.values() if message.metadata.get("hidden_by") == by]
         before = conversation.changed(hidden.show(own, now_ms=branch.recorder.now_ms()))
-        doc = await asyncio.to_thread(text.read, branch.file)
+        version, doc = DocumentVersion(revision=live.revision), live.document
         made = await asyncio.to_thread(change_roles, doc, before, conversation)
-        branch.reader.forget()
-        self._tell_roles(branch, made)
+        branch.tell_roles(RecoveredRoles(version=version, spans=made.spans))
         await branch.secure()
 
     # -- inside ------------------------------------------------------------------------------------------------
@@ -386,7 +382,7 @@ class History:
     def _require_next(self, branch: LiveBranch) -> None:
         """Raise ``Busy`` if what is sent now would not be answered at once, but behind what waits."""
         if branch.queue.waiting and not branch.paused:
-            raise Busy("Messages wait for their answers", hint="Let them be answered, or take them back first")
+            raise Busy("Messages are queued", hint="Wait for the answers, or remove the messages from the queue")
 
     async def _hide(
         self, branch: LiveBranch, messages: Sequence[Message], *, by: By, after: str, **notes: Any
@@ -397,9 +393,9 @@ class History:
     async def _change(self, branch: LiveBranch, rows: Iterable[Mapping[str, Any]]) -> None:
         """Record message rows that hide and show, and give the document the roles that follow."""
         changed = list(rows)
-        await branch.document.settle()
+        live = await branch.document.look()
         await branch.look_once()
-        doc = await asyncio.to_thread(text.read, branch.file)
+        version, doc = DocumentVersion(revision=live.revision), live.document
         before = branch.conversation
         for made_by_user in (await asyncio.to_thread(align, doc, before.snapshot())).edits:
             branch.recorder.record("edit", made_by_user)
@@ -411,30 +407,19 @@ class History:
                 branch.recorder.record("message", row)
             for edit in lacking:
                 branch.recorder.record("edit", edit)
-        branch.reader.forget()
-        self._tell_roles(branch, made)
+        branch.tell_roles(RecoveredRoles(version=version, spans=made.spans))
         await branch.secure()
         tell_anew(branch)
         self._kernel.bus.tell(BranchWritten(branch.ref))
 
-    async def _place(self, branch: LiveBranch, prompt: Message) -> tuple[str, int]:
-        """Make room for another answer to ``prompt``; return the body's hash and the offset."""
-        conversation = branch.conversation.snapshot()
-        doc = await asyncio.to_thread(text.read, branch.file)
+    async def _place(self, branch: LiveBranch, prompt: Message) -> DocumentVersion:
+        """Make room for another answer to ``prompt``; return where that is."""
+        conversation, live = branch.conversation.snapshot(), await branch.document.look()
+        version, doc = DocumentVersion(revision=live.revision), live.document
         made = await asyncio.to_thread(answer_place, doc, conversation, prompt.id)
-        self._tell_roles(branch, made.document, marker=made.marker)
+        branch.tell_roles(RecoveredRoles(version=version, spans=made.document.spans), marker=made.marker)
         await branch.secure()
-        return text.body_sha256(doc.body), made.marker
-
-    def _tell_roles(self, branch: LiveBranch, doc: Document, marker: int | None = None) -> None:
-        """Have roles written into the file, by the editor if there is one, and shown by all clients."""
-        roles = RecoveredRoles(sha256=text.body_sha256(doc.body), spans=doc.spans)
-        branch.document.heal(roles.sha256, roles.spans)
-        if len(roles.spans) > _MOST_ROLES:
-            branch.publish(Event("resync", branch.key, branch.recorder.last_seq))
-            return
-        place = {} if marker is None else {"marker": marker + 1}
-        branch.tell_others(None, "roles", sha256=roles.sha256, spans=roles.to_wire(), **place)
+        return replace(version, marker=made.marker)
 
     async def _attempt(self, branch: LiveBranch, gone: Sequence[Message], given: Submission) -> Receipt:
         """Submit; what was hidden for that comes back if no run can start."""
@@ -528,7 +513,7 @@ async def _settle(branch: LiveBranch) -> None:
     branch.recorder.flush()
     await branch.document.settle()
     await branch.look_once()
-    doc = await asyncio.to_thread(text.read, branch.file)
+    doc = branch.document.live.document
     aligned = await asyncio.to_thread(align, doc, branch.conversation.snapshot())
     try:
         for edit in aligned.edits:

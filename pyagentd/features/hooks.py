@@ -1,12 +1,13 @@
 """Hooks: programs and Emacs functions of the user, and of trusted projects, that are called at five moments of a run.
 
-A hook can only narrow. What it changes is checked and decided as if the model or the user had said so, and a hook
-that fails, is late or is not trusted changes nothing; that is said. Which JSON goes in and out is in docs/hooks.md.
+A hook can only restrict. Its changes are validated and authorised as if the model or the user had made them. A hook
+that fails, is late or is not trusted changes nothing, and the user is told. docs/hooks.md describes its JSON.
 """
 
 import asyncio
 import json
 import logging
+import os
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import suppress
@@ -73,7 +74,7 @@ async def ask_program(
     """
     started = time.monotonic()
     try:
-        word = await _asked(hook, facts, base, root, _environment(hook.event, root, env))
+        word = await _ask_hooks(hook, facts, base, root, _environment(hook.event, root, env))
     except OSError as error:
         word = HookAnswer(problem=f"it could not be run: {error.strerror or error}")
     return HookAnswer(
@@ -84,7 +85,7 @@ async def ask_program(
     )
 
 
-async def _asked(
+async def _ask_hooks(
     hook: HookSettings, facts: Mapping[str, Any], base: Path, root: Path, env: Mapping[str, str]
 ) -> HookAnswer:
     program = _program(hook.command[0], base)
@@ -169,7 +170,7 @@ MOST_TEXT = 100_000  # characters of one field that hooks are told
 
 @dataclass(frozen=True, slots=True)
 class RunHooks:
-    """Asks about the calls of one run; see ``tools.around.Hooking``."""
+    """Asks about the calls of one run; see ``tools.spec.CallHooks``."""
 
     _hooks: "Hooks"
     _moment: "HookMoment"
@@ -178,6 +179,8 @@ class RunHooks:
         self, tool: str, args: Mapping[str, Any], action: Action, call_id: str
     ) -> Mapping[str, Any] | None:
         """Return what hooks want in place of ``args``, or None; raises ``ToolError`` when one forbids the call."""
+        if not self._hooks.is_any("tool.before", self._moment):
+            return None
         facts: dict[str, Any] = {"tool": tool, "input": dict(args), "action": str(action), "call_id": call_id}
         changed = False
         async for source, word in self._hooks.words("tool.before", self._moment, lambda: facts, tool):
@@ -187,7 +190,7 @@ class RunHooks:
             if why is not None:
                 if self._moment.witness is not None:
                     self._moment.witness(tool, str(action), "deny", f"hook {source}", why)
-                raise ToolError(f"A hook of the user's forbids this: {why}")
+                raise ToolError(f"A hook of the user denied this: {why}")
             if isinstance(wanted := word.changes.get("input"), dict):
                 facts["input"], changed = wanted, True
         return facts["input"] if changed else None
@@ -196,6 +199,8 @@ class RunHooks:
         self, tool: str, args: Mapping[str, Any], text: str, ok: bool, duration_ms: int, call_id: str
     ) -> str:
         """Return what hooks add to a result."""
+        if not self._hooks.is_any("tool.after", self._moment):
+            return ""
         facts = {
             "tool": tool,
             "input": dict(args),
@@ -258,7 +263,7 @@ class HookClients:
 
     def have(self, event: str) -> bool:
         """Return whether any client has functions for ``event``."""
-        return any(event in events for events in self._events.values())
+        return bool(self._events) and any(event in events for events in self._events.values())
 
     def of(self, event: str, watching: Iterable[Sink]) -> list[Sink]:
         """Return those of the clients ``watching`` that have functions for ``event``."""
@@ -287,7 +292,7 @@ class HookClients:
         ``{"block": REASON}`` forbids, ``{"error": TEXT}`` says that a function failed; all else are changes.
 
         Raises:
-            BadRequest: It is no JSON object.
+            BadRequest: It is not a JSON object.
         """
         changes = object_in(said, "The answer of a hook")
         asked, waiting = self._open.get(number, (None, None))
@@ -328,7 +333,7 @@ class Hooks(Feature):
         self.clients = HookClients()
         kernel.bus.on(RunEnded, self._run_ended)
         kernel.bus.on(ClientGone, lambda gone: self.clients.forget(gone.client))
-        self._said: set[tuple[str, str]] = set()
+        self._notices: set[tuple[str, str]] = set()
 
     # -- the five moments ----------------------------------------------------------------------------------------
 
@@ -349,7 +354,7 @@ class Hooks(Feature):
         metadata, text = dict(prompt.metadata), prompt.text
         async for source, word in self.words("message.user", moment, lambda: facts):
             if (why := refusal_reason(word)) is not None:
-                raise Blocked(f"The hook {source} does not let this message pass: {why}")
+                raise Blocked(f"The hook {source} blocked this message: {why}")
             if isinstance(agent := word.changes.get("agent"), str) and agent:
                 metadata["agent"] = facts["agent"] = agent
             if isinstance(model := word.changes.get("model"), str) and model:
@@ -376,7 +381,7 @@ class Hooks(Feature):
         }
         async for source, word in self.words("message.user", moment, lambda: facts):
             if (why := refusal_reason(word)) is not None:
-                raise Blocked(f"The hook {source} does not let this message pass: {why}")
+                raise Blocked(f"The hook {source} blocked this message: {why}")
             if isinstance(changed := word.changes.get("text"), str) and changed.strip():
                 text = facts["text"] = changed
         return text
@@ -401,7 +406,7 @@ class Hooks(Feature):
         moment = HookMoment(
             branch=branch, root=_root(branch), run_id=str(last.data["id"]) if last else "", options=options
         )
-        if not self._is_any("run.finished", moment):
+        if not self.is_any("run.finished", moment):
             return
         facts = {
             "reason": outcome.reason,
@@ -433,7 +438,7 @@ class Hooks(Feature):
 
         ``facts`` returns what the next one is told: what those before it changed counts.
         """
-        if not self._is_any(event, moment):
+        if not self.is_any(event, moment):
             return
         common = _common(event, moment)
         for base, hook in await self._programs(event, moment):
@@ -449,11 +454,12 @@ class Hooks(Feature):
             self._note(event, moment, name, word)
             yield name, word
 
-    def _is_any(self, event: str, moment: "HookMoment") -> bool:
+    def is_any(self, event: str, moment: "HookMoment") -> bool:
+        """Return whether somebody may have something to say about an event."""
         return (
-            any(hook.event == event for hook in self.kernel.config.hooks)
+            (bool(self.kernel.config.hooks) and any(hook.event == event for hook in self.kernel.config.hooks))
             or (self.clients.have(event) and bool(self.clients.of(event, self.kernel.watching(moment.branch))))
-            or (moment.root / ".pyagentd").is_dir()
+            or os.path.isdir(f"{moment.root}/.pyagentd")  # noqa: PTH112 - twice for each call of a tool
         )
 
     async def _programs(self, event: str, moment: "HookMoment") -> list[tuple[Path, HookSettings]]:
@@ -470,7 +476,7 @@ class Hooks(Feature):
                 moment.branch,
                 project.root,
                 f"{project.file} has hooks that you have not said you trust, or that changed since: they do not run. "
-                "Read them, then: pyagentd hooks --trust (in Emacs M-x pyagentd-hooks)",
+                "Read them, then: pyagentd hooks --trust (in Emacs M-x pyagentd-list, hooks)",
             )
         else:
             found += [(project.root, hook) for hook in project.hooks if hook.event == event]
@@ -485,12 +491,12 @@ class Hooks(Feature):
         said = "blocks" if word.blocks is not None else "changes" if word.changes else word.problem or "nothing"
         log.info("hook %s for %s of %s: %s (%d ms)", name, event, moment.branch.ref.name, said, word.duration_ms)
         if word.problem:
-            self._say(moment.branch, moment.root, f"The hook {name} for {event} was of no use: {word.problem}")
+            self._say(moment.branch, moment.root, f"The hook {name} for {event} failed: {word.problem}")
 
     def _say(self, branch: LiveBranch, root: Path, text: str) -> None:
         """Tell the user once."""
-        if (str(root), text) not in self._said:
-            self._said.add((str(root), text))
+        if (str(root), text) not in self._notices:
+            self._notices.add((str(root), text))
             log.warning("%s", text)
             self._notice(branch, text)
 

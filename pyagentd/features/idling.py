@@ -1,8 +1,8 @@
 """Saves and clears the conversation of a named agent after it was idle for a while.
 
-The timer of an agent begins anew with each message and when a run ends; while one is in flight it stands still. It
-follows the daemon's clock. The daemon's end saves what goes on, and the next one begins with all agents idle; a run
-that only waits for a human goes on there, and with it its conversation.
+The timer of an agent restarts with each message and at the end of a run; it is stopped while a run is in flight. When
+the daemon ends it saves the conversations that go on, and all agents begin idle in the next daemon; but a run that
+waits for a human goes on there, and its conversation with it.
 """
 
 import asyncio
@@ -167,7 +167,7 @@ class Idling(Feature):
         try:
             rows = await asyncio.to_thread(agents.known, self.kernel.state)
         except PyagentdError as error:  # as before there is any session
-            log.info("no agent is known: %s", error)
+            log.info("the named agents cannot be read: %s", error)
             return
         for row in rows:
             if row.status != "active":
@@ -176,12 +176,16 @@ class Idling(Feature):
                 async with self.kernel.using(paths.ref_of(Path(row.dir))) as branch:
                     if _goes_on(branch):
                         self._touch(branch, AgentEvent.MESSAGE)
-                    elif await self.kernel.feature(Contexts).put_behind(branch, "shutdown"):
+                    elif await self._put_behind(branch):
                         self.cleared(branch, AgentEvent.SHUTDOWN)
                     else:
                         self._note(branch.ref, AgentEvent.SHUTDOWN)
             except PyagentdError as error:  # whoever opens it is told
                 log.warning("agent %s: %s", row.name, error)
+
+    async def _put_behind(self, branch: LiveBranch) -> bool:
+        contexts = self.kernel.feature(Contexts)
+        return await contexts.put_behind(branch, "shutdown", when="when the daemon was started anew")
 
     async def close(self) -> None:
         """Save every conversation that goes on, when the daemon ends; the next one puts them behind."""
@@ -228,7 +232,7 @@ class Idling(Feature):
         except (BadRequest, NotASession, NotFound):  # nothing goes on there any more
             self._last.pop(ref.key, None)
         except PyagentdError as error:  # the disk, or somebody was faster: it is tried again when it is time again
-            log.warning("%s could not be put away: %s", ref.name, error)
+            log.warning("%s could not be saved and cleared: %s", ref.name, error)
             if ref.key in self._last:
                 self._last[ref.key] = ref, now
 

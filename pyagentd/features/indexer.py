@@ -1,8 +1,8 @@
 """Keeps the search index up to date, in a thread that reads what changed.
 
-Branches are marked when the daemon wrote them, and all are looked at (by their files' stamps) soon after the start
-and before a search, because other programs and machines write sessions too. Nothing that goes wrong here reaches a
-run: it is logged, and told to whoever searches.
+A branch that the daemon writes is marked for indexing. The stamps of all branches' files are compared soon after the
+start and before a search, because other programs and machines write sessions too. An error here does not affect a
+run: it is logged, and a search reports it.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ Progress = Callable[[int, int], None]  # done, of how many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchResult:
     """The answer to a search; ``problem``: why the index may be out of date, or ""."""
 
     hits: list[Hit]
@@ -111,7 +111,7 @@ class Indexer:
 
     # -- for operations ----------------------------------------------------------------------------------------
 
-    async def search(self, query: Query, *, limit: int, scope: Scope) -> Found:
+    async def search(self, query: Query, *, limit: int, scope: Scope) -> SearchResult:
         """Return what is found, of an index as fresh as some patience makes it.
 
         Raises:
@@ -119,7 +119,7 @@ class Indexer:
         """
         complete = await self.fresh()
         hits, more = await asyncio.to_thread(search, self._state, self.projection, query, limit=limit, scope=scope)
-        return Found(hits=hits, more=more, indexing=not complete, problem=self._problem)
+        return SearchResult(hits=hits, more=more, indexing=not complete, problem=self._problem)
 
     async def reindex(self, progress: Progress) -> tuple[int, int]:
         """Build the index from nothing; return how many branches and messages there are.
@@ -143,9 +143,9 @@ class Indexer:
     def facts(self) -> Mapping[str, Facts]:
         """Return what the tables know for a list of sessions, by branch directory; blocks, for a thread."""
         try:
-            return {str(self.projection.directory(key)): facts for key, facts in self.projection.facts().items()}
+            return {self.projection.place(key): facts for key, facts in self.projection.facts().items()}
         except StateError as error:
-            log.warning("the list is made from files alone: %s", error)
+            log.warning("the index cannot be used, sessions are listed from their files: %s", error)
             return {}
 
     async def fresh(self) -> bool:

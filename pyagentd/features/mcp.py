@@ -144,7 +144,7 @@ class KnownCatalogs:
                 connection.prompts = tuple(_prompt(each) for each in said.get("prompts", ()))
                 connection.resources = tuple(ServerResource(**each) for each in said.get("resources", ()))
             except (TypeError, ValueError, KeyError):  # written by another version
-                log.info("what the MCP server %s said is forgotten", connection.name)
+                log.info("forgot what the MCP server %s offered: another version wrote it", connection.name)
 
     def keep(self, connection: Connection) -> None:
         """Keep what a server says now; blocks."""
@@ -224,7 +224,7 @@ class Servers(Feature):
         self.lent = LentServers()
         self._remembered = KnownCatalogs(kernel.state)
         self._users: dict[Launch, dict[str, None]] = {}  # keys of the branches that have it, the last one last
-        self._said: set[tuple[str, str]] = set()
+        self._notices: set[tuple[str, str]] = set()
         self._told: dict[tuple[str, str], float] = {}  # by branch and server: when it was told of a change
         self._now = time.monotonic
         kernel.bus.on(BranchesRemoved, lambda removed: self.lent.forget(removed.directory))
@@ -377,8 +377,8 @@ class Servers(Feature):
 
     def say(self, key: str, text: str) -> None:
         """Tell whoever watches a branch, once."""
-        if (key, text) not in self._said:
-            self._said.add((key, text))
+        if (key, text) not in self._notices:
+            self._notices.add((key, text))
             log.warning("%s", text)
             self.notice(key, text)
 
@@ -576,7 +576,7 @@ _SUMMARY = 200  # characters
 
 def _command(server: Server, prompt: ServerPrompt) -> Command:
     async def run(call: Call) -> Answer:
-        args = {name: str(value) for name, value in _given(prompt, call)}
+        args = {name: str(value) for name, value in _prompt_arguments(prompt, call)}
         try:
             messages = await server.connection.prompt(prompt.name, args)
             directory = paths.files_dir(call.ref.branch_dir)
@@ -588,7 +588,7 @@ def _command(server: Server, prompt: ServerPrompt) -> Command:
             for (role, _), text in zip(messages, texts, strict=True)
         )
         if not said.strip():
-            raise BadRequest(f"The MCP server {server.name} made nothing of its prompt {prompt.name}")
+            raise BadRequest(f"The MCP server {server.name} returned no text for its prompt {prompt.name}")
         text = f"The prompt {prompt.name} of the MCP server {server.name}"
         return Answer(text=text, prompt=without_links(said), prompt_origin=SERVERS)
 
@@ -608,7 +608,7 @@ def _arguments(prompt: ServerPrompt) -> Iterator[Argument]:
         yield Argument(name=name, required=required, takes="rest" if index == last else "word")
 
 
-def _given(prompt: ServerPrompt, call: Call) -> Iterator[tuple[str, object]]:
+def _prompt_arguments(prompt: ServerPrompt, call: Call) -> Iterator[tuple[str, object]]:
     for name, _ in prompt.arguments:
         if (value := call.arguments.get(name)) not in (None, ""):
             yield name, value

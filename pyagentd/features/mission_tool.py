@@ -157,6 +157,8 @@ class ToolGrant:
 class Missions(Feature):
     """Runs that answer with a value of a type, and the tool that starts them."""
 
+    tool_names = (NAME,)
+
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self._kindred = RunningMissions()
@@ -390,11 +392,6 @@ def missions(conversation: Conversation, ref: BranchRef) -> list[Report]:
         for run_id, rows in conversation.missions.items()
         if "start" in rows and run_id in conversation.runs
     ]
-
-
-def how_it_ended(conversation: Conversation, run_id: str) -> Mapping[str, Any] | None:
-    """Return how the mission of a run ended: ``{ok, value, fail, usage}``; None while nobody knows."""
-    return conversation.missions.get(run_id, {}).get("end")
 
 
 def _mission(

@@ -1,18 +1,18 @@
 """Missions as runs of a session: a typed contract answered by programs instead of chat.
 
-A preset whose front matter has ``signature:`` is a contract (``contract``). A run of such a branch is a mission
-(``missionrun``): the loop of the room ``mission`` with callbacks of ours. Its model is the run's backend, so retry,
-``requests.jsonl``, usage and cost are those of any run; its tools are the run's tools (``programtools``), called
-through the same ``ToolCaller`` and so through the same decision, questions, audit, hooks and snapshots.
+A preset whose front matter has ``signature:`` is a ``Contract``. A run of such a branch is a ``MissionRun``: the loop
+of the room ``mission`` with callbacks of ours. Its model is the run's backend, so retry, ``requests.jsonl``, usage
+and cost are those of any run; its tools are the run's tools (``program_tools``), called through the same
+``ToolCaller`` and so with the same decision, questions, audit, hooks and snapshots.
 
-What happens is rows, as of any run, so that replay equals live and the document reads as a conversation: what the
-model says around a program is text, the program is a call of the tool ``program``, what the model reads next is that
-call's result, and the calls that the program makes follow it. Rows of type ``mission`` (``records``) say what was
-asked, where the loop stands after every turn (memory, context, turns, budget: a ``State``), and how it ended; a
-mission that was cut off goes on from the last of them.
+A mission is recorded in rows like any run, so a replay shows what was shown live and the document reads as a
+conversation: what the model writes around a program is text, the program is a call of the tool ``program``, what the
+model reads next is that call's result, and the calls that the program makes follow it. Rows of type ``mission``
+(``Record``) hold the task, the state of the loop after every turn (memory, context, turns, budget: a ``State``), and
+the end; an interrupted mission continues from the last of them.
 
-Missions nest: through the tool ``mission`` (``missiontool``) and through agents that run as missions. The nearest
-mission above (``kindred``) shares its budget of turns, and its depth counts, however many chats are between.
+Missions nest: through the tool ``mission`` (``mission_tool``) and through agents that run as missions. A mission
+shares the budget of turns of the nearest mission above it and is one deeper, however many chats are between.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ from pyagentd.mission.response import parse as parse_
 from pyagentd.mission.runtime import Event
 from pyagentd.mission.signature import Field, Signature, SignatureError, parse
 from pyagentd.mission.step import Fail
-from pyagentd.mission.step import Step as Ending
+from pyagentd.mission.step import Step as MissionStep
 from pyagentd.mission.template import expand, placeholders
 from pyagentd.mission.tools import Tool
 from pyagentd.policy.guard import EXPAND
@@ -381,7 +381,7 @@ class Record:
         """Record where the loop stands after a turn."""
         self._put("turn", {"turn": state.turn, "state": state.to_json()})
 
-    def ended(self, step: Ending[Any]) -> None:
+    def ended(self, step: MissionStep[Any]) -> None:
         """Record how it ended."""
         fail = None if step.fail is None else plain(asdict(step.fail))
         self._put("end", {"ok": step.ok, "value": plain(step.value), "fail": fail, "usage": asdict(step.usage)})
@@ -394,17 +394,17 @@ def state_of(conversation: Conversation, run_id: str) -> State_ | None:
     """Return where the mission of a run stands; None when no turn of it has come to its end.
 
     Raises:
-        BadRequest: That run was no mission.
+        BadRequest: That run was not a mission.
     """
     row = last_progress(conversation, run_id)
     if row is None:
         if first_request(conversation, run_id) is None:
-            raise BadRequest(f"{run_id} is no mission that can go on", hint="Send the task again")
+            raise BadRequest(f"{run_id} is not a mission that can go on", hint="Send the task again")
         return None
     try:
         return State_.from_json(row["state"])
     except CheckpointError as error:
-        raise BadRequest(f"Where {run_id} stands cannot be read: {error}", hint="Send the task again") from error
+        raise BadRequest(f"The state of {run_id} cannot be read: {error}", hint="Send the task again") from error
 
 
 # The mission that a message begins, or goes on with.
@@ -594,7 +594,7 @@ def _map(schema: Mapping[str, Any]) -> str:
 # The tools of a run as a mission's programs call them: ``(call "Read" {:file_path …})``.
 #
 # A call of a program is a call of the run: it has an id, is recorded, decided, asked about, audited and kept in
-# snapshots like one that the model makes in a chat (``running.calling``). What the program gets is the tool's text,
+# snapshots like one that the model makes in a chat (``ToolCaller``). What the program gets is the tool's text,
 # or data where the tool answers in JSON, with the firewalled fields that a mission below gave; a call that fails
 # ends the program with the tool's words.
 
@@ -709,7 +709,7 @@ class MissionRun(Run):
         self._ref = ref
         self._kindred = kindred
         self._record = Record(self._recorder, self.id)
-        self._said = ReplayedAnswer()
+        self._replayed = ReplayedAnswer()
         self._sending: ModelRequest | None = None
         self._program: ToolCall | None = None  # the one that runs
         self._trouble: PyagentdError | None = None  # why the model could not be asked
@@ -753,14 +753,14 @@ class MissionRun(Run):
             return None
         return message.text if message.is_edited else message.model_text
 
-    async def _delegated(self, task: Task, place: Place) -> Ending[Any]:
+    async def _delegated(self, task: Task, place: Place) -> MissionStep[Any]:
         """Run the loop to its end."""
         contract = self._mission.contract
         # What is around it is what the tree of sessions says, whoever's task started this run.
         with enter(Scope(budget=place.budget, depth=place.depth - 1)):
             return await self._loop(contract, task)
 
-    async def _loop(self, contract: Contract, task: Task) -> Ending[Any]:
+    async def _loop(self, contract: Contract, task: Task) -> MissionStep[Any]:
         return await adelegate(
             task.prompt,
             llm=self._asked,
@@ -776,7 +776,7 @@ class MissionRun(Run):
             tool_time_counts=False,
             isolation=contract.isolation,
             parallel=contract.parallel,
-            telemetry=self._heard,
+            telemetry=self._record_progress,
         )
 
     # -- the model -----------------------------------------------------------------------------------------------
@@ -801,7 +801,7 @@ class MissionRun(Run):
         before = self._answer.usage
         self._settings.limits.check(self._turns, before)
         self._turns += 1
-        self._said, self._program = ReplayedAnswer(), None
+        self._replayed, self._program = ReplayedAnswer(), None
         self._sending = replace(super()._request(), system=request["system"], messages=_messages(request), tools=())
         self._move(RunSignal.REQUEST, turn=request["turn"])
         self._answer.begin_step()
@@ -813,7 +813,7 @@ class MissionRun(Run):
         usage = stop.usage
         read = usage.input + usage.cache_read + usage.cache_write
         told: Answer = {
-            "content": self._said.text,
+            "content": self._replayed.text,
             "tokens": {"input": read, "output": usage.output + usage.reasoning},
         }
         cost = cost_of(self._settings.model, usage)
@@ -827,7 +827,7 @@ class MissionRun(Run):
         if isinstance(item, Retrying | SentAgain):
             super()._take(item)
             return
-        kept = self._said.take(item)
+        kept = self._replayed.take(item)
         if kept is not None:
             super()._take(kept)
         elif self.state is RunPhase.WAIT:
@@ -835,17 +835,17 @@ class MissionRun(Run):
 
     def _finish_step(self, stop: StepFinished) -> None:
         """Record what was said around the program, and the program, before it is run."""
-        response = self._said.response()
-        for item in self._said.words(response.reasoning):
+        response = self._replayed.response()
+        for item in self._replayed.words(response.reasoning):
             super()._take(item)
         if response.program is not None:
             self._program = ToolCall(id=new_id("call"), name=PROGRAM, input={"program": response.program})
-            super()._take(PartFinished(self._said.index(), self._program))
+            super()._take(PartFinished(self._replayed.index(), self._program))
         super()._finish_step(stop)
 
     # -- the programs --------------------------------------------------------------------------------------------
 
-    def _heard(self, event: Event) -> None:
+    def _record_progress(self, event: Event) -> None:
         """Follow the loop: what a program came to is its call's result."""
         if event.name != "turn_stop" or self._program is None or self._aborted:
             return  # who is stopped has the end of its calls recorded by whoever stops it, or by nobody yet
@@ -875,7 +875,7 @@ class MissionRun(Run):
             except BudgetSpent as error:  # a program could go on with an error of a tool
                 self.fail(error)
                 raise ToolError("The mission was stopped") from None
-            self._answer.take(PartFinished(self._said.index(), call))
+            self._answer.take(PartFinished(self._replayed.index(), call))
         self._tell("busy", tools=[describe_call(call)])
         stand_ins = {call.id: known.stand_in} if known is not None and known.stand_in is not None else {}
         started = time.monotonic()
@@ -911,13 +911,13 @@ class MissionRun(Run):
                 self._answer.take(item)
 
     def _end(self, signal: RunSignal, outcome: Any) -> Any:
-        if self._said.text and self._program is None and self.state in (RunPhase.WAIT, RunPhase.TYPE):
-            self._keep_said()
+        if self._replayed.text and self._program is None and self.state in (RunPhase.WAIT, RunPhase.TYPE):
+            self._record_cut_answer()
         return super()._end(signal, outcome)
 
-    def _keep_said(self) -> None:
+    def _record_cut_answer(self) -> None:
         """Record what the model had said when it was cut off."""
-        for item in self._said.words(self._said.text):
+        for item in self._replayed.words(self._replayed.text):
             self._answer.take(item)
 
 

@@ -1,8 +1,8 @@
 """The list of models: what each provider offers for the keys that are known.
 
-A provider is asked for its list when somebody wants to know, with a time limit; the answer is kept for a day in
-``available_models.json``. Where it cannot be had, the models that are known by name stand in (``llm.catalog``): a
-person may then take another one, and is told so; a model that edits itself may not.
+A provider is asked for its list when the list is needed, with a time limit; the answer is kept for a day in
+``available_models.json``. If it does not answer, the models that ``llm.catalog`` knows are listed instead: a person
+may then still choose another one, with a warning; an agent that edits itself may not.
 """
 
 import asyncio
@@ -11,16 +11,20 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from pyagentd.clock import iso8601
 from pyagentd.config import BackendSettings, Config
+from pyagentd.config.tables import SERVICES
 from pyagentd.errors import BadRequest, NoKey, PyagentdError, ToolError, did_you_mean
 from pyagentd.llm import catalog
 from pyagentd.llm.factory import list_models
-from pyagentd.runtime.feature import Feature
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.feature import Feature, RunStarted
+from pyagentd.runtime.queue import is_persons
 from pyagentd.runtime.settings import SendOptions, key_of, server_of
+from pyagentd.runtime.turns import Prompt
 from pyagentd.store import modellists
 from pyagentd.store.modellists import ModelList
 
@@ -44,7 +48,8 @@ class Provider:
         models: What it has, as far as is known.
         checked_at: When it listed them, ISO 8601; None: it has not, and these are known by name.
         trouble: Why it has not, or why its key is of no use; "" when nothing is wrong.
-        stand_in: It is no model that answers: only who names it gets it.
+        stand_in: It is not a model that answers: only who names it gets it.
+        configured: The user named it in the configuration, or it is built in; if not, its key happens to be known.
     """
 
     valid: bool
@@ -52,6 +57,7 @@ class Provider:
     checked_at: str | None = None
     trouble: str = ""
     stand_in: bool = False
+    configured: bool = True
 
     def has(self, name: str) -> bool:
         """Return whether it has a model; the name of a snapshot stands for the model, and the other way round."""
@@ -59,17 +65,19 @@ class Provider:
 
 
 def parse_model(model: str, config: Config) -> str:
-    """Return ``[PROVIDER/]NAME``; raises ``BadRequest`` when it is no name, ``ConfigError`` for another provider."""
+    """Return ``[PROVIDER/]NAME``; ``BadRequest`` if it is not a name, ``ConfigError`` for another provider."""
     text = model.strip()
     if not text or any(char.isspace() or not char.isprintable() for char in text):
-        raise BadRequest(f"{model[:80]!r} is no model", hint="Give its name, or BACKEND/NAME")
+        raise BadRequest(f"{model[:80]!r} is not a model", hint="Give its name, or BACKEND/NAME")
     if backend := text.rpartition("/")[0]:
         config.backend(backend)
     return text
 
 
 def model_for_file(model: str, found: Mapping[str, Provider], *, backend: str) -> str:
-    """Return how ``model`` is written into ``agent.json``: its name, with the provider where that is another.
+    """Return how a model's own ``model`` is written into ``agent.json``: its name, and another provider's.
+
+    A model does not take itself to a provider that nobody configured.
 
     Args:
         model: ``NAME`` or ``PROVIDER/NAME``.
@@ -79,6 +87,7 @@ def model_for_file(model: str, found: Mapping[str, Provider], *, backend: str) -
     Raises:
         ToolError: No provider with a key has it; lists those that can be had.
     """
+    found = {name: each for name, each in found.items() if each.configured}
     if (made := found_in(model, found, backend=backend)) is not None:
         return made
     raise ToolError(f"{unknown_model_note(model)} {models_hint(model.rpartition('/')[2], found)}")
@@ -130,8 +139,6 @@ LIMIT_S = 10.0  # to ask one provider
 FRESH = timedelta(days=1)
 AGAIN = timedelta(minutes=10)  # after a provider could not be asked
 
-_OF_THE_TABLE = ("anthropic", "offline")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedModel:
@@ -151,8 +158,25 @@ class Models(Feature):
         self._lists: dict[str, ModelList] | None = None
         self._troubles: dict[str, tuple[datetime, str]] = {}  # by provider: when and why it could not be asked
         self._refused: dict[tuple[str, str], tuple[datetime, str]] = {}  # by provider and key (hashed), likewise
+        self.next_settings: dict[str, dict[str, Any]] = {}  # of the next message, by the branch's key
+        self._taken: set[str] = set()  # branches whose prompt has them, and whose run has not begun
+        kernel.bus.on(RunStarted, self._begun)
         self._asking = asyncio.Lock()
         self._soon: asyncio.Task[None] | None = None
+
+    async def before_prompt(self, branch: LiveBranch, prompt: Prompt, options: SendOptions, run_id: str) -> Prompt:
+        """Return a person's prompt with what was set for it; what it says itself wins."""
+        given = self.next_settings.get(branch.key)
+        if not given or not is_persons(prompt.metadata):
+            return prompt
+        self._taken.add(branch.key)
+        settings = {**given, **(prompt.metadata.get("settings") or {})}
+        return replace(prompt, metadata={**prompt.metadata, "settings": settings})
+
+    def _begun(self, event: RunStarted) -> None:
+        if event.branch.key in self._taken:
+            self._taken.remove(event.branch.key)
+            self.next_settings.pop(event.branch.key, None)
 
     def known(self, options: SendOptions) -> Mapping[str, Provider]:
         """Return the providers by name, as a client with these options reaches them, without asking them.
@@ -160,19 +184,27 @@ class Models(Feature):
         Where the environment names one backend for everything, there is no other.
         """
         return {
-            name: replace(self._provider(backend, options), stand_in=backend.kind == "offline")
+            name: replace(
+                self._provider(backend, options),
+                stand_in=backend.kind == "offline",
+                configured=name in self._config.backends,
+            )
             for name, backend in self._backends(options).items()
         }
 
     async def look(self, options: SendOptions, *, refresh: bool = False) -> Mapping[str, Provider]:
-        """Return the same, with the lists of providers that were not asked for a day; ``refresh`` asks all."""
+        """Return the same, with the lists of providers that were not asked for a day; ``refresh`` asks all.
+
+        A provider that nobody configured, and whose key happens to be known, is asked with ``refresh`` alone.
+        """
         async with self._asking:
             if self._lists is None:
                 self._lists = await asyncio.to_thread(modellists.read, self._config.sessions_dir)
             due = [
                 backend
                 for backend in self._backends(options).values()
-                if _has_key(backend, options) and (refresh or not self._is_fresh(backend, options))
+                if _has_key(backend, options)
+                and (refresh or (backend.name in self._config.backends and not self._is_fresh(backend, options)))
             ]
             if due:
                 await asyncio.gather(*(self._ask(backend, options) for backend in due))
@@ -206,7 +238,7 @@ class Models(Feature):
             backend: The provider that is asked for it where they name none.
 
         Raises:
-            BadRequest: It is no name, or nobody has it.
+            BadRequest: It is not a name, or nobody has it.
             ConfigError: There is no such provider.
         """
         text = parse_model(model, self._config)
@@ -232,7 +264,7 @@ class Models(Feature):
         listed = (self._lists or {}).get(backend.name)
         if listed is not None and listed.server != _address(backend):
             listed = None
-        own = (backend.model,) if backend.model else ()
+        own = ((backend.model,) if backend.model else ()) + backend.models
         trouble = self._troubles.get(backend.name, (None, ""))[1]
         refused = self._refused.get((backend.name, _key_mark(backend, options)))
         if refused is not None:
@@ -241,7 +273,7 @@ class Models(Feature):
             trouble = "no key is known here"
         valid = has_key and refused is None
         if listed is None or not listed.valid:
-            usual = catalog.shipped() if backend.name in _OF_THE_TABLE else ()
+            usual = catalog.shipped("anthropic" if backend.kind == "offline" else backend.name)
             return Provider(valid=valid, models=_joined(own, self._config.models, usual), trouble=trouble)
         models = _joined(own, listed.models, self._config.models)
         return Provider(valid=valid, models=models, checked_at=listed.checked_at, trouble=trouble)
@@ -249,7 +281,11 @@ class Models(Feature):
     def _backends(self, options: SendOptions) -> dict[str, BackendSettings]:
         config, env = self._config, options.env
         override = env.get("PYAGENTD_BACKEND") if env else config.backend_override
-        names = [config.backend(override, env).name] if override else list(config.backends)
+        if override:
+            names = [config.backend(override, env).name]
+        else:
+            keyed = (name for name, known in SERVICES.items() if known.key_env and name not in config.backends)
+            names = [*config.backends, *(name for name in keyed if key_of(config.backend(name, env), options))]
         return {name: config.backend(name, env) for name in names}
 
     def _is_fresh(self, backend: BackendSettings, options: SendOptions) -> bool:

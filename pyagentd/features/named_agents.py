@@ -1,6 +1,6 @@
 """Named agents: create, configure, rename, destroy and recover them, with their workspaces.
 
-Any client can open the conversation of an agent; while it is empty the client is shown the agent's introduction.
+The conversation of an agent begins with its introduction, which no model is shown.
 """
 
 import asyncio
@@ -12,17 +12,18 @@ import subprocess
 import time
 from collections.abc import Container, Iterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, assert_never
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, assert_never, cast
 
 from pyagentd import installation, regularfile
 from pyagentd.clock import epoch_ms, iso8601
 from pyagentd.errors import BadRequest, Busy, Conflict, NotFound, PresetError, PyagentdError, StoreError
 from pyagentd.features.contexts import Contexts, left_notice
-from pyagentd.features.idling import IDLE_S, IDLE_SETTING, Idling
+from pyagentd.features.idling import IDLE_S, Idling
 from pyagentd.features.schedules import Schedules, local_user
+from pyagentd.features.slash_commands import record_command
 from pyagentd.features.tasks import Tasks
 from pyagentd.policy.presets import DEFAULT_PRESET, read_profile
 from pyagentd.policy.profiles import BUILTIN
@@ -37,7 +38,6 @@ from pyagentd.store.db.audit import Entry
 from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.state import State
 from pyagentd.store.db.tasks import Task
-from pyagentd.store.document.hidden import is_command
 from pyagentd.store.named_agents import AgentFile, Material
 from pyagentd.store.paths import BranchRef
 
@@ -132,7 +132,7 @@ PERMISSIONS_SETTING = "default_permissions"
 
 Permissions = str | Mapping[str, Any]
 
-_OTHER = "Take another name"
+_OTHER = "Choose another name"
 _SHOWN = 300  # characters of a system prompt in a welcome
 
 naming = asyncio.Lock()
@@ -200,11 +200,17 @@ async def create(kernel: "Kernel", wanted: AgentRequest) -> BranchRef:
 
 
 async def complete(kernel: "Kernel", ref: BranchRef) -> None:
-    """Let people talk with an agent that was made or taken up, and note that it is complete."""
+    """Let people talk with an agent that was made or taken up: it begins idle, with a welcome alone."""
     kernel.departed.discard(ref.session_dir)
     kernel.origins.made(ref)
+    if (saved := kernel.find(Contexts)) is not None:
+        for timeline in metadata.branches(ref.session_dir):
+            async with kernel.using(timeline) as branch:
+                await saved.put_behind(branch, "destroy", when="when the agent was destroyed")
     async with kernel.using(ref) as branch:
         branch.record_session(workspace_root=named_agents.workspace_dir(ref.session_dir), agent=DEFAULT_PRESET)
+        line = f"/agent init {ref.session_dir.name}"
+        await record_command(kernel, branch, line, name="agent init", answer=introduction_of(kernel, ref))
     await asyncio.to_thread(agents.intend, kernel.state, ref.session_dir.name, None)
 
 
@@ -237,7 +243,7 @@ def checked_permissions(kernel: "Kernel", value: Permissions) -> Permissions:
             value = json.loads(value)
         except json.JSONDecodeError as error:
             raise PresetError(
-                f"The permissions are no JSON: {error.msg}", hint='{"allow": […], "ask": […]}'
+                f"The permissions are not JSON: {error.msg}", hint='{"allow": […], "ask": […]}'
             ) from error
     known = {**BUILTIN, **kernel.presets.profiles}
     if isinstance(value, str) and value.strip() not in known:
@@ -260,10 +266,10 @@ def checked_prompt(text: str) -> str:
 
 
 def checked_model(kernel: "Kernel", model: str) -> str:
-    """Return ``[BACKEND/]MODEL``; raises ``BadRequest`` when it is no name, ``ConfigError`` for another backend."""
+    """Return ``[BACKEND/]MODEL``; ``BadRequest`` if it is not a name, ``ConfigError`` for another backend."""
     text = model.strip()
     if not text or any(char.isspace() or not char.isprintable() for char in text):
-        raise BadRequest(f"{model[:80]!r} is no model", hint="Give its name, or BACKEND/NAME")
+        raise BadRequest(f"{model[:80]!r} is not a model", hint="Give its name, or BACKEND/NAME")
     if backend := text.rpartition("/")[0]:
         kernel.config.backend(backend)
     return text
@@ -285,10 +291,10 @@ def introduction_of(kernel: "Kernel", ref: BranchRef) -> str:
 def opening_notes(kernel: "Kernel", branch: "LiveBranch") -> list[str]:
     """Return what whoever opens a branch is told.
 
-    Of a named agent with whom nobody has talked yet, the welcome; of a conversation that was put behind since nobody
-    went on, where it is.
+    Of a named agent whose conversation lacks it, the welcome; of a conversation that was put behind since nobody went
+    on, where it is.
     """
-    if kernel.named.is_named(branch.ref) and all(map(is_command, branch.conversation.messages.values())):
+    if kernel.named.is_named(branch.ref) and not branch.conversation.messages:
         return [introduction_of(kernel, branch.ref)]
     return left_notice(branch.conversation)
 
@@ -306,16 +312,16 @@ async def _free(kernel: "Kernel", name: str) -> tuple[bool, AgentRow | None]:
     if row is not None and row.status != "destroyed":
         if exists:
             raise Conflict(
-                f"There is an agent called {name!r} already", hint="Take another name, or destroy it first"
+                f"There is an agent called {name!r} already", hint="Choose another name, or destroy it first"
             )
         await asyncio.to_thread(agents.forget, kernel.state, name)  # its directory was removed by hand
         row = None
     if exists and row is not None and row.intent == "remove":
         raise Conflict(f"{place} was to be removed and is still there", hint="Remove it, or restart the daemon")
     if exists and not (place.is_dir() and not place.is_symlink() and named_agents.agent_file(place).is_file()):
-        raise Conflict(f"{place} exists already and is no agent", hint="Take another name, or move that away")
+        raise Conflict(f"{place} exists already and is not an agent", hint="Choose another name, or move that away")
     if not exists and (kernel.config.sessions_dir / name / paths.BRANCHES_DIR).is_dir():
-        raise Conflict(f"A session has the id {name!r} already", hint="Take another name")
+        raise Conflict(f"A session has the id {name!r} already", hint="Choose another name")
     return exists, row
 
 
@@ -378,18 +384,29 @@ def agent_dir(kernel: "Kernel", name: str) -> Path:
 # The keys are those that a person sets: system prompt, model, permissions, name. A change is written to
 # ``agent.json`` alone, counts from the next request on, and is audited with the old and the new value.
 
-SHOWN = ("name", "channel_id", "model", "system_prompt", "permissions", "created_at")
+
+class AgentSettings(TypedDict):
+    """What the agent.json of an agent says."""
+
+    name: str
+    channel_id: str | None
+    model: str | None
+    system_prompt: str | None
+    permissions: str | Mapping[str, Any] | None
+    created_at: str | None
+
+
 SETTABLE = ("system_prompt", "model", "permissions")
 
 _OF_THE_MODEL = {"backend", "model"}  # keys of a preset that are one in the file
 _LONGEST = 500  # characters of an old or new value in the audit
 
 
-async def agent_settings(kernel: "Kernel", name: str) -> dict[str, Any]:
+async def agent_settings(kernel: "Kernel", name: str) -> AgentSettings:
     """Return what the ``agent.json`` of an agent says, without what it never decides; raises as ``agent_dir``."""
     directory = await asyncio.to_thread(agent_dir, kernel, name)
     file = await asyncio.to_thread(named_agents.read, directory)
-    return {key: file.values.get(key) for key in SHOWN}
+    return cast(AgentSettings, {key: file.values.get(key) for key in AgentSettings.__annotations__})
 
 
 async def set_setting(kernel: "Kernel", name: str, key: str, value: Any, *, user: str) -> AgentFile:
@@ -403,10 +420,10 @@ async def set_setting(kernel: "Kernel", name: str, key: str, value: Any, *, user
         user: Who wants that, for the audit.
 
     Raises:
-        BadRequest, NotFound, PresetError, StoreError: As ``creating.create``; nothing was changed.
+        BadRequest, NotFound, PresetError, StoreError: As ``create``; nothing was changed.
     """
     if key not in SETTABLE:
-        raise BadRequest(f"{key[:40]!r} is no key of an agent", hint=f"Known: {', '.join((*SETTABLE, 'name'))}")
+        raise BadRequest(f"{key[:40]!r} is not a key of an agent", hint=f"Known: {', '.join((*SETTABLE, 'name'))}")
     directory = await asyncio.to_thread(agent_dir, kernel, name)
     wanted = _checked(kernel, key, value)
     before = await asyncio.to_thread(named_agents.change, directory, {key: wanted})
@@ -482,7 +499,7 @@ def _short(value: Any) -> Any:
 # Destroying a named agent, step by step.
 #
 # Its conversation is saved before anything else, its row says that it is gone before its files are touched, and
-# whatever a daemon leaves half done the next one completes (``recovering``, which knows the intents ``remove`` and
+# whatever a daemon leaves half done the next one completes (recovery, which knows the intents ``remove`` and
 # ``leave``, each with the directory's ``identity``). Records of it are kept: its row, those of its saved
 # conversations, the audit.
 
@@ -525,7 +542,7 @@ async def destroy(kernel: "Kernel", name: str, *, keep_files: bool, user: str) -
         user: Who wants that, for the audit.
 
     Raises:
-        BadRequest, NotFound: As ``creating.agent_dir``.
+        BadRequest, NotFound: As ``agent_dir``.
         Busy: It is being destroyed already, or the daemon stops.
         StoreError: The disk refused; the agent is there, although what it was doing has ended.
     """
@@ -634,7 +651,7 @@ async def rename(kernel: "Kernel", name: str, new_name: str, *, user: str) -> Br
     """Call the agent ``name`` ``new_name`` and return its active branch.
 
     Raises:
-        BadRequest, NotFound: As ``creating.agent_dir``.
+        BadRequest, NotFound: As ``agent_dir``.
         Conflict: There is something of that name.
         Busy: It is answering, a task of it runs, or turns of it are scheduled.
         StoreError: The disk refused; it has its old name.
@@ -675,7 +692,7 @@ def _require_free(kernel: "Kernel", new: Path) -> None:
     row = agents.find(kernel.state, new.name)
     taken = new.exists() or new.is_symlink() or (row is not None and row.status != "destroyed")
     if taken or (kernel.config.sessions_dir / new.name / paths.BRANCHES_DIR).is_dir():
-        raise Conflict(f"Something is called {new.name!r} already", hint="Take another name")
+        raise Conflict(f"The name {new.name!r} is taken", hint="Choose another name")
 
 
 def _require_rest(state: State, name: str, directory: Path) -> None:
@@ -761,7 +778,7 @@ async def recover(kernel: "Kernel") -> None:
     try:
         rows = await asyncio.to_thread(agents.known, kernel.state, destroyed=True)
     except PyagentdError as error:  # as before there is any session
-        log.info("no agent is known: %s", error)
+        log.info("the named agents cannot be read: %s", error)
         return
     kernel.departed |= {Path(row.dir) for row in rows if row.status == "destroyed"}
     begun = set()
@@ -778,7 +795,7 @@ async def recover(kernel: "Kernel") -> None:
 async def _settle(kernel: "Kernel", row: AgentRow, intent: str, name: str = "") -> None:
     """See to an agent with an intent and its word: the other name, or which directory is to go."""
     place = Path(row.dir)
-    log.info("agent %s: a daemon ended at %r", row.name, row.intent)
+    log.info("agent %s: an operation of an earlier daemon stopped at %r", row.name, row.intent)
     match intent:
         case "create" | "adopt" if row.status != "created":
             await complete(kernel, paths.ref_of(place))
@@ -794,7 +811,7 @@ async def _settle(kernel: "Kernel", row: AgentRow, intent: str, name: str = "") 
             await asyncio.to_thread(agents.set_status, kernel.state, row.name, "destroyed", now_ms=now_ms)
             kernel.departed.add(place)
         case "remove" if await asyncio.to_thread(identity, place) not in ("", name):
-            log.warning("agent %s: %s was put there since it was removed, and stays", row.name, place)
+            log.warning("agent %s: kept %s, which was put there after it was removed", row.name, place)
             await destroying_complete(kernel, row, "leave", user=local_user())
         case "remove" | "leave":
             await destroying_complete(kernel, row, intent, user=local_user())
@@ -857,18 +874,18 @@ def repository_state(directory: Path) -> Worktree | None:
     """
     if not (directory / ".git").exists():
         return None
-    names = _said(directory, "config", "--name-only", "--list")  # of all files that git reads here
+    names = _git_output(directory, "config", "--name-only", "--list")  # of all files that git reads here
     if names is None or any(_RUNS.match(name) for name in names.splitlines()):
         return None
-    branch = _said(directory, "symbolic-ref", "--quiet", "--short", "HEAD")
-    changed = _said(directory, "status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all")
-    commits = _said(directory, "rev-list", "--count", "--min-parents=1", "--branches", "--not", "--remotes")
+    branch = _git_output(directory, "symbolic-ref", "--quiet", "--short", "HEAD")
+    changed = _git_output(directory, "status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all")
+    commits = _git_output(directory, "rev-list", "--count", "--min-parents=1", "--branches", "--not", "--remotes")
     if changed is None or commits is None:
         return None
     return Worktree(branch=(branch or "").strip(), uncommitted=changed.count("\0"), unpushed=int(commits))
 
 
-def _said(directory: Path, *words: str) -> str | None:
+def _git_output(directory: Path, *words: str) -> str | None:
     try:
         return run_git(directory, *words, timeout_s=_WORKTREE_TIMEOUT_S)
     except StoreError:
@@ -891,20 +908,13 @@ class DestroyWarnings:
     size: int
     more: bool  # there are more files than were counted
     trash: bool  # the directory would go to the system's trash
-    worktree: Worktree | None  # None: its workspace is no repository, or cannot be asked
+    worktree: Worktree | None  # None: its workspace is not a repository, or cannot be asked
     contexts: int  # files of saved conversations
     messages: int  # of the conversation that goes on
     tasks: tuple[Task, ...]  # that run
     asks: int  # open questions
     runs: int  # answers in flight
     schedules: int  # turns that would come by themselves
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return it as clients are told, without the text."""
-        git = asdict(self.worktree) if self.worktree else {"branch": None, "uncommitted": None, "unpushed": None}
-        tasks = [{"id": task.id, "command": task.command, "started_at": task.started_at} for task in self.tasks]
-        counted = ("name", "files", "size", "more", "trash", "contexts", "messages", "asks", "runs", "schedules")
-        return {"dir": str(self.directory), **{key: getattr(self, key) for key in counted}, **git, "tasks": tasks}
 
     def lines(self, *, keep_files: bool) -> list[str]:
         """Return what people are told before they confirm."""
@@ -935,7 +945,7 @@ class DestroyWarnings:
 
 
 async def destroy_warnings(kernel: "Kernel", name: str) -> DestroyWarnings:
-    """Return what would be lost with the agent ``name``; raises as ``creating.agent_dir``."""
+    """Return what would be lost with the agent ``name``; raises as ``agent_dir``."""
     place = await asyncio.to_thread(agent_dir, kernel, name)
     messages = 0
     for timeline in metadata.branches(place):
@@ -1004,7 +1014,16 @@ def _size(count: float) -> str:
 # They are rows of ``settings`` in ``state.db``. A new agent gets the model and the permissions of the moment it is
 # made; the idle timeout holds for all agents from the next look at the clock on.
 
-DEFAULTS: dict[str, Any] = {MODEL_SETTING: None, PERMISSIONS_SETTING: DEFAULT_PERMISSIONS, IDLE_SETTING: IDLE_S}
+
+class AgentDefaults(TypedDict):
+    """Defaults of named agents."""
+
+    default_model: str | None  # nil: that of the preset
+    default_permissions: str | Mapping[str, Any]
+    idle_timeout: float  # seconds; 0 never
+
+
+DEFAULTS: AgentDefaults = {"default_model": None, "default_permissions": DEFAULT_PERMISSIONS, "idle_timeout": IDLE_S}
 """Every key with what holds where nobody set it; model None: that of the preset; idle timeout in seconds, 0 never."""
 
 _DEFAULTS_UNITS = {"": 1, "s": 1, "min": 60, "m": 60, "h": 3600}
@@ -1012,12 +1031,12 @@ _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|)")
 _LONGEST_S = 365 * 24 * 3600
 
 
-def read(kernel: "Kernel") -> dict[str, Any]:
+def read(kernel: "Kernel") -> AgentDefaults:
     """Return every key with what holds now; blocks."""
     if not kernel.config.sessions_dir.is_dir():
-        return dict(DEFAULTS)
+        return DEFAULTS
     found = {key: kernel.state.get(key) for key in DEFAULTS}
-    return {key: DEFAULTS[key] if value is None else value for key, value in found.items()}
+    return cast(AgentDefaults, {**DEFAULTS, **{key: value for key, value in found.items() if value is not None}})
 
 
 def checked_setting(kernel: "Kernel", key: str, value: Any) -> Any:
@@ -1028,10 +1047,10 @@ def checked_setting(kernel: "Kernel", key: str, value: Any) -> Any:
         PresetError: There is no such profile.
     """
     if key not in DEFAULTS:
-        raise BadRequest(f"{key[:40]!r} is no setting", hint=f"Known: {', '.join(DEFAULTS)}")
+        raise BadRequest(f"{key[:40]!r} is not a setting", hint=f"Known: {', '.join(DEFAULTS)}")
     if key == PERMISSIONS_SETTING:
         if not isinstance(value, str | Mapping):
-            raise BadRequest("The permissions are no profile", hint="Give its name, or its JSON")
+            raise BadRequest("The permissions are not a profile", hint="Give its name, or its JSON")
         return checked_permissions(kernel, value)
     return checked_model(kernel, str(value)) if key == MODEL_SETTING else _seconds(value)
 
@@ -1048,5 +1067,5 @@ def _seconds(value: Any) -> int:
     found = _SPAN.fullmatch("0" if text == "never" else text)
     seconds = round(float(found[1]) * _DEFAULTS_UNITS[found[2]]) if found else -1
     if not 0 <= seconds <= _LONGEST_S:
-        raise BadRequest(f"{text[:40]!r} is no span of time", hint="Give seconds, or 45min, 2h, never")
+        raise BadRequest(f"{text[:40]!r} is not a span of time", hint="Give seconds, or 45min, 2h, never")
     return seconds

@@ -1,7 +1,7 @@
 """Keeps lists of sessions live: sends the rows that changed, a few times a second.
 
-What a branch does and costs is told while it is open; of one that is closed, what its files say. What is told is
-gathered for a moment, so that a run of many steps costs its watchers little; nobody watching, nothing is done.
+The row of an open branch shows its present state and cost, that of a closed one what its files say. Changes are
+collected for a moment, so that a run of many steps sends few events; without a watching client nothing is done.
 """
 
 import asyncio

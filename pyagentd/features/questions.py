@@ -3,7 +3,7 @@
 The schema is the one of other hosts of agents, ``{questions} → {answers: string[][]}``: one list of strings for each
 question, labels of options or the user's own words. The question is an ask like any other: recorded before it is
 shown, shown at the root of the tree as well, still open after a restart of Emacs or the daemon, closed by an abort.
-Where nobody can be asked the answer is one fixed error, and none is ever invented.
+Where nobody can be asked, the tool returns a fixed error.
 """
 
 import json
@@ -76,6 +76,8 @@ _SCHEMA: Mapping[str, Any] = {
 class Question(Feature):
     """Lets models ask."""
 
+    tool_names = (NAME,)
+
     def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
         """Return the tool, for a run whose human may be asked."""
         return (question(run.authority),)
@@ -118,26 +120,26 @@ def checked_answers(questions: Sequence[Mapping[str, Any]], text: str) -> tuple[
     try:
         given = reader.parse(text)
     except ValueError as error:
-        raise BadRequest(f"The answers are no JSON: {error}", hint=_usage(questions)) from None
+        raise BadRequest(f"The answers are not JSON: {error}", hint=_usage(questions)) from None
     if not isinstance(given, list) or len(given) != len(questions):
         raise BadRequest(f"{len(questions)} answers are needed, a list for each question", hint=_usage(questions))
     pairs = zip(questions, given, strict=True)
     answers = tuple(_answers_to(number, one, said) for number, (one, said) in enumerate(pairs, 1))
     if not any(answers):
-        raise BadRequest("Nothing is answered", hint="Answer one question at least, or decline with deny")
+        raise BadRequest("No question was answered", hint="Answer one question at least, or decline with deny")
     return answers
 
 
 def _answers_to(number: int, asked: Mapping[str, Any], said: object) -> tuple[str, ...]:
     said = [] if said is None else [said] if isinstance(said, str) else said
     if not isinstance(said, list) or not all(isinstance(each, str) for each in said):
-        raise BadRequest(f"The answer to question {number} is no list of strings")
+        raise BadRequest(f"The answer to question {number} is not a list of strings")
     words = tuple(dict.fromkeys(filter(None, (each.strip() for each in said))))
     labels = [option["label"] for option in asked.get("options") or ()]
     picked = [word for word in words if word in labels]
     if not asked.get("multi_select") and (len(picked) > 1 or len(words) - len(picked) > 1):
         raise BadRequest(
-            f"Question {number} takes one answer, got {len(words)}: {', '.join(words)}",
+            f"Question {number} takes one option, got {len(words)}: {', '.join(words)}",
             hint="One of its options, words of your own, or both",
         )
     return words
@@ -167,11 +169,11 @@ def _fields(args: Args, ctx: ToolContext) -> dict[str, Any]:
         "reason": "",
         "preview": "",
         "choices": ["answer", "deny", "abort"],
-        "questions": [_told(each) for each in args["questions"]],
+        "questions": [_question_row(each) for each in args["questions"]],
     }
 
 
-def _told(asked: Mapping[str, Any]) -> dict[str, Any]:
+def _question_row(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return a question as clients get it: every field is there."""
     return {
         "question": asked["question"],

@@ -1,8 +1,8 @@
 """Schedules and triggers: stores them, and sends each one's message when it is due.
 
-What was due while no daemon ran, or the machine slept, comes once, as soon as one runs again, however often it was
-due. A schedule that repeats lives for a week unless its maker says otherwise: at the end of that time it fires once
-more and is gone. It never fires while its last message still waits in the queue.
+If a schedule was due while no daemon ran or the machine slept, its message is sent once when a daemon runs again,
+however often it was due. A schedule that repeats ends after a week unless its creator says otherwise; it fires once
+more then. It never fires while its last message still waits in the queue.
 """
 
 import asyncio
@@ -93,7 +93,7 @@ def at(said: str, *, now: datetime, zone: str = "") -> When:
     """Return a fixed time: ISO 8601, with or without an offset, or ``HH:MM`` for the next time the clock shows that.
 
     Raises:
-        BadRequest: It is no time, has passed, or is more than a year ahead.
+        BadRequest: It is not a time, has passed, or is more than a year ahead.
     """
     place = _zone(zone)
     if clock := _CLOCK.fullmatch(said.strip()):
@@ -101,14 +101,14 @@ def at(said: str, *, now: datetime, zone: str = "") -> When:
         try:
             moment = local.replace(hour=int(clock[1]), minute=int(clock[2]), second=0, microsecond=0, fold=0)
         except ValueError as error:
-            raise BadRequest(f"{said!r} is no time: {error}") from None
+            raise BadRequest(f"{said!r} is not a time: {error}") from None
         if moment.astimezone(UTC) <= now:
             moment += timedelta(days=1)  # by the calendar, so the clock shows the same
     else:
         try:
             moment = datetime.fromisoformat(said.strip())
         except ValueError:
-            raise BadRequest(f"{said!r} is no time", hint="It looks like 14:30 or 2026-03-04T14:30") from None
+            raise BadRequest(f"{said!r} is not a time", hint="It looks like 14:30 or 2026-03-04T14:30") from None
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=place)
     return _fixed(moment.astimezone(UTC), now, zone)
@@ -142,7 +142,7 @@ def cron(expression: str, *, now: datetime, zone: str = "") -> When:
     when = When(kind="cron", value=" ".join(expression.split()), zone=zone)
     if len(when.value.split()) != 5:
         raise BadRequest(
-            f"{expression!r} is no cron expression",
+            f"{expression!r} is not a cron expression",
             hint="Five fields: minute hour day month weekday, as '0 9 * * 1-5'",
         )
     if next(when.after(now), None) is None:
@@ -158,7 +158,7 @@ def duration(said: str) -> timedelta:
     """
     found = _DURATION.fullmatch(said)
     if found is None or not any(found.groups()):
-        raise BadRequest(f"{said[:40]!r} is no duration", hint="It looks like 90s, 10m, 1h30m or 7d")
+        raise BadRequest(f"{said[:40]!r} is not a duration", hint="It looks like 90s, 10m, 1h30m or 7d")
     try:
         days, hours, minutes, seconds = (int(text or 0) for text in found.groups())
         return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
@@ -220,7 +220,7 @@ def _cron(expression: str, zone: str, moment: datetime) -> Iterator[datetime]:
         for found in CronSim(expression, moment.astimezone(_zone(zone))):
             yield found.astimezone(UTC)
     except CronSimError as error:
-        raise BadRequest(f"{expression!r} is no cron expression: {error}") from None
+        raise BadRequest(f"{expression!r} is not a cron expression: {error}") from None
 
 
 def _zone(name: str) -> tzinfo:
@@ -396,9 +396,9 @@ class Triggers(Feature):
         minute, day = await asyncio.to_thread(count)
         most = self.kernel.config.triggers
         if trigger.source in OUTSIDE and minute >= most.per_minute:
-            raise self._refused(branch, trigger, f"{most.per_minute} deliveries of one source a minute are the most")
+            raise self._refused(branch, trigger, f"{most.per_minute} deliveries of one source a minute is the limit")
         if day >= most.per_day:
-            raise self._refused(branch, trigger, f"{most.per_day} turns a day that nobody began are the most")
+            raise self._refused(branch, trigger, f"{most.per_day} turns a day without a person is the limit")
 
     def _refused(self, branch: LiveBranch, trigger: Trigger, reason: str) -> RateLimited:
         self._audit(branch, trigger, "deny", "rate", reason=reason)
@@ -470,6 +470,8 @@ GIVE_UP = timedelta(days=1)
 class Schedules(Feature):
     """All schedules of one daemon."""
 
+    tool_names = ("request_wakeup", "cancel_wakeup")
+
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self._pending = 0
@@ -512,7 +514,7 @@ class Schedules(Feature):
         now = self.kernel.clock.now()
         mine = await self.of(ref)
         if len(mine) >= MOST:
-            raise BadRequest(f"{ref.name} has {MOST} schedules, which is the most", hint="Cancel one first")
+            raise BadRequest(f"{ref.name} has {MOST} schedules, which is the limit", hint="Cancel one first")
         first = when.first(now)
         expires = None if lifetime is None or when.kind == "at" else now + lifetime
         schedule = Schedule(
@@ -612,7 +614,7 @@ class Schedules(Feature):
                 try:
                     await self._fire(schedule, now)
                 except Busy:  # the daemon stops: the next one delivers it
-                    log.info("schedule %s waits", schedule.id)
+                    log.info("schedule %s: not run yet", schedule.id)
             await self._count()
 
     async def _watch(self) -> None:
@@ -851,12 +853,12 @@ def _when(args: Args, now: datetime) -> When:
     """Return when a wake-up comes.
 
     Raises:
-        PyagentdError: It is no time, or too far ahead.
+        PyagentdError: It is not a time, or too far ahead.
     """
     kind, value = args["when"]["kind"], args["when"]["value"]
     if kind == "delay_ms":
         if not str(value).strip().isdecimal():
-            raise ToolError(f"{value!r} is no number of milliseconds.")
+            raise ToolError(f"{value!r} is not a number of milliseconds.")
         when = after(timedelta(milliseconds=min(int(value), 10**12)), now=now)
     elif kind == "at":
         when = at(str(value), now=now)

@@ -1,8 +1,8 @@
 """The ``request_scope_expansion`` tool: the model asks for more scope, a human decides.
 
-What would be added is worked out and checked before anybody is asked, shown exactly, and added as a whole: for one
-action of this run ("allow") or to ``preset.md`` ("always"). The list it goes to follows from the kind of the tool it
-is wanted for. What is denied or protected cannot be added, and where no human can be asked the answer is no.
+The exact patterns are computed and checked before anybody is asked, shown, and added as a whole: for one action of
+this run ("allow") or to ``preset.md`` ("always"). The kind of the tool decides to which list they are added. Paths
+that are denied or protected cannot be added, and where no human can be asked the request is refused.
 """
 
 import asyncio
@@ -99,7 +99,7 @@ def _right_of(tools: Mapping[str, ToolSpec], tool: str) -> Right:
 def _path_pattern(text: str, root: Path) -> str:
     """Return ``text`` as the pattern of the files that would really be opened: absolute, links followed."""
     if "\0" in text or "\n" in text:
-        raise ToolError(f"{text!r} is no pattern: it has a control character")
+        raise ToolError(f"{text!r} is not a pattern: it has a control character")
     pattern = normalise(text.strip())
     if not pattern.startswith(("/", "**/")):
         pattern = f"{exactly(str(root))}/{pattern.removeprefix('./')}"
@@ -199,6 +199,8 @@ class Place:
 class ScopeExpansion(Feature):
     """Lets models ask for more scope."""
 
+    tool_names = (NAME,)
+
     def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
         """Return the tool, which adds to the preset of the run's branch."""
         kernel, ref = self.kernel, run.branch.ref
@@ -247,7 +249,7 @@ async def _request(place: Place, authority: Authority, args: Args, ctx: ToolCont
             patterns_added=[],
             message=f"Nothing was asked: the scope for {tool} has {_listed(widening.patterns)} already.",
         )
-    asked = f"tool:{NAME}:{tool} {_told(widening)}"
+    asked = f"tool:{NAME}:{tool} {_audit_text(widening)}"
     answer = await authority.ask_for_scope(NAME, asked, _fields(place, tool, widening, args, ctx))
     match answer.decision:
         case "deny":
@@ -273,7 +275,7 @@ def _told_model(*, success: bool, **facts: Any) -> Output:
 
 def _fields(place: Place, tool: str, widening: Widening, args: Args, ctx: ToolContext) -> dict[str, Any]:
     """Return what the ``ask`` row says: exactly what "always" would write, and where."""
-    file = paths.preset_file(place.ref.branch_dir)
+    file, listed = paths.preset_file(place.ref.branch_dir), widening.commands or widening.patterns
     lines = [f"Adds to {file}:"]
     for (section, key), values in widening.lists().items():
         lines += [f"{section}: {key}:", *(f"  - {value}" for value in values)]
@@ -281,10 +283,11 @@ def _fields(place: Place, tool: str, widening: Widening, args: Args, ctx: ToolCo
         lines += [*asked_lines(widening.commands), "Allowed once, a command is still asked about before it runs."]
     return {
         "tool_call_id": ctx.call_id,
-        "detail": f"{tool}: {_listed(widening.commands or widening.patterns)}",
+        "detail": f"{tool}: {_listed(listed)}",
         "reason": args["justification"],
         "preview": "\n".join(lines),
         "choices": ["allow", "always", "deny", "abort"],
+        "allows": {"always": f"From now on this session may, as its preset.md will say: {tool} {_listed(listed)}."},
         "patterns": list(widening.patterns),
         "for_tool": tool,
         "input": json.dumps(dict(args), ensure_ascii=False),
@@ -329,7 +332,7 @@ def _samples(tools: Mapping[str, ToolSpec], tool: str, widening: Widening, ctx: 
         yield Action(tool=tool, detail=path, kind=widening.right, paths=(sample,))
 
 
-def _told(widening: Widening) -> str:
+def _audit_text(widening: Widening) -> str:
     """Return which lists would get what, and for which command lines, for the audit."""
     added = "; ".join(f"{section}.{key}: {_listed(values)}" for (section, key), values in widening.lists().items())
     return f"{added} (for {_listed(widening.commands)})" if widening.commands else added

@@ -1,10 +1,9 @@
 """The tools with which a named agent changes its own prompt, documents, permissions and model.
 
-The profile decides about each as about any action, under action strings of its own, and the audit keeps
-what was and what is to be. A change of permissions needs a person's word each time: neither a profile that allows
-everything nor a grant stands for it, for what a model says is no authority about what it may do.
-Changes are written to ``agent.json`` and ``docs/`` alone, and hold from the next request to the model on. What
-somebody else changed since the call was described is never overwritten: nobody has seen what would be replaced.
+Each tool has an action string of its own, about which the profile decides as about any action; the audit keeps the
+old and the new value. A change of permissions needs a person's approval each time: neither a profile that allows
+everything nor a grant replaces it. Changes are written to ``agent.json`` and ``docs/`` alone, and hold from the next
+request to the model on. A value that somebody else changed after the question was shown is not overwritten.
 """
 
 import asyncio
@@ -44,6 +43,8 @@ _NEXT = "It holds from your next step on."
 
 class SelfEditing(Feature):
     """Gives named agents the tools by which they change themselves."""
+
+    tool_names = NAMES
 
     def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
         """Return the tools for the run of a named agent; others have none."""
@@ -142,7 +143,7 @@ def selfedit_tools(me: Self) -> dict[str, ToolSpec]:
         try:
             resolve_profile(read_profile(new, me.profiles, Source.at("new_profile", PresetError), ("permissions",)))
         except PyagentdError as error:
-            raise ToolError(f"This is no profile: {error}") from error
+            raise ToolError(f"This is not a profile: {error}") from error
         named = new if isinstance(new, str) else CUSTOM
         return _Change(detail=f"permissions:{named}", old=_now(me, "permissions"), new=new, key="permissions")
 
@@ -197,16 +198,16 @@ def _tool(
     seen: dict[tuple[str, str], Any] = {}  # what was there when a call was described
 
     def described(args: Args, ctx: ToolContext) -> Target:
-        change = _made(change_of, args)
+        change = _change_of_call(change_of, args)
         seen.setdefault((ctx.call_id, change.key), change.old)
         return Target(detail=change.detail, change=change.audited())
 
     def still(args: Args, ctx: ToolContext) -> None:
-        change = _made(change_of, args)
+        change = _change_of_call(change_of, args)
         change.require(seen.get((ctx.call_id, change.key), change.old))
 
     def applied(args: Args, ctx: ToolContext) -> str:
-        change = _made(change_of, args)
+        change = _change_of_call(change_of, args)
         change.require(seen.pop((ctx.call_id, change.key), change.old))
         return _apply(me, change)
 
@@ -226,20 +227,20 @@ def _tool(
         kind="self",
         run=run,
         describe=described,
-        preview=lambda args, ctx: _made(change_of, args).shown(),
+        preview=lambda args, ctx: _change_of_call(change_of, args).shown(),
         still=still,
         confirm=confirm,
     )
 
 
-def _made(change_of: Callable[[Args], _Change], args: Args) -> _Change:
+def _change_of_call(change_of: Callable[[Args], _Change], args: Args) -> _Change:
     """Return the change that a call would make; raises ``ToolError`` when it cannot be made."""
     try:
         return change_of(args)
     except ToolError:
         raise
     except (PyagentdError, OSError) as error:
-        raise ToolError(f"Nothing was changed: {_told(error)}") from error
+        raise ToolError(f"Nothing was changed: {_error_text(error)}") from error
 
 
 def _apply(me: Self, change: _Change) -> str:
@@ -252,7 +253,7 @@ def _apply(me: Self, change: _Change) -> str:
         else:
             named_agents.change(me.directory, {change.key: change.new}, only_if={change.key: change.old})
     except (PyagentdError, OSError) as error:
-        raise ToolError(f"{change.key} was not changed: {_told(error)}") from error
+        raise ToolError(f"{change.key} was not changed: {_error_text(error)}") from error
     return f"{change.key} was changed. {_NEXT}"
 
 
@@ -260,7 +261,7 @@ def _now(me: Self, key: str) -> Any:
     return named_agents.read(me.directory).values.get(key)
 
 
-def _told(error: PyagentdError | OSError) -> str:
+def _error_text(error: PyagentdError | OSError) -> str:
     return str(error) if isinstance(error, PyagentdError) else f"{error.strerror}"
 
 

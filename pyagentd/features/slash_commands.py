@@ -1,10 +1,9 @@
 """Slash commands: parsing, arguments, completion, and running them. The built-in ones are in ``api.commands``.
 
-Who offers commands is a ``Source``: the daemon's own operations, prompts of servers, the user's files. All of them
-are one table, ``Commands``; of two commands with the same name the first source's holds.
+A ``Source`` offers commands: the daemon's own operations, prompts of servers, the user's files. The table
+``Commands`` has those of all sources; of two commands with the same name, that of the first source counts.
 """
 
-import asyncio
 import logging
 import re
 from collections import deque
@@ -25,7 +24,6 @@ from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.status import Outcome
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store.document import hidden
-from pyagentd.store.document.files import document_cache
 from pyagentd.store.document.render import writable
 from pyagentd.store.journal import message_row, part_row
 from pyagentd.store.paths import BranchRef
@@ -127,6 +125,7 @@ class Command:
         changed_by: The arguments with which it changes something; none when it only looks or sends a message to the
             model, and None when it always changes something.
         origin: Whose it is, for people: "pyagentd", a server's or a file's name.
+        operations: Which operations it asks for.
     """
 
     name: str
@@ -135,6 +134,7 @@ class Command:
     arguments: tuple[Argument, ...] = ()
     changed_by: tuple[str, ...] | None = None
     origin: str = "pyagentd"
+    operations: tuple[str, ...] = ()
 
     def changes(self, arguments: Mapping[str, Any]) -> bool:
         """Return whether it changes something when it is given ``arguments``."""
@@ -223,7 +223,7 @@ def parse_typed(text: str, known: "Mapping[str, Command]") -> TypedCommand | Non
         second = {each.split()[1] for each in own}
         near = get_close_matches(spelt[1], second, 1) if len(spelt) > 1 else []
         hint = f"Did you mean /{head[1]} {near[0]}?" if near else f"There is /{head[1]} {'|'.join(sorted(second))}"
-        raise BadRequest(f"/{' '.join(spelt[:2])} is no command", hint=hint)
+        raise BadRequest(f"/{' '.join(spelt[:2])} is not a command", hint=hint)
     command = known[name]
     return TypedCommand(command, arguments_of(command, text, words[len(name.split()) :]))
 
@@ -272,7 +272,8 @@ def arguments_of(command: "Command", text: str, given: list[Token]) -> dict[str,
 def _checked(command: "Command", argument: Argument, value: str) -> str:
     if argument.choices and value not in argument.choices:
         raise BadRequest(
-            f"/{command.name}: {value[:60]!r} is no {argument.name}", hint=f"One of {', '.join(argument.choices)}"
+            f"/{command.name}: {value[:60]!r} is not a value of {argument.name}",
+            hint=f"One of {', '.join(argument.choices)}",
         )
     return value
 
@@ -357,7 +358,7 @@ async def run_if_command(
     try:
         if (found := parse_typed(text, known)) is None:
             if near := did_you_mean(name, {each.split()[0] for each in known}, shown="/{}", cutoff=_ALIKE):
-                _say(branch, f"/{name} is no command, and was sent as it is. {near}")
+                _say(branch, f"/{name} is not a command, and was sent as it is. {near}")
             return None
         name = found.command.name
         if not _may_change(given) and found.command.changes(found.arguments):
@@ -372,7 +373,7 @@ async def run_if_command(
         answer, code = Answer(text=str(error), data={"error": error.message, "hint": error.hint}), error.code
     made = CommandOutcome(name=name, text=answer.text, data=answer.data, code=code)
     if answer.text:
-        made = await _recorded(kernel, branch, prompt, made, given, goes_on=bool(answer.prompt))
+        made = await _recorded(kernel, branch, prompt, made, given)
     if answer.then is not None:
         try:
             made = replace(made, began=await answer.then() or "")
@@ -395,9 +396,10 @@ async def _may_be(branch: LiveBranch, given: Submission) -> bool:
     """Return whether it is worth while to read what was submitted as a command; most is not."""
     if given.text is not None:
         return may_be_command(given.text.strip())
-    doc = (await asyncio.to_thread(document_cache.read, branch.file)).document
-    spans = [span.end for span in doc.spans if span.end <= given.end]
-    return _SLASH.search(doc.body[max(spans, default=0) : given.end]) is not None
+    live = await branch.document.look()
+    doc, end = live.document, live.place(given.at)
+    spans = [span.end for span in doc.spans if span.end <= end]
+    return _SLASH.search(doc.body[max(spans, default=0) : end]) is not None
 
 
 def _came(branch: LiveBranch, given: Submission) -> bool:
@@ -412,25 +414,32 @@ async def _prompt(branch: LiveBranch, given: Submission) -> Prompt:
     if given.text is not None:
         return await branch.prompts.from_client(given.text)
     if branch.run is not None or branch.queue.waiting:
-        return _bare(await branch.prompts.text_to_queue(sha256=given.sha256, end=given.end))
-    return await branch.prompts.from_document(sha256=given.sha256, end=given.end)
+        return _bare(await branch.prompts.text_to_queue(given.at))
+    return await branch.prompts.from_document(given.at)
 
 
 def _bare(text: str) -> Prompt:
-    return Prompt(text=text.strip(), view=(), version=DocumentVersion(sha256="", seq=0, marker=None))
+    return Prompt(text=text.strip(), view=(), version=DocumentVersion())
 
 
 # -- in the conversation ------------------------------------------------------------------------------------------
 
 
+async def record_command(kernel: "Kernel", branch: LiveBranch, line: str, *, name: str, answer: str) -> None:
+    """Put a command that was not typed there, with its answer, into a conversation; no model is shown them."""
+    prompt = await branch.prompts.from_client(line)
+    made = CommandOutcome(name=name, text=answer, data=None)
+    await _recorded(kernel, branch, prompt, made, Submission(text=line, options=SendOptions()))
+
+
 async def _recorded(
-    kernel: "Kernel", branch: LiveBranch, prompt: Prompt, made: CommandOutcome, given: Submission, *, goes_on: bool
+    kernel: "Kernel", branch: LiveBranch, prompt: Prompt, made: CommandOutcome, given: Submission
 ) -> CommandOutcome:
-    """Put a command and its answer into the conversation, if that can be done now; ``goes_on``: a message follows."""
+    """Put a command and its answer into the conversation, if that can be done now."""
     async with branch.starting:
         if not _may_stand(kernel, branch, prompt):
             return made
-        await branch.document.settle()
+        await branch.document.look()
         await branch.look_once()
         again = await _as_it_is(branch, prompt, given)
         if not _may_stand(kernel, branch, prompt):
@@ -448,11 +457,7 @@ async def _recorded(
         await branch.secure()
         branch.note_complete()
         _tell_run(branch, run_id, branch.tell_end(run_id), "finished")
-        if branch.document.editor is None:
-            await History(kernel).give_roles_held(branch, hidden.COMMAND)
-    if branch.document.editor is not None:  # it saves first
-        giving = _give_roles(kernel, branch)
-        await giving if goes_on else kernel.spawn(giving)  # what follows stands below roles that the editor knows
+        await History(kernel).give_roles_held(branch, hidden.COMMAND)
     kernel.bus.tell(BranchWritten(branch.ref))
     message_id = str(branch.conversation.runs[run_id].data["message_id"])
     return replace(made, is_recorded=True, run_id=run_id, message_id=message_id)
@@ -504,12 +509,3 @@ def _tell_run(branch: LiveBranch, run_id: str, seq: int, phase: Literal["started
     message_id = branch.conversation.runs[run_id].data["message_id"]
     end: dict[str, Any] = {"reason": "done", "message": ""} if phase == "finished" else {"message_id": message_id}
     branch.publish(Event("run", branch.key, seq, ({"id": run_id, "phase": phase, **end},)))
-
-
-async def _give_roles(kernel: "Kernel", branch: LiveBranch) -> None:
-    try:
-        async with kernel.using(branch.ref) as live, live.starting:
-            if live.run is None:
-                await History(kernel).give_roles_held(live, hidden.COMMAND)
-    except PyagentdError as error:  # the next turn, or whoever opens it, sees to it
-        log.info("%s: the roles of a command: %s", branch.ref.name, error)

@@ -1,8 +1,8 @@
 """File snapshots: taken around tool calls, shown as changes since a turn, and restored on request.
 
-The store is below the sessions root and for its owner alone; nothing of a project's own repository is read or written
-for it. A turn is a message of the user's at the root of a tree of agents: what its agents changed belongs to it,
-however long they worked. Restoring is a change like any other, so it can be undone.
+The store is below the sessions root, readable by its owner alone; the project's own repository is neither read nor
+written. A turn is a message of the user to the session at the root of a tree of agents: all changes of its agents
+belong to that turn, however long they work. Restoring is a change like any other, so it can be undone.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ class _Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunKeeper:
-    """Keeps files for one run; see ``tools.around.Keeping``."""
+    """Keeps files for one run; see ``tools.spec.FileKeeper``."""
 
     snapshots: "Snapshots"
     branch: LiveBranch
@@ -400,7 +400,7 @@ class Upkeep:
                     given = asdict(begun) | {"after": after, "ended": ended, "doubtful": True}
                     self._snapshots.records.append(top, Change(**given))
             except (PyagentdError, OSError) as error:
-                log.warning("what %s changed before the daemon ended is not known: %s", begun.detail, error)
+                log.warning("changes of %s before the daemon ended cannot be read: %s", begun.detail, error)
                 self._snapshots.records.forget(begun.id)
 
     def _runs(self, change: Change) -> bool:
@@ -446,7 +446,9 @@ def turns_from(conversation: Conversation, message_id: str) -> frozenset[str]:
     if at is None:
         raise NotFound(f"There is no message {message_id}", hint="`pyagentd show SESSION --json` has their ids")
     if messages[at].role != "user":
-        raise NotFound(f"{message_id} is no message of yours", hint="Name one of yours: files go back to before it")
+        raise NotFound(
+            f"{message_id} is not a message of yours", hint="Name one of yours: files go back to before it"
+        )
     return frozenset(each.id for each in messages[at:] if each.role == "user")
 
 
@@ -495,7 +497,7 @@ class Workspaces:
             StoreError: The disk refused.
         """
         if root == Path("/"):
-            raise TooMuch("All of this machine is no workspace to be kept")
+            raise TooMuch("The root directory cannot be a workspace with snapshots")
         key = _key(root, denies)
         with self._lock:
             lock, scan = self._known.get(key) or (threading.Lock(), self._new(root, denies, key))
@@ -727,7 +729,7 @@ class Snapshots(Feature):
         """
         changes = await self.changes(ref, message_id)
         proposals = await asyncio.to_thread(self._proposals, changes, only)
-        return await asyncio.to_thread(self._told, proposals)
+        return await asyncio.to_thread(self._change_rows, proposals)
 
     async def restore(
         self,
@@ -794,7 +796,7 @@ class Snapshots(Feature):
             becomes, reason = "delete" if undo.target is None else "create" if now is None else "restore", ""
         return Proposal(path=undo.path, becomes=becomes, target=undo.target, now=now, reason=reason)  # type: ignore[arg-type]
 
-    def _told(self, proposals: Iterable[Proposal]) -> list[dict[str, Any]]:
+    def _change_rows(self, proposals: Iterable[Proposal]) -> list[dict[str, Any]]:
         return [
             {"path": each.path, "change": each.becomes, "reason": each.reason, "diff": self._diff(each)}
             for each in proposals
@@ -836,7 +838,7 @@ class Snapshots(Feature):
             return done
         now = epoch_ms(self.kernel.clock.now())
         files = [each.path for each in wanted]
-        before = self._kept(files)
+        before = self._store_files(files)
         change = Change(
             id=new_change_id(),
             turns=tuple(dict.fromkeys(filter(None, turns))),
@@ -860,14 +862,14 @@ class Snapshots(Feature):
 
     def _record(self, ref: BranchRef, change: Change, files: Sequence[str], done: RestoreResult) -> None:
         """Record what was done, so that it can be undone."""
-        after = self._kept(files)
+        after = self._store_files(files)
         if after == change.before:
             self.records.forget(change.id)
             return
         self.records.append(paths.root_of(ref), replace(change, after=after))
         done.id = change.id
 
-    def _kept(self, files: Iterable[str]) -> str:
+    def _store_files(self, files: Iterable[str]) -> str:
         """Store ``files`` as they are now and return the tree."""
         return assemble(self.objects, named(files, self.objects))
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from pyagentd.events import Event
 from pyagentd.features import todo
@@ -47,6 +47,20 @@ _NO_OPTION = re.compile(r"^(?:not|something else|anything else|another|other(?:s
 _MOST_WORDS = 8  # of an option in a sentence
 
 
+class ReplyOptionRow(TypedDict):
+    """One option."""
+
+    label: str  # on its button
+    text: str  # what the user says by choosing it
+
+
+class ReplyOptionsReply(TypedDict):
+    """The options that an answer offers, two at least, or none."""
+
+    options: list[ReplyOptionRow]
+    several: bool  # of them may be chosen together
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyOption:
     """One option: what stands on its button, and what the user says by picking it."""
@@ -62,10 +76,12 @@ class ReplyOptions:
     options: tuple[ReplyOption, ...] = ()
     several: bool = False
 
-    def to_wire(self) -> dict[str, Any]:
+    def to_wire(self) -> ReplyOptionsReply:
         """Return them as clients get them."""
-        options = [{"label": chip.label, "text": chip.text} for chip in self.options]
-        return {"options": options, "several": self.several}
+        return {
+            "options": [{"label": each.label, "text": each.text} for each in self.options],
+            "several": self.several,
+        }
 
 
 NONE = ReplyOptions()
@@ -135,8 +151,8 @@ def _listed(prose: Sequence[str]) -> ReplyOptions | None:
     before = _last_line(lines)
     if not 2 <= len(items) <= MOST or not _asks(before, question_after):
         return None
-    options = tuple(map(_chip, reversed(items)))
-    if len({chip.text for chip in options}) < len(options):
+    options = tuple(map(_option, reversed(items)))
+    if len({each.text for each in options}) < len(options):
         return None
     return ReplyOptions(options=options, several=bool(_SEVERAL.search(f"{before} {question_after}")))
 
@@ -166,7 +182,7 @@ def _ends_asking(line: str) -> bool:
     return plain.endswith("?") or (plain.endswith(":") and ("?" in plain or bool(_PICKING.search(plain))))
 
 
-def _chip(item: str) -> ReplyOption:
+def _option(item: str) -> ReplyOption:
     bold = _BOLD.match(item)
     whole = _plain(item)
     name = _plain(bold["label"]) if bold else re.split(r"\s+[–—-]\s+|:\s", whole, maxsplit=1)[0]
@@ -191,7 +207,7 @@ def _in_a_sentence(last: str) -> ReplyOptions | None:
     if not 2 <= len(parts) <= MOST or not all(map(_can_be_said, parts)):
         return None
     options = tuple(ReplyOption(label=_cut(each, _LABEL), text=each) for each in map(_capital, parts))
-    return ReplyOptions(options=options) if len({chip.text for chip in options}) == len(options) else None
+    return ReplyOptions(options=options) if len({each.text for each in options}) == len(options) else None
 
 
 def _can_be_said(part: str) -> bool:

@@ -1,16 +1,17 @@
 """The process that runs one background command, keeps its output and exit status, and outlives the daemon.
 
-A program of its own: it is started by path, imports nothing of ours, and stands between the daemon and what confines
-the command (which ends with who started it: with this program, and no longer with the daemon).
+A program of its own: it is started by path and imports nothing of ours. It is the parent of the process that confines
+the command, so that this process ends with it and not with the daemon.
 
-Its arguments are a file descriptor with JSON and the path of the file that tells how the command ended; by that path
-a later daemon knows it again. It begins when a byte comes on its standard input, and ends without doing anything when
-none comes: a command that nobody has recorded is not run. SIGTERM ends the command, first kindly.
+Its arguments are a file descriptor with JSON and the path of the file for the end of the command; by that path a
+later daemon recognises it. It begins when a byte comes on its standard input, and does nothing if that is closed
+without one, so that no command runs that was not recorded. SIGTERM ends the command: first with SIGTERM, then with
+SIGKILL.
 
-The JSON: ``argv``, ``leader`` and ``files`` (see ``tools.process``, ``tools.confine.enclosure``), ``output`` (path of
-what it prints: the end of it, ``most`` bytes), ``timeout_s``, ``grace_s``, ``temporary`` (a directory to remove).
-The file at the end: ``exit_code`` (128 + number of a signal), ``reason`` ("", "killed", "timeout", or why it could
-not be run), ``ended_at`` (seconds since the epoch).
+The JSON: ``argv``, ``leader`` and ``files`` (see ``tools.process``, ``tools.sandbox.enclosure``), ``output`` (path of
+what it prints: the end of it, ``most`` bytes), ``timeout_s``, ``grace_s``, ``temporary`` (a directory to remove). The
+file at the end: ``exit_code`` (128 + number of a signal), ``reason`` ("", "killed", "timeout", or why it could not be
+run), ``ended_at`` (seconds since the epoch).
 """
 
 import json

@@ -1,7 +1,8 @@
 """Background commands: starting them, following them, and the message that tells their agent how they ended.
 
-A task is recorded before its command begins, and its end is recorded after the agent was told, if it asked for that;
-so whenever the daemon dies, the next one finds what runs, what ended meanwhile, and what nobody can tell about.
+A task is recorded before its command begins, and its end is recorded after the agent was told, if it asked for that.
+So after the daemon died, the next one finds the tasks that run, those that ended meanwhile, and those whose end
+cannot be known.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ _STARTED = 19  # fields of /proc/<pid>/stat behind the name: its state is the fi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class CommandEnd:
     """How a command ended."""
 
     exit_code: int | None  # None: nobody can tell
@@ -94,13 +95,15 @@ def is_runner(pid: int, pid_started: int, output: Path) -> bool:
     return False
 
 
-def ending_of(output: Path) -> Ending:
+def ending_of(output: Path) -> CommandEnd:
     """Return how the command of the task that prints to ``output`` ended, as far as its runner told."""
     try:
         told = json.loads(regularfile.read_text(ending_file(output)))
-        return Ending(exit_code=int(told["exit_code"]), reason=str(told["reason"]), ended_at=float(told["ended_at"]))
+        return CommandEnd(
+            exit_code=int(told["exit_code"]), reason=str(told["reason"]), ended_at=float(told["ended_at"])
+        )
     except (OSError, ValueError, KeyError, TypeError):
-        return Ending(exit_code=None)
+        return CommandEnd(exit_code=None)
 
 
 def signal_runner(pid: int, pid_started: int, output: Path, number: signal.Signals) -> bool:
@@ -375,6 +378,8 @@ class _Running:
 class Tasks(Feature):
     """All tasks of one daemon."""
 
+    tool_names = ("TaskOutput", "KillTask")
+
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self._names = Projection(kernel.state, kernel.config.sessions_dir)
@@ -553,7 +558,7 @@ class Tasks(Feature):
             running.ended.set()
             self._running.pop((task.agent_name, task.id), None)
 
-    async def _ended(self, running: _Running, ending: Ending) -> None:
+    async def _ended(self, running: _Running, ending: CommandEnd) -> None:
         """Tell the end of a task, then record it."""
         at = datetime.fromtimestamp(ending.ended_at, UTC) if ending.ended_at else self.kernel.clock.now()
         status = "killed" if running.killed and ending.status == "lost" else ending.status
@@ -566,7 +571,9 @@ class Tasks(Feature):
                     return
                 raise
             except PyagentdError as error:
-                log.warning("task %s of %s: nobody was told of its end: %s", task.id, task.agent_name, error)
+                log.warning(
+                    "task %s of %s: its end could not be told to its session: %s", task.id, task.agent_name, error
+                )
         running.task = task
         try:
             await asyncio.to_thread(self._record, task)
@@ -633,7 +640,7 @@ class RunTasks:
         self._options = options
 
     async def begin(self, command: BackgroundCommand) -> tuple[str, Path]:
-        """Run a command in the background; see ``tools.around.Tasking``."""
+        """Run a command in the background; see ``tools.spec.TaskStarter``."""
         task = await self._tasks.begin(self._ref, command, self._options)
         return task.id, Path(task.output_path)
 
@@ -667,7 +674,7 @@ def status_lines(facts: Mapping[str, Any], running: Sequence[Task], now: datetim
     """Return the lines that ``/status`` shows.
 
     Args:
-        facts: ``agent``, ``title`` (of a session that is no named agent, "" without one; absent of an agent),
+        facts: ``agent``, ``title`` (of a session that is not a named agent, "" without one; absent of an agent),
             ``model``, ``stand_in`` (whether none is asked), ``permissions``, ``status``, ``messages`` (how many the
             conversation has), ``last_at`` (ISO 8601, of the last one, or None), ``saved`` ({saved_at, description} or
             None), ``git`` ({branch, uncommitted}, of the repository it works in, or None), ``asks`` (questions that

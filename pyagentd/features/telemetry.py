@@ -1,7 +1,7 @@
-"""What runs cost and how long they take: counted always, and sent to an OpenTelemetry collector where that is wanted.
+"""Counts what runs cost and how long they take, and sends it to an OpenTelemetry collector if that is configured.
 
-Names are those of OpenTelemetry's conventions for generative AI (docs/observability.md). What was said is sent only
-with ``capture_content``, and passes the user's ``redact`` function first.
+Names are those of OpenTelemetry's conventions for generative AI (docs/observability.md). Texts of messages and tools
+are sent only with ``capture_content``, after the user's ``redact`` function.
 """
 
 import asyncio
@@ -11,24 +11,27 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pyagentd import __version__
+from pyagentd.config import Config
 from pyagentd.config.tables import TelemetryTable
 from pyagentd.errors import NotInstalled, PyagentdError
 from pyagentd.installation import extra
-from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, StepFinished, StreamItem
-from pyagentd.llm.catalog import facts
+from pyagentd.llm.backend import Body, ModelRequest, PartFinished, Retrying, StepFinished, StreamItem
+from pyagentd.llm.catalog import Prices, facts
+from pyagentd.llm.tracing import Watcher
 from pyagentd.log import concealed, correlate
-from pyagentd.messages import Message, Reasoning, Text, ToolCall, ToolResult
+from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import Feature, RunEnded, RunStarted
 from pyagentd.runtime.run import Run, RunSettings
+from pyagentd.runtime.settings import provider_of
 from pyagentd.store import paths
 from pyagentd.tools.invoke import Envelope
 
@@ -66,6 +69,7 @@ class Telemetry(Feature):
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self._counted: Counter[tuple[str, _Labels]] = Counter()
+        self._prices: tuple[Config, dict[str, Prices | None]] = kernel.config, {}
         self._spans: _Spans | None = None
         table = kernel.config.telemetry
         if table.enabled:
@@ -84,30 +88,28 @@ class Telemetry(Feature):
 
     def settings_for(self, run: "RunBuilder", settings: RunSettings) -> RunSettings:
         """Return the settings of a run whose requests and tool calls are watched."""
-
-        def watched(backend: Backend, now: RunSettings) -> Backend:
-            return _WatchedBackend(backend, self, run.branch, now)
-
-        settings = replace(
-            settings,
-            backend=watched(settings.backend, settings),
-            around=partial(self._around, run.branch),
-            ready=partial(self._ready, run.branch, settings.ready),
+        return replace(
+            settings, around=partial(self._around, run.branch), ready=partial(self._ready, run.branch, settings.ready)
         )
-        if (renew := settings.fresh) is None:
-            return settings
 
-        async def fresh(now: RunSettings) -> RunSettings:
-            after = await renew(now)
-            return after if after.backend is now.backend else replace(after, backend=watched(after.backend, after))
-
-        return replace(settings, fresh=fresh)
+    def watcher_for(self, run: "RunBuilder") -> Watcher:
+        """Return who counts the requests of a run, and has spans for them."""
+        return partial(_Request, self, run)
 
     # -- numbers -------------------------------------------------------------------------------------------------
 
     def count(self, name: str, value: float = 1, **labels: str) -> None:
         """Add to a counter of ``_COUNTERS``."""
         self._counted[name, tuple(labels.items())] += value  # type: ignore[assignment]  # floats are counted as well
+
+    def prices(self, model: str) -> Prices | None:
+        """Return what a model costs, looked up once for each configuration."""
+        config, known = self._prices
+        if config is not self.kernel.config:
+            self._prices = config, known = self.kernel.config, {}
+        if model not in known:
+            known[model] = facts(model, config).prices
+        return known[model]
 
     def counted(self, name: str) -> Iterator[tuple[Mapping[str, str], float]]:
         """Yield labels and value of each series of a counter."""
@@ -173,68 +175,55 @@ def _series(name: str, kind: str, told: str, values: Iterable[tuple[Mapping[str,
         yield f"{name}{{{shown}}} {value:.10g}" if shown else f"{name} {value:.10g}"
 
 
-@dataclass(slots=True)
-class _Answered:
-    """What came of one request."""
+class _Request:
+    """One request, counted, and its span; see ``llm.tracing.Watching``."""
 
-    stop: StepFinished | None = None
-    first_s: float | None = None
-    error: str = "aborted"  # of one without an end
-    message: str = ""
-
-
-class _WatchedBackend:
-    """Another backend, whose requests are counted and have spans."""
-
-    def __init__(self, backend: Backend, telemetry: Telemetry, branch: LiveBranch, settings: RunSettings) -> None:
-        self._backend = backend
+    def __init__(self, telemetry: Telemetry, run: "RunBuilder", request: ModelRequest) -> None:
         self._telemetry = telemetry
-        self._branch = branch
-        self._provider = settings.provider
+        self._model = request.model
+        self._began = time.monotonic()
+        self._stop: StepFinished | None = None
+        self._first_s: float | None = None
+        self._parts: list[Part] = []
+        self._ended: Callable[[_Answered, Message, float], None] | None = None  # ends the span
+        self._span: Span | None = None
+        self.inside: Callable[[], AbstractContextManager[object]] | None = None
+        if (spans := telemetry._spans) is not None:
+            provider = provider_of(run.preset, run.kernel.config, run.options)
+            self._span = span = spans.step(run.branch, request, provider)
+            self._ended = partial(spans.step_ended, span, request, provider)
+            self.inside = partial(spans.current, span)
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
-        """Send ``request`` and yield its answer, see ``Backend``."""
-        spans = self._telemetry._spans
-        span = None if spans is None else spans.step(self._branch, request, self._provider)
-        answered, parts, began = _Answered(), [], time.monotonic()
-        try:
-            async with aclosing(self._backend.stream(request)) as batches:
-                while True:
-                    # Between batches this runs in whatever context its consumer has.
-                    with nullcontext() if spans is None or span is None else spans.current(span):
-                        batch = await anext(batches, None)
-                    if batch is None:
-                        break
-                    for item in batch:
-                        if isinstance(item, StepFinished):
-                            answered.stop = item
-                        elif isinstance(item, PartFinished):
-                            parts.append(item.part)
-                        elif isinstance(item, Retrying):
-                            self._telemetry.count("pyagentd.retries", model=request.model)
-                            if span is not None:
-                                span.add_event("retry", {"attempt": item.attempt, "delay_s": item.delay_s})
-                            continue
-                        if answered.first_s is None:
-                            answered.first_s = time.monotonic() - began
-                    yield batch
-        except PyagentdError as error:
-            answered.error, answered.message = error.code, str(error)
-            raise
-        finally:
-            took_s = time.monotonic() - began
-            self._count(request.model, answered, took_s)
-            if spans is not None and span is not None:
-                answer = Message(role="assistant", parts=tuple(parts))
-                spans.step_ended(span, request, self._provider, answered, answer, took_s)
+    def sent(self, body: Body) -> None:
+        """Do nothing: attempts are seen in the answer."""
 
-    async def close(self) -> None:
-        """Close the other backend."""
-        await self._backend.close()
+    def see(self, batch: Sequence[StreamItem]) -> None:
+        """Note what of a batch is counted."""
+        for item in batch:
+            if isinstance(item, StepFinished):
+                self._stop = item
+            elif isinstance(item, PartFinished):
+                self._parts.append(item.part)
+            elif isinstance(item, Retrying):
+                self._telemetry.count("pyagentd.retries", model=self._model)
+                if self._span is not None:
+                    self._span.add_event("retry", {"attempt": item.attempt, "delay_s": item.delay_s})
+                continue
+            if self._first_s is None:
+                self._first_s = time.monotonic() - self._began
 
-    def _count(self, model: str, answered: _Answered, took_s: float) -> None:
-        count, stop = self._telemetry.count, answered.stop
-        count("pyagentd.requests", model=model, outcome="ok" if stop is not None else answered.error)
+    def end(self, error: PyagentdError | None) -> None:
+        """Count, and end the span."""
+        took_s = time.monotonic() - self._began
+        code, message = ("aborted", "") if error is None else (error.code, str(error))
+        self._count(took_s, code)
+        if self._ended is not None:
+            answered = _Answered(stop=self._stop, first_s=self._first_s, error=code, message=message)
+            self._ended(answered, Message(role="assistant", parts=tuple(self._parts)), took_s)
+
+    def _count(self, took_s: float, code: str) -> None:
+        count, model, stop = self._telemetry.count, self._model, self._stop
+        count("pyagentd.requests", model=model, outcome="ok" if stop is not None else code)
         count("pyagentd.request.seconds", took_s, model=model)
         if stop is None:
             return
@@ -242,9 +231,19 @@ class _WatchedBackend:
         for kind in ("input", "output", "reasoning", "cache_read", "cache_write"):
             if number := getattr(usage, kind):
                 count("pyagentd.tokens", number, model=model, type=kind)
-        prices = facts(model, self._telemetry.kernel.config).prices
+        prices = self._telemetry.prices(model)
         if prices is not None and (cost := prices.of(usage)):
             count("pyagentd.cost", cost, model=model)
+
+
+@dataclass(slots=True)
+class _Answered:
+    """What came of one request."""
+
+    stop: StepFinished | None
+    first_s: float | None
+    error: str  # of one without an end
+    message: str
 
 
 class _Spans:
@@ -368,7 +367,7 @@ class _Spans:
         span.set_attribute("pyagentd.outcome", outcome.reason)
         if outcome.reason == "error":
             self._failed(span, outcome.code, outcome.message)
-        self._text(span, "gen_ai.output.messages", lambda: _messages([_said(outcome.text)], [outcome.reason]))
+        self._text(span, "gen_ai.output.messages", lambda: _messages([_text_message(outcome.text)], [outcome.reason]))
         span.end()
         top = next(iter(reversed(paths.ancestors_of(branch.ref))), branch.ref).key
         session, running = self._sessions[top]
@@ -501,7 +500,7 @@ class _Spans:
         try:
             told = self._redact(name, text)
         except Exception:  # the user's own code; what it cannot judge is not sent
-            log.exception("telemetry: %s failed for %s", self._table.redact, name)
+            log.exception("telemetry: redaction by %s failed for %s", self._table.redact, name)
             return None
         return told if isinstance(told, str) else None
 
@@ -531,7 +530,7 @@ def _imported(name: str) -> Callable[[str, str], object]:
         ) from error
 
 
-def _said(text: str) -> Message:
+def _text_message(text: str) -> Message:
     return Message(role="assistant", parts=(Text(text=text),))
 
 

@@ -1,7 +1,7 @@
 """Titles of sessions: the model is asked for one after the first finished turn, in the background.
 
-The request has a task and a timeout of its own. Whatever goes wrong with it is noted at debug level and forgotten: a
-session without a title is complete. A title the user gave in the meantime wins.
+The request has a task and a timeout of its own. Errors are only logged, at debug level: a session needs no title. A
+title that the user gave meanwhile wins.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ class Titles(Feature):
             preset = answers_next(self.kernel, branch, options)
         backend, model = backend_for(preset, config, options)
         chosen = extra_model(config.titles_model, provider_of(preset, config, options), model, config)
-        return await _said(backend, title_request(chosen, prompt, answer))
+        return await _answer_text(backend, title_request(chosen, prompt, answer))
 
     async def _note(self, ref: BranchRef, title: str) -> None:
         """Record the title in every branch that has none yet."""
@@ -93,7 +93,7 @@ class Titles(Feature):
             self.kernel.bus.tell(BranchWritten(sibling))
 
 
-async def _said(backend: Backend, request: ModelRequest) -> str:
+async def _answer_text(backend: Backend, request: ModelRequest) -> str:
     """Return the text of the answer, "" of a refusal.
 
     Raises:

@@ -1,8 +1,8 @@
 """The ``TodoWrite`` tool: the agent's list of todos, which each call replaces as a whole.
 
-The list is what the last call that is still part of the conversation says: nothing keeps it but the call's own part
-in ``messages.jsonl``, so it survives every restart, and a rewind brings back the list of that time. Each session and
-each agent has its own. Clients are told by ``todo`` events and when they attach.
+The list is the argument of the last call that is part of the conversation: only that call's part in
+``messages.jsonl`` holds it, so it survives every restart, and a rewind brings back the list of that time. Each
+session and each agent has its own. Clients get it in ``todo`` events and when they attach.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -84,6 +84,8 @@ TODO_WRITE = ToolSpec(
 class Todo(Feature):
     """The lists of all branches."""
 
+    tool_names = (NAME,)
+
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         kernel.bus.on(BranchOpened, lambda opened: opened.branch.observers.append(_telling(opened.branch)))
@@ -120,10 +122,13 @@ def of_part(row: Mapping[str, Any]) -> list[Item] | None:
 
 def current(conversation: Conversation) -> list[Item]:
     """Return the list as it is now, [] when there is none."""
-    for message in reversed(conversation.messages.values()):
-        if message.role != "assistant" or message.is_hidden:
+    types = (type for type in conversation.by_type if canonical_tool(type.removeprefix("tool-")) == NAME)
+    parts = [part for type in types for part in conversation.by_type[type]]
+    parts.sort(key=lambda part: part.row.get("created_at") or 0)
+    for part in reversed(parts):
+        message = conversation.messages.get(part.row["message_id"])
+        if message is None or message.is_hidden or part.hidden:
             continue
-        for part in reversed(message.parts):
-            if part.is_tool and not part.hidden and (found := of_part(part.row)) is not None:
-                return found
+        if (found := of_part(part.row)) is not None:
+            return found
     return []

@@ -56,22 +56,33 @@ class Meters(Feature):
         kernel.bus.on(BranchOpened, self._count)
 
     def _count(self, opened: BranchOpened) -> None:
-        opened.branch.meter = meter_of(self.kernel, opened.branch)
+        if (meter := opened.branch.meter) is None:
+            opened.branch.meter = meter_of(self.kernel, opened.branch)
+        else:  # kept in memory; agents below it may have gone on
+            meter.looked = False
 
 
 def meter_of(kernel: "Kernel", branch: LiveBranch) -> Meter:
     """Return the meter of a branch that was opened; it tells whoever watches it or a branch above."""
     above = [ref.key for ref in paths.ancestors_of(branch.ref)]
 
+    told = Spent()
+
     def publish() -> None:
-        branch.publish(Event("context", branch.key, 0, (meter.to_wire(),)))
+        if branch.sinks:
+            branch.publish(Event("context", branch.key, 0, (meter.to_wire(),)))
+        else:
+            branch.noticed()
+        nonlocal told
+        if above and meter.own is not told:
+            told = meter.own
+            for key in above:
+                parent = kernel.opened(key)
+                if parent is not None and parent.meter is not None:
+                    parent.meter.note(branch.key, told)
 
     def changed() -> None:
-        publish()
-        for key in above:
-            parent = kernel.opened(key)
-            if parent is not None and parent.meter is not None:
-                parent.meter.note(branch.key, meter.own)
+        kernel.pulse.request("record", publish)  # many steps and agents change it within one beat
 
     def served() -> Served:
         try:
@@ -80,10 +91,7 @@ def meter_of(kernel: "Kernel", branch: LiveBranch) -> Meter:
         except PyagentdError:
             return Served("", "")
 
-    def noted() -> None:
-        kernel.pulse.request("record", publish)  # many agents end a step within one beat
-
-    meter = Meter(branch.conversation, facts_of(kernel), served=served, changed=changed, noted=noted)
+    meter = Meter(branch.conversation, facts_of(kernel), served=served, changed=changed)
     return meter
 
 

@@ -454,7 +454,7 @@ class Analysis:
     def fresh(self, name: str = "") -> Var:
         """Return a new variable."""
         self._names += 1
-        return Var(name, f"{name}·{self._names}")
+        return Var(name, f"{name}··{self._names}")
 
     def fail(self, message: str, form: Form, hint: str = "") -> NoReturn:
         """Raise the error for an invalid form.
@@ -549,6 +549,18 @@ class Analysis:
                 )
         self.fail(f"undefined variable: {name}", form, hint)
 
+    def _dereferenced(self, form: Symbol, scope: Scope) -> None:
+        """Refuse ``@name`` where nothing has that name.
+
+        Raises:
+            LispError: ``parse_error``: the specification has ``@`` in no other place than before a future.
+        """
+        try:
+            self.name(form, scope)
+        except LispError as error:
+            error.reason = "parse_error"
+            raise
+
     def _list(self, form: List, scope: Scope, tail: Tail) -> Node:
         items = form.items
         if not items:
@@ -556,6 +568,8 @@ class Analysis:
         head = items[0]
         if isinstance(head, Symbol):
             name = head.name
+            if head.start == form.start and isinstance(items[1], Symbol):
+                self._dereferenced(items[1], scope)
             bound = name in scope or name in self.defined
             if name in FORMS and (not bound or name in CORE):
                 return FORMS[name](self, form, scope, tail)
@@ -633,7 +647,7 @@ class Analysis:
                 if number == "&":
                     rest = True
                 elif not number.isdecimal() or not 1 <= int(number[:4]) <= MAX_PLACEHOLDER:
-                    self.fail(f"{each.name} is no argument", each, f"Write %, %1 to %{MAX_PLACEHOLDER}, or %&.")
+                    self.fail(f"{each.name} is not an argument", each, f"Write %, %1 to %{MAX_PLACEHOLDER}, or %&.")
                 else:
                     highest = max(highest, int(number))
             elif hasattr(each, "items"):

@@ -7,7 +7,7 @@ Python functions.
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
@@ -172,7 +172,7 @@ def function(
 
 # The basis of the compiler: names, constants, positions, and the functions that generated code calls.
 
-SMALL: Final = 1 << 47  # comparing a float with a larger integer is slow
+SMALL: Final = 1 << 47  # below it an integer needs no charge
 PLAIN: Final = (ast.Name, ast.Constant)
 """Expressions that are cheap and without side effects, so that they can be repeated."""
 
@@ -205,6 +205,7 @@ class Writer:
         self.fixed: dict[str, ast.expr] = {}
         self.kinds: dict[str, str] = {}  # of variables that can only be of one type
         self.sole: set[str] = set()  # variables whose value nothing else refers to
+        self.charged: set[int] = set()  # ids of nodes whose slots another one charges
         self._places = places
         self._count = 0
         self._pool: dict[Any, str] = {}
@@ -335,6 +336,22 @@ class Operations(Writer):
         if is_map:
             return inside
         return choose(self.is_type(first, "dict", p), inside, slow, p)
+
+    def item(self, vector: str, index: int, p: Place) -> ast.expr:
+        """Return an item of a variable that is a vector, or nil after its end."""
+        size = call(python_name("len", p), [python_name(vector, p)], p)
+        found = ast.Subscript(python_name(vector, p), const(index, p), LOAD, **p)
+        return choose(compare(size, ast.Gt(), const(index, p), p), found, const(None, p), p)
+
+    def nth(self, args: list[ast.expr], p: Place) -> ast.expr:
+        """Return ``(nth collection index)``."""
+        coll, index = args
+        if isinstance(index, ast.Constant) and type(index.value) is int and index.value >= 0:
+            first, again = self.twice(coll, p)
+            if isinstance(held := again(), ast.Name):
+                slow = self.call_builtin("nth", [again(), index], p)
+                return choose(self.is_type(first, "list", p), self.item(held.id, index.value, p), slow, p)
+        return self.call_builtin("nth", args, p)
 
     def where_equal(self, found: ast.expr, wanted: Any, p: Place) -> ast.expr:
         """Return a test of whether a field equals a constant, as in ``where``."""
@@ -490,33 +507,31 @@ class Operations(Writer):
         return choose(self.is_type(first, "int", p), tested, self.call_builtin(name, [again()], p), p)
 
     def of_two_unknown(self, operator: ast.operator, one: str, other: str, held: str, p: Place) -> ast.expr:
-        """Return a test that two variables are numbers with a small result, and store it; types are tested once."""
+        """Return a test that two variables are numbers, and store their result; an integer must be small.
+
+        Types are tested once.
+        """
 
         def is_a(name: str, kind: str) -> ast.expr:
-            return same(call(python_name("type", p), [python_name(name, p)], p), python_name(kind, p), p)
+            return self.is_type(python_name(name, p), kind, p)
 
-        def within(bound: float) -> ast.expr:
-            computed = walrus(held, ast.BinOp(python_name(one, p), operator, python_name(other, p), **p), p)
-            return ast.Compare(const(-bound, p), [ast.Lt(), ast.Lt()], [computed, const(bound, p)], **p)
+        def computed() -> ast.expr:
+            return walrus(held, ast.BinOp(python_name(one, p), operator, python_name(other, p), **p), p)
 
-        large = float(SMALL)
-        of_float = both([either([is_a(other, "int"), is_a(other, "float")], p), within(large)], p)
-        of_int = choose(is_a(other, "int"), within(SMALL), both([is_a(other, "float"), within(large)], p), p)
+        of_float = both([either([is_a(other, "int"), is_a(other, "float")], p), is_not(computed(), None, p)], p)
+        small = ast.Compare(const(-SMALL, p), [ast.Lt(), ast.Lt()], [computed(), const(SMALL, p)], **p)
+        of_int = choose(is_a(other, "int"), small, both([is_a(other, "float"), is_not(computed(), None, p)], p), p)
         return choose(is_a(one, "float"), of_float, both([is_a(one, "int"), of_int], p), p)
 
     def is_small(self, computed: ast.expr, held: str, p: Place, *, integer: bool = False) -> ast.expr:
-        """Return a test that a result, stored in a variable, is small enough to need no charge and not overflow.
+        """Return a test that a result, stored in a variable, needs no charge: it is a float or a small integer."""
 
-        Each type is compared with its own: a float and an integer compare slowly.
-        """
-
-        def within(bound: float) -> ast.expr:
-            return ast.Compare(const(-bound, p), [ast.Lt(), ast.Lt()], [python_name(held, p), const(bound, p)], **p)
+        def within(result: ast.expr) -> ast.expr:
+            return ast.Compare(const(-SMALL, p), [ast.Lt(), ast.Lt()], [result, const(SMALL, p)], **p)
 
         if integer:
-            return ast.Compare(const(-SMALL, p), [ast.Lt(), ast.Lt()], [computed, const(SMALL, p)], **p)
-        is_float = same(call(python_name("type", p), [computed], p), python_name("float", p), p)
-        return choose(is_float, within(float(SMALL)), within(SMALL), p)
+            return within(computed)
+        return either([self.is_type(computed, "float", p), within(python_name(held, p))], p)
 
 
 # In-place updates: calls that may modify the value of a variable that is not read afterwards.
@@ -944,21 +959,31 @@ class Expressions(Operations, ABC):
         args = self.expressions(node.args)
         if node.name == "is_something":
             return is_not(args[0], None, p)
-        if node.name == "as_map" and isinstance(args[0], ast.Name):
-            slow = call(self.runtime("as_map", p), [python_name("run", p), args[0]], p)
-            return choose(self.is_type(python_name(args[0].id, p), "dict", p), python_name(args[0].id, p), slow, p)
-        return call(self.runtime(node.name, p), [python_name("run", p), *args], p)
+        usual = {"as_map": "dict", "take_apart": "list"}.get(node.name)
+        if usual is not None and not isinstance(args[0], ast.Constant):
+            first, again = self.twice(args[0], p)
+            other = call(self.runtime(node.name, p), [python_name("run", p), again(), *args[1:]], p)
+            return choose(self.is_type(first, usual, p), again(), other, p)
+        made = call(self.runtime(node.name, p), [python_name("run", p), *args], p)
+        match node.name, args:
+            case "item", [ast.Name(id=vector), ast.Constant(value=int(index))]:
+                return self.item(vector, index, p)
+        return made
 
     def _make(self, node: Make) -> ast.expr:
         p = self.place(node)
-        items = self.expressions(node.items)
-        if node.kind == "set" or (node.kind == "map" and not all(map(_plain_key, node.items[::2]))):
+        if not _is_display(node):
+            items = self.expressions(node.items)
             return call(self.runtime(f"make_{node.kind}", p), [python_name("run", p), *items], p)
+        inside = [each for each in node.items if isinstance(each, Make) and _is_display(each)]
+        self.charged.update(map(id, inside))
+        items = self.expressions(node.items)
         is_vector = node.kind == "vector"
         made: ast.expr = ast.List(items, LOAD, **p) if is_vector else ast.Dict(list(items[::2]), items[1::2], **p)
-        if not items:
+        cells = _cells(node)
+        if not cells or id(node) in self.charged:
             return made
-        charged = call(python_name(self.charger(len(items)), p), [], p)
+        charged = call(python_name(self.charger(cells), p), [], p)
         return choose(is_(charged, None, p), made, const(None, p), p)
 
     def _if(self, node: If) -> ast.expr:
@@ -1045,6 +1070,8 @@ class Expressions(Operations, ABC):
                 operator, integer = "+" if name == "inc" else "-", is_integer(node.args[0])
                 return self.arithmetic(operator, name, [args[0], const(1, p)], p, known, integers=integer)
         elif count == 2:
+            if name == "nth":
+                return self.nth(args, p)
             if name in {"=", "not="}:
                 return self.equal(args, negated=name == "not=", p=p)
             if name in ORDER:
@@ -1064,6 +1091,17 @@ def _takes(arity: tuple[int, int | None] | None, count: int) -> bool:
 def _plain_key(node: Node) -> bool:
     """Return whether a constant is the same as a key."""
     return isinstance(node, Const) and node.value == as_key(node.value) and type(node.value) is not bool
+
+
+def _is_display(node: Make) -> bool:
+    """Return whether Python can make the collection by itself: a vector, or a map whose keys are constants."""
+    return node.kind == "vector" or (node.kind == "map" and all(map(_plain_key, node.items[::2])))
+
+
+def _cells(node: Make) -> int:
+    """Return the slots of a collection and of those that are written inside of it."""
+    inside = (each for each in node.items if isinstance(each, Make) and _is_display(each))
+    return len(node.items) + sum(map(_cells, inside))
 
 
 def _is_boolean(node: Node) -> bool:
@@ -1467,6 +1505,27 @@ def _only_grows(node: Each) -> bool:
     return isinstance(node.init, Make) and grows(node.body)
 
 
+_MOST_ITEMS = 8
+
+
+def _items_of_one(pairs: Sequence[tuple[Var, Node]]) -> dict[int, tuple[Var, Node]]:
+    """Return the pairs at the beginning that bind items of one vector, by index; none where its rest is bound too."""
+    found: dict[int, tuple[Var, Node]] = {}
+    vector: Var | None = None
+    for pair in pairs:
+        match pair[1]:
+            case RuntimeCall(name="item", args=[Local(var=var), Const(value=index)]) if vector in (None, var):
+                vector = var
+                if index >= _MOST_ITEMS:
+                    return {}
+                found[index] = pair
+            case RuntimeCall(name="rest_of", args=[Local(var=var), _]) if vector is var:
+                return {}
+            case _:
+                break
+    return found
+
+
 ENTRY: Final = "program"
 
 
@@ -1505,9 +1564,28 @@ class Emitter(Loops, Walks):
             self.emit(value, Goal(var.python))
 
     def _let(self, node: Let, goal: Goal) -> None:
-        for var, value in node.pairs:
-            self._bind(var, value)
+        at = 0
+        while at < len(node.pairs):
+            items = _items_of_one(node.pairs[at:])
+            if len(items) > 1:
+                self._bind_items(items)
+            else:
+                self._bind(*node.pairs[at])
+            at += max(1, len(items))
         self.emit(node.body, goal)
+
+    def _bind_items(self, items: Mapping[int, tuple[Var, Node]]) -> None:
+        """Bind variables to items of one vector, by index: ``a, b = vector if len(vector) == 2 else …``."""
+        value = next(iter(items.values()))[1]
+        assert isinstance(value, RuntimeCall)
+        p, vector, count = self.place(value), self.expression(value.args[0]), max(items) + 1
+        first, again = self.twice(vector, p)
+        fits = compare(call(python_name("len", p), [first], p), ast.Eq(), const(count, p), p)
+        other = call(self.runtime("first_items", p), [python_name("run", p), again(), const(count, p)], p)
+        names = [items[index][0].python if index in items else self.temporary() for index in range(count)]
+        targets: list[ast.expr] = [ast.Name(name, STORE, **p) for name in names]
+        unpacked = choose(fits, again(), other, p)
+        self.block.append(ast.Assign([ast.Tuple(targets, STORE, **p)], unpacked, None, **p))
 
     def _define_name(self, node: Define, goal: Goal) -> None:
         self._outer[-1].add(node.var.python)

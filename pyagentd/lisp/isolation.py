@@ -76,7 +76,7 @@ class Disconnected(Exception):
 
 
 class BadMessage(Exception):
-    """The other end sent something that is no message."""
+    """The other end sent something that is not a message."""
 
 
 class Channel:

@@ -43,7 +43,7 @@ class Limits:
     tool_calls: int | None = 1000
     memory_bytes: int = 1_048_576
     tool_time_counts: bool = False
-    parallel: int = 8
+    parallel: int = 10
 
 
 DEFAULT_LIMITS = Limits()

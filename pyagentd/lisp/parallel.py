@@ -57,7 +57,7 @@ class Group:
 
 
 class Future:
-    """A call that may still be running: the value of ``future``. It is no data, so it cannot leave the program."""
+    """A call that may still be running: the value of ``future``. It is not data, so it cannot leave the program."""
 
     __slots__ = ("arity", "done", "group", "place", "seen", "thunk", "value")
     __name__ = "future"

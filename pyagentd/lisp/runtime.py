@@ -564,6 +564,12 @@ def item(run: Run, vector: list[Value], index: int) -> Value:
     return vector[index] if index < len(vector) else None
 
 
+def first_items(run: Run, vector: list[Value], count: int) -> list[Value]:
+    """Return the first ``count`` items of a vector, nil for each that is missing."""
+    found = vector[:count]
+    return found if len(found) == count else [*found, *[None] * (count - len(found))]
+
+
 def rest_of(run: Run, vector: list[Value], count: int) -> Value:
     """Return the items from index ``count``, or nil without any."""
     run.budget.cells(max(0, len(vector) - count) >> 3)

@@ -117,11 +117,14 @@ def number(value: float) -> str:
 
 
 # -- Size of a value before it is written out: its items are counted level by level, each as often as it would be
-# written; a part that occurs several times is visited once.
+# written; of many, a part that occurs several times is visited once.
 
 _COLLECTIONS = frozenset({list, dict, LispSet})
 _SHORT = 64
 """The largest number of characters of a map key that are not counted."""
+
+_FEW = 100_000
+"""Items up to which a part that occurs several times is visited as often: looking for such parts takes longer."""
 
 
 def check_extent(value: Value, limits: Limits) -> tuple[int, int]:
@@ -136,23 +139,26 @@ def check_extent(value: Value, limits: Limits) -> tuple[int, int]:
     if type(value) not in _COLLECTIONS:
         return 0, len(value) if type(value) is str else 0
     level: list[Any] = [value]
-    times: dict[int, int] | None = None  # how often each of the level occurs, by id; None when each does once
+    shapes = {type(value)}  # the types of what is in the level
+    times: dict[int, int] | None = None  # how often each of the level occurs, by id; None: it stands there as often
     items = characters = 0
     for _ in range(limits.depth):
         inner: list[Any] = []
         if times is None:
-            parts = list(chain.from_iterable(map(_parts, level)))
+            parts = list(chain.from_iterable(_all_parts(level, shapes)))
             items += len(parts)
-            characters += _characters(parts) + _long_keys(level)
-            inner = [part for part in parts if type(part) in _COLLECTIONS]
-            level, times = _once(inner)
+            kinds = set(map(type, parts))
+            characters += _characters(parts, kinds) + _long_keys(level, shapes)
+            if shapes := kinds & _COLLECTIONS:
+                inner = parts if shapes == kinds else [part for part in parts if type(part) in _COLLECTIONS]
+            level, times = (inner, None) if items < _FEW else _once(inner)
         else:
             counts: Counter[int] = Counter()
             for each in level:
                 count = times[id(each)]
                 parts = list(_parts(each))
                 items += count * len(parts)
-                characters += count * (_characters(parts) + _long_keys([each]))
+                characters += count * (_characters(parts, set(map(type, parts))) + _long_keys([each], {type(each)}))
                 found = [part for part in parts if type(part) in _COLLECTIONS]
                 inner += found
                 for part in found:
@@ -171,18 +177,30 @@ def check_extent(value: Value, limits: Limits) -> tuple[int, int]:
     )
 
 
+def _all_parts(level: list[Any], shapes: set[type]) -> Iterable[Iterable[Any]]:
+    """Return the parts of each of ``level``, whose types ``shapes`` are."""
+    if dict not in shapes:
+        return level
+    return map(dict.values if shapes == {dict} else _parts, level)
+
+
 def _parts(value: Any) -> Iterable[Any]:
     return value.values() if type(value) is dict else value
 
 
-def _characters(parts: list[Any]) -> int:
-    return sum([len(part) for part in parts if type(part) is str])
+def _characters(parts: list[Any], kinds: set[type]) -> int:
+    """Return the characters of the strings among ``parts``, which have these types."""
+    if str not in kinds:
+        return 0
+    return sum(map(len, parts if len(kinds) == 1 else [part for part in parts if type(part) is str]))
 
 
-def _long_keys(level: list[Any]) -> int:
+def _long_keys(level: list[Any], shapes: set[type]) -> int:
     """Return an upper bound for the characters of map keys, or 0 if all keys are short."""
-    maps = [each for each in level if type(each) is dict]
-    longest = max(map(_length, set(chain.from_iterable(maps))), default=0)
+    if dict not in shapes:
+        return 0
+    maps = level if len(shapes) == 1 else [each for each in level if type(each) is dict]
+    longest = max(map(_length, set().union(*maps)), default=0)
     return longest * sum(map(len, maps)) if longest > _SHORT else 0
 
 
@@ -193,7 +211,7 @@ def _length(key: Any) -> int:
 
 
 def _once(inner: list[Any]) -> tuple[list[Any], dict[int, int] | None]:
-    """Return the distinct values, and how often each occurs, or None if each occurs once."""
+    """Return the distinct values, and how often each occurs, or None where each occurs once."""
     ids = set(map(id, inner))
     if len(ids) == len(inner):
         return inner, None

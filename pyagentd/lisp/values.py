@@ -93,10 +93,14 @@ class Pattern:
     A quote in the text has a backslash, which the engine takes for the quote: so it reads as it prints.
     """
 
-    __slots__ = ("text",)
+    __slots__ = ("matcher", "text")
 
     def __init__(self, text: str) -> None:
         self.text = _QUOTE_OR_ESCAPE.sub(_escaped, text) if '"' in text else text
+        self.matcher: Any = None  # the engine, once it was needed
+
+    def __reduce__(self) -> tuple[type["Pattern"], tuple[str]]:
+        return Pattern, (self.text,)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Pattern) and self.text == other.text
@@ -691,7 +695,7 @@ def check_data(value: Value) -> None:
     """Check that a value and all its parts are data.
 
     Args:
-        value: Of an extent that was checked before, see ``extent``.
+        value: Of an extent that was checked before (``serialization.check_extent``).
 
     Raises:
         LispError: ``eval_error``.
@@ -835,7 +839,7 @@ def as_function(value: Value, arity: int, name: str = "") -> Callable[..., Value
         name: Who is going to call it (``"map"``), for the message.
 
     Raises:
-        LispError: ``eval_error`` when it is no function, or takes another number of arguments.
+        LispError: ``eval_error`` when it is not a function, or takes another number of arguments.
     """
     kind = type(value)
     if kind is FunctionType:
@@ -853,7 +857,7 @@ def as_function(value: Value, arity: int, name: str = "") -> Callable[..., Value
             return value  # type: ignore[no-any-return]
         raise wrong_arity(function_name(value), least, most, arity)
     where = f"{name}: " if name else ""
-    raise LispError("eval_error", f"{where}not callable: {a_type(value)} is no function")
+    raise LispError("eval_error", f"{where}not callable: {a_type(value)} is not a function")
 
 
 def arity_of(function: Callable[..., Value]) -> tuple[int, int | None]:

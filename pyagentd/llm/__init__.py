@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from pyagentd.door import door
 
 if TYPE_CHECKING:
-    from pyagentd.llm import anthropic, clouds, gemini, offline, openai, responses
+    from pyagentd.llm import anthropic, catalog, clouds, gemini, offline, openai, responses
 else:
-    __getattr__ = door(__name__, "anthropic", "clouds", "gemini", "offline", "openai", "responses")
+    __getattr__ = door(__name__, "anthropic", "catalog", "clouds", "gemini", "offline", "openai", "responses")
 
-__all__ = ["anthropic", "clouds", "gemini", "offline", "openai", "responses"]
+__all__ = ["anthropic", "catalog", "clouds", "gemini", "offline", "openai", "responses"]

@@ -2,7 +2,7 @@
 
 A request goes out over aiohttp, and not through the official SDK, whose import alone takes a second and 50 MB and
 whose typed layers cost more than the rest of the daemon: copies of the whole conversation for each step, a model
-object for each token. The SDK is ``clouds``': the list of models, Bedrock and Vertex.
+object for each token. The SDK is ``clouds``': Bedrock and Vertex.
 """
 
 import contextlib
@@ -19,15 +19,18 @@ from pyagentd.llm.backend import (
     MAX_ARGUMENTS,
     Body,
     BodyWriter,
+    Mark,
     ModelRequest,
     PartDelta,
     PartFinished,
     PartKind,
     PartStarted,
+    Remembered,
     StepFinished,
     StopReason,
     StreamItem,
     ToolSchema,
+    encode,
 )
 from pyagentd.llm.http import (
     AGAIN,
@@ -44,6 +47,7 @@ from pyagentd.llm.http import (
     arguments,
     check_stream,
     given_arguments,
+    list_models,
     load_event,
     malformed,
     read_answer,
@@ -68,7 +72,7 @@ def settings_body(request: ModelRequest) -> Json:
     """Return the arguments of ``messages.create`` for ``request``, without ``messages`` and ``stream``."""
     body: Json = {"model": request.model, "max_tokens": request.max_tokens}
     if request.system.strip():
-        body["system"] = [{"type": "text", "text": request.system, "cache_control": _CACHE}]
+        body["system"] = _system(request.system)
     if request.tools:
         body["tools"] = _tools(request.tools)
     if request.thinking_budget is not None:
@@ -86,20 +90,20 @@ def message_body(message: Message) -> Json | None:
     return {"role": message.role, "content": content} if content else None
 
 
-def mark(message: Json) -> None:
-    """Set a breakpoint of the provider's prompt cache after ``message``."""
-    last = message["content"][-1]
-    if last["type"] not in _UNCACHEABLE:
-        last["cache_control"] = _CACHE
+def _written_system(text: str) -> list[Json]:
+    return [{"type": "text", "text": text, "cache_control": _CACHE}]
 
 
-def _tools(tools: tuple[ToolSchema, ...]) -> list[Json]:
+def _written_tools(tools: tuple[ToolSchema, ...]) -> list[Json]:
     listed: list[Json] = [
         {"name": tool.name, "description": tool.description, "input_schema": dict(tool.input_schema)}
         for tool in tools
     ]
     listed[-1]["cache_control"] = _CACHE
     return listed
+
+
+_system, _tools = Remembered(_written_system), Remembered(_written_tools)
 
 
 def _content(parts: tuple[Part, ...]) -> list[Json]:
@@ -154,11 +158,11 @@ class AnthropicBodyWriter(BodyWriter):
     """Writes requests to the Messages API, see ``BodyWriter``."""
 
     def __init__(self) -> None:
-        super().__init__(_items)
+        super().__init__(_items, _marked, _CACHED_USER_MESSAGES)
 
-    def request(self, settings: Json, messages: Iterable[Message]) -> Body:
+    def request(self, settings: Json, messages: Iterable[Message], kept: dict[object, Any] | None = None) -> Body:
         """Return the body of a streamed request: ``settings`` as ``settings_body`` returns them, and ``messages``."""
-        return self.write({**settings, "stream": True}, messages, marked=_marked_body, marks=_CACHED_USER_MESSAGES)
+        return self.write({**settings, "stream": True}, messages, kept=kept)
 
 
 def _items(message: Message) -> list[Json]:
@@ -166,10 +170,16 @@ def _items(message: Message) -> list[Json]:
     return [] if body is None else [body]
 
 
-def _marked_body(message: Message) -> Json | None:
-    if (body := message_body(message)) is not None:
-        mark(body)
-    return body
+def _marked(message: Message, written: bytes) -> Mark | None:
+    body = message_body(message)
+    if body is None:
+        return None
+    content = body["content"]
+    if content[-1]["type"] in _UNCACHEABLE:
+        return Mark(written, -1, {})
+    # The last block is the end of the JSON, and is extended there.
+    assert written.endswith(b"}]}")
+    return Mark(b'%s,"cache_control":%s}]}' % (written[:-3], encode(_CACHE)), len(content) - 1, _CACHE)
 
 
 # From the events of one streamed Anthropic answer to stream items; pure, one decoder per answer.
@@ -217,8 +227,8 @@ class StepDecoder:
         self._stop_reason: str | None = None
         self._growing = -1  # the block whose deltas are being joined
         self._grown: list[str] = []
-        self._broken: list[PartFinished] = []  # calls whose input was no JSON object
-        self._said = self._received = self._calls = 0  # characters of text, of everything; calls
+        self._broken: list[PartFinished] = []  # calls whose input was not a JSON object
+        self._text_length = self._received = self._calls = 0  # characters of text, of everything; calls
 
     def decode(self, events: Iterable[SseEvent]) -> list[StreamItem]:
         """Return the items that ``events`` mean, up to the one that fails; that one sets ``failure``.
@@ -281,9 +291,9 @@ class StepDecoder:
 
     def _grow(self, *, text: int = 0, arguments: int = 0) -> None:
         """Count what was received; raise ``ProviderError`` when it is more than an answer may have."""
-        self._said += text
+        self._text_length += text
         self._received += text + arguments
-        if self._said > MAX_TEXT:
+        if self._text_length > MAX_TEXT:
             raise too_much(f"{MAX_TEXT // 1_000_000} million characters of text")
         if self._received > MAX_ANSWER:
             raise too_much(f"{MAX_ANSWER // 1_000_000} million characters")
@@ -499,6 +509,10 @@ class AnthropicBackend:
         except Refused as refused:
             raise refusal(refused, self._clock.now()) from None
 
+    async def models(self) -> tuple[str, ...]:
+        """Return the names of the models that the server has for this key, see ``list_models``."""
+        return await list_models(self._server, "/v1/models?limit=1000", self._clock.now())
+
     async def close(self) -> None:
         """Close the connections."""
         await self._server.close()
@@ -508,7 +522,7 @@ class AnthropicBackend:
         refused = self._refused.setdefault(request.model, set())
         while True:
             settings = without_unsupported(settings_body(request), refused)
-            body = self._bodies.request(settings, request.messages)
+            body = self._bodies.request(settings, request.messages, request.kept)
             if request.sent is not None:
                 request.sent(body)
             try:
@@ -517,7 +531,7 @@ class AnthropicBackend:
                 found = unsupported_param(settings, error.message) if error.status == HTTPStatus.BAD_REQUEST else None
                 if found is None:
                     raise
-                _log.warning("%s takes no %s: sending without", request.model, found)
+                _log.warning("%s does not accept %s: sending the request without it", request.model, found)
                 refused.add(found)
             else:
                 check_stream(answer.headers, "Messages API")

@@ -12,8 +12,9 @@ import json
 import weakref
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 from pyagentd.messages import Message, Reasoning, Text, ToolCall, Usage
 
@@ -22,11 +23,47 @@ MAX_ARGUMENTS = 1_000_000  # characters of one call's arguments; a call with mor
 # A request as it is sent: in pieces, so that whoever keeps it pays for what is new in it.
 
 dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # `json.dumps` makes one for each call
+_encode = msgspec.json.Encoder().encode
+
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 
 def encode(value: object) -> bytes:
     """Return ``value`` as the JSON that is sent; half a surrogate pair, which has no UTF-8, as a question mark."""
-    return dumps(value).encode("utf-8", "replace")
+    try:
+        return _encode(value)
+    except (UnicodeEncodeError, TypeError, RecursionError):
+        return dumps(value).encode("utf-8", "replace")
+
+
+class Remembered(Generic[_K, _V]):
+    """What was made of objects, of the last ones; they are known again by their identity.
+
+    Runs share what is equal of their tools and system prompts, so few objects serve many agents.
+    """
+
+    def __init__(self, make: Callable[[_K], _V], most: int = 128) -> None:
+        self._make = make
+        self._most = most
+        self._made: dict[int, tuple[_K, _V]] = {}
+
+    def __call__(self, given: _K) -> _V:
+        """Return what is made of ``given``."""
+        if (known := self._made.get(id(given))) is None:
+            if len(self._made) >= self._most:
+                del self._made[next(iter(self._made))]
+            self._made[id(given)] = known = (given, self._make(given))
+        return known[1]
+
+
+class Mark(NamedTuple):
+    """A message with a breakpoint of the provider's cache."""
+
+    json: bytes  # as it is sent
+    block: int  # which of its blocks carries it, -1 for none
+    value: Mapping[str, Any]  # what is written there, as ``cache_control``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +73,14 @@ class Body:
     head: Mapping[str, bytes]  # everything but the messages: the JSON of each value
     messages: tuple[bytes, ...]  # the JSON of each one, without breakpoints
     digests: tuple[bytes, ...]  # of these, SHA-256
-    marked: Mapping[int, bytes]  # those that carry a breakpoint, as they are sent, by their number
+    marked: Mapping[int, Mark]  # those that carry a breakpoint, by their number
     key: str = "messages"  # under which they are sent
 
     def encoded(self) -> bytes:
         """Return the bytes of the request."""
         messages = list(self.messages) or [b""]
-        for number, text in self.marked.items():
-            messages[number] = text
+        for number, mark in self.marked.items():
+            messages[number] = mark.json
         head = b"".join(b'"%s":%s,' % (name.encode(), value) for name, value in self.head.items())
         # One join copies the conversation once.
         messages[0] = b'{%s"%s":[%s' % (head, self.key.encode(), messages[0])
@@ -51,27 +88,60 @@ class Body:
         return b",".join(messages)
 
 
-class _Written(NamedTuple):
-    """What a message is in a body, without breakpoints."""
+class _Reference(weakref.ref[Message]):
+    """A message that may die, and under which key it is known."""
 
-    json: tuple[bytes, ...]
+    __slots__ = ("key",)
+
+    key: int
+
+
+@dataclass(slots=True)
+class _Written:
+    """What a message is in a body."""
+
+    json: tuple[bytes, ...]  # without breakpoints
     digests: tuple[bytes, ...]
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The messages of a run's last request, as they were written."""
+
+    first: list[Mapping[str, Any]]
+    messages: tuple[Message, ...]
+    written: list[_Written]
+    json: list[bytes]  # of all of them, the first ones included
+    digests: list[bytes]
+    marks: dict[int, Mark] = field(default_factory=dict)  # by the identity of what was written, in the last request
 
 
 class BodyWriter:
     """Writes the requests of one client, so that a step pays for what is new in it and not for the conversation.
 
-    A run sends the same messages again with every step, as the same objects; their JSON and its digest are kept as
-    long as they live. Of the rest, a long value that did not change is kept from one request to the next.
+    A run sends the same messages again with every step, as the same objects, and new ones behind them: what it sent
+    last is kept with the run and extended. The JSON of each message and its digest are kept as long as it lives, for
+    other requests that say it. Of the rest, a long value that did not change is kept from one request to the next.
 
     Args:
         items: Returns what a message is in the body: none where nothing in it can be sent.
+        mark: Returns a message of the user, whose JSON is given, with a breakpoint of the provider's cache; None
+            where it can carry none. Each message is one item then.
+        marks: How many of the last messages of the user are sent so.
     """
 
-    def __init__(self, items: Callable[[Message], Iterable[Mapping[str, Any]]]) -> None:
+    def __init__(
+        self,
+        items: Callable[[Message], Iterable[Mapping[str, Any]]],
+        mark: Callable[[Message, bytes], Mark | None] | None = None,
+        marks: int = 0,
+    ) -> None:
         self._items = items
-        self._known: dict[int, tuple[weakref.ref[Message], _Written]] = {}  # by the identity of a living message
-        self._head: dict[str, tuple[object, bytes]] = {}
+        self._mark = mark
+        self._marks = marks
+        self._known: dict[int, tuple[_Reference, _Written]] = {}  # by the identity of a living message
+        self._forget = lambda gone: self._known.pop(gone.key, None)  # one for all: there are many messages
+        self._long: Remembered[object, bytes] = Remembered(encode)
 
     def write(
         self,
@@ -79,9 +149,8 @@ class BodyWriter:
         messages: Iterable[Message],
         *,
         key: str = "messages",
-        first: Iterable[Mapping[str, Any]] = (),
-        marked: Callable[[Message], Mapping[str, Any] | None] | None = None,
-        marks: int = 0,
+        first: Sequence[Mapping[str, Any]] = (),
+        kept: dict[object, Any] | None = None,
     ) -> Body:
         """Return the body of a streamed request.
 
@@ -90,18 +159,36 @@ class BodyWriter:
             messages: The conversation, oldest first.
             key: Under which the messages are sent.
             first: Items before those of the messages.
-            marked: Returns the item of a message with a breakpoint of the provider's cache; each message is one item.
-            marks: How many of the last messages of the user are sent so.
+            kept: Where the run keeps what it sent, see ``ModelRequest``.
         """
-        given = list(messages)
-        written = [_written(first), *map(self._message, given)]
+        sent = self._extended(tuple(messages), list(first), {} if kept is None else kept)
         return Body(
-            head={name: self._value(name, value) for name, value in head.items()},
-            messages=tuple(chain.from_iterable(each.json for each in written)),
-            digests=tuple(chain.from_iterable(each.digests for each in written)),
-            marked={} if marked is None else _marked(given, written[1:], marked, marks),
+            head={
+                name: (self._long if isinstance(value, (list, str)) else encode)(value)
+                for name, value in head.items()
+            },
+            messages=tuple(sent.json),
+            digests=tuple(sent.digests),
+            marked=self._marked(sent),
             key=key,
         )
+
+    def _extended(
+        self, messages: tuple[Message, ...], first: list[Mapping[str, Any]], kept: dict[object, Any]
+    ) -> _Kept:
+        """Return the messages as they are written, which ``kept`` has from now on."""
+        sent: _Kept | None = kept.get(self)
+        if sent is None or sent.first != first or messages[: len(sent.messages)] != sent.messages:
+            begin = _written(first)
+            sent = _Kept(first, (), [], list(begin.json), list(begin.digests))
+        for message in messages[len(sent.messages) :]:
+            written = self._message(message)
+            sent.written.append(written)
+            sent.json += written.json
+            sent.digests += written.digests
+        sent.messages = messages
+        kept[self] = sent
+        return sent
 
     def _message(self, message: Message) -> _Written:
         key = id(message)
@@ -109,38 +196,32 @@ class BodyWriter:
         if known is not None and known[0]() is message:
             return known[1]
         written = _written(self._items(message))
-        self._known[key] = (weakref.ref(message, lambda _: self._known.pop(key, None)), written)
+        reference = _Reference(message, self._forget)
+        reference.key = key
+        self._known[key] = (reference, written)
         return written
 
-    def _value(self, name: str, value: object) -> bytes:
-        if not isinstance(value, (list, str)):
-            return encode(value)
-        known = self._head.get(name)
-        if known is None or known[0] != value:
-            self._head[name] = known = (value, encode(value))
-        return known[1]
+    def _marked(self, sent: _Kept) -> dict[int, Mark]:
+        found: dict[int, Mark] = {}
+        if self._mark is None:
+            return found
+        marks: dict[int, Mark] = {}
+        number = len(sent.json)
+        for message, written in zip(reversed(sent.messages), reversed(sent.written), strict=True):
+            if len(found) == self._marks:
+                break
+            number -= len(written.json)
+            if written.json and message.role == "user":
+                mark = sent.marks.get(id(written)) or self._mark(message, written.json[0])
+                if mark is not None:
+                    found[number] = marks[id(written)] = mark
+        sent.marks = marks
+        return found
 
 
 def _written(bodies: Iterable[Mapping[str, Any]]) -> _Written:
     texts = tuple(map(encode, bodies))
     return _Written(texts, tuple(hashlib.sha256(text).digest() for text in texts))
-
-
-def _marked(
-    messages: Sequence[Message],
-    written: Sequence[_Written],
-    item: Callable[[Message], Mapping[str, Any] | None],
-    marks: int,
-) -> dict[int, bytes]:
-    found: dict[int, bytes] = {}
-    number = sum(len(each.json) for each in written)
-    for message, each in zip(reversed(messages), reversed(written), strict=True):
-        if len(found) == marks:
-            break
-        number -= len(each.json)
-        if each.json and message.role == "user" and (marked := item(message)) is not None:
-            found[number] = encode(marked)
-    return found
 
 
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "refusal", "stop_sequence", "pause_turn"]
@@ -169,6 +250,8 @@ class ModelRequest:
     thinking_budget: int | None = None  # tokens; None turns reasoning off
     purpose: str = field(default="step", compare=False)  # another word for what is not a step of a run
     sent: Callable[[Body], None] | None = field(default=None, compare=False, repr=False)  # told of every attempt
+    # Where whoever writes it keeps what it wrote, from one request of a run to the next.
+    kept: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

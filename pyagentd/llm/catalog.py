@@ -1,19 +1,24 @@
-"""Facts about models by name: context window, maximum output, prices.
+"""Facts about models by name: context window, maximum output, prices, abilities.
 
-The shipped table is ``models.toml``; the user's ``[model."NAME"]`` in ``config.toml`` wins, key by key. A price that
-nobody stated is unknown, never nothing; a window that nobody stated is taken to be ``UNKNOWN_WINDOW``, and said.
+The sources, the first that knows a model wins: ``[model."NAME"]`` in ``config.toml`` (key by key), ``catalogue.json``
+beside it, which ``pyagentd models --catalogue`` writes, and the tables of the package: ``models.toml``, from
+Anthropic's pages, over ``catalogue.json``. Nothing is fetched here. A price without a source is unknown, never 0; a
+window without one is taken to be ``UNKNOWN_WINDOW``, and the user is told.
 """
 
+import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pyagentd import regularfile
 from pyagentd.config import Config
 from pyagentd.config.tables import ModelSettings
+from pyagentd.errors import ConfigError
 from pyagentd.messages import Usage
 
 UNKNOWN_WINDOW = 200_000  # tokens
@@ -22,6 +27,10 @@ _RESERVE = 20_000  # tokens
 _MILLION = 1_000_000
 _DATED = re.compile(r"(.+?)-(?:20\d{6}|latest)")  # a snapshot of a model costs what the model costs
 _TABLE = Path(__file__).with_name("models.toml")
+CATALOGUE = "catalogue.json"
+_SHIPPED = Path(__file__).with_name(CATALOGUE)
+_MOST = 20_000_000  # bytes of a catalogue
+_WIDTH = 44  # columns of a model's name in a list
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +75,7 @@ class ModelFacts:
         prices: What they cost; None when nobody said.
         window_known: Whether somebody stated the window; when not, it is a guess.
         output_known: Whether somebody stated the longest answer.
+        abilities: What it can do: ``tools``, ``images``, ``PDF``, ``thinking``; none where nobody said.
     """
 
     context_window: int = UNKNOWN_WINDOW
@@ -73,6 +83,18 @@ class ModelFacts:
     prices: "Prices | None" = None
     window_known: bool = False
     output_known: bool = False
+    abilities: tuple[str, ...] = ()
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return what is known, by name; nothing where it is a guess."""
+        known = {
+            "context_window": self.context_window if self.window_known else None,
+            "max_output": self.max_output if self.output_known else None,
+            "input_usd": self.prices.input if self.prices else None,
+            "output_usd": self.prices.output if self.prices else None,
+            "abilities": list(self.abilities) or None,
+        }
+        return {key: value for key, value in known.items() if value is not None}
 
     def usable(self, reserve_tokens: int = _RESERVE) -> int:
         """Return how many tokens a conversation may occupy before it is compacted."""
@@ -92,7 +114,7 @@ def facts(model: str, config: Config, *, backend: str = "") -> ModelFacts:
         config: What the user states of models.
         backend: Who serves it, if that is known: what the offline one says costs nothing.
     """
-    stated: dict[str, Any] = dict(_shipped(model))
+    stated: dict[str, Any] = dict(_catalogued(model, config, backend))
     settings = _of_user(model, config)
     own = settings.stated()
     stated |= own
@@ -106,6 +128,7 @@ def facts(model: str, config: Config, *, backend: str = "") -> ModelFacts:
         prices=FREE if offline and not settings.states_prices else _prices(stated),
         window_known="context_window" in stated,
         output_known="max_output" in stated,
+        abilities=tuple(stated.get("abilities", ())),
     )
 
 
@@ -114,14 +137,24 @@ def _of_user(model: str, config: Config) -> ModelSettings:
     return found or ModelSettings()
 
 
-def _shipped(model: str) -> Mapping[str, Any]:
-    table = _table()
-    return table.get(model) or table.get(family(model)) or {}
+def _catalogued(model: str, config: Config, backend: str) -> Mapping[str, Any]:
+    """Return what the catalogues say of a model; a service that sells models of others has its own prices."""
+    served = config.backends.get(backend)
+    sellers = (backend.casefold(), served.kind if served else "")
+    names = dict.fromkeys((*(f"{seller}/{model}" for seller in sellers), model, family(model)))
+    own = _first(_read(refreshed(config.file)), names)
+    return own or {**_first(_of_others(), names), **_first(_table(), names)}
 
 
-def shipped() -> tuple[str, ...]:
-    """Return the names of the models that the shipped table knows."""
-    return tuple(_table())
+def _first(table: Mapping[str, Mapping[str, Any]], names: Iterable[str]) -> Mapping[str, Any]:
+    return next((table[name] for name in names if name in table), {})
+
+
+def shipped(backend: str = "anthropic") -> tuple[str, ...]:
+    """Return the names of the models of a provider that are known without asking it."""
+    if backend == "anthropic":
+        return tuple(_table())
+    return tuple(name for name, each in _of_others().items() if each.get("provider") == backend)
 
 
 def family(model: str) -> str:
@@ -130,9 +163,26 @@ def family(model: str) -> str:
     return dated[1] if dated else model
 
 
+def words(facts: Mapping[str, Any]) -> str:
+    """Return what people are told of a model, of what ``ModelFacts.to_wire`` says; "" when nothing is known."""
+    told = [f"{short(facts['context_window'])} context"] if facts.get("context_window") else []
+    if facts.get("input_usd") is not None:
+        told.append(f"${facts['input_usd']:g} in, ${facts['output_usd']:g} out")
+    return ", ".join([*told, *(facts.get("abilities") or ())])
+
+
+def short(tokens: int) -> str:
+    """Return a number of tokens as people say it: 128k, 1M."""
+    return (
+        f"{tokens / _MILLION:.3g}M" if tokens >= _MILLION else f"{tokens // 1000}k" if tokens >= 1000 else str(tokens)
+    )
+
+
 def listing(providers: Sequence[Mapping[str, Any]]) -> str:
     """Return the lines that people read of what the operation ``models`` answers."""
     lines: list[str] = []
+    names = [name for each in providers for name in each["models"] or ()]
+    width = min(max(map(len, names), default=0), _WIDTH)
     for each in providers:
         at = f", listed {each['checked_at']}" if each["checked_at"] else ""
         trouble = f": {each['trouble']}" if each["trouble"] else ""
@@ -140,7 +190,8 @@ def listing(providers: Sequence[Mapping[str, Any]]) -> str:
         if each.get("stand_in"):
             usable = "a stand-in that answers without a model; chosen by PYAGENTD_BACKEND=offline or offline/NAME"
         lines += ["", f"{each['name']} ({usable}){trouble}"]
-        lines += [f"  {name}" for name in each["models"] or ()]
+        known = {row["name"]: str(row["words"]) for row in each.get("facts") or ()}
+        lines += [f"  {name:{width}}  {known.get(name, '')}".rstrip() for name in each["models"] or ()]
     return "\n".join(lines[1:])
 
 
@@ -162,3 +213,107 @@ def _prices(stated: Mapping[str, Any]) -> "Prices | None":
 @cache
 def _table() -> Mapping[str, Mapping[str, Any]]:
     return tomllib.loads(_TABLE.read_text(encoding="utf-8"))
+
+
+@cache
+def _of_others() -> Mapping[str, Mapping[str, Any]]:
+    return json.loads(_SHIPPED.read_text(encoding="utf-8"))  # type: ignore[no-any-return]  # checked when it was made
+
+
+def refreshed(config_file: Path) -> Path:
+    """Return where the user's catalogue is, whether or not there is one."""
+    return config_file.with_name(CATALOGUE)
+
+
+@cache
+def _read(file: Path) -> Mapping[str, Mapping[str, Any]]:
+    """Return what the user's catalogue says: nothing where there is none, or it is none (the command made it)."""
+    try:
+        table = json.loads(regularfile.read_bytes(file, limit=_MOST, links=True))
+    except (OSError, ValueError):
+        return {}
+    return {name: each for name, each in table.items() if isinstance(each, dict)} if isinstance(table, dict) else {}
+
+
+# A catalogue is made from LiteLLM's table of models, which its authors keep up to date.
+
+SOURCE = "https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json"
+_PROVIDERS = {  # by LiteLLM's name: what the names of its models begin with there, and here
+    "anthropic": ("", ""),
+    "openai": ("", ""),
+    "gemini": ("gemini/", ""),
+    "deepseek": ("deepseek/", ""),
+    "xai": ("xai/", ""),
+    "mistral": ("mistral/", ""),
+    "groq": ("groq/", "groq/"),
+    "openrouter": ("openrouter/", "openrouter/"),
+    "bedrock_converse": ("", "bedrock/"),
+}
+_ABILITIES = {
+    "tools": "supports_function_calling",
+    "images": "supports_vision",
+    "PDF": "supports_pdf_input",
+    "thinking": "supports_reasoning",
+}
+_PRICES = {
+    "input": "input_cost_per_token",
+    "output": "output_cost_per_token",
+    "cache_read": "cache_read_input_token_cost",
+    "cache_write": "cache_creation_input_token_cost",
+}
+_TOKENS = {"context_window": "max_input_tokens", "max_output": "max_output_tokens"}
+
+
+def catalogue_of(text: str | bytes, *, providers: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
+    """Return the catalogue that LiteLLM's table makes.
+
+    Args:
+        text: The table, in JSON.
+        providers: Only these, by LiteLLM's names; none: all that are known here.
+
+    Raises:
+        ConfigError: It is no such table.
+    """
+    try:
+        table = json.loads(text)
+    except (ValueError, RecursionError):
+        table = None
+    found = dict(_entries(table, providers or tuple(_PROVIDERS))) if isinstance(table, dict) else {}
+    if not found:
+        raise ConfigError("This is not a table of models", hint=f"LiteLLM's is at {SOURCE}")
+    return dict(sorted(found.items()))
+
+
+def _entries(table: Mapping[str, Any], providers: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, given in table.items():
+        if not isinstance(given, dict) or given.get("mode") not in ("chat", "responses"):
+            continue
+        provider = str(given.get("litellm_provider"))
+        begins, ours = _PROVIDERS.get(provider, ("", ""))
+        if provider not in providers or not name.startswith(begins) or name.startswith("ft:"):
+            continue
+        facts: dict[str, Any] = {
+            key: int(given[of]) for key, of in _TOKENS.items() if _is_number(given.get(of)) and given[of] >= 1
+        }
+        prices = {
+            key: round(given[of] * _MILLION, 6)
+            for key, of in _PRICES.items()
+            if _is_number(given.get(of)) and (given[of] > 0 or (given[of] == 0 and not key.startswith("cache")))
+        }
+        if {"input", "output"} <= prices.keys():
+            facts |= prices
+        if can := [ability for ability, of in _ABILITIES.items() if given.get(of) is True]:
+            facts["abilities"] = can
+        if facts:
+            facts["provider"] = provider.removesuffix("_converse")
+            yield ours + name.removeprefix(begins), facts
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def catalogue_text(catalogue: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a catalogue as it is written, a model a line."""
+    lines = (f"{json.dumps(name)}: {json.dumps(facts)}" for name, facts in catalogue.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"

@@ -1,8 +1,8 @@
-"""What the official Anthropic SDK does: the models of a key, and the clients for Amazon Bedrock and Google Vertex.
+"""Anthropic's models at Amazon Bedrock and Google Vertex, through the clients of the official Anthropic SDK.
 
-Those rewrite a request for their cloud (address, version, signature), and find credentials where the cloud's own
-tools find them; the rest is as in ``anthropic``. Importing this imports the SDK, and no cloud's package; making a
-client does.
+A client adapts a request to its cloud (address, version, signature) and finds credentials where the cloud's own tools
+find them; the rest is as in ``anthropic``. Importing this imports the SDK; making a client imports its cloud's
+package.
 """
 
 import json
@@ -20,47 +20,17 @@ from anthropic import (
     AsyncAnthropicBedrock,
     AsyncAnthropicVertex,
     AsyncStream,
-    AuthenticationError,
     DefaultAioHttpClient,
-    PermissionDeniedError,
 )
 
 from pyagentd.clock import SystemClock
 from pyagentd.errors import ConfigError, NoKey, ProviderError
 from pyagentd.installation import extra
-from pyagentd.llm.anthropic import BASE_URL, AnthropicBackend
+from pyagentd.llm.anthropic import AnthropicBackend
 from pyagentd.llm.http import Answer, Refused
 from pyagentd.llm.sdk import LIMITS, provider_error, timeouts
 
-_MODELS_A_PAGE = 1000
 _HEADERS = {"Content-Type": "application/json", "Accept": "*/*"}
-
-
-async def list_models(*, api_key: str, base_url: str | None, timeout_s: float) -> tuple[str, ...]:
-    """Return the names of the models that an Anthropic server has for a key.
-
-    Raises:
-        NoKey: It refuses the key.
-        ProviderError: It has no such list, or cannot be asked now.
-    """
-    client = AsyncAnthropic(
-        api_key=api_key,
-        base_url=base_url or BASE_URL,
-        timeout=timeouts(timeout_s),
-        max_retries=0,
-        open_telemetry=False,
-        # The SDK sends a bearer token; servers built for its earlier releases look for this header.
-        default_headers=None if base_url is None else {"x-api-key": api_key},
-    )
-    try:
-        return tuple([model.id async for model in client.models.list(limit=_MODELS_A_PAGE)])
-    except (AuthenticationError, PermissionDeniedError) as error:
-        said = provider_error(error, SystemClock().now(), anthropic).message
-        raise NoKey(f"The key is refused: {said}") from None
-    except (AnthropicError, httpx2.HTTPError, ClientError, ValueError) as error:
-        raise provider_error(error, SystemClock().now(), anthropic) from None
-    finally:
-        await client.close()
 
 
 class CloudServer:

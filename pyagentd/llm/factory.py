@@ -7,9 +7,10 @@ made on. Making one is cheap and loads no HTTP client and no SDK; the first requ
 import asyncio
 import gc
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, assert_never, cast
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
@@ -18,7 +19,7 @@ from pyagentd import llm
 from pyagentd.config.tables import Kind
 from pyagentd.errors import ConfigError, NoKey
 from pyagentd.installation import extra
-from pyagentd.llm.backend import Backend, ModelRequest, StreamItem
+from pyagentd.llm.backend import Backend
 from pyagentd.llm.retry import RetryPolicy, with_retry
 
 # Load the HTTP client once, off the event loop.
@@ -60,7 +61,7 @@ def _unscanned() -> Iterator[None]:
             gc.enable()
 
 
-# A server that needs no key still gets the header, which the SDK cannot leave out.
+# A server that needs no key still gets the header.
 _PLACEHOLDER_KEY = "no-key"
 
 
@@ -74,6 +75,7 @@ class BackendSettings:
     key_env: str | None = None  # which variable the key should have been in
     region: str | None = None  # of a cloud; None: what the environment says
     project: str | None = None  # of Google's cloud, likewise
+    text_calls: bool = False  # of Chat Completions: whether calls of tools are looked for in the text of answers
     max_retries: int = 4  # after the first attempt
     timeout_s: float = 600.0  # the longest silence within an answer
 
@@ -93,7 +95,7 @@ def make_backend(name: str, settings: BackendSettings) -> Backend:
     backends = _backends.setdefault(asyncio.get_running_loop(), {})
     if (known := backends.get(settings)) is None:
         policy = RetryPolicy(max_attempts=settings.max_retries + 1)
-        known = backends[settings] = with_retry(_OnFirstUse(settings), policy)
+        known = backends[settings] = with_retry(partial(_open, settings), policy)
     return known
 
 
@@ -105,12 +107,6 @@ async def list_models(name: str, settings: BackendSettings) -> tuple[str, ...]:
         ProviderError: It has no such list, or cannot be asked now.
     """
     _check(name, settings)
-    if settings.kind == "anthropic":
-        return await (await asyncio.to_thread(_lister))(
-            api_key=(settings.api_key or "").strip() or _PLACEHOLDER_KEY,
-            base_url=settings.base_url,
-            timeout_s=settings.timeout_s,
-        )
     backend = cast(_Listing, await _open(settings))
     try:
         return await backend.models()
@@ -141,10 +137,11 @@ def _check(name: str, settings: BackendSettings) -> None:
         raise NoKey(
             f'No API key for backend "{name}"',
             hint="Set ANTHROPIC_API_KEY, or add an entry for api.anthropic.com to auth-source, "
+            "or have a server on this machine answer (pyagentd models --local --use), "
             "or set PYAGENTD_BACKEND=offline to try pyagentd without a model",
         )
     if not all(" " < character < "\x7f" for character in (settings.api_key or "").strip()):
-        raise ConfigError(f'The API key for backend "{name}" holds characters that no key has', hint="Copy it again")
+        raise ConfigError(f'The API key for backend "{name}" has invalid characters', hint="Copy the key again")
 
 
 def _check_compatible(name: str, settings: BackendSettings) -> None:
@@ -172,40 +169,8 @@ def _check_url(url: str) -> None:
         raise ConfigError(f"The base URL {url!r} is not an HTTP address", hint="It looks like https://host[:port]")
 
 
-class _OnFirstUse:
-    """A backend that loads its library and opens its client with the first request."""
-
-    def __init__(self, settings: BackendSettings) -> None:
-        self._settings = settings
-        self._opened: asyncio.Task[Backend] | None = None
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
-        if self._opened is None or _failed(self._opened):
-            self._opened = asyncio.create_task(_open(self._settings))
-        # Shielded: aborting one run must not fail the others that wait for the same client.
-        backend = await asyncio.shield(self._opened)
-        async with aclosing(backend.stream(request)) as batches:
-            async for batch in batches:
-                yield batch
-
-    async def close(self) -> None:
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            await (await opened).close()
-
-
-def _failed(task: asyncio.Task[Backend]) -> bool:
-    return task.done() and (task.cancelled() or task.exception() is not None)
-
-
-def _lister() -> Callable[..., Awaitable[tuple[str, ...]]]:
-    with _unscanned():
-        return llm.clouds.list_models
-
-
 async def _open(settings: BackendSettings) -> Backend:
-    if settings.kind in ("anthropic", "bedrock", "vertex", "offline"):
-        await ready()
+    await ready()
     # Building a client reads the certificate store: tens of milliseconds that the loop must not stand still for.
     return await asyncio.to_thread(_build, settings)
 
@@ -221,14 +186,13 @@ def _build(settings: BackendSettings) -> Backend:
         case "offline":
             return llm.offline.offline_backend()
         case "openai" | "openai-compatible":
-            with _unscanned(), extra("openai", "This backend"):
-                openai, responses = llm.openai, llm.responses
-            made = openai.make_client(
+            server = llm.openai.server(
                 api_key=(settings.api_key or "").strip() or _PLACEHOLDER_KEY,
                 base_url=settings.base_url or "",
                 timeout_s=settings.timeout_s,
             )
-            return (responses.ResponsesBackend if settings.kind == "openai" else openai.OpenAIBackend)(made)
+            kind = llm.responses.ResponsesBackend if settings.kind == "openai" else llm.openai.OpenAIBackend
+            return kind(server, text_calls=settings.text_calls)
         case "anthropic":
             server = llm.anthropic.server(
                 api_key=(settings.api_key or "").strip() or _PLACEHOLDER_KEY,
@@ -245,7 +209,7 @@ def _build(settings: BackendSettings) -> Backend:
                 timeout_s=settings.timeout_s,
             )
         case "bedrock" | "vertex":
-            with _unscanned():
+            with _unscanned(), extra(settings.kind, "This backend"):
                 return (llm.clouds.bedrock if settings.kind == "bedrock" else llm.clouds.vertex)(
                     api_key=(settings.api_key or "").strip(),
                     base_url=settings.base_url,

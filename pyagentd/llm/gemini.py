@@ -1,7 +1,7 @@
 """Google's Gemini API, through Google's official SDK.
 
-Gemini signs what a model thought and wants the signature back at the part that it stood at. A signature of a call is
-kept in the reasoning before the call, one of a text as hidden reasoning behind the text. Importing this imports the
+Gemini signs the model's reasoning and wants each signature back at the part where it was. The signature of a call is
+kept in the reasoning before the call, that of a text as hidden reasoning after the text. Importing this imports the
 SDK, about a second.
 """
 
@@ -97,7 +97,7 @@ def contents(message: Message, names: Mapping[str, str], quirks: Set[Quirk]) -> 
         quirks: Of the model.
     """
     if message.role == "assistant":
-        parts = list(_said(message, quirks))
+        parts = list(_content_parts(message, quirks))
         if any(part.keys() - {"thoughtSignature"} != {"text"} or part["text"] for part in parts):
             yield {"role": "model", "parts": parts}
         return
@@ -108,7 +108,7 @@ def contents(message: Message, names: Mapping[str, str], quirks: Set[Quirk]) -> 
         yield {"role": "user", "parts": [*results, *others]}
 
 
-def _said(message: Message, quirks: Set[Quirk]) -> Iterator[Json]:
+def _content_parts(message: Message, quirks: Set[Quirk]) -> Iterator[Json]:
     signature, first = "", True
     for part in message.parts:
         match part:
@@ -168,7 +168,7 @@ class GeminiDecoder:
         self._names = {_name(tool.name): tool.name for tool in request.tools}
         parts = (part for message in request.messages for part in message.parts)
         self._ids = {part.id for part in parts if isinstance(part, ToolCall)}
-        self._next = self._calls = self._said = 0
+        self._next = self._calls = self._text_length = 0
         self._kind: PartKind | None = None  # of the part that grows
         self._pieces: list[str] = []
         self._stop = self._why = ""
@@ -239,8 +239,8 @@ class GeminiDecoder:
         if self._kind != kind:
             self._close(items)
             self._begin(kind, items)
-        self._said += len(text)
-        if self._said > MAX_TEXT:
+        self._text_length += len(text)
+        if self._text_length > MAX_TEXT:
             raise too_much(f"{MAX_TEXT // 1_000_000} million characters of text")
         self._pieces.append(text)
         items.append(PartDelta(self._next, text))
@@ -338,7 +338,7 @@ class GeminiBackend:
             raise _error(error, self._clock.now()) from None
         except (errors.UnknownApiResponseError, ValueError) as error:
             raise ProviderError(
-                f"The model's server sent what is no answer of the Gemini API ({type(error).__name__})",
+                f"The model's server sent what is not an answer of the Gemini API ({type(error).__name__})",
                 hint="Check that the base URL is what the backend's kind says",
             ) from None
         finally:
@@ -395,7 +395,7 @@ class GeminiBackend:
             except errors.ClientError as error:
                 if error.code != 400 or (found := quirk(settings, quirks, str(error.details))) is None:
                     raise
-                _log.warning("%s: sending in another form (%s)", request.model, found)
+                _log.warning("%s: sending the request in another form (%s)", request.model, found)
                 self._quirks[request.model] = quirks | {found}
 
     def _body(self, settings: Json, request: ModelRequest, quirks: frozenset[Quirk]) -> Body:
@@ -403,4 +403,4 @@ class GeminiBackend:
             writer = self._writers[quirks] = BodyWriter(lambda each: contents(each, self._names, quirks))
         calls = (part for each in request.messages for part in each.parts if isinstance(part, ToolCall))
         self._names = {call.id: call.name for call in calls}
-        return writer.write(settings, request.messages, key="contents")
+        return writer.write(settings, request.messages, key="contents", kept=request.kept)

@@ -1,6 +1,6 @@
 """HTTP for all providers: one server and its connections, server-sent events, limits of an answer, errors as ours.
 
-Importing this imports aiohttp, so only the providers' modules do. What the SDKs raise is ``sdk``'s.
+Importing this imports aiohttp, so only the providers' modules import it. Exceptions of SDKs are handled in ``sdk``.
 """
 
 import asyncio
@@ -18,14 +18,15 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+import msgspec
 import truststore
 
 from pyagentd import __version__, reader
-from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError
+from pyagentd.errors import ContextOverflow, NoKey, ProviderError, TransientProviderError
 from pyagentd.llm.backend import StreamItem
 
 Json = dict[str, Any]
@@ -119,12 +120,18 @@ def too_much(what: str) -> ProviderError:
     )
 
 
+_decode = msgspec.json.Decoder().decode
+
+
 def load_event(event: SseEvent) -> Json:
     """Return the JSON object that an event holds; raises ``ProviderError``."""
     try:
-        body = json.loads(event.data)
-    except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, or a thousand brackets deep
-        raise malformed(event) from error
+        body = _decode(event.data)
+    except (ValueError, RecursionError):
+        try:  # half a surrogate pair may be a whole one with the next piece, and some servers write no number as NaN
+            body = json.loads(event.data)
+        except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, or a thousand brackets deep
+            raise malformed(event) from error
     if not isinstance(body, dict):
         raise malformed(event)
     return body
@@ -153,7 +160,7 @@ def given_arguments(value: Any) -> str:
 
 
 def arguments(text: str) -> Json | None:
-    """Return the arguments of a call, None where they are no JSON object."""
+    """Return the arguments of a call, None where they are not a JSON object."""
     try:
         value = reader.parse(text)
     except ValueError:
@@ -335,6 +342,8 @@ KEEP_S = 30.0  # that one lives which nobody uses
 _DRAIN_S = 0.5  # what a server may take between the last event and the end of its body
 _NOT_A_STREAM = ("text/html", "application/json", "text/plain")
 _MAX_REFUSAL = 1 << 20  # bytes of the body of a refusal
+MAX_LIST = 8_000_000  # bytes of one page of a list of models
+MAX_MODELS = 10_000
 
 
 class Answer(NamedTuple):
@@ -372,7 +381,7 @@ class HttpServer:
 
     def __init__(self, base_url: str, headers: Mapping[str, str], timeout_s: float) -> None:
         parts = urlsplit(base_url)
-        self._base_url = base_url.rstrip("/")
+        self.base_url = base_url.rstrip("/")
         self._address = parts.netloc.rpartition("@")[2]
         self._headers = {"User-Agent": f"pyagentd/{__version__}", **headers}
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=min(CONNECT_S, timeout_s), sock_read=timeout_s)
@@ -384,6 +393,25 @@ class HttpServer:
     @asynccontextmanager
     async def post(self, path: str, body: bytes) -> AsyncIterator[Answer]:
         """Send a JSON body, see ``Server``."""
+        headers = {"Content-Type": "application/json", "Accept": "text/event-stream"}
+        async with self._asked("POST", path, headers, body) as response:
+            yield Answer(response.headers, response.content.iter_any())
+
+    async def get(self, path: str) -> object:
+        """Return the JSON value that the server has at ``path``; raises as ``post`` does."""
+        async with self._asked("GET", path, {"Accept": "application/json"}) as response:
+            text = await _bounded(response, MAX_LIST)
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            raise ProviderError(
+                f"The model's server answers {path} with what is not JSON", hint="Check the base URL"
+            ) from None
+
+    @asynccontextmanager
+    async def _asked(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         if self._session is None:
             connector = aiohttp.TCPConnector(
                 limit=MAX_CONNECTIONS, keepalive_timeout=KEEP_S, ssl=True if self._tls is None else self._tls
@@ -392,16 +420,12 @@ class HttpServer:
                 connector=connector, headers=self._headers, timeout=self._timeout, cookie_jar=aiohttp.DummyCookieJar()
             )
         try:
-            async with self._session.post(
-                self._base_url + path,
-                data=body,
-                headers={"Content-Type": "application/json", "Accept": "text/event-stream"},
-                allow_redirects=False,
-                proxy=self._proxy,
+            async with self._session.request(
+                method, self.base_url + path, data=body, headers=headers, allow_redirects=False, proxy=self._proxy
             ) as response:
                 if response.status >= 300:
                     raise Refused(response.status, response.headers, await _refusal_body(response))
-                yield Answer(response.headers, response.content.iter_any())
+                yield response
         except (aiohttp.ClientError, OSError, ValueError) as error:
             # `from None`: a cause may quote the request's headers in a logged traceback.
             raise network_error(error, self._address) from None
@@ -426,6 +450,47 @@ async def _refusal_body(response: aiohttp.ClientResponse) -> object:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
+
+
+async def _bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """Return the body of ``response``; raise ``ProviderError`` where it has more bytes than ``most``."""
+    held = bytearray()
+    async for chunk in response.content.iter_any():
+        held += chunk
+        if len(held) > most:
+            raise too_much(f"{most // 1_000_000} million bytes")
+    return bytes(held)
+
+
+async def list_models(server: Server, path: str, now: datetime) -> tuple[str, ...]:
+    """Return the names of the models that ``server`` lists at ``path``, as Anthropic and OpenAI lay that out.
+
+    Raises:
+        NoKey: It refuses the key.
+        ProviderError: It has no such list, or cannot be asked now.
+    """
+    names: list[str] = []
+    page = path
+    if not isinstance(server, HttpServer):
+        raise ProviderError("This backend has no list of models")
+    try:
+        while len(names) <= MAX_MODELS:
+            match await server.get(page):
+                case {"data": list(listed), **rest}:
+                    names += [
+                        each["id"] for each in listed if isinstance(each, dict) and isinstance(each.get("id"), str)
+                    ]
+                case _:
+                    raise ProviderError("The model's server has no list of models", hint="Check the base URL")
+            if rest.get("has_more") is not True or not isinstance(last := rest.get("last_id"), str):
+                break
+            page = f"{path}{'&' if '?' in path else '?'}after_id={quote(last)}"
+    except Refused as refused:
+        error = refusal(refused, now)
+        if refused.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            raise NoKey(f"The key is refused: {error.message}") from None
+        raise error from None
+    return tuple(dict.fromkeys(names))
 
 
 class Step(Protocol):

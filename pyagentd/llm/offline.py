@@ -1,7 +1,7 @@
 """The offline stand-in: the Messages API answered in process, by rule.
 
-It stands in the place of the server, so a demo or a test without a key runs through every line a real key would use
-but those that open a connection.
+It replaces the server, so a demo or a test without a key runs the same code as with a key, except opening a
+connection.
 """
 
 import asyncio
@@ -785,7 +785,7 @@ def pace_from_environment(environment: Mapping[str, str]) -> float:
     """Return the seconds between two deltas.
 
     Raises:
-        ConfigError: The variable is no number of seconds.
+        ConfigError: The variable is not a number of seconds.
     """
     given = environment.get(PACE_VARIABLE, "").strip() or "0"
     try:

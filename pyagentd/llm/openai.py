@@ -1,8 +1,8 @@
-"""Chat Completions, the API that most servers of models speak, through OpenAI's official SDK.
+"""Chat Completions, the API that most servers of models speak: bodies, and the decoding of its stream.
 
-The SDK authenticates, sends, and raises its typed errors; the body's JSON is written and the stream is decoded here,
-as in ``anthropic``. Servers differ in what they take and in how they write the same thing: what one refuses is left
-out from then on, and what differs in an answer is read in all its forms. Importing this imports the SDK.
+As in ``anthropic``, requests go out over aiohttp and not through the official SDK, which is twice as large as all of
+the daemon. Servers accept different fields and write the same thing in different ways: a field that one refuses is
+left out from then on, and all known forms of an answer are read.
 """
 
 import contextlib
@@ -13,26 +13,12 @@ import re
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-import httpx2
-import openai
-from aiohttp import ClientError
-from openai import (
-    APIStatusError,
-    AsyncOpenAI,
-    AsyncStream,
-    AuthenticationError,
-    BadRequestError,
-    DefaultAioHttpClient,
-    OpenAIError,
-    PermissionDeniedError,
-    UnprocessableEntityError,
-)
-
 from pyagentd.clock import Clock, SystemClock
-from pyagentd.errors import NoKey, ProviderError, TransientProviderError
+from pyagentd.errors import ProviderError, TransientProviderError
 from pyagentd.llm.backend import (
     MAX_ARGUMENTS,
     BodyWriter,
@@ -53,7 +39,10 @@ from pyagentd.llm.http import (
     MAX_CALLS,
     MAX_NAME,
     MAX_TEXT,
+    Answer,
+    HttpServer,
     Json,
+    Refused,
     SseEvent,
     Step,
     api_name,
@@ -61,15 +50,17 @@ from pyagentd.llm.http import (
     check_stream,
     error_of_body,
     given_arguments,
+    list_models,
     load_event,
     malformed,
     read_answer,
+    refusal,
     too_much,
     unique_id,
     without_surrogates,
 )
-from pyagentd.llm.sdk import LIMITS, provider_error, timeouts
-from pyagentd.messages import Media, Message, Reasoning, Text, ToolCall, ToolResult, Usage
+from pyagentd.llm.textcalls import TextCalls, described, in_words
+from pyagentd.messages import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +85,7 @@ Quirk = Literal[
     "reasoning summary",  # refused
     "reasoning wanted",  # every message with calls needs its reasoning, empty where it has none
     "reasoning refused",
+    "tools",  # refused: the model is told of them in words, and calls them in its text
 ]
 
 
@@ -106,7 +98,7 @@ def settings_body(request: ModelRequest, quirks: Set[Quirk]) -> Json:
         body["temperature"] = request.temperature
     if (budget := request.thinking_budget) is not None and "reasoning effort" not in quirks:
         body["reasoning_effort"] = effort_of(budget)
-    if request.tools:
+    if request.tools and "tools" not in quirks:
         body["tools"] = [_tool(tool) for tool in request.tools]
     if "stream options" not in quirks:
         body["stream_options"] = {"include_usage": True}
@@ -131,8 +123,10 @@ def message_bodies(message: Message, quirks: Set[Quirk], *, documents: bool) -> 
         quirks: Of the server.
         documents: Whether it takes PDF; what it does not take is named to the model in words.
     """
+    if "tools" in quirks:
+        message = in_words(message)
     if message.role == "assistant":
-        if (body := _said(message, quirks)) is not None:
+        if (body := _wire_message(message, quirks)) is not None:
             yield body
         return
     for part in message.parts:
@@ -153,7 +147,7 @@ def result_text(result: ToolResult) -> str:
     return f"Error: {result.text}" if failed else result.text
 
 
-def _said(message: Message, quirks: Set[Quirk]) -> Json | None:
+def _wire_message(message: Message, quirks: Set[Quirk]) -> Json | None:
     text = "".join(part.text for part in message.parts if isinstance(part, Text))
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
     body: Json = {"role": "assistant", "content": text if text.strip() else None}
@@ -205,12 +199,22 @@ def check_media(request: ModelRequest, *, documents: bool) -> None:
     """Raise ``ProviderError`` when what the user just attached cannot be sent."""
     if documents or not request.messages:
         return
-    for part in request.messages[-1].parts:
+    for part in _just_attached(request.messages[-1]):
         if isinstance(part, Media) and not part.type.startswith("image/"):
             raise ProviderError(
                 f"A document ({part.type}) is attached, and this backend's API takes none: only text and images",
                 hint="Attach its text or pictures of its pages, or use a backend that takes them (docs/models.md)",
             )
+
+
+def _just_attached(message: Message) -> Iterator[Part]:
+    """Yield the parts that came with the last text: a prompt before it that failed is part of the same message."""
+    texts = 0
+    for part in reversed(message.parts):
+        texts += isinstance(part, Text) and not part.text.startswith("<attachment>")
+        if texts > 1:
+            return
+        yield part
 
 
 # From the events of one streamed answer to stream items; pure, one decoder per answer.
@@ -266,7 +270,7 @@ class ChatDecoder:
         self._stop: str | None = None
         self._refused = False
         self._usage: Json = {}
-        self._said = self._received = 0
+        self._text_length = self._received = 0
 
     def decode(self, events: Iterable[SseEvent]) -> list[StreamItem]:
         """Return the items that ``events`` mean, up to the one that fails; that one sets ``failure``."""
@@ -332,9 +336,9 @@ class ChatDecoder:
             self._close(items)
             self._kind = kind
             items.append(PartStarted(self._next, kind))
-        self._said += len(text)
+        self._text_length += len(text)
         self._count(len(text))
-        if self._said > MAX_TEXT:
+        if self._text_length > MAX_TEXT:
             raise too_much(f"{MAX_TEXT // 1_000_000} million characters of text")
         self._pieces.append(text)
         items.append(PartDelta(self._next, text))
@@ -455,7 +459,7 @@ def _usage(given: Json) -> Usage:
 
 
 def tokens(given: Any) -> int:
-    """Return a number of tokens, 0 where none is given; raises ``ProviderError`` when it is no number."""
+    """Return a number of tokens, 0 where none is given; raises ``ProviderError`` when it is not a number."""
     if given is None:
         return 0
     if isinstance(given, bool) or not isinstance(given, int | float) or given != int(given):
@@ -465,6 +469,11 @@ def tokens(given: Any) -> int:
 
 # What servers refuse, learned from the first refusal; pure.
 
+# Ollama of a model without a template for them; llama.cpp; vLLM; LM Studio and others.
+_NO_TOOLS = re.compile(
+    r"does not support (tools|function calling)|tools? param requires --jinja|requires --enable-auto-tool-choice"
+    r"|(tools|functions|function calling)\W? (is|are) not supported"
+)
 _UNSUPPORTED = ("not support", "unsupported", "not permitted", "unrecognized", "unknown", "extra", "not allowed")
 
 
@@ -491,32 +500,26 @@ def quirk(body: Json, known: Set[Quirk], refusal: str) -> Quirk | None:
         found = "reasoning wanted"
     elif any(name in said for name in _FIELDS) and unsupported(said):
         found = "reasoning refused"
+    elif "tools" in body and _NO_TOOLS.search(said):
+        found = "tools"
     return None if found in known else found
 
 
 # The client and the backend.
 
 
-def make_client(*, api_key: str, base_url: str, timeout_s: float) -> AsyncOpenAI:
-    """Return a client that sends one request per call: retries are ours, so that the user sees them.
+def server(*, api_key: str, base_url: str, timeout_s: float) -> HttpServer:
+    """Return the server at ``base_url``.
 
     Args:
         api_key: Sent as it is; nothing is looked up in the environment or in files.
         base_url: Where ``/chat/completions`` is.
         timeout_s: The longest silence within an answer.
     """
-    timeout = timeouts(timeout_s)
-    client = AsyncOpenAI(
-        api_key=api_key,
-        base_url=base_url,
-        timeout=timeout,
-        max_retries=0,
-        http_client=DefaultAioHttpClient(timeout=timeout, limits=LIMITS),
-    )
-    # What the environment says of these is for OpenAI alone, and for another key.
-    client.organization = client.project = None
-    client._custom_headers = {}
-    return client
+    return HttpServer(base_url, {"Authorization": f"Bearer {api_key}"}, timeout_s)
+
+
+_OTHER_FORM = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)  # the request may do in another form
 
 
 class OpenAIBackend:
@@ -526,10 +529,18 @@ class OpenAIBackend:
     key = "messages"  # what holds the conversation
     api = "Chat Completions API, which often ends in /v1"
 
-    def __init__(self, client: AsyncOpenAI, clock: Clock | None = None) -> None:
-        self._client = client
+    def __init__(self, server: HttpServer, clock: Clock | None = None, *, text_calls: bool = False) -> None:
+        """Make a backend.
+
+        Args:
+            server: See ``server``.
+            clock: What ``retry-after`` is measured from.
+            text_calls: Whether calls of tools are looked for in the text of answers, see ``textcalls``.
+        """
+        self._server = server
+        self._text_calls = text_calls
         self._clock = clock or SystemClock()
-        host = urlsplit(str(client.base_url)).hostname or ""
+        host = urlsplit(server.base_url).hostname or ""
         self._host = host
         self._usual: frozenset[Quirk] = frozenset({"max_tokens"} if host == "api.openai.com" else ())
         self._quirks: dict[str, frozenset[Quirk]] = {}  # by model
@@ -540,27 +551,15 @@ class OpenAIBackend:
         check_media(request, documents=self.takes_documents())
         try:
             async with contextlib.AsyncExitStack() as stack:
-                chunks = (await self._open(request, stack)).aiter_bytes()
-                async for items in read_answer(chunks, self.decoder(request)):
+                answer = await self._open(request, stack)
+                async for items in read_answer(answer.chunks, self.decoder(request)):
                     yield items
-        except (OpenAIError, httpx2.HTTPError, ClientError) as error:
-            # `from None`: a cause may quote the request's headers in a logged traceback.
-            raise provider_error(error, self._clock.now(), openai) from None
+        except Refused as refused:
+            raise refusal(refused, self._clock.now()) from None
 
     async def models(self) -> tuple[str, ...]:
-        """Return the names of the models that the server has for this key.
-
-        Raises:
-            NoKey: It refuses the key.
-            ProviderError: It has no such list, or cannot be asked now.
-        """
-        try:
-            return tuple([model.id async for model in self._client.models.list()])
-        except (AuthenticationError, PermissionDeniedError) as error:
-            said = provider_error(error, self._clock.now(), openai).message
-            raise NoKey(f"The key is refused: {said}") from None
-        except (OpenAIError, httpx2.HTTPError, ClientError, ValueError) as error:
-            raise provider_error(error, self._clock.now(), openai) from None
+        """Return the names of the models that the server has for this key, see ``list_models``."""
+        return await list_models(self._server, "/models", self._clock.now())
 
     def takes_documents(self) -> bool:
         """Return whether PDF can be sent."""
@@ -570,9 +569,11 @@ class OpenAIBackend:
         """Return the body without the conversation."""
         return settings_body(request, quirks)
 
-    def system(self, request: ModelRequest) -> list[Json]:
+    def system(self, request: ModelRequest, quirks: Set[Quirk]) -> list[Json]:
         """Return what stands before the conversation."""
-        return [{"role": "system", "content": request.system}] if request.system.strip() else []
+        told = described(request.tools) if request.tools and "tools" in quirks else ""
+        system = "\n\n".join(filter(None, (request.system.strip(), told)))
+        return [{"role": "system", "content": system}] if system else []
 
     def items(self, message: Message, quirks: Set[Quirk]) -> Iterable[Json]:
         """Return what a message is in the body."""
@@ -580,7 +581,9 @@ class OpenAIBackend:
 
     def decoder(self, request: ModelRequest) -> Step:
         """Return what reads the answer."""
-        return ChatDecoder(request)
+        in_text = self._text_calls or "tools" in self._quirks.get(request.model, ())
+        decoder = ChatDecoder(request)
+        return TextCalls(decoder, request) if in_text and request.tools else decoder
 
     def quirk(self, body: Json, known: Set[Quirk], refusal: str) -> Quirk | None:
         """Return what to change after a refusal, None for nothing."""
@@ -588,41 +591,34 @@ class OpenAIBackend:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.close()
+        await self._server.close()
 
-    async def _open(self, request: ModelRequest, stack: contextlib.AsyncExitStack) -> httpx2.Response:
+    async def _open(self, request: ModelRequest, stack: contextlib.AsyncExitStack) -> Answer:
         """Send ``request``, once more for each thing that its model or server turns out to refuse."""
         while True:
             quirks = self._quirks.get(request.model, self._usual)
             if (writer := self._writers.get(quirks)) is None:
                 writer = self._writers[quirks] = BodyWriter(partial(self.items, quirks=quirks))
             settings = self.settings(request, quirks)
-            body = writer.write(settings, request.messages, key=self.key, first=self.system(request))
+            first, kept = self.system(request, quirks), request.kept
+            body = writer.write(settings, request.messages, key=self.key, first=first, kept=kept)
             if request.sent is not None:
                 request.sent(body)
             try:
-                stream = await self._post(body.encoded())
-            except (BadRequestError, UnprocessableEntityError) as error:
-                if (found := self.quirk(settings, quirks, _whole_refusal(error))) is None:
+                answer = await stack.enter_async_context(self._server.post(self.path, body.encoded()))
+            except Refused as error:
+                found = None
+                if error.status in (*_OTHER_FORM, *range(500, 600)):
+                    found = self.quirk(settings, quirks, _whole_refusal(error))
+                if found is None:
                     raise
-                _log.warning("%s: sending in another form (%s)", request.model, found)
+                _log.warning("%s: sending the request in another form (%s)", request.model, found)
                 self._quirks[request.model] = quirks | {found}
             else:
-                stack.push_async_callback(stream.close)
-                check_stream(stream.response.headers, self.api)
-                return stream.response
-
-    async def _post(self, body: bytes) -> AsyncStream[object]:
-        return await self._client.post(
-            self.path,
-            cast_to=object,
-            stream=True,
-            stream_cls=AsyncStream[object],
-            content=body,
-            options={"headers": {"Content-Type": "application/json", "Accept": "text/event-stream"}},
-        )
+                check_stream(answer.headers, self.api)
+                return answer
 
 
-def _whole_refusal(error: APIStatusError) -> str:
+def _whole_refusal(error: Refused) -> str:
     """Return all that a refusal says: the field that it is about may stand beside the message."""
     return json.dumps(error.body, ensure_ascii=False, default=str)

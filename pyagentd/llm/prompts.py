@@ -1,6 +1,7 @@
 """The prompts for summaries and titles, and what is accepted as an answer to them; pure.
 
-The conversation is quoted in one message, not replayed: the request needs no tools, and nothing in it is obeyed.
+The conversation is quoted in one message, not replayed: the request needs no tools, and the model is told to obey
+nothing in it.
 """
 
 import json
@@ -84,7 +85,7 @@ def transcript(messages: Sequence[Message], *, output: Callable[[str], str] | No
         messages: The conversation.
         output: What to show of a tool's output; its beginning and end without.
     """
-    return "\n\n".join(text for message in messages if (text := _said(message, output or shorten)))
+    return "\n\n".join(text for message in messages if (text := _message_text(message, output or shorten)))
 
 
 def shorten(text: str) -> str:
@@ -95,7 +96,7 @@ def shorten(text: str) -> str:
     return f"{text[:half]}\n[… {len(text) - 2 * half} characters …]\n{text[-half:]}"
 
 
-def _said(message: Message, output: Callable[[str], str]) -> str:
+def _message_text(message: Message, output: Callable[[str], str]) -> str:
     return "\n".join(line for part in message.parts for line in _lines(message.role, part, output))
 
 
@@ -199,7 +200,7 @@ _DESCRIPTION_READ_AT_MOST = 4000  # characters of an answer
 def description_request(
     model: str, transcript: str, *, previous: str = "", instructions: str = "", max_tokens: int
 ) -> ModelRequest:
-    """Return the request for a description; the arguments are those of ``llm.summary.summary_request``."""
+    """Return the request for a description; the arguments are those of ``summary_request``."""
     quoted = {"notes": previous or None, "conversation": transcript, "focus": instructions or None}
     return quoting_request(model, DESCRIPTION_SYSTEM, quoted, max_tokens=min(max_tokens, _DESCRIPTION_MAX_TOKENS))
 
@@ -217,3 +218,38 @@ def one_line(text: str, longest: int = DESCRIPTION_LONGEST) -> str:
     cut = line[: longest - 1]
     whole, _, _ = cut.rpartition(" ")
     return f"{whole if len(whole) > longest // 2 else cut}…"
+
+
+# What a model is asked when a person has a passage of a buffer rewritten, and what is made of its answer; pure.
+
+REWRITE_SYSTEM = (
+    "You rewrite a passage of a text or a program as its author asks. You are given the passage, what stands before "
+    "and behind it, and the instruction. Reply with the new passage and nothing else: no explanation, no code fence, "
+    "nothing of what stands around it. Keep indentation, style and everything that the instruction does not concern."
+)
+_AROUND_PASSAGE = 2000  # characters before and behind that the model is shown
+_FENCED = re.compile(r"\A\s*(`{3,}|~{3,})[^\n]*\n(.*?)\n?[ \t]*\1\s*\Z", re.DOTALL)
+
+
+def rewrite_request(
+    model: str, text: str, instruction: str, *, name: str, before: str, after: str, max_tokens: int
+) -> ModelRequest:
+    """Return the request to rewrite ``text``, a passage of the file or buffer ``name``."""
+    quoted = {
+        "name": name or None,
+        "before": before[-_AROUND_PASSAGE:] or None,
+        "passage": text,
+        "behind": after[:_AROUND_PASSAGE] or None,
+        "instruction": instruction,
+    }
+    return quoting_request(model, REWRITE_SYSTEM, quoted, max_tokens=max_tokens)
+
+
+def accept_rewrite(answer: str, text: str) -> str:
+    """Return what stands in the place of ``text``: without a fence around all of it, with its blanks at both ends."""
+    if (fenced := _FENCED.match(answer)) is not None and _FENCED.match(text) is None:
+        answer = fenced[2]
+    start = text[: len(text) - len(text.lstrip())]
+    end = text[len(text.rstrip()) :]
+    first = answer.lstrip("\n")  # the first line may be indented otherwise now
+    return f"{start if first[:1] not in (' ', chr(9)) else start.rstrip(' ' + chr(9))}{first.rstrip()}{end}"

@@ -1,7 +1,7 @@
-"""The Responses API, which OpenAI's own models speak, through OpenAI's official SDK.
+"""The Responses API, which OpenAI's own models speak: bodies, and the decoding of its stream.
 
-Nothing is stored there: reasoning comes encrypted, is kept in the record, and goes back with the conversation. What
-it shares with Chat Completions stands in ``openai``.
+Each request tells OpenAI to store nothing: reasoning comes encrypted, is kept in the record, and is sent with the
+next request. What both APIs share is in ``openai``.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
@@ -87,7 +87,7 @@ def settings_body(request: ModelRequest, quirks: Set[Quirk]) -> Json:
 def items_of(message: Message, quirks: Set[Quirk]) -> Iterator[Json]:
     """Yield what ``message`` is as items of ``input``."""
     if message.role == "assistant":
-        yield from _said(message, quirks)
+        yield from _input_items(message, quirks)
         return
     for part in message.parts:
         if isinstance(part, ToolResult):
@@ -100,7 +100,7 @@ def items_of(message: Message, quirks: Set[Quirk]) -> Iterator[Json]:
         yield {"role": "user", "content": content}
 
 
-def _said(message: Message, quirks: Set[Quirk]) -> Iterator[Json]:
+def _input_items(message: Message, quirks: Set[Quirk]) -> Iterator[Json]:
     thoughts: list[Json] = []  # the API refuses one that nothing follows
     for part in message.parts:
         match part:
@@ -172,7 +172,7 @@ class ResponseDecoder:
         self._items: dict[int, _Item] = {}
         self._broken: list[PartFinished] = []  # calls whose arguments were no JSON object
         self._refused = False
-        self._calls = self._said = self._received = 0
+        self._calls = self._text_length = self._received = 0
 
     def decode(self, events: Iterable[SseEvent]) -> list[StreamItem]:
         """Return the items that ``events`` mean, up to the one that fails; that one sets ``failure``."""
@@ -212,8 +212,8 @@ class ResponseDecoder:
         text = body["delta"]
         if not isinstance(text, str):
             raise TypeError("text of a delta")
-        self._said += len(text)
-        if self._said > MAX_TEXT:
+        self._text_length += len(text)
+        if self._text_length > MAX_TEXT:
             raise too_much(f"{MAX_TEXT // 1_000_000} million characters of text")
         item.pieces.append(text)
         items.append(PartDelta(body["output_index"], text))
@@ -321,7 +321,7 @@ class ResponsesBackend(OpenAIBackend):
         """Return the body without the conversation."""
         return settings_body(request, quirks)
 
-    def system(self, request: ModelRequest) -> list[Json]:
+    def system(self, request: ModelRequest, quirks: Set[Quirk]) -> list[Json]:
         """Return nothing: the system prompt is in the settings."""
         return []
 

@@ -1,14 +1,15 @@
 """Sends a request again after a transient failure; each wait is an item of the stream.
 
-A request is sent again only while nothing of its answer was seen: a second answer after half a first one would be two
-answers. Waits grow exponentially with jitter, unless the server says how long to wait.
+A request is sent again only if nothing of its answer was passed on: else the start of one answer would be followed by
+another. Waits grow exponentially with jitter, unless the server says how long to wait.
 """
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any
 
 from pyagentd.errors import TransientProviderError
 from pyagentd.llm.backend import Backend, ModelRequest, Retrying, SentAgain, StreamItem
@@ -32,16 +33,27 @@ class RetryPolicy:
 
 
 class RetryingBackend:
-    """A backend that repeats the transient failures of another one."""
+    """A backend that repeats the transient failures of another one, which is opened with the first request.
+
+    Args:
+        backend: What sends one request per call, None until it is opened.
+        opening: Opens it.
+        policy: How often and how patiently.
+        sleep: Waits the given seconds.
+        jitter: A number in [0, 1), drawn per wait.
+    """
 
     def __init__(
         self,
-        backend: Backend,
+        backend: Backend | None,
+        opening: Callable[[], Coroutine[Any, Any, Backend]] | None,
         policy: RetryPolicy,
         sleep: Callable[[float], Awaitable[None]],
         jitter: Callable[[], float],
     ) -> None:
         self._backend = backend
+        self._open = opening
+        self._opening: asyncio.Task[Backend] | None = None
         self._policy = policy
         self._sleep = sleep
         self._jitter = jitter
@@ -52,7 +64,8 @@ class RetryingBackend:
         while True:
             seen = False
             try:
-                async with aclosing(self._backend.stream(request)) as batches:
+                backend = self._backend or await self._opened()
+                async with aclosing(backend.stream(request)) as batches:
                     async for batch in batches:
                         seen = True
                         yield batch
@@ -77,13 +90,28 @@ class RetryingBackend:
             for wait in waits:
                 wait.cancel()
 
+    async def _opened(self) -> Backend:
+        assert self._open is not None
+        if self._opening is None or (
+            self._opening.done() and (self._opening.cancelled() or self._opening.exception() is not None)
+        ):
+            self._opening = asyncio.create_task(self._open())
+        # Shielded: aborting one run must not fail the others that wait for the same client.
+        self._backend = backend = await asyncio.shield(self._opening)
+        return backend
+
     async def close(self) -> None:
-        """Close the other backend."""
-        await self._backend.close()
+        """Close the other backend, if it was opened."""
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            self._backend = None  # the next request opens it anew
+            await (await opening).close()
+        elif self._backend is not None:
+            await self._backend.close()
 
 
 def with_retry(
-    backend: Backend,
+    backend: Backend | Callable[[], Coroutine[Any, Any, Backend]],
     policy: RetryPolicy | None = None,
     *,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -92,9 +120,10 @@ def with_retry(
     """Return ``backend`` with its transient failures repeated.
 
     Args:
-        backend: What sends one request per call.
+        backend: What sends one request per call, or how it is opened when the first request comes.
         policy: How often and how patiently; the default is five attempts.
         sleep: Waits the given seconds.
         jitter: A number in [0, 1), drawn per wait.
     """
-    return RetryingBackend(backend, policy or RetryPolicy(), sleep, jitter)
+    opened, opening = (None, backend) if callable(backend) else (backend, None)
+    return RetryingBackend(opened, opening, policy or RetryPolicy(), sleep, jitter)

@@ -1,4 +1,4 @@
-"""What the official SDKs raise, as errors of ours; they come from one generator and name their errors alike."""
+"""Turns exceptions of the official SDKs into errors of ours; one generator makes the SDKs, so their names match."""
 
 from datetime import datetime
 from types import ModuleType

@@ -1,16 +1,16 @@
-"""A backend that records every request as it was sent, how long the answer took and how it ended."""
+"""A backend that records each request of a run as it was sent, and how it was answered."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
-from dataclasses import asdict, replace
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, aclosing, nullcontext
+from dataclasses import replace
 from typing import Any, Protocol
 
 from pyagentd.clock import Clock, epoch_ms
 from pyagentd.errors import PyagentdError
 from pyagentd.llm.backend import Backend, Body, ModelRequest, PartFinished, Retrying, StepFinished, StreamItem
 from pyagentd.log import concealed
-from pyagentd.messages import ToolCall
+from pyagentd.messages import Message, ToolCall
 
 
 class Trace(Protocol):
@@ -29,43 +29,109 @@ class Trace(Protocol):
         ...
 
 
-class TracingBackend:
-    """Another backend, noted.
+class Watching(Protocol):
+    """Who is told of one request, from before it is sent to after its end.
+
+    Attributes:
+        inside: What surrounds the wait for each batch, None for nothing.
+    """
+
+    inside: Callable[[], AbstractContextManager[object]] | None
+
+    def sent(self, body: Body) -> None:
+        """Take the body of an attempt."""
+        ...
+
+    def see(self, batch: Sequence[StreamItem]) -> None:
+        """Take a batch of the answer."""
+        ...
+
+    def end(self, error: PyagentdError | None) -> None:
+        """Take the end: that of an answer, an error, or neither where whoever asked stopped early."""
+        ...
+
+
+Watcher = Callable[[ModelRequest], Watching]
+"""Is told of each request of a run, and returns who watches it."""
+
+
+class WatchedBackend:
+    """The backend of one run: its requests are completed at the last moment, and watched.
 
     Args:
         backend: Who answers.
-        trace: Where it is noted.
-        clock: For when a request was sent.
+        watchers: Who is told of each request.
+        completed: Returns the messages as they are sent; None where those of a request are.
     """
 
-    def __init__(self, backend: Backend, trace: Trace, clock: Clock) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        watchers: Sequence[Watcher],
+        completed: Callable[[tuple[Message, ...]], Awaitable[tuple[Message, ...]] | None] = lambda messages: None,
+    ) -> None:
         self._backend = backend
-        self._trace = trace
-        self._clock = clock
-        self._step: int | None = None
+        self._watchers = tuple(watchers)
+        self._completed = completed
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
         """Send ``request`` and yield its answer, see ``Backend``."""
-        self._step = 1 + (self._trace.steps_before() if self._step is None else self._step)
-        step = _Step(self._trace, self._clock, self._step, request.purpose)
+        watching = [watcher(request) for watcher in self._watchers]
+        inside = next((each.inside for each in watching if each.inside is not None), nullcontext)
+        error: PyagentdError | None = None
+
+        def sent(body: Body) -> None:
+            for each in watching:
+                each.sent(body)
+
         try:
-            async with aclosing(self._backend.stream(replace(request, sent=step.sent))) as batches:
-                async for batch in batches:
-                    step.see(batch)
+            pending = self._completed(request.messages)
+            messages = request.messages if pending is None else await pending
+            async with aclosing(self._backend.stream(replace(request, messages=messages, sent=sent))) as batches:
+                while True:
+                    # Between batches this runs in whatever context its consumer has.
+                    with inside():
+                        batch = await anext(batches, None)
+                    if batch is None:
+                        return
+                    for each in watching:
+                        each.see(batch)
                     yield batch
-        except PyagentdError as error:
-            step.error = {"code": error.code, "message": concealed(str(error))}
+        except PyagentdError as failure:
+            error = failure
             raise
         finally:
-            step.end()
+            for each in watching:
+                each.end(error)
 
     async def close(self) -> None:
         """Close the other backend."""
         await self._backend.close()
 
 
+class TraceWatcher:
+    """Notes each request of a run as it was sent, how long the answer took and how it ended; a ``Watcher``.
+
+    Args:
+        trace: Where it is noted.
+        clock: For when a request was sent.
+    """
+
+    def __init__(self, trace: Trace, clock: Clock) -> None:
+        self._trace = trace
+        self._clock = clock
+        self._step: int | None = None
+
+    def __call__(self, request: ModelRequest) -> Watching:
+        """Begin to note a request."""
+        self._step = 1 + (self._trace.steps_before() if self._step is None else self._step)
+        return _Step(self._trace, self._clock, self._step, request.purpose)
+
+
 class _Step:
     """One request on its way."""
+
+    inside: Callable[[], AbstractContextManager[object]] | None = None
 
     def __init__(self, trace: Trace, clock: Clock, number: int, purpose: str) -> None:
         self._trace = trace
@@ -81,7 +147,6 @@ class _Step:
         self._retries: list[dict[str, Any]] = []
         self._calls: list[dict[str, str]] = []
         self._stop: StepFinished | None = None
-        self.error: dict[str, Any] | None = None
 
     def sent(self, body: Body) -> None:
         """Note an attempt; one that repeats the last, word for word, is counted only."""
@@ -107,21 +172,22 @@ class _Step:
             if self._first_s is None:
                 self._first_s = self._now()
 
-    def end(self) -> None:
+    def end(self, error: PyagentdError | None) -> None:
         """Note the end; what was never sent has none."""
         if not self._sent:
             return
-        if self._stop is None and self.error is None:
-            self.error = {"code": "aborted", "message": "Stopped before the answer ended"}
+        told = None if error is None else {"code": error.code, "message": concealed(str(error))}
+        if self._stop is None and told is None:
+            told = {"code": "aborted", "message": "Stopped before the answer ended"}
         facts = {
             "duration_ms": self._ms(self._now()),
             "first_token_ms": None if self._first_s is None else self._ms(self._first_s),
             "attempts": self._attempts,
             "retries": self._retries,
-            "usage": None if self._stop is None else asdict(self._stop.usage),
+            "usage": None if self._stop is None else self._stop.usage.to_dict(),
             "calls": self._calls,
             "stop_reason": None if self._stop is None else self._stop.stop_reason,
-            "error": self.error,
+            "error": told,
         }
         self._trace.answer(self._number, facts)
 

@@ -519,11 +519,11 @@ class Mission(Generic[T]):
             context: Its data, instead of what it was made with.
             more: Further arguments of ``delegate``, which take precedence.
         """
-        return cast("Step[T]", delegate(self.prompt, **self._given(context, more)))
+        return cast("Step[T]", delegate(self.prompt, **self._context_values(context, more)))
 
     async def arun(self, context: Context | None = None, **more: Any) -> Step[T]:
         """Run it without blocking the event loop; see ``run``."""
-        return cast("Step[T]", await adelegate(self.prompt, **self._given(context, more)))
+        return cast("Step[T]", await adelegate(self.prompt, **self._context_values(context, more)))
 
     def map(
         self,
@@ -571,7 +571,7 @@ class Mission(Generic[T]):
             prompt=self.prompt, signature=contract, name=name, description=description, options=rest, **own
         )
 
-    def _given(self, context: Context | None, more: Mapping[str, Any]) -> dict[str, Any]:
+    def _context_values(self, context: Context | None, more: Mapping[str, Any]) -> dict[str, Any]:
         given = {**self.options, **more}
         if context is not None:
             given["context"] = context
@@ -591,7 +591,7 @@ class Mission(Generic[T]):
             names = self._parameters()
             if len(names) != 1:
                 has = f"has the parameters {', '.join(names)}" if names else "has no parameters"
-                raise UserError(f"{item!r} is no context, and the mission {has}", hint="Give a dict for each item")
+                raise UserError(f"{item!r} is not a context, and the mission {has}", hint="Give a dict for each item")
             item = {names[0]: item}
         return Mission(self.prompt, **{**self.options, **more, "context": item})
 
@@ -650,9 +650,18 @@ def gather_sync(
         max_concurrency: The largest number that are submitted at once.
         executor: Runs them; None creates a thread pool for this call.
         common: Options for all missions; a mission's own take precedence.
+
+    Raises:
+        UserError: The executor is Dask's.
     """
     todo = _all(missions, common)
     limit = _checked(max_concurrency)
+    if executor is not None and type(executor).__module__.startswith("distributed."):
+        # It never tells of a result that was lost with its worker while it was fetched.
+        raise UserError(
+            "Dask's own executor can wait for ever when a worker is lost",
+            hint='pyagentd.mission.over.run_over(…, executor="dask://HOST:PORT") runs on a Dask cluster',
+        )
     if executor is not None:
         return _window(executor, todo, limit)
     with ThreadPoolExecutor(min(limit, len(todo)) or 1, thread_name_prefix="mission") as own:

@@ -20,7 +20,7 @@ from pyagentd.errors import TemplateError, UserError, did_you_mean
 from pyagentd.lisp import Keyword, serialization
 from pyagentd.mission import registry, response, template
 from pyagentd.mission import signature as signatures
-from pyagentd.mission.budget import current
+from pyagentd.mission.budget import Budget, current
 from pyagentd.mission.options import CALLER, IN_MS, Message, ModelLike, Options, Request, Tools
 from pyagentd.mission.signature import Signature, SignatureError, type_text
 from pyagentd.mission.step import MissionFailed, Step, failed
@@ -134,6 +134,8 @@ class LLMTool:
             turns = {} if "limits" in options else {"max_turns": JUDGMENT_TURNS}
             options = {**turns, "system_prompt": judgment_prompt(self.contract), **options}
             llm = judgment_llm(llm, self.contract)
+            if parent:  # one question is a call, not an agent: it takes no turn of the tree
+                options = {"budget": Budget(depth=parent.budget.depth), **options}
         # `delegate` needs this module, so it comes through the lazy names of the package.
         return missions.delegate(
             self.prompt, llm=llm, signature=self.contract, tools=self.tools or {}, context=context, **options

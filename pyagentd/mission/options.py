@@ -21,7 +21,7 @@ PROGRAM_TIMEOUT_S = 5.0
 MISSION_TIMEOUT_S = 60.0
 MEMORY_BYTES = 1_048_576
 MAX_DEPTH = 3
-PARALLEL = 8
+PARALLEL = 10
 TURN_BUDGET = 20
 
 ValidationMode = Literal["enabled", "warn_only", "disabled", "strict"]
@@ -287,7 +287,7 @@ KNOWN = frozenset(MoreOptions.__annotations__)
 
 
 def check_known(names: Mapping[str, Any], known: frozenset[str] = KNOWN) -> None:
-    """Refuse what is no option of ``delegate``.
+    """Refuse what is not an option of ``delegate``.
 
     Raises:
         TypeError: One is unknown; the message suggests another.

@@ -26,9 +26,11 @@ from concurrent.futures import (
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 from typing import IO, Any
+from uuid import uuid4
 
 from pyagentd.errors import UserError
 from pyagentd.installation import extra
@@ -41,8 +43,8 @@ from pyagentd.mission.step import Step
 ATTEMPTS = 4
 """How often an item is tried that is lost with its worker, or that the provider's rate limit refuses."""
 THREADS = 8
-_PER_THREAD = 4  # items that a worker of Dask has waiting, so that it never waits itself
-_LOST = ("KilledWorker", "CommClosedError", "LostRunner")
+_PER_THREAD = 8  # items that a worker of Dask has waiting, so that it never waits itself
+_LOST = ("KilledWorker", "CommClosedError", "LostRunner", "_BegunBefore")
 _PAUSE_S, _LONGEST_PAUSE_S = 0.5, 60.0
 
 
@@ -108,7 +110,7 @@ def imported(name: str) -> Callable[..., Any]:
         return getattr(importlib.import_module(module), function)  # type: ignore[no-any-return]
     except (ImportError, AttributeError, ValueError) as error:
         hint = "Write MODULE:FUNCTION; the module must be importable where the mission runs (PYTHONPATH)"
-        told = f"The tool {name} cannot be loaded: {error}" if colon else f"{name} is no tool"
+        told = f"The tool {name} cannot be loaded: {error}" if colon else f"{name} is not a tool"
         raise UserError(told, hint=hint) from error
 
 
@@ -224,6 +226,8 @@ class Workers:
         match executor:
             case Workers():
                 return executor
+            case Executor() if type(executor).__module__.startswith("distributed."):
+                return _DaskWorkers(executor._client, most, owned=False)  # type: ignore[attr-defined]
             case Executor():
                 return cls(lambda: executor, most or 4 * THREADS, owned=False)
             case "threads":
@@ -261,10 +265,60 @@ def _dask(address: str, most: int | None) -> Workers:
         client = connect(f"tcp://{address}", timeout=10, set_as_default=False)
     except OSError as error:
         raise UserError(f"No Dask scheduler answers at {address}", hint="Start one: dask scheduler") from error
-    threads = sum(client.nthreads().values())
-    workers = Workers(lambda: client.get_executor(pure=False), most or _PER_THREAD * max(1, threads))
-    workers.close = client.close  # type: ignore[method-assign]
-    return workers
+    return _DaskWorkers(client, most)
+
+
+class _BegunBefore(Exception):
+    """Dask runs again what had begun on a worker that is gone."""
+
+
+class _DaskWorkers(Workers):
+    """Workers of a Dask cluster, where what is submitted once is begun once.
+
+    By itself Dask runs again whatever a lost worker held, results included that have arrived here and are written.
+    So each submission has a mark at the scheduler: who finds it set does not run, and whether the item has a row is
+    decided here.
+    """
+
+    def __init__(self, client: Any, most: int | None, *, owned: bool = True) -> None:
+        self.most = most or _PER_THREAD * max(1, sum(client.nthreads().values()))
+        self._client, self._owned = client, owned
+        self._marks = ["pyagentd", uuid4().hex]
+        self._number = count()
+
+    def submit(self, mission: Mission[Any], item: Any) -> "Future[_Done]":
+        mark = [*self._marks, str(next(self._number))]
+        # Dask's own executor never tells of a result that was lost with its worker while it was fetched.
+        asked = self._client.submit(_begin_once, mark, mission, item, pure=False)
+        done: Future[_Done] = Future()
+        done.add_done_callback(lambda each: asked.cancel() if each.cancelled() else None)
+        asked.add_done_callback(partial(_pass_on, done))
+        return done
+
+    def close(self) -> None:
+        self._client.set_metadata(self._marks, None)
+        if self._owned:
+            self._client.close()
+
+
+def _pass_on(done: "Future[_Done]", asked: Any) -> None:
+    """Give ``done`` what came of ``asked``, a future of Dask, which is fetched here."""
+    if done.set_running_or_notify_cancel():
+        try:
+            done.set_result(asked.result())
+        except BaseException as error:
+            done.set_exception(error)
+
+
+def _begin_once(mark: list[str], mission: Mission[Any], item: Any) -> _Done:
+    """Run a mission for one item in a worker of Dask, unless ``mark`` says that this has begun before."""
+    from distributed import get_client  # here is where it is installed
+
+    client: Any = get_client()
+    if client.get_metadata(mark, None) is not None:
+        raise _BegunBefore
+    client.set_metadata(mark, True)
+    return run_item(mission, item)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -495,7 +549,7 @@ def _opened(output: Path, *, resume: bool) -> Iterator[tuple[IO[bytes], dict[str
                 row = json.loads(line)
                 rows[row["key"]] = row
             except (ValueError, KeyError, TypeError) as error:
-                raise UserError(f"{output}:{number} is no row of a mission over items") from error
+                raise UserError(f"{output}:{number} is not a row of a mission over items") from error
         file.truncate(len(whole))
         yield file, rows
 
@@ -504,7 +558,7 @@ def read_items(text: str, name: str) -> list[Any]:
     """Return the values of JSON lines; empty lines are left out.
 
     Raises:
-        UserError: A line is no JSON; names file and line.
+        UserError: A line is not JSON; names file and line.
     """
     items = []
     for number, line in enumerate(text.split("\n"), 1):

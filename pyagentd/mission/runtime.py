@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -106,7 +106,15 @@ GRACE_S: Final = 0.1
 CHILD_GRACE_S: Final = 1.0
 """How long one in which child missions are running has: these end by themselves, and their steps are recorded."""
 
-_POLL_S: Final = 0.05
+_POLL_S: Final = (0.05, 0.25)
+"""How soon one who waits notices that it was cancelled: at first, and after it has waited for a while."""
+
+
+def _pauses() -> Iterator[float]:
+    pause, longest = _POLL_S
+    while True:
+        yield pause
+        pause = min(pause * 1.3, longest)
 
 
 class LeftBehind(TimeoutError):
@@ -145,9 +153,10 @@ def call_until(
     # A daemon thread, so that one that hangs does not keep the interpreter from exiting.
     threading.Thread(target=lambda: context.run(_resolve, done, function), name=name, daemon=True).start()
     overdue_since: float | None = None
+    pauses = _pauses()
     while True:
         left = deadline - runtime.monotonic()
-        if wait([done], timeout=min(_POLL_S, left) if left > 0 else 0.01).done:
+        if wait([done], timeout=min(next(pauses), left) if left > 0 else 0.01).done:
             return done.result()
         if runtime.monotonic() < deadline and not runtime.cancelled() and not abandoned():
             continue
@@ -249,7 +258,8 @@ class Bridge:
             if ends and self._cancel.is_set():  # cancelled between the start of the coroutine and here
                 future.cancel()
         try:
-            while not wait([future], timeout=_POLL_S).done:
+            pauses = _pauses()
+            while not wait([future], timeout=next(pauses)).done:
                 if ends and abandoned():
                     future.cancel()
             return future.result()

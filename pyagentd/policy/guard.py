@@ -1,10 +1,10 @@
 """The decision about an action: allow, deny (a deny always wins) or ask; and what an answer can be remembered as.
 
 A deny wins over every allow, and nothing can allow a protected place. The order of the rules is fixed, and the first
-that says anything decides: 1 protected places, 2 any deny, of the agent or above it, that one of them is read-only
-included, 3 what a human allowed once for exactly this resource, 4 tools that have no resource, 5 scope, 6 the
-profile, 7 the tool's own wish to be confirmed. Nothing here looks at the disk: paths come resolved, commands read,
-rules parsed.
+rule that applies decides: 1 protected places, 2 any deny of the agent or of a session above it, also because one of
+them is read-only, 3 an answer of a human that allowed exactly this resource once, 4 tools that have no resource, 5
+scope, 6 the profile, 7 the tool's own wish to be confirmed. Nothing here looks at the disk: paths come resolved,
+commands and rules parsed.
 """
 
 import re

@@ -233,7 +233,7 @@ class Preset:
     mcp: WantedServers | None = field(
         default=None, metadata=INSIDE
     )  # servers of tools; None: all of a session, none of an agent
-    parallel: FromOne | None = None  # of a mission: calls of tools of one program that run at a time; None: 8
+    parallel: FromOne | None = None  # of a mission: calls of tools of one program that run at a time; None: 10
     isolation: Isolation = "none"  # of a mission: "process" runs its programs in a process of their own
 
 

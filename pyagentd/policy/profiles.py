@@ -30,13 +30,13 @@ def compile_action(pattern: str) -> re.Pattern[str]:
     """Return ``pattern`` ready to be matched against whole action strings.
 
     Raises:
-        BadRequest: It is no regular expression.
+        BadRequest: It is not a regular expression.
     """
     try:
         return re.compile(str(pattern), re.DOTALL)
     except (re.error, OverflowError, RecursionError) as error:
         raise BadRequest(
-            f"{pattern!r} is no regular expression: {error}",
+            f"{pattern!r} is not a regular expression: {error}",
             hint="Write a Python regular expression for the whole action, such as tool:Read:.*",
         ) from error
 
@@ -189,8 +189,16 @@ BUILTIN = {
                 "tool:git:commit",
                 "tool:git:branch .*",
             ],
-            # The last: what other programs do is asked about, as commands are.
-            ask=["tool:bash:.*", "tool:git:push .*", "tool:git:merge_request .*", "tool:self_edit:.*", "mcp:.*"],
+            # The last three are asked about as commands are: what other programs do, and what leaves for the network.
+            ask=[
+                "tool:bash:.*",
+                "tool:git:push .*",
+                "tool:git:merge_request .*",
+                "tool:self_edit:.*",
+                "mcp:.*",
+                "tool:WebFetch:.*",
+                "tool:WebSearch:.*",
+            ],
         ),
         make_profile("locked", allow=["tool:view:.*"]),
     )

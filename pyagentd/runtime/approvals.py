@@ -1,20 +1,20 @@
-"""Authority of one run: the decision of ``policy.guard``, and the question to a human where it says ask.
+"""Authority of one run: decides with ``policy.guard``, and asks a human where it says so.
 
-A model's word is never an authority: what an action touches is computed by the tool from its checked arguments, the
-preset's rules come from disk, and grants come from humans. Every decision is noted for the audit, and what a human
-allowed is decided once more before it happens: a rule may have changed while the question was open, and no answer
-overrules a prohibition.
+Nothing that the model says counts: the tool computes from its checked arguments what an action touches, the preset's
+rules come from disk, and grants come from humans. Every decision goes into the audit. An action that a human allowed
+is decided once more before it happens, since a rule may have changed meanwhile, and no answer overrules a deny.
 """
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypedDict
 
 from pyagentd import reader
 from pyagentd.errors import BadRequest, NotFound, PresetError, StoreError, ToolError
-from pyagentd.events import Event
+from pyagentd.events import Event, Line, Text
 from pyagentd.messages import ToolCall
 from pyagentd.policy.action import Action, ResolvedPath
 from pyagentd.policy.guard import Allow, Confirm, Context, Deny, Widening, decide, explain_pattern
@@ -23,6 +23,177 @@ from pyagentd.policy.guard import Decision as Decision_
 from pyagentd.store.db.audit import Decided
 from pyagentd.tools.invoke import Authorise, Denied, Edited, checked_arguments
 from pyagentd.tools.spec import ToolContext, ToolSpec
+
+# What a human is shown of a question, by every client: who asks what, lines and keys.
+
+_WIDTH = 160  # columns of a line
+_LONGEST = 400  # characters of what is asked
+_MOST_PREVIEW, _MOST_COMMANDS, _MOST_WORDS = 24, 12, 6  # lines: what does not fit a window cannot be scrolled
+
+
+class Key(TypedDict):
+    """A letter that answers a question, or shows more of it."""
+
+    key: str
+    label: str
+
+
+class KeyRow(TypedDict):
+    """Letters that belong together."""
+
+    title: str
+    keys: list[Key]
+
+
+# Row, letter, when it is offered (a choice, or a fact of the question), label.
+_KEYS = (
+    ("Allow", "y", "allow", "once"),
+    ("Allow", "s", "session", "this session"),
+    ("Allow", "p", "always", "this project"),
+    ("Allow", "p", "scope", "add to the scope"),
+    ("Allow", "e", "edit", "with changes"),
+    ("Deny", "n", "deny", ""),
+    ("Deny", "r", "deny", "with a reason"),
+    ("Deny", "k", "own", "abort the run"),
+    ("Deny", "k", "agent", "abort this agent"),
+    ("Look", "d", "diff", "diff"),
+    ("Look", "E", "diff", "Ediff"),
+    ("Look", "o", "always offered", "details"),
+)
+
+
+def agent_words(id: str) -> str:
+    """Return what to call an agent, PRESET-TIMESTAMP-SLUG: "PRESET (SLUG)"."""
+    found = re.fullmatch(r"(.+?)-[0-9]{14}(?:-(.+))?", id)
+    if found is None:
+        return id
+    return f"{found[1]} ({found[2]})" if found[2] else found[1]
+
+
+def presented(ask: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what clients are told of an ``ask`` row besides: ``who``, ``what``, ``lines`` and ``keys``."""
+    try:
+        return {
+            "who": agent_words(ask.get("agent") or ""),
+            "what": _what(ask),
+            "lines": [line.to_wire() for line in lines_of(ask)],
+            "keys": _keys(ask),
+        }
+    except (AttributeError, KeyError, TypeError):  # a log from elsewhere may hold anything
+        return {"who": "", "what": "Question", "lines": [], "keys": []}
+
+
+def lines_of(ask: Mapping[str, Any], *, width: int | None = _WIDTH) -> Iterator[Line]:
+    """Yield the lines that decide about a question, the question first; bounded, unless ``width`` is None."""
+    question = ask.get("kind") == "question"
+    what = _what(ask)
+    head = [Text(f"{agent_words(ask['agent'])} › ", "strong")] if ask.get("agent") else []
+    head += [Text("Question " if question else "Allow ", "warn")]
+    head += [Text(_cut(what, width or _LONGEST), "heading")]
+    yield Line(head if question else [*head, Text("?", "warn")])
+    asked = ask.get("questions") or ()
+    lines = [line for each in asked for line in _question(each, width, alone=len(asked) == 1)]
+    yield from _bounded(lines, width and _MOST_PREVIEW)
+    given = _arguments(ask)
+    if ask.get("kind") == "scope":
+        patterns = [Text(str(each), "code") for each in ask.get("patterns") or ()]
+        yield from _bounded(_labelled(ask.get("for_tool") or "wants", patterns), width and _MOST_COMMANDS)
+        why = [Text(line) for line in str(given.get("justification") or "").split("\n") if line]
+        yield from _bounded(_labelled("why", why), width and _MOST_WORDS)
+    commands = [each.strip() for each in ask.get("commands") or ()]
+    shown = ask.get("patterns") or () if ask.get("kind") == "scope" else (ask.get("detail") or "",)
+    if commands != [str(each).strip() for each in shown]:
+        runs = [Text(_cut(each, width), "code") for each in commands]
+        yield from _bounded(_labelled("runs", runs), width and _MOST_COMMANDS)
+    warnings = [Line((Text(line, "warn"),)) for line in str(ask.get("warning") or "").split("\n") if line]
+    yield from _bounded(warnings, width and _MOST_WORDS)
+    if preview := str(ask.get("preview") or "").rstrip():
+        all_lines = preview.split("\n")
+        most = _MOST_PREVIEW if width else len(all_lines)
+        text = "\n".join(
+            line if width is None or len(line) <= width else f"{line[: width - 1]}…" for line in all_lines[:most]
+        )
+        more = max(0, len(all_lines) - most)
+        yield Line((Text(text, "diff" if _is_diff(ask) else "preview", more=more),))
+
+
+def _what(ask: Mapping[str, Any]) -> str:
+    """Return in a line what is asked."""
+    if ask.get("kind") == "scope":
+        return _cut(f"more scope: {'  '.join(ask.get('patterns') or ())}", _LONGEST)
+    detail = str(ask.get("detail") or ask.get("action") or "")
+    if ask.get("kind") == "question":
+        return _cut(detail, _LONGEST)
+    if ask.get("path") and ask.get("project"):
+        detail = detail.removeprefix(f"{ask['project']}/")
+    if ask.get("tool") in ("PersistentAgent", "task"):
+        given = _arguments(ask)
+        detail = f"{detail}: {given.get('description') or given.get('prompt') or ''}".removesuffix(": ")
+    return _cut(f"{ask.get('tool') or 'Question'} {detail}", _LONGEST)
+
+
+def _arguments(ask: Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        given = json.loads(ask.get("input") or "{}")
+    except ValueError:  # a log from elsewhere
+        return {}
+    return given if isinstance(given, dict) else {}
+
+
+def _is_diff(ask: Mapping[str, Any]) -> bool:
+    return str(ask.get("preview") or "").startswith("--- ")
+
+
+def _question(asked: Mapping[str, Any], width: int | None, *, alone: bool) -> Iterator[Line]:
+    if not alone or width is None:
+        yield Line((Text(_cut(asked["question"], width), "heading"),))
+    for option in asked.get("options") or ():
+        mark = "[ ]" if asked.get("multi_select") else "( )"
+        about = f"  {option['description']}" if option.get("description") else ""
+        yield Line((f"    {mark} {_cut(option['label'], width)}", Text(_cut(about, width, keep="  "), "detail")))
+
+
+def _labelled(label: str, texts: Sequence[Text]) -> list[Line]:
+    """Return texts in a column, the first behind ``label``."""
+    space = " " * (len(label) + 4)
+    return [Line((space if number else Text(f"  {label}  ", "dim"), text)) for number, text in enumerate(texts)]
+
+
+def _bounded(lines: Sequence[Line], most: int | None) -> Iterator[Line]:
+    yield from lines[:most]
+    if most is not None and len(lines) > most:
+        more = len(lines) - most
+        yield Line((Text(f"  … {more} more line{'s' if more > 1 else ''}", "dim"),))
+
+
+def _keys(ask: Mapping[str, Any]) -> list[KeyRow]:
+    """Return the letters that answer a question, but for a model's questions, which a form answers."""
+    if ask.get("kind") == "question":
+        return []
+    offered = {*(ask.get("choices") or ("allow", "deny")), "always offered"}
+    offered.add("agent" if ask.get("agent") else "own")
+    if ask.get("kind") == "scope" and "always" in offered:
+        offered = {*offered, "scope"} - {"always"}
+    if ask.get("input") and ask.get("kind") != "scope":
+        offered.add("edit")
+    if _is_diff(ask):
+        offered.add("diff")
+    rows: dict[str, list[Key]] = {}
+    for row, key, when, label in _KEYS:
+        if when in offered:
+            rows.setdefault(row, []).append({"key": key, "label": label})
+    return [{"title": title, "keys": keys} for title, keys in rows.items()]
+
+
+def _cut(text: str, width: int | None, *, keep: str = "") -> str:
+    """Return ``text`` on one line of at most ``width`` columns, behind the spaces to ``keep``."""
+    line = " ".join(str(text).split())
+    return _short(f"{keep}{line}" if line else "", width)
+
+
+def _short(line: str, width: int | None) -> str:
+    return line if width is None or len(line) <= width else f"{line[: width - 1]}…"
+
 
 # Questions to a human: asked once, answered once, shown where somebody looks.
 #
@@ -67,7 +238,7 @@ class Ask:
     id: str
     run_id: str
     branches: tuple[str, ...]  # where it is shown: the asking branch first, then the root of its tree
-    row: Mapping[str, Any]  # the `ask` row as recorded; also what clients are told
+    row: Mapping[str, Any]  # the `ask` row as recorded, with what is shown of it; what clients are told
     future: asyncio.Future[Answer]
     record: Callable[[Answer], object] = field(default=_no_record)
 
@@ -99,10 +270,11 @@ class AskBoard:
             record: Called with the answer, before anybody learns of it.
         """
         future = asyncio.get_running_loop().create_future()
+        row = {**row, **presented(row)}
         ask = Ask(id=str(row["id"]), run_id=run_id, branches=branches, row=row, future=future, record=record)
         self._open[ask.id] = ask
         for branch in branches:
-            self._publish(Event("ask", branch, seq if branch == branches[0] else 0, (dict(row),)))
+            self._publish(Event("ask", branch, seq if branch == branches[0] else 0, (row,)))
         return ask
 
     def has(self, ask_id: str) -> bool:
@@ -197,6 +369,14 @@ CHOICES = ("allow", "session", "always", "deny", "abort")
 ONCE = ("allow", "deny", "abort")  # of what is asked about each time
 
 
+def allows(what: str, project: str) -> dict[str, str]:
+    """Return for each answer that lasts the sentence that says what it allows."""
+    where = {"session": "in this session and its agents", "always": f"in every session of {project}"}
+    return {
+        choice: f"From now on, {place}, this is allowed without asking: {what}." for choice, place in where.items()
+    }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedCall:
     """One call as the model made it."""
@@ -230,7 +410,8 @@ class AskedCall:
             "kind": "tool",
             "choices": list(ONCE if spec.confirm == "always" else CHOICES),
             "remember": list(ask.remember),
-            "covers": [explain_pattern(pattern) for pattern in ask.remember],
+            "covers": (covers := [explain_pattern(pattern) for pattern in ask.remember]),
+            "allows": allows("; ".join(covers), str(self.tool_context.root)) if covers else {},
             "project": str(self.tool_context.root),
             "commands": list(_commands(action)),
             "input": json.dumps(dict(self.call.input), ensure_ascii=False),
@@ -241,12 +422,12 @@ class AskedCall:
         """Return arguments that a human wrote as JSON as the tool gets them, and what they do.
 
         Raises:
-            ToolError: They are no JSON, or do not fit the tool.
+            ToolError: They are not JSON, or do not fit the tool.
         """
         try:
             given = reader.parse(text)
         except ValueError as error:
-            raise ToolError(f"they are no JSON: {error}") from None
+            raise ToolError(f"they are not JSON: {error}") from None
         args = checked_arguments(self.spec.name, self.spec.input_schema, given)
         return args, self.spec.action(args, self.tool_context)
 
@@ -262,7 +443,7 @@ AskHuman = Callable[[Mapping[str, Any]], Awaitable[Answer]]
 
 
 class DecisionLog(Protocol):
-    """Who notes decisions; see ``ledger.RunWitness``."""
+    """Who notes decisions; see ``grants.RunWitness``."""
 
     def __call__(
         self,
@@ -277,6 +458,9 @@ class DecisionLog(Protocol):
     ) -> None:
         """Note one decision; ``by`` is the client through which a human made it, ``change`` that of the action."""
         ...
+
+
+_NOTED = 300  # characters of a call that was never an action
 
 
 class Authority:
@@ -335,6 +519,12 @@ class Authority:
 
         return authorise
 
+    def note_refused(self, spec: ToolSpec | None, call: ToolCall, reason: str) -> None:
+        """Note a call that was refused before there was anything to decide: no such tool, or an impossible action."""
+        words = " ".join(str(value) for value in call.input.values() if isinstance(value, str | int | float))
+        action = f"tool:{spec.acts_as or spec.name if spec else call.name}:{words}".replace("\n", " ")[:_NOTED]
+        self._witness(call.name[:_NOTED], action, "deny", "no such tool" if spec is None else "impossible", reason)
+
     def readable(self, path: ResolvedPath) -> bool:
         """Return whether a file that a search found may be read without a question."""
         action = Action(tool="Read", detail=path.lexical, kind="read", paths=(path,), root=self._root)
@@ -384,7 +574,7 @@ class Authority:
         """Check arguments that a human gives in place of the model's for a call that waits.
 
         Raises:
-            BadRequest: Nothing waits, they are no JSON, do not fit the tool, or may not happen whoever allows it.
+            BadRequest: Nothing waits, they are not JSON, do not fit the tool, or may not happen whoever allows it.
         """
         waiting = self._waiting.get(call_id)
         if waiting is None:

@@ -1,151 +1,125 @@
-"""Attaching a client: which inserts its text lacks, whether it may edit, and the state of the branch.
+"""Attaching a client: which edits its text lacks, and the state of the branch.
 
-A client names the text it has by its hash. If that is a known state of the document it is told the inserts that
-came since; if not, it reads the file again. Who is to edit must have the document as it is: a text that somebody
-edited since is read again as well.
+A client names its text by the last revision that it got or, if it read the file, by a hash. If the daemon remembers
+that state of the document, the client gets the edits since; if not, it sends its text and gets the difference.
+Nothing is read when nothing has changed.
 """
 
 import asyncio
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from pyagentd.errors import StoreError
+from pyagentd.errors import Stale, StoreError
 from pyagentd.events import Event, Sink
+from pyagentd.runtime.approvals import presented
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.document_sync import DocumentReading, DocumentVersion, MissingInserts, RecoveredRoles
-from pyagentd.store.document.render import Insert, Renderer
+from pyagentd.runtime.document_sync import DocumentReading, DocumentVersion, edit_to_wire, roles_to_wire
+from pyagentd.store.document.files import Edit, difference, joined
+from pyagentd.store.document.render import Renderer
 from pyagentd.store.journal import Row
 from pyagentd.wire.sexp import tagged
 
-_ATTEMPTS = 5  # a run that is written once a second leaves time to read in between
-
-Mode = Literal["edit", "view"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Standing:
-    """Where a client is: what it lacks, and where that goes."""
+class Known:
+    """The text that a client has; one that knows none only hears what comes from now on.
 
-    marker: int | None
-    inserts: tuple[Insert, ...]
-    version: DocumentVersion | None = None  # its text, when that is a state of the file
-    behind: bool = False  # it is attached already and lost events
-
-
-async def attach(
-    branch: LiveBranch, sink: Sink, *, sha256: str | None, seq: int | None, mode: Mode
-) -> dict[str, Any] | None:
-    """Let ``sink`` watch ``branch``, or also edit it; see ``Attaching``."""
-    return await Attaching(branch, sink, sha256=sha256, seq=seq).perform(mode)
-
-
-class Attaching:
-    """One client on its way into one branch.
-
-    Args:
-        branch: What it attaches to.
-        sink: Where its events go.
-        sha256: Of the text it has; None of a client that has none and only hears what comes from now on.
-        seq: The last event that a client which is attached already saw, or None.
+    Attributes:
+        revision: The state of the document that it was told last.
+        sha256: The hash of the text that it read.
+        text: All of it, where neither is known.
+        seq: Of a client without a text, the last event that it saw.
     """
 
-    def __init__(self, branch: LiveBranch, sink: Sink, *, sha256: str | None, seq: int | None) -> None:
-        self._branch = branch
-        self._document = branch.document
-        self._sink = sink
-        self._sha256 = sha256
-        self._seq = seq
-        self._trouble = ""
+    revision: int | None = None
+    sha256: str | None = None
+    text: str | None = None
+    seq: int | None = None
 
-    async def perform(self, mode: Mode) -> dict[str, Any] | None:
-        """Let the client watch, or also edit; return what it is told, None when it must read the file again.
+    @property
+    def is_nothing(self) -> bool:
+        """Whether it has no text."""
+        return self.revision is None and self.sha256 is None and self.text is None
 
-        Raises:
-            NotFound: The client left meanwhile.
-            StoreError: The file cannot be read.
-        """
-        branch, sink = self._branch, self._sink
-        reading, lacking = await branch.while_attaching(sink, self._look())
-        without_text = self._sha256 is None and self._seq is None
-        standing = self._standing(reading, lacking, reading.sha256 if without_text else self._sha256 or "")
-        if standing is None and without_text:
-            standing = _Standing(marker=None, inserts=())
-        if standing is None:
-            return None
-        # No await from here on: the answer and the events after it are in one order.
-        branch.sinks[sink] = None
-        sink.reset(branch.key, branch.recorder.last_seq)
-        editor = mode == "edit" and self._may_edit(standing) and branch.lease.offer(sink, standing.version)
-        roles = None
-        if reading.spans is not None and reading.sha256 == self._sha256:
-            roles = RecoveredRoles(sha256=reading.sha256, spans=reading.spans)
-            self._document.heal(roles.sha256, roles.spans)
-        return {
-            "branch": branch.key,
-            "seq": branch.recorder.last_seq,
-            "editor": editor,
-            "free": not branch.refusal and self._document.editor is None,
-            "marker": None if standing.marker is None else standing.marker + 1,
-            "inserts": [(i.seq, i.text, tagged(i.role)) for i in standing.inserts],
-            "status": branch.status,
-            "roles": None if roles is None else roles.to_wire(),
-            "notes": self._notes(reading),
-            "read_only": branch.refusal or None,
-            "title": branch.conversation.session.get("title") or None,
-            "written": reading.sha256 if self._document.version(reading.sha256) is not None else None,
-        }
 
-    async def _look(self) -> tuple[DocumentReading, MissingInserts | None]:
-        """Bring the document up to date and read it."""
-        branch = self._branch
-        try:
-            branch.recorder.flush()
-            await self._document.flush()
-        except StoreError as error:  # what cannot be written can be shown
-            self._trouble = str(error)
-        run = branch.conversation.last_run
-        settled = branch.run is None and (run is None or run.is_kept)
-        for _ in range(_ATTEMPTS):
-            writes = self._document.writes
-            reading = await branch.reader.look(compare=settled)
-            if self._document.writes == writes:
-                break
-            with contextlib.suppress(StoreError):  # whoever edits from now on must find the file as it was read
-                await self._document.flush()
-        # Its editor may be waiting for us: it cannot save where somebody else changed the file.
-        unknown = not self._document.complete and self._document.version(reading.sha256) is None
-        return reading, await self._document.survey() if unknown else None
+async def attach(branch: LiveBranch, sink: Sink, known: Known) -> dict[str, Any] | None:
+    """Let ``sink`` watch ``branch``; return what it is told, None when its text is not known and is to be sent.
 
-    def _standing(self, reading: DocumentReading, lacking: MissingInserts | None, sha256: str) -> _Standing | None:
-        document = self._document
-        if self._seq is not None and self._sink in self._branch.sinks and document.knows_since(self._seq):
-            # It fell behind; its own marker goes on.
-            fallen = DocumentVersion(sha256=sha256, seq=self._seq, marker=None)
-            return _Standing(marker=None, inserts=tuple(document.missing(fallen)), behind=True)
-        version = document.version(sha256)
-        if version is not None and (document.is_latest(version) or sha256 == reading.sha256):
-            return self._at(version)
-        if sha256 != reading.sha256:
-            return None
-        if document.complete:
-            return self._at(document.on_disk(sha256))
-        if lacking is not None and lacking.sha256 == sha256:
-            return _Standing(marker=lacking.marker, inserts=lacking.inserts)
+    Raises:
+        NotFound: The client left meanwhile.
+        StoreError: The file cannot be read.
+    """
+    reading, made = await branch.while_attaching(sink, _look(branch, known.text))
+    # No await from here on: the answer and the events after it are in one order.
+    live = branch.document.live
+    if known.sha256 is not None and not branch.ref.is_agent:
+        branch.document.open_prompt()
+    edits: list[tuple[str, Edit]] = []
+    base = live.revision if known.is_nothing else _base(branch, known)
+    if made is not None:
+        edit, at = made
+        edits, base = [("", edit), *live.named_since(live.at(DocumentVersion(revision=at)))], 0
+    elif base is None:
         return None
+    else:
+        edits = live.named_since(base)
+    branch.sinks[sink] = None
+    sink.reset(branch.key, branch.recorder.last_seq)
+    stamp = live.file.stamp
+    return {
+        "branch": branch.key,
+        "seq": branch.recorder.last_seq,
+        "revision": live.revision,
+        "edits": [(id or None, edit_to_wire(edit)) for id, edit in joined(edits)],
+        "roles": roles_to_wire(live.document.spans) if base < live.roles_at or made is not None else None,
+        "marker": None if live.marker is None else live.marker + 1,
+        "saved": not live.unsaved and not live.is_dirty,
+        "unsaved": branch.document.cause or None,
+        "mtime": None if stamp is None else stamp.mtime_ns,
+        "inserts": _inserts(branch, known),
+        "status": branch.status,
+        "notes": list(dict.fromkeys([*branch.notes, *reading.notes, *_trouble(branch)])),
+        "read_only": branch.refusal or None,
+        "title": branch.conversation.session.get("title") or None,
+    }
 
-    def _may_edit(self, standing: _Standing) -> bool:
-        # Who fell behind knows nothing of what others edited meanwhile.
-        return not self._branch.refusal and (not standing.behind or self._document.editor is self._sink)
 
-    def _at(self, version: DocumentVersion) -> _Standing:
-        inserts = tuple(self._document.missing(version))
-        return _Standing(marker=version.marker, inserts=inserts, version=version)
+async def _look(branch: LiveBranch, text: str | None) -> tuple[DocumentReading, tuple[Edit, int] | None]:
+    """Bring the document up to date; return what it says, and what it is after ``text``, at which revision."""
+    document, run = branch.document, branch.conversation.last_run
+    with contextlib.suppress(StoreError):  # what cannot be written can be shown
+        branch.recorder.flush()
+        if document.trouble:
+            await document.flush()
+    live = await document.look()
+    reading = DocumentReading(settings=live.document.settings)
+    if branch.run is None and (run is None or run.is_finished):
+        reading = await branch.reader.look()
+    if text is None:
+        return reading, None
+    doc, revision = live.document, live.revision
+    return reading, (await asyncio.to_thread(difference, text, doc), revision)
 
-    def _notes(self, reading: DocumentReading) -> list[str]:
-        trouble = (self._trouble,) if self._trouble else ()
-        return list(dict.fromkeys([*self._branch.notes, *reading.notes, *trouble]))
+
+def _base(branch: LiveBranch, known: Known) -> int | None:
+    live = branch.document.live
+    for version in (DocumentVersion(revision=known.revision or 0), DocumentVersion(sha256=known.sha256 or "")):
+        with contextlib.suppress(Stale):
+            return live.at(version)
+    return None
+
+
+def _inserts(branch: LiveBranch, known: Known) -> list[tuple[int, str, object]]:
+    """Return what a client without a text has missed of the run, all of it where it missed more."""
+    if known.seq is None:
+        return []
+    return [(each.seq, each.text, tagged(each.role)) for each in branch.document.missing(known.seq)]
+
+
+def _trouble(branch: LiveBranch) -> list[str]:
+    return [branch.document.trouble] if branch.document.trouble else []
 
 
 # The events of a branch again, from its log: what a client was told while it happened, and in the same order.
@@ -229,7 +203,7 @@ def replayed(rows: Iterable[Row], key: str, *, over: bool) -> Iterator[tuple[int
                 events.append(_ended(key, row.seq, end[1]))
                 end = None
             case "ask", {"decision": None}:
-                events.append(Event("ask", key, row.seq, (dict(row.data),)))
+                events.append(Event("ask", key, row.seq, ({**row.data, **presented(row.data)},)))
             case "ask", {"id": id, "decision": decision}:
                 told = {"id": id, "decision": decision, "by": row.data.get("decided_by") or None}
                 events.append(Event("answered", key, 0, (told,)))

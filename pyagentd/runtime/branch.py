@@ -1,20 +1,20 @@
 """An open branch: its log, its document, its run and the clients that watch it.
 
-Opened from disk on demand (``opening``) and dropped when nobody needs it. How a turn begins is in ``turns``, who
-writes the document and who may edit it in ``document_sync``, what clients are told when they attach in ``attaching``.
+Opened from disk on demand (``opening``) and closed when unused. ``turns`` begins a turn, ``document_sync`` writes the
+document and takes edits, ``attaching`` makes the reply to a client that attaches.
 """
 
 import asyncio
 import contextlib
-import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pyagentd.clock import Clock, Pulse
-from pyagentd.errors import Busy, NotFound, StoreError
+from pyagentd.errors import BadRequest, Busy, NotFound, StoreError
 from pyagentd.events import Event, Kind, Sink
 from pyagentd.policy.presets import Preset
 from pyagentd.runtime import document_sync, turns
@@ -22,25 +22,27 @@ from pyagentd.runtime.document_sync import (
     DocumentReader,
     DocumentSync,
     DocumentVersion,
-    Lease,
     Override,
     RecoveredRoles,
-    WriteOutcome,
+    Written,
+    edit_to_wire,
     find_override,
+    roles_to_wire,
 )
-from pyagentd.runtime.opening import LastRun, OpenedBranch, open_branch, open_ends
+from pyagentd.runtime.opening import LastRun, OpenedBranch, open_branch, open_ends, refusal_of
 from pyagentd.runtime.queue import Waitlist
 from pyagentd.runtime.recorder import Recorder
 from pyagentd.runtime.run import Run
 from pyagentd.runtime.status import Outcome, SessionStatus, failed_call, tool_event
 from pyagentd.runtime.turn_agent import TurnPresets, agent_label
-from pyagentd.runtime.turns import Prompt, TurnStart
+from pyagentd.runtime.turns import DocumentNow, Prompt, TurnStart
 from pyagentd.runtime.usage import Meter
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation, Message
-from pyagentd.store.document.reconcile import IncrementalAligner
-from pyagentd.store.document.render import Insert
-from pyagentd.store.document.text import Settings, stamp_of
+from pyagentd.store.document.files import Edit
+from pyagentd.store.document.reconcile import Alignment, align, align_turn
+from pyagentd.store.document.render import Insert, writable
+from pyagentd.store.document.text import Settings, Stamp
 from pyagentd.store.journal import Row, session_row
 from pyagentd.store.paths import BranchRef
 
@@ -107,7 +109,7 @@ class SessionRow:
             with contextlib.suppress(StoreError):
                 self.note_session(metadata_json={**known, **facts})
 
-    def note_said(self) -> None:
+    def note_lasting_notices(self) -> None:
         """Remember that what stays as it is was said, so that it is not said every time."""
         if self._lasting:
             said = self.conversation.session.get("metadata_json", {}).get("noted", [])
@@ -210,70 +212,87 @@ class Prompts:
     """The prompts of a branch.
 
     Args:
-        file: Its document.
         recorder: Its log.
-        document: Who writes the document.
+        document: Its document.
         queue: The messages that wait.
         is_agent: Whether it is an agent's.
-
-    Attributes:
-        continued: Aligns the document turn after turn.
     """
 
-    def __init__(
-        self, file: Path, recorder: Recorder, document: DocumentSync, queue: Waitlist, *, is_agent: bool
-    ) -> None:
-        self.continued = IncrementalAligner()
-        self._file = file
+    def __init__(self, recorder: Recorder, document: DocumentSync, queue: Waitlist, *, is_agent: bool) -> None:
         self._recorder = recorder
         self._document = document
         self._queue = queue
         self._is_agent = is_agent
 
-    async def from_document(self, *, sha256: str, end: int) -> Prompt:
-        """Read the prompt that ends at offset ``end`` of the saved document; see ``turn.from_document``."""
-        conversation = self._recorder.conversation.snapshot()
-        aligning = self.continued.align
-        return await asyncio.to_thread(
-            turns.from_document, self._file, conversation, sha256=sha256, end=end, aligning=aligning
-        )
+    async def from_document(self, at: DocumentVersion) -> Prompt:
+        """Read the prompt that ends at the marker of a state of the document; see ``turns.standing_at``."""
+        now = await self._now(at)
+        return turns.standing_at(now, await self._aligned(now))
 
     async def from_client(self, text: str) -> Prompt:
-        """Take the prompt that a client sent as text, which goes above what waits in the document."""
-        conversation = self._recorder.conversation.snapshot()
-        at = functools.partial(turns.above_drafts, conversation, self._marker) if self._typed_waits else None
-        aligning, is_agent = self.continued.align, self._is_agent
-        return await asyncio.to_thread(
-            turns.from_client, self._file, conversation, text, is_agent=is_agent, aligning=aligning, at=at
-        )
+        """Take the prompt that a client sent as text, which goes above what waits in the document.
 
-    async def waits_above(self, *, sha256: str, end: int) -> bool:
-        """Return whether queued text stands above an offset of the saved document; see ``firing.waits_above``."""
+        Raises:
+            BadRequest: It is empty.
+        """
+        text = writable(text.strip())
+        if not text:
+            raise BadRequest("The prompt is empty", hint="Write something")
+        now = await self._now()
+        now = replace(now, end=await self._above_drafts(now) if self._typed_waits else len(now.document.body))
+        return turns.inserted_at(now, await self._aligned(now), text, is_agent=self._is_agent)
+
+    async def of_queued(self, message: Message) -> Prompt:
+        """Return the prompt that a queued message is when it fires: where it stands in the document, or is put."""
+        now, text = await self._now(), message.text
+        end = turns.place_of(now.document, text) if message.metadata.get("origin") == "document" else None
+        if end is not None:
+            now = replace(now, end=end)
+            prompt = replace(turns.standing_at(now, await self._aligned(now)), message_id="")
+        else:
+            now = replace(now, end=await self._above_drafts(now))
+            prompt = turns.inserted_at(now, await self._aligned(now), text, is_agent=self._is_agent)
+        return replace(prompt, queued=message.id)
+
+    async def _aligned(self, now: DocumentNow) -> Alignment:
+        """Return what a document means up to a place: recognising megabytes blocks, so it is done in a thread."""
+        conversation = self._recorder.conversation
+        if now.seen is not None and now.marker is not None:
+            aligned = align_turn(now.seen, now.document, conversation, now.end, now.marker)
+            if aligned is not None:
+                return aligned
+        return await asyncio.to_thread(align, now.document, conversation.snapshot(), now.end)
+
+    async def _above_drafts(self, now: DocumentNow) -> int:
+        return await asyncio.to_thread(turns.above_drafts, now, self._recorder.conversation.snapshot())
+
+    async def waits_above(self, at: DocumentVersion) -> bool:
+        """Return whether queued text stands above a place in the document; see ``turns.waits_above``."""
         if not self._typed_waits:
             return False
-        return await asyncio.to_thread(turns.waits_above, self._file, self._queue.waiting, sha256=sha256, end=end)
+        return await asyncio.to_thread(turns.waits_above, await self._now(at), self._queue.waiting)
 
     @property
     def _typed_waits(self) -> bool:
         return any(message.metadata.get("origin") == "document" for message in self._queue.waiting)
 
-    async def text_to_queue(self, *, sha256: str, end: int) -> str:
-        """Return the new text that ends at offset ``end`` of the saved document; see ``firing.text_to_queue``."""
-        given, waiting = self._recorder.conversation.snapshot(), self._queue.waiting
-        return await asyncio.to_thread(
-            turns.text_to_queue, self._file, given, waiting, self._marker, sha256=sha256, end=end
-        )
+    async def text_to_queue(self, at: DocumentVersion) -> str:
+        """Return the new text that ends at a place in the document; see ``turns.text_to_queue``."""
+        now, given, waiting = await self._now(at), self._recorder.conversation.snapshot(), self._queue.waiting
+        return await asyncio.to_thread(turns.text_to_queue, now, given, waiting)
 
-    async def of_queued(self, message: Message) -> Prompt:
-        """Return the prompt that a queued message is now; see ``firing.prompt_of_queued``."""
-        given = self._recorder.conversation.snapshot()
-        return await asyncio.to_thread(
-            turns.prompt_of_queued, self._file, given, message, self._marker, is_agent=self._is_agent
-        )
+    async def _now(self, at: DocumentVersion | None = None) -> DocumentNow:
+        """Return the document as it is now; with the place where the marker of one of its states is by now.
 
-    def _marker(self, sha256: str) -> int | None:
-        """Return where the last run is, or ended, in the document with this hash; None when that is not known."""
-        return version.marker if (version := self._document.version(sha256)) is not None else None
+        Raises:
+            Stale: Too much changed since.
+            StoreError: The file cannot be read.
+        """
+        live = await self._document.look()
+        end = 0 if at is None else live.place(at)
+        return DocumentNow(
+            document=live.document, revision=live.revision, marker=live.marker, seen=live.seen, end=end
+        )
 
 
 _MOST_ROLES = 4000  # in one event; a client gets more of them when it attaches
@@ -297,6 +316,7 @@ class LiveBranch(Watchers, SessionRow):
         turn: What holds for the run in flight, or held for the last one.
         notes: What was found when it was opened, one line each, for people.
         emptied: Whether its document was empty when it was opened, and was made anew.
+        made_from: The name of the preset in ``scope-plan.yml``, with the stamp of that file; None: not read yet.
     """
 
     def __init__(self, ref: BranchRef, opened: OpenedBranch, *, pulse: Pulse, clock: Clock) -> None:
@@ -311,13 +331,15 @@ class LiveBranch(Watchers, SessionRow):
         self.file = paths.session_file(ref.branch_dir)
         self.notes = (*opened.notes, *opened.lasting)
         self.emptied = opened.emptied
-        self.document = DocumentSync(self.file, persisted=self._persisted)
-        self.document.refusal = opened.refusal
-        self.lease = Lease(
-            self.document,
-            tell=lambda sink, facts: self.tell(sink, "lease", **facts),
-            tell_others=lambda sink, facts: self.tell_others(sink, "lease", **facts),
+        self.made_from: tuple[Stamp | None, str | None] | None = None
+        self.document = DocumentSync(
+            self.file,
+            written=self._written,
+            changed=self._edited,
+            is_watched=lambda: bool(self.sinks),
+            refused=lambda cause: self.tell_others(None, "unsaved", cause=cause),
         )
+        self.document.refusal = opened.refusal
         recorder = Recorder(
             journal=opened.journal,
             conversation=opened.conversation,
@@ -327,10 +349,10 @@ class LiveBranch(Watchers, SessionRow):
             show=self._show,
         )
         SessionRow.__init__(self, ref, recorder, refusal=opened.refusal, lasting=opened.lasting)
-        self.reader = DocumentReader(ref, recorder)
+        self.reader = DocumentReader(ref, recorder, self.document, self.tell_roles)
         self.state.extra = self._shown
         self.queue = Waitlist(recorder, ref.session_id)
-        self.prompts = Prompts(self.file, recorder, self.document, self.queue, is_agent=ref.is_agent)
+        self.prompts = Prompts(recorder, self.document, self.queue, is_agent=ref.is_agent)
         # After an error, and where a user wanted it, the queue waits until somebody goes on; a restart is none.
         latest = opened.conversation.last_run
         self.paused = latest is not None and (latest.data.get("reason") == "error" or bool(latest.data.get("paused")))
@@ -346,12 +368,24 @@ class LiveBranch(Watchers, SessionRow):
 
     @classmethod
     async def open(
-        cls, ref: BranchRef, *, pulse: Pulse, clock: Clock, goes_on: bool = False, ended: Outcome | None = None
+        cls,
+        ref: BranchRef,
+        *,
+        pulse: Pulse,
+        clock: Clock,
+        settings: Callable[[], Settings],
+        goes_on: bool = False,
+        ended: Outcome | None = None,
     ) -> "LiveBranch":
         """Open a branch, and put what was recorded but never reached its document there if the disk allows.
 
-        ``goes_on`` leaves its last run without an end: it is resumed. ``ended`` is how that ended, where this daemon
-        knows it and could not record it.
+        Args:
+            ref: The branch.
+            pulse: Runs what is due.
+            clock: Dates what is recorded.
+            settings: Returns what the Local Variables of a document say that was made anew.
+            goes_on: Leave its last run without an end, because it is resumed.
+            ended: How its last run ended, where this daemon knows it and could not record it.
 
         Raises:
             StoreError: Its log cannot be read.
@@ -359,6 +393,9 @@ class LiveBranch(Watchers, SessionRow):
         opened = await asyncio.to_thread(open_branch, ref, goes_on=goes_on, ended=ended)
         branch = cls(ref, opened, pulse=pulse, clock=clock)
         branch.last_run = opened.last_run if goes_on else None
+        if opened.is_new:
+            own = settings()
+            branch.write_settings(given=own, effective=own, seen=Settings())
         try:
             await branch.document.flush()
             branch.note_complete()
@@ -374,14 +411,30 @@ class LiveBranch(Watchers, SessionRow):
         """Whether nobody would notice if the branch were closed."""
         return self.run is None and not self.sinks and not self.users
 
+    def rest(self) -> bool:
+        """Close the log for now, if opening the branch again would only find what is in memory; return whether."""
+        if self.notes or self.refusal or self.paused or self.queue.waiting or not self.settled:
+            return False
+        self.document.close()
+        self.recorder.flush()
+        self.recorder.journal.rest()
+        self.observers.clear()  # whoever opens it puts them there
+        return True
+
+    def wake(self) -> bool:
+        """Return whether the files are as they were left; the log is open then."""
+        root = self.conversation.session.get("workspace_root")
+        is_whole = self.document.is_current and (not root or Path(root).is_dir())
+        return is_whole and self.recorder.journal.wake() and not refusal_of(self.ref)
+
     async def look_once(self) -> None:
         """Compare document and log unless that was done since the branch was opened; what the log lacks it gets.
 
         Raises:
             StoreError: The document cannot be read.
         """
-        if self.reader.last is None:
-            for note in (await self.reader.look(compare=True)).notes:
+        if not self.reader.looked:
+            for note in (await self.reader.look()).notes:
                 self.tell_others(None, "notice", text=note)
 
     # -- settings ----------------------------------------------------------------------------------------------
@@ -391,10 +444,10 @@ class LiveBranch(Watchers, SessionRow):
 
         Args:
             preset: The branch's.
-            block: What they say; None for what was read last.
+            block: What they say; None for what the document says now.
         """
         if block is None:
-            block = self.reader.last.settings if self.reader.last else Settings()
+            block = self.document.settings_now
         if self.ref.is_agent or (self.written is None and self.conversation.runs):
             return {}
         return find_override(block, self.written, preset)
@@ -408,7 +461,7 @@ class LiveBranch(Watchers, SessionRow):
             seen: What the document said when the override was found.
         """
         self.given = given
-        self.document.settings, self.document.seen = effective, seen
+        self.document.set_block(effective, seen)
 
     # -- turns -------------------------------------------------------------------------------------------------
 
@@ -498,18 +551,6 @@ class LiveBranch(Watchers, SessionRow):
     def detach(self, sink: Sink) -> None:
         """Let ``sink`` go; a run goes on."""
         self.leave(sink)
-        self.lease.release(sink)
-
-    def saved(self, sink: Sink, version: DocumentVersion) -> None:
-        """Note that a client wrote the file, which should be the editor, and tell the others."""
-        if sink not in self.sinks:
-            return
-        if self.document.editor is sink:
-            self.document.saved(version)
-            self.reader.trust(version.sha256)
-            self.note_complete()
-            self.note_given()
-        self._tell_changed(sink, version.sha256)
 
     def note_complete(self) -> None:
         """Record once that the last run's text has reached the document, so that nothing puts it there again."""
@@ -543,11 +584,19 @@ class LiveBranch(Watchers, SessionRow):
 
     # -- inside ------------------------------------------------------------------------------------------------
 
-    def heal(self, roles: RecoveredRoles) -> None:
-        """Have recovered roles written, by the editor if there is one."""
-        self.document.heal(roles.sha256, roles.spans)
-        if self.document.editor is not None and len(roles.spans) <= _MOST_ROLES:
-            self.tell_others(None, "roles", sha256=roles.sha256, spans=roles.to_wire())
+    def tell_roles(self, roles: RecoveredRoles, marker: int | None = None) -> None:
+        """Give the text other roles, and show them; with ``marker`` the next answer goes there."""
+        live = self.document.live
+        if marker is not None:
+            marker = live.place(replace(roles.version, marker=marker))
+            live.go_to(marker)
+        if not self.document.set_roles(roles) and marker is None:
+            return
+        if len(spans := live.document.spans) > _MOST_ROLES:
+            self.publish(Event("resync", self.key, self.recorder.last_seq))
+            return
+        place = {} if marker is None else {"marker": marker + 1}
+        self.tell_others(None, "roles", revision=live.revision, spans=roles_to_wire(spans), **place)
 
     def _shown(self) -> dict[str, Any]:
         name = agent_label(self.conversation)
@@ -569,16 +618,16 @@ class LiveBranch(Watchers, SessionRow):
         for observe in self.observers:
             observe(row)
 
-    def _persisted(self, written: WriteOutcome) -> None:
-        writer, sha256 = written.writer, written.version.sha256
-        self.reader.wrote(stamp=writer.stamp, sha256=sha256, settings=writer.document.settings)
-        mtime = writer.stamp.mtime if writer.stamp else 0.0
-        self.tell_others(None, "persisted", sha256=sha256, mtime=mtime)
+    def _edited(self, revision: int, edit: Edit, sink: Sink | None, id: str) -> None:
+        """Tell of an edit; who made it is only told where in the order of all it stands."""
+        facts = {"revision": revision, "id": id or None}
+        if sink is not None:
+            self.tell(sink, "edit", **facts, own=True)
+        self.tell_others(sink, "edit", **facts, hunks=edit_to_wire(edit))
+
+    def _written(self, written: Written) -> None:
+        mtime_ns = written.stamp.mtime_ns if written.stamp else 0
+        self.tell_others(None, "persisted", revision=written.revision, mtime=mtime_ns)
         self.note_complete()
         if self.document.settings is not None:
             self.note_given()
-
-    def _tell_changed(self, sink: Sink | None, sha256: str) -> None:
-        with contextlib.suppress(StoreError):
-            if (stamp := stamp_of(self.file)) is not None:
-                self.tell_others(sink, "changed", sha256=sha256, mtime=stamp.mtime)

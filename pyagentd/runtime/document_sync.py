@@ -1,8 +1,9 @@
-"""Keeps ``session.md`` in step with the log: by the client that holds the edit lease, else by the daemon.
+"""One writer: the live document of a branch, and ``session.md`` that holds it.
 
-``DocumentSync`` remembers what the current or last run inserted and which versions of the file (by hash of the body)
-hold how much of it. From that follows what an attaching client misses, and where the daemon goes on when an editor
-disappears. It decides when to write, and that there is one write at a time.
+While a client is attached and while a run writes, only the daemon writes the file. ``LiveDocument`` is the text with
+its roles and a revision number; model output and the edits of clients go into it in one order, and a client that is
+behind gets the edits since its revision. ``DocumentSync`` loads and writes it. A change of the file by another
+program is an edit like any other: the difference to what the daemon had written, rebased over the edits since.
 """
 
 import asyncio
@@ -12,190 +13,51 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 from weakref import WeakSet
 
-from pyagentd.errors import Busy, StoreError
-from pyagentd.events import Sink
+from pyagentd.errors import Stale, StoreError
+from pyagentd.events import InsertRole, Sink
 from pyagentd.policy.action import canonical_tool, is_ours
 from pyagentd.policy.presets import Preset
 from pyagentd.runtime.recorder import Recorder
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import adopt
-from pyagentd.store.document.files import DocumentWriter, document_cache
-from pyagentd.store.document.reconcile import locate, recognise
+from pyagentd.store.document.files import (
+    SETTLED_NS,
+    CachedDocument,
+    DocumentChanged,
+    Edit,
+    Hunk,
+    apply,
+    apply_edit,
+    clash,
+    cut_spans,
+    difference,
+    document_cache,
+    moved,
+    moved_spans,
+    transform,
+    write_document,
+)
+from pyagentd.store.document.reconcile import Seen, locate, recognise
 from pyagentd.store.document.render import Insert
-from pyagentd.store.document.text import PROMPT_PREFIX, Condition, Document, Settings, Span, Stamp, inspect, stamp_of
-from pyagentd.store.document.text import merged as merged_
+from pyagentd.store.document.text import (
+    PROMPT_PREFIX,
+    Document,
+    Settings,
+    Span,
+    Stamp,
+    body_sha256,
+    stamp_of,
+)
 from pyagentd.store.paths import BranchRef
 from pyagentd.wire.sexp import tagged
 
 log = logging.getLogger(__name__)
-
-
-# The document of a branch as it is on disk, compared with the record: recovered roles, lost messages, notes.
-#
-# Reading and aligning megabytes blocks, so it runs in a thread; a file that is as it was last time is not read
-# again, and a text that we know to have been written with its roles is not aligned.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentReading:
-    """What the file says.
-
-    Attributes:
-        stamp: Of which state of the file; None when there is none.
-        sha256: Hash of its body.
-        settings: Its Local Variables.
-        spans: Roles that the file has lost; None when its own are right.
-        before: The document that lacked them.
-        facts: Rows that the log lacks of what the document shows.
-        notes: What is wrong, one line each, for people.
-    """
-
-    stamp: Stamp | None
-    sha256: str
-    settings: Settings
-    spans: tuple[Span, ...] | None = None
-    before: Document | None = None
-    facts: tuple[adopt.Fact, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def read(
-    file: Path, conversation: Conversation, *, session_id: str, now_ms: int, sound: Callable[[str], bool]
-) -> DocumentReading:
-    """Read a document and find out what it and the record lack of each other.
-
-    Args:
-        file: The document.
-        conversation: The record.
-        session_id: Whose messages become those that only the document has.
-        now_ms: When they do, in epoch milliseconds.
-        sound: Tells of the hash of a body whether it was written with its roles, so that nothing can be lacking.
-
-    Raises:
-        StoreError: The file cannot be read.
-    """
-    condition = inspect(file)
-    doc = condition.document
-    as_found = DocumentReading(
-        stamp=condition.stamp, sha256=condition.sha256, settings=doc.settings, notes=condition.notes
-    )
-    answered = any(message.role == "assistant" for message in conversation.messages.values())
-    if not answered and not doc.spans:
-        return as_found
-    if sound(condition.sha256) and doc.spans and not doc.stale:
-        return as_found
-    return _compared(as_found, condition, conversation, session_id, now_ms)
-
-
-def _compared(
-    as_found: DocumentReading, condition: Condition, conversation: Conversation, session_id: str, now_ms: int
-) -> DocumentReading:
-    doc = condition.document
-    alignment = recognise(doc, conversation)
-    notes = list(condition.notes)
-    if alignment.lost is not None:
-        notes += [note for note in alignment.aligned().notes if note not in notes]
-    if all(piece.message or piece.found.key[0] not in ("response", "tool") for piece in alignment.pieces):
-        return replace(as_found, spans=_changed(doc, alignment.document), before=doc, notes=tuple(notes))
-    adopted = adopt.adopt(alignment, conversation, session_id=session_id, now_ms=now_ms)
-    return replace(
-        as_found,
-        spans=_changed(doc, adopted.document),
-        before=doc,
-        facts=adopted.facts,
-        notes=(*notes, *adopted.notes),
-    )
-
-
-def _changed(before: Document, after: Document) -> tuple[Span, ...] | None:
-    # Of a damaged block Emacs may have read less than we did.
-    return None if after.spans == before.spans and not before.stale else after.spans
-
-
-class DocumentReader:
-    """Reads one branch's document when it changed.
-
-    Args:
-        ref: The branch.
-        recorder: Its record.
-
-    Attributes:
-        last: What was read or written last; None before.
-        recovery: The document before the last recovery of roles, and the roles after it.
-    """
-
-    def __init__(self, ref: BranchRef, recorder: Recorder) -> None:
-        self.last: DocumentReading | None = None
-        self.recovery: tuple[Document, tuple[Span, ...]] | None = None
-        self._ref = ref
-        self._file = paths.session_file(ref.branch_dir)
-        self._recorder = recorder
-        self._sound: deque[str] = deque(maxlen=8)  # hashes of bodies that were written with their roles
-        self._compared = False
-        self._turn = asyncio.Lock()
-
-    async def look(self, *, compare: bool) -> DocumentReading:
-        """Return what the file says; with ``compare`` also what it and the record lack of each other.
-
-        Raises:
-            StoreError: The file cannot be read.
-        """
-        async with self._turn:
-            last = self.last
-            if last is not None and last.stamp == stamp_of(self._file) and (self._compared or not compare):
-                return last
-            conversation, seq = self._recorder.conversation.snapshot(), self._recorder.last_seq
-            sound = frozenset(self._sound)
-            reading = await asyncio.to_thread(
-                read,
-                self._file,
-                conversation,
-                session_id=self._ref.session_id,
-                now_ms=self._recorder.now_ms(),
-                sound=lambda sha256: not compare or sha256 in sound,
-            )
-            lacked = self._record(reading) if self._recorder.last_seq == seq else ""
-            reading = replace(reading, facts=())
-            self._keep(reading, compared=compare)
-            return replace(reading, notes=(*reading.notes, lacked)) if lacked else reading
-
-    def wrote(self, *, stamp: Stamp | None, sha256: str, settings: Settings) -> None:
-        """Note that the daemon wrote the file."""
-        self._keep(DocumentReading(stamp=stamp, sha256=sha256, settings=settings), compared=True)
-
-    def trust(self, sha256: str) -> None:
-        """Note that an editor, which knows the roles, wrote a body with this hash."""
-        self._sound.append(sha256)
-
-    def forget(self) -> None:
-        """Compare document and record anew: what their roles should be has changed."""
-        self.last = None
-        self._sound.clear()
-
-    def _record(self, reading: DocumentReading) -> str:
-        """Record what the log lacks, and return how that is said, "" when it lacks no message."""
-        messages = sum(kind == "message" for kind, _ in reading.facts)
-        try:
-            self._recorder.adopt(reading.facts)
-        except StoreError:  # a disk that refuses is said where the branch is opened
-            return ""
-        lacked = "1 message" if messages == 1 else f"{messages} messages"
-        return f"{paths.JOURNAL_FILE} lacked {lacked} of this document; recorded now" if messages else ""
-
-    def _keep(self, reading: DocumentReading, *, compared: bool) -> None:
-        self.last, self._compared = reading, compared
-        if reading.spans is None:
-            if compared:
-                self._sound.append(reading.sha256)
-        elif reading.before is not None:
-            self.recovery = (reading.before, reading.spans)
-
 
 # Local Variables that the user changed: an override of the preset for that branch.
 #
@@ -303,159 +165,332 @@ def from_json(data: Mapping[str, Any] | None) -> Settings | None:
     )
 
 
-# One write of ``session.md`` by the daemon: what is in the file, what it lacks, and where that goes.
-#
-# Runs in a thread, on values that nobody else changes meanwhile. Text that was not read is never overwritten: a file
-# that changed on disk is read again and the insertion point is found anew.
+# The text as everybody sees it.
+
+_REMEMBERED = 4096  # edits that a client may be behind
+_REMEMBERED_CHARACTERS = 4 << 20  # ... and their text
+_KNOWN = 16  # states of the file, by hash
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentVersion:
-    """One known state of the file's body.
+    """A state of the body, by its ``revision`` or, of one that was read from the file, by its hash.
 
-    ``marker`` is the offset (code points from 0) where the run's next insert goes, or None when no run was active.
-    Versions of the same ``edition`` differ by inserts alone: nobody edited in between.
+    ``marker`` is the offset (code points from 0) where the run's next insert goes, None when no run was active. With
+    ``after`` it is one of the text after the edit with that id, which a client made at ``revision``.
     """
 
-    sha256: str
-    seq: int
-    marker: int | None
-    edition: int = field(default=0, compare=False)
+    sha256: str = ""
+    seq: int = 0
+    marker: int | None = None
+    revision: int = 0
+    after: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredRoles:
-    """Recovered roles of the body with hash ``sha256``."""
+    """Roles of the body in its state ``version``."""
 
-    sha256: str
+    version: DocumentVersion
     spans: tuple[Span, ...]
 
-    def to_wire(self) -> list[tuple[int, int, object]]:
-        """Return them as clients are told: first position (from 1), position behind the last, role."""
-        return [
-            (start + 1, end + 1, tagged(("tool", call_id) if kind == "tool" else kind))
-            for start, end, kind, call_id in self.spans
-        ]
+
+def roles_to_wire(spans: Sequence[Span]) -> list[tuple[int, int, object]]:
+    """Return roles as clients are told: first position (from 1), position behind the last, role."""
+    return [
+        (start + 1, end + 1, tagged(("tool", call_id) if kind == "tool" else kind))
+        for start, end, kind, call_id in spans
+    ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteOutcome:
-    """What a write led to."""
-
-    writer: DocumentWriter
-    version: DocumentVersion
-    foreign: bool  # the file held what nobody had reported
+def edit_to_wire(edit: Sequence[Hunk]) -> list[tuple[int, int, str, object]]:
+    """Return an edit as clients are told: hunks of positions from 1, text, and the roles of that."""
+    return [(begin + 1, end + 1, text, roles_to_wire(spans)) for begin, end, text, spans in edit]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MissingInserts:
-    """What a file, whose body has hash ``sha256``, lacks of a run: it goes to ``marker``."""
+class _Logged(NamedTuple):
+    """An edit that led from the revision ``first`` to ``last``: an insert of n characters counts n, others one."""
 
-    sha256: str
-    marker: int
-    inserts: tuple[Insert, ...]
+    first: int
+    last: int
+    edit: Edit
+    id: str = ""  # that its client gave it
+    made: Edit = ()  # as its client made it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingWrite:
-    """What is to be written.
+class LiveDocument:
+    """The text of a branch, with its roles.
+
+    Args:
+        document: As it is.
+        marker: Where a run goes on.
+        file: What the file holds.
 
     Attributes:
-        path: The file.
-        writer: Who wrote it last, or None when the file is to be read.
-        waiting: The inserts that ``writer`` does not have yet.
-        inserts: All inserts of the run.
-        versions: States of the file that are known to hold some of them.
+        revision: Counts what changed it; larger than any that a client can have of another copy of the document,
+            made by an earlier daemon or by this one, which reads a document again.
+        marker: Where the next insert of the run goes.
+        file: What the file holds; the document is that with all of ``unsaved``.
+        heading: What whoever reads the file has where it is empty.
+        unsaved: The edits that the file lacks.
+        is_dirty: Whether the file lacks something beside text.
+        is_compared: Whether the roles are known to be right.
+        seen: What the model sees above the prompt of the last turn, while the text up to the marker is that, the
+            prompt and what the daemon laid out since; else None.
+        roles_at: The revision at which roles changed last, and no text.
+    """
+
+    _latest: ClassVar[int] = 0  # the largest revision of any document here
+
+    def __init__(self, document: Document, marker: int | None, file: CachedDocument) -> None:
+        # Text read again comes faster than the clock counts: a client's revision must not be one of the new copy.
+        self.revision = max(time.time_ns() // _REVISION_NS, LiveDocument._latest + 1)
+        self.marker = marker
+        self.file = file
+        self.heading = ""
+        self.unsaved: list[tuple[Edit, bool]] = []  # and whether it is a run's
+        self.is_dirty = False
+        self.is_compared = False
+        self.seen: Seen | None = None
+        self.roles_at = 0
+        self._document = document
+        self._waiting: list[Insert] = []  # goes to ``_place``, when somebody wants to see it
+        self._place = marker or 0
+        self._log: deque[_Logged] = deque()
+        self._logged = 0
+        self._oldest = self.revision
+        self._known: dict[str, int] = {}
+        self.know(file.sha256, self.revision)
+
+    @property
+    def kept(self) -> int:
+        """How many characters at the beginning of the file's text are those of the document, at least."""
+        edits = (edit for edit, _ in self.unsaved if edit)
+        return 0 if self.heading else min((edit[0].begin for edit in edits), default=len(self.file.document.body))
+
+    @property
+    def document(self) -> Document:
+        """The text and its roles."""
+        if self._waiting:
+            self._document, _ = apply(self._document, self._place, *self._waiting)
+            self._waiting = []
+        return self._document
+
+    def know(self, sha256: str, revision: int) -> None:
+        """Note the hash that the text had at a revision."""
+        self._known.pop(sha256, None)
+        self._known[sha256] = revision
+        while len(self._known) > _KNOWN:
+            del self._known[next(iter(self._known))]
+
+    def at(self, version: DocumentVersion) -> int:
+        """Return the revision of a state of the text.
+
+        Raises:
+            Stale: It is too old, or none of this text.
+        """
+        revision = version.revision or self._known.get(version.sha256, -1)
+        if not self._oldest <= revision <= self.revision:
+            raise Stale("The document changed too much since", hint="Attach the session again")
+        return revision
+
+    def since(self, revision: int) -> list[Edit]:
+        """Return the edits that came after a revision that ``at`` lets pass."""
+        return [edit for _, edit in self.named_since(revision)]
+
+    def named_since(self, revision: int) -> list[tuple[str, Edit]]:
+        """Return them with the ids that their clients gave them."""
+        found: list[tuple[str, Edit]] = []
+        for first, last, edit, id, _ in reversed(self._log):
+            if last <= revision:
+                break
+            if first < revision:  # it has the beginning of an insert
+                ((begin, _, text, spans),) = edit
+                seen = revision - first
+                place, rest = begin + seen, text[seen:]
+                edit = (Hunk(place, place, rest, cut_spans(spans, seen, len(text))),)
+            found.append((id, edit))
+        return found[::-1]
+
+    def later(self, version: DocumentVersion) -> list[Edit]:
+        """Return the edits that came after a state of the text, as they go after what its client had then.
+
+        Raises:
+            Stale: It is too old, or none of this text.
+        """
+        found: list[Edit] = []
+        later, own = self.named_since(self.at(version)), version.after
+        mine: Edit = next((each.made for each in reversed(self._log) if own and each.id == own), ())
+        if own and own not in (id for id, _ in later):
+            raise Stale("An edit did not come in", hint="Attach the session again")
+        for id, edit in later:
+            if own and id == own:
+                own = ""
+                continue
+            found.append(transform(edit, mine, first=True) if own else edit)
+            mine = transform(mine, edit, first=False) if own else ()
+        return found
+
+    def place(self, version: DocumentVersion) -> int:
+        """Return where the marker of a state of the text is now; raises as ``later``."""
+        offset = version.marker or 0
+        for edit in self.later(version):
+            offset = moved(offset, edit, before=True)
+        return offset
+
+    def go_to(self, marker: int | None, *, seen: Seen | None = None, revision: int = 0) -> None:
+        """Have the next insert go to an offset; the model saw ``seen`` above its prompt at that revision."""
+        self._document, self.marker, self._place = self.document, marker, marker or 0
+        is_known = seen is not None and max(self._oldest, self.roles_at) <= revision
+        if is_known and any(hunk.begin < self._place for edit in self.since(revision) for hunk in edit):
+            is_known = False  # that is not what stands there any more
+        self.seen = seen if is_known else None
+
+    def insert(self, insert: Insert) -> None:
+        """Put text of a run at the marker, and the marker behind it."""
+        if self.marker is None:
+            self.go_to(len(self.document.body))
+        marker = self.marker or 0
+        if not self._waiting:
+            self._place = marker
+        self._waiting.append(insert)
+        self._record(
+            (Hunk(marker, marker, insert.text, _roles(insert.text, insert.role)),), len(insert.text), is_runs=True
+        )
+        self.marker = marker + len(insert.text)
+
+    def edit(self, edit: Edit, *, id: str = "", made: Edit = (), unsaved: bool = True) -> None:
+        """Change the text; ``unsaved``: the file does not say so yet."""
+        if any(hunk.begin < (self.marker or 0) for hunk in edit):
+            self.seen = None
+        self._document = apply_edit(self.document, edit)
+        self._record(edit, 1, unsaved=unsaved, id=id, made=made)
+        if self.marker is not None:
+            self.marker = moved(self.marker, edit, before=True)
+
+    def open_prompt(self) -> None:
+        """Begin an empty text, and an empty file for whoever reads it, with the heading of a prompt."""
+        is_files = not (self.unsaved or self.file.document.body)
+        self.edit((Hunk(0, 0, PROMPT_PREFIX),), unsaved=not is_files)
+        self.heading = PROMPT_PREFIX if is_files else ""
+        self.know(_OPENED, self.revision)
+
+    def set_spans(self, spans: tuple[Span, ...]) -> None:
+        """Give the text other roles."""
+        self._document = replace(self.document, spans=spans, stale=False)
+        self._record((), 1, unsaved=False)
+        self.roles_at, self.is_dirty, self.seen = self.revision, True, None
+
+    def set_settings(self, settings: Settings) -> None:
+        """Have the Local Variables say this; variables we do not know stay."""
+        before = self.document.settings
+        made = replace(settings, other=before.other)
+        if made != before:
+            self._document, self.is_dirty = replace(self._document, settings=made), True
+
+    def take_in(self, found: CachedDocument) -> Edit:
+        """Return the edit by which another program made ``found`` of the file, as it goes after what came since."""
+        doc = found.document
+        if doc.body and doc.body == self.document.body:  # an editor that lost its connection wrote what it had sent
+            self.file, self.unsaved, self.heading = found, [], ""
+            return ()
+        edit = difference(
+            self.file.document.body or self.heading, doc if doc.body else replace(doc, body=self.heading)
+        )
+        unsaved = []
+        # At one place a run goes on first, and drafts stay below; what has a heading below it is no draft any more.
+        closed = self._document.body.endswith(f"\n{PROMPT_PREFIX}")
+        for ours, is_runs in self.unsaved:
+            first = is_runs or closed
+            unsaved.append((transform(ours, edit, first=first), is_runs))
+            edit = transform(edit, ours, first=not first)
+        self.file, self.unsaved = found, unsaved
+        if doc.body:
+            self.heading = ""
+        return edit
+
+    def _record(
+        self, edit: Edit, count: int, *, unsaved: bool = True, id: str = "", made: Edit = (), is_runs: bool = False
+    ) -> None:
+        self._log.append(_Logged(self.revision, self.revision + count, edit, id, made))
+        self.revision += count
+        LiveDocument._latest = max(LiveDocument._latest, self.revision)
+        self._logged += sum(len(hunk.text) for hunk in edit)
+        if unsaved:
+            self.unsaved.append((edit, is_runs))
+        while len(self._log) > _REMEMBERED or (self._logged > _REMEMBERED_CHARACTERS and len(self._log) > 1):
+            _, self._oldest, oldest, _, _ = self._log.popleft()
+            self._logged -= sum(len(hunk.text) for hunk in oldest)
+
+
+def _roles(text: str, role: InsertRole) -> tuple[Span, ...]:
+    match role:
+        case None:
+            return ()
+        case (_, call_id):
+            return (Span(0, len(text), "tool", call_id),)
+    return (Span(0, len(text), role),)
+
+
+# A run's text in a document of which nothing is known but what the file says: after a restart, and where many
+# documents are written at once and not all of them are kept in memory.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunText:
+    """What a run put into the document.
+
+    Attributes:
         prompt: The prompt's text.
         inserted_prompt: Whether the first insert is the prompt; else the user wrote it into the document.
         anchor: Where the first insert went, in the document as it was when the run began.
-        settings: For the Local Variables; None keeps what is there.
-        seen: What these said when that was decided.
-        roles: Recovered ones, for the file if it still holds the text they are of.
-        renew: Write even if the file lacks nothing.
+        inserts: All inserts of the run.
+        versions: States of the file that are known to hold some of them.
     """
 
-    path: Path
-    writer: DocumentWriter | None
-    waiting: Sequence[Insert]
-    inserts: Sequence[Insert]
-    versions: Sequence[DocumentVersion]
-    prompt: str
-    inserted_prompt: bool
-    anchor: int
-    settings: Settings | None
-    seen: Settings | None = None
-    roles: RecoveredRoles | None = None
-    renew: bool = False
+    prompt: str = ""
+    inserted_prompt: bool = False
+    anchor: int = 0
+    inserts: Sequence[Insert] = ()
+    versions: Sequence[DocumentVersion] = ()
 
-    def perform(self) -> WriteOutcome:
-        """Write what is missing.
-
-        Raises:
-            StoreError: The disk refused.
-        """
-        writer, missing, foreign = self.writer, self.waiting, False
-        if writer is None or writer.changed_on_disk():
-            writer, missing, foreign = self._reopened()
-            if self.settings is not None:
-                writer.set_settings(merged_settings(writer.document.settings, self.seen, self.settings))
-        writer.insert(*missing)
-        if self.renew:
-            writer.renew()
-        sha256 = writer.persist()
-        seq = self.inserts[-1].seq if self.inserts else 0
-        return WriteOutcome(
-            writer=writer, version=DocumentVersion(sha256=sha256, seq=seq, marker=writer.marker), foreign=foreign
-        )
-
-    def survey(self) -> MissingInserts:
-        """Return what the file lacks, without writing.
-
-        Raises:
-            StoreError: The disk refused.
-        """
-        writer, missing, _ = self._reopened()
-        return MissingInserts(sha256=writer.sha256, marker=writer.marker, inserts=tuple(missing))
-
-    def _reopened(self) -> tuple[DocumentWriter, Sequence[Insert], bool]:
-        """Read the file and find out which inserts it lacks, where they go, and whether its text is a surprise."""
-        writer = DocumentWriter.load(self.path)
-        sha256 = writer.sha256
-        if self.roles is not None and self.roles.sha256 == sha256:
-            writer.set_spans(self.roles.spans)
+    def lacking(self, doc: Document, sha256: str) -> tuple[int, Sequence[Insert]]:
+        """Return where the run goes on in a document, and the inserts that it lacks."""
         for version in reversed(self.versions):
             if version.sha256 == sha256 and version.marker is not None:
-                writer.marker = version.marker
-                return writer, [insert for insert in self.inserts if insert.seq > version.seq], False
-        writer.marker, missing = self._located(writer)
-        foreign = all(version.sha256 != sha256 for version in self.versions)
-        if foreign and self.inserts:
-            log.info("%s changed outside; %d inserts of the run go on at %d", self.path, len(missing), writer.marker)
-        return writer, missing, foreign
+                return version.marker, [insert for insert in self.inserts if insert.seq > version.seq]
+        place, missing = self._located(doc)
+        if self.inserts and all(version.sha256 != sha256 for version in self.versions):
+            log.info(
+                "the document was changed by another program: %d later inserts of a run go to position %d",
+                len(missing),
+                place,
+            )
+        return place, missing
 
-    def _located(self, writer: DocumentWriter) -> tuple[int, Sequence[Insert]]:
-        body, inserts = writer.body, self.inserts
+    def _located(self, doc: Document) -> tuple[int, Sequence[Insert]]:
+        body, inserts = doc.body, self.inserts
         inserted = ""
         if self.inserted_prompt:
             first, *inserts = inserts
             inserted = first.text
             if _start_of(inserted, self.prompt, body, self.anchor) is None:  # so nothing of the run is there
-                return self._place_of_prompt(writer), self.inserts
+                return self._place_of_prompt(doc), self.inserts
         anchor = after_prompt(body, self.prompt, inserted=inserted, anchor=self.anchor)
-        found = locate(body, writer.spans, anchor, inserts)
+        found = locate(body, doc.spans, anchor, inserts)
         written = max((version.seq for version in self.versions), default=0)
         if found[1] and (not self.versions or found[1][0].seq <= written):
             # It was, or may have been, there once: either it was removed, or what changed the text shifted the roles.
-            by_roles = locate(body, writer.spans, anchor, inserts, written=written)
+            by_roles = locate(body, doc.spans, anchor, inserts, written=written)
             by_text = locate(body, (), anchor, inserts, written=written)
             return max(by_roles, by_text, key=lambda place: place[0])
         return found
 
-    def _place_of_prompt(self, writer: DocumentWriter) -> int:
+    def _place_of_prompt(self, doc: Document) -> int:
         """Return where a prompt goes that the text lacks: where it went, if that is below the last answer still."""
-        answered = max((span.end for span in writer.spans), default=0)
-        stands = answered <= self.anchor and writer.body.endswith(PROMPT_PREFIX, 0, self.anchor)
-        return self.anchor if stands and self.anchor <= len(writer.body) else len(writer.body)
+        answered = max((span.end for span in doc.spans), default=0)
+        stands = answered <= self.anchor and doc.body.endswith(PROMPT_PREFIX, 0, self.anchor)
+        return self.anchor if stands and self.anchor <= len(doc.body) else len(doc.body)
 
 
 def after_prompt(body: str, prompt: str, *, inserted: str, anchor: int) -> int:
@@ -486,205 +521,200 @@ def _start_of(inserted: str, prompt: str, body: str, anchor: int) -> int | None:
     return start if found >= 0 and body.startswith(inserted, start) else None
 
 
+_OPENED = body_sha256(PROMPT_PREFIX)
+_REVISION_NS = 10  # a revision begins with the clock, in these: text comes slower than 100 MB a second
 PERSIST_EVERY_S = 1.0
+PERSIST_PAUSE_S = 16.0  # ... at the longest, while the disk refuses
+PERSIST_S_PER_BYTE = 1 / 4_000_000  # ... and this for its size, since it is written whole
+PERSIST_LARGE_S = 5.0  # ... up to this
 PERSIST_TOGETHER_S = 0.05  # ... and this for each document that is being written by and by
-_WRITERS_KEPT = 20  # of a crowd; each holds its whole document
-SAVED_WITHIN_S = 6.0  # an editor saves by itself at most 5 s after a change
+_WRITING = 4  # times that a file which was changed just now is left to its writer for a moment
+_KEPT = 20  # documents of a crowd that nobody watches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What the file holds now."""
+
+    revision: int
+    stamp: Stamp | None
+    settings: Settings
 
 
 class DocumentSync:
-    """Keeps one branch's ``session.md``.
+    """Keeps one branch's document, in memory and as its ``session.md``.
 
     Args:
         path: The file.
-        persisted: Told of every write.
+        written: Told of every write.
+        changed: Told of every edit by a client or another program: the revision it led to, the edit, whose it is, and
+            the id that its client gave it.
+        is_watched: Returns whether any client is attached.
+        refused: Told why the file could not be written, when that is another cause than before.
 
     Attributes:
-        editor: The client that writes the file, if any; who may become it is the business of ``Lease``.
         inserts: What the current or last run put into the document.
         settings: For the file's Local Variables; None keeps what is there.
         seen: What these said when that was decided; what somebody changed since is kept.
         refusal: Why nothing is to be written, or "".
     """
 
-    def __init__(self, path: Path, *, persisted: Callable[[WriteOutcome], None]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        written: Callable[[Written], None],
+        changed: Callable[[int, Edit, Sink | None, str], None] = lambda *_: None,
+        is_watched: Callable[[], bool] = lambda: False,
+        refused: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._path = path
-        self._persisted = persisted
-        self.editor: Sink | None = None
+        self._written = written
+        self._changed = changed
+        self._is_watched = is_watched
+        self._refused = refused
         self.inserts: list[Insert] = []
-        self.writes = 0  # how many were begun; who looks at the file sees by it whether it stayed as it was
         self.settings: Settings | None = None
         self.seen: Settings | None = None
         self.refusal = ""
-        self._roles: RecoveredRoles | None = None  # to be written
-        self._told: RecoveredRoles | None = None  # to be written by the editor
-        self._renew = False
-        self._edition = 0
-        self._known_since = 0  # the last row of the run before; of earlier inserts nothing is kept
-        self._prompt = ""
-        self._inserted_prompt = False
-        self._anchor = 0
+        self.trouble = ""  # why it could not be written the last time
+        self.cause = ""  # ... as the operating system said it
+        self._live: LiveDocument | None = None
+        self._run = RunText()
+        self._kept = 0  # the last row of the run that the file holds
         self._versions: deque[DocumentVersion] = deque(maxlen=8)
-        self._writer: DocumentWriter | None = None
-        self._epoch = 0  # counts what makes a writer in a thread useless
-        self._waiting: list[Insert] = []  # inserts the daemon has yet to put into the file
+        self._busy = asyncio.Lock()  # one reads or writes the file
         self._writing: asyncio.Task[None] | None = None
         self._later: asyncio.Task[None] | None = None
         self._last_persist = 0.0
-        self._saved = asyncio.Event()
 
     # -- a run begins and goes on ------------------------------------------------------------------------------
 
-    def begin(self, *, prompt: str, inserted_prompt: bool, anchor: int, version: DocumentVersion) -> None:
-        """Start keeping a run whose first insert goes to ``anchor`` of the document in its state ``version``.
+    def begin(
+        self, *, prompt: str, inserted_prompt: bool, anchor: int, seen: Seen | None = None, revision: int = 0
+    ) -> None:
+        """Start a run whose first insert goes to ``anchor`` of the document.
 
-        ``inserted_prompt`` says that the first insert is the prompt; else the document holds it already.
+        ``inserted_prompt`` says that the first insert is the prompt; else the document holds it already. ``seen`` is
+        what the model saw above it at ``revision``, where that is all that the record shows.
         """
-        self._known_since = self.inserts[-1].seq if self.inserts else 0
-        self.inserts = []
-        self._prompt, self._inserted_prompt, self._anchor = prompt, inserted_prompt, anchor
+        self.inserts, self._kept = [], 0
+        file = self._versions[-1] if self._versions and self._live is None else None
         self._versions.clear()
-        self._versions.append(replace(version, edition=self._edition))
-        self._forget_writer()
+        if file is not None:  # it was not kept in memory
+            self._versions.append(replace(file, marker=anchor))
+        self._run = RunText(prompt=prompt, inserted_prompt=inserted_prompt, anchor=anchor)
+        if self._live is not None:
+            self._live.go_to(anchor, seen=seen, revision=revision)
 
     def add(self, insert: Insert) -> None:
-        """Keep one insert of the run; the daemon writes it when no editor does."""
+        """Put text of the run into the document."""
         self.inserts.append(insert)
-        if self.editor is None:
-            self._waiting.append(insert)
-            self._schedule()
+        if self._live is not None:
+            self._live.insert(insert)
+        self._schedule()
 
     @property
     def complete(self) -> bool:
-        """Whether some version of the file holds everything the run inserted so far."""
-        return not self.inserts or any(v.seq >= self.inserts[-1].seq for v in self._versions)
+        """Whether the file holds everything that the run inserted so far."""
+        return not self.inserts or self._kept >= self.inserts[-1].seq
 
-    async def settle(self) -> None:
-        """Return when the file holds the whole last run, so that the next one can begin.
-
-        Raises:
-            Busy: Its editor does not save.
-            StoreError: The disk refused.
-        """
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(SAVED_WITHIN_S):
-                while self.editor is not None and not self.complete:
-                    self._saved.clear()
-                    await self._saved.wait()
-        await self.flush()
-        if not self.complete:
-            raise Busy(f"The editor of {self._path} has not saved the last answer", hint="Save it there, then go on")
-
-    async def settle_roles(self) -> None:
-        """Return when the file has the roles that its editor was told, for who reads it and is not that editor.
-
-        Raises:
-            StoreError: The file cannot be read.
-        """
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(SAVED_WITHIN_S):
-                while self.editor is not None and not await self._has_told_roles():
-                    await self._saved.wait()
-        self._told = None  # who does not save them in that time does not know them
-
-    async def _has_told_roles(self) -> bool:
-        """Return whether the file has the roles that its editor was told, or another text, saved since.
-
-        Raises:
-            StoreError: The file cannot be read.
-        """
-        self._saved.clear()  # what is saved while it is read is looked at again
-        if (told := self._told) is None:
-            return True
-        read = await asyncio.to_thread(document_cache.read, self._path)
-        has = read.sha256 != told.sha256 or [*merged_(read.document.spans)] == [*merged_(told.spans)]
-        if self._told is told and has:
-            self._told = None
-        return self._told is None
-
-    # -- clients -----------------------------------------------------------------------------------------------
-
-    def version(self, sha256: str) -> DocumentVersion | None:
-        """Return the known version with this hash."""
-        return next((version for version in reversed(self._versions) if version.sha256 == sha256), None)
-
-    def is_latest(self, version: DocumentVersion) -> bool:
-        """Return whether ``version`` and what it misses make the document as it is: nobody edited it since."""
-        return version.edition == self._edition
-
-    def on_disk(self, sha256: str) -> DocumentVersion:
-        """Return the version of a file with this hash that holds the whole run, whoever wrote it."""
-        seq = self.inserts[-1].seq if self.inserts else 0
-        return DocumentVersion(sha256=sha256, seq=seq, marker=None, edition=self._edition)
-
-    def knows_since(self, seq: int) -> bool:
-        """Return whether ``missing`` can tell everything that came after row ``seq``."""
-        return seq >= self._known_since
-
-    def missing(self, version: DocumentVersion) -> list[Insert]:
-        """Return the inserts that a client at ``version`` does not have."""
-        return [insert for insert in self.inserts if insert.seq > version.seq]
-
-    def lease(self, sink: Sink, version: DocumentVersion | None) -> bool:
-        """Make ``sink`` the editor if nobody else is; from now on the daemon leaves the file alone."""
-        if self.editor is None:
-            self.editor = sink
-            self._forget_writer()
-            self._told, self._roles = self._roles, None
-            if version is not None and version.marker is not None and self.version(version.sha256) is None:
-                self._versions.append(version)
-        return self.editor is sink
-
-    def saved(self, version: DocumentVersion) -> None:
-        """Note what the editor wrote."""
-        if self.version(version.sha256) is None:
-            self._edition += 1
-        self._versions.append(replace(version, edition=self._edition))
-        self._saved.set()
-
-    def release(self, sink: Sink) -> None:
-        """Take the lease back; the daemon writes what the editor had not saved."""
-        if self.editor is not sink:
-            return
-        self.editor = None
-        self._roles, self._told = self._told, None
-        self._saved.set()
-        self._forget_writer()
-        self._schedule()
-
-    def heal(self, sha256: str, spans: tuple[Span, ...]) -> None:
-        """Have roles written into the file while it holds the text with this hash, by its editor if there is one."""
-        roles = RecoveredRoles(sha256=sha256, spans=spans)
-        if self.editor is not None:
-            self._told = roles
-            return
-        self._roles = roles
-        self._forget_writer()
-        self._schedule()
-
-    def renew(self) -> None:
-        """Have the file written even if it lacks nothing, so that whoever read it finds that it changed."""
-        self._renew = True
+    def missing(self, seq: int) -> list[Insert]:
+        """Return the inserts of rows after ``seq``."""
+        return [insert for insert in self.inserts if insert.seq > seq]
 
     def recall(self, *, prompt: str, inserted_prompt: bool, anchor: int, inserts: list[Insert]) -> None:
         """Keep a run of an earlier daemon, of which the file may hold any part; ``flush`` writes the rest."""
         self.inserts = inserts
-        self._prompt, self._inserted_prompt, self._anchor = prompt, inserted_prompt, anchor
-        self._waiting = []
+        self._run = RunText(prompt=prompt, inserted_prompt=inserted_prompt, anchor=anchor)
 
-    async def survey(self) -> MissingInserts:
-        """Return what the file as it is lacks of the run, without writing it; also what came while it was read.
+    # -- the text ----------------------------------------------------------------------------------------------
+
+    @property
+    def live(self) -> LiveDocument:
+        """The document; ``look`` loads it.
+
+        Raises:
+            Stale: It is not in memory.
+        """
+        if self._live is None:
+            raise Stale(f"{self._path} was not read yet", hint="Attach the session again")
+        return self._live
+
+    async def look(self) -> LiveDocument:
+        """Return the document with what another program wrote into its file since.
+
+        Raises:
+            StoreError: The file cannot be read.
+        """
+        async with self._busy:
+            return await self._looked()
+
+    def edit(self, sink: Sink | None, revision: int, edit: Edit, *, id: str = "", after: str = "") -> list[str]:
+        """Change the text as a client does that has it at ``revision``; return its words that met others' changes.
+
+        With ``after`` it is one of the text after the edit with that id, which the client made there.
+
+        Raises:
+            Stale: Too much changed since.
+        """
+        live, met, made = self.live, [], edit
+        for other in live.later(DocumentVersion(revision=revision, after=after)):
+            met += clash(edit, other)
+            edit = transform(edit, other, first=False)
+        live.edit(edit, id=id, made=made)
+        self._changed(live.revision, edit, sink, id)
+        self._schedule()
+        return met
+
+    def set_roles(self, roles: RecoveredRoles) -> bool:
+        """Give the text other roles; return whether that changed any.
+
+        Raises:
+            Stale: They are of a text that is not known any more.
+        """
+        live, spans = self.live, roles.spans
+        for edit in live.since(live.at(roles.version)):
+            spans = moved_spans(spans, edit)
+        if spans == live.document.spans and not live.document.stale:
+            return False
+        live.set_spans(spans)
+        self._schedule()
+        return True
+
+    @property
+    def settings_now(self) -> Settings:
+        """What the Local Variables say; nothing before the document was read."""
+        return Settings() if self._live is None else self._live.document.settings
+
+    def set_settings(self, settings: Settings) -> None:
+        """Have the Local Variables say what a client's do."""
+        self.live.set_settings(settings)
+        self._schedule()
+
+    def place(self, version: DocumentVersion) -> int:
+        """Return where the marker of a state of the text is now."""
+        try:
+            return self.live.place(version)
+        except Stale:  # it was read from a file that nobody had changed
+            return version.marker or 0
+
+    def open_prompt(self) -> None:
+        """Begin an empty document with the heading of a prompt, as whoever types there sees it."""
+        if not self.live.document.body and not self.inserts:
+            self.live.open_prompt()
+            self._schedule()
+
+    # -- the file ----------------------------------------------------------------------------------------------
+
+    async def settle(self) -> None:
+        """Return when the file holds all there is, so that whoever reads it has it.
 
         Raises:
             StoreError: The disk refused.
         """
-        while True:
-            run, known = self.inserts, len(self.inserts)
-            lacking = await asyncio.to_thread(self._next_writing(()).survey)
-            if self.inserts is run:
-                return replace(lacking, inserts=(*lacking.inserts, *run[known:]))
-
-    # -- writing -----------------------------------------------------------------------------------------------
+        await self.look()
+        await self.flush()
 
     async def flush(self) -> None:
         """Return when the file holds everything the daemon has to write.
@@ -692,8 +722,14 @@ class DocumentSync:
         Raises:
             StoreError: The disk refused.
         """
-        while self._due:
+        while self._due or self._is_writing:
             await self._write()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the document is in memory as it is in the file."""
+        live = self._live
+        return live is not None and not self._due and stamp_of(self._path) == live.file.stamp
 
     def close(self) -> None:
         """Write nothing any more."""
@@ -702,9 +738,21 @@ class DocumentSync:
 
     @property
     def _due(self) -> bool:
-        if self.editor is not None or self.refusal:
+        if self.refusal:
             return False
-        return bool(self._waiting) or not self.complete or self._renew or self._roles is not None
+        live = self._live
+        if self.settings is not None and (live is None or (self.seen != self.settings and live.document.body)):
+            return True  # an empty document stays so
+        return not self.complete or (live is not None and (bool(live.unsaved) or live.is_dirty))
+
+    @property
+    def _is_writing(self) -> bool:
+        return self._writing is not None and not self._writing.done()
+
+    def set_block(self, settings: Settings, seen: Settings) -> None:
+        """Have the Local Variables say ``settings`` wherever they still say what was ``seen`` there."""
+        self.settings, self.seen = settings, seen
+        self._schedule()
 
     def _schedule(self) -> None:
         if self._due and (self._later is None or self._later.done()):
@@ -712,71 +760,139 @@ class DocumentSync:
 
     async def _write_later(self) -> None:
         _by_and_by.add(self)
+        pause_s = PERSIST_EVERY_S
         try:
-            await self._write_by_and_by()
+            while self._due:
+                size = len(self._live.file.formatted.data) if self._live is not None else 0
+                every_s = max(pause_s, PERSIST_TOGETHER_S * len(_by_and_by))
+                every_s = max(every_s, min(PERSIST_S_PER_BYTE * size, PERSIST_LARGE_S))
+                await asyncio.sleep(max(0.0, self._last_persist + every_s - time.monotonic()))
+                try:
+                    await self._write()
+                except StoreError as error:  # the disk may work again
+                    if pause_s == PERSIST_EVERY_S:
+                        log.error("%s", error)
+                    pause_s = min(2 * pause_s, PERSIST_PAUSE_S)
+                else:
+                    pause_s = PERSIST_EVERY_S
         finally:
             _by_and_by.discard(self)
 
-    async def _write_by_and_by(self) -> None:
-        while self._due:
-            every_s = max(PERSIST_EVERY_S, PERSIST_TOGETHER_S * len(_by_and_by))
-            await asyncio.sleep(max(0.0, self._last_persist + every_s - time.monotonic()))
-            try:
-                await self._write()
-            except StoreError as error:  # said by the run's own end, which tries again
-                log.error("%s", error)
-                return
-
     async def _write(self) -> None:
         """Write once; there is never more than one write, and whoever waits for it may be cancelled."""
-        if self._writing is None or self._writing.done():
+        if self._writing is None or not self._is_writing:
             self._writing = asyncio.create_task(self._persist())
             self._writing.add_done_callback(_retrieve)
         await asyncio.shield(self._writing)
 
     async def _persist(self) -> None:
-        if not self._due:
-            return  # somebody became the editor since this was wanted
-        self.writes += 1
-        self._last_persist = time.monotonic()
-        waiting, self._waiting = self._waiting, []
-        writing, epoch = self._next_writing(waiting), self._epoch
-        self._writer = None  # after a failure it is found again from file and inserts
-        written = await asyncio.to_thread(writing.perform)
-        if self._roles is writing.roles:
-            self._roles = None
-        self._renew = False
-        if written.foreign:
-            self._edition += 1
-        version = replace(written.version, edition=self._edition)
-        if self.settings is writing.settings:
-            self.seen = self.settings
-        if self._epoch == epoch:
-            self._writer = written.writer if len(_by_and_by) <= _WRITERS_KEPT else None  # then the file is read again
-            self._versions.append(version)
-        self._persisted(replace(written, version=version))
+        async with self._busy:
+            self._last_persist = time.monotonic()
+            while self._due:
+                live = await self._looked()
+                if self.settings is not None and self.seen != self.settings:
+                    live.set_settings(merged_settings(live.document.settings, self.seen, self.settings))
+                    self.seen = self.settings
+                if not self._due:
+                    return
+                doc, revision, marker, count = live.document, live.revision, live.marker, len(live.unsaved)
+                heading = live.heading
+                seq, dirty, live.is_dirty = self.inserts[-1].seq if self.inserts else 0, live.is_dirty, False
+                try:
+                    file = await asyncio.to_thread(write_document, self._path, doc, live.file, live.kept)
+                except DocumentChanged:
+                    live.is_dirty |= dirty
+                    continue
+                except BaseException as error:
+                    live.is_dirty |= dirty
+                    self._note_refusal(error)
+                    raise
+                self.trouble = self.cause = ""
+                live.file = file
+                if heading:  # the text that was written began with it, unless somebody removed it
+                    live.heading = ""
+                del live.unsaved[:count]
+                live.know(file.sha256, revision)
+                self._kept = seq
+                self._versions.append(DocumentVersion(sha256=file.sha256, seq=seq, marker=marker))
+                if len(_by_and_by) > _KEPT and not self._is_watched() and not live.unsaved and not live.is_dirty:
+                    self._live = None  # it is read again when there is more
+                self._written(Written(revision=revision, stamp=file.stamp, settings=doc.settings))
+                return
 
-    def _next_writing(self, waiting: Sequence[Insert]) -> PendingWrite:
-        return PendingWrite(
-            path=self._path,
-            writer=self._writer,
-            waiting=waiting,
-            inserts=tuple(self.inserts),
-            versions=tuple(self._versions),
-            prompt=self._prompt,
-            inserted_prompt=self._inserted_prompt,
-            anchor=self._anchor,
-            settings=self.settings,
-            seen=self.seen,
-            roles=self._roles,
-            renew=self._renew,
-        )
+    def _note_refusal(self, error: BaseException) -> None:
+        said = error.__cause__
+        cause = (said.strerror or str(said)) if isinstance(said, OSError) else str(error)
+        is_known, self.trouble, self.cause = cause == self.cause, str(error), cause
+        if not is_known:
+            self._refused(cause)
 
-    def _forget_writer(self) -> None:
-        """Read the file before it is written again; which inserts it lacks is found out then."""
-        self._epoch += 1
-        self._writer = None
-        self._waiting = []
+    async def _looked(self) -> LiveDocument:
+        live = self._live
+        if live is None:
+            return await self._load()
+        stamp = await self._settled(live.file.stamp)
+        if stamp == live.file.stamp:
+            return live
+        if stamp is None:  # it was removed, and is written again
+            live.file, live.is_dirty = replace(live.file, stamp=None), True
+            self._schedule()
+            return live
+        found = await asyncio.to_thread(document_cache.read, self._path)
+        if found.formatted.data == live.file.formatted.data:
+            live.file = found
+            return live
+        edit = live.take_in(found)
+        spans, settings = found.document.spans, found.document.settings
+        if settings != live.document.settings:
+            live.set_settings(settings)
+            live.is_dirty = False
+        live.is_compared = False
+        if edit:
+            live.edit(edit, unsaved=False)
+            live.is_dirty |= live.document.spans != spans
+            self._changed(live.revision, edit, None, "")
+        elif not live.unsaved and spans != live.document.spans:
+            live.set_spans(spans)
+            live.is_dirty = False
+        if not live.unsaved and not live.heading:
+            live.know(found.sha256, live.revision)
+        self._schedule()
+        return live
+
+    async def _settled(self, known: Stamp | None) -> Stamp | None:
+        """Return the stamp of the file when nobody is writing it.
+
+        An editor empties or moves a file before it writes it: what half of it lacks would be taken for deleted.
+        """
+        for _ in range(_WRITING):
+            stamp = stamp_of(self._path)
+            if stamp == known or (stamp and not 0 <= time.time_ns() - stamp.mtime_ns < SETTLED_NS):
+                break
+            await asyncio.sleep(SETTLED_NS / 1e9)
+        return stamp
+
+    async def _load(self) -> LiveDocument:
+        inserts = self.inserts
+        run = replace(self._run, inserts=tuple(inserts), versions=tuple(self._versions))
+
+        def read() -> tuple[CachedDocument, int, Sequence[Insert]]:
+            found = document_cache.read(self._path)
+            return (found, *run.lacking(found.document, found.sha256))
+
+        found, marker, missing = await asyncio.to_thread(read)
+        live = LiveDocument(found.document, marker if run.inserts else None, found)
+        if self.inserts is inserts:
+            for insert in (*missing, *inserts[len(run.inserts) :]):
+                live.insert(insert)
+            if not missing and run.inserts:
+                self._kept = max(self._kept, run.inserts[-1].seq)
+        else:
+            live.go_to(self._run.anchor)
+            for insert in self.inserts:
+                live.insert(insert)
+        self._live = live
+        return live
 
 
 def _retrieve(writing: asyncio.Task[None]) -> None:
@@ -788,91 +904,124 @@ def _retrieve(writing: asyncio.Task[None]) -> None:
 _by_and_by: WeakSet[DocumentSync] = WeakSet()  # those that write now and then while their runs go on
 
 
-# Who may edit a branch: asking the present editor to leave, and telling everybody when nobody edits.
-#
-# ``DocumentSync`` knows who is the editor; here is how that changes. Who wants to take over waits for its turn, the
-# present editor is asked first and has time to save and let go, and one that stays silent loses the lease. It may
-# wake up any time later with text that it never saved: the file is written anew before the next editor reads it, so
-# that Emacs finds a file that changed and leaves it alone.
-
-SILENT_S = 10.0  # how long an editor may take to let go
+# The document compared with the record: recovered roles, lost messages, notes. Aligning megabytes blocks, so it runs
+# in a thread, and only where something else than we changed the text since.
 
 
-class Lease:
-    """Gives the right to edit to one client at a time.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentReading:
+    """What a document says.
+
+    Attributes:
+        settings: Its Local Variables.
+        spans: Roles that it had lost; None when its own were right.
+        facts: Rows that the log lacks of what it shows.
+        notes: What is wrong, one line each, for people.
+    """
+
+    settings: Settings
+    spans: tuple[Span, ...] | None = None
+    facts: tuple[adopt.Fact, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def compare(doc: Document, conversation: Conversation, *, session_id: str, now_ms: int) -> DocumentReading:
+    """Return what a document and the record lack of each other.
 
     Args:
-        document: Who writes when nobody edits.
-        tell: Tells one client what happened to the lease: the argument of event ``lease``.
-        tell_others: Tells all clients but one.
+        doc: The document.
+        conversation: The record.
+        session_id: Whose messages become those that only the document has.
+        now_ms: When they do, in epoch milliseconds.
+    """
+    as_found = DocumentReading(settings=doc.settings, notes=doc.damage)
+    answered = any(message.role == "assistant" for message in conversation.messages.values())
+    if not answered and not doc.spans:
+        return as_found
+    alignment = recognise(doc, conversation)
+    notes = list(doc.damage)
+    if alignment.lost is not None:
+        notes += [note for note in alignment.aligned().notes if note not in notes]
+    if all(piece.message or piece.found.key[0] not in ("response", "tool") for piece in alignment.pieces):
+        return replace(as_found, spans=_changed(doc, alignment.document), notes=tuple(notes))
+    adopted = adopt.adopt(alignment, conversation, session_id=session_id, now_ms=now_ms)
+    return replace(
+        as_found, spans=_changed(doc, adopted.document), facts=adopted.facts, notes=(*notes, *adopted.notes)
+    )
+
+
+def _changed(before: Document, after: Document) -> tuple[Span, ...] | None:
+    return None if after.spans == before.spans and not before.stale else after.spans
+
+
+class DocumentReader:
+    """Compares one branch's document with its record, when another program changed it.
+
+    Args:
+        ref: The branch.
+        recorder: Its record.
+        document: Its document.
+        recovered: Gives the document roles that it had lost.
+
+    Attributes:
+        looked: Whether they were compared since the branch was opened.
+        recovery: The document before the last recovery of roles, and the roles after it.
     """
 
     def __init__(
         self,
+        ref: BranchRef,
+        recorder: Recorder,
         document: DocumentSync,
-        *,
-        tell: Callable[[Sink, Mapping[str, str]], None],
-        tell_others: Callable[[Sink, Mapping[str, str]], None],
+        recovered: Callable[[RecoveredRoles], None],
     ) -> None:
+        self.looked = False
+        self.recovery: tuple[Document, tuple[Span, ...]] | None = None
+        self._ref = ref
+        self._recorder = recorder
         self._document = document
-        self._tell = tell
-        self._tell_others = tell_others
-        self._turn = asyncio.Lock()  # of several that take over, one after the other
-        self._taking: list[Sink] = []
-        self._left = asyncio.Event()
+        self._recovered = recovered
+        self._notes: tuple[str, ...] = ()
+        self._turn = asyncio.Lock()
 
-    def offer(self, sink: Sink, version: DocumentVersion | None) -> bool:
-        """Make ``sink`` the editor if nobody else is, and nobody else is about to be."""
-        if self._document.editor is None and self._taking and self._taking[0] is not sink:
-            return False
-        return self._document.lease(sink, version)
+    async def look(self) -> DocumentReading:
+        """Return what the document and the record lacked of each other; both have it now.
 
-    async def take(self, sink: Sink, by: str) -> bool:
-        """Make ``sink``, which people know as ``by``, the editor in place of whoever is; False when it went away.
-
-        The file then holds all that the daemon and the editor before had to write; ``sink`` reads it anew.
+        Raises:
+            StoreError: The file cannot be read.
         """
-        self._taking.append(sink)
+        async with self._turn:
+            live = await self._document.look()
+            if live.is_compared:
+                return DocumentReading(settings=live.document.settings, notes=self._notes)
+            doc, revision = live.document, live.revision
+            conversation, seq = self._recorder.conversation.snapshot(), self._recorder.last_seq
+            now_ms = self._recorder.now_ms()
+            reading = await asyncio.to_thread(
+                compare, doc, conversation, session_id=self._ref.session_id, now_ms=now_ms
+            )
+            self.looked = True
+            lacked = self._record(reading) if self._recorder.last_seq == seq else ""
+            self._notes = reading.notes
+            live.is_compared = True
+            if reading.spans is not None:
+                self.recovery = (doc, reading.spans)
+                version = DocumentVersion(revision=revision)
+                with contextlib.suppress(Stale):
+                    self._recovered(RecoveredRoles(version=version, spans=reading.spans))
+            return replace(reading, facts=(), notes=(*self._notes, lacked) if lacked else self._notes)
+
+    def forget(self) -> None:
+        """Compare document and record anew: what their roles should be has changed."""
+        with contextlib.suppress(Stale):
+            self._document.live.is_compared = False
+
+    def _record(self, reading: DocumentReading) -> str:
+        """Record what the log lacks, and return how that is said, "" when it lacks no message."""
+        messages = sum(kind == "message" for kind, _ in reading.facts)
         try:
-            async with self._turn:
-                await self._clear_for(sink, by)
-                return sink in self._taking and self._document.lease(sink, None)
-        finally:
-            if sink in self._taking:
-                self._taking.remove(sink)
-            self._tell_if_free(sink)
-
-    def release(self, sink: Sink) -> None:
-        """Take the lease back from ``sink``, or its wish to have it."""
-        if sink in self._taking:
-            self._taking.remove(sink)
-        if self._document.editor is sink:
-            self._document.release(sink)
-            self._left.set()
-            self._tell_if_free(sink)
-
-    async def _clear_for(self, sink: Sink, by: str) -> None:
-        """Return when nobody but ``sink`` edits, and the file is complete."""
-        present = self._document.editor
-        if present is None or present is sink:
-            return
-        self._tell(present, {"state": "wanted", "by": by})
-        if not await self._let_go(present):
-            log.info("an editor was silent for %g s and lost the lease", SILENT_S)
-            self._document.release(present)
-            self._document.renew()
-            self._tell(present, {"state": "lost", "by": by})
-        with contextlib.suppress(StoreError):  # it is said where the file is written next
-            await self._document.flush()
-
-    async def _let_go(self, present: Sink) -> bool:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(SILENT_S):
-                while self._document.editor is present:
-                    self._left.clear()
-                    await self._left.wait()
-        return self._document.editor is not present
-
-    def _tell_if_free(self, last: Sink) -> None:
-        if self._document.editor is None and not self._taking:
-            self._tell_others(last, {"state": "free"})
+            self._recorder.adopt(reading.facts)
+        except StoreError:  # a disk that refuses is said where the branch is opened
+            return ""
+        lacked = "1 message" if messages == 1 else f"{messages} messages"
+        return f"{paths.JOURNAL_FILE} lacked {lacked} of this document; recorded now" if messages else ""

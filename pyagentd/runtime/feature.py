@@ -5,9 +5,10 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pyagentd.events import Sink
+from pyagentd.llm.tracing import Watcher
 from pyagentd.messages import Message, ToolCall
 from pyagentd.policy.presets import Preset
 from pyagentd.runtime.branch import LiveBranch
@@ -121,7 +122,7 @@ class Bus:
             try:
                 handler(event)
             except Exception:  # the edge between who tells and who is told
-                log.exception("%s: not everybody could be told", type(event).__name__)
+                log.exception("%s: an event handler failed", type(event).__name__)
 
 
 # What a feature is: the moments of daemon, session and run at which the runtime asks or tells it.
@@ -137,8 +138,11 @@ class Feature:
     """A feature of one daemon; each method may be left as it is.
 
     Attributes:
+        tool_names: Of its own tools.
         kernel: The daemon's runtime.
     """
+
+    tool_names: ClassVar[Sequence[str]] = ()
 
     def __init__(self, kernel: "Kernel") -> None:
         self.kernel = kernel
@@ -162,7 +166,7 @@ class Feature:
     # -- the tools of a run (a provider of tools implements these) -------------------------------------------------
 
     def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
-        """Return the tools that it has for a run; which of them are offered, preset and rights decide."""
+        """Return its tools, for a run that may have one; which of them are offered, preset and rights decide."""
         return ()
 
     def granted(self, run: "RunBuilder", permitted: Sequence[str]) -> Sequence[str]:
@@ -200,6 +204,10 @@ class Feature:
     def settings_for(self, run: "RunBuilder", settings: RunSettings) -> RunSettings:
         """Return the settings of a run, complete but for what features add."""
         return settings
+
+    def watcher_for(self, run: "RunBuilder") -> Watcher | None:
+        """Return who is told of each request of a run."""
+        return None
 
     def fit_for(self, run: "RunBuilder", settings: RunSettings) -> FitToWindow | None:
         """Return who keeps a run within the window of its model."""

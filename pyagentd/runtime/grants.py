@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 # What humans allowed for more than once: for a session's whole tree, or for a project for good.
 #
-# A grant is a regular expression over whole action strings, exactly as it was shown (``policy.remember``). Those of a
+# A grant is a regular expression over whole action strings, exactly as the question showed it. Those of a
 # session are in the row of the session at the root of the tree and hold for its agents too; a branch or a copy of it
 # begins without. Those of a project are settings of ``state.db``, by workspace root. All are kept in memory while the
 # daemon runs, since every decision reads them; only the daemon writes them.
@@ -111,7 +111,7 @@ class Grants:
         """Let ``actions`` happen from now on; return those that were not remembered already.
 
         Raises:
-            BadRequest: One is no regular expression.
+            BadRequest: One is not a regular expression.
             StoreError: The disk refused; nothing is remembered.
         """
         at = epoch_ms(self._kernel.clock.now())
@@ -192,7 +192,7 @@ def _compiled(kind: Kind, recorded: object) -> tuple[Grant, ...]:
         try:
             pattern = compile_action(action)
         except BadRequest:
-            log.warning("a grant is no regular expression and does not hold: %r", action)
+            log.warning("ignored a grant that is not a regular expression: %r", action)
             continue
         at, ask, by = int(each.get("at") or 0), str(each.get("ask") or ""), str(each.get("by") or "")
         found.append(Grant(kind=kind, action=action, at=at, ask=ask, by=by, pattern=pattern))
@@ -280,7 +280,7 @@ class Ledger:
     def _await_another_try(self) -> None:
         """Wait for the next entry, or for somebody who wants to read."""
         while len(self._waiting) > MOST_WAITING:
-            log.error("audit entry that the disk never took: %s", self._waiting.popleft())
+            log.error("audit entry that could not be written: %s", self._waiting.popleft())
         known = len(self._waiting)
         self._wake.wait_for(lambda: self._closing or self._hurry or len(self._waiting) != known)
 
@@ -302,7 +302,7 @@ class Ledger:
 
     def _note_problem(self, problem: str, entries: int) -> None:
         if problem != self._problem:
-            log.error("the audit is not on disk (%d entries wait): %s", entries, problem)
+            log.error("the audit cannot be written (%d entries wait): %s", entries, problem)
         self._problem = problem
 
 
@@ -437,6 +437,7 @@ class Origins:
 
     def __init__(self, root: Path, state: State) -> None:
         self._root = root.resolve()
+        self._below = f"{self._root}/"
         self._state = state
         self._lock = threading.Lock()
         self._kept: dict[str, frozenset[str]] = {}  # by key in ``state``
@@ -454,7 +455,7 @@ class Origins:
 
     def is_own(self, ref: BranchRef) -> bool:
         """Return whether a branch was made here, and needs no trust."""
-        if ref.branch_dir.is_relative_to(self._root) or ref.branch_dir.resolve().is_relative_to(self._root):
+        if ref.key.startswith(self._below) or ref.branch_dir.resolve().is_relative_to(self._root):
             return True
         return _place(paths.root_of(ref)) in self._read(_MADE)
 
@@ -486,7 +487,7 @@ class Origins:
         place = shlex.quote(str(paths.root_of(ref).branch_dir))
         return [
             "This session is not from this machine: its profile, its grants and what it says about confinement do "
-            f"not count. Read its preset.md, then: pyagentd trust {place} (in Emacs M-x pyagentd-trust-session)"
+            f"not count. Read its preset.md, then: pyagentd trust {place} (in Emacs M-x pyagentd-list, trust)"
         ]
 
     def _read(self, key: str) -> frozenset[str]:
@@ -609,7 +610,7 @@ _INTERPRETER = re.compile(
     r"(python|pypy|node|nodejs|deno|bun|ruby|perl|php|lua|luajit|bash|sh|dash|zsh|ksh|fish|tclsh|Rscript|julia|java|"
     r"groovy|tsx|ts-node|pwsh|emacs|guile|osascript|awk|make)[0-9.]*"
 )
-_NO_SCRIPT = frozenset(("-m", "-c", "-e", "-p", "--eval", "--print"))  # what follows is no file
+_NO_SCRIPT = frozenset(("-m", "-c", "-e", "-p", "--eval", "--print"))  # what follows is not a file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -651,9 +652,9 @@ def project_servers(root: Path) -> ProjectServers | None:
     return ProjectServers(
         root=root,
         hash=hashed.hexdigest(),
-        files=_shown(texts),
+        files=_file_texts(texts),
         servers=tuple(servers.values()),
-        scripts=_shown(list(scripts.items())),
+        scripts=_file_texts(list(scripts.items())),
         error="; ".join(problems),
     )
 
@@ -718,5 +719,5 @@ def _is_program(file: Path) -> bool:
         return False
 
 
-def _shown(files: list[tuple[Path, bytes]]) -> tuple[tuple[Path, str], ...]:
+def _file_texts(files: list[tuple[Path, bytes]]) -> tuple[tuple[Path, str], ...]:
     return tuple((path, data.decode(errors="replace")) for path, data in files)

@@ -16,6 +16,7 @@ from pyagentd.messages import Message
 from pyagentd.runtime.approvals import AskBoard
 from pyagentd.runtime.asking import Questions
 from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.document_sync import DocumentVersion, settings_in_document, settings_of
 from pyagentd.runtime.feature import (
     BranchChanged,
     BranchesRemoved,
@@ -40,6 +41,7 @@ from pyagentd.runtime.turns import Prompt
 from pyagentd.store import paths
 from pyagentd.store.conversation import Message as QueuedMessage
 from pyagentd.store.db.state import State as State_
+from pyagentd.store.document.text import Settings
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import SuspendedRun, answered_questions
 
@@ -149,7 +151,7 @@ class Supervisor:
                 branch.state.retrying(attempt=attempt, max_attempts=most, retry_at=retry_at, message=text)
             case {"state": "busy", "phase": phase, **details}:
                 branch.state.moved(phase, **details)
-        for each in self._kernel.features:
+        for each in self._kernel.having("run_moved"):
             each.run_moved(branch, status)
 
 
@@ -164,7 +166,7 @@ def _whatever_happens(run: Run) -> Iterator[None]:
     try:
         yield
     except Exception:  # part of the run's supervisor
-        log.exception("run %s: not everybody was told of its end", run.id)
+        log.exception("run %s: a handler of its end failed", run.id)
 
 
 # Which runs a daemon that stops leaves to the next one.
@@ -250,6 +252,7 @@ class Kernel(OpenBranches):
         self._submitting = Submissions(self)
         self.supervisor = Supervisor(self)
         self._closing = False
+        self._having: dict[str, Sequence[Feature]] = {}
         self.features: list[Feature] = []
         for kind in features:
             self.features.append(kind(self))
@@ -268,6 +271,14 @@ class Kernel(OpenBranches):
         """
         if (found := self.find(kind)) is None:
             raise NotInstalled(f"This daemon runs without {kind.__name__}")
+        return found
+
+    def having(self, moment: str) -> Sequence[Feature]:
+        """Return the features that do something at a moment: a method of ``Feature``, by its name."""
+        if (found := self._having.get(moment)) is None:
+            unused = getattr(Feature, moment)
+            found = [each for each in self.features if getattr(type(each), moment) is not unused]
+            self._having[moment] = found
         return found
 
     async def start(self) -> None:
@@ -294,6 +305,14 @@ class Kernel(OpenBranches):
         """Read the preset of a branch that is about to be opened, which may take a while."""
         await asyncio.to_thread(self.presets.warm, ref, None)
 
+    def settings_in(self, ref: BranchRef) -> Settings:
+        """Return what the Local Variables of a branch's document say where nobody changed them: its preset's."""
+        try:
+            return settings_in_document(settings_of(self.presets.of_branch(ref)))
+        except PyagentdError as error:  # whoever sends is told
+            log.warning("%s", error)
+            return Settings()
+
     def branch_opened(self, branch: LiveBranch) -> None:
         """See what was owed to a branch when its daemon ended."""
         branch.noticed = lambda: self.bus.tell(BranchChanged(branch))
@@ -317,9 +336,9 @@ class Kernel(OpenBranches):
         """Start the run of a queued message; see ``Submitting.fire``."""
         await self._submitting.fire(branch, message, options)
 
-    async def send(self, branch: LiveBranch, *, sha256: str, end: int, options: SendOptions) -> str:
-        """Submit the prompt that ends at ``end`` of the saved document; return the id of the run that answers it."""
-        given = Submission(text=None, sha256=sha256, end=end, options=options)
+    async def send(self, branch: LiveBranch, *, at: DocumentVersion, options: SendOptions) -> str:
+        """Submit the prompt that ends at the marker of ``at``; return the id of the run that answers it."""
+        given = Submission(text=None, at=at, options=options)
         return (await self.submit(branch, given)).run_id or ""
 
     async def prompt(
@@ -367,6 +386,7 @@ class Kernel(OpenBranches):
             with contextlib.suppress(StoreError):
                 await branch.close()
         self._branches.clear()
+        self.forget_resting(0.0)
         await asyncio.to_thread(self.ledger.close)
         if self._closes_state:
             self.state.close()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -22,6 +23,7 @@ from pyagentd.store.db import tasks
 from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.state import State
 from pyagentd.store.db.tasks import Hint
+from pyagentd.store.document.text import Settings
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import SuspendedRun, suspended_runs, unfinished_agents
 
@@ -98,7 +100,9 @@ class PendingHints:
                 else:
                     waiting.append(WaitingRun(ref, hint.kind, hint.id))
         except StoreError as error:
-            log.warning("what waits is found when its session is opened: %s", error)
+            log.warning(
+                "cannot look for waiting questions and queues; sessions do so when they are opened: %s", error
+            )
         return waiting
 
     def _change(self, branch: BranchRef, kind: str, id: str, noted: bool) -> None:
@@ -125,6 +129,14 @@ class PendingHints:
 # There is one ``LiveBranch`` for a branch, however many work with it. One that the disk refused to open for writing
 # is opened anew for the next who comes once the disk does not refuse any more, and so is one whose log was replaced,
 # as by ``git checkout``. What is being deleted is not opened.
+#
+# Of the branches that were closed the last few stay in memory for a while: for an editor that comes back, after a
+# broken connection or because a buffer was killed, no file is read. They count as closed for everybody, and one whose
+# files changed meanwhile is forgotten.
+
+_RESTING = 4  # branches that are kept, ...
+_RESTING_BYTES = 32 << 20  # ... with logs of so many bytes together, ...
+_RESTING_S = 10 * 60.0  # ... and for how long
 
 # What an earlier daemon left waiting: found once for each tree, and gone on with where it was left.
 #
@@ -231,7 +243,7 @@ class SessionTrees:
         asks = {ask: each.run_id for each in found for ask in each.asks}
         self._expected.update(asks)
         self._found.update(asks, *(each.answered for each in found))
-        log.info("%s: %d runs go on, %d questions are open", root.name, len(tree), len(asks))
+        log.info("%s: %d runs resumed, %d questions open", root.name, len(tree), len(asks))
         for each in found:
             if each.is_first:
                 self._owner.spawn(self._owner.hold(each.ref))
@@ -302,6 +314,7 @@ class OpenBranches:
         self.overseers: set[Sink] = set()
         self.humans: set[Sink] = set()
         self._branches: dict[str, LiveBranch] = {}
+        self._resting: dict[str, tuple[LiveBranch, float]] = {}  # closed ones and since when, oldest first
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._errands: set[asyncio.Task[Any]] = set()
         self._removing: set[Path] = set()
@@ -348,12 +361,19 @@ class OpenBranches:
         async with lock:
             branch = self._branches.get(ref.key)
             if branch is None:
-                await self.branch_opening(ref)
                 waiting = self.trees.waiting(ref.key)
-                ended = self._unrecorded.get(ref.key)
-                branch = await LiveBranch.open(
-                    ref, pulse=self.pulse, clock=self.clock, goes_on=waiting is not None, ended=ended
-                )
+                branch = self._woken(ref) if waiting is None else None
+                if branch is None:
+                    await self.branch_opening(ref)
+                    ended = self._unrecorded.get(ref.key)
+                    branch = await LiveBranch.open(
+                        ref,
+                        pulse=self.pulse,
+                        clock=self.clock,
+                        settings=lambda: self.settings_in(ref),
+                        goes_on=waiting is not None,
+                        ended=ended,
+                    )
                 if not branch.has_open_run:
                     self._unrecorded.pop(ref.key, None)
                 if (failed := self._failed.pop(ref.key, None)) is not None and waiting is None:
@@ -381,6 +401,37 @@ class OpenBranches:
                 raise
         return branch
 
+    def _woken(self, ref: BranchRef) -> LiveBranch | None:
+        """Return the branch if it is kept in memory and its files are as it left them."""
+        branch, _ = self._resting.pop(ref.key, (None, 0.0))
+        if branch is not None and not branch.wake():
+            branch.close_now()
+            return None
+        return branch
+
+    def _rest(self, branch: LiveBranch) -> None:
+        """Keep a branch that is closed, or close its log."""
+        if not branch.ref.is_agent and branch.state.state is not Session.ERROR and branch.rest():
+            self._resting[branch.key] = branch, time.monotonic()
+            self.forget_resting()
+        else:
+            branch.close_now()
+
+    def forget_resting(self, age_s: float = _RESTING_S, *, inside: Path | None = None) -> None:
+        """Let go of branches that were closed at least so long ago, of the oldest where too many are kept, too.
+
+        Args:
+            age_s: So long.
+            inside: Only those of this directory, however many there are.
+        """
+        now, size = time.monotonic(), sum(branch.recorder.journal.size for branch, _ in self._resting.values())
+        for key, (branch, since) in list(self._resting.items()):
+            is_too_much = inside is None and (len(self._resting) > _RESTING or size > _RESTING_BYTES)
+            if is_too_much or (now - since >= age_s and (inside is None or Path(key).is_relative_to(inside))):
+                size -= branch.recorder.journal.size
+                del self._resting[key]
+                branch.close_now()
+
     async def _resume(self, branch: LiveBranch, waiting: SuspendedRun) -> None:
         branch.users += 1
         try:
@@ -401,6 +452,10 @@ class OpenBranches:
     async def branch_opening(self, ref: BranchRef) -> None:
         """Note that a branch is about to be opened that is not open."""
 
+    def settings_in(self, ref: BranchRef) -> Settings:
+        """Return what the Local Variables of a branch's document say where nobody changed them."""
+        return Settings()
+
     def branch_opened(self, branch: LiveBranch) -> None:
         """Note that a branch was opened that was not open."""
 
@@ -410,7 +465,13 @@ class OpenBranches:
     async def _opened_anew(self, branch: LiveBranch) -> LiveBranch:
         """Return a branch that can be written in the place of one that cannot, or that one if nothing changed."""
         ended = self._unrecorded.get(branch.key)
-        fresh = await LiveBranch.open(branch.ref, pulse=self.pulse, clock=self.clock, ended=ended)
+        fresh = await LiveBranch.open(
+            branch.ref,
+            pulse=self.pulse,
+            clock=self.clock,
+            settings=lambda: self.settings_in(branch.ref),
+            ended=ended,
+        )
         if fresh.refusal or branch.users:
             fresh.close_now()
             return branch
@@ -449,6 +510,7 @@ class OpenBranches:
                     raise Busy(f"{branch.ref.name} is answering", hint="Wait for the answer, or abort it first")
                 with contextlib.suppress(StoreError):  # the log has it
                     await branch.document.flush()
+            self.forget_resting(0.0, inside=directory)
             yield
             for branch in self.inside(directory):
                 del self._branches[branch.key]
@@ -518,7 +580,7 @@ class OpenBranches:
             if branch.state.state is Session.ERROR:
                 self._failed[branch.key] = branch.state
             with contextlib.suppress(StoreError):
-                branch.close_now()
+                self._rest(branch)
             self.bus.tell(BranchWritten(branch.ref))
 
     def drop(self, branch: LiveBranch, outcome: Outcome) -> None:
@@ -543,8 +605,9 @@ class OpenBranches:
         Opening an agent does it; those of an agent are found from the branch above it.
         """
         if not branch.ref.is_agent and not branch.refusal:
-            found = await asyncio.to_thread(unfinished_agents, branch.ref.branch_dir)
-            self._unfinished.update((ref.key, ref) for ref in found)
+            if paths.agents_dir(branch.ref.branch_dir).is_dir():
+                found = await asyncio.to_thread(unfinished_agents, branch.ref.branch_dir)
+                self._unfinished.update((ref.key, ref) for ref in found)
             await self._finish_agents()
 
     async def _finish_agents(self) -> None:

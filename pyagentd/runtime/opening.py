@@ -1,7 +1,6 @@
 """Opens a branch from disk: folds its log, ends what an earlier daemon left unfinished, and reports what it found.
 
-Blocks, and runs in a thread. Whatever cannot be written is no reason not to read: a branch on a medium that refuses
-is opened for viewing, with the reason.
+Blocks, and runs in a thread. A branch on a disk that cannot be written is opened read-only, with the reason.
 """
 
 import os
@@ -9,21 +8,22 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Seque
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pyagentd import regularfile
 from pyagentd.errors import StoreError, ToolError
 from pyagentd.llm.backend import Backend, ModelRequest, StreamItem
 from pyagentd.messages import ToolCall
 from pyagentd.policy.action import Action
-from pyagentd.runtime.document_sync import PendingWrite, after_prompt
+from pyagentd.runtime.document_sync import RunText, after_prompt
 from pyagentd.runtime.status import RESTART, Outcome
 from pyagentd.store import atomic, metadata, paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import text
-from pyagentd.store.document.files import DocumentWriter
-from pyagentd.store.document.hidden import rebuild, visible
-from pyagentd.store.document.render import RUN_CLOSE, Insert, Renderer
+from pyagentd.store.document.files import DocumentChanged, write_document
+from pyagentd.store.document.hidden import is_visible, rebuild
+from pyagentd.store.document.render import RUN_CLOSE, Insert, Renderer, prompt_text
+from pyagentd.store.document.text import Document
 from pyagentd.store.journal import Journal
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import RunProgress
@@ -41,25 +41,21 @@ class LastRun:
     inserted_prompt: bool
     anchor: int
     inserts: list[Insert]
-    above: str = ""  # what the text began below, where that was not the prompt: see ``turn.Prompt``
+    above: str = ""  # what the text began below, where that was not the prompt: see ``turns.Prompt``
 
     def prompt_end(self, body: str) -> int:
         """Return where the prompt ends in a document that may have been edited since."""
         inserted = self.inserts[0].text if self.inserted_prompt else ""
         return after_prompt(body, self.above or self.prompt, inserted=inserted, anchor=self.anchor)
 
-    def writing(self, path: Path) -> PendingWrite:
-        """Return what is to be written to the document at ``path``, of which nothing is known."""
-        return PendingWrite(
-            path=path,
-            writer=None,
-            waiting=(),
-            inserts=self.inserts,
-            versions=(),
+    @property
+    def written(self) -> RunText:
+        """What is to be found in a document of which nothing is known."""
+        return RunText(
             prompt=self.above or self.prompt,
             inserted_prompt=self.inserted_prompt,
             anchor=self.anchor,
-            settings=None,
+            inserts=self.inserts,
         )
 
 
@@ -75,6 +71,7 @@ class OpenedBranch:
     notes: tuple[str, ...]  # one line each, for people
     lasting: tuple[str, ...]  # the same of what stays as it is: to be said once
     emptied: bool  # the document was empty, and was made anew from the log
+    is_new: bool  # the document lacks its Local Variables: it was made anew, or was never written
 
 
 def open_branch(ref: BranchRef, *, goes_on: bool = False, ended: Outcome | None = None) -> OpenedBranch:
@@ -96,25 +93,25 @@ def open_branch(ref: BranchRef, *, goes_on: bool = False, ended: Outcome | None 
         if not refusal:
             _sweep(ref)
             refusal = "" if goes_on else _end_interrupted(ref, journal, conversation, ended)
-        emptied = False
-        if not refusal and conversation.messages and not paths.session_file(ref.branch_dir).exists():
-            _rebuild(ref, journal, conversation)
-            notes = (*notes, f"{paths.SESSION_FILE} was missing; it was made anew from {paths.JOURNAL_FILE}")
-        elif emptied := not refusal and is_emptied(ref, conversation):
+        lost = "" if refusal else _loss(ref, conversation)
+        if lost == "empty":
             with suppress(OSError):  # who dies now leaves it missing, which is mended likewise
                 paths.session_file(ref.branch_dir).unlink()
-            _rebuild(ref, journal, conversation)
-            notes = (*notes, f"{paths.SESSION_FILE} was empty; it was made anew from {paths.JOURNAL_FILE}. {CLEARS}")
+        if lost in ("missing", "empty"):
+            _rebuild(ref, journal, conversation, goes_on=goes_on)
+            hint = f". {CLEARS}" if lost == "empty" else ""
+            notes = (*notes, f"{paths.SESSION_FILE} was {lost}; it was made anew from {paths.JOURNAL_FILE}{hint}")
         renderer = Renderer()
         return OpenedBranch(
             journal=journal,
             conversation=conversation,
-            last_run=_last_run(journal, conversation, renderer),
+            last_run=_last_run(ref, journal, conversation, renderer, is_unwritten=lost == "unwritten"),
             renderer=renderer if goes_on else Renderer(),
             refusal=refusal,
             notes=notes,
             lasting=lasting,
-            emptied=emptied,
+            emptied=lost == "empty",
+            is_new=bool(lost),
         )
     except BaseException:
         journal.close()
@@ -125,15 +122,27 @@ _BLANK = 1024  # bytes of white space at most
 CLEARS = "If the conversation is to be forgotten, type /context clear"
 
 
-def is_emptied(ref: BranchRef, conversation: Conversation) -> bool:
+def is_emptied(doc: Document, conversation: Conversation) -> bool:
     """Return whether the document is empty although the record has something to show: nobody deletes all so."""
+    return len(doc.body) <= _BLANK and not doc.body.strip() and is_visible(conversation)
+
+
+def _loss(ref: BranchRef, conversation: Conversation) -> Literal["", "missing", "empty", "unwritten"]:
+    """Return what is wrong with the document; ``unwritten`` is one whose first run was cut off before it had any."""
     file = paths.session_file(ref.branch_dir)
+    if conversation.messages and not file.exists():
+        return "missing"
     try:
         if file.stat().st_size > _BLANK or regularfile.read_bytes(file, limit=_BLANK).strip():
-            return False
+            return ""
     except OSError:
-        return False
-    return bool(visible(conversation))
+        return ""
+    if not is_visible(conversation):
+        return ""
+    # What a daemon wrote first is in the log, as is that a run's text is in the document.
+    written = conversation.session.get("metadata_json", {}).get("settings")
+    runs = [run.is_kept for run in conversation.runs.values()]
+    return "unwritten" if written is None and runs == [False] else "empty"
 
 
 def refusal_of(ref: BranchRef) -> str:
@@ -190,29 +199,29 @@ def _end_interrupted(ref: BranchRef, journal: Journal, conversation: Conversatio
     return ""
 
 
-def _rebuild(ref: BranchRef, journal: Journal, conversation: Conversation) -> None:
-    """Write the document that the log would have led to."""
-    writer = DocumentWriter(paths.session_file(ref.branch_dir), rebuild(conversation, is_agent=ref.is_agent))
-    writer.persist()
-    if (run := conversation.last_run) is not None:
+def _rebuild(ref: BranchRef, journal: Journal, conversation: Conversation, *, goes_on: bool) -> None:
+    """Write the document that the log would have led to; a run that goes on finds there what it said so far."""
+    with suppress(DocumentChanged):  # somebody else just made one
+        write_document(paths.session_file(ref.branch_dir), rebuild(conversation, is_agent=ref.is_agent))
+    if (run := conversation.last_run) is not None and not goes_on:
         conversation.apply(journal.append("run", {**run.data, "state": "kept"}))
 
 
 def _has_end(ref: BranchRef, journal: Journal, conversation: Conversation) -> bool:
     """Return whether the document shows the end of the last run, which the log lacks."""
-    last = _last_run(journal, conversation, Renderer())
+    last = _last_run(ref, journal, conversation, Renderer())
     calls = [part for part in conversation.parts.values() if part.data.get("state") == "input-available"]
     if last is None or calls:
         return False
     try:
         doc = text.read(paths.session_file(ref.branch_dir))
-        lacking = last.writing(paths.session_file(ref.branch_dir)).survey()
     except StoreError:
         return False
+    marker, lacking = last.written.lacking(doc, "")
     # The log may lack the end of the answer, too.
-    inside = next((span for span in doc.spans if span.start <= lacking.marker < span.end), None)
-    end = inside.end if inside else lacking.marker
-    return not lacking.inserts and end > last.anchor and doc.body.startswith(RUN_CLOSE, end)
+    inside = next((span for span in doc.spans if span.start <= marker < span.end), None)
+    end = inside.end if inside else marker
+    return not lacking and end > last.anchor and doc.body.startswith(RUN_CLOSE, end)
 
 
 def open_ends(conversation: Conversation, why: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -232,19 +241,24 @@ def open_ends(conversation: Conversation, why: str) -> Iterator[tuple[str, dict[
             yield "ask", {**ask, "decision": "abort", "decided_reason": why}
 
 
-def _last_run(journal: Journal, conversation: Conversation, renderer: Renderer) -> LastRun | None:
-    """Return the last run as far as it came, and feed it to ``renderer``."""
+def _last_run(
+    ref: BranchRef, journal: Journal, conversation: Conversation, renderer: Renderer, *, is_unwritten: bool = False
+) -> LastRun | None:
+    """Return the last run as far as it came, and feed it to ``renderer``; if nothing was written, with its prompt."""
     run = conversation.last_run
     if run is None or run.is_kept:
         return None
     inserts = [insert for row in journal.rows(after=run.first_seq - 1) for insert in renderer.feed(row)]
-    if inserted := run.data.get("prompt"):
-        inserts.insert(0, Insert(inserted, None, "", run.first_seq - 1))
     message = conversation.messages.get(run.data["message_id"])
+    inserted = run.data.get("prompt")
+    if is_unwritten and message is not None:
+        inserted = prompt_text("", message.text, is_agent=ref.is_agent)
+    if inserted:
+        inserts.insert(0, Insert(inserted, None, "", run.first_seq - 1))
     return LastRun(
         prompt=message.text if message else str(run.data.get("behind") or ""),
         inserted_prompt=bool(inserted),
-        anchor=run.data.get("anchor") or 0,
+        anchor=0 if is_unwritten else run.data.get("anchor") or 0,
         inserts=inserts,
         above=run.data.get("above") or "",
     )

@@ -63,7 +63,7 @@ class NamedAgentOverlay:
         return ref.session_dir if self.is_named(ref) else None
 
     def laid(self, preset: Preset, ref: BranchRef) -> Preset:
-        """Return ``preset`` with what the agent's file says; as it is when ``ref`` is no named agent's.
+        """Return ``preset`` with what the agent's file says; as it is when ``ref`` is not a named agent's.
 
         Raises:
             PresetError: The file is missing or malformed, or names what is not there.
@@ -185,7 +185,7 @@ def read_doc(directory: Path, name: str) -> str | None:
     """Return the text of a document; None when there is none. Blocks.
 
     Raises:
-        ToolError: It is no text file.
+        ToolError: It is not a text file.
         OSError: The disk refused.
     """
     try:
@@ -204,7 +204,7 @@ def write_doc(directory: Path, name: str, content: str) -> None:
         content: The whole text.
 
     Raises:
-        ToolError: A link was put in the way, it is no file, or the text is too long.
+        ToolError: A link was put in the way, it is not a file, or the text is too long.
         OSError: The disk refused.
     """
     data = checked_content(name, content)
@@ -281,6 +281,10 @@ def configured_profiles(config: Config) -> dict[str, Profile]:
     return {name: make_profile(name, allow=each.allow, ask=each.ask) for name, each in config.profiles.items()}
 
 
+def _signature(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresetTemplate:
     """A file that a preset can be made from."""
@@ -322,8 +326,9 @@ class Presets:
         self.named: NamedAgentOverlay | None = None
         self._directories = directories
         self._profiles = profiles or {}
-        self._cache: dict[Path, tuple[tuple[int, int, int], Preset]] = {}
+        self._cache: dict[str, tuple[tuple[int, int, int], Preset]] = {}  # by path
         self._contents: dict[bytes, Preset | tuple[Path, PresetError]] = {}
+        self._warm: set[str] = set()  # workspace roots whose templates were read
 
     def of_branch(self, ref: BranchRef) -> Preset:
         """Return the configuration of a branch, the only source of it.
@@ -344,6 +349,8 @@ class Presets:
 
     def _as_written(self, ref: BranchRef) -> Preset:
         """Return what ``preset.md`` of a branch says, whoever wrote it; raises as ``of_branch``."""
+        if (known := self._unchanged(f"{ref.key}/{paths.PRESET_FILE}")) is not None:
+            return known
         file = paths.preset_file(ref.branch_dir)
         if not file.exists():
             raise PresetError(f"Failed to load preset from {ref.branch_dir}", hint=f"Restore {file}")
@@ -353,6 +360,15 @@ class Presets:
             raise PresetError(
                 f"Failed to load preset from {ref.branch_dir}: {error.message}", hint=error.hint
             ) from error
+
+    def _unchanged(self, file: str) -> Preset | None:
+        """Return what a file says that was read as it is now; called for every decision."""
+        if (known := self._cache.get(file)) is None:
+            return None
+        try:
+            return known[1] if known[0] == _signature(os.stat(file)) else None  # noqa: PTH116
+        except OSError:
+            return None
 
     def for_project(self, root: Path | str | None) -> "ProjectPresets":
         """Return the templates for sessions with the workspace root ``root``; None: those of no project."""
@@ -382,16 +398,15 @@ class Presets:
             StoreError: The file cannot be read.
         """
         try:
-            stat = file.stat()
+            signature = _signature(file.stat())
         except OSError as error:
             raise StoreError(f"{file}: {error.strerror}") from error
-        signature = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-        cached = self._cache.get(file)
+        cached = self._cache.get(str(file))
         if cached is None or cached[0] != signature:
             cached = (signature, self.of_content(presetfile.content(file, links=links), file, name))
             while len(self._cache) >= _REMEMBERED:  # every agent has a preset of its own
                 del self._cache[next(iter(self._cache))]
-            self._cache[file] = cached
+            self._cache[str(file)] = cached
         return cached[1]
 
     def of_content(self, data: bytes, file: Path, name: str) -> Preset:
@@ -421,6 +436,11 @@ class Presets:
                 self.of_branch(ref)
         with suppress(PyagentdError):
             self.for_project(root)
+        self._warm.add(str(root))
+
+    def is_warm(self, ref: BranchRef, root: Path | str | None) -> bool:
+        """Return whether ``warm`` would read nothing, but for what was changed in the templates since."""
+        return str(root) in self._warm and self._unchanged(f"{ref.key}/{paths.PRESET_FILE}") is not None
 
     @property
     def profiles(self) -> Mapping[str, Profile]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pyagentd.errors import BadRequest, NotFound
+from pyagentd.runtime.document_sync import DocumentVersion
 from pyagentd.runtime.recorder import Recorder
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.store.conversation import Message
@@ -16,7 +17,7 @@ from pyagentd.store.journal import message_row, part_row
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
 
 
-Commanding = Literal["human", "never", "always"]
+CommandRule = Literal["human", "never", "always"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +25,7 @@ class Submission:
     """A message for the model.
 
     Attributes:
-        text: What it says; None takes the prompt that ends at offset ``end`` (code points from 0) of the saved
-            document, whose body has hash ``sha256``.
+        text: What it says; None takes the prompt that ends at the marker of ``at``, a state of the document.
         options: What its client wants of the run that answers it.
         id: Of the message, made by the client: the same submission twice is one message.
         metadata: Of the message's row: ``agent``, ``model`` {provider_id, model_id}, ``trigger``, ``origin``, …
@@ -35,13 +35,12 @@ class Submission:
     """
 
     text: str | None
-    sha256: str = ""
-    end: int = 0
+    at: DocumentVersion = field(default_factory=DocumentVersion)
     options: SendOptions
     id: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     steer: bool = False
-    command: Commanding = "human"
+    command: CommandRule = "human"
 
     @property
     def is_persons(self) -> bool:
@@ -51,14 +50,14 @@ class Submission:
     @property
     def payload(self) -> str:
         """What tells it from another submission with the same id."""
-        said = [self.text, None if self.text is not None else [self.sha256, self.end], self.steer]
+        said = [self.text, None if self.text is not None else "document", self.steer]
         named = {key: self.metadata.get(key) for key in ("agent", "model")}
         return hashlib.sha256(json.dumps([said, named], sort_keys=True).encode()).hexdigest()[:32]
 
     def check(self) -> None:
         """Raise ``BadRequest`` for an id that is none, and for a steering message that stands in the document."""
         if self.id is not None and not _ID.fullmatch(self.id):
-            raise BadRequest(f"{self.id!r} is no id", hint="Up to 100 letters, digits, and _ . : -")
+            raise BadRequest(f"{self.id!r} is not an id", hint="Up to 100 letters, digits, and _ . : -")
         if self.steer and self.text is None:
             raise BadRequest("A message that steers a run is sent as text", hint="Use the operation prompt")
 
@@ -121,7 +120,7 @@ class Waitlist:
 
     def to_wire(self) -> list[dict[str, Any]]:
         """Return the queue as clients are told: {id, text, queued_at, steer, origin, …}, the next one first."""
-        return [_told(message) for message in self.waiting]
+        return [_queue_row(message) for message in self.waiting]
 
     def get(self, message_id: str) -> Message:
         """Return a queued message.
@@ -226,7 +225,7 @@ def _queued_at(message: Message) -> int:
     return int(message.metadata["queued_at"])
 
 
-def _told(message: Message) -> dict[str, Any]:
+def _queue_row(message: Message) -> dict[str, Any]:
     metadata = message.metadata
     more = {key: metadata[key] for key in ("agent", "model", "trigger", "agents") if key in metadata}
     return {

@@ -58,7 +58,7 @@ class DiskWorker:
             thread.add_done_callback(lambda thread, share=share: self._finish(thread, share))  # type: ignore[misc]
 
     def _finish(
-        self, thread: asyncio.Future[list[Exception | None]], share: Sequence[tuple[Work, asyncio.Future[None]]]
+        self, thread: asyncio.Future[list[BaseException | None]], share: Sequence[tuple[Work, asyncio.Future[None]]]
     ) -> None:
         self._threads -= 1
         for (_, done), error in zip(share, thread.result(), strict=True):
@@ -72,14 +72,14 @@ class DiskWorker:
             self._start()
 
 
-def _perform(share: Sequence[Work]) -> list[Exception | None]:
+def _perform(share: Sequence[Work]) -> list[BaseException | None]:
     return [_failure(work) for work in share]
 
 
-def _failure(work: Work) -> Exception | None:
+def _failure(work: Work) -> BaseException | None:
     try:
         work()
-    except Exception as error:  # it belongs to whoever waits for this piece
+    except BaseException as error:  # it belongs to whoever waits for this piece, who would wait for ever
         return error
     return None
 

@@ -1,12 +1,12 @@
 """A run: ask the model, call the tools it asks for, repeat until it is done.
 
-Each step is a method that returns the next step, and every move is checked against ``machine.TRANSITIONS``. A run
+Each step is a method that returns the next step, and every move is checked against ``TRANSITIONS``. A run
 ends with exactly one outcome on every path: success, empty answer, provider error, abort, exception.
 What the model sees is in its ``RequestView`` while the run lasts; it is rebuilt from document and log for the next.
 
-Step boundary: before every request to the model, the first one included, the view takes what the user steered with,
-then is made to fit the model. Both see a view whose last message is the user's, unless the provider only took a
-breath (``pause_turn``).
+Step boundary: before every request to the model, the first one included, messages that steer are added to the view,
+and then it is made to fit the model's window. In both cases the last message of the view is the user's, unless the
+provider only paused the turn (``pause_turn``).
 """
 
 import asyncio
@@ -19,8 +19,9 @@ from asyncio import get_running_loop
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never
@@ -39,6 +40,7 @@ from pyagentd.llm.backend import (
     SentAgain,
     StepFinished,
     ToolSchema,
+    encode,
 )
 from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
 from pyagentd.policy.action import Action, canonical_tool
@@ -55,7 +57,7 @@ from pyagentd.store.registry import RunProgress
 from pyagentd.store.trace import OrgLog
 from pyagentd.tools import invoke as spool
 from pyagentd.tools.invoke import Edited, Envelope, invoke
-from pyagentd.tools.spec import Args, Hooking, Output, Target, ToolContext, ToolSpec, schema_of, summary
+from pyagentd.tools.spec import Args, CallHooks, Output, Target, ToolContext, ToolSpec, schema_of, summary
 
 if TYPE_CHECKING:
     pass
@@ -245,8 +247,8 @@ class AnswerRecorder:
         self._message_usage += usage
         message = self._ensure_message()
         ended: dict[str, Any] = {
-            "usage": asdict(self._message_usage),
-            "last_usage": asdict(usage),
+            "usage": self._message_usage.to_dict(),
+            "last_usage": usage.to_dict(),
             "stop_reason": stop_reason,
         }
         if estimated or "usage_estimated" in message["metadata_json"]:
@@ -255,7 +257,7 @@ class AnswerRecorder:
         message["updated_at"] = self._recorder.now_ms()
         self._recorder.record("message", message)
         if self._step is not None:
-            self._put({**self._step, "data_json": {**self._step["data_json"], "usage": asdict(usage)}})
+            self._put({**self._step, "data_json": {**self._step["data_json"], "usage": usage.to_dict()}})
 
     def _start(self, index: int, kind: str) -> _Streaming:
         if kind == "text" and self._texts:
@@ -508,7 +510,7 @@ MAX_CALLS = 5000  # of tools in one run whose preset does not say: five programs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a run may use; None is no limit."""
+    """What a run may use; None means no limit."""
 
     turns: int | None = None  # requests to the model
     calls: int = MAX_CALLS  # of tools
@@ -673,6 +675,9 @@ class ToolCaller:
         known = dict(results)
         for group in self._groups(calls):
             waiting = [call for call in group if call.id not in known]
+            if len(waiting) == 1:
+                known[waiting[0].id] = await self._make(waiting[0], stand_ins.get(waiting[0].id))
+                continue
             try:
                 async with asyncio.TaskGroup() as tasks:
                     made = [tasks.create_task(self._make(call, stand_ins.get(call.id))) for call in waiting]
@@ -704,13 +709,17 @@ class ToolCaller:
         spec = self._tools.get(call.name)
         if spec is None:
             known = ", ".join(sorted(self._tools)) or "none"
+            self._authority.note_refused(None, call, "There is no such tool here")
             return Envelope(ok=False, text=f"There is no tool {call.name!r}. Available: {known}.", duration_ms=0)
         if call.unreadable:
             return Envelope(ok=False, text=_unreadable(call), duration_ms=0)
         hooks = None if self._context.hooks is None else _CallHooks(self._context.hooks, call)
         context = replace(self._context, call_id=call.id, hooks=hooks)
+        decided = False
 
         async def authorise(action: Action) -> Edited | None:
+            nonlocal decided
+            decided = True
             asked = call if hooks is None else hooks.call
             wanted = spec
             if spec.confirming is not None:
@@ -721,19 +730,24 @@ class ToolCaller:
             if spec.kind != "read" and not spec.repeatable:
                 self._began(call)
 
-        return await invoke(spec, dict(call.input), context, authorise, began)
+        made = await invoke(spec, dict(call.input), context, authorise, began)
+        if not (made.ok or decided or (hooks is not None and hooks.asked)):
+            self._authority.note_refused(spec, call, made.text)
+        return made
 
 
 @dataclass(slots=True)
 class _CallHooks:
     """Asks the hooks about one call, and has it as they want it for the human who is asked next."""
 
-    hooks: Hooking
+    hooks: CallHooks
     call: ToolCall
+    asked: bool = False  # there is an action, and who refuses it notes that
 
     async def before(
         self, tool: str, args: Mapping[str, Any], action: Action, call_id: str
     ) -> Mapping[str, Any] | None:
+        self.asked = True
         changed = await self.hooks.before(tool, args, action, call_id)
         if changed is not None:
             self.call = replace(self.call, input=dict(changed))
@@ -843,6 +857,7 @@ class ToolOffer:
 
     def add(self, tools: Mapping[str, ToolSpec], *, servers: Sequence[str] = ()) -> None:
         """Have further tools, known when ``servers`` have told them; only before the first request."""
+        self._schemas: tuple[ToolSchema, ...] = ()
         usual = {name: spec for name, spec in {**self.tools, **tools}.items() if name != NAME}
         self._searched = {name: spec for name, spec in usual.items() if name not in CORE}
         tokens = sum(estimated_tokens(str(schema_of(spec))) for spec in self._searched.values())
@@ -857,6 +872,13 @@ class ToolOffer:
             return tuple(self.tools.values())
         first = [spec for name, spec in self.tools.items() if name not in self._searched]
         return (*first, *(self._searched[name] for name in self._found))
+
+    def schemas(self) -> tuple[ToolSchema, ...]:
+        """Return what the model is told of them: the same object as long as they are the same, in every run."""
+        number = len(self.tools) if self._all else len(self.tools) - len(self._searched) + len(self._found)
+        if len(self._schemas) != number:
+            self._schemas = _schemas(encode([schema_of(spec) for spec in self.offered()]))
+        return self._schemas
 
     def _search(self, servers: Sequence[str]) -> ToolSpec:
         async def run(args: Args, ctx: ToolContext) -> Output:
@@ -875,6 +897,11 @@ class ToolOffer:
             describe=lambda args, ctx: Target(detail=args["query"]),
             parallel_safe=True,
         )
+
+
+@lru_cache(maxsize=64)
+def _schemas(told: bytes) -> tuple[ToolSchema, ...]:
+    return tuple(ToolSchema(**each) for each in json.loads(told))
 
 
 def best_matching_tools(query: str, tools: Mapping[str, ToolSpec]) -> list[str]:
@@ -896,9 +923,9 @@ def best_matching_tools(query: str, tools: Mapping[str, ToolSpec]) -> list[str]:
 def found_before(conversation: Conversation) -> Sequence[str]:
     """Return the names of all tools that searches in a conversation found, in that order."""
     names: dict[str, None] = {}
-    for part in conversation.parts.values():
-        is_search = part.is_tool and canonical_tool(part.type.removeprefix("tool-")) == NAME
-        if is_search and part.data.get("state") == "output-available":
+    types = (type for type in conversation.by_type if canonical_tool(type.removeprefix("tool-")) == NAME)
+    for part in (part for type in types for part in conversation.by_type[type]):
+        if part.data.get("state") == "output-available":
             names |= dict.fromkeys(_matches(str(part.data.get("output", ""))))
     return list(names)
 
@@ -916,7 +943,7 @@ def _words(text: str) -> set[str]:
     return {word.removesuffix("s") for word in words if len(word) > 2}
 
 
-# Everything a run takes from preset, configuration and client; ``equipping`` makes it.
+# Everything a run takes from preset, configuration and client; ``run_setup`` makes it.
 
 Fresh = Callable[["RunSettings"], Awaitable["RunSettings"]]
 """Returns the settings that hold from now on: the very same when nothing was changed. Only of named agents."""
@@ -1013,6 +1040,7 @@ class Run:
         )
         self.stopwatch = RunTimer(settings.limits.time_s, self.fail)
         self._note = ""
+        self._kept: dict[object, Any] = {}  # what the backend keeps of the last request
         self._turns = 0
         self._calls = 0
         self._resumed = resumed
@@ -1242,10 +1270,11 @@ class Run:
             model=settings.model,
             system=settings.system,
             messages=self._view.messages,
-            tools=tuple(ToolSchema(**schema_of(spec)) for spec in self._offer.offered()),
+            tools=self._offer.schemas(),
             max_tokens=settings.max_tokens,
             temperature=settings.temperature,
             thinking_budget=settings.thinking_budget,
+            kept=self._kept,
         )
 
     def _move(self, signal: RunSignal, **details: Any) -> None:

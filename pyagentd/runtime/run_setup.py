@@ -1,14 +1,14 @@
 """Builds ``RunSettings`` for a run from preset, Local Variables, configuration and the client's options.
 
-Everything that can be wrong (preset, backend, key, pattern) is found here, before anything of the run is recorded.
+All errors of preset, backend, key and patterns are raised here, before anything of the run is recorded.
 """
 
 import asyncio
 import base64
 import weakref
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,9 @@ from pyagentd import installation, regularfile
 from pyagentd.config import Config
 from pyagentd.errors import BadRequest
 from pyagentd.events import Event
-from pyagentd.llm.backend import Backend, ModelRequest, StreamItem
+from pyagentd.llm.backend import Backend
 from pyagentd.llm.catalog import facts
-from pyagentd.llm.tracing import TracingBackend
+from pyagentd.llm.tracing import TraceWatcher, WatchedBackend, Watcher
 from pyagentd.messages import Media, Message, Part, Text, ToolCall
 from pyagentd.policy.action import under
 from pyagentd.policy.presets import Preset
@@ -81,7 +81,7 @@ def _calls(conversation: Conversation, tool: str) -> int:
     return sum(part.result is not None for part in parts)
 
 
-# A backend that shows the model what the user's messages link of the branch's ``files/``.
+# What the user's messages link of the branch's ``files/``, shown to the model.
 #
 # The link stays in the text, before which a picture or a PDF stands as such; of any other file the model is told
 # where it is, and may read it there. This is done at the last moment and changes nothing else: what is recorded,
@@ -92,31 +92,30 @@ LARGEST = paths.LARGEST_SHOWN
 LARGEST_TOGETHER = 15_000_000  # of all in a request, the first ones first: what is shown once stays shown
 
 
-class AttachedBackend:
-    """Another backend, shown what is attached.
+class Attachments:
+    """What the messages of one run link.
 
     Args:
-        backend: Who answers.
         branch_dir: Where ``files/`` is.
     """
 
-    def __init__(self, backend: Backend, branch_dir: Path) -> None:
-        self._backend = backend
+    def __init__(self, branch_dir: Path) -> None:
         self._branch_dir = branch_dir
         # By the identity of a living message, with what it holds in bytes: a writer of requests knows it again.
         self._shown: dict[int, tuple[weakref.ref[Message], Message, int]] = {}
+        self._first: Message | None = None
+        self._looked = 0  # at so many messages that follow, where none of them links anything
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
-        """Send ``request`` with what its messages link, and yield the answer, see ``Backend``."""
-        if any(_may_link(message) for message in request.messages):
-            request = replace(request, messages=await asyncio.to_thread(self._messages, request.messages))
-        async with aclosing(self._backend.stream(request)) as batches:
-            async for batch in batches:
-                yield batch
-
-    async def close(self) -> None:
-        """Close the other backend."""
-        await self._backend.close()
+    def shown(self, messages: tuple[Message, ...]) -> Awaitable[tuple[Message, ...]] | None:
+        """Return messages with what they link; None where nothing is linked."""
+        first = messages[0] if messages else None
+        if first is not self._first or self._looked > len(messages):  # another conversation, or a shorter one
+            self._first, self._looked = first, 0
+        if any(map(_may_link, messages[self._looked :])):
+            self._looked = 0
+            return asyncio.to_thread(self._messages, messages)
+        self._looked = max(0, len(messages) - 1)  # the last one may still be joined by what steers the run
+        return None
 
     def _messages(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         room, made = LARGEST_TOGETHER, []
@@ -182,16 +181,24 @@ def shell_scope(
     """
     family = (ref, *ancestors)
     top = paths.session_dir_of(family[-1].branch_dir)
-    agents = config.agents_dir.resolve()
-    # A named agent works in a directory of its own, so what decides about it is protected place by place.
-    tops = () if named_agents.is_below(agents, top) else (top,)
-    places = (config.sessions_dir, config.presets_dir, config.file, *tops, *named_agents.decisive_places(agents))
-    protected = _resolved(*places, *installation.installed())
-    hidden = _resolved(config.runtime_dir)
-    closed = _resolved(config.sessions_dir, agents)  # what others said, and snapshots of what is in other projects
+
+    @cache  # most runs have no command
+    def ours() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """Return which of our places are protected, hidden and closed."""
+        agents = config.agents_dir.resolve()
+        # A named agent works in a directory of its own, so what decides about it is protected place by place.
+        tops = () if named_agents.is_below(agents, top) else (top,)
+        places = (config.sessions_dir, config.presets_dir, config.file, *tops, *named_agents.decisive_places(agents))
+        # Closed is what others said, and snapshots of what is in other projects.
+        return (
+            _resolved(*places, *installation.installed()),
+            _resolved(config.runtime_dir),
+            _resolved(config.sessions_dir, agents),
+        )
 
     def scope() -> ShellScope:
         own, *above = (presets.of_branch(each) for each in family)
+        protected, hidden, closed = ours()
         return ShellScope(
             read=own.paths.read,
             write=own.paths.write,
@@ -212,6 +219,12 @@ def shell_scope(
 
 def _resolved(*places: Path) -> tuple[str, ...]:
     return tuple(str(place.resolve()) for place in places)
+
+
+@lru_cache(maxsize=64)
+def _shared(text: str) -> str:
+    """Return a text, the same object for equal ones: agents of one preset have one system prompt in memory."""
+    return text
 
 
 class RequestRenewal:
@@ -324,7 +337,7 @@ class RunBuilder:
         window = known.context_window if known.window_known else None
         self.offer = ToolOffer(tools, found_before(branch.conversation), window=window)
         settings = RunSettings(
-            backend=self._traced(backend),
+            backend=self._watched(backend),
             model=model,
             provider=provider_of(preset, kernel.config, self.options),
             system=await self._system(preset, skills, model),
@@ -341,41 +354,45 @@ class RunBuilder:
         )
         if kernel.named.is_named(ref):
             settings = replace(settings, fresh=RequestRenewal(self, turn, preset, skills))
-        for each in kernel.features:
+        for each in kernel.having("settings_for"):
             settings = each.settings_for(self, settings)
         return self._fitted(settings)
 
     def _tools(self, skill: ToolSpec | None) -> dict[str, ToolSpec]:
         """Return the tools that the model is offered, by name; ``skill`` is the one that reads skills."""
-        features, preset = self.kernel.features, self.preset
-        known = builtin_tools() | {
-            "WebFetch": web_fetch(allow_private=self.kernel.config.web.allow_private),
-            "WebSearch": web_search(
-                self.kernel.config.web,
-                key=lambda: variable_of(key_variable(self.kernel.config.web), self.options),
-                used=lambda: _calls(self.branch.conversation, "WebSearch"),
-            ),
-        }
-        known |= {spec.name: spec for each in features for spec in each.tools_for(self)}
-        if skill is not None:
-            known[skill.name] = skill
-        wanted = [*preset.tools, *(f"emacs:{tool}" for tool in preset.emacs_tools)]
+        kernel, web = self.kernel, self.kernel.config.web
+        wanted = [*self.preset.tools, *(f"emacs:{tool}" for tool in self.preset.emacs_tools)]
         permitted = self.permitted(wanted)
-        for each in features:
+        for each in kernel.having("granted"):
             granted = [name for name in each.granted(self, permitted) if name not in permitted]
             permitted += granted
             wanted += granted
+        known, ours = builtin_tools(), {*builtin_tools(), "WebFetch", "WebSearch"}
+        if "WebFetch" in permitted:
+            known["WebFetch"] = web_fetch(allow_private=web.allow_private)
+        if "WebSearch" in permitted:
+            known["WebSearch"] = web_search(
+                web,
+                key=lambda: variable_of(key_variable(web), self.options),
+                used=lambda: _calls(self.branch.conversation, "WebSearch"),
+            )
+        for each in kernel.having("tools_for"):
+            ours.update(each.tool_names)
+            if not set(each.tool_names).isdisjoint(permitted):
+                known |= {spec.name: spec for spec in each.tools_for(self)}
+        if skill is not None:
+            known[skill.name] = skill
         tools = {name: known[name] for name in permitted if name in known}
-        for each in features:
-            tools |= each.further_tools(self, wanted, known, self.permitted)
+        for each in kernel.having("further_tools"):
+            tools |= each.further_tools(self, wanted, ours | known.keys(), self.permitted)
         return tools
 
     def _fitted(self, settings: RunSettings) -> RunSettings:
-        fits = (each.fit_for(self, settings) for each in self.kernel.features)
+        fits = (each.fit_for(self, settings) for each in self.kernel.having("fit_for"))
         return replace(settings, fit=next((fit for fit in fits if fit is not None), None))
 
     async def _model(self, model: str, preset: Preset) -> str:
-        for each in self.kernel.features:
+        for each in self.kernel.having("model_for"):
             model = await each.model_for(self, model, preset)
         return model
 
@@ -385,7 +402,7 @@ class RunBuilder:
         if self.kernel.named.is_named(ref):
             docs = await asyncio.to_thread(docs_section, ref.session_dir)
             body = "\n\n".join(part for part in (body, docs) if part)
-        return system_prompt(
+        whole = system_prompt(
             body,
             self.place.environment,
             instructions=self.place.instructions,
@@ -393,14 +410,18 @@ class RunBuilder:
             model=model,
             called_by_agent=ref.is_agent and preset.caller == "agent",
         )
+        return _shared(whole)
 
-    def _traced(self, backend: Backend) -> Backend:
+    def _watched(self, backend: Backend) -> Backend:
         directory = self.branch.ref.branch_dir
         trace = TraceWriter(directory, self.run_id)
-        return TracingBackend(AttachedBackend(backend, directory), trace, self.kernel.clock)
+        watchers: list[Watcher] = [TraceWatcher(trace, self.kernel.clock)]
+        found = (each.watcher_for(self) for each in self.kernel.having("watcher_for"))
+        watchers += [watcher for watcher in found if watcher is not None]
+        return WatchedBackend(backend, watchers, Attachments(directory).shown)
 
     async def renewed(self, now: RunSettings, renewal: RequestRenewal) -> RunSettings:
-        """Return the settings of a named agent's run as its configuration is now; see ``runsettings.Fresh``.
+        """Return the settings of a named agent's run as its configuration is now; see ``run.Fresh``.
 
         What the user set in the document, or named in a message, holds as before.
         """
@@ -412,7 +433,7 @@ class RunBuilder:
             backend, model = backend_for(preset, kernel.config, self.options)
             model = await self._model(model, preset)
             provider = provider_of(preset, kernel.config, self.options)
-            changes = {"backend": self._traced(backend), "model": model, "provider": provider}
+            changes = {"backend": self._watched(backend), "model": model, "provider": provider}
             changes |= self._longest(preset, model)
         renewal.preset = preset
         system = await self._system(preset, renewal.skills, changes.get("model", now.model))
@@ -489,7 +510,9 @@ class RunBuilder:
 
     def _tool_context(self) -> ToolContext:
         kernel, branch = self.kernel, self.branch
-        given = {name: value for each in kernel.features for name, value in each.context_for(self).items()}
+        given = {
+            name: value for each in kernel.having("context_for") for name, value in each.context_for(self).items()
+        }
         return ToolContext(
             root=self.root,
             branch_dir=branch.ref.branch_dir,

@@ -60,7 +60,7 @@ class LastOptions(dict[str, SendOptions]):
 
 
 class PresetSource(Protocol):
-    """Who knows the presets that hold: ``Presets``, or ``turnagent.TurnPresets`` for one run."""
+    """Who knows the presets that hold: ``Presets``, or ``turn_agent.TurnPresets`` for one run."""
 
     def of_branch(self, ref: BranchRef) -> Preset:
         """Return the configuration of a branch; raises ``PresetError``."""
@@ -224,6 +224,7 @@ def server_of(known: BackendSettings, options: "SendOptions") -> BackendSettings
         key_env=known.key_env,
         region=known.region,
         project=known.project,
+        text_calls=known.reads_text_calls,
     )
 
 

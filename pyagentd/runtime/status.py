@@ -83,6 +83,7 @@ class SessionStatus:
         self._tell = tell
         self._state = Session.IDLE
         self._facts: dict[str, Any] = {}
+        self._run: dict[str, Any] = {}  # of them, those of the run
         self._queued = 0
         self._questions = 0
 
@@ -104,13 +105,14 @@ class SessionStatus:
     def started(self, *, run: str, message_id: str, started_at: int) -> None:
         """Note that a run began."""
         self._questions = 0
-        self._move(Move.START, {"run": run, "message_id": message_id, "started_at": started_at})
+        self._run = {"run": run, "message_id": message_id, "started_at": started_at}
+        self._move(Move.START, self._run)
 
     def moved(self, phase: str, **details: Any) -> None:
         """Note what the run does now; ``details`` hold until it does something else."""
         if self._state in (Session.IDLE, Session.ERROR):
             return
-        self._move(Move.GO_ON, {**self._run_facts(), "phase": phase, **details})
+        self._move(Move.GO_ON, {**self._run, "phase": phase, **details})
 
     def retrying(self, *, attempt: int, max_attempts: int, retry_at: int, message: str) -> None:
         """Note that the request failed and is sent again at ``retry_at`` (epoch ms)."""
@@ -156,9 +158,6 @@ class SessionStatus:
     def recall(self, other: "SessionStatus") -> None:
         """Go on from what was known before the branch was closed."""
         self._state, self._facts = other._state, other._facts
-
-    def _run_facts(self) -> dict[str, Any]:
-        return {key: self._facts[key] for key in ("run", "message_id", "started_at") if key in self._facts}
 
     def _move(self, move: Move, facts: dict[str, Any]) -> None:
         try:
@@ -218,7 +217,7 @@ def told_of(error: Exception) -> tuple[str, str]:
 # tool itself says of its success, such as the exit code of a command, is in its result. Clients are told by
 # ``failed`` and ``tool`` events, each before the text of the call, and when they attach.
 
-FAILED_MOST = 1000  # calls that are told when a client attaches, the latest
+TOLD_MOST = 100  # calls that are told when a client attaches, the latest
 
 
 def failed_call(row: Mapping[str, Any]) -> str | None:
@@ -244,22 +243,16 @@ def tool_event(row: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def call_summaries(conversation: Conversation) -> list[tuple[str, str]]:
-    """Return ids and summaries of the calls in the conversation that have their result, the latest first."""
+    """Return ids and summaries of the last calls in the conversation that have their result, the latest first."""
     found = (
         (call["id"], call["summary"])
         for message in reversed(conversation.messages.values())
         for part in reversed(message.parts)
         if part.is_tool and (call := tool_event(part.row)) is not None
     )
-    return list(islice(found, FAILED_MOST))
+    return list(islice(found, TOLD_MOST))
 
 
 def failed_calls(conversation: Conversation) -> list[str]:
-    """Return the ids of the calls in the conversation that have failed, the latest first."""
-    found = (
-        call
-        for message in reversed(conversation.messages.values())
-        for part in reversed(message.parts)
-        if part.is_tool and (call := failed_call(part.row)) is not None
-    )
-    return list(islice(found, FAILED_MOST))
+    """Return the ids of the last calls that have failed, the latest first."""
+    return list(islice(reversed(conversation.failed), TOLD_MOST))

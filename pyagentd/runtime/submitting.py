@@ -50,8 +50,6 @@ class Submissions:
             PyagentdError: The prompt, the preset or the backend is no good; nothing was recorded.
         """
         async with branch.starting:
-            if given.text is not None and branch.run is None:
-                await branch.document.settle_roles()
             return await self.submit_held(branch, given)
 
     async def submit_held(self, branch: LiveBranch, given: Submission) -> Receipt:
@@ -90,7 +88,7 @@ class Submissions:
 
     async def _prompt_of(self, branch: LiveBranch, given: Submission) -> Prompt:
         if given.text is None:
-            prompt = await branch.prompts.from_document(sha256=given.sha256, end=given.end)
+            prompt = await branch.prompts.from_document(given.at)
         else:
             prompt = await branch.prompts.from_client(given.text)
         metadata = dict(given.metadata) if given.id is None else {**given.metadata, "payload": given.payload}
@@ -107,7 +105,6 @@ class Submissions:
             prompt = await branch.prompts.of_queued(message)
             return replace(prompt, metadata=message.metadata)
 
-        await branch.document.settle_roles()
         await self._start(branch, read, options)
 
     async def _start(self, branch: LiveBranch, read: Callable[[], Awaitable[Prompt]], options: SendOptions) -> str:
@@ -119,9 +116,9 @@ class Submissions:
         """
         branch.require_idle()
         branch.require_writable()
-        await branch.document.settle()
+        await branch.document.look()
         await branch.look_once()
-        if await asyncio.to_thread(is_emptied, branch.ref, branch.conversation):
+        if is_emptied(branch.document.live.document, branch.conversation):
             raise Conflict(
                 f"{paths.session_file(branch.ref.branch_dir)} is empty, but its log has a conversation",
                 hint=f"Undo that, or delete the file and open the session anew. {CLEARS}",
@@ -131,7 +128,8 @@ class Submissions:
         for each in self._kernel.features:
             prompt = await each.before_prompt(branch, prompt, options, run_id)
         root = branch.conversation.session.get("workspace_root")
-        await asyncio.to_thread(self._kernel.presets.warm, branch.ref, root)
+        if not self._kernel.presets.is_warm(branch.ref, root):
+            await asyncio.to_thread(self._kernel.presets.warm, branch.ref, root)
         builder = RunBuilder(self._kernel, branch, run_id, options, message=prompt.metadata)
         settings = await builder.settings(prompt.settings)
         # No await from here on: what is started is supervised.
@@ -147,7 +145,7 @@ async def _goes_on_with(branch: LiveBranch, given: Submission) -> bool:
     """
     if given.text is not None or not branch.paused:
         return False
-    return await branch.prompts.waits_above(sha256=given.sha256, end=given.end)
+    return await branch.prompts.waits_above(given.at)
 
 
 # When queued messages fire: one after the other, whenever the run before has ended and nothing is wrong (B.4).
@@ -222,7 +220,7 @@ class Queues:
             PyagentdError: There is no text, or the disk refused.
         """
         if given.text is None:
-            text = await branch.prompts.text_to_queue(sha256=given.sha256, end=given.end)
+            text = await branch.prompts.text_to_queue(given.at)
         else:
             text = writable(given.text.strip())
         turn_agent.require_agent(

@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 from weakref import WeakKeyDictionary
@@ -74,19 +75,21 @@ def system_prompt(
 
 
 def _git_branch(root: Path) -> str:
+    if not any((place / ".git").exists() for place in (root, *root.parents)):
+        return "not a repository"  # as git would say, whose two processes every agent would wait for
     git = installation.program("git")
     if git is None:
         return "not known"
     try:
-        if (branch := _asked(git, root, "rev-parse", "--abbrev-ref", "HEAD")) is not None:
+        if (branch := _git_output(git, root, "rev-parse", "--abbrev-ref", "HEAD")) is not None:
             return f"on branch {branch}"
-        branch = _asked(git, root, "symbolic-ref", "--short", "HEAD")  # also before the first commit
+        branch = _git_output(git, root, "symbolic-ref", "--short", "HEAD")  # also before the first commit
     except (OSError, subprocess.SubprocessError):
         branch = None
     return "not a repository" if branch is None else f"on branch {branch}, without commits"
 
 
-def _asked(git: str, root: Path, *words: str) -> str | None:
+def _git_output(git: str, root: Path, *words: str) -> str | None:
     """Return what git says, None where it fails."""
     found = subprocess.run(
         [git, "-C", str(root), *words],
@@ -166,7 +169,7 @@ def find_instructions(root: Path, own: Sequence[Path] = ()) -> Instructions:
             f"The project instructions are longer than {LONGEST:,} characters (about {LONGEST // 4:,} tokens): "
             f"the model gets the beginning, without the rest of {shown}"
         )
-    return Instructions(text=_told(kept), files=tuple(texts), notes=tuple(notes))
+    return Instructions(text=_changed_instructions(kept), files=tuple(texts), notes=tuple(notes))
 
 
 def _as_it_is(path: str, flags: int) -> int:
@@ -208,7 +211,7 @@ def _within(texts: dict[Path, str]) -> tuple[dict[Path, str], list[Path]]:
     return kept, cut
 
 
-def _told(texts: dict[Path, str]) -> str:
+def _changed_instructions(texts: dict[Path, str]) -> str:
     if not texts:
         return ""
     return "\n\n".join(
@@ -338,6 +341,12 @@ def read_skill(file: Path, origin: Origin, top: Path | None = None) -> Skill:
         data = regularfile.read_bytes(real, limit=_SKILLS_MAX_BYTES)
     except (OSError, RuntimeError) as error:
         raise StoreError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
+    return _skill(data, file, real, origin)
+
+
+@lru_cache(maxsize=128)
+def _skill(data: bytes, file: Path, real: Path, origin: Origin) -> Skill:
+    """Return the skill that the bytes of a file are: every run reads the files, and few of them have changed."""
     try:
         parsed = presetfile.decoded(data, file)
     except PyagentdError as error:

@@ -1,9 +1,9 @@
 """The agent of a turn: the preset that a user message names, laid over the session's own.
 
 A user message may name an agent in ``metadata_json.agent``. Its turn and those after it run as that agent, until
-another message names one; a message that is hidden (rewound) names nothing any more. The session keeps the agent it
-was opened with, and its own paths: *where* is the session's, *what* is the agent's. An agent that is spawned keeps
-what held above it at that moment, so that what was started in plan mode stays in it.
+another message names one; a message that is hidden (rewound) does not count. The session keeps the agent it was
+opened with, and its own paths: *where* is the session's, *what* is the agent's. A spawned agent keeps the mode that
+its parent had at that moment, so that agents started in plan mode stay in it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -96,7 +96,8 @@ def _visible(conversation: Conversation) -> Iterator[Mapping[str, Any]]:
 
 def agent_label(conversation: Conversation) -> str:
     """Return the name of the agent of the next turn, for people; "" when nobody knows it."""
-    return names_for_turn(conversation).agent or opened_with(conversation)
+    own = opened_with(conversation)
+    return names_for_turn(conversation).agent or own if conversation.naming else own
 
 
 def next_turn(presets: Presets, ref: BranchRef, conversation: Conversation) -> dict[str, Any]:
@@ -222,10 +223,16 @@ class TurnPresets:
     def reading(self, ref: BranchRef, patterns: tuple[str, ...]) -> "TurnPresets":
         """Return the same where ``ref`` may read what matches ``patterns`` as well."""
         change = self._changes.get(ref.key)
+        known: tuple[Preset, Preset] | None = None  # asked for each decision, also from threads
 
         def widened(own: Preset) -> Preset:
-            preset = own if change is None else change(own)
-            return replace(preset, paths=replace(preset.paths, read=_joined(preset.paths.read, patterns)))
+            nonlocal known
+            made = known
+            if made is None or made[0] is not own:
+                preset = own if change is None else change(own)
+                read = _joined(preset.paths.read, patterns)
+                known = made = (own, replace(preset, paths=replace(preset.paths, read=read)))
+            return made[1]
 
         return replace(self, _changes={**self._changes, ref.key: widened})
 

@@ -1,26 +1,25 @@
 """Starts a turn: records the user's message, read from the saved document or sent by a client.
 
-Blocks, and runs in a thread; records nothing. What the user edited since is found here and recorded when the run
-starts, wherever the message came from.
+A prompt is made from an alignment of the document (``reconcile``), which also holds what the user edited since; both
+are recorded when the run starts.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyagentd.errors import BadRequest, Stale
+from pyagentd.errors import BadRequest
 from pyagentd.events import Event
 from pyagentd.messages import Message, Text
 from pyagentd.runtime.document_sync import DocumentVersion, RecoveredRoles
 from pyagentd.runtime.opening import LastRun
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.conversation import Message as Message_
-from pyagentd.store.document import text as document
 from pyagentd.store.document.files import document_cache
 from pyagentd.store.document.pieces import fragments
-from pyagentd.store.document.reconcile import Alignment, align, recognise
-from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN, Insert, prompt_text, writable
+from pyagentd.store.document.reconcile import Alignment, Seen, align, recognise
+from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN, Insert, prompt_text
 from pyagentd.store.document.text import PROMPT_PREFIX, Document, Settings
 from pyagentd.store.journal import message_row, part_row
 
@@ -37,6 +36,7 @@ class Prompt:
     text: str
     view: tuple[Message, ...]  # what the model sees, the prompt last
     version: DocumentVersion  # the document before the run's first insert, which goes to its marker
+    seen: Seen | None = None  # what of ``view`` is above the prompt, where that is all of the record
     insert: str = ""  # what is to be put into the document; "" when the user wrote it there
     message_id: str = ""  # of the recorded message that is asked again; "" when it is a new one
     edits: tuple[Mapping[str, Any], ...] = ()  # data of ``edit`` rows to record first
@@ -50,113 +50,63 @@ class Prompt:
     is_above: bool = False  # whether what is to be put goes above text of the user's, and not to the document's end
 
 
-Aligning = Callable[[Document, Conversation, int], Alignment]  # ``align``, or what does the same for less
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentNow:
+    """A branch's document, and places in it (code points from 0).
+
+    Attributes:
+        document: It.
+        revision: Which of its states this is.
+        marker: Where the run in flight is, or the last one ended; None when that is not known.
+        seen: What the model saw above the last turn; see ``LiveDocument``.
+        end: The place that is asked about.
+    """
+
+    document: Document
+    revision: int = 0
+    marker: int | None = None
+    seen: Seen | None = None
+    end: int = 0
+
+    def version(self, at: int) -> DocumentVersion:
+        """Return this state with a run at that offset."""
+        return DocumentVersion(revision=self.revision, marker=at)
 
 
-def from_document(
-    file: Path, conversation: Conversation, *, sha256: str, end: int, aligning: Aligning = align
-) -> Prompt:
-    """Return the prompt that ends at offset ``end`` (code points from 0) of the saved document.
+def standing_at(now: DocumentNow, aligned: Alignment) -> Prompt:
+    """Return the prompt that ends at a place in the document, up to which it was aligned.
 
     A prompt that was answered before and is as it was is asked again: no second message is made of it.
 
     Raises:
-        BadRequest: The file is not what the client says it saved, or there is no prompt.
-        StoreError: The file cannot be read.
-    """
-    return standing_at(as_saved(file, sha256), conversation, sha256=sha256, end=end, aligning=aligning)
-
-
-def as_saved(file: Path, sha256: str) -> Document:
-    """Return the document as its client saved it.
-
-    Raises:
-        Stale: The file is not what the client says it saved.
-        StoreError: The file cannot be read.
-    """
-    read = document_cache.read(file)
-    if read.sha256 != sha256:
-        raise Stale(f"{file} changed since it was saved", hint="Revert or save the buffer, then send")
-    return read.document
-
-
-def standing_at(
-    doc: Document, conversation: Conversation, *, sha256: str, end: int, aligning: Aligning = align
-) -> Prompt:
-    """Return the prompt that ends at offset ``end`` of a document whose body has hash ``sha256``.
-
-    Raises:
         BadRequest: There is none.
     """
-    aligned = aligning(doc, conversation, end)
+    doc, end = now.document, now.end
     text = aligned.new_prompt or aligned.last_prompt
     if not text:
         raise BadRequest("There is no prompt before point", hint="Write something first")
     return Prompt(
         text=text,
         view=aligned.view,
-        version=DocumentVersion(sha256=sha256, seq=0, marker=end),
+        version=now.version(end),
+        seen=aligned.seen,
         message_id="" if aligned.new_prompt else aligned.last_message,
         above=doc.body[max(0, end - _ABOVE) : end] if not aligned.new_prompt else "",
-        **_common(doc, sha256, aligned),
+        **_common(now, aligned),
     )
 
 
-def from_client(
-    file: Path,
-    conversation: Conversation,
-    text: str,
-    *,
-    is_agent: bool,
-    aligning: Aligning = align,
-    at: Callable[[Document, str], int] | None = None,
-) -> Prompt:
-    """Return the prompt that a client sent as text; the model sees the document, then ``text``.
-
-    Args:
-        file: The document.
-        conversation: The record.
-        text: What was sent.
-        is_agent: Whether it is an agent's document.
-        aligning: How the two are compared.
-        at: Returns where it goes in a document with that hash; without, it goes to the end.
-
-    Raises:
-        BadRequest: It is empty.
-        StoreError: The file cannot be read.
-    """
-    text = writable(text.strip())
-    if not text:
-        raise BadRequest("The prompt is empty", hint="Write something")
-    read = document_cache.read(file)
-    doc, sha256 = read.document, read.sha256
-    place = at(doc, sha256) if at is not None else len(doc.body)
-    return inserted_at(doc, conversation, text, at=place, is_agent=is_agent, aligning=aligning, sha256=sha256)
-
-
-def inserted_at(
-    doc: Document,
-    conversation: Conversation,
-    text: str,
-    *,
-    at: int,
-    is_agent: bool,
-    aligning: Aligning = align,
-    sha256: str = "",
-) -> Prompt:
-    """Return the prompt ``text`` that is to be put into a document at offset ``at``; the model sees what is above.
-
-    ``sha256`` is the hash of the body, if it is known.
-    """
-    sha256 = sha256 or document.body_sha256(doc.body)
-    aligned = aligning(doc, conversation, at)
+def inserted_at(now: DocumentNow, aligned: Alignment, text: str, *, is_agent: bool) -> Prompt:
+    """Return the prompt ``text`` that is to be put into a document at a place, up to which it was aligned."""
+    doc, at = now.document, now.end
     return Prompt(
         text=text,
         view=_with_prompt(aligned.view, text),
-        version=DocumentVersion(sha256=sha256, seq=0, marker=at),
+        version=now.version(at),
+        seen=None if aligned.new_prompt else aligned.seen,
         insert=prompt_text(doc.body[:at], text, is_agent=is_agent),
         is_above=at < len(doc.body),
-        **_common(doc, sha256, aligned),
+        **_common(now, aligned),
     )
 
 
@@ -173,11 +123,12 @@ def of_run(file: Path, conversation: Conversation, last: LastRun) -> tuple[tuple
     return view, doc.settings
 
 
-def _common(doc: Document, sha256: str, aligned: Alignment) -> dict[str, Any]:
+def _common(now: DocumentNow, aligned: Alignment) -> dict[str, Any]:
+    roles = aligned.spans
     return {
         "edits": aligned.edits,
-        "roles": None if aligned.spans is None else RecoveredRoles(sha256=sha256, spans=aligned.spans),
-        "settings": doc.settings,
+        "roles": None if roles is None else RecoveredRoles(version=now.version(now.end), spans=roles),
+        "settings": now.document.settings,
         "notes": aligned.notes,
     }
 
@@ -216,6 +167,7 @@ class TurnStart:
         self._branch = branch
         self._recorder = branch.recorder
         self._prompt = prompt
+        self._place: dict[str, Any] = {}
 
     def record(self, run: Mapping[str, Any]) -> int:
         """Record the user's edits and message and the start of its run, show them, and return the last row's number.
@@ -227,12 +179,17 @@ class TurnStart:
             StoreError: The disk refused.
         """
         branch, prompt = self._branch, self._prompt
-        anchor = prompt.version.marker or 0
-        version = replace(prompt.version, seq=self._recorder.last_seq + len(prompt.edits))
-        above = prompt.above or prompt.text
-        branch.document.begin(prompt=above, inserted_prompt=bool(prompt.insert), anchor=anchor, version=version)
+        anchor, above = branch.document.place(prompt.version), prompt.above or prompt.text
         if prompt.roles is not None:
-            branch.heal(prompt.roles)
+            branch.tell_roles(prompt.roles)
+        branch.document.begin(
+            prompt=above,
+            inserted_prompt=bool(prompt.insert),
+            anchor=anchor,
+            seen=prompt.seen if run.get("tool_results") is not False else None,
+            revision=prompt.version.revision,
+        )
+        self._place = {"position": anchor + 1}
         try:
             with self._recorder.together():
                 for edit in prompt.edits:
@@ -298,13 +255,12 @@ class TurnStart:
     def _show(self, message: _Recorded) -> None:
         """Tell where the turn stands whose rows are recorded; its run's inserts follow."""
         branch, prompt = self._branch, self._prompt
-        place = {"position": (prompt.version.marker or 0) + 1, "sha256": prompt.version.sha256}
         if prompt.insert:
             branch.document.add(Insert(prompt.insert, None, message.part_id, message.seq))
-            told = (prompt.text, place if prompt.queued or prompt.is_above else None)
+            told = (prompt.text, {**self._place, "insert": prompt.insert})
             branch.publish(Event("prompt", branch.key, message.seq, told))
         else:
-            branch.publish(Event("fired", branch.key, 0, ({"id": message.message_id, **place},)))
+            branch.publish(Event("fired", branch.key, 0, ({"id": message.message_id, **self._place},)))
 
 
 # How a queued message becomes the prompt of a turn: where it stands in the document, or is put.
@@ -313,28 +269,19 @@ class TurnStart:
 # is found again by what it says. A message of another client goes right behind the last answer: whatever the user
 # has written below is a draft and stays below. Blocks, and runs in a thread; records nothing.
 
-Marker = Callable[[str], int | None]
-"""Returns where the last run ended in the text with this hash, None when that is not known."""
 
-
-def text_to_queue(
-    file: Path, conversation: Conversation, waiting: Sequence[Message_], marker: Marker, *, sha256: str, end: int
-) -> str:
-    """Return the new text of the user that ends at offset ``end`` of the saved document.
+def text_to_queue(now: DocumentNow, conversation: Conversation, waiting: Sequence[Message_]) -> str:
+    """Return the new text of the user that ends at a place in the document.
 
     Args:
-        file: The document.
+        now: The document; what stands above the run in flight is not new, also before its first word.
         conversation: The record.
         waiting: The queued messages; those that stand in the document are not new.
-        marker: Where the run in flight is; what stands above it is not new, also before its first word.
-        sha256: Hash of the saved body.
-        end: Where the text ends.
 
     Raises:
-        BadRequest: The file is not what the client says it saved, or there is no new text.
-        StoreError: The file cannot be read.
+        BadRequest: There is no new text.
     """
-    doc, start = as_saved(file, sha256), marker(sha256)
+    doc, start, end = now.document, now.marker, now.end
     typed_below = start is not None and start <= end
     text = doc.body[start:end] if typed_below else align(doc, conversation, end).new_prompt
     for message in waiting:
@@ -346,35 +293,10 @@ def text_to_queue(
     return text[places[0][0] : places[-1][1]]
 
 
-def prompt_of_queued(
-    file: Path, conversation: Conversation, message: Message_, marker: Marker, *, is_agent: bool
-) -> Prompt:
-    """Return the prompt that a queued message is when it fires.
-
-    Raises:
-        StoreError: The file cannot be read.
-    """
-    doc, text = document.read(file), message.text
-    sha256 = document.body_sha256(doc.body)
-    end = place_of(doc, text) if message.metadata.get("origin") == "document" else None
-    if end is not None:
-        prompt = replace(standing_at(doc, conversation, sha256=sha256, end=end), message_id="")
-    else:
-        at = above_drafts(conversation, marker, doc, sha256)
-        prompt = inserted_at(doc, conversation, text, at=at, is_agent=is_agent)
-    return replace(prompt, queued=message.id)
-
-
-def waits_above(file: Path, waiting: Sequence[Message_], *, sha256: str, end: int) -> bool:
-    """Return whether text that waits stands above offset ``end`` of the saved document.
-
-    Raises:
-        BadRequest: The file is not what the client says it saved.
-        StoreError: The file cannot be read.
-    """
-    doc = as_saved(file, sha256)
+def waits_above(now: DocumentNow, waiting: Sequence[Message_]) -> bool:
+    """Return whether text that waits stands above a place in the document."""
     typed = (message.text for message in waiting if message.metadata.get("origin") == "document")
-    return any((place := place_of(doc, text)) is not None and place <= end for text in typed)
+    return any((place := place_of(now.document, text)) is not None and place <= now.end for text in typed)
 
 
 def place_of(doc: Document, text: str) -> int | None:
@@ -383,9 +305,9 @@ def place_of(doc: Document, text: str) -> int | None:
     return None if start < 0 else start + len(text)
 
 
-def above_drafts(conversation: Conversation, marker: Marker, doc: Document, sha256: str) -> int:
+def above_drafts(now: DocumentNow, conversation: Conversation) -> int:
     """Return where a message of another client goes: behind the last run, above what the user has written below."""
-    body, at = doc.body, marker(sha256)
+    doc, body, at = now.document, now.document.body, now.marker
     if at is None or not _answered(doc) <= at <= len(body):
         at = recognise(doc, conversation).record_end  # a run that said nothing ended with its prompt
     if not at:

@@ -2,10 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, time, timedelta, tzinfo
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from pyagentd.llm.catalog import ModelFacts, Prices
 from pyagentd.messages import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
@@ -220,6 +220,16 @@ FactsOf = Callable[[Served], ModelFacts]
 _PICO = 10**12  # sums of whole picodollars are exact, however many there are
 
 
+class Cost(TypedDict):
+    """Tokens and US dollars."""
+
+    tokens: Mapping[str, int]  # by bucket
+    total: int
+    cost_usd: float | None  # nil: not known of everything
+    known_usd: float  # of that whose price is known
+    unpriced: list[str]  # the models whose price is not
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
     """What requests cost.
@@ -257,15 +267,34 @@ class Spent:
             unpriced=self.unpriced | other.unpriced,
         )
 
-    def to_wire(self) -> dict[str, Any]:
-        """Return it for clients: ``tokens`` by bucket, ``total``, ``cost_usd``, ``known_usd`` and ``unpriced``."""
+    def to_wire(self) -> Cost:
+        """Return it for clients."""
         return {
-            "tokens": asdict(self.tokens),
+            "tokens": self.tokens.to_dict(),
             "total": self.tokens.total,
             "cost_usd": self.cost_usd,
             "known_usd": self.known_usd,
             "unpriced": sorted(self.unpriced),
         }
+
+
+class ContextReply(TypedDict):
+    """How full a branch's context is, and what the branch cost, as its ``context`` events say it."""
+
+    used: int  # tokens that the next request takes before what is new in it
+    estimated: bool  # no provider counted them
+    window: int  # tokens
+    window_known: bool
+    usable: int  # tokens of the window, without room for the answer
+    model: str | None  # that answered last, or would answer next
+    tokens: Mapping[str, int]  # of the branch's own answers, by bucket
+    last: Mapping[str, int]  # of the last request, by bucket
+    cost_usd: float | None  # with agents; nil: not known of everything
+    known_usd: float  # with agents, of that whose price is known
+    own_usd: float | None
+    agents: int  # below it
+    agents_total: int  # tokens
+    compactions: int
 
 
 class InContext(NamedTuple):
@@ -439,8 +468,7 @@ class Meter:
         conversation: What is counted.
         facts_of: What is known of a model.
         served: Returns who would answer next, for a conversation without an answer.
-        changed: Called when what is told has changed.
-        noted: Called when what agents cost has changed.
+        changed: Called when what is told has changed, its own or what agents below cost.
 
     Attributes:
         looked: Whether the logs of agents that ended before were looked at.
@@ -453,7 +481,6 @@ class Meter:
         *,
         served: Callable[[], Served],
         changed: Callable[[], None],
-        noted: Callable[[], None] = lambda: None,
     ) -> None:
         self._agents: dict[str, Spent] = {}
         self._below = Spent()  # what they cost together
@@ -462,7 +489,6 @@ class Meter:
         self._facts_of = facts_of
         self._served = served
         self._changed = changed
-        self._noted = noted
         self._shares: dict[str, Spent] = {}  # by message
         self._own = Spent()
         self._answer: _Answer | None = None
@@ -494,7 +520,7 @@ class Meter:
         old = self._agents.get(key, Spent())
         self._agents[key] = spent
         self._below = _replaced(self._below, old, spent) or total_spent(self._agents.values())
-        self._noted()
+        self._changed()
 
     def tell(self) -> None:
         """Tell what is known."""
@@ -516,7 +542,7 @@ class Meter:
             case "edit":
                 self._compactions = -1
 
-    def to_wire(self) -> dict[str, Any]:
+    def to_wire(self) -> ContextReply:
         """Return the fields of a ``context`` event, see ``events``."""
         self._count()
         if self._compactions < 0:
@@ -532,7 +558,7 @@ class Meter:
             "window_known": facts.window_known,
             "usable": facts.usable(),
             "model": served.model,
-            "tokens": asdict(self._own.tokens),
+            "tokens": self._own.tokens.to_dict(),
             "last": last,
             "cost_usd": together.cost_usd,
             "known_usd": together.known_usd,
@@ -547,8 +573,8 @@ class Meter:
         for message in reversed(self._conversation.messages.values()):
             metadata = message.row.get("metadata_json") or {}
             if message.role == "assistant" and "usage" in metadata and metadata.get("origin") != "compaction":
-                return served_by(message.row), asdict(usage_of(metadata.get("last_usage")))
-        return self._served(), asdict(usage_of(None))
+                return served_by(message.row), usage_of(metadata.get("last_usage")).to_dict()
+        return self._served(), Usage().to_dict()
 
     def _count(self) -> None:
         if self._counted:
@@ -560,7 +586,7 @@ class Meter:
 
     def _is_marker(self, message_id: str) -> bool:
         message = self._conversation.messages.get(message_id)
-        return message is not None and any(part.type == COMPACTION for part in message.parts)
+        return message is not None and _marker_in(message) is not None
 
     def _share(self, message_id: str, part_id: str = "") -> None:
         message = self._conversation.messages.get(message_id)
@@ -584,7 +610,7 @@ def _replaced(whole: "Spent", old: "Spent", new: "Spent") -> "Spent | None":
     """Return ``whole`` with one share exchanged; None when shares without a price make that no subtraction."""
     if old.unpriced != new.unpriced:
         return None
-    counts = {key: count - getattr(old.tokens, key) for key, count in asdict(whole.tokens).items()}
+    counts = {key: count - getattr(old.tokens, key) for key, count in whole.tokens.to_dict().items()}
     rest = Spent(tokens=usage_of(counts), pico=whole.pico - old.pico, unpriced=whole.unpriced)
     return rest + new
 

@@ -1,10 +1,10 @@
 """Writes, moves and deletes files atomically; the only module of the store that changes the disk.
 
-A file is either its old or its new self, whatever dies in between: it is written beside its place, synced and moved
-over it. Files are for their owner alone (0600, directories 0700), since a conversation may quote anything the user
-can read. A symbolic link in the place of a file is replaced, never followed: what a planted link points at is not
-ours to write. Every refusal of the disk leaves here as ``StoreError`` with the path in it. The operating system is
-reached through ``system`` alone, so that a test can have any single call fail.
+After a crash a file has either its old or its new content: it is written beside its place, synced and moved over it.
+Files are for their owner alone (0600, directories 0700), since a conversation may quote anything the user can read. A
+symbolic link in the place of a file is replaced, never followed, since somebody may have planted it. Every error of
+the disk is raised as ``StoreError`` with the path in it. The operating system is called through ``system`` alone, so
+that a test can make any single call fail.
 """
 
 import errno
@@ -14,7 +14,7 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -75,9 +75,19 @@ def write_text(path: Path, text: str, *, fsync: bool = True, mode: int = FILE_MO
     write_bytes(path, data, fsync=fsync, mode=mode)
 
 
-def write_bytes(path: Path, data: bytes, *, fsync: bool = True, mode: int = FILE_MODE) -> None:
-    """Replace the content of ``path`` with ``data``; see ``write_text``."""
-    with _refusals(path):
+def write_bytes(
+    path: Path,
+    data: bytes,
+    *,
+    fsync: bool = True,
+    mode: int = FILE_MODE,
+    check: Callable[[], None] = lambda: None,
+) -> None:
+    """Replace the content of ``path`` with ``data``; see ``write_text``.
+
+    ``check`` is called when the file is about to take its place, which it does not if that raises.
+    """
+    with _Refusals(path):
         with _draft(path) as draft:
             fd = system.open(draft, _NEW, mode)
             try:
@@ -89,6 +99,7 @@ def write_bytes(path: Path, data: bytes, *, fsync: bool = True, mode: int = FILE
                     system.close(fd)
                 raise
             system.close(fd)  # a network file system may refuse only now
+            check()
             system.replace(draft, path)
         if fsync:
             _sync_directory(path.parent)
@@ -96,7 +107,7 @@ def write_bytes(path: Path, data: bytes, *, fsync: bool = True, mode: int = FILE
 
 def replace_link(path: Path, target: str) -> None:
     """Make ``path`` a symbolic link to ``target``, in the place of the link that was there."""
-    with _refusals(path):
+    with _Refusals(path):
         with _draft(path) as draft:
             system.symlink(target, draft)
             system.replace(draft, path)
@@ -130,7 +141,7 @@ def is_abandoned(ctime_s: float) -> bool:
 
 def make_dirs(path: Path) -> None:
     """Make ``path`` and what is missing above it, each for its owner alone."""
-    with _refusals(path):
+    with _Refusals(path):
         for directory in (*reversed(path.parents), path):
             if not directory.is_dir():
                 with suppress(FileExistsError):
@@ -141,7 +152,7 @@ def make_dirs(path: Path) -> None:
 
 def make_dir_exclusive(path: Path) -> bool:
     """Make the directory ``path``; return False when something has that name already."""
-    with _refusals(path):
+    with _Refusals(path):
         try:
             _make_dir(path)
         except FileExistsError:
@@ -160,7 +171,7 @@ def move(directory: Path, target: Path) -> None:
     Raises:
         StoreError: The disk refused, or something has that name.
     """
-    with _refusals(target):
+    with _Refusals(target):
         if target.exists() or target.is_symlink():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         system.replace(directory, target)
@@ -169,7 +180,7 @@ def move(directory: Path, target: Path) -> None:
 
 def replace(path: Path, target: Path) -> None:
     """Give the file ``path`` the name ``target``, in the place of what has it."""
-    with _refusals(target):
+    with _Refusals(target):
         system.replace(path, target)
 
 
@@ -189,7 +200,7 @@ def copy_tree(source: Path, target: Path, *, last: str = "") -> None:
     """
     _copy_tree(source, target, last)
     _sync_tree(target)  # afterwards: what many files need is then written at once
-    with _refusals(target):
+    with _Refusals(target):
         _sync_directory(target.parent)
 
 
@@ -207,7 +218,7 @@ def open_append(path: Path, *, create: bool = True) -> int:
         FileNotFoundError: It is missing and was not to be made.
         StoreError: The disk refused.
     """
-    with _refusals(path, but=() if create else (FileNotFoundError,)):
+    with _Refusals(path, but=() if create else (FileNotFoundError,)):
         return _regular(system.open(path, _APPEND | (os.O_CREAT if create else 0), FILE_MODE), path)
 
 
@@ -218,7 +229,7 @@ def open_read(path: Path) -> int:
         FileNotFoundError: It is missing.
         StoreError: The disk refused.
     """
-    with _refusals(path, but=(FileNotFoundError,)):
+    with _Refusals(path, but=(FileNotFoundError,)):
         return _regular(system.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), path)
 
 
@@ -233,7 +244,7 @@ def _regular(fd: int, path: Path) -> int:
 
 def read_fd(fd: int, size: int, offset: int, path: Path) -> bytes:
     """Return up to ``size`` bytes from ``offset`` of the file behind ``fd``; ``path`` is for the error."""
-    with _refusals(path):
+    with _Refusals(path):
         return system.pread(fd, size, offset)
 
 
@@ -244,7 +255,7 @@ def append_fd(fd: int, data: bytes, path: Path) -> None:
         StoreError: The disk refused; of a write that was cut short nothing remains, unless it cannot be cut off
             either, which ``truncate_fd`` may try again.
     """
-    with _refusals(path):
+    with _Refusals(path):
         end = os.fstat(fd).st_size
         try:
             _write_all(fd, data)
@@ -260,19 +271,19 @@ def sync_fd(fd: int, path: Path) -> None:
     After a failure the kernel may hold what was written for clean although it never reached the disk, and a second
     attempt may succeed without writing anything: only writing the content anew helps.
     """
-    with _refusals(path):
+    with _Refusals(path):
         system.fsync(fd)
 
 
 def sync_directory(directory: Path) -> None:
     """Return when the names in ``directory`` survive a loss of power."""
-    with _refusals(directory):
+    with _Refusals(directory):
         _sync_directory(directory)
 
 
 def truncate_fd(fd: int, size: int, path: Path) -> None:
     """Cut the file behind ``fd`` to ``size`` bytes; ``path`` is for the error."""
-    with _refusals(path):
+    with _Refusals(path):
         system.ftruncate(fd, size)
 
 
@@ -293,14 +304,14 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def _copy_tree(source: Path, target: Path, last: str) -> None:
-    with _refusals(target):
+    with _Refusals(target):
         system.mkdir(target, DIR_MODE)
-    with _refusals(source), os.scandir(source) as listed:
+    with _Refusals(source), os.scandir(source) as listed:
         entries = sorted(listed, key=lambda entry: (entry.name == last, entry.name))
     for entry in entries:
         place = target / entry.name
         if entry.is_symlink():
-            with _refusals(place):
+            with _Refusals(place):
                 system.symlink(os.readlink(entry.path), place)  # noqa: PTH115 - a string, as scandir gives it
         elif entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".new-"):  # an agent being made
             _copy_tree(Path(entry.path), place, last)
@@ -310,7 +321,7 @@ def _copy_tree(source: Path, target: Path, last: str) -> None:
 
 
 def _sync_tree(directory: Path) -> None:
-    with _refusals(directory):
+    with _Refusals(directory):
         with os.scandir(directory) as listed:
             entries = list(listed)
         for entry in entries:
@@ -334,7 +345,7 @@ def _copy_file(source: Path, target: Path) -> None:
     """Make the new file ``target`` with the content of ``source``; FileNotFoundError when there is none."""
     given = open_read(source)
     try:
-        with _refusals(target):
+        with _Refusals(target):
             made = system.open(target, _NEW, FILE_MODE)
             try:
                 offset = 0
@@ -388,11 +399,18 @@ def _draft(path: Path) -> Iterator[Path]:
         raise
 
 
-@contextmanager
-def _refusals(path: Path, but: tuple[type[OSError], ...] = ()) -> Iterator[None]:
-    try:
-        yield
-    except but:
-        raise
-    except OSError as error:
-        raise StoreError(f"{path}: {error.strerror or error}") from error
+class _Refusals:
+    """What the system refuses in the block is a ``StoreError``; a class, because a turn passes twenty of them."""
+
+    __slots__ = ("_but", "_path")
+
+    def __init__(self, path: Path, but: tuple[type[OSError], ...] = ()) -> None:
+        self._path = path
+        self._but = but
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError) and not isinstance(error, self._but):
+            raise StoreError(f"{self._path}: {error.strerror or error}") from error

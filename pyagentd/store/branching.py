@@ -1,7 +1,7 @@
 """Creates a branch of a session on disk, completely or not at all.
 
 A branch gets the document and the log up to a prompt of its parent, the configuration byte for byte, and copies of
-the parent's agents and files. ``session.md`` comes last, since a directory without it is no branch, and the link
+the parent's agents and files. ``session.md`` comes last, since a directory without it is not a branch, and the link
 ``current`` is moved when everything is there.
 """
 

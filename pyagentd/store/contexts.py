@@ -6,8 +6,8 @@
      "messages": [{"role": "user" | "assistant" | "tool_result", "content", "tool_calls"?, "tool_call_id"?}]}
 
 ``messages`` are those of the model's view, without its reasoning, one entry for each text of the user, each request
-to the model and each result. A call is ``{"id", "name", "params"}``. A file stands for itself: it can be read where
-neither log nor database knows of it.
+to the model and each result. A call is ``{"id", "name", "params"}``. A file needs neither log nor database to be
+read.
 """
 
 import json
@@ -187,7 +187,7 @@ def read(path: Path) -> Context:
 
     Raises:
         NotFound: There is no such file.
-        StoreError: It cannot be read, or is no context.
+        StoreError: It cannot be read, or is not a context.
     """
     try:
         data = json.loads(regularfile.read_text(path, limit=LARGEST))
@@ -196,7 +196,7 @@ def read(path: Path) -> Context:
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise StoreError(f"{path} is no JSON in UTF-8: {error}", hint="Correct the file") from error
+        raise StoreError(f"{path} is not JSON in UTF-8: {error}", hint="Correct the file") from error
     return _checked(data, path)
 
 
@@ -232,7 +232,7 @@ def _checked(data: Any, path: Path) -> Context:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(
-            f"{path} is no saved conversation", hint="It has an id, and messages with role and content"
+            f"{path} is not a saved conversation", hint="It has an id, and messages with role and content"
         ) from error
 
 

@@ -1,13 +1,12 @@
 """The conversation of a branch, made from the rows of its log.
 
-Knows sessions, messages, parts, runs, asks and edits as the rows tell them; the last row of an id wins (``recorded``
-says what is known of one). Nothing here knows the document: what the user sees and edits is aligned with this record
-elsewhere (``align``). Text of a part that was still streaming when the log ended is there, from its deltas.
+Holds sessions, messages, parts, runs, asks and edits; the last row of an id wins. The document is not known here: it
+is matched with this record by ``align`` in ``document/reconcile.py``. A part that was still streaming when the log
+ended has the text of its deltas.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from copy import copy
-from dataclasses import asdict
 from typing import Any, Final, NamedTuple
 
 from pyagentd.messages import Usage
@@ -180,6 +179,8 @@ class Conversation:
         self.open_parts: dict[str, None] = {}  # ids of texts that stream, and of calls without a result
         self.naming: set[str] = set()  # ids of the user's messages that ever named an agent or a model
         self.last_edit = 0  # the number of the last row that says what the user made of the text
+        self.by_type: dict[str, list[Part]] = {}  # parts as they came
+        self.failed: dict[str, None] = {}  # ids of the calls whose result is an error
         self._fired: set[str] = set()
         self._touched: dict[str, int] = {}  # by message, the one touched last behind: the row that did
         for row in rows:
@@ -296,14 +297,24 @@ class Conversation:
     def _apply_part(self, data: dict[str, Any]) -> None:
         if (known := self.parts.get(data["id"])) is not None:
             known.row, known.deltas = data, []
+            self._note_failed(data)
             return
         message = self.messages.get(data["message_id"]) or self.queued.get(data["message_id"])
         if message is None:
             return  # a log that was cut by hand; a part without its message cannot be shown anywhere
         self.parts[data["id"]] = Part(data)
         message.parts.append(self.parts[data["id"]])
+        self.by_type.setdefault(data["type"], []).append(self.parts[data["id"]])
+        self._note_failed(data)
         if len(message.parts) > 1 and message.parts[-2].row["index"] > data["index"]:
             message.parts.sort(key=lambda other: other.row["index"])
+
+    def _note_failed(self, data: Mapping[str, Any]) -> None:
+        call = data["data_json"].get("toolCallId")
+        if data["data_json"].get("state") == "output-error":
+            self.failed[str(call)] = None
+        elif self.failed and call is not None:
+            self.failed.pop(str(call), None)
 
     def _apply_run(self, row: Row) -> None:
         known = self.runs.get(row.data["id"])
@@ -369,7 +380,7 @@ class Request(NamedTuple):
 
 
 def usage_of(recorded: object) -> Usage:
-    """Return a recorded usage; what is no number in it counts nothing."""
+    """Return a recorded usage; what is not a number in it counts nothing."""
     values = recorded if isinstance(recorded, dict) else {}
     counts = {key: values.get(key) for key in ("input", "output", "reasoning", "cache_read", "cache_write")}
     return Usage(**{key: value if type(value) is int and value > 0 else 0 for key, value in counts.items()})
@@ -406,7 +417,7 @@ def _time(recorded: object, default: int) -> int:
 
 def usage_beyond(whole: Usage, part: Usage) -> Usage:
     """Return what ``whole`` counts beyond ``part``, bucket by bucket."""
-    return Usage(**{key: max(0, count - getattr(part, key)) for key, count in asdict(whole).items()})
+    return Usage(**{key: max(0, count - getattr(part, key)) for key, count in whole.to_dict().items()})
 
 
 # What a compaction is on disk and in the document: a marker.

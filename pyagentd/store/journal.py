@@ -1,10 +1,9 @@
 """``messages.jsonl``: the numbered, append-only lines of one branch.
 
-Knows lines and their numbers, not what they mean (that is ``conversation``), except that the ``delta`` lines of a
-part are superseded by its full row. Nothing is kept in memory but what is not yet safe from a loss of power; reading
-means reading the file, from a known place for the recent past. A line that was not written to its end (a killed
-process) is dropped when the file is opened and cut off before the first append; a complete line is never lost, and
-what is damaged stays where it is (``lines``).
+Knows lines and their numbers but not their meaning (see ``conversation``), except that the full row of a part
+replaces its ``delta`` lines. Only lines that are not synced yet are kept in memory; reading reads the file, for
+recent lines from a known position. An incomplete last line (of a killed process) is ignored and cut off before the
+first append; a complete line is never lost, and damaged lines stay in the file (``lines``).
 """
 
 import json
@@ -69,7 +68,7 @@ def _number(text: str) -> float | str:
     return value if math.isfinite(value) else text
 
 
-# `json.dumps` and `json.loads` make one for each call. What is no JSON number is read as text.
+# `json.dumps` and `json.loads` make one for each call. What is not a JSON number is read as text.
 _dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _loads = json.JSONDecoder(parse_constant=str, parse_float=_number).decode
 
@@ -249,7 +248,7 @@ def line_of(row: Row) -> bytes:
 
 
 def writable_row(row: Row) -> tuple[Row, bytes]:
-    """Return ``row`` as it will be read, and its line: what is no JSON, or nested too deeply to be read, is text."""
+    """Return ``row`` as it will be read, and its line: what is not JSON, or nested too deeply to be read, is text."""
     try:
         line = line_of(row)
         kept = _shallow(row, line)
@@ -308,6 +307,7 @@ class Journal:
         self._path = path
         self._fd = -1  # of a file that exists
         self._closed = False
+        self._rested = (0, 0)  # device and inode of the file that was closed for now
         self._size = 0  # bytes up to the end of the last line
         self._newline_due = False
         self._torn = False  # something that is no line may follow
@@ -343,6 +343,11 @@ class Journal:
         except OSError:  # missing: the next append makes it again, or says why not
             return False
         return (named.st_ino, named.st_dev) != (held.st_ino, held.st_dev)
+
+    @property
+    def size(self) -> int:
+        """How many bytes its lines take."""
+        return self._size
 
     @property
     def writable(self) -> bool:
@@ -437,6 +442,24 @@ class Journal:
         if self._fd >= 0:
             atomic.close_fd(self._fd)
             self._fd = -1
+
+    def rest(self) -> None:
+        """Close the file for now: nothing is read or appended before ``wake`` has opened it again."""
+        if self._fd >= 0:
+            held = os.fstat(self._fd)
+            self._rested = held.st_dev, held.st_ino
+            atomic.close_fd(self._fd)
+            self._fd = -1
+
+    def wake(self) -> bool:
+        """Open the file again; return whether it holds what was read and appended, no more and no less."""
+        if self._torn or self._doubted:
+            return False
+        self._open()
+        if self._fd < 0 or self.refusal:
+            return False
+        found = os.fstat(self._fd)
+        return (found.st_dev, found.st_ino) == self._rested and found.st_size == self._size
 
     # -- the file ----------------------------------------------------------------------------------------------
 

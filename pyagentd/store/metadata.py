@@ -41,7 +41,7 @@ def read_session_metadata(branch_dir: Path) -> dict[str, str] | None:
 def read_branch_metadata(branch_dir: Path) -> dict[str, Any] | None:
     """Return ``branch-metadata.yml``: ``parent_branch``, ``created``, maybe ``branch_point_position``; or None.
 
-    The position is a number, a position of Emacs from 1; what is no number there is left out.
+    The position is a number, a position of Emacs from 1; what is not a number there is left out.
     """
     read = _read(paths.branch_metadata_file(branch_dir), missing=logging.DEBUG)
     if read is None:

@@ -1,8 +1,8 @@
 """``agent.json``: the file of a named agent, its keys and their checks.
 
-It owns name, channel, model, system prompt, permissions and when the agent was made; ``running_tasks`` is
-written for people to read and never believed. A change keeps every key it does not name, known or not, and their
-order. People edit the file by hand: what is wrong with it is told with file and line.
+It owns name, channel, model, system prompt, permissions and creation time; ``running_tasks`` is written for people
+and never read. A change keeps all other keys, known or not, and their order. People edit the file by hand, so errors
+name file and line.
 """
 
 import json
@@ -154,14 +154,14 @@ def read(directory: Path) -> AgentFile:
 
     Raises:
         NotFound: There is none.
-        PresetError: It is no JSON object; names file and line.
+        PresetError: It is not a JSON object; names file and line.
         StoreError: The disk refused.
     """
     path = agent_file(directory)
     try:
         data = regularfile.read_bytes(path)
     except FileNotFoundError as error:
-        raise NotFound(f"{directory} has no {path.name}", hint="It is no named agent") from error
+        raise NotFound(f"{directory} has no {path.name}", hint="It is not a named agent") from error
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror or error}") from error
     return parse(data, path)
@@ -176,11 +176,11 @@ def parse(data: bytes, path: Path) -> AgentFile:
     except json.JSONDecodeError as error:
         raise PresetError(f"{path}:{error.lineno}: {error.msg}", hint="Correct the JSON there") from error
     except UnicodeDecodeError as error:
-        raise PresetError(f"{path}:1: this is no JSON in UTF-8", hint="Save the file in UTF-8") from error
+        raise PresetError(f"{path}:1: this is not JSON in UTF-8", hint="Save the file in UTF-8") from error
     except ValueError as error:
         raise PresetError(f"{path}: {error}", hint="Correct the JSON there") from error
     if not isinstance(values, dict):
-        raise PresetError(f"{path}:1: this is no JSON object", hint='Begin with {"name": …')
+        raise PresetError(f"{path}:1: this is not a JSON object", hint='Begin with {"name": …')
     return AgentFile(path=path, values=values, text=text)
 
 
@@ -263,7 +263,7 @@ def make(root: Path, name: str, material: Material, *, prepare: Prepare, clock: 
         write(draft, values)
         prepare(workspace_dir(draft))
         if place.exists() or place.is_symlink():
-            raise Conflict(f"{place} exists already", hint="Take another name, or move that away")
+            raise Conflict(f"{place} exists already", hint="Choose another name, or move that away")
         atomic.move(draft, place)
     except BaseException:
         atomic.discard(draft)
@@ -347,7 +347,7 @@ def checked_name(text: str) -> str:
     """Return ``text``; raises ``BadRequest`` when no agent may be called that."""
     if not is_name(text):
         raise BadRequest(
-            f"{text[:80]!r} is no name of an agent",
+            f"{text[:80]!r} is not a name of an agent",
             hint=f"Use up to {LONGEST} letters A-Z a-z, digits, hyphens and underscores, no hyphen first",
         )
     return text

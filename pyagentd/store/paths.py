@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 from urllib.parse import unquote
 
 from pyagentd import regularfile
@@ -168,7 +168,8 @@ def _ref_at(place: Path, path: Path) -> BranchRef:
     elif is_session_dir(place):
         return ref_of(_active_branch(place))
     raise NotASession(
-        f"{path} is no session", hint=f"A session has {BRANCHES_DIR}/NAME/{SESSION_FILE}; give its directory or file"
+        f"{path} is not a session",
+        hint=f"A session has {BRANCHES_DIR}/NAME/{SESSION_FILE}; give its directory or file",
     )
 
 
@@ -200,15 +201,26 @@ def root_of(ref: BranchRef) -> BranchRef:
     return (ref, *ancestors_of(ref))[-1]
 
 
-def describe_branch(ref: BranchRef) -> dict[str, str]:
-    """Return what clients are told of a branch: its names and places."""
+class BranchPlaces(TypedDict):
+    """The names and places of a branch or agent."""
+
+    session_id: str
+    branch_name: str
+    session_dir: str
+    branch_dir: str
+    branch: str
+    file: str  # session.md
+
+
+def describe_branch(ref: BranchRef) -> BranchPlaces:
+    """Return the names and places of a branch, as clients are told them."""
     return {
         "session_id": ref.session_id,
         "branch_name": ref.branch_name,
         "session_dir": str(ref.session_dir),
-        "branch_dir": str(ref.branch_dir),
+        "branch_dir": ref.key,
         "branch": ref.key,
-        "file": str(session_file(ref.branch_dir)),
+        "file": f"{ref.key}/{SESSION_FILE}",  # as text: lists have many
     }
 
 

@@ -1,8 +1,7 @@
 """The file ``preset.md``: YAML front matter and, below it, the system message.
 
-Editing keeps what its author wrote: everything outside ``paths:`` stays byte for byte, comments and key order inside
-it survive. What the keys mean is decided by ``policy.presets``; this module knows only the file and the one
-section that the product itself writes, ``paths``.
+An edit changes nothing outside ``paths:``, and keeps comments and key order inside it. ``policy.presets`` knows the
+meaning of the keys; this module knows only the file and the section ``paths``, which pyagentd itself writes.
 """
 
 import re
@@ -65,7 +64,7 @@ class PresetFile:
         """Return the patterns of ``paths: KIND:``; None where the preset does not say.
 
         Raises:
-            PresetError: They are no list of texts.
+            PresetError: They are not a list of texts.
         """
         listed = reader.at(self.front, ("paths", kind))
         if listed is None:
@@ -350,7 +349,7 @@ def _list_of(document: CommentedMap, section: str, key: str, where: str) -> Comm
     if lists is None:
         lists = document[section] = CommentedMap()
     if not isinstance(lists, CommentedMap):
-        raise PresetError(f"{where}: {section} is no mapping", hint="Write keys and lists below it")
+        raise PresetError(f"{where}: {section} is not a mapping", hint="Write keys and lists below it")
     name = _spelled(key, lists)
     if lists.get(name) is None:
         lists[name] = CommentedSeq()

@@ -1,7 +1,7 @@
 """Which branches exist, and which of their agents a killed process or a full disk left in the middle.
 
-Disk is the source of truth: a scan of the root opens no file, an entry
-that has gone is noticed when it is looked up, and one made by somebody else is found by scanning again.
+The disk decides: a scan of the root opens no file, an entry that is gone is noticed when it is looked up, and a
+session that another program made is found by the next scan.
 """
 
 import logging
@@ -38,9 +38,13 @@ class Entry:
 
     def walk(self) -> Iterator[BranchRef]:
         """Yield this branch and all agents below it."""
-        yield self.ref
+        return (entry.ref for entry in self.with_agents())
+
+    def with_agents(self) -> "Iterator[Entry]":
+        """Yield this entry and all below it."""
+        yield self
         for agent in self.agents:
-            yield from agent.walk()
+            yield from agent.with_agents()
 
 
 class Registry:
@@ -51,7 +55,7 @@ class Registry:
         elsewhere: Directories of sessions outside the root.
         agents: The agents root, whose sessions are named agents; need not exist.
         departed: Directories of agents that were destroyed, resolved; their owner may add to them and remove. What is
-            in them is no session.
+            in them is not a session.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class Registry:
         self._elsewhere: frozenset[Path] = frozenset(directory.resolve() for directory in elsewhere)
         self._entries: tuple[Entry, ...] = ()
         self._by_name: dict[str, dict[str, BranchRef]] = {}  # "ID/BRANCH" -> key -> ref
+        self._known: dict[str, Entry] = {}  # what the last scan found, by key
 
     @property
     def root(self) -> Path:
@@ -84,14 +89,16 @@ class Registry:
 
         May be called from any thread.
         """
-        entries = tuple(self._scan())
-        names: dict[str, dict[str, BranchRef]] = {}
-        count = 0
-        for ref in _refs(entries):
-            names.setdefault(ref.name, {})[ref.key] = ref
-            count += 1
-        self._entries, self._by_name = entries, names
-        _log.info("Initialized registry with %d branches", count, extra=of_session())
+        known = self._known
+        entries = tuple(self._scan(known))
+        found = {entry.ref.key: entry for each in entries for entry in each.with_agents()}
+        if found != known:
+            names: dict[str, dict[str, BranchRef]] = {}
+            for ref in _refs(entries):
+                names.setdefault(ref.name, {})[ref.key] = ref
+            self._by_name = names
+        self._entries, self._known = entries, found
+        _log.info("Initialized registry with %d branches", len(found), extra=of_session())
         return entries
 
     def branches(self) -> list[BranchRef]:
@@ -116,6 +123,7 @@ class Registry:
 
     def forget(self, directory: Path) -> None:
         """Know nothing any more of what was in ``directory``, which is gone."""
+        self._known = {}
         self._elsewhere -= {place for place in self._elsewhere if place.is_relative_to(directory)}
         for known in self._by_name.values():
             for key in [key for key, ref in known.items() if ref.branch_dir.is_relative_to(directory)]:
@@ -185,20 +193,20 @@ class Registry:
     def _is_here(self, home: Path, name: str) -> bool:
         return not self._departed or home.resolve() / name not in self._departed
 
-    def _scan(self) -> "Iterator[Entry]":
+    def _scan(self, known: "Mapping[str, Entry]") -> "Iterator[Entry]":
         for home in self._homes:
             root = home.resolve()
             for name in filter(partial(self._is_here, root), _subdirectories(str(root))):
                 # Opens no file unless somebody renamed the directory.
                 session_id = name if paths.is_dated(name) else _written_id(root / name)
-                yield from _session_entries(root / name, session_id or name)
+                yield from _session_entries(f"{root}/{name}", session_id or name, known)
         for directory in sorted(self._elsewhere):
             if session_id := _written_id(directory):
-                yield from _session_entries(directory, session_id)
+                yield from _session_entries(str(directory), session_id, known)
 
 
 def _written_id(session_dir: Path) -> str:
-    """Return the id of a session whose directory may be called otherwise, "" if it is no session."""
+    """Return the id of a session whose directory may be called otherwise, "" if it is not a session."""
     try:
         return paths.ref_of(session_dir).session_id
     except NotASession:
@@ -248,15 +256,19 @@ def _one_per_session(refs: Iterable[BranchRef]) -> list[BranchRef]:
     return kept
 
 
-# A scan looks at every branch there is: names are joined as texts, a path is made only of what is kept.
+# A scan looks at every branch there is: names are joined as texts, and an entry is made only of what was not known.
 
 
-def _session_entries(session_dir: Path, session_id: str) -> "Iterator[Entry]":
-    home = f"{session_dir}/{paths.BRANCHES_DIR}"
+def _session_entries(session_dir: str, session_id: str, known: "Mapping[str, Entry]") -> "Iterator[Entry]":
+    home, path = f"{session_dir}/{paths.BRANCHES_DIR}", None
     for name in _subdirectories(home):
-        if _is_conversation(f"{home}/{name}"):
-            ref = _branch_ref(session_dir, session_id, name)
-            yield Entry(ref=ref, agents=tuple(_agent_entries(f"{home}/{name}")))
+        place = f"{home}/{name}"
+        if _is_conversation(place):
+            entry, agents = known.get(place), tuple(_agent_entries(place, known))
+            if entry is None or entry.agents != agents or entry.ref.session_id != session_id:
+                path = path or Path(session_dir)
+                entry = Entry(ref=_branch_ref(path, session_id, name), agents=agents)
+            yield entry
 
 
 def _branch_ref(session_dir: Path, session_id: str, name: str) -> BranchRef:
@@ -264,12 +276,15 @@ def _branch_ref(session_dir: Path, session_id: str, name: str) -> BranchRef:
     return BranchRef(session_id=session_id, session_dir=session_dir, branch_name=name, branch_dir=place)
 
 
-def _agent_entries(branch_dir: str) -> "Iterator[Entry]":
+def _agent_entries(branch_dir: str, known: "Mapping[str, Entry]") -> "Iterator[Entry]":
     home = f"{branch_dir}/{paths.AGENTS_DIR}"
     for name in _subdirectories(home):
         place = f"{home}/{name}"
         if _is_conversation(place):
-            yield Entry(ref=paths.agent_ref(Path(place)), agents=tuple(_agent_entries(place)))
+            entry, agents = known.get(place), tuple(_agent_entries(place, known))
+            if entry is None or entry.agents != agents:
+                entry = Entry(ref=paths.agent_ref(Path(place)), agents=agents)
+            yield entry
 
 
 def _is_conversation(directory: str) -> bool:
@@ -401,7 +416,7 @@ def run_progress(conversation: Conversation) -> RunProgress | None:
     )
     if message is None:
         return None
-    said = _said_in_run(conversation, message)
+    said = _messages_of_run(conversation, message)
     *before, last = message.steps()
     view = View()
     for each in said:
@@ -423,7 +438,7 @@ def run_progress(conversation: Conversation) -> RunProgress | None:
     )
 
 
-def _said_in_run(conversation: Conversation, last: conversation.Message) -> list[conversation.Message]:
+def _messages_of_run(conversation: Conversation, last: conversation.Message) -> list[conversation.Message]:
     """Return what was said in the last run before the message ``last``, by the model and by who steered it."""
     run = conversation.last_run
     prompt = str(run.data.get("message_id")) if run else ""

@@ -82,7 +82,7 @@ def discard(directory: Path) -> None:
         try:
             Path(place).chmod(stat.S_IRWXU)
         except OSError as error:
-            _log.warning("%s stays: %s", place, error)
+            _log.warning("%s could not be removed: %s", place, error)
     atomic.discard(directory)
 
 
@@ -240,23 +240,10 @@ def _session_preset(text: str, name: str, read: Sequence[str] | None, write: Seq
     return presetfile.with_paths(template, read=(*own_read, *(read or ())), write_default=(), also_write=write or ())
 
 
-def claim(home: Path, wanted: str) -> Path:
-    """Make and return ``home/wanted``, or the first of ``-2``, ``-3``… that is free."""
-    while True:
-        atomic.make_dirs(home)
-        place = home.resolve()
-        names = itertools.chain([wanted], (f"{wanted}-{number}" for number in itertools.count(2)))
-        try:
-            return next(place / name for name in names if atomic.make_dir_exclusive(place / name))
-        except StoreError:
-            if home.is_dir():
-                raise  # else another agent that could not be made took the empty directory away
-
-
 def _place_of(root: Path, session_dir: Path | None, given: str | None, made: str) -> tuple[Path, str, bool]:
     """Return where a session is to be, its directory's name there, and whether it may have no other name."""
     if given is not None and not _ID.fullmatch(given):
-        raise BadRequest(f"{given[:80]!r} is no session id", hint="Use letters, digits, dots, dashes; no slash")
+        raise BadRequest(f"{given[:80]!r} is not a session id", hint="Use letters, digits, dots, dashes; no slash")
     if session_dir is None:
         return root, given or made, given is not None
     if paths.is_dated(session_dir.name) and given is not None and given != session_dir.name:
@@ -357,6 +344,6 @@ def _subdirectories(home: Path) -> list[Path]:
             if not entry.name.startswith(_DRAFT):
                 found.append(Path(entry.path))
             elif atomic.is_abandoned(entry.stat(follow_symlinks=False).st_ctime):
-                _log.info("Removing %s, which was not finished", entry.path)
+                _log.info("Removing %s, which was only partly made", entry.path)
                 atomic.discard(Path(entry.path))
     return found

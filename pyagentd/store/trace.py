@@ -106,7 +106,7 @@ def _append(path: Path, text: str) -> None:
         finally:
             os.close(descriptor)
     except StoreError as error:
-        log.warning("the log was not written: %s", error)
+        log.warning("cannot write the log of tool calls and system prompts: %s", error)
 
 
 def _time(now_ms: int) -> str:
@@ -196,13 +196,13 @@ class Sent(Protocol):
         ...
 
     @property
-    def digests(self) -> Sequence[bytes]:
+    def digests(self) -> tuple[bytes, ...]:
         """The SHA-256 of each."""
         ...
 
     @property
-    def marked(self) -> Mapping[int, bytes]:
-        """Those that carry a breakpoint, as they are sent, by their number."""
+    def marked(self) -> Mapping[int, tuple[bytes, int, Any]]:
+        """Those that carry a breakpoint, by their number: as they are sent, in which block (-1: none), and which."""
         ...
 
 
@@ -220,7 +220,8 @@ class TraceWriter:
         self._begun = False
         self._id = ""  # of the request the next one can continue
         self._last: Mapping[str, Any] = {}  # an earlier writer's last answer
-        self._digests: Sequence[bytes] = ()  # of all messages of the last request
+        self._digests: tuple[bytes, ...] = ()  # of all messages of the last request
+        self._chain = hashlib.sha256()  # of these
         self._known: dict[str, str] = {}  # digests of what the file has, by their place in the head
         self._blobs: dict[str, tuple[bytes, str]] = {}  # what the last request had in its head, with its digest
         self._problem = ""
@@ -239,9 +240,9 @@ class TraceWriter:
             self._write(self._request_lines(body, step=step, attempt=attempt, purpose=purpose, at_ms=at_ms))
             self._problem = ""
         except (StoreError, OSError) as error:
-            self._id, self._digests, self._last, self._known = "", (), {}, {}
+            self._forget()
             if str(error) != self._problem:
-                log.warning("a request was not traced: %s", error)
+                log.warning("a request could not be added to the trace: %s", error)
             self._problem = str(error)
 
     def answer(self, step: int, facts: Mapping[str, Any]) -> None:
@@ -249,11 +250,11 @@ class TraceWriter:
         if not self._id:
             return
         told = {"type": "answer", "id": self._id, "run_id": self._run_id, "step": step, **facts}
-        told |= {"count": len(self._digests), "chain": _chained(self._digests), "known": self._known}
+        told |= {"count": len(self._digests), "chain": self._chain.hexdigest(), "known": self._known}
         try:
             self._write([_dumps(told).encode("utf-8", "replace")])
         except (StoreError, OSError) as error:
-            log.warning("an answer was not traced: %s", error)
+            log.warning("an answer could not be added to the trace: %s", error)
 
     def steps_before(self) -> int:
         """Return how many steps of this run an earlier writer has traced."""
@@ -286,7 +287,7 @@ class TraceWriter:
             "base": base,
             "same": same,
             **({} if body.key == "messages" else {"key": body.key}),
-            "marks": [mark for number, text in body.marked.items() for mark in _marks(number, text)],
+            "marks": [[number, block, value] for number, (_, block, value) in body.marked.items() if block >= 0],
         }
         told = b",".join(b'"%s":%s' % (name.encode(), value) for name, value in head.items())
         messages = b",".join(body.messages[same:])
@@ -306,11 +307,16 @@ class TraceWriter:
             base, count = str(self._last["id"]), int(self._last["count"])
             if count <= len(body.digests) and _chained(body.digests[:count]) == self._last["chain"]:
                 same = count
+        elif body.digests[: len(self._digests)] == self._digests:
+            same = len(self._digests)
         else:
             for old, new in zip(self._digests, body.digests, strict=False):
                 if old != new:
                     break
                 same += 1
+        if same != len(self._digests):  # what was said is not only extended
+            self._chain, self._digests = hashlib.sha256(), ()
+        self._chain.update(b"".join(body.digests[len(self._digests) :]))
         self._digests, self._last = body.digests, {}
         return (base, same) if same else (None, 0)
 
@@ -333,7 +339,11 @@ class TraceWriter:
             pass
         else:
             atomic.replace(self._path, paths.old_requests_file(self._path.parent))
-        self._id, self._digests, self._last, self._known = "", (), {}, {}
+        self._forget()
+
+    def _forget(self) -> None:
+        """Continue nothing."""
+        self._id, self._digests, self._last, self._known, self._chain = "", (), {}, {}, hashlib.sha256()
 
     def _write(self, lines: Sequence[bytes]) -> None:
         descriptor = atomic.open_append(self._path)
@@ -375,12 +385,6 @@ def line_of(line: bytes) -> dict[str, Any] | None:
 
 def _chained(digests: Sequence[bytes]) -> str:
     return hashlib.sha256(b"".join(digests)).hexdigest()
-
-
-def _marks(number: int, text: bytes) -> list[list[Any]]:
-    """Return the breakpoints of a message: its number, that of the block, and the block's ``cache_control``."""
-    blocks = json.loads(text)["content"]
-    return [[number, at, block["cache_control"]] for at, block in enumerate(blocks) if "cache_control" in block]
 
 
 # Reading ``requests.jsonl``: the steps of a branch, and the exact request of each.

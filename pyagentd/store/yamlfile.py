@@ -37,7 +37,7 @@ _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
 class Malformed(Exception):
-    """The text is no YAML; ``line`` counts from 1 and is None when the library cannot say."""
+    """The text is not YAML; ``line`` counts from 1 and is None when the library cannot say."""
 
     def __init__(self, problem: str, line: int | None) -> None:
         super().__init__(problem)
@@ -49,13 +49,13 @@ def load_texts(text: str) -> dict[str, str]:
     """Return the top-level keys of ``text`` that have a plain value, each value as written.
 
     Raises:
-        Malformed: ``text`` is no YAML mapping.
+        Malformed: ``text`` is not a YAML mapping.
     """
     if _PLAIN_LINES.fullmatch(text):
         pairs = _PLAIN.findall(text)
         if len(values := dict(pairs)) == len(pairs):
             return values
-    loaded = _load(YAML(typ="base", pure=True), text)
+    loaded = _load(YAML(typ="base", pure=True, plug_ins=[]), text)
     if not isinstance(loaded, Mapping):
         raise Malformed("it is not a mapping of keys to values", None)
     return {key: value for key, value in loaded.items() if isinstance(value, str)}
@@ -78,7 +78,7 @@ def load(text: str) -> Any:
     """Return ``text`` parsed so that ``dump`` gives back its comments, order and quoting.
 
     Raises:
-        Malformed: ``text`` is no YAML.
+        Malformed: ``text`` is not YAML.
     """
     return _load(_round_trip(), text)
 
@@ -97,7 +97,7 @@ def quoted(text: str) -> str:
 
 
 def _round_trip() -> YAML:
-    yaml = YAML(typ="rt", pure=True)
+    yaml = YAML(typ="rt", pure=True, plug_ins=[])
     yaml.preserve_quotes = True
     yaml.width = _NEVER_WRAP
     yaml.indent(mapping=2, sequence=4, offset=2)

@@ -32,7 +32,7 @@ class IsDirectory(ToolError):
     """A directory stands where a file was wanted."""
 
 
-class Swapped(ToolError):
+class SwappedLink(ToolError):
     """A symbolic link stands where there was none when the call was allowed."""
 
 
@@ -70,7 +70,7 @@ def open_file(path: str) -> int:
     """Return a descriptor for reading the regular file ``path``; the caller closes it.
 
     Raises:
-        Swapped: A link is in the way.
+        SwappedLink: A link is in the way.
         ToolError: It is a directory (``IsDirectory``) or no regular file.
         OSError: As ``open`` raises it.
     """
@@ -183,8 +183,8 @@ def _swapped_or(error: OSError, name: str, directory: int, path: str) -> Excepti
     return type(error)(error.errno, error.strerror, path)
 
 
-def _swapped(path: str) -> Swapped:
-    return Swapped(f"{path} leads through a symbolic link that was not there when the call was allowed")
+def _swapped(path: str) -> SwappedLink:
+    return SwappedLink(f"{path} leads through a symbolic link that was not there when the call was allowed")
 
 
 # Text files as they are: encoding, byte-order mark and line endings survive an edit.

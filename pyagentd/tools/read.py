@@ -5,7 +5,7 @@ import codecs
 import difflib
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TextIO
@@ -31,6 +31,7 @@ from pyagentd.tools.spec import (
 _LINE_CHARS = 10_000  # a longer line is cut; minified files would fill the answer with one line
 _SNIFFED = 65_536
 _NAMES_COMPARED = 5_000
+_SMALL = 32_768  # bytes of a file that is not worth a thread, where the kernel has it in memory
 
 _DESCRIPTION = """\
 Read a text file. Returns its lines, each with its number and a tab in front (not part of the file).
@@ -55,22 +56,49 @@ async def _run(args: Args, ctx: ToolContext) -> Output:
         seen = await ctx.buffers.look(path.resolved, whole=is_remote(path.resolved))
     if seen.text is None and is_remote(path.resolved):
         raise only_open(path.lexical)
-    return await asyncio.to_thread(_read, path, args.get("offset", 1), args.get("limit"), ctx, seen)
+    offset, limit = args.get("offset", 1), args.get("limit")
+    if seen.text is None and (lines := _small(path)) is not None:
+        return _shown(path, lines, offset, limit, seen)
+    return await asyncio.to_thread(_read, path, offset, limit, ctx, seen)
+
+
+def _small(path: ResolvedPath) -> list[str] | None:
+    """Return the lines of an ordinary small file that the kernel has in memory, without waiting; None of others."""
+    try:
+        file = dirfd_open.open_file(path.resolved)
+        try:
+            data = bytearray(_SMALL)
+            size = os.preadv(file, [data], 0, os.RWF_NOWAIT)
+            if size == _SMALL or size != os.fstat(file).st_size:
+                return None
+        finally:
+            os.close(file)
+        text = data[:size].decode()
+    except (OSError, ToolError, UnicodeDecodeError, AttributeError):  # the system has no RWF_NOWAIT
+        return None
+    if "\0" in text or text.startswith("\ufeff"):
+        return None
+    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
+    return lines if max(map(len, lines), default=0) < _LINE_CHARS and "\r" not in text[-1:] else None
 
 
 def _read(path: ResolvedPath, offset: int, limit: int | None, ctx: ToolContext, seen: EditorView) -> Output:
+    with _open_text(path, ctx) if seen.text is None else io.StringIO(seen.text, newline="\n") as file:
+        return _shown(path, _lines(file), offset, limit, seen)
+
+
+def _shown(path: ResolvedPath, lines: Iterable[str], offset: int, limit: int | None, seen: EditorView) -> Output:
     shown: list[str] = []
     room, number, more = SHOWN_BYTES, 0, False
-    with _open_text(path, ctx) if seen.text is None else io.StringIO(seen.text, newline="\n") as file:
-        for number, line in enumerate(_lines(file), 1):
-            if number < offset:
-                continue
-            entry = f"{number:>6}\t{line}"
-            room -= len(entry.encode(errors="replace")) + 1
-            more = room < 0 or len(shown) == limit
-            if more:
-                break
-            shown.append(entry)
+    for number, line in enumerate(lines, 1):
+        if number < offset:
+            continue
+        entry = f"{number:6}\t{line}"
+        room -= (len(entry) if entry.isascii() else len(entry.encode(errors="replace"))) + 1
+        more = room < 0 or len(shown) == limit
+        if more:
+            break
+        shown.append(entry)
     if not shown:
         return Output(text=_nothing(path, number))
     if more:

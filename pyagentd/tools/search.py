@@ -1,7 +1,7 @@
 """The Glob and Grep tools: start the search worker, and filter what it finds by scope.
 
-Searching happens in a worker that can be killed. Every file it finds is checked against the read scope here, and what
-is outside is left out without a word.
+A worker process, which can be killed, searches. Every file it finds is checked against the read scope here; files
+outside are left out silently.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ def names_hidden(pattern: str) -> bool:
 def output(lines: list[str], shown: int | None, nothing: str, notes: list[str]) -> Output:
     """Return the notes and the first ``shown`` of ``lines``, all of them kept beside, or ``nothing``."""
     if not lines:
-        # Nothing found by a search that did not end is no answer.
+        # Nothing found by a search that did not end is not an answer.
         return Output(text="\n".join([*notes, nothing]), ok=not notes)
     if shown is None or len(lines) <= shown:
         return Output(text="\n".join([*notes, *lines]))

@@ -128,7 +128,7 @@ def search(request: Request) -> Iterator[Row]:
     """Yield the rows of the answer.
 
     Raises:
-        ToolError: The pattern is no regular expression.
+        ToolError: The pattern is not a regular expression.
     """
     included = [re.compile(one) for one in request.include]
     start = len(request.base.rstrip("/")) + 1

@@ -1,7 +1,7 @@
 """The Bash tool: one command in its own session, confined to the scope of its agent, ended with all it started.
 
-The command gets no terminal and no input. What it prints goes through a pipe of ours, so the call ends with the
-command even when something still holds the pipe.
+The command gets no terminal and no input. Its output goes through a pipe of ours, so the call ends with the command
+even when a child of it still holds the pipe.
 """
 
 import asyncio
@@ -156,13 +156,13 @@ async def _changed(watch: Watch, ctx: ToolContext) -> str:
     changed = await asyncio.shield(asyncio.to_thread(watch.changed))
     told = []
     if changed.records:
-        told.append(_told(changed.records, _RECORDS, ctx))
+        told.append(_changed_note(changed.records, _RECORDS, ctx))
     if changed.git:
-        told.append(_told(changed.git, _GIT, ctx))
+        told.append(_changed_note(changed.git, _GIT, ctx))
     return "\n".join(told)
 
 
-def _told(changed: list[str], what: str, ctx: ToolContext) -> str:
+def _changed_note(changed: list[str], what: str, ctx: ToolContext) -> str:
     names, whose = ", ".join(changed), _session(ctx.branch_dir)
     log.warning("changed while a command of %s ran: %s", whose, names)
     ctx.notify(f"While a command of {whose} ran, {names} changed: {what}")

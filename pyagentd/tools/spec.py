@@ -33,7 +33,7 @@ class KeptFiles:
     after: str = ""
 
 
-class Keeping(Protocol):
+class FileKeeper(Protocol):
     """Who keeps files."""
 
     def around(self, action: Action, call_id: str) -> AbstractAsyncContextManager[KeptFiles]:
@@ -41,7 +41,7 @@ class Keeping(Protocol):
         ...
 
 
-class Hooking(Protocol):
+class CallHooks(Protocol):
     """Who asks the hooks about one call."""
 
     async def before(
@@ -82,7 +82,7 @@ class BackgroundCommand:
     timeout_s: float | None
 
 
-class Tasking(Protocol):
+class TaskStarter(Protocol):
     """Who runs commands that outlive their call."""
 
     async def begin(self, command: BackgroundCommand) -> tuple[str, Path]:
@@ -241,9 +241,9 @@ class ToolContext:
     call_id: str = ""  # the model's id of this call
     scope: Callable[[], ShellScope] = lambda: UNCONFINED  # what a command may touch, read anew for each
     notify: Callable[[str], None] = lambda text: None  # shows the user one line
-    keeping: Keeping | None = None  # who keeps the files that calls change
-    hooks: Hooking | None = None  # who asks the hooks about this call
-    tasks: Tasking | None = None  # who runs commands in the background
+    keeping: FileKeeper | None = None  # who keeps the files that calls change
+    hooks: CallHooks | None = None  # who asks the hooks about this call
+    tasks: TaskStarter | None = None  # who runs commands in the background
     buffers: Buffers | None = None  # who asks the user's editors about files
 
     def bound_to(self, action: Action) -> "ToolContext":
@@ -337,7 +337,7 @@ def resolve(text: object, root: Path) -> ResolvedPath:
     """Return both forms of ``text``, relative to ``root``.
 
     Raises:
-        ToolError: It is no path: not a string, empty, with a NUL character, or not encodable.
+        ToolError: It is not a path: not a string, empty, with a NUL character, or not encodable.
     """
     if not isinstance(text, str) or not text.strip():
         raise ToolError("a path must be a string that is not empty")
@@ -348,7 +348,8 @@ def resolve(text: object, root: Path) -> ResolvedPath:
     except UnicodeEncodeError as error:
         raise ToolError(f"the path {text!r} cannot be the name of a file") from error
     # Leading "//" is special to normpath (POSIX leaves its meaning open); here it is "/".
-    lexical = "/" + os.path.normpath(root / os.path.expanduser(text)).lstrip("/")  # noqa: PTH111 - Path raises
+    whole = os.path.join(root, os.path.expanduser(text))  # noqa: PTH111, PTH118 - Path raises, and costs more
+    lexical = "/" + os.path.normpath(whole).lstrip("/")
     if (length := len(os.fsencode(lexical))) > _LONGEST:
         raise ToolError(f"the path has {length:,} bytes, and the system takes {_LONGEST:,} at most: {lexical[:60]}…")
     return ResolvedPath(lexical=lexical, resolved=os.path.realpath(lexical))
@@ -358,7 +359,7 @@ def as_the_system_does(text: str, root: Path) -> ResolvedPath:
     """Return both forms of a path that a program opens itself, so that ``..`` leads out of where a link led.
 
     Raises:
-        ToolError: It is no path.
+        ToolError: It is not a path.
     """
     as_text = resolve(text, root)
     there = os.path.realpath(root / os.path.expanduser(text))  # noqa: PTH111 - as ``resolve``
@@ -424,6 +425,8 @@ def _object(name: str, args: Args, root: str) -> str:
 
 
 def _path(value: Any, root: str) -> str:
+    if isinstance(value, str) and not value.startswith("/"):
+        return value
     path = Path(value)
     return str(path.relative_to(root)) if root and path.is_relative_to(root) else str(value)
 

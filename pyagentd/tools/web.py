@@ -1,7 +1,7 @@
 """The WebFetch and WebSearch tools.
 
-Asked about as ``tool:WebFetch:https://host/path``: an approval may cover the page or its site. A redirect within the
-site is followed; one that leads elsewhere is another action, so the model is told and asks anew.
+The action of a fetch is ``tool:WebFetch:https://host/path``: an approval may cover the page or its site. A redirect
+within the site is followed; one to another site is another action, so the model is told and calls the tool again.
 """
 
 import asyncio
@@ -18,7 +18,6 @@ from urllib.parse import SplitResult, quote, urlencode, urljoin, urlsplit, urlun
 from pyagentd import tools
 from pyagentd.config.tables import WebSettings
 from pyagentd.errors import ToolError
-from pyagentd.installation import extra
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
 
 if TYPE_CHECKING:
@@ -77,19 +76,19 @@ def canonical(text: str) -> str:
     """Return a URL in the one form in which it is asked about and fetched: lowercase host, a path, no fragment.
 
     Raises:
-        ToolError: It is no address of a web page.
+        ToolError: It is not an address of a web page.
     """
     try:
         parts = urlsplit(text.strip())
         port = parts.port
     except ValueError as error:
-        raise ToolError(f"{text!r} is no URL: {error}") from None
+        raise ToolError(f"{text!r} is not a URL: {error}") from None
     if parts.scheme not in _DEFAULT_PORTS:
         raise ToolError(f"{text!r} cannot be fetched: only http:// and https:// are. Give the whole URL of a page.")
     if parts.username is not None or parts.password is not None:
         raise ToolError(f"{parts.hostname} cannot be fetched with a name or password in its URL. Leave them out.")
     if _UNWANTED.search(text.strip()):
-        raise ToolError(f"{text!r} is no URL: it has a space, a backslash or a control character. Encode it.")
+        raise ToolError(f"{text!r} is not a URL: it has a space, a backslash or a control character. Encode it.")
     host = _host(parts)
     place = host if port in (None, _DEFAULT_PORTS[parts.scheme]) else f"{host}:{port}"
     return urlunsplit((parts.scheme, place, quote(parts.path or "/", _PLAIN), quote(parts.query, _PLAIN), ""))
@@ -193,8 +192,7 @@ def _encoding(body: bytes, content_type: str, html: bool) -> str:
 
 
 def _markdown(html: str, url: str) -> str:
-    with extra("html", "Reading a web page"):
-        from html_to_markdown import ConversionOptions, convert
+    from html_to_markdown import ConversionOptions, convert
 
     options = ConversionOptions(extract_metadata=False, skip_images=True, base_url=url)
     return _BLANK_LINES.sub("\n\n", convert(html, options).content or "").strip()
@@ -227,7 +225,7 @@ def web_fetch(*, allow_private: bool) -> ToolSpec:
         if answered.status >= 400:
             raise ToolError(f"{url} answered {answered.status} {answered.reason}".rstrip() + ". Try another address.")
         if not is_text(kind):
-            raise ToolError(f"{url} is {kind.partition(';')[0]}, which is no text. Look for a page that is.")
+            raise ToolError(f"{url} is {kind.partition(';')[0]}, which is not text. Look for a page that is.")
         text = await asyncio.to_thread(text_of, answered.body, kind, url)
         cut = "" if answered.whole else "\n[The page is longer; only its beginning was read.]"
         return Output(text=f"{url}\n\n{text or '(the page has no text)'}{cut}", truncated=not answered.whole)
@@ -429,7 +427,7 @@ def _results(provider: Provider, body: bytes, name: str) -> list[dict[str, str]]
     """Return the results in an answer, without markup.
 
     Raises:
-        ToolError: It is no answer of this provider.
+        ToolError: It is not an answer of this provider.
     """
     try:
         found = json.loads(body)

@@ -1,9 +1,8 @@
 """HTTP for the web tools: no cookies or cache, and guarded requests reach public addresses only.
 
-The guard sits where names become addresses: a name is resolved once, refused when any of its addresses is not public,
-and the connection goes to exactly these addresses, so no second answer of a name server counts. Redirects are never
-followed here; who wants to checks the next URL first. ``aiohttp`` is imported with this module, so whoever needs it
-imports this lazily and in a thread.
+The guard resolves a name once and refuses it when any of its addresses is not public; the connection goes to exactly
+these addresses, so a second answer of a name server does not matter. Redirects are never followed here; the caller
+checks the next URL first. This module imports ``aiohttp``, so its users import it when needed and in a thread.
 """
 
 import asyncio
@@ -62,7 +61,7 @@ async def fetch(
     """Send one request and return the answer, whatever its status.
 
     Args:
-        url: Canonical, see ``webaddress``.
+        url: Canonical, see ``web.canonical``.
         guarded: Refuse addresses that are not public.
         method: GET or POST.
         headers: Beside the usual ones.

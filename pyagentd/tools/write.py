@@ -2,7 +2,7 @@
 
 A change is one atomic replacement of the file that was authorised; mode, owner, encoding and line endings stay.
 A call that cannot work fails in its preview already, so nobody is asked to approve it. A file that the user has open
-is changed there (``buffered``): what is planned is planned on the text that the user sees.
+is changed in that buffer, and the change is planned on the text that the user sees.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ async def changed_in_buffer(path: ResolvedPath, ctx: ToolContext, planned: Plann
         after, said = await asyncio.to_thread(planned, before)
         if seen.crlf:
             after = after.replace("\r\n", "\n")
-        if (told := await _made(path, ctx.buffers, seen, before.text, after)) is not None:
+        if (told := await _attempt(path, ctx.buffers, seen, before.text, after)) is not None:
             return f"{said} {told}"
     raise ToolError(
         f"{path.lexical} is being edited by the user just now, and was not changed", hint="Read it again, then retry"
@@ -89,7 +89,7 @@ def _text(path: ResolvedPath, seen: EditorView) -> TextFile:
     return TextFile(seen.text)
 
 
-async def _made(path: ResolvedPath, buffers: Buffers, seen: EditorView, before: str, after: str) -> str | None:
+async def _attempt(path: ResolvedPath, buffers: Buffers, seen: EditorView, before: str, after: str) -> str | None:
     """Make one attempt; return how it ended, None when the text is another by now."""
     edits = await asyncio.to_thread(replacements, before, after)
     made = await buffers.change(path.resolved, seen, edits)

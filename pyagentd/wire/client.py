@@ -1,10 +1,11 @@
 """A synchronous client: for the command line, scripts and tests.
 
-Synchronous and single-threaded. It raises the daemon's errors as the classes they had there, so ``except Busy``
-works on both sides of the wire. Events that arrive while a call waits are kept for ``events``.
+It uses one thread, and raises the daemon's errors as the classes they had there, so ``except Busy`` works on both
+sides of the wire. Events that arrive while a call waits are kept for ``events``.
 """
 
 import itertools
+import json
 import os
 import signal
 import socket
@@ -20,16 +21,7 @@ from typing import Any, Final, Self
 from pyagentd import __version__
 from pyagentd.errors import Unreachable, WireError
 from pyagentd.events import Event
-from pyagentd.wire.connection import (
-    MAX_FRAME,
-    PROTOCOL,
-    FrameReader,
-    Incoming,
-    call,
-    check_versions,
-    error_from,
-    parse,
-)
+from pyagentd.wire.frames import MAX_FRAME, PROTOCOL, FrameReader, Incoming, call, check_versions, error_from, parse
 from pyagentd.wire.lifecycle import LOCALHOST, LOG, Runtime, private_directory, read_runtime
 from pyagentd.wire.sexp import plists_to_dicts
 
@@ -42,15 +34,33 @@ _LOST_RACE_S: Final = 1.0  # how long another daemon that won the start may take
 _LOG_TAIL: Final = 2000  # bytes
 
 
+def result_of(answer: Incoming, *, is_json: bool = False) -> Any:
+    """Return what a call was answered.
+
+    Args:
+        answer: The message.
+        is_json: The client said ``json`` in its hello, and this answers a later call.
+
+    Raises:
+        PyagentdError: What the daemon raised, as the class it has there.
+    """
+    value = answer.rest[0] if answer.rest else None
+    if answer.verb != "return":
+        raise error_from(value)
+    return json.loads(str(value)) if is_json else plists_to_dicts(value)
+
+
 class DaemonClient:
     """A connection that has said hello.
 
     Attributes:
         greeting: What the daemon answered: ``proto``, ``pid``, ``version``, ``sessions_dir``.
+        is_json: Whether answers are JSON, with false and [] where a plist has nil for both.
     """
 
     def __init__(self, connection: socket.socket) -> None:
         self.greeting: dict[str, Any] = {}
+        self.is_json = False
         self._socket = connection
         self._reader = FrameReader(MAX_FRAME)
         self._uids = itertools.count(1)
@@ -67,7 +77,7 @@ class DaemonClient:
         self.close()
 
     def call(self, method: str, /, timeout: float = CALL_TIMEOUT_S, **arguments: Any) -> Any:
-        """Return the answer to ``method``, plists as dicts.
+        """Return the answer to ``method``: plists, or objects of JSON, as dicts.
 
         Args:
             method: In kebab-case.
@@ -85,11 +95,7 @@ class DaemonClient:
         while uid not in self._answers:
             if not self._receive(deadline - time.monotonic()):
                 raise WireError(f"No answer to {method} within {timeout:g} s", hint="See the daemon's log.")
-        answer = self._answers.pop(uid)
-        value = answer.rest[0] if answer.rest else None
-        if answer.verb != "return":
-            raise error_from(value)
-        return plists_to_dicts(value)
+        return result_of(self._answers.pop(uid), is_json=self.is_json)
 
     @contextmanager
     def watching(self, on_event: Callable[[Event], object]) -> Iterator[None]:
@@ -159,7 +165,12 @@ class DaemonClient:
 
 
 def connect(
-    runtime_dir: Path, *, human: bool = False, name: str = "", timeout: float = CONNECT_TIMEOUT_S
+    runtime_dir: Path,
+    *,
+    human: bool = False,
+    name: str = "",
+    is_json: bool = False,
+    timeout: float = CONNECT_TIMEOUT_S,
 ) -> DaemonClient:
     """Return a connection to the daemon of ``runtime_dir``, by unix socket or else TCP.
 
@@ -167,6 +178,7 @@ def connect(
         runtime_dir: Where its runtime file is.
         human: Whether a person is there to answer questions.
         name: What to call this client in the daemon's log.
+        is_json: Have answers as JSON, in which false and [] are not nil.
         timeout: Seconds for the connection and the daemon's hello, each.
 
     Raises:
@@ -186,9 +198,11 @@ def connect(
             proto=PROTOCOL,
             version=__version__,
             human=human,
+            json=is_json,
             client=name or f"pyagentd {__version__}",
             **({"token": runtime.token} if runtime.token else {}),
         )
+        client.is_json = bool(client.greeting.get("json"))
     except BaseException:
         client.close()
         raise
@@ -287,4 +301,4 @@ def event_of(item: list[Any]) -> Event:
 def _tail(log: Path) -> str:
     """Return the last line of what the daemon said, which is the error if it failed."""
     lines = log.read_bytes()[-_LOG_TAIL:].decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1].removeprefix("pyagentd: ") if lines else "it said nothing"

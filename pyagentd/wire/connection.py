@@ -1,211 +1,45 @@
 """The daemon's side of a connection: ``hello`` first, then calls, each a task that is answered exactly once.
 
-A peer that does not introduce itself in time, in form or with the token is dropped without a word. Afterwards only a
-lost frame boundary ends the connection; whatever else is wrong is answered. Losing a client cancels none of its
-calls: what it asked for is still done, only the answer has nobody to go to.
+A peer without a valid ``hello`` in time, with the token where one is needed, is disconnected silently. Afterwards
+only a lost frame boundary ends the connection; every other mistake is answered with an error. When a client
+disconnects, its calls are still carried out; only their answers are dropped.
 """
 
 import asyncio
 import hmac
 import logging
 import os
-import re
 import socket
 import struct
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from pyagentd.clock import Pulse
 from pyagentd.errors import PyagentdError, WireError
 from pyagentd.events import Event
 from pyagentd.log import telling
+from pyagentd.wire.frames import (
+    MAX_FRAME,
+    MAX_INCOMING,
+    PROTOCOL,
+    BadHeader,
+    FrameReader,
+    Incoming,
+    Oversized,
+    answer,
+    check_versions,
+    failure,
+    frame,
+    json_answer,
+    parse,
+    uid_of,
+)
 from pyagentd.wire.operations import Operation, operation
-from pyagentd.wire.sexp import Symbol, Unencodable, decode, encode, plist_to_dict, tagged
-
-# Frames and messages of EPC: six hex digits of byte length, then one s-expression and a newline.
-#
-# Knows bytes and the five verbs, not sockets. A reader never holds more than its limit: a longer frame is counted
-# through, and reported with its first bytes, so that the peer can still be told which call failed.
-
-PROTOCOL: Final = 1  # raised when a client of before could misunderstand us
-MAX_FRAME: Final = 0xFFFFFF  # what six digits can say
-MAX_INCOMING: Final = 1 << 20
-
-_LONGEST_MESSAGE: Final = 100_000  # characters of an error, so that telling it never fails
-
-_HEADER: Final = 6
-_HEADER_PATTERN: Final = re.compile(rb"[0-9a-fA-F]{6}")
-_HEAD_KEPT: Final = 64
-_MINOR: Final = re.compile(r"(\d+)\.(\d+)")
-_UID: Final = re.compile(rb"\s*\(\s*(?:call|methods)\s+([0-9]{1,18})(?=[\s)])")
-
-
-def check_versions(daemon: str, client: str) -> None:
-    """Check that two versions work together: those of one minor version do, and one that is unknown may.
-
-    Raises:
-        WireError: They do not; its hint says what to do.
-    """
-    ours, theirs = (_MINOR.match(version) for version in (daemon, client))
-    if ours is None or theirs is None or ours.groups() == theirs.groups():
-        return
-    daemon_is_older = [*map(int, ours.groups())] < [*map(int, theirs.groups())]
-    hint = (
-        "Run `pyagentd stop` (M-x pyagentd-upgrade in Emacs): the next command starts the new one."
-        if daemon_is_older
-        else "Upgrade the client: the Emacs package, or the program with `pyagentd upgrade`."
-    )
-    raise WireError(f"The daemon is version {daemon}, the client {client}", hint=hint)
-
-
-class BadHeader(WireError):
-    """The six bytes where a length belongs are none; nothing after them can be trusted."""
-
-
-class FrameTooLarge(WireError):
-    """A frame to send is longer than its header can say."""
-
-
-class Oversized(NamedTuple):
-    """A frame that was skipped: its first bytes and its length."""
-
-    head: bytes
-    length: int
-
-
-class FrameReader:
-    """Cuts a stream of bytes into payloads.
-
-    Args:
-        limit: Longest payload to hold, in bytes; may be changed between frames.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self._buffer = bytearray()
-        self._to_skip = 0
-
-    def feed(self, data: bytes) -> Iterator[bytes | Oversized]:
-        """Yield what ``data`` completes, one frame at a time; exhaust it before feeding again.
-
-        Raises:
-            BadHeader: The stream is out of step; close it.
-        """
-        buffer = self._buffer
-        buffer += data
-        while True:
-            if self._to_skip:
-                now = min(self._to_skip, len(buffer))
-                del buffer[:now]
-                self._to_skip -= now
-            if len(buffer) < _HEADER:
-                return
-            header = bytes(buffer[:_HEADER])
-            if not _HEADER_PATTERN.fullmatch(header):
-                raise BadHeader(f"Not a frame header: {header!r}")
-            length = int(header, 16)
-            end = _HEADER + length
-            if length > self.limit:
-                # Wait for the head, which is shorter than any limit; the rest is dropped as it comes.
-                if len(buffer) < _HEADER + _HEAD_KEPT:
-                    return
-                self._to_skip = end
-                yield Oversized(bytes(buffer[_HEADER : _HEADER + _HEAD_KEPT]), length)
-            elif len(buffer) < end:
-                return
-            else:
-                payload = bytes(buffer[_HEADER:end])
-                del buffer[:end]
-                yield payload
-
-
-def frame(payload: bytes) -> bytes:
-    """Return ``payload`` with its header.
-
-    Raises:
-        FrameTooLarge: It does not fit.
-    """
-    length = len(payload) + 1
-    if length > MAX_FRAME:
-        raise FrameTooLarge(f"A frame of {length} bytes", hint="Ask for less at a time, or for a path.")
-    return b"%06x%b\n" % (length, payload)
-
-
-class Incoming(NamedTuple):
-    """A message as received: ``uid`` is 0 for a notification."""
-
-    verb: str
-    uid: int
-    rest: tuple[Any, ...]
-
-
-def parse(payload: bytes) -> Incoming:
-    """Return the message in ``payload``.
-
-    Raises:
-        WireError: It is unreadable, or no message.
-    """
-    match decode(payload):
-        case [Symbol() as verb, int() as uid, *rest] if uid is not True:
-            return Incoming(verb, uid, tuple(rest))
-        case _:
-            raise WireError("Not an EPC message")
-
-
-def uid_of(head: bytes) -> int | None:
-    """Return the uid of an unreadable call, so that it can be answered; None when there is none."""
-    match = _UID.match(head)
-    return int(match[1]) if match else None
-
-
-def call(uid: int, method: str, *arguments: object) -> bytes:
-    """Return the frame that calls ``method``; uid 0 wants no answer."""
-    return frame(encode((Symbol("call"), uid, Symbol(method), arguments)))
-
-
-def answer(uid: int, value: object) -> bytes:
-    """Return the frame that answers a call."""
-    return frame(encode((Symbol("return"), uid, value)))
-
-
-def failure(uid: int, error: PyagentdError, *, verb: str = "return-error") -> bytes:
-    """Return the frame that fails a call: ``(CODE "message" :hint "…")``.
-
-    Args:
-        uid: The call.
-        error: What to tell.
-        verb: ``return-error`` when the method failed, ``epc-error`` when it was never reached.
-    """
-    description: list[object] = [Symbol(error.code), error.message[:_LONGEST_MESSAGE]]
-    if error.hint:
-        description += [Symbol(":hint"), error.hint[:_LONGEST_MESSAGE]]
-    return frame(encode((Symbol(verb), uid, description)))
-
-
-def error_from(description: object) -> PyagentdError:
-    """Return the error a peer described, as the class of our tree that has its code."""
-    match description:
-        case [Symbol() as code, str() as message, *rest]:
-            hint = rest[1] if len(rest) == 2 and isinstance(rest[1], str) else ""
-            return _CLASSES.get(code, PyagentdError)(message, hint=hint)
-        case _:  # a peer that is not ours
-            return WireError(str(description))
-
-
-def _by_code(root: type[PyagentdError]) -> Mapping[str, type[PyagentdError]]:
-    """Return every class of the tree by its code; a class that inherits a code leaves it to its parent."""
-    found = {root.code: root}
-    for child in root.__subclasses__():
-        found = {**_by_code(child), **found}
-    return found
-
-
-_CLASSES: Final = _by_code(PyagentdError)
-
+from pyagentd.wire.sexp import Symbol, Unencodable, encode, plist_to_dict, tagged
 
 # Who may talk to the daemon: the user it belongs to, and on TCP whoever holds the token.
 
@@ -221,7 +55,7 @@ def new_token() -> str:
 
 
 def token_matches(expected: str, given: object) -> bool:
-    """Compare in constant time; what is no string matches nothing."""
+    """Compare in constant time; what is not a string matches nothing."""
     return isinstance(given, str) and hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace"))
 
 
@@ -337,11 +171,16 @@ _HEAD: Final = f"(call 0 {EVENTS} ((".encode()
 _TAIL: Final = b")))"
 _LARGEST: Final = MAX_FRAME - len(_HEAD) - len(_TAIL) - 1
 _OVERHEAD: Final = 400  # bytes of an entry beside its text
+_LATEST: Final = frozenset({"status", "context"})  # kinds of which only the last word before a frame is told
 
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """One event to send; the text of an insert stays open for merging, everything else is encoded already."""
+    """One event to send.
+
+    The text of an insert stays open for merging, and what the next word of its kind replaces is encoded when it
+    leaves; everything else is encoded already.
+    """
 
     kind: str
     branch: str
@@ -352,8 +191,13 @@ class _Entry:
     text: str | None = None  # of an insert
     role: Any = None  # of an insert
     before: int = 0  # the last row it completes before ``row``
+    args: tuple[Any, ...] | None = None  # of what is encoded when it leaves
 
     def encoded(self) -> bytes:
+        """Return it as it is sent; raises ``Unencodable``."""
+        if self.args is not None:
+            self.rest = b" " + encode(self.args)[1:]
+            self.args = None
         head = (Symbol(self.kind), self.branch, self.seq)
         return encode(head if self.text is None else (*head, self.text))[:-1] + self.rest
 
@@ -372,6 +216,7 @@ class Outbox:
         self._queue: deque[_Entry] = deque()
         self._last: dict[str, _Entry] = {}  # the newest queued entry of each branch
         self._last_row: dict[str, _Entry] = {}  # ... and the newest that has a number
+        self._latest: dict[tuple[str, str], _Entry] = {}  # ... and of each branch and kind of ``_LATEST``
         self._shown: dict[str, int] = {}  # what each branch has been shown, by the client's own account
         self._unfinished: set[str] = set()  # branches with a row of which only a part has left
         self._silent: set[str] = set()  # branches that lost events and were not attached since
@@ -386,6 +231,8 @@ class Outbox:
         try:
             if event.kind == "insert":
                 self._push_insert(event.branch, event.seq, *event.args)
+            elif event.kind in _LATEST:
+                self._push_latest(event)
             else:
                 self._push_other(event)
         except (Unencodable, TypeError):
@@ -452,6 +299,17 @@ class Outbox:
         self._reopen_row(event.branch, event.seq)
         self._enqueue(_Entry(event.kind, event.branch, event.seq, event.seq, rest, _OVERHEAD + len(rest)))
 
+    def _push_latest(self, event: Event) -> None:
+        key = (event.branch, event.kind)
+        if (old := self._latest.get(key)) is not None:
+            if self._last.get(event.branch) is old:
+                old.args = event.args
+                return
+            self._queue.remove(old)
+            self._size -= old.size
+        self._latest[key] = entry = _Entry(event.kind, event.branch, 0, 0, b"", 2 * _OVERHEAD, args=event.args)
+        self._enqueue(entry)
+
     def _reopen_row(self, branch: str, seq: int) -> None:
         """Let the entry before another one of the same row no longer claim that the row is complete."""
         last = self._last_row.get(branch)
@@ -481,6 +339,8 @@ class Outbox:
         for newest in (self._last, self._last_row):
             if newest.get(entry.branch) is entry:
                 del newest[entry.branch]
+        if entry.kind in _LATEST:
+            self._latest.pop((entry.branch, entry.kind), None)
         if entry.seq:
             self._shown[entry.branch] = entry.seq
         if entry.seq != entry.row:
@@ -493,7 +353,12 @@ class Outbox:
         total = 0
         while self._queue:
             entry = self._queue[0]
-            encoded = entry.encoded()
+            try:
+                encoded = entry.encoded()
+            except (Unencodable, TypeError):
+                _log.exception("An event of kind %s cannot be sent", entry.kind)
+                self._dequeue()
+                continue
             if len(encoded) > _LARGEST:
                 _log.error("An event of kind %s is too large for a frame", entry.kind)
                 self._forget(entry.branch)
@@ -531,6 +396,7 @@ class Outbox:
     def _forget(self, branch: str) -> None:
         if self._last.pop(branch, None) is not None:
             self._last_row.pop(branch, None)
+            self._latest = {key: entry for key, entry in self._latest.items() if entry.branch != branch}
             self._queue = deque(entry for entry in self._queue if entry.branch != branch)
             self._size = sum(entry.size for entry in self._queue)
 
@@ -538,6 +404,7 @@ class Outbox:
         self._queue.clear()
         self._last.clear()
         self._last_row.clear()
+        self._latest.clear()
         self._size = 0
 
 
@@ -652,6 +519,7 @@ class Connection(asyncio.Protocol):
         self._token = token
         self._reader = FrameReader(HELLO_LIMIT)
         self._client: Client | None = None
+        self._json = False  # whether answers are JSON
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._outbox = Outbox(self._write, lambda flush: host.pulse.request("show", flush))
@@ -770,7 +638,7 @@ class Connection(asyncio.Protocol):
             _log.exception("%s failed", operation.name)
             self._send(failure, uid, PyagentdError(f"{operation.name}: {type(error).__name__}: {error}"))
         else:
-            self._send(answer, uid, result)
+            self._send(json_answer if self._json else answer, uid, result)
         finally:
             # Not by add_done_callback, which costs every call another turn of the loop.
             self._tasks.discard(cast("asyncio.Task[None]", asyncio.current_task()))
@@ -814,7 +682,8 @@ class Connection(asyncio.Protocol):
         name = str(hello.get("client") or "unknown")
         human, logs = bool(hello.get("human")), bool(hello.get("logs"))
         self._client = Client(name=name, human=human, logs=logs, outbox=self._outbox)
-        self._send(answer, uid, {"proto": PROTOCOL, **self._host.greeting})
+        self._json = bool(hello.get("json"))
+        self._send(answer, uid, {"proto": PROTOCOL, **({"json": True} if self._json else {}), **self._host.greeting})
         self._host.opened(self._client)
 
     def _drop(self, reason: str) -> None:

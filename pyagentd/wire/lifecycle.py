@@ -1,9 +1,9 @@
 """One daemon for each user and sessions root: its locks, its sockets, and the runtime file that clients read.
 
-The runtime directory belongs to the user alone (0700) and holds ``daemon.lock``, ``daemon.sock`` and the runtime
-file ``daemon.eld``, an Elisp plist that Emacs reads with ``read``. Whether a daemon lives is asked of the kernel
-(``flock``), never of a pid: a lock ends with its holder, so nothing stale survives a crash but files, and those are
-removed only by who holds the lock.
+The runtime directory belongs to the user alone (0700) and holds ``daemon.lock``, ``daemon.sock`` and the runtime file
+``daemon.eld``, an Elisp plist that Emacs reads with ``read``. A lock (``flock``), and never a pid, tells whether a
+daemon lives: the kernel releases it with its holder. Only files can be left after a crash, and only the holder of the
+lock removes them.
 """
 
 import errno
@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from pyagentd.errors import ConfigError, StoreError, Unreachable, UserError
-from pyagentd.wire.connection import PROTOCOL
+from pyagentd.wire.frames import PROTOCOL
 from pyagentd.wire.sexp import SexpError, decode, encode, plist_to_dict
 
 RUNTIME_FILE: Final = "daemon.eld"
@@ -105,7 +105,9 @@ class Instance:
     def __enter__(self) -> Self:
         private_directory(self.runtime_dir)
         try:
-            self.sessions_dir.mkdir(parents=True, exist_ok=True)
+            if not self.sessions_dir.exists():
+                self.sessions_dir.mkdir(parents=True, exist_ok=True)
+            next(self.sessions_dir.iterdir(), None)  # it is a directory that can be read
         except OSError as error:
             raise StoreError(
                 f"{self.sessions_dir} cannot be the sessions directory: {error.strerror}",

@@ -16,8 +16,6 @@ from pyagentd.wire.sexp import SexpError, encode, plist_to_dict
 
 Run = TypeVar("Run", bound=Callable[..., Awaitable[Any]])
 
-_BY_PERSON: set[Callable[..., Awaitable[Any]]] = set()
-
 _SHOWN = 60  # characters of a value that does not fit
 
 
@@ -49,6 +47,7 @@ class Operation:
     human: bool  # whether only a client with a person at it may call it
     parameters: Mapping[str, Parameter]  # by name
     reply: Any  # the annotation of what it returns
+    commands: tuple[str, ...]  # of the command line that ask for it, such as "agent list"
     doc: str  # the docstring
 
     @property
@@ -101,7 +100,7 @@ class Operation:
                 bound[name] = convert(value, parameter.type)
             except Misfit:
                 wanted = words(parameter.type, LISP)
-                raise BadRequest(f"{self.name}: {parameter.key} must be {wanted}, got {_shown(value)}") from None
+                raise BadRequest(f"{self.name}: {parameter.key} must be {wanted}, got {_excerpt(value)}") from None
         return bound
 
     def _unknown(self, name: str) -> str:
@@ -123,8 +122,18 @@ class Operation:
 
 def by_person(run: Run) -> Run:
     """Declare an operation that gives rights: only a client with a person at it may call it."""
-    _BY_PERSON.add(run)
+    run.needs_person = True  # type: ignore[attr-defined]  # a function takes any attribute
     return run
+
+
+def command_line(*commands: str) -> Callable[[Run], Run]:
+    """Declare the commands of the command line that ask for an operation: what follows ``pyagentd``."""
+
+    def declare(run: Run) -> Run:
+        run.commands = commands  # type: ignore[attr-defined]  # a function takes any attribute
+        return run
+
+    return declare
 
 
 def operation(name: str, run: Callable[..., Awaitable[Any]]) -> Operation:
@@ -134,12 +143,13 @@ def operation(name: str, run: Callable[..., Awaitable[Any]]) -> Operation:
     return Operation(
         name=name.replace("_", "-"),
         run=run,
-        human=getattr(run, "__func__", run) in _BY_PERSON,
+        human=getattr(run, "needs_person", False),
         parameters={
             each.name: Parameter(name=each.name, type=hints.get(each.name, Any), default=each.default)
             for each in found
         },
         reply=hints.get("return", Any),
+        commands=getattr(run, "commands", ()),
         doc=inspect.getdoc(run) or "",
     )
 
@@ -156,7 +166,7 @@ LISP: Mapping[Any, str] = {
 """What types are called that a value may have that came as Lisp."""
 
 
-def _shown(value: object) -> str:
+def _excerpt(value: object) -> str:
     """Return a value as Lisp writes it, cut where it is long."""
     text = encode(value).decode()
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

@@ -16,7 +16,7 @@ from pathlib import Path
 from pyagentd.config import runtime_dir
 from pyagentd.errors import Unreachable
 from pyagentd.installation import extra
-from pyagentd.wire.connection import PROTOCOL
+from pyagentd.wire.frames import PROTOCOL
 from pyagentd.wire.lifecycle import Runtime, read_runtime
 
 with extra("epc", "A script's connection"):

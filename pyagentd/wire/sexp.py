@@ -71,7 +71,7 @@ def encode(value: object) -> bytes:
     """Return ``value`` as an s-expression in UTF-8.
 
     Raises:
-        Unencodable: It holds bytes, an unknown type, a key that is no string, or is nested too deeply.
+        Unencodable: It holds bytes, an unknown type, a key that is not a string, or is nested too deeply.
     """
     out: list[str] = []
     try:
@@ -341,7 +341,7 @@ def plist_to_dict(plist: Sequence[Any] | None) -> dict[str, Any]:
     """Return ``(:a-key 1 …)`` as ``{"a_key": 1, …}``, plists inside it too; nil is the empty one.
 
     Raises:
-        SexpError: It is no plist.
+        SexpError: It is not a plist.
     """
     if not plist:
         return {}
@@ -392,7 +392,7 @@ _CONTROL = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "a": "\a", "b": "\b", "e
 
 
 class LispError(ValueError):
-    """The text is no Lisp data we know."""
+    """The text is not Lisp data we know."""
 
 
 class ElispSymbol(str):
@@ -476,7 +476,7 @@ def read_call(text: str) -> tuple[str, dict[str, Any], int]:
         raise LispError("no tool call")
     arguments = call.get("args", {})
     if not isinstance(arguments, dict):
-        raise LispError(f"the arguments of {name} are no property list")
+        raise LispError(f"the arguments of {name} are not a property list")
     return name, arguments, end
 
 

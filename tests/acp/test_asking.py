@@ -7,6 +7,7 @@ from typing import Any
 
 from pyagentd.acp import conversation as asking
 from pyagentd.acp.conversation import available
+from pyagentd.runtime.approvals import presented
 
 BRANCH, ROOT = "/s/branches/main", "/work"
 
@@ -18,7 +19,8 @@ def ask(**fields: Any) -> dict[str, Any]:
         "remember": ["tool:Bash:ls"],
         "tool_call_id": "c",
     }
-    return {"id": "ask_1", "branch": BRANCH, **given, **more, "input": json.dumps({"command": "ls"}), **fields}
+    row = {"id": "ask_1", "branch": BRANCH, **given, **more, "input": json.dumps({"command": "ls"}), **fields}
+    return {**row, **presented(row)}
 
 
 def test_an_approval_has_the_answers_that_the_daemon_takes() -> None:
@@ -31,7 +33,7 @@ def test_an_approval_has_the_answers_that_the_daemon_takes() -> None:
         ("deny", "Deny"),
         ("abort", "Deny and stop"),
     ]
-    assert "Allow Bash: ls?" in call.content[0].content.text
+    assert "Allow Bash ls?" in call.content[0].content.text
 
 
 def test_a_change_is_approved_by_its_diff() -> None:

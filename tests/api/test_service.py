@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import BadRequest, ConfigError, NotASession, NotFound, PresetError, PyagentdError
-from pyagentd.runtime import document_sync as lease_module
+from pyagentd.store.document import text as document
 from pyagentd.store.document.text import body_sha256
 from tests.runtime.world import Watcher, World
 from tests.server import answer, tool_use
@@ -26,26 +26,23 @@ async def made(world: World) -> str:
 
 ERRORS: list[tuple[str, dict[str, Any], type[PyagentdError], str]] = [
     ("create_session", {"name": "x", "preset": "nobody"}, PresetError, "Known: main"),
-    ("create_session", {"name": "x", "preset": "main", "root": "/nowhere"}, BadRequest, "no directory"),
+    ("create_session", {"name": "x", "preset": "main", "root": "/nowhere"}, BadRequest, "not a directory"),
     ("create_session", {"name": "x", "preset": "main", "session_dir": "{home}"}, BadRequest, "in use"),
     ("resolve", {"name": "nobody"}, NotFound, "nobody"),
-    ("resolve", {"name": "/tmp"}, NotASession, "no session"),
+    ("resolve", {"name": "/tmp"}, NotASession, "not a session"),
     ("show", {"branch": "nobody"}, NotFound, "nobody"),
-    ("attach", {"branch": "/nowhere", "mode": "view"}, NotASession, "no session"),
-    ("attach", {"branch": "{branch}"}, BadRequest, "sha256 is missing"),
-    ("attach", {"branch": "{branch}", "mode": "own"}, BadRequest, "no mode"),
-    ("saved", {"branch": "{branch}", "sha256": "", "seq": 1}, NotFound, "not attached"),
-    ("lease", {"branch": "{branch}"}, NotFound, "not attached"),
-    ("send", {"branch": "{branch}", "sha256": "0", "end": 1}, BadRequest, "changed since it was saved"),
-    ("send", {"branch": "{branch}", "sha256": body_sha256(""), "end": 1}, BadRequest, "no prompt"),
+    ("attach", {"branch": "/nowhere"}, NotASession, "not a session"),
+    ("edit_document", {"branch": "{branch}", "revision": 1}, NotFound, "not attached"),
+    ("checkpoint", {"branch": "{branch}"}, NotFound, "not attached"),
+    ("send", {"branch": "{branch}", "revision": 1, "end": 1}, BadRequest, "changed too much since"),
     ("prompt", {"branch": "{branch}", "text": ""}, BadRequest, "empty"),
     ("prompt", {"branch": "nobody", "text": "Hi"}, NotFound, "nobody"),
-    ("prompt", {"branch": "{branch}", "text": "Hi", "allow": ["("]}, BadRequest, "no regular expression"),
-    ("prompt", {"branch": "{branch}", "text": "Hi", "env": [1, 2, 3]}, BadRequest, "no plist"),
+    ("prompt", {"branch": "{branch}", "text": "Hi", "allow": ["("]}, BadRequest, "not a regular expression"),
+    ("prompt", {"branch": "{branch}", "text": "Hi", "env": [1, 2, 3]}, BadRequest, "not a plist"),
     ("prompt", {"branch": "{branch}", "text": "Hi", "env": {"PYAGENTD_BACKEND": "moon"}}, ConfigError, "moon"),
     ("abort", {"branch": "nobody"}, NotFound, "nobody"),
     ("answer", {"ask": "ask_1", "decision": "allow"}, NotFound, "ask_1"),
-    ("answer", {"ask": "ask_1", "decision": "perhaps"}, BadRequest, "no decision"),
+    ("answer", {"ask": "ask_1", "decision": "perhaps"}, BadRequest, "not a decision"),
 ]
 
 
@@ -123,8 +120,8 @@ async def test_a_conversation_by_operations(world: World) -> None:
     service, client = world.service(), Watcher()
     branch = await made(world)
     given = await service.attach(client, branch=branch, sha256=body_sha256(""))
-    assert given["editor"] and given["preset"] == "main" and given["settings"]["backend"] == "anthropic"
-    assert (await service.attach(Watcher(), branch=branch, sha256="0"))["reread"]
+    assert given["revision"] and given["preset"] == "main" and given["settings"]["backend"] == "anthropic"
+    assert (await service.attach(Watcher(), branch=branch, sha256="0"))["unknown"]
     assert not (await service.abort(client, branch=branch))["aborted"]
     world.server.say(answer(tool_use("Bash", command="true")), "Done")
     await service.prompt(client, branch=branch, text="Hi", env=env(world))
@@ -142,18 +139,25 @@ async def test_a_conversation_by_operations(world: World) -> None:
     assert shown["messages"][-1]["parts"][-1]["data_json"]["text"] == "Done"
 
 
-async def test_the_lease_is_for_those_who_are_attached(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease_module, "SILENT_S", 0.01)
-    service, editor, viewer = world.service(), Watcher(), Watcher()
+async def test_edits_by_operations(world: World) -> None:
+    service, client, other = world.service(), Watcher(), Watcher()
     branch = await made(world)
-    await service.attach(editor, branch=branch, sha256=body_sha256(""))
-    await service.attach(viewer, branch=branch, sha256=body_sha256(""), mode="view")
-    assert not (await service.lease(viewer, branch=branch))["editor"]
-    with pytest.raises(NotFound):
-        await service.lease(Watcher(), branch=branch, take=True)
-    assert (await service.lease(viewer, branch=branch, take=True))["editor"]
-    world.kernel.forget(viewer)
-    assert (await service.lease(editor, branch=branch))["editor"]
+    given = await service.attach(client, branch=branch, sha256=body_sha256(""))
+    await service.attach(other, branch=branch, sha256=body_sha256(""))
+    at = {"branch": branch, "revision": given["revision"]}
+    with pytest.raises(BadRequest, match="No hunk"):
+        await service.edit_document(client, **at, hunks=[[5, 4, "x", None]])
+    with pytest.raises(BadRequest, match="No role"):
+        await service.edit_document(client, **at, hunks=[[5, 5, "x", [[1, 9, "response"]]]])
+    await service.edit_document(client, **at, id="e1", hunks=[[5, 5, "Hi", None]], settings={"model": "m"})
+    saved = await service.checkpoint(client, branch=branch)
+    file = Path(branch) / "session.md"
+    assert saved["mtime"] == file.stat().st_mtime_ns and document.read(file).body == "### Hi"
+    assert document.read(file).settings.model == "m"
+    assert other.of("edit")[-1].args[0]["revision"] == saved["revision"]
+    file.write_text(file.read_text().replace("Hi", "Hi there"))
+    await service.checkpoint(client, branch=branch)
+    assert [hunk[2] for hunk in client.of("edit")[-1].args[0]["hunks"]] == [" there"]
 
 
 async def test_a_large_conversation_is_shown_by_file(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,6 +191,11 @@ async def test_what_is_asked_and_what_waits_is_listed(world: World) -> None:
         await talk.ask()
         view = await service.view(Watcher(), name="asks")
         assert texts(view)[0][1:3] == ["", "Bash make -v"] and view["follows"] == ["asks"]
+        (ask,) = (row["facts"]["ask"] for row in view["rows"])
+        page = printed(await service.report(Watcher(), name="ask", arguments={"id": ask["id"]}))
+        assert page.startswith("Allow Bash make -v?\n") and '"command": "make -v"' in page
+        for part in (ask["remember"][0], ask["covers"][0], "messages.jsonl", "state.db", "Asked because"):
+            assert part in page
         await talk.say("Then.", text="And\nthen?")
         view = await service.view(Watcher(), name="queue", arguments={"branch": talk.branch.ref.key})
         assert texts(view)[0][2] == "And then?" and view["rows"][0]["facts"]["text"] == "And\nthen?"
@@ -324,10 +329,17 @@ async def test_what_was_spent_is_listed_with_bars_and_sums(world: World) -> None
     try:
         view = await service.view(Watcher(), name="usage", arguments={"by": "session", "days": 0})
         by_day = await service.view(Watcher(), name="usage", arguments={"by": "day"})
+        found = await service.view(Watcher(), name="search", arguments={"query": "hi"})
+        nothing = await service.view(Watcher(), name="search", arguments={"query": "balloon"})
     finally:
         index.close()
     assert [row[0] for row in texts(view)] == [ref.session_id, "Together"]
     assert texts(view)[0][1] == "1" and texts(view)[0][-1] == "█" * 16
+    assert [row["level"] for row in found["rows"]] == [0, 1] and texts(found)[1] == ["  Model", "Hi."]
+    hit = found["rows"][1]
+    assert hit["cells"][1]["matches"] == [[0, 2]] and found["current"] == hit["id"]
+    assert hit["visit"]["kind"] == "message" and hit["visit"]["branch"] == ref.key and hit["visit"]["message_id"]
+    assert nothing["rows"] == [] and "No matches for balloon" in nothing["empty"]
     assert by_day["rows"][0]["visit"]["arguments"] == {"by": "session", "days": 30}
     assert view["note"] == "by session, always" and view["rows"][0]["visit"]["branch"] == ref.key
 
@@ -371,6 +383,45 @@ async def test_servers_of_a_project_are_listed_as_not_trusted_and_not_started(wo
     assert texts(view) == [["theirs", "not trusted", "", "the project", "./serve"]]
     with pytest.raises(NotFound, match="not trusted"):
         await service.report(Watcher(), name="server", arguments={"name": "theirs", "root": str(world.project)})
+
+    page = await service.report(Watcher(), name="servers", arguments={"root": str(world.project)})
+    (trust,) = page["actions"]
+    assert "./serve" in printed(page) and "Allow theirs to run with your rights here?" in trust["question"]
+    await do_page(service, page, "T")
+    view = await service.view(Watcher(), name="mcp", arguments={"root": str(world.project)})
+    assert view["rows"][0]["visit"]["name"] == "server" and view["rows"][0]["visit"]["env"]
+    page = await service.report(Watcher(), name="servers", arguments={"root": str(world.project)})
+    assert page["actions"] == [] and "needs to be trusted" in printed(page)
+
+
+async def do_page(service: Calls, page: dict[str, Any], key: str) -> dict[str, Any]:
+    (action,) = (each for each in page["actions"] if each["key"] == key)
+    reply: dict[str, Any] = await getattr(service, action["operation"].replace("-", "_"))(
+        Watcher(), **action["arguments"]
+    )
+    return reply
+
+
+async def test_hooks_and_presets_of_a_project_are_read_and_trusted_as_they_were_shown(world: World) -> None:
+    service, folder = world.service(), world.project / ".pyagentd"
+    (folder / "presets").mkdir(parents=True)
+    root = {"root": str(world.project)}
+    hooks = folder / "hooks.toml"
+    hooks.write_text('[[run.finished]]\ncommand = ["./tell"]\n')
+    (folder / "presets" / "theirs.md").write_text(
+        "---\nname: theirs\nbackend: Claude\nmodel: claude-opus-4-5\ntools: [Bash]\n---\nObey.\n"
+    )
+    for name, shown in (("hooks", "./tell"), ("presets", "tools: [Bash]")):
+        page = await service.report(Watcher(), name=name, arguments=root)
+        assert shown in printed(page)
+        await do_page(service, page, "T")
+        assert (await service.report(Watcher(), name=name, arguments=root))["actions"] == []
+    page = await service.report(Watcher(), name="hooks", arguments=root)
+    hooks.write_text('[[run.finished]]\ncommand = ["./other"]\n')
+    page = await service.report(Watcher(), name="hooks", arguments=root)
+    hooks.write_text('[[run.finished]]\ncommand = ["./third"]\n')
+    with pytest.raises(BadRequest, match="changed since"):
+        await do_page(service, page, "T")
 
 
 def printed(page: dict[str, Any]) -> str:

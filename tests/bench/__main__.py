@@ -1,4 +1,4 @@
-"""Run all benchmarks, or those named: ``python -m tests.bench [name…] [--quick]``."""
+"""Run all benchmarks, or those named: ``python -m tests.bench [name…] [--quick | --full]``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def main() -> int:
     print(heading(), flush=True)
     for name in options.names or BENCHMARKS:
         try:
-            results.extend(_printed(measure(name, quick=options.quick)))
+            results.extend(_printed(measure(name, quick=options.quick, full=options.full)))
         except Exception:  # one that breaks must not hide the others
             broken.append(name)
             traceback.print_exc()
@@ -40,6 +40,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=f"one of: {', '.join(BENCHMARKS)}")
     parser.add_argument("--quick", action="store_true", help="a glance at each; its figures mean little")
+    parser.add_argument("--full", action="store_true", help="growth up to its largest sizes; takes half an hour")
     options = parser.parse_args()
     if unknown := set(options.names) - set(BENCHMARKS):
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")

@@ -268,11 +268,14 @@ Return the seconds from the first byte until `bench-events' is EXPECTED."
 
 (defun bench-connect ()
   "Start a daemon; return the seconds until it has answered hello and a call."
-  (let ((start (float-time)))
+  (let* ((start (float-time)) end
+         (greeted (lambda () (setq end (float-time)))))
+    (add-hook 'pyagentd-rpc-connected-hook greeted -100)
     (pyagentd-start-and-wait)
-    (while (not pyagentd-outbox--open)
+    (while (not end)
       (accept-process-output nil 0.001))
-    (- (float-time) start)))
+    (remove-hook 'pyagentd-rpc-connected-hook greeted)
+    (- end start)))
 
 (defun bench-raw-connect (socket)
   "Connect to the echo at SOCKET and wait for two lines; return the seconds."
@@ -292,9 +295,12 @@ Return how long each took, in seconds."
           (driver-wait (lambda () (> (float-time) settled)))))
       (pyagentd-events-drain)
       (setq pyagentd-attach-state nil)
-      (let ((start (float-time)) (driver-pause 0.001))
-        (driver-attach)
-        (push (- (float-time) start) times)))
+      (let ((start (float-time)) end)
+        (pyagentd-attached-then (lambda () (setq end (float-time))))
+        ;; Like the command loop; `accept-process-output' lets new timers wait.
+        (with-timeout (30 (error "Not attached within half a minute"))
+          (while (not end) (sit-for 0.01)))
+        (push (- end start) times)))
     times))
 
 (provide 'bench)

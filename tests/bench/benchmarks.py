@@ -10,11 +10,12 @@ from tests.bench.crowd import crowd
 from tests.bench.crowd_agents import agents
 from tests.bench.figure import Result
 from tests.bench.frozen import frozen
+from tests.bench.growth import growth
 from tests.bench.library import library, record
 from tests.bench.long import long
 from tests.bench.programs import programs
 from tests.bench.prompt import abort, send
-from tests.bench.start import cold, idle, load, warm
+from tests.bench.start import cold, command, idle, load, warm
 from tests.bench.talk import talk
 from tests.bench.turns import turns
 from tests.bench.typist import typing
@@ -27,6 +28,7 @@ BENCHMARKS: dict[str, Callable[[World], Iterator[Result]]] = {
     "cold": cold,
     "warm": warm,
     "idle": idle,
+    "command": command,
     "load": load,
     "send": send,
     "abort": abort,
@@ -39,6 +41,7 @@ BENCHMARKS: dict[str, Callable[[World], Iterator[Result]]] = {
     "library": library,
     "record": record,
     "long": long,
+    "growth": growth,
     "typing": typing,
     "talk": talk,
     "programs": programs,
@@ -46,7 +49,7 @@ BENCHMARKS: dict[str, Callable[[World], Iterator[Result]]] = {
 }
 
 
-def measure(name: str, *, quick: bool) -> Iterator[Result]:
+def measure(name: str, *, quick: bool, full: bool = False) -> Iterator[Result]:
     """Run one benchmark in a world of its own."""
-    with new_world(quick=quick) as world:
+    with new_world(quick=quick, full=full) as world:
         yield from BENCHMARKS[name](world)

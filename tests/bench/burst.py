@@ -1,16 +1,23 @@
-"""One answer into a Markdown buffer that holds a megabyte: as fast as the model can, then at a model's usual rate."""
+"""One answer into a Markdown buffer that holds a megabyte: as fast as the model can, then at a model's usual rate.
+
+Stock gptel is measured beside us where ``PYAGENTD_GPTEL`` names the directories of ``gptel.el`` and what it needs.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
+from pyagentd.store.document import text as document
 from tests.bench import corpus, peers
 from tests.bench.figure import Fact, Figure, Result, at_most
 from tests.bench.measure import Spent, median
 from tests.bench.references import reference
 from tests.bench.world import World
-from tests.e2e.emacs import Emacs
+from tests.e2e.emacs import Emacs, EmacsError
 
 _RATE = 200  # deltas a second
 _AFTERMATH_S = 3.0  # saving and fontification come when the answer is there, and must not stall Emacs either
@@ -25,6 +32,27 @@ def burst(world: World) -> Iterator[Result]:
     world.open(emacs, branch)
     for count, times in ((500, 1),) if world.quick else ((5_000, 3), (50_000, 2)):
         yield from _burst(world, emacs, daemon, count, times, size)
+    # Last, since they slow down what is measured: other buffers of a megabyte in the same Emacs, and another Emacs.
+    count, times = (500, 1) if world.quick else (5_000, 3)
+    yield Figure(
+        name=f"{count:,} deltas: longest stall of Emacs, again",
+        value=max(_stall(world, emacs, count) for _ in range(times)),
+        unit="ms",
+        reference=max(_plain_stall(world, emacs, count) for _ in range(times)),
+        beside="a filter that inserts them, text-mode",
+        target=at_most(33),
+    )
+    with contextlib.suppress(EmacsError):  # it is not there
+        gptel = _gptel(world, branch)
+        stalls = [_gptel_stall(world, gptel, count) for _ in range(times)]
+        yield Figure(
+            name="  the same beside gptel",
+            value=max(_stall(world, emacs, count) for _ in range(times)),
+            unit="ms",
+            reference=max(stalls),
+            beside="gptel",
+            target=at_most(0.3, "ratio"),
+        )
 
 
 def _burst(world: World, emacs: Emacs, daemon: int, count: int, times: int, size: int) -> Iterator[Result]:
@@ -100,14 +128,73 @@ def paced(world: World) -> Iterator[Result]:
     )
 
 
-def _bare_insertion(world: World, emacs: Emacs, count: int) -> float:
-    """Return the CPU time of Emacs when a filter inserts each delta as it comes, in a plain buffer."""
+def _stall(world: World, emacs: Emacs, count: int) -> float:
+    """Return by how many ms Emacs is late at most while an answer comes into a session, and shortly after."""
+    emacs.eval("(progn (switch-to-buffer (car (pyagentd-place-buffers))) t)")
+    world.type(emacs, f"burst {count}")
+    emacs.eval("(progn (bench-watch) t)")
+    emacs.eval("(progn (pyagentd-send) t)")
+    world.finished(emacs)
+    return _watched(emacs)
+
+
+def _plain_stall(world: World, emacs: Emacs, count: int) -> float:
+    """Return the same where a filter inserts each delta as it comes, in a plain buffer."""
+    size = _plain_buffer(emacs)
+    with peers.listening(world.system.home, peers.trickle(corpus.pieces(count), 1e9)) as socket:
+        emacs.eval("(progn (bench-watch) t)")
+        emacs.eval(f'(progn (bench-bare-insert "{socket}" (current-buffer)) t)')
+        emacs.wait(f"(= (buffer-size) {size + len(corpus.text(count))})")
+        return _watched(emacs)
+
+
+def _gptel(world: World, branch: Path) -> Emacs:
+    """Return an Emacs with gptel, in a buffer with the text of a session; raises ``EmacsError`` without gptel."""
+    emacs = world.emacs()
+    places = " ".join(f'"{place}"' for place in os.environ.get("PYAGENTD_GPTEL", "").split(os.pathsep) if place)
+    copy = world.system.project / "gptel.md"
+    copy.write_text(document.read(branch / "session.md").body)
     emacs.eval(
-        '(progn (switch-to-buffer "plain") (text-mode) (buffer-disable-undo) '
+        f"(progn (setq load-path (append '({places}) load-path)) (require 'compat nil t) (require 'gptel)"
+        " (require 'gptel-anthropic) (setq gptel-model 'bench gptel-backend"
+        f' (gptel-make-anthropic "Bench" :host "{world.url.removeprefix("http://")}" :protocol "http" :stream t'
+        '  :key "none" :models \'(bench)))'
+        f' (switch-to-buffer (find-file-noselect "{copy}")) (gptel-mode) '
+        " (add-hook 'gptel-post-response-functions (lambda (&rest _) (setq bench-finished '((0 done)))) nil t) t)"
+    )
+    return emacs
+
+
+def _gptel_stall(world: World, emacs: Emacs, count: int) -> float:
+    """Return by how many ms Emacs is late at most while gptel gets the answer, and shortly after."""
+    emacs.eval("(with-silent-modifications (put-text-property 10 (point-max) 'gptel 'response) t)")
+    before = emacs.eval("(buffer-size)")
+    world.type(emacs, f"\n\n### burst {count}")
+    emacs.eval("(progn (bench-watch) t)")
+    emacs.eval("(progn (gptel-send) t)")
+    world.finished(emacs)
+    assert emacs.eval("(buffer-size)") > before + len(corpus.text(count)), "gptel got another answer"
+    return _watched(emacs)
+
+
+def _watched(emacs: Emacs) -> float:
+    time.sleep(_AFTERMATH_S)
+    return float(emacs.eval("(bench-unwatch)")[0])
+
+
+def _plain_buffer(emacs: Emacs) -> int:
+    """Show the text of the session in a plain buffer; return its size."""
+    emacs.eval(
+        '(progn (switch-to-buffer "plain") (text-mode) (buffer-disable-undo) (erase-buffer) '
         "(insert-buffer-substring (car (pyagentd-place-buffers))) (set-buffer-modified-p nil) "
         "(goto-char (point-max)) (recenter -1) t)"
     )
-    size = emacs.eval("(buffer-size)")
+    return int(emacs.eval("(buffer-size)"))
+
+
+def _bare_insertion(world: World, emacs: Emacs, count: int) -> float:
+    """Return the CPU time of Emacs when a filter inserts each delta as it comes, in a plain buffer."""
+    size = _plain_buffer(emacs)
     with peers.listening(world.system.home, peers.trickle(corpus.pieces(count), _RATE)) as socket:
         spent = Spent(emacs.pid)
         emacs.eval(f'(progn (bench-bare-insert "{socket}" (current-buffer)) t)')

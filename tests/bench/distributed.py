@@ -61,6 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=2000)
     parser.add_argument("--pause", type=float, default=0.1, help="seconds that the model takes")
+    parser.add_argument("--threads", type=int, default=2, help="threads of a worker")
     options = parser.parse_args()
     items = [f"item-{number}" for number in range(options.items)]
     command = [sys.executable, "-c", SERVER.replace("PAUSE", str(options.pause))]
@@ -74,7 +75,7 @@ def main() -> None:
         env = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": home}
         took: dict[str, float] = {}
         for name, workers, measure in (("one", 1, ours), ("two", 2, ours), ("by hand", 2, by_hand)):
-            with cluster(env, workers=workers, threads=2) as (address, _):
+            with cluster(env, workers=workers, threads=options.threads) as (address, _):
                 measure(address, items[:20], Path(home) / f"{name} warm")
                 took[name] = measure(address, items, Path(home) / name)
             print(f"{name:8} {took[name]:7.1f} s  {options.items / took[name]:6.1f} items a second", flush=True)

@@ -143,7 +143,7 @@ def _daemon(system: System) -> Iterator[DaemonClient]:
 
 def _attach(client: DaemonClient, place: Path) -> None:
     sha256 = text.body_sha256(text.read(place / "session.md").body)
-    client.call("attach", branch=str(place), sha256=sha256, mode="view")
+    client.call("attach", branch=str(place), sha256=sha256)
     client.call("detach", branch=str(place))
 
 

@@ -7,13 +7,15 @@ comes from the renderer that every run uses.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pyagentd.clock import new_id
 from pyagentd.store import atomic, paths
 from pyagentd.store.document import text as document
+from pyagentd.store.document.files import document_cache, write_document
 from pyagentd.store.document.render import Renderer
 from pyagentd.store.document.text import Document, Settings, Span, merged
 from pyagentd.store.journal import Journal, message_row, part_row
@@ -23,21 +25,37 @@ Fact = tuple[str, Mapping[str, Any]]
 
 _CALLS = 2  # of tools, in each answer
 _NOW_MS = 1_770_000_000_000
+_MODEL = {"provider_id": "Claude", "model_id": "bench"}
 _SETTINGS = Settings(model="bench", backend="Claude", tools=("Read",), temperature=0.5)
 
 
 def write(branch: Path, *, messages: int, size: int) -> None:
     """Fill the session in ``branch``, which is new, with so many messages that have about ``size`` bytes of text."""
     turns = messages // 2
-    facts = itertools.chain.from_iterable(_turn(branch, number, size // turns) for number in range(turns))
+    text = Document(body=document.PROMPT_PREFIX, settings=_SETTINGS)
+    atomic.write_text(
+        paths.session_file(branch), document.format_file(_played(branch, text, range(turns), size // turns))
+    )
+
+
+def go_on(branch: Path, *, number: int, size: int) -> None:
+    """Add a turn of about ``size`` bytes, as the daemon would: lines to the log, and the document anew."""
+    file = paths.session_file(branch)
+    known = document_cache.read(file)
+    write_document(file, _played(branch, known.document, range(number, number + 1), size), known)
+
+
+def _played(branch: Path, doc: Document, numbers: Iterable[int], size: int) -> Document:
+    """Append turns to the log; return the document with them."""
+    facts = itertools.chain.from_iterable(_turn(branch, number, size) for number in numbers)
     journal = Journal.open(paths.journal_file(branch))
     try:
         rows = journal.append_many(facts)
     finally:
         journal.close()
-    texts: list[str] = []
-    spans: list[Span] = []
-    position = 0
+    texts: list[str] = [doc.body]
+    spans: list[Span] = list(doc.spans)
+    position = len(doc.body)
     renderer = Renderer()
 
     def put(text: str, role: Any) -> None:
@@ -48,14 +66,12 @@ def write(branch: Path, *, messages: int, size: int) -> None:
             spans.append(Span(position, position + len(text), kind, call))
         position += len(text)
 
-    put(document.PROMPT_PREFIX, None)
     for row in rows:
         if row.type == "part" and row.data["data_json"].get("origin") == "prompt":
             put(row.data["data_json"]["text"], None)
         for insert in renderer.feed(row):
             put(insert.text, insert.role)
-    text = Document(body="".join(texts), spans=tuple(merged(spans)), settings=_SETTINGS)
-    atomic.write_text(paths.session_file(branch), document.format_file(text))
+    return replace(doc, body="".join(texts), spans=tuple(merged(spans)))
 
 
 def _turn(branch: Path, number: int, size: int) -> Iterator[Fact]:
@@ -73,6 +89,8 @@ def _turn(branch: Path, number: int, size: int) -> Iterator[Fact]:
         return message_row(role=role, session_id=session, metadata={}, now_ms=_NOW_MS)
 
     asked, answered = message("user"), message("assistant")
+    usage = {"input": 1_000, "output": 100, "reasoning": 0, "cache_read": 1_000, "cache_write": 9}
+    answered["metadata_json"] = {"model": _MODEL, "usage": usage, "last_usage": usage, "stop_reason": "end_turn"}
     yield "message", asked
     yield part(
         asked, "text", {"type": "text", "text": f"Where does the time of step {number} go?", "origin": "prompt"}
@@ -89,6 +107,7 @@ def _turn(branch: Path, number: int, size: int) -> Iterator[Fact]:
             "input": {"file_path": "notes.md", "offset": number},
             "state": "output-available",
             "output": _piece(number + call, size // 4),
+            "metadata": {"duration_ms": 1, "summary": f"Read notes.md:{number}"},
         }
         yield part(answered, "tool-Read", data)
     yield part(answered, "step-start", {"type": "step-start"})

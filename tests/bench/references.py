@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import time
@@ -117,9 +118,13 @@ async def bare(url: str, messages: list[Json]) -> Cost:
 
 
 async def turns(url: str, messages: list[Json]) -> Cost:
-    """A loop as one would write it by hand: ask, read the file, answer, until the model is done."""
+    """A loop as one would write it by hand: ask, read the file, answer, until the model is done.
+
+    What is called and what came of it are lines of one file, which is brought to disk before the next request.
+    """
     import httpx2
 
+    recorded = os.open("loop.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     async with httpx2.AsyncClient(timeout=600) as client:
 
         async def converse(messages: list[Json]) -> Cost:
@@ -133,6 +138,8 @@ async def turns(url: str, messages: list[Json]) -> Cost:
                     "input": json.loads(call["json"]),
                 }
                 result = {"type": "tool_result", "tool_use_id": call["id"], "content": given}
+                os.write(recorded, b"".join(json.dumps(part).encode() + b"\n" for part in (block, result)))
+                os.fdatasync(recorded)
                 messages = [
                     *messages,
                     {"role": "assistant", "content": [block]},
@@ -142,6 +149,27 @@ async def turns(url: str, messages: list[Json]) -> Cost:
 
         await converse([{"role": "user", "content": "turns 2"}])
         return await converse(messages)
+
+
+async def posts(url: str, messages: list[Json]) -> Cost:
+    """An HTTP client that sends bytes which are there already: what a request of a size costs, whoever made it."""
+    import aiohttp
+
+    count, size = map(int, messages[-1]["content"].split())
+    said = [{"role": "user", "content": "x" * size}, {"role": "assistant", "content": "y"}, *_WARM_UP]
+    sent = json.dumps({**body(said), "stream": True}).encode()
+    headers = {"x-api-key": "test", "anthropic-version": "2023-06-01", "content-type": "application/json"}
+    async with aiohttp.ClientSession(headers=headers) as session:
+
+        async def post() -> None:
+            async with session.post(f"{url}/v1/messages", data=sent) as reply:
+                await reply.read()
+
+        await post()
+        tally = Tally()
+        for _ in range(count):
+            await post()
+        return tally.cost()
 
 
 async def crowd(url: str, messages: list[Json]) -> Cost:
@@ -211,6 +239,7 @@ _KINDS: dict[str, Callable[[str, list[Json]], Awaitable[Cost]]] = {
     "bodies": bodies,
     "bare": bare,
     "turns": turns,
+    "posts": posts,
     "crowd": crowd,
     "abort": abort,
 }

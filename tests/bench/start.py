@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from tests.bench import peers
 from tests.bench.figure import Figure, Result, at_most
@@ -104,6 +105,37 @@ def idle(world: World) -> Iterator[Result]:
         beside="script that imports the SDK",
         target=at_most(0.8, "ratio"),
     )
+
+
+def command(world: World) -> Iterator[Result]:
+    """A command that asks the daemon, and what a shell runs when Tab is pressed: CPU time, beside click alone."""
+    times = 1 if world.quick else 9
+    world.daemon()
+    click = [sys.executable, "-c", "import click; pass"]
+    tab = {"_PYAGENTD_COMPLETE": "bash_complete", "COMP_CWORD": "1"}
+    commands = {
+        "pyagentd status": (world.system.command("status"), {}),
+        "completing the name of a command": (world.system.command(), {**tab, "COMP_WORDS": "pyagentd st"}),
+        "completing a session": (world.system.command(), {**tab, "COMP_CWORD": "2", "COMP_WORDS": "pyagentd show s"}),
+    }
+    for name, (arguments, env) in commands.items():
+        both = [(_cpu_ms(arguments, world.system.env | env), _cpu_ms(click, world.system.env)) for _ in range(times)]
+        yield Figure(
+            name=f"{name}: CPU",
+            value=median([ours for ours, _ in both]),
+            unit="ms",
+            reference=median([theirs for _, theirs in both]),
+            beside="python with click, doing nothing",
+            target=at_most(2.5, "ratio"),
+        )
+
+
+def _cpu_ms(arguments: Sequence[str], env: Mapping[str, str]) -> float:
+    """Return the CPU time of a process from its start to its end."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(arguments, env=dict(env), check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
 def load(world: World) -> Iterator[Result]:

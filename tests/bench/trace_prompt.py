@@ -22,7 +22,7 @@ from tests.server.answers import answer
 
 _OURS = str(ROOT / "pyagentd") + os.sep
 _FRAME = "Connection.data_received"
-_REQUEST = "AsyncClient.send"
+_REQUEST = "ClientSession._request"  # aiohttp
 _APPEND = "Journal.append_many"
 _PROMPT = "What is here?"
 
@@ -114,7 +114,7 @@ def converse(runtime: str, project: str) -> None:
         made = client.call("create-session", name="traced", preset="explorer", root=project)
         branch = made["branch_dir"]
         body = read(Path(branch) / "session.md").body
-        client.call("attach", branch=branch, sha256=body_sha256(body), mode="view")
+        client.call("attach", branch=branch, sha256=body_sha256(body))
         for _ in range(3):
             client.call("prompt", branch=branch, text=_PROMPT)
             for event in client.events(timeout=60):

@@ -111,13 +111,14 @@ class _Desk:
         )
 
     def _stock(self, branch: Path) -> list[float]:
-        """Type at the end of the same text where it is no session."""
+        """Type at the end of the same text where it is not a session."""
         copy = self._world.system.home / "stock.md"
         copy.write_text(document.read(branch / "session.md").body)
         self._emacs.eval(
-            f'(progn (delete-other-windows) (find-file "{copy}") (goto-char (point-max)) (insert "\\n") t)'
+            f'(progn (delete-other-windows) (find-file "{copy}") (goto-char (point-max)) (insert "\\n") t)',
+            timeout_s=600,  # what markdown-mode takes for megabytes, on a busy machine
         )
-        self._typed(0.1, timeout_s=120)  # markdown-mode looks at all of it first
+        self._typed(0.1, timeout_s=600)  # markdown-mode looks at all of it first
         keys = self._typed(self._stock_s)
         self._emacs.eval("(progn (set-buffer-modified-p nil) (kill-buffer) t)")
         return keys

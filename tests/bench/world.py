@@ -29,13 +29,14 @@ _FILL = 25_000  # pieces, about 150 kB, of one answer that fills a session
 
 
 class World:
-    """One system; ``quick`` asks the benchmarks for a glance instead of a measurement."""
+    """One system; ``quick`` asks the benchmarks for a glance, ``full`` for the largest sizes."""
 
-    def __init__(self, home: Path, url: str, *, quick: bool) -> None:
+    def __init__(self, home: Path, url: str, *, quick: bool, full: bool = False) -> None:
         self.system = System(home)
         self.system.use_server(url)
         self.url = url
         self.quick = quick
+        self.full = full
         self._compiled: Path | None = None
         self._editors: list[Emacs] = []
         (self.system.project / FILE).write_text(corpus.text(700))
@@ -74,7 +75,7 @@ class World:
     def view(self, client: DaemonClient, branch: Path) -> None:
         """Watch a branch."""
         sha256 = document.body_sha256(document.read(branch / "session.md").body)
-        client.call("attach", branch=str(branch), sha256=sha256, mode="view")
+        client.call("attach", branch=str(branch), sha256=sha256)
 
     def run(self, client: DaemonClient, branch: Path, prompt: str) -> None:
         """Run a prompt of a branch that is watched, and return when it has finished."""
@@ -173,11 +174,11 @@ def _taken(file: Path) -> str:
 
 
 @contextlib.contextmanager
-def new_world(*, quick: bool) -> Iterator[World]:
+def new_world(*, quick: bool, full: bool = False) -> Iterator[World]:
     """Make a world and end it."""
     home = Path(tempfile.mkdtemp(prefix="pb-", dir="/tmp"))  # short, because sockets are in it
     with model_process() as url:
-        world = World(home, url, quick=quick)
+        world = World(home, url, quick=quick, full=full)
         try:
             yield world
         finally:

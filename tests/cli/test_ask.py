@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyagentd.cli.follow import AskPrompt, Reply, choices, command, parse_answer, parse_reply, question
+from pyagentd.cli import follow
+from pyagentd.cli.follow import AskPrompt, Decision, Reply, choices, command, parse_answer, parse_reply
+from pyagentd.runtime.approvals import presented
 
 ASK = {
     "id": "ask_1",
@@ -21,41 +23,45 @@ ASK = {
 }
 
 
+def question(ask: dict, branch: str) -> str:
+    """Return the text of a question as the daemon tells it."""
+    return follow.question({**ask, **presented(ask)}, branch)
+
+
 def test_a_question_names_tool_detail_reason_and_preview() -> None:
     assert question(ASK, "/s/main").splitlines() == [
-        "Allow Bash: make clean?",
-        "  commands are confirmed",
+        "Allow Bash make clean?",
         "  | $ make clean",
         "  | $ ls",
+        "  Asked because commands are confirmed",
     ]
 
 
 def test_an_agents_question_says_that_it_is_an_agents() -> None:
-    assert question({**ASK, "agent": "explorer"}, "/s/other").startswith(
-        "Allow Bash: make clean? (agent: explorer)\n"
-    )
+    asked = {**ASK, "agent": "explorer-20260205143052-look-around"}
+    assert question(asked, "/s/other").startswith("explorer (look-around) › Allow Bash make clean?\n")
 
 
 def test_a_long_preview_is_cut_and_says_by_how_much() -> None:
     text = question({**ASK, "preview": "\n".join(map(str, range(100)))}, "/s/main")
-    assert text.endswith("  | 29\n  | … 70 more lines")
+    assert "  | 23\n  | … 76 more lines; d shows all\n" in text
 
 
 def test_escape_sequences_in_what_the_model_wrote_cannot_rewrite_the_question() -> None:
     text = question({**ASK, "detail": "rm -rf ~\x1b[1A\x1b[2K\recho hi"}, "/s/main")
-    assert "rm -rf ~\\x1b[1A\\x1b[2K\\x0decho hi" in text
+    assert "rm -rf ~\\x1b[1A\\x1b[2K echo hi" in text
     assert "\x1b" not in text
 
 
 @pytest.mark.parametrize(
     ("line", "reply"),
     [
-        ("a\n", Reply("allow")),
+        ("y\n", Reply("allow")),
         ("ALLOW\n", Reply("allow")),
         ("y\n", Reply("allow")),
-        ("d\n", Reply("deny")),
+        ("n\n", Reply("deny")),
         ("deny use the other file\n", Reply("deny", "use the other file")),
-        ("b\n", Reply("abort")),
+        ("k\n", Reply("abort")),
         ("\n", None),
         ("all\n", None),
         ("always\n", None),
@@ -80,7 +86,7 @@ def test_nothing_typed_is_no_reply_and_does_not_block(keyboard: int) -> None:
 
 
 def test_a_typed_line_is_the_reply(keyboard: int) -> None:
-    os.write(keyboard, b"d not now\n")
+    os.write(keyboard, b"n not now\n")
     assert AskPrompt().poll(5) == Reply("deny", "not now")
 
 
@@ -92,7 +98,7 @@ def test_a_process_may_have_many_files_open(keyboard: int, monkeypatch: pytest.M
     resource.setrlimit(resource.RLIMIT_NOFILE, (few, most))
     with os.fdopen(high, encoding="utf-8") as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
-        os.write(keyboard, b"a\n")
+        os.write(keyboard, b"y\n")
         assert AskPrompt().poll(5) == Reply("allow")
 
 
@@ -100,8 +106,8 @@ def test_an_unclear_line_is_asked_again(keyboard: int, capsys: pytest.CaptureFix
     os.write(keyboard, b"hm\n")
     prompt = AskPrompt()
     assert prompt.poll(5) is None
-    assert "[a]llow once" in capsys.readouterr().err
-    os.write(keyboard, b"a\n")
+    assert "y allow once" in capsys.readouterr().err
+    os.write(keyboard, b"y\n")
     assert prompt.poll(5) == Reply("allow")
 
 
@@ -118,18 +124,21 @@ FULL = {
     "commands": ["git log", "make"],
     "remember": ["tool:Bash:git log(?: [^;&|<>()$`\\\\\\n\\r]*)?", "tool:Bash:make"],
     "input": '{"command": "git log; make"}',
+    "allows": {
+        "session": "From now on, in this session: Bash `git log`.",
+        "always": "From now on, in every session of /src: Bash `git log`.",
+    },
 }
 SCOPE = {**ASK, "kind": "scope", "choices": ["allow", "always", "deny"], "input": "{}"}
 
 
 def test_a_question_shows_every_command_and_exactly_what_would_be_remembered() -> None:
     assert question(FULL, "/s/main").splitlines() == [
-        "Allow Bash: git log; make?",
-        "  commands are confirmed",
-        "  It runs:",
-        "    1. git log",
-        "    2. make",
-        "  For the session, or always, this would be allowed:",
+        "Allow Bash git log; make?",
+        "  runs  git log",
+        "        make",
+        "  Asked because commands are confirmed",
+        "  s and p would allow from now on:",
         "    tool:Bash:git log(?: [^;&|<>()$`\\\\\\n\\r]*)?  Bash `git log` with any arguments",
         "    tool:Bash:make                              Bash `make`, exactly",
     ]
@@ -138,14 +147,14 @@ def test_a_question_shows_every_command_and_exactly_what_would_be_remembered() -
 @pytest.mark.parametrize(
     ("ask", "line", "reply"),
     [
-        (FULL, "s\n", Reply("session")),
-        (FULL, "session\n", Reply("session")),
-        (FULL, "w\n", Reply("always")),
-        (FULL, "always\n", Reply("always")),
+        (FULL, "y\n", Reply("allow")),
+        (FULL, "n\n", Reply("deny")),
+        (FULL, "r use make\n", Reply("deny", "use make")),
         (FULL, "e\n", Reply("edit")),
-        (FULL, "b\n", Reply("abort")),
+        (FULL, "k\n", Reply("abort")),
         (FULL, "all\n", None),
-        (SCOPE, "w\n", Reply("always")),
+        (FULL, "a\n", None),
+        (FULL, "d\n", None),
         (SCOPE, "s\n", None),
         (SCOPE, "e\n", None),
         (ASK, "s\n", None),
@@ -157,19 +166,45 @@ def test_a_question_takes_the_answers_it_has(
     prompt = AskPrompt()
     prompt.put(ask, "/s/main")
     shown = capsys.readouterr().err.splitlines()[-1]
-    assert ("[e]dit the arguments" in shown) == (ask is FULL) and shown.endswith("a[b]ort the run: ")
+    assert ("e edit the arguments" in shown) == (ask is FULL) and shown.endswith("k abort the run: ")
     assert ("add it to the scope" in shown) == (ask is SCOPE)
     os.write(keyboard, line.encode())
     assert prompt.poll(5) == reply
 
 
+@pytest.mark.parametrize(
+    ("ask", "line", "decision", "says"),
+    [
+        (FULL, "s", "session", "From now on, in this session: Bash `git log`."),
+        (FULL, "p", "always", "From now on, in every session of /src: Bash `git log`."),
+        (SCOPE, "p", "always", "From now on this is allowed without asking"),
+    ],
+)
+def test_an_answer_that_lasts_says_what_it_allows_and_wants_a_second_key(
+    keyboard: int,
+    capsys: pytest.CaptureFixture[str],
+    ask: dict[str, object],
+    line: str,
+    decision: Decision,
+    says: str,
+) -> None:
+    prompt = AskPrompt()
+    prompt.put(ask, "/s/main")
+    for second, reply in (("n", None), ("", None), ("y", Reply(decision))):
+        os.write(keyboard, f"{line}\n".encode())
+        assert prompt.poll(5) is None
+        assert says in capsys.readouterr().err
+        os.write(keyboard, f"{second}\n".encode())
+        assert prompt.poll(5) == reply
+
+
 def test_what_was_typed_before_a_question_is_on_the_screen_answers_nothing(keyboard: int) -> None:
-    os.write(keyboard, b"a\na\na\n")
+    os.write(keyboard, b"y\ny\ny\n")
     prompt = AskPrompt()
     assert prompt.poll(5) == Reply("allow")  # the question that was there
     prompt.put(FULL, "/s/main")
     assert prompt.poll(0.01) is None
-    os.write(keyboard, b"d\n")
+    os.write(keyboard, b"n\n")
     assert prompt.poll(5) == Reply("deny")
 
 

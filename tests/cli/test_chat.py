@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.cli.chat import MarkdownBlocks, command_completions, files, lasting, letters, matching
+from pyagentd.cli.chat import MarkdownBlocks, command_completions, files, letters, matching, wrapped
 
 MARKDOWN = (
     "# Tea\n\nHot\ntea.\n\n- black\n- green\n\n```py\nx = 1\n\ny = 2\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nEnd."
@@ -21,19 +21,18 @@ def test_markdown_is_cut_between_blocks_and_nothing_is_lost(size: int) -> None:
     assert not any("```" in part and part.count("```") != 2 for part in complete)
 
 
+def test_long_lines_go_on_below_their_own_column() -> None:
+    text = "/model [model]  Show which model answers here\n\n/a\n    one two three"
+    assert wrapped(text, 34) == (
+        "/model [model]  Show which model\n                answers here\n\n/a\n    one two three"
+    )
+
+
 def test_only_letters_that_decide_something_are_offered() -> None:
     assert list(letters({"choices": ["allow", "deny"]})) == ["y", "n", "r"]
     ask = {"choices": ["allow", "session", "always", "deny"], "input": "{}", "preview": "+x"}
     assert "".join(letters(ask)) == "yspnred"
     assert "e" not in letters({**ask, "kind": "scope"})
-
-
-def test_what_lasts_is_said_in_a_sentence() -> None:
-    ask = {"covers": ["Bash `make` with any arguments"], "project": "/src/tea"}
-    assert lasting(ask, "always") == (
-        "From now on, in every session of /src/tea, this is allowed without asking: Bash `make` with any arguments."
-    )
-    assert "in this session and its agents" in lasting(ask, "session")
 
 
 COMMANDS = [
@@ -55,6 +54,18 @@ COMMANDS = [
 )
 def test_commands_and_their_arguments_are_completed(line: str, found: list[str]) -> None:
     assert [text for text, _ in command_completions(line, COMMANDS)] == found
+
+
+def test_models_of_all_backends_are_completed_with_what_is_known_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config.toml").write_text('[backend.box]\nkind = "ollama"\nmodels = ["clever", "qwen3:8b"]\n')
+    monkeypatch.setenv("PYAGENTD_CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.setenv("PYAGENTD_SESSIONS_DIR", str(tmp_path / "sessions"))
+    command = {"name": "model", "arguments": [{"name": "model", "takes": "word", "values": "models"}]}
+    found = dict(command_completions("/model cl", [command]))
+    assert found["/model clever"] == "box"
+    assert found["/model claude-opus-4-5"].startswith("anthropic, 200k context, $5 in, $25 out")
 
 
 def test_files_are_those_of_git_where_there_is_one(tmp_path: Path) -> None:

@@ -7,15 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from pyagentd import __version__
+from pyagentd.cli import app, completion, main
 from pyagentd.cli import doctor as checks
-from pyagentd.cli import main
-from pyagentd.cli.link import run_environment
+from pyagentd.cli.link import complete_session, run_environment
 from pyagentd.cli.output import ExitCode
-from pyagentd.config import load_config
-from pyagentd.wire.connection import PROTOCOL
+from pyagentd.config import config_file, load_config
+from pyagentd.errors import NoKey
+from pyagentd.wire.frames import PROTOCOL
 from tests.server import ModelServer
 
 
@@ -57,14 +59,61 @@ def test_completion_prints_a_script_that_asks_pyagentd(shell: str, capsys: pytes
     assert f"_PYAGENTD_COMPLETE={shell}_complete" in capsys.readouterr().out
 
 
-def test_a_session_is_completed_from_the_disk_without_a_daemon(home: Path) -> None:
-    branch = home / "sessions" / "notes-20260101120000" / "branches" / "main"
+def completed(*words: str) -> set[str]:
+    """Return what bash is told to put in the place of the last word."""
+    env = {"_PYAGENTD_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    run = subprocess.run([sys.executable, "-m", "pyagentd"], env=os.environ | env, capture_output=True, text=True)
+    return {line.removeprefix("plain,") for line in run.stdout.splitlines() if line}
+
+
+def conversation(place: Path, **files: str) -> None:
+    branch = place / "branches" / "main"
     branch.mkdir(parents=True)
     (branch / "session.md").touch()
-    env = {**os.environ, "_PYAGENTD_COMPLETE": "bash_complete", "COMP_WORDS": "pyagentd show no", "COMP_CWORD": "2"}
-    run = subprocess.run([sys.executable, "-m", "pyagentd"], env=env, capture_output=True, text=True)
-    assert run.stdout == "plain,notes-20260101120000\n"
+    (place / "current").symlink_to("branches/main")
+    (branch / "scope-plan.yml").write_text("session_id: noon-20260101120000\n")
+    for name, text in files.items():
+        (place / name.replace("_", ".")).write_text(text)
+
+
+def test_a_session_is_completed_from_the_disk_without_a_daemon(home: Path) -> None:
+    conversation(home / "sessions" / "notes-20260101120000")
+    conversation(home / "sessions" / "renamed")
+    conversation(home / "sessions-agents" / "norbert", agent_json="{}")
+    (home / "sessions" / "nobody-20260101120000" / "branches").mkdir(parents=True)
+    assert completed("pyagentd", "show", "no") == {"notes-20260101120000", "noon-20260101120000", "norbert"}
+    assert "--json" in completed("pyagentd", "show", "--j")
+    assert completed("pyagentd", "show", "--json", "not") == {"notes-20260101120000"}
     assert not (home / "run").exists()
+
+
+def test_named_agents_are_completed_from_where_the_configuration_has_them(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "config.toml").write_text('[agents]\ndir = "mine"\n')
+    conversation(home / "mine" / "norbert", agent_json="{}")
+    assert completed("pyagentd", "send", "no") == {"norbert"}
+    monkeypatch.delenv("PYAGENTD_CONFIG")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "xdg"))
+    assert config_file() != home / "config.toml"
+    config_file().parent.mkdir(parents=True)
+    config_file().write_text(f'[agents]\ndir = "{home}/mine"\n')
+    assert completed("pyagentd", "send", "no") == {"norbert"}
+    monkeypatch.setenv("PYAGENTD_CONFIG", str(home / "config.toml"))
+    (home / "config.toml").write_text("[agents]\ndir = 7\n")
+    assert completed("pyagentd", "send", "no") == set(), "what is wrong there is told by commands"
+
+
+def test_every_command_whose_first_argument_is_a_session_completes_it_without_its_module() -> None:
+    context = click.Context(app.cli)
+    found = set()
+    for name in app.cli.list_commands(context):
+        command = app.cli.get_command(context, name)
+        assert command is not None
+        arguments = [each for each in command.params if isinstance(each, click.Argument)]
+        if arguments and getattr(arguments[0], "_custom_shell_complete", None) is complete_session:
+            found.add(name)
+    assert found == completion.COMMANDS
 
 
 def test_logs_prints_the_last_lines(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -260,3 +309,18 @@ def test_the_doctor_names_a_server_of_this_machine_where_the_key_is_missing(
     assert "qwen3" in found.detail and "pyagentd models --local --use" in found.hint
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test")
     assert not [each for each in checks.check_backend(load_config()) if each.name == "local models"]
+
+
+def test_a_missing_key_names_a_server_of_this_machine(
+    monkeypatch: pytest.MonkeyPatch, model_server: ModelServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model_server.models = ("qwen3",)
+    monkeypatch.setenv("OLLAMA_HOST", model_server.url)
+
+    def without_key(*_: object, **__: object) -> None:
+        raise NoKey('No API key for backend "anthropic"')
+
+    monkeypatch.setattr(app.cli, "main", without_key)
+    assert main(["ask", "hi"]) == ExitCode.FAILED
+    said = capsys.readouterr().err
+    assert "No API key" in said and "has qwen3: `pyagentd models --local --use` has it answer" in said

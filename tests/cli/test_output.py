@@ -71,7 +71,7 @@ def test_an_answer_is_exact_in_a_pipe_and_printable_on_a_terminal(onto: Callable
 def test_a_hit_obeys_nothing(onto: Callable[[], Stream]) -> None:
     onto()
     hit = {"session_id": "s", "agent": False, "branch_name": "main", "created_at": 0, "kind": "text", "role": "user"}
-    said = search._shown({**hit, "copies": 0, "preview": EVIL, "matches": [[0, 3]]})
+    said = search._hit_lines({**hit, "copies": 0, "preview": EVIL, "matches": [[0, 3]]})
     assert SEEN in said
 
 

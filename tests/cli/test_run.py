@@ -307,16 +307,16 @@ def test_allow_lets_matching_actions_do_without_asking(system: System, server: M
     assert (system.project / "new.txt").read_text() == "from the model\n"
 
 
-@pytest.mark.parametrize(("reply", "written"), [("a", True), ("d not there", False)])
+@pytest.mark.parametrize(("reply", "written"), [("y", True), ("r not there", False)])
 def test_a_terminal_is_asked_and_its_answer_counts(
     reply: str, written: bool, system: System, server: ModelServer, terminal: Callable[..., Terminal]
 ) -> None:
     session, _ = system.new()
     server.say(WRITE, "That was it.")
     screen = terminal("send", session, "write it")
-    screen.expect(r"Allow Write: \S*new\.txt\?")
+    screen.expect(r"Allow Write \S*new\.txt\?")
     screen.expect(r"from the model")
-    screen.expect(r"\[a\]llow once")
+    screen.expect(r"y allow once")
     screen.type(reply)
     screen.expect("That was it.")
     assert screen.exit_code() == 0
@@ -330,8 +330,8 @@ def test_aborting_on_a_question_ends_the_run(
     session, _ = system.new()
     server.say(WRITE)
     screen = terminal("send", session, "write it")
-    screen.expect(r"\[a\]llow once")
-    screen.type("b")
+    screen.expect(r"y allow once")
+    screen.type("k")
     screen.expect("The run was aborted")
     assert screen.exit_code() == 1
     assert not (system.project / "new.txt").exists()

@@ -14,7 +14,7 @@ from pyagentd.cli.usage import bar, short
 
 def line(key: str, usd: float | None, **tokens: int) -> dict[str, Any]:
     buckets = dict.fromkeys(("input", "output", "reasoning", "cache_read", "cache_write"), 0) | tokens
-    known = {"known_usd": usd or 0.0, "unpriced": None if usd is not None else ["m"], "cost_usd": usd}
+    known = {"known_usd": usd or 0.0, "unpriced": [] if usd is not None else ["m"], "cost_usd": usd}
     return {"key": key, "requests": 2, "tokens": buckets, "total": sum(buckets.values()), **known}
 
 
@@ -35,7 +35,7 @@ class Link:
             "days": arguments["days"],
             "lines": lines,
             "problem": None,
-            "indexing": None,
+            "indexing": False,
             "rest": {**line("others", 0.5), "number": 3},
             "together": line("together", None, input=1200),
         }

@@ -34,7 +34,7 @@ def test_who_looks_at_an_agent_sees_it_work(system: System, model_server: ModelS
     emacs.wait(AGENT)
     emacs.eval(f"(progn (switch-to-buffer {AGENT}) t)")
     emacs.wait('(save-excursion (goto-char (point-min)) (search-forward "word5 " nil t))')
-    assert emacs.eval("pyagentd-attach-viewer") is True
+    assert emacs.eval("pyagentd-attach-viewer") is None
     emacs.wait("(memq (plist-get pyagentd-status :state) '(idle))")
     shown = emacs.eval("(buffer-substring-no-properties (point-min) (point-max))")
     (agent,) = (branch / "agents").iterdir()

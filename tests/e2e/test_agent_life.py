@@ -31,6 +31,7 @@ class Life:
         self.system, self.server = system, server
         self.place = Path(f"{system.sessions}-agents") / "keeper"
         self.emacs = system.emacs()
+        self.emacs.eval("(progn (require 'pyagentd-views) t)")
         self.pid = 0  # of its command in the background
         self._ends = cycle(("kill", "stop", "terminate"))
 
@@ -61,7 +62,7 @@ class Life:
 
     def make(self, prompt: str = "") -> None:
         """Make the agent in Emacs, which shows its conversation."""
-        self.emacs.eval(f'(progn (pyagentd-agent-init "keeper" "{prompt}") t)')
+        self.emacs.eval(f'(progn (pyagentd-agents--init "keeper" "{prompt}") t)')
         self.show()
 
     def show(self) -> None:
@@ -87,13 +88,18 @@ class Life:
     def restore(self, saved: dict[str, Any]) -> None:
         """Take a saved conversation up again, from the list in Emacs."""
         self.show()
-        self.emacs.eval("(progn (pyagentd-context-history) t)")
+        self.emacs.eval("(progn (pyagentd-context--history) t)")
         self.emacs.wait("pyagentd-table-rows")
         assert self.emacs.eval(f'(and (string-search "{saved["id"][:8]}" (buffer-string)) t)')
-        self.emacs.eval("(progn (quit-window) t)")
-        self.emacs.eval(f'(progn (pyagentd-context-restore "{saved["id"]}") t)')
+        self.emacs.eval(
+            f"""(progn (goto-char (point-min)) (search-forward "{saved["id"][:8]}") (beginning-of-line)
+                (cl-letf (((symbol-function 'y-or-n-p) (lambda (_) t)))
+                  (call-interactively (key-binding (kbd "RET"))))
+                t)"""
+        )
         messages = '(with-current-buffer "*Messages*" (buffer-string))'
-        self.emacs.wait(f'(and (string-search "Restored [{saved["id"][:8]}]" {messages}) t)')
+        self.emacs.wait(f'(and (string-search "Restored " {messages}) t)')
+        self.emacs.eval("(progn (quit-window) t)")
         self.emacs.eval('(with-current-buffer "*Messages*" (let ((inhibit-read-only t)) (erase-buffer)) t)')
 
     def destroy(self, *, keep: bool) -> str:
@@ -102,9 +108,9 @@ class Life:
             "(progn (defvar asked nil) (setq asked nil) (advice-add 'yes-or-no-p :override (lambda (prompt) "
             '(setq asked (concat prompt (with-current-buffer "*pyagentd losses*" (buffer-string)))) t)) t)'
         )
-        self.emacs.eval(f'(progn (pyagentd-agent-destroy "keeper" {"t" if keep else "nil"}) t)')
+        self.emacs.eval(f'(progn (pyagentd-destroy "keeper" {"t" if keep else "nil"}) t)')
         wait_for(lambda: self.system.json("agent", "list")["agents"] == [], "the agent to be destroyed")
-        assert not self.emacs.eval(f'(get-file-buffer "{self.document}")'), "its buffer is no session any more"
+        self.emacs.wait(f'(not (get-file-buffer "{self.document}"))')  # no session any more
         return str(self.emacs.eval("asked"))
 
     def tasks(self) -> list[tuple[str, int]]:

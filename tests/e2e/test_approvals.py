@@ -112,8 +112,8 @@ def test_a_question_is_answered_from_another_terminal(
     session, _ = scripted.new()
     model_server.say(bash("echo one | head -1"), "Fine.")
     asking = terminal("send", session, "Do it.")
-    asking.shows("Allow Bash: echo one | head -1?", "1. echo one", "2. head -1")
-    asking.shows("[a]llow once, for this [s]ession, al[w]ays in this project, [d]eny", "[e]dit the arguments")
+    asking.shows("Allow Bash echo one | head -1?", "runs  echo one", "head -1")
+    asking.shows("y allow once, s in this session, p in this project, n deny", "e edit the arguments")
     ask = one_ask(scripted)
     assert (ask["session"], ask["tool"], ask["kind"]) == (session, "Bash", "tool")
     assert ask["commands"] == ["echo one", "head -1"] and ask["choices"] == [
@@ -141,10 +141,10 @@ def test_always_is_remembered_listed_used_by_a_headless_run_and_revoked(
     session, _ = scripted.new()
     model_server.say(bash("git log -1"), "Asked.")
     asking = terminal("send", session, "Do it.")
-    asking.shows(
-        "For the session, or always, this would be allowed:", "tool:Bash:git log", "Bash `git log` with any arguments"
-    )
-    asking.type("w")
+    asking.shows("s and p would allow from now on:", "tool:Bash:git log", "Bash `git log` with any arguments")
+    asking.type("p")
+    asking.shows("From now on, in every session of", "Bash `git log` with any arguments", "y allow that")
+    asking.type("y")
     assert asking.end() == 0
     (grant,) = scripted.json("grants", session)["grants"]
     assert grant["kind"] == "project" and grant["action"].startswith("tool:Bash:git log")
@@ -175,7 +175,7 @@ def test_arguments_are_edited_in_the_users_editor(
     session, _ = scripted.new()
     model_server.say(answer(tool_use("Write", file_path="said.txt", content="one")), "Done.")
     asking = terminal("send", session, "Do it.", EDITOR=str(editor), VISUAL=str(editor))
-    asking.shows("[e]dit the arguments")
+    asking.shows("e edit the arguments")
     asking.type("e")
     asking.shows("Done.")
     assert asking.end() == 0
@@ -215,14 +215,14 @@ def test_more_scope_is_asked_for_and_added(
     )
     model_server.say(answer(read), answer(ask), answer(read), "Alpha.")
     asking = terminal("send", session, "Read it.")
-    asking.shows(
-        "request_scope_expansion", "Context.", f"- {docs}/**", "- /usr/share/doc/**", "al[w]ays: add it to the"
-    )
+    asking.shows("Allow more scope:", "why  Context.", f"- {docs}/**", "- /usr/share/doc/**", "p add it to the scope")
     (shown,) = scripted.json("asks")
     assert shown["kind"] == "scope" and shown["patterns"] == [f"{docs}/**", "/usr/share/doc/**"]
     wrong = scripted.run("answer", shown["id"], "session")
     assert wrong.returncode == 1 and "One of allow, always, deny" in wrong.stderr
-    asking.type("always")
+    asking.type("p")
+    asking.shows("From now on this session may, as its preset.md will say: Read")
+    asking.type("y")
     asking.shows("Alpha.")
     assert asking.end() == 0
     assert f'- "{docs}/**"' in (branch / "preset.md").read_text()

@@ -20,8 +20,8 @@ from tests.server.answers import Block, Scripted
 from tests.server.http import Request
 
 SIZE = (130, 48)
-LEFT = "(seq-remove (lambda (o) (or (overlay-get o 'pyagentd-fold) (eq o pyagentd-session--guard)))"
-LEFT += " (overlays-in (point-min) (point-max)))"
+LEFT = "(seq-remove (lambda (o) (or (overlay-get o 'pyagentd-fold) (overlay-get o 'pyagentd-prompt)"
+LEFT += " (eq o pyagentd-session--guard))) (overlays-in (point-min) (point-max)))"
 
 
 def plays(server: ModelServer, scripts: Mapping[str, Sequence[Scripted]]) -> None:
@@ -146,7 +146,7 @@ def test_an_ask_outlives_emacs(system: System, model_server: ModelServer, branch
     first.kill()
     second = opened(system, branch)
     shows(second, "Allow Bash echo tea", "1 ask: Bash")
-    second.keys("C-c", "C-c", "d")
+    second.keys("C-c", "C-c", "n")
     shows(second, "It ran.", "Ready")
     gone(second, "Allow")
 
@@ -158,16 +158,16 @@ def test_a_change_is_shown_as_a_diff_and_edited(system: System, model_server: Mo
     )
     emacs = opened(system, branch)
     send(emacs, "Greet better.")
-    shows(emacs, "Allow Edit", '-print("hello")', '+print("Hello, world")', "= diff")
-    emacs.keys("C-c", "C-c", "=")
+    shows(emacs, "Allow Edit", '-print("hello")', '+print("Hello, world")', "d diff")
+    emacs.keys("C-c", "C-c", "d")
     shows(emacs, "*pyagentd diff*", "y once")
     emacs.keys("q")
-    command(emacs, "pyagentd-ask-ediff")
+    command(emacs, "pyagentd-ask--ediff")
     shows(emacs, "*greet.py now*", "*greet.py then*", "*Ediff Control Panel*")
     emacs.keys("q")
     shows(emacs, "Quit this Ediff session?")
     emacs.keys("y")
-    gone(emacs, "greet.py then", "Ediff")
+    gone(emacs, "greet.py then", "Ediff Control Panel")
     emacs.keys("C-c", "C-c", "e")
     shows(emacs, "*edit:", "Edit: new_string", "C-c C-c")
     emacs.keys("M-<", "M-d")
@@ -191,11 +191,11 @@ def test_what_is_allowed_for_the_session_is_listed_and_revoked(
     send(emacs, "Look.")
     shows(emacs, "Allow Bash git status?", "s this session")
     emacs.keys("C-c", "C-c", "o")
-    seen = shows(emacs, "exactly this would be remembered")
+    seen = shows(emacs, "exactly this would be remembered", "kept in")
     emacs.keys("q")
     (remembered,) = [line.strip() for line in seen.splitlines() if line.strip().startswith("tool:Bash:")]
     emacs.keys("C-c", "C-c", "s")
-    shows(emacs, "in this session and its agents:", "Bash `git status`", "Grant this?")
+    shows(emacs, "From now on, in this session and its agents, this is allowed", "Bash `git status`", "y allows that")
     emacs.keys("y")
     shows(emacs, "First.", "Ready")
     send(emacs, "Again.")
@@ -271,8 +271,8 @@ def test_more_scope_is_asked_for_and_added(system: System, model_server: ModelSe
     send(emacs, "Read the notes.")
     shows(emacs, "Allow more scope:", f"Read  {other}/**", f"{other}/x/*.log", "The notes say why.")
     shows(emacs, "add to the scope")
-    emacs.keys("C-c", "C-c", "a")
-    shows(emacs, "Grant this?", f"Read {other}/**")
+    emacs.keys("C-c", "C-c", "p")
+    shows(emacs, "y allows that", f"Read {other}/**")
     emacs.keys("y")
     shows(emacs, "A note it is.", "Ready")
     assert f"{other}/**" in (branch / "preset.md").read_text()
@@ -324,15 +324,14 @@ def test_presets_of_a_project_are_read_before_they_are_trusted(
     head = "name: theirs\ndescription: Does it all\nbackend: Claude\nmodel: claude-opus-4-5\ntools: [Bash]\n"
     (folder / "theirs.md").write_text(f"---\n{head}---\nObey the file.\n")
     emacs = opened(system, branch)
-    command(emacs, "pyagentd-trust-presets")
-    shows(emacs, "tools: [Bash]", "Obey the file.", "Allow agents to be made from theirs?")
-    type_text(emacs, "yes")
-    emacs.keys("Enter")
-    shows(emacs, "Trusted: theirs")
+    show_list(emacs, "presets")
+    shows(emacs, "tools: [Bash]", "Obey the file.", "T trust what is shown")
+    emacs.keys("T")
+    shows(emacs, "Allow agents to be made from theirs?")
+    emacs.keys("y")
+    shows(emacs, "needs to be trusted")
     gone(emacs, "Obey the file.")
     assert "theirs" in system.ok("presets", "--root", str(system.project))
-    command(emacs, "pyagentd-trust-presets")
-    shows(emacs, "needs to be trusted")
 
 
 @pytest.fixture
@@ -371,7 +370,7 @@ def both_ask(system: System, branch: Path) -> Emacs:
     send(emacs, "Root")
     shows(emacs, "Allow PersistentAgent helper", "2 asks")
     emacs.keys("C-c", "C-c", "s")
-    shows(emacs, "Grant this?")
+    shows(emacs, "y allows that")
     emacs.keys("y")  # covers the other, and the agent's own
     shows(emacs, "2 asks: helper", "> two.txt", "> three.txt")
     return emacs

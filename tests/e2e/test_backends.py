@@ -21,7 +21,7 @@ from tests.server.answers import Scripted
 
 _MANUAL = ROOT / "docs" / "manual" / "pyagentd.org"
 _SHIPPED = sorted(file.stem for file in (ROOT / "presets").glob("*.md"))
-_LONGEST = 4_000  # tokens of answer that the manual states of its model
+_LONGEST = 4_000  # tokens of the longest answer of that model
 
 
 def everything_on_disk(system: System) -> str:
@@ -90,7 +90,7 @@ def test_a_backend_nobody_configured_is_named(system: System) -> None:
     assert (branch / "session.md").read_text() == ""
 
 
-# -- "A local model" of the manual: a server that has one model, and whatever is shipped --------------------------
+# -- "Another model" of the manual: a server that has one model, and whatever is shipped --------------------------
 
 
 def only(said: Callable[[Request], Scripted]) -> Callable[[Request], Scripted]:
@@ -116,10 +116,11 @@ def said(request: Request) -> Scripted:
 
 
 def by_the_manual(system: System, server: ModelServer, *, default: bool = True) -> None:
-    section = _MANUAL.read_text().partition("** A local model")[2].partition("\n** ")[0]
+    section = _MANUAL.read_text().partition("** Another model")[2].partition("\n** ")[0]
     text = section.partition("#+begin_src toml\n")[2].partition("#+end_src")[0]
     text = text if default else text.partition("[default]")[0]
     assert "11434" in text
+    text += f'\n[model."qwen3"]\ncontext_window = 32_000\nmax_output = {_LONGEST}\n'
     Path(system.env["PYAGENTD_CONFIG"]).write_text(re.sub(r"http://127\.0\.0\.1:11434", server.url, text))
     system.env["PYAGENTD_BACKEND"] = "" if default else "local"
     system.env["PYAGENTD_TITLES"] = "on"
@@ -220,11 +221,11 @@ def test_settings_are_chosen_in_the_menu_for_the_session_and_for_one_message(
     emacs.keys("9", "0", "0", "Enter")
     shows(emacs, "Maximum tokens 900")
     emacs.keys("-", "=")
-    shows(emacs, "Set for next message only")
+    shows(emacs, "Set for next message")
     emacs.keys("-", "t")
     shows(emacs, "Temperature of the next message")
     emacs.keys("0", ".", "2", "Enter")
-    shows(emacs, "Temperature 0.2 (next message)")
+    shows(emacs, "Temperature 0.2 (next)")
     emacs.keys("-", "T")
     shows(emacs, "Switch tool")
     emacs.keys("Bash", "Enter")
@@ -253,8 +254,7 @@ def test_settings_are_chosen_in_the_menu_for_the_session_and_for_one_message(
     shows(emacs, "system prompt of")
     emacs.eval('(progn (with-current-buffer (window-buffer) (erase-buffer) (insert "Be odd.")) t)')
     emacs.keys("C-c", "C-c")
-    shows(emacs, "Saved in this session")
-    assert (main / "preset.md").read_text().endswith("---\nBe odd.\n")
+    wait_for(lambda: (main / "preset.md").read_text().endswith("---\nBe odd.\n"), "the system prompt in preset.md")
     emacs.keys("C-c", "C-t")
     emacs.keys("q")
     wait_for(lambda: "Model and tools" not in emacs.screen(), "the menu to close")
@@ -315,3 +315,53 @@ def test_a_conversation_goes_on_with_another_provider(system: System, model_serv
         assert f"thought of {backend}" in sent and not any(f"thought of {other}" in sent for other in others)
     assert {step.key for step in read_trace(branch)} == {"messages", "input"}
     assert all(catalogue(step)["system"] for step in read_trace(branch))
+
+
+def test_a_small_model_of_this_machine_works_with_calls_that_it_writes_as_text(
+    system: System, model_server: ModelServer
+) -> None:
+    Path(system.env["PYAGENTD_CONFIG"]).write_text(
+        f'[backend.ollama]\nkind = "ollama"\nbase_url = "{model_server.url}/v1"\nmodel = "gemma:2b"\n'
+        '[default]\nbackend = "ollama"\n'
+    )
+    system.env["PYAGENTD_BACKEND"] = ""
+    session, branch = system.new("small", preset="small")
+    new = system.project / "new.txt"
+    arguments = json.dumps({"file_path": str(new), "content": "one\n"})
+    written = f'I write.\n<tool_call>\n{{"name": "Write", "arguments": {arguments}}}\n</tool_call>'
+    model_server.say(answer(text(written, chunks=9)), "Done.")
+    told = system.ok("send", session, "write it", "--allow", "tool:Write:.*")
+    assert "Done." in told and "<tool_call>" not in told and new.read_text() == "one\n"
+    offered = [each["function"]["name"] for each in model_server.last.body["tools"]]
+    assert offered == ["Read", "Grep", "Edit", "Write", "Bash", "TaskOutput", "KillTask"]  # the last two are Bash's
+    assert model_server.last.messages[-1]["role"] == "tool"
+    assert "<tool_call>" not in (branch / "session.md").read_text()
+    # A model whose server takes no tools is told of them in words, and goes on with the same conversation.
+    refused = "registry.ollama.ai/library/gemma:2b does not support tools"
+    arguments = json.dumps({"file_path": str(new)})
+    model_server.say(
+        refusal(400, "api_error", refused),
+        f'<tool_call>\n{{"name": "Read", "arguments": {arguments}}}\n</tool_call>',
+        "It says one.",
+    )
+    assert "It says one." in system.ok("send", session, "and read it")
+    assert "tools" not in model_server.last.body and "one" in model_server.last.messages[-1]["content"]
+
+
+def test_a_region_is_rewritten_from_emacs_without_a_session(system: System, model_server: ModelServer) -> None:
+    system.use_server(model_server.url)
+    model_server.say("  (bar)")
+    emacs = system.emacs()
+    emacs.eval(
+        '(with-current-buffer (get-buffer-create "code") (insert "before\\n  (foo)\\n")'
+        ' (switch-to-buffer "code") (pyagentd-rewrite 8 15 "call bar") t)'
+    )
+    emacs.wait('(and (get-buffer "*rewrite: code*") t)')
+    shown = emacs.eval('(with-current-buffer "*rewrite: code*" (buffer-substring-no-properties 1 (point-max)))')
+    assert "-  (foo)" in shown and "+  (bar)" in shown
+    emacs.eval('(with-current-buffer "*rewrite: code*" (pyagentd-rewrite--accept) t)')
+    assert (
+        emacs.eval('(with-current-buffer "code" (buffer-substring-no-properties 1 (point-max)))')
+        == "before\n  (bar)\n"
+    )
+    assert "call bar" in str(model_server.last.messages) and not list(system.sessions.glob("*/branches"))

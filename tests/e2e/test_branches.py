@@ -48,9 +48,11 @@ def test_the_saved_document_is_branched_while_an_editor_has_it(system: System, m
     model_server.say("Yes.")
     converse(emacs, "One?")
     emacs.eval('(progn (goto-char (point-max)) (insert "A draft") (save-buffer) t)')
+    emacs.wait("(not (buffer-modified-p))")  # the file holds it then
     made = system.json("branch", session, "--at", prompts(system, session)[0])
     assert read(main / "session.md").body.endswith("### A draft")
     emacs.eval('(progn (insert " that grows") (save-buffer) t)')
+    emacs.wait("(not (buffer-modified-p))")
     assert read(main / "session.md").body.endswith("### A draft that grows")
     model_server.say("Well.")
     system.ok("send", session, "And here?")

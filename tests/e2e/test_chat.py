@@ -123,7 +123,7 @@ def test_an_approval_by_letters_and_what_lasts_wants_a_second_key(
     )
     screen = chat()
     screen.say("Write it.")
-    screen.shows("Allow Write:", "+one", "+two", CHOICES)
+    screen.shows("Allow Write ", "+one", "+two", CHOICES)
     screen.keys("s")
     screen.shows(
         "From now on, in this session and its agents, this is allowed without asking: ", "any other key: back"
@@ -136,7 +136,7 @@ def test_an_approval_by_letters_and_what_lasts_wants_a_second_key(
     screen.keys("y")
     screen.shows("• Write new.txt", "All is written.")
     assert (system.project / "other.txt").read_text() == "three\n"
-    assert screen.now().count("Allow Write:") == 1
+    assert screen.now().count("Allow Write ") == 1
 
 
 def test_a_denial_with_a_reason(chat: Opener, model_server: ModelServer, system: System) -> None:

@@ -152,7 +152,7 @@ def test_without_confinement_a_change_of_records_is_told(system: System, attack:
     gentle = ("preset", "socket", "runtime", "signal", "work")  # the others would end the session
     found = attack("off", *gentle, "approve", "tcp")
     assert {found[name] for name in gentle} == {"did"}
-    assert found["approve"] == found["tcp"] == "failed"  # who the daemon started is no client of it
+    assert found["approve"] == found["tcp"] == "failed"  # who the daemon started is not a client of it
     assert found["kept"] == "False"
     assert f"While this command ran, {found['file']}" in found["text"]
     assert found["file"] in found["shown"]

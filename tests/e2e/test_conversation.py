@@ -170,7 +170,7 @@ def test_an_agent_is_asked_for_shown_and_answers(system: System, model_server: M
     open_session(emacs, branch)
     send(emacs, "Delegate it.")
     emacs.wait("(pyagentd-ask-here)")
-    decide = {"agent": "pyagentd-allow-once", "deny": "pyagentd-deny nil", "abort": "pyagentd-ask-abort"}[kind]
+    decide = {"agent": "pyagentd-allow-once", "deny": "pyagentd-deny nil", "abort": "pyagentd-ask--abort"}[kind]
     emacs.eval(f"(progn ({decide}) t)")
     overlay = (
         "(seq-some (lambda (o) (and (overlay-get o 'pyagentd-agent) (overlay-get o 'after-string)))"

@@ -172,7 +172,9 @@ def test_two_causes_are_both_told(system: System, small: Path) -> None:
     emacs.wait("(not (buffer-modified-p))", timeout_s=40)
 
 
-def test_a_conversation_goes_on_when_the_disk_does(system: System) -> None:
+@pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
+def test_a_conversation_goes_on_when_the_disk_does(system: System, known: bool) -> None:
+    """A prompt is sent when it is known that the disk is full, or at once."""
     system.sessions.mkdir()
     _mount("-t", "tmpfs", "-o", "size=2m,mode=755", "small", str(system.sessions))
     try:
@@ -185,14 +187,23 @@ def test_a_conversation_goes_on_when_the_disk_does(system: System) -> None:
         before = file.read_text()
         with _full(system.sessions):
             _type(emacs, "two")
-            refused = emacs.eval(
-                "(condition-case err (progn (pyagentd-send) nil) (error (error-message-string err)))"
-            )
-            assert refused == f"Not saved: No space left on device, {file}"
+            if known:
+                emacs.wait("pyagentd-session-trouble")
+            emacs.eval("(progn (pyagentd-send) t)")
+            trouble = emacs.wait("pyagentd-session-trouble")
+            assert trouble == f"Not saved: No space left on device, {_abbreviated(emacs, file)}"
+            assert trouble in emacs.eval("(substring-no-properties pyagentd-status--line)")
+            state = emacs.wait("(and (eq (plist-get pyagentd-status :state) 'error) pyagentd-status)")
+            assert "No space left on device" in str(state)
+            assert emacs.eval('(list (buffer-modified-p) (and (search-backward "### two" nil t) t))') == [True, True]
             assert file.read_text() == before
-        emacs.wait("(not (buffer-modified-p))", timeout_s=40)
+        emacs.wait("(not (or (buffer-modified-p) pyagentd-session-trouble))", timeout_s=40)
+        assert _said(emacs, "is saved again") == 1
+        # Nothing of it was recorded, and it can be gone on with.
+        assert file.read_text().startswith(before.split("<!--")[0].rstrip() + " two\n")
         _ask(emacs, " or three")
-        assert "### two or three\n\n" in file.read_text()
+        text = file.read_text()
+        assert text.count("two") == 1 and "### two or three\n\n" in text
     finally:
         system.run("stop")
         subprocess.run(["umount", "--lazy", str(system.sessions)], check=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,14 @@ def test_a_page_is_told_by_the_name_of_its_file(system: System, talked: tuple[st
     page = out.read_text()
     assert page.startswith("<!DOCTYPE html>") and "<b>Read</b> <code>alpha.md</code>" in page
     assert 'class="bad">failed</span>' in page
+    # What fills the context is said as the terminal says it.
+    told = system.ok("usage", talked[0], "--chart")
+    filled = page[page.index("<title>What fills the context, in tokens</title>") :]
+    shown = dict(re.findall(r"<text[^>]*>([^<]+)</text>(?:\n<rect.*)*\n<text[^>]*>([^<]+)</text>", filled))
+    assert {"system prompt", "descriptions of tools", "results of tools", "free"} <= shown.keys()
+    assert all(
+        re.search(rf"^ *{label} .*  {re.escape(value)}$", told, re.MULTILINE) for label, value in shown.items()
+    )
 
 
 def test_a_file_that_exists_is_replaced_only_on_demand(system: System, talked: tuple[str, Path]) -> None:
@@ -120,7 +129,7 @@ def test_a_chat_of_gptel_becomes_a_session(system: System) -> None:
 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
-    [("a.bin", b"\x00\x01", "is no text"), ("empty.md", b"", "is empty")],
+    [("a.bin", b"\x00\x01", "is not text"), ("empty.md", b"", "is empty")],
 )
 def test_a_file_that_is_no_chat_is_refused_in_one_line(system: System, name: str, content: bytes, said: str) -> None:
     (system.project / name).write_bytes(content)

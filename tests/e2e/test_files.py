@@ -52,12 +52,12 @@ def test_changed_files_are_listed_and_put_back(system: System, model_server: Mod
 
     emacs.eval(f'(progn (switch-to-buffer (get-file-buffer "{branch}/session.md")) (pyagentd-changes) t)')
     emacs.wait('(string-search "a.txt" (buffer-string))')
-    emacs.eval('(progn (goto-char (point-min)) (search-forward "a.txt") (pyagentd-snapshots-diff) t)')
+    emacs.eval('(progn (goto-char (point-min)) (search-forward "a.txt") (pyagentd-snapshots--diff) t)')
     assert "+one" in emacs.eval('(with-current-buffer "*pyagentd diff*" (buffer-string))')
-    emacs.eval("(cl-letf (((symbol-function 'yes-or-no-p) #'always)) (pyagentd-snapshots-restore-all) t)")
+    emacs.eval("(cl-letf (((symbol-function 'yes-or-no-p) #'always)) (pyagentd-snapshots--restore-all) t)")
     emacs.wait('(string-prefix-p "No file is another" (buffer-string))')
     assert (system.project / "a.txt").read_text() == "one\n" and not (system.project / "b.txt").exists()
-    emacs.eval("(progn (pyagentd-snapshots-undo) t)")
+    emacs.eval("(progn (pyagentd-snapshots--undo) t)")
     wait_for((system.project / "b.txt").exists, "what was created to be back")
     assert (system.project / "b.txt").read_text() == "new\n"
     done = system.json("restore", session, "--to", "last", "--yes", str(system.project / "b.txt"))

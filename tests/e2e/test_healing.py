@@ -15,7 +15,7 @@ from tests.e2e.conftest import System
 from tests.e2e.emacs import wait_for
 from tests.e2e.test_conversation import FINISHED, converse, send
 from tests.e2e.test_manners import body, role_of
-from tests.e2e.test_several_emacsen import EDITS, FOLLOWS, messages, on_disk, opened, take_over
+from tests.e2e.test_several_emacsen import ATTACHED, messages, on_disk, opened
 from tests.server import ModelServer, answer, text, tool_use
 
 
@@ -35,7 +35,7 @@ def test_roles_that_were_lost_come_back_in_emacs_and_in_the_file(system: System,
     file = branch / "session.md"
     whole = file.read_bytes()
     file.write_text(document.parse(whole.decode()).body)
-    emacs = opened(system, branch, EDITS)
+    emacs = opened(system, branch)
     assert [role_of(emacs, said) for said in ("It says alpha", "Thanks.", "You are")] == [
         "response",
         None,
@@ -43,7 +43,7 @@ def test_roles_that_were_lost_come_back_in_emacs_and_in_the_file(system: System,
     ]
     assert "recovered from the log" in messages(emacs)
     wait_for(lambda: file.read_bytes() == whole, "the roles to be saved, byte for byte as they were")
-    emacs.eval("(progn (driver-call #'pyagentd-show-recovery) t)")
+    emacs.eval("(progn (driver-call #'pyagentd-sync--show-recovery) t)")
     diff = emacs.eval("(buffer-string)")
     assert "+model" in diff and "It says alpha." in diff
     emacs.eval(f'(progn (switch-to-buffer (get-file-buffer "{file}")) t)')
@@ -55,12 +55,12 @@ def test_roles_that_were_lost_come_back_in_emacs_and_in_the_file(system: System,
 def test_a_second_emacs_sees_the_recovered_roles_too(system: System, model_server: ModelServer) -> None:
     _, branch = written(system, model_server)
     file = branch / "session.md"
-    writer = opened(system, branch, EDITS)
+    writer = opened(system, branch)
     text = file.read_text()
     writer.close()
     file.write_text(text.replace("### What", "\n\n### What", 1))  # a formatter
-    first = opened(system, branch, EDITS)
-    second = opened(system, branch, FOLLOWS)
+    first = opened(system, branch)
+    second = opened(system, branch)
     for emacs in (first, second):
         assert role_of(emacs, "It says alpha") == "response" and role_of(emacs, "Thanks.") is None
 
@@ -93,7 +93,7 @@ def test_a_medium_that_cannot_be_written_is_read_and_says_why(system: System, mo
     model_server.say("Yes.")
     emacs.eval("(progn (goto-char (point-max)) t)")
     assert "no prompt" in emacs.eval("(driver-call #'pyagentd-send)")
-    emacs.wait(EDITS)
+    emacs.wait(ATTACHED)
     converse(emacs, "And now?")
     assert on_disk(branch) == before + "And now?\n\nYes.\n\n### "
 
@@ -101,23 +101,21 @@ def test_a_medium_that_cannot_be_written_is_read_and_says_why(system: System, mo
 def test_a_model_chosen_in_the_buffer_is_used_shown_and_kept(system: System, model_server: ModelServer) -> None:
     system.use_server(model_server.url)
     _, branch = system.new()
-    emacs = opened(system, branch, EDITS)
+    emacs = opened(system, branch)
     converse(emacs, "Hi.")
     usual = model_server.last.body["model"]
     emacs.eval("(progn (setq-local gptel-model 'model-of-mine) t)")  # as gptel's menu does
     converse(emacs, "And now?")
     assert model_server.last.body["model"] == "model-of-mine" != usual
     assert "model-of-mine*" in emacs.eval("(substring-no-properties pyagentd-status--line)")
-    follower = opened(system, branch, FOLLOWS)
+    follower = opened(system, branch)
     assert "model-of-mine*" in follower.eval("(substring-no-properties pyagentd-status--line)")
-    take_over(follower)
     converse(follower, "And there?")
     assert model_server.last.body["model"] == "model-of-mine"
-    follower.eval("(progn (driver-call #'pyagentd-keep-settings) t)")
+    follower.eval("(progn (driver-call #'pyagentd-sync--keep-settings) t)")
     assert "model: model-of-mine\n" in (branch / "preset.md").read_text()
     assert "*" not in follower.eval("(substring-no-properties pyagentd-status--line)")
-    take_over(emacs)
-    emacs.eval("(progn (setq-local gptel-model 'yet-another) (driver-call #'pyagentd-drop-settings) t)")
+    emacs.eval("(progn (setq-local gptel-model 'yet-another) (driver-call #'pyagentd-sync--drop-settings) t)")
     converse(emacs, "And last?")
     assert model_server.last.body["model"] == "model-of-mine"
 
@@ -128,7 +126,7 @@ def test_a_session_edited_elsewhere_while_it_answers_and_one_types_comes_in_whol
     system.use_server(model_server.url)
     _, branch = system.new()
     file = branch / "session.md"
-    emacs = opened(system, branch, EDITS)
+    emacs = opened(system, branch)
     model_server.say(answer(text("word " * 200 + "end.", chunks=100), pause_s=0.01), "Yes.")
     send(emacs, "Tell me.")
     emacs.wait('(string-match-p "word word" (buffer-string))')
@@ -154,7 +152,7 @@ def test_a_prompt_typed_while_another_program_saves_is_sent_with_the_text_of_bot
     system.use_server(model_server.url)
     _, branch = system.new()
     file = branch / "session.md"
-    emacs = opened(system, branch, EDITS)
+    emacs = opened(system, branch)
     model_server.say("Four.", "Six.", "Done.")
     converse(emacs, "Two and two?")
     wait_for(lambda: on_disk(branch) == body(emacs), "the first answer to be saved")

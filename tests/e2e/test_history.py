@@ -68,7 +68,7 @@ def test_a_rewind_folds_what_is_not_sent_any_more_and_can_be_reversed(
     assert emacs.eval("(buffer-substring-no-properties 1 (point-max))") == text
     emacs.eval("(progn (save-buffer) t)")
     assert sent(main) == ["First question?"]
-    emacs.eval("(progn (pyagentd-show-hidden) t)")
+    emacs.eval("(progn (pyagentd-history--show-hidden) t)")
     shows(emacs, "First answer.", "Second question?")
     emacs.eval("(let ((current-prefix-arg '(4))) (call-interactively #'pyagentd-rewind) t)")
     shows(emacs, "Second answer.", without=("rewound",))
@@ -88,11 +88,11 @@ def test_another_answer_is_a_variant_that_emacs_cycles(
     assert asked(model_server) == ["First question?", "First answer.", "Second question?"]
     emacs.eval("(progn (save-buffer) t)")
     shows(emacs, "variant 2/2", "… 1 turn of another variant")
-    emacs.eval("(progn (goto-char (point-max)) (pyagentd-previous-variant) t)")
+    emacs.eval("(progn (goto-char (point-max)) (pyagentd-history--previous-variant) t)")
     shows(emacs, "variant 1/2", "Second answer.", without=("Another answer.",))
     emacs.eval("(progn (save-buffer) t)")
     assert sent(main) == ["First question?", "First answer.", "Second question?", "Second answer."]
-    emacs.eval("(progn (goto-char (point-max)) (pyagentd-next-variant) t)")
+    emacs.eval("(progn (goto-char (point-max)) (pyagentd-history--next-variant) t)")
     shows(emacs, "variant 2/2", "Another answer.", without=("Second answer.",))
     model_server.say("Third answer.")
     converse(emacs, "Third question?")
@@ -117,7 +117,7 @@ def test_a_prompt_is_edited_in_place_or_in_a_buffer_and_sent_instead(
     emacs.eval('(progn (goto-char (point-min)) (search-forward "First q") (pyagentd-edit-prompt) t)')
     emacs.wait("(bound-and-true-p pyagentd-edit-prompt-mode)")
     assert emacs.eval("(buffer-string)") == "First question?"
-    emacs.eval('(progn (erase-buffer) (insert "Zeroth question?") (pyagentd-edit-prompt-finish) t)')
+    emacs.eval('(progn (erase-buffer) (insert "Zeroth question?") (pyagentd-edit-prompt--finish) t)')
     shows(emacs, "Zeroth question?", "A fourth answer.", without=("First answer.", "Better question?"))
     assert asked(model_server) == ["Zeroth question?"]
     by = {

@@ -21,6 +21,7 @@ from pyagentd import __version__
 from tests.e2e.emacs import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
 WIDTH, HEIGHT = 100, 40
 
 
@@ -36,6 +37,8 @@ def environment(home: Path, tools: Path | None) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYAGENTD_", "XDG_"))}
     kept |= {"HOME": str(home), "TERM": "xterm-256color", "LANG": "C.UTF-8", "PYAGENTD_BACKEND": "offline"}
     kept["PATH"] = f"{f'{tools}:' if tools else ''}/usr/local/bin:/usr/bin:/bin"
+    # pip tries six times: where each may take three minutes, one silent connection costs a quarter of an hour.
+    kept["PIP_DEFAULT_TIMEOUT"] = "20"
     return kept
 
 
@@ -274,6 +277,94 @@ def test_an_ordinary_account_of_a_bare_debian_installs_it_in_two_steps(suite: st
     finally:
         emacs.close()
         debian.run("sh", "-c", ".emacs.d/pyagentd/server/*/bin/pyagentd stop || true", account="ann")
+
+
+def commands_of_readme() -> list[str]:
+    """The commands of README that install the command line and ask something, from the package's directory."""
+    section = README.partition("## Without Emacs")[2].partition("\n## ")[0]
+    commands = re.findall(r"^    (.+)$", section, re.MULTILINE)
+    assert 1 < len(commands) <= 3 and " ask " in commands[-1]
+    return commands
+
+
+@pytest.mark.e2e
+@pytest.mark.skipif(os.environ.get("PYAGENTD_TEST_INSTALL") != "debian", reason="make test-install-debian")
+@pytest.mark.parametrize("suite", ["bookworm", "trixie"])
+def test_an_ordinary_account_of_a_bare_debian_installs_the_command_line_in_three_commands(suite: str) -> None:
+    debian = Debian(suite, ROOT / "build" / "debian" / suite)
+    there = debian.directory / "home/ann"
+    subprocess.run(["git", "clone", "-q", ROOT, there / "pyagentd"], check=True)
+    debian.run("chown", "-R", "ann:ann", "/home/ann")
+    debian.run("python3", "pyagentd/scripts/dist.py", account="ann", offline=True)
+    began = time.monotonic()
+    script = "cd pyagentd\n" + "\n".join(commands_of_readme())
+    line = debian.inside("bash", "-ec", script, account="ann")
+    run = subprocess.run(line, capture_output=True, text=True, check=False, timeout=900)
+    debian.run("sh", "-c", ".local/pyagentd/bin/pyagentd stop || true", account="ann")
+    assert run.returncode == 0 and "stand-in" in run.stdout, run.stdout + run.stderr
+    print(f"{suite}: the command line to its first answer {time.monotonic() - began:.0f} s")
+
+
+def pythons() -> list[str]:
+    """The interpreters that are here, by version: those on PATH, of pyenv, and named by PYAGENTD_TEST_PYTHONS."""
+    found = [sys.executable, *os.environ.get("PYAGENTD_TEST_PYTHONS", "").split()]
+    found += [shutil.which(f"python3.{minor}") or "" for minor in range(11, 15)]
+    found += map(str, Path("~/.pyenv/versions").expanduser().glob("3.*/bin/python3"))
+    known = {}
+    for each in filter(None, found):
+        ask = [each, "-c", "import sys; print(sys.version_info[0], sys.version_info[1])"]
+        said = subprocess.run(ask, capture_output=True, text=True, check=False).stdout.split()
+        if said and (version := (int(said[0]), int(said[1]))) >= (3, 11):
+            known.setdefault(version, each)
+    return [known[version] for version in sorted(known)]
+
+
+def run_within(seconds: int, command: Sequence[str | Path], env: dict[str, str], directory: Path) -> str:
+    """Run ``command`` and return what it printed; where it fails or takes too long, that says how far it came."""
+    output = directory / "output"
+    with output.open("w") as file:
+        process = subprocess.Popen(command, env=env, cwd=directory, stdout=file, stderr=file)
+        try:
+            status: int | str = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            status = f"not done after {seconds} s"
+            process.kill()
+            process.wait()
+    printed = output.read_text("utf-8")
+    assert status == 0, f"{command}: {status}\n{printed[-4000:]}"
+    return printed
+
+
+@pytest.mark.e2e
+@pytest.mark.skipif(os.environ.get("PYAGENTD_TEST_INSTALL") != "1", reason="make test-install")
+@pytest.mark.parametrize("tool", ["uv tool install", "pipx install", "pip install"])
+def test_each_python_that_is_here_installs_the_built_files(tool: str, home: Path, tmp_path: Path) -> None:
+    """The wheel by uv and pipx, the sdist by pip; each answers a question afterwards."""
+    files = tmp_path / "dist"
+    subprocess.run([sys.executable, ROOT / "scripts" / "dist.py", files], check=True, capture_output=True)
+    tools = tmp_path / "tools"
+    subprocess.run([sys.executable, "-m", "venv", tools], check=True)
+    run_within(600, [tools / "bin/pip", "install", "uv", "pipx"], environment(home, None), home)
+    wheel, sdist = f"{next(files.glob('*.whl'))}[daemon]", f"{next(files.glob('*.tar.gz'))}[daemon]"
+    (home / "notes.txt").write_text("alpha\n")
+    for python in pythons():
+        env = environment(home, tools / "bin") | {"PIPX_HOME": str(home / "pipx"), "UV_PYTHON_DOWNLOADS": "never"}
+        line = {
+            "uv tool install": [["uv", "tool", "install", "--force", "--python", python, wheel]],
+            "pipx install": [["pipx", "install", "--force", "--python", python, wheel]],
+            "pip install": [[python, "-m", "venv", home / "env"], [home / "env/bin/pip", "install", sdist]],
+        }[tool]
+        began = time.monotonic()
+        for command in line:
+            run_within(600, command, env, home)
+        program = home / ("env/bin" if tool == "pip install" else ".local/bin") / "pyagentd"
+        ask = [program, "ask", "What is in notes.txt? Read it yourself."]
+        try:
+            assert "begins with “alpha”" in run_within(120, ask, env, home)
+        finally:
+            subprocess.run([program, "stop"], env=env, cwd=home, capture_output=True, check=False, timeout=60)
+        print(f"{tool}: answered with {python} after {time.monotonic() - began:.0f} s")
+        shutil.rmtree(home / "env", ignore_errors=True)
 
 
 @pytest.mark.e2e

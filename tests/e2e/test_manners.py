@@ -194,7 +194,8 @@ def test_a_narrowed_buffer_stays_narrowed_and_gets_the_text(system: System, mode
     assert body(emacs) == f"### Count.\n\n{''.join(WORDS)}\n\n### "
     emacs.eval("(progn (save-buffer) t)")
     file = emacs.eval("buffer-file-name")
-    assert Path(file).read_text().startswith(body(emacs) + "\n\n<!-- Local")
+    whole = body(emacs) + "\n\n<!-- Local"
+    wait_for(lambda: Path(file).read_text().startswith(whole), "the file to have it")
 
 
 def test_a_prompt_sent_from_an_indirect_buffer_is_answered_in_both(system: System, model_server: ModelServer) -> None:
@@ -385,7 +386,7 @@ def test_opening_a_session_starts_no_daemon_and_sending_does(system: System, mod
 # A second Emacs
 
 
-def test_a_second_emacs_watches_live_and_writes_nothing(system: System, model_server: ModelServer) -> None:
+def test_a_second_emacs_watches_live_and_writes_too(system: System, model_server: ModelServer) -> None:
     said = valve(WORDS)
     first, branch = started(system, model_server, said)
     said.let(10)
@@ -393,39 +394,18 @@ def test_a_second_emacs_watches_live_and_writes_nothing(system: System, model_se
     second = system.emacs(terminal=True)
     open_session(second, branch)
     second.wait("(eq pyagentd-attach-state t)")
-    assert second.eval("(list buffer-read-only pyagentd-session-viewing)") == [True, True]
+    assert second.eval("buffer-read-only") is None
     arrived(second, WORDS[8])
-    assert "read only" in second.screen().splitlines()[1]
     said.let(10)
     arrived(second, WORDS[18])
     assert "word25" not in body(second)
+    second.eval('(progn (goto-char 1) (search-forward "Count") (insert " them") t)')
     said.open()
     for emacs in (first, second):
         emacs.wait(FINISHED)
-    assert body(first) == body(second) == f"### Count.\n\n{''.join(WORDS)}\n\n### "
-    first.eval("(progn (save-buffer) t)")
-    assert second.eval("(buffer-modified-p)") is None
-    with pytest.raises(AssertionError, match="Another client writes this session"):
-        second.eval("(pyagentd-send)")
-
-
-@pytest.mark.parametrize("left", [True, False], ids=["gone", "silent"])
-def test_a_watching_emacs_may_take_over(system: System, model_server: ModelServer, left: bool) -> None:
-    said = valve(WORDS)
-    first, branch = started(system, model_server, said)
-    second = system.emacs()
-    open_session(second, branch)
-    second.wait("pyagentd-session-viewing")
-    first.eval('(progn (goto-char 1) (search-forward "Count") (insert " them") (save-buffer) t)')
-    said.open()
-    second.wait(FINISHED)
-    if left:
-        first.close()
-        wait_for(lambda: system.json("status")["clients"] == 2, "the daemon to notice")  # second and this command
-    else:
-        first.wait(f"(and {FINISHED} (progn (save-buffer) t))")
-    second.eval("(progn (driver-call #'pyagentd-take-over) t)")
-    assert second.eval("(list pyagentd-attach-state pyagentd-session-viewing buffer-read-only)") == [True, None, None]
+        emacs.wait('(string-match-p "Count them" (buffer-string))')
+    assert body(first) == body(second) == f"### Count them.\n\n{''.join(WORDS)}\n\n### "
+    first.close()
     model_server.say("More.")
     converse(second, "And?")
     assert body(second) == f"### Count them.\n\n{''.join(WORDS)}\n\n### And?\n\nMore.\n\n### "

@@ -10,14 +10,89 @@ import pytest
 
 from tests.e2e.compiled import load_path
 from tests.e2e.conftest import System
+from tests.e2e.emacs import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 MANUAL = (ROOT / "docs" / "manual" / "pyagentd.org").read_text("utf-8")
-NAMED = MANUAL + (ROOT / "README.md").read_text("utf-8") + (ROOT / "docs" / "privacy.md").read_text("utf-8")
+TUTORIAL = MANUAL.partition("* Ten minutes")[2].partition("\n* How to")[0]
+PAGES = "".join(page.read_text("utf-8") for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))))
+NAMED = MANUAL + PAGES
 
 
 def blocks(language: str) -> list[str]:
     return re.findall(rf"^#\+begin_src {language}\n(.*?)^#\+end_src$", MANUAL, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.e2e
+def test_the_tutorial_can_be_walked_in_a_real_emacs(system: System) -> None:
+    """Its prompts are typed and its keys pressed, in its order; Emacs is killed where it says so."""
+    said, write, hand_on = (
+        block.strip() for block in re.findall(r"#\+begin_example\n(.*?)#\+end_example", TUTORIAL, re.S)
+    )
+    (system.project / "README.md").write_text("# Tea\n\nIt boils water.\n")
+    emacs = system.emacs(terminal=True)
+
+    def until(*texts: str) -> None:
+        try:
+            wait_for(lambda: all(text in emacs.screen() for text in texts), f"{texts}", 60)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{emacs.screen()}") from None
+
+    def send(prompt: str) -> None:
+        emacs.keys("M->")
+        emacs.keys("-l", prompt)
+        emacs.keys("C-c", "Enter")
+
+    def command(name: str) -> None:
+        assert f"M-x {name}" in TUTORIAL
+        emacs.keys("M-x")
+        until("M-x")
+        emacs.keys("-l", name)
+        until(f"M-x {name}")
+        emacs.keys("Enter")
+
+    command("pyagentd-session")
+    until("Session name")
+    emacs.keys("-l", "first")
+    emacs.keys("Enter")
+    until("Ready", "###")
+    send(said)
+    until("Read README.md", "begins with", "Ready")
+    send(write)
+    until("Allow", "notes.txt")
+    assert not (system.project / "notes.txt").exists()
+    emacs.keys("C-c", "C-c")
+    emacs.keys("y")
+    wait_for((system.project / "notes.txt").exists, "what was allowed")
+    until("Ready")
+    send(hand_on)
+    until("Allow", "explorer")
+    emacs.keys("C-c", "C-c")
+    emacs.keys("y")
+    until("explorer:", "Ready")
+    command("pyagentd-agents")
+    until("look at README.md", "finished")
+    emacs.keys("q")
+    until("Ready")
+    send("What is in README.md? Read it yourself, after Emacs is gone.")
+    until("after Emacs is gone")
+    emacs.kill()
+    emacs = system.emacs(terminal=True)
+    command("pyagentd-sessions")
+    until("first")
+    emacs.keys("Enter")
+    until("Ready")
+    emacs.keys("M->")
+    until("after Emacs is gone", "begins with")
+    assert "~C-c M-u~" in TUTORIAL
+    emacs.keys("C-r")
+    emacs.keys("-l", "after Emacs is gone")
+    emacs.keys("Enter")
+    emacs.keys("C-c", "M-u")
+    until("1 turn rewound")
+    assert "~C-c C-t~ is a menu" in TUTORIAL
+    emacs.keys("C-c", "C-t")
+    until("Model")
 
 
 @pytest.mark.e2e
@@ -43,14 +118,16 @@ def test_every_shell_example_of_the_manual_runs_in_order(system: System, tmp_pat
 def test_commands_options_and_keys_that_are_named_exist(tmp_path: Path) -> None:
     commands = sorted(set(re.findall(r"M-x (pyagentd-[a-z-]*[a-z])", NAMED)))
     options = sorted(set(re.findall(r"\(setq (pyagentd-[a-z-]+)", NAMED)))
-    keys = sorted(set(re.findall(r"~(C-c (?:[CM]-.|RET|\.|,))~", MANUAL)))
-    assert len(commands) > 10 and options and len(keys) > 10
+    keys = sorted(set(re.findall(r"[~`](?:C-u )*(C-c (?:[CM]-[^ ~`]|RET|[][.,0-9]))[~`]", NAMED)))
+    assert len(commands) > 30 and options and len(keys) > 25
     names = " ".join(f'"{name}"' for name in commands)
-    form = f"""(progn (require 'pyagentd)
+    form = f"""(progn (require 'pyagentd) (require 'pyagentd-form)
       (princ (list (seq-remove (lambda (name) (commandp (intern name))) '({names}))
                    (seq-remove #'custom-variable-p '({" ".join(options)}))
                    (seq-remove (lambda (key) (seq-some (lambda (map) (commandp (lookup-key map (kbd key))))
-                                                        (list pyagentd-mode-map pyagentd-ask-mode-map)))
+                                                        (list pyagentd-mode-map pyagentd-ask-mode-map
+                                                              pyagentd-reply-options-mode-map
+                                                              pyagentd-question-mode-map)))
                                '({" ".join(f'"{key}"' for key in keys)})))))"""
     where = [*load_path(ROOT / "elisp"), "--eval", form]
     said = subprocess.run(["emacs", "-Q", "--batch", *where], capture_output=True, text=True, check=True).stdout

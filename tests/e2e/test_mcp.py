@@ -32,10 +32,10 @@ def test_a_reference_server_is_used_under_approval(
         "Fine.",
     )
     asking = terminal("send", session, "Do it.")
-    asking.shows("everything_echo", "[a]llow once, for this [s]ession, al[w]ays in this project, [d]eny")
-    asking.type("a")
+    asking.shows("everything_echo", "y allow once, s in this session, p in this project, n deny")
+    asking.type("y")
     asking.shows("everything_get-env")
-    asking.type("a")
+    asking.type("y")
     asking.shows("Fine.")
     assert asking.end() == 0
     read, echoed = (block["content"] for block in model_server.requests[1].messages[-1]["content"])

@@ -67,8 +67,8 @@ def test_a_question_that_was_there_before_the_terminal_is_put_to_it(
     session = next(iter(system.sessions.glob("count-*"))).name
     screen = Terminal(system.command("mission", "--resume", session), system)
     screen.expect(r"Allow Bash")
-    screen.expect(r"\[a\]llow once")
-    screen.type("a")
+    screen.expect(r"y allow once")
+    screen.type("y")
     assert screen.exit_code() == 0
 
 
@@ -87,6 +87,6 @@ def test_emacs_checks_the_signature_and_shows_the_trace_as_an_outline(system: Sy
     shows(emacs, "* done", "** Turn 1", "→ Read")
     trace = str(emacs.eval("(buffer-substring-no-properties (point-min) (point-max))"))
     assert "** Turn 2" in trace and "** Value" in trace and '"total": 2' in trace
-    file = Path(emacs.eval("(alist-get 'file (alist-get 'session pyagentd-mission-trace--report))"))
+    file = Path(emacs.eval("(plist-get pyagentd-list-arguments :branch)")) / "session.md"
     wait_for(lambda: '"total": 2' in file.read_text(), "the conversation on disk")
     assert file.read_text().count("###") == 2, "one before the prompt, one for the next"

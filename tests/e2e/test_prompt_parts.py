@@ -27,7 +27,7 @@ def test_a_picture_a_file_and_a_region_reach_the_model(system: System, model_ser
     emacs.eval(f'(progn (insert " ") (pyagentd-media-drop "file://{system.home}/cup.png" nil) t)')
     emacs.eval(
         f'(with-current-buffer (find-file-noselect "{system.project}/src/tea.py")'
-        " (pyagentd-add-region (point-min) (line-end-position 1)) (pyagentd-add-buffer) t)"
+        " (pyagentd-add--region (point-min) (line-end-position 1)) (pyagentd-add--buffer) t)"
     )
     emacs.eval("(progn (goto-char (point-max)) (pyagentd-send) t)")
     emacs.wait(f'(and {IDLE} (string-search "boil()" (buffer-string)) t)')

@@ -72,7 +72,7 @@ def test_a_question_is_answered_from_the_command_line(
     shows(emacs, "Question Which database")
     (ask,) = system.json("asks")
     refused = system.run("answer", ask["id"], "--answers", '[["Postgres", "SQLite"], []]')
-    assert refused.returncode and "takes one answer" in refused.stderr
+    assert refused.returncode and "takes one option" in refused.stderr
     system.ok("answer", ask["id"], "--answers", '[["Postgres", "version 16"], []]')
     shows(emacs, "So be it.", "Ready")
     gone(emacs, "Question Which")

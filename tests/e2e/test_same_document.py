@@ -56,7 +56,7 @@ FILES = {
     "cut in a name": f"{_BODY}\n\n" + _BLOCK[: _BLOCK.index("--backend")],
     "only the heading": f"{_BODY}\n\n<!-- Local Variables: -->\n",
     "the end only": f"{_BODY}\n\n<!-- End: -->\n",
-    "a line that is no variable": f"{_BODY}\n\n" + _BLOCK.replace("<!-- gptel-model: bench -->", "<!-- what -->"),
+    "a line that is not a variable": f"{_BODY}\n\n" + _BLOCK.replace("<!-- gptel-model: bench -->", "<!-- what -->"),
     "the words in a value": f"{_BODY}\n\n" + _BLOCK.replace('"Claude"', '"Local Variables: End:"'),
     "other variables": f"{_BODY}\n\n"
     + _BLOCK.replace(

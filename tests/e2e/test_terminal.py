@@ -84,8 +84,8 @@ def test_a_session_by_keys_from_the_name_to_the_answer(emacs: Emacs, model_serve
 
     emacs.keys("C-c", "Enter")
     asked = shows(emacs, "I delegate.", "Allow PersistentAgent explorer", "Read a.txt", "abort the run")
-    assert "Allow  y once  s this session  a this project  e with changes" in asked
-    assert "Deny   d  r with a reason  k abort the run" in asked
+    assert "Allow  y once  s this session  p this project  e with changes" in asked
+    assert "Deny   n  r with a reason  k abort the run" in asked
     header(emacs, "Asks you")
     assert rules_around(emacs, "Allow")
 
@@ -120,7 +120,7 @@ def test_a_denied_tool_never_runs_and_the_notice_goes(
     make_session(emacs, "Write it.")
     emacs.keys("C-c", "Enter")
     shows(emacs, "Allow Write", "+one", "+two")
-    emacs.keys("C-c", "C-c", "d")
+    emacs.keys("C-c", "C-c", "n")
     done = shows(emacs, "Then not.")
     header(emacs, "Ready")
     assert "Allow" not in done
@@ -185,7 +185,7 @@ def test_the_agent_opens_with_a_key_on_its_overlay(emacs: Emacs, model_server: M
     shows(emacs, "Explorer Task: look around", "Waiting...")
     emacs.keys("M-x")
     shows(emacs, "M-x")
-    type_text(emacs, "pyagentd-overlay-visit")
+    type_text(emacs, "pyagentd-overlay--visit")
     emacs.keys("Enter")
     shows(emacs, " explorer-", "claude-sonnet")
     agent.let(1)

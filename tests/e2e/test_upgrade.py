@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from pyagentd import __version__
 from pyagentd.cli import upgrade as upgrading
 from pyagentd.errors import PyagentdError, WireError
-from pyagentd.wire.connection import check_versions
+from pyagentd.wire.frames import check_versions
 
 FIXTURES = sorted(Path(__file__).parents[1].joinpath("fixtures").glob("*.tar.gz"))
 
@@ -150,8 +150,11 @@ def test_upgrade_makes_a_new_environment_beside_that_of_emacs(
     said = CliRunner().invoke(upgrading.upgrade)
     assert said.exit_code == 0 and "installed 0.1.5" in said.output
     (new,) = (path for path in here.parent.iterdir() if path != here)
-    assert (new / "complete.eld").read_text() == '(:version "0.1.5")'
-    assert any(f"pyagentd[full]~={__version__}" in command for command in ran) and "--version" in ran[-1]
+    extras = [name for name in upgrading.EXTRAS if upgrading.is_installed(name)]
+    listed = " ".join(f'"{name}"' for name in extras)
+    assert (new / "complete.eld").read_text() == f'(:version "0.1.5" :extras ({listed}))'
+    wanted = f"pyagentd[{','.join(['daemon', *extras])}]~={__version__}"
+    assert any(wanted in command for command in ran) and "--version" in ran[-1]
 
 
 def test_an_upgrade_that_fails_leaves_what_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,11 +71,21 @@ def test_saving_goes_on_while_the_daemon_sleeps(system: System) -> None:
     emacs = system.emacs()
     open_session(emacs, branch)
     emacs.wait("(pyagentd-attached-p)")
+    text = "### " + 400 * "x"
     with asleep(system):
         emacs.eval('(dotimes (_ 400) (insert "x") (save-buffer))')
-        assert (branch / "session.md").read_text().startswith("### " + 400 * "x")
-    emacs.wait("(null pyagentd-outbox--held)")
-    assert (branch / "session.md").read_text().startswith("### " + 400 * "x")
+        kept = branch / "#session.md#"
+        abbreviated = emacs.eval(f'(abbreviate-file-name "{kept}")')
+        said = f"Not saved yet: the daemon does not answer; kept in {abbreviated}"
+        assert emacs.wait("pyagentd-session-trouble") == said
+        assert said in emacs.eval("(substring-no-properties pyagentd-status--line)")
+        assert emacs.eval("(buffer-modified-p)")
+        assert kept.read_text().startswith(text)
+        emacs.eval('(progn (insert "y") t)')
+        wait_for(lambda: kept.read_text().startswith(text + "y"), "what is typed later to be kept, too")
+    emacs.wait("(not (or (buffer-modified-p) pyagentd-session-trouble pyagentd-outbox--held))")
+    assert (branch / "session.md").read_text().startswith(text + "y")
+    assert not kept.exists()
 
 
 def test_what_is_typed_while_a_prompt_waits_for_the_daemon_is_the_next_one(
@@ -91,10 +101,10 @@ def test_what_is_typed_while_a_prompt_waits_for_the_daemon_is_the_next_one(
         emacs.keys("Two and two?", "C-c", "Enter", "and")
         wait_for(lambda: "The daemon does not answer" in emacs.screen(), "it to be said")
         emacs.keys(" a draft")
-        emacs.wait('(and (string-suffix-p "a draft" (buffer-string)) (not (buffer-modified-p)))')
+        emacs.wait('(and (string-suffix-p "a draft" (buffer-string)) pyagentd-session-trouble)')
         assert body(emacs) == "### Two and two?\n\n### and a draft"
     emacs.wait(f'(and {FINISHED} (string-match-p "Four" (buffer-string)))')
     wait_for(lambda: body(emacs) == "### Two and two?\n\nFour.\n\n### and a draft", "one heading")
-    assert "does not answer" not in emacs.screen()
+    wait_for(lambda: "does not answer" not in emacs.screen(), "the header to say so no more")
     (asked,) = model_server.requests
     assert asked.messages[-1]["content"][-1]["text"] == "Two and two?"

@@ -33,20 +33,20 @@ The variables `session' and `project' are bound."
 
 (ert-deftest pyagentd-add-a-region-says-where-it-is-from ()
   (add-test--with "### Hi"
-    (pyagentd-add-region 5 (point-max))
+    (pyagentd-add--region 5 (point-max))
     (should (equal (add-test--said session)
                    "### Hi\n\nFrom `a.el`, lines 2–3:\n
 ``` emacs-lisp\ntwo\nthree\n```\n\n"))))
 
 (ert-deftest pyagentd-add-of-nothing-adds-nothing-and-says-so ()
   (add-test--with "### Hi"
-    (should-error (pyagentd-add-region 5 5) :type 'user-error)
+    (should-error (pyagentd-add--region 5 5) :type 'user-error)
     (should (equal (add-test--said session) "### Hi"))
     (cl-letf (((symbol-function 'message)
                (lambda (words &rest rest)
                  (should (string-prefix-p "Added 1 line to "
                                           (apply #'format words rest))))))
-      (pyagentd-add-region 5 8))))
+      (pyagentd-add--region 5 8))))
 
 (ert-deftest pyagentd-add-text-goes-behind-what-is-being-written ()
   (blocks-with
@@ -65,17 +65,49 @@ The variables `session' and `project' are bound."
 
 (ert-deftest pyagentd-add-a-file-of-the-project-is-named ()
   (add-test--with "### "
-    (pyagentd-add-buffer)
+    (pyagentd-add--buffer)
     (should (equal (add-test--said session) "### @a.el\n\n"))
     (setq buffer-file-name nil)
-    (pyagentd-add-buffer)
+    (pyagentd-add--buffer)
     (should (string-search (format "From the buffer `%s`, lines 1–3:"
                                    (buffer-name))
                            (add-test--said session)))))
 
+(ert-deftest pyagentd-add-asks-what-unless-a-region-is-active ()
+  (add-test--with "### "
+    (let (offered (chosen "this buffer"))
+      (cl-letf (((symbol-function 'completing-read)
+                 (lambda (_ things &rest _)
+                   (setq offered (mapcar #'car things))
+                   chosen)))
+        (call-interactively #'pyagentd-add)
+        (should (equal (add-test--said session) "### @a.el\n\n"))
+        (should (member "diagnostics" offered))
+        (setq chosen "diagnostics")
+        (should-error (call-interactively #'pyagentd-add) :type 'user-error)
+        (with-current-buffer session
+          (setq chosen "copy of a file")
+          (cl-letf (((symbol-function 'read-file-name)
+                     (lambda (&rest _)
+                       (let ((file (expand-file-name "b.txt" root)))
+                         (write-region "b" nil file nil 'quiet)
+                         file))))
+            (call-interactively #'pyagentd-add)))
+        (should (string-match-p "\\[b.txt\\](files/b-.*\\.txt)"
+                                (add-test--said session)))
+        (setq offered nil)
+        (set-mark 5)
+        (goto-char (point-max))
+        (let ((transient-mark-mode t))
+          (activate-mark)
+          (call-interactively #'pyagentd-add))
+        (should-not offered)
+        (should (string-search "From `a.el`, lines 2–3:"
+                               (add-test--said session)))))))
+
 (ert-deftest pyagentd-add-what-flymake-found ()
   (add-test--with "### "
-    (should-error (pyagentd-add-diagnostics 1 (point-max)) :type 'user-error)
+    (should-error (pyagentd-add--diagnostics 1 (point-max)) :type 'user-error)
     (cl-letf* ((one (list 5 "No such tea" :error))
                ((symbol-function 'flymake-diagnostics) (lambda (&rest _)
                                                          (list one)))
@@ -83,20 +115,19 @@ The variables `session' and `project' are bound."
                ((symbol-function 'flymake-diagnostic-text) #'cadr)
                ((symbol-function 'flymake-diagnostic-type) #'caddr))
       (setq-local flymake-mode t)
-      (pyagentd-add-diagnostics 1 (point-max)))
+      (pyagentd-add--diagnostics 1 (point-max)))
     (should (equal (add-test--said session)
                    "### Diagnostics of `a.el`:\n
 - line 2: No such tea (error)\n\n"))))
 
-(ert-deftest pyagentd-add-says-what-to-do-where-another-emacs-writes ()
+(ert-deftest pyagentd-add-says-what-to-do-where-nothing-can-be-written ()
   (add-test--with "### Hi"
-    (with-current-buffer session (pyagentd-test-attach :editor nil :title "Tea"))
-    (dolist (command (list #'pyagentd-add-buffer
-                           (lambda () (pyagentd-add-region 1 5))
+    (with-current-buffer session (pyagentd-test-attach :title "Tea" :read-only "the disk is full"))
+    (dolist (command (list #'pyagentd-add--buffer
+                           (lambda () (pyagentd-add--region 1 5))
                            (lambda () (pyagentd-ask "Why?"))))
       (should (equal (cadr (should-error (funcall command) :type 'user-error))
-                     "Tea cannot be written: another client writes it; \
-M-x pyagentd-take-over there writes here, with C-u you choose another session")))
+                     "Tea cannot be written: the disk is full; with C-u you choose another session")))
     (should (equal (add-test--said session) "### Hi"))
     (let ((other (pyagentd-test-file
                   root "### Ho"
@@ -104,7 +135,7 @@ M-x pyagentd-take-over there writes here, with C-u you choose another session"))
           (project project))
       (with-current-buffer (find-file-noselect other)
         (pyagentd-test-attach :root project :title "Cake"))
-      (pyagentd-add-region 1 4)
+      (pyagentd-add--region 1 4)
       (should (string-search "one" (add-test--said (get-file-buffer other)))))))
 
 (defun add-test--asked ()
@@ -166,7 +197,11 @@ M-x pyagentd-take-over there writes here, with C-u you choose another session"))
         (insert " ")
         (funcall (alist-get "^file:" dnd-protocol-alist nil nil #'equal)
                  (concat "file://" file) 'copy)
-        (should (equal (buffer-string) "### Read @b.txt"))))))
+        (should (equal (buffer-string) "### Read @b.txt"))
+        ;; What is dropped behind it is apart.
+        (funcall (alist-get "^file:" dnd-protocol-alist nil nil #'equal)
+                 (concat "file://" file) 'copy)
+        (should (equal (buffer-string) "### Read @b.txt @b.txt"))))))
 
 (defun add-test--drawn (&rest links)
   "Return the names of the files of the pictures that are shown for LINKS."
@@ -212,6 +247,62 @@ M-x pyagentd-take-over there writes here, with C-u you choose another session"))
       (erase-buffer)
       (insert (propertize "![x](files/a.png)" 'gptel 'response))
       (should-not (add-test--drawn)))))
+
+;;;; Rewriting
+
+(defmacro add-test-rewriting (&rest body)
+  "Evaluate BODY in a buffer with the text of a function, which is rewritten."
+  (declare (indent 0))
+  `(pyagentd-test-with-daemon
+     (with-temp-buffer
+       (rename-buffer "some-code" t)
+       (insert "before\n  (foo)\nafter\n")
+       (pyagentd-test-answer
+        'rewrite '(:text "  (bar)" :model "m"
+                   :diff "--- x\n+++ x rewritten\n@@ -1 +1 @@\n-  (foo)\n+  (bar)"))
+       (save-window-excursion
+         (switch-to-buffer (current-buffer))
+         (pyagentd-rewrite 8 15 "call bar")
+         (pyagentd-test-await (get-buffer "*rewrite: some-code*"))
+         ,@body)
+       (dolist (buffer (buffer-list))
+         (when (string-prefix-p "*rewrite:" (buffer-name buffer))
+           (kill-buffer buffer))))))
+
+(ert-deftest pyagentd-rewrite-shows-a-diff-and-y-makes-the-change ()
+  (add-test-rewriting
+    (let ((code (get-buffer "some-code"))
+          (call (car (pyagentd-test-calls 'rewrite))))
+      (should (equal (plist-get call :text) "  (foo)"))
+      (should (equal (plist-get call :before) "before\n"))
+      (should (equal (plist-get call :after) "\nafter\n"))
+      (should (string-search "before\n  (foo)\nafter" (with-current-buffer code
+                                                       (buffer-string))))
+      (with-current-buffer "*rewrite: some-code*"
+        (should (string-search "+  (bar)" (buffer-string)))
+        (should (eq (key-binding "y") #'pyagentd-rewrite--accept))
+        (pyagentd-rewrite--accept))
+      (with-current-buffer code
+        (should (equal (buffer-string) "before\n  (bar)\nafter\n"))
+        (should-not (overlays-in (point-min) (point-max)))))))
+
+(ert-deftest pyagentd-rewrite-changes-nothing-when-discarded-or-the-text-is-another ()
+  (add-test-rewriting
+    (let ((code (get-buffer "some-code")))
+      (with-current-buffer code
+        (goto-char 11)
+        (insert "x"))
+      (with-current-buffer "*rewrite: some-code*"
+        (should-error (pyagentd-rewrite--accept) :type 'user-error)
+        (pyagentd-rewrite--again "call baz"))
+      (pyagentd-test-await (get-buffer "*rewrite: some-code*"))
+      (should (equal (plist-get (car (last (pyagentd-test-calls 'rewrite))) :text)
+                     "  (xfoo)"))
+      (with-current-buffer "*rewrite: some-code*"
+        (pyagentd-rewrite--discard))
+      (with-current-buffer code
+        (should (equal (buffer-string) "before\n  (xfoo)\nafter\n"))
+        (should-not (overlays-in (point-min) (point-max)))))))
 
 (provide 'add-test)
 ;;; add-test.el ends here

@@ -13,11 +13,12 @@
 (defun answer-test--open (&rest more)
   "Open an ask with MORE keys and let the keys answer it."
   (pyagentd-test-events
-   (list 'ask 2 (append more
-                        '(:id "q2" :tool "Bash" :kind tool :detail "ls -l"
-                          :choices (allow session always deny)
-                          :remember ("tool:Bash:ls(?: .*)?")
-                          :input "{\"command\":\"ls -l\",\"timeout\":5}"))))
+   (list 'ask 2 (pyagentd-test-asked
+                 (append more
+                         '(:id "q2" :tool "Bash" :kind tool :detail "ls -l"
+                           :choices (allow session always deny)
+                           :remember ("tool:Bash:ls(?: .*)?")
+                           :input "{\"command\":\"ls -l\",\"timeout\":5}")))))
   (pyagentd-ask-notice-select (pyagentd-ask-find "q2")))
 
 (defun answer-test--sent ()
@@ -35,8 +36,8 @@ The variable `asked' is bound to the question, or nil."
        ,@body)))
 
 (ert-deftest pyagentd-answer-keys-on-the-question-answer ()
-  (pcase-dolist (`(,key ,decision) '(("y" allow) ("d" deny) ("n" deny)
-                                     ("k" abort) ("s" session) ("a" always)))
+  (pcase-dolist (`(,key ,decision) '(("y" allow) ("n" deny) ("k" abort)
+                                     ("s" session) ("p" always)))
     (pyagentd-test-with-ask
       (answer-test--open)
       (answer-test--confirming ?y
@@ -53,8 +54,8 @@ The variable `asked' is bound to the question, or nil."
   (pyagentd-test-with-ask
     (answer-test--open)
     (goto-char (point-max))
-    (pyagentd-test-type "y SPC n SPC s SPC a SPC d SPC k")
-    (should (string-suffix-p "y n s a d k" (buffer-string)))
+    (pyagentd-test-type "y SPC n SPC s SPC p SPC d SPC k")
+    (should (string-suffix-p "y n s p d k" (buffer-string)))
     (should-not (pyagentd-test-calls 'answer))
     (should (pyagentd-ask-find "q2"))))
 
@@ -81,13 +82,14 @@ The variable `asked' is bound to the question, or nil."
 (ert-deftest pyagentd-answer-for-longer-has-to-be-confirmed ()
   (dolist (command '(pyagentd-allow-session pyagentd-allow-always))
     (pyagentd-test-with-ask
-      (answer-test--open :covers '("Bash `ls` with any arguments"))
+      (answer-test--open :allows '(:session "From now on, here: ls."
+                                    :always "From now on, in /src: ls."))
       (answer-test--confirming ?n
         (call-interactively command)
-        (should (string-search "\n  Bash `ls` with any arguments\n" asked))
-        (should (string-search (if (eq command 'pyagentd-allow-session)
-                                   "this session" "conversation in this project")
-                               asked)))
+        (should (string-prefix-p (if (eq command 'pyagentd-allow-session)
+                                     "From now on, here: ls.\n"
+                                   "From now on, in /src: ls.\n")
+                                 asked)))
       (should (pyagentd-ask-find "q2"))
       (should-not (pyagentd-test-calls 'answer)))))
 
@@ -102,10 +104,10 @@ The variable `asked' is bound to the question, or nil."
     (answer-test--open)
     (answer-test--open :id "q3" :detail "third")
     (should (equal "q2" (pyagentd-ask-id (pyagentd-ask-here))))
-    (pyagentd-ask-next)                 ; q3
-    (pyagentd-ask-next)
+    (pyagentd-ask--next)                 ; q3
+    (pyagentd-ask--next)
     (should (equal "q1" (pyagentd-ask-id (pyagentd-ask-here))))
-    (pyagentd-ask-previous)
+    (pyagentd-ask--previous)
     (pyagentd-test-type "C-c C-c y")
     (pyagentd-test-await (null (pyagentd-ask-find "q3")))
     (should (equal '("q1" "q2") (mapcar #'pyagentd-ask-id (pyagentd-ask-open))))))
@@ -140,11 +142,12 @@ The variable `asked' is bound to the question, or nil."
 
 (ert-deftest pyagentd-answer-more-scope-for-good ()
   (pyagentd-test-with-ask
-    (answer-test--open :kind 'scope :patterns '("/a/**") :for-tool "Read"
+    (answer-test--open :kind 'scope :patterns '("/a/**")
+                       :allows '(:always "From now on it may: Read /a/**.")
                        :choices '(allow always deny) :remember nil)
     (answer-test--confirming ?n
       (pyagentd-allow-always)
-      (should (string-search "  Read /a/**" asked)))
+      (should (string-search "Read /a/**" asked)))
     (should-not (pyagentd-test-calls 'answer))
     (answer-test--confirming ?y (pyagentd-allow-always))
     (should (eq 'always (plist-get (answer-test--sent) :decision)))))
@@ -155,7 +158,7 @@ The variable `asked' is bound to the question, or nil."
 (ert-deftest pyagentd-answer-edits-a-command-as-text ()
   (pyagentd-test-with-ask
     (answer-test--open)
-    (pyagentd-ask-edit)
+    (pyagentd-ask--edit)
     (with-current-buffer (window-buffer)
       (should (equal (buffer-string) "ls -l"))
       (should (derived-mode-p 'sh-mode))
@@ -172,7 +175,7 @@ The variable `asked' is bound to the question, or nil."
 (ert-deftest pyagentd-answer-edits-all-arguments-as-json ()
   (pyagentd-test-with-ask
     (answer-test--open :tool "Grep" :input "{\"pattern\":\"é\",\"globs\":[\"*.py\",\"*.el\"],\"deep\":{},\"all\":false,\"max\":null}")
-    (pyagentd-ask-edit)
+    (pyagentd-ask--edit)
     (with-current-buffer (window-buffer)
       (should (equal (buffer-string)
                      (concat "{\n  \"pattern\": \"é\",\n  \"globs\": [\n    \"*.py\",\n"
@@ -180,15 +183,15 @@ The variable `asked' is bound to the question, or nil."
                              "  \"max\": null\n}\n")))
       (goto-char (point-max))
       (insert "]")
-      (should-error (pyagentd-ask-edit-finish) :type 'user-error)
+      (should-error (pyagentd-ask--edit-finish) :type 'user-error)
       (delete-char -1)
-      (pyagentd-ask-edit-finish))
+      (pyagentd-ask--edit-finish))
     (should (string-search "\"é\"" (plist-get (answer-test--sent) :input)))))
 
 (ert-deftest pyagentd-answer-cancelled-edit-answers-nothing ()
   (pyagentd-test-with-ask
     (answer-test--open)
-    (pyagentd-ask-edit)
+    (pyagentd-ask--edit)
     (with-current-buffer (window-buffer)
       (call-interactively (key-binding (kbd "C-c C-k"))))
     (should (pyagentd-ask-find "q2"))
@@ -198,7 +201,7 @@ The variable `asked' is bound to the question, or nil."
   (pyagentd-test-with-ask
     (answer-test--open :preview "--- /x\n+++ /x\n@@ -1 +1 @@\n-a\n+b")
     (let ((session (current-buffer)) shown)
-      (dolist (look '(pyagentd-ask-show pyagentd-ask-diff pyagentd-ask-edit))
+      (dolist (look '(pyagentd-ask--show pyagentd-ask--diff pyagentd-ask--edit))
         (with-current-buffer session
           (funcall look)))
       (setq shown (list "*pyagentd ask*" "*pyagentd diff*" "*edit: Bash ls -l*"))
@@ -213,17 +216,17 @@ The variable `asked' is bound to the question, or nil."
           (should-not (string-search "C-c C-c" header-line-format))))
       (with-current-buffer "*edit: Bash ls -l*"
         (should (equal '(user-error "Already answered")
-                       (should-error (pyagentd-ask-edit-finish))))
-        (pyagentd-ask-edit-cancel))
+                       (should-error (pyagentd-ask--edit-finish))))
+        (pyagentd-ask--edit-cancel))
       (should-not (pyagentd-test-calls 'answer)))))
 
 (ert-deftest pyagentd-answer-edited-twice-in-a-row-answers-once ()
   (pyagentd-test-with-ask
     (answer-test--open)
-    (pyagentd-ask-edit)
+    (pyagentd-ask--edit)
     (with-current-buffer "*edit: Bash ls -l*"
-      (pyagentd-ask-edit-finish)
-      (should-error (pyagentd-ask-edit-finish) :type 'user-error))
+      (pyagentd-ask--edit-finish)
+      (should-error (pyagentd-ask--edit-finish) :type 'user-error))
     (pyagentd-test-await (null (pyagentd-ask-find "q2")))
     (should (= 1 (length (pyagentd-test-calls 'answer))))))
 
@@ -231,13 +234,13 @@ The variable `asked' is bound to the question, or nil."
   (pyagentd-test-with-ask
     (answer-test--open)
     (pyagentd-test-refuse 'answer "not even so")
-    (pyagentd-ask-edit)
+    (pyagentd-ask--edit)
     (let ((buffer (window-buffer)))
-      (with-current-buffer buffer (pyagentd-ask-edit-finish))
+      (with-current-buffer buffer (pyagentd-ask--edit-finish))
       (pyagentd-test-await (not (pyagentd-ask-answered-p
                                  (pyagentd-ask-find "q2"))))
       (should (buffer-live-p buffer))
-      (with-current-buffer buffer (pyagentd-ask-edit-cancel)))))
+      (with-current-buffer buffer (pyagentd-ask--edit-cancel)))))
 
 ;;;; Diffs
 
@@ -248,7 +251,7 @@ The variable `asked' is bound to the question, or nil."
                                    (number-sequence 1 100) "\n"))))
       (answer-test--open :tool "Edit" :path "/x" :preview diff)
       (should (string-search "more lines" (pyagentd-test-notice)))
-      (pyagentd-ask-diff)
+      (pyagentd-ask--diff)
       (with-current-buffer "*pyagentd diff*"
         (should (derived-mode-p 'diff-mode))
         (should (string-search "-100" (buffer-string)))
@@ -268,29 +271,25 @@ The variable `asked' is bound to the question, or nil."
 (ert-deftest pyagentd-answer-letters-are-the-same-wherever-asks-are-answered ()
   (dolist (pair (answer-test--letters))
     (pcase-let ((`(,letter . ,command) pair))
-      (dolist (map (list pyagentd-ask-notice-map pyagentd-asks-mode-map
-                         pyagentd-ask-show-mode-map pyagentd-ask-diff-mode-map))
-        (should (memq (lookup-key map letter)
-                      (list command nil 'pyagentd-asks-allow
-                            'pyagentd-asks-deny))))
+      (dolist (map (list pyagentd-ask-notice-map pyagentd-ask-diff-mode-map))
+        (should (memq (lookup-key map letter) (list command nil))))
+      (should (memq (cadr (assoc letter (cdr (assoc "asks"
+                                                    pyagentd-list--defined))))
+                    (list command 'pyagentd-asks--allow 'pyagentd-asks--deny)))
       (should (eq (if (equal letter "k") 'pyagentd-abort command)
                   (answer-test--menu letter)))))
-  (with-temp-buffer
-    (pyagentd-asks-mode)
-    (should (eq 'next-line (key-binding "n")))
-    (should (eq 'previous-line (key-binding "p"))))
   (with-temp-buffer
     (insert "--- /x\n+++ /x\n@@ -1 +1 @@\n-a\n+b\n")
     (pyagentd-ask-diff-mode)
     (dolist (pair (answer-test--letters))
-      (unless (equal (car pair) "=")
+      (unless (equal (car pair) "d")
         (should (eq (cdr pair) (key-binding (car pair))))))
-    (should (eq 'diff-hunk-next (key-binding "n")))
+    (should (eq 'diff-hunk-next (key-binding (kbd "M-n"))))
     (should (eq 'quit-window (key-binding "q")))))
 
 (ert-deftest pyagentd-answer-windows-of-one-ask-are-selected-and-left ()
-  (dolist (look '((pyagentd-ask-diff . "*pyagentd diff*")
-                  (pyagentd-ask-show . "*pyagentd ask*")))
+  (dolist (look '((pyagentd-ask--diff . "*pyagentd diff*")
+                  (pyagentd-ask--show . "*pyagentd ask*")))
     (pyagentd-test-with-ask
       (answer-test--open :tool "Edit" :path "/x"
                          :preview "--- /x\n+++ /x\n@@ -1 +1 @@\n-a\n+b\n")
@@ -301,7 +300,7 @@ The variable `asked' is bound to the question, or nil."
           (funcall (car look))
           (should (equal (cdr look) (buffer-name (window-buffer))))
           (with-current-buffer (window-buffer)
-            (call-interactively (key-binding "d")))
+            (call-interactively (key-binding "n")))
           (pyagentd-test-await (null (get-buffer-window (cdr look))))
           (should (eq chat (selected-window))))))))
 
@@ -312,7 +311,7 @@ The variable `asked' is bound to the question, or nil."
     (save-window-excursion
       (switch-to-buffer (current-buffer))
       (delete-other-windows)
-      (pyagentd-ask-diff)
+      (pyagentd-ask--diff)
       (pyagentd-test-events '(answered 3 (:id "q2" :decision "allow")))
       (should (get-buffer-window "*pyagentd diff*"))
       (with-current-buffer "*pyagentd diff*"
@@ -337,43 +336,48 @@ The variable `asked' is bound to the question, or nil."
                (lambda (_ table &rest _) (caadr table)))
               ((symbol-function 'read-multiple-choice)
                (lambda (_ choices)
-                 (should (equal '(?y ?s ?a ?d ?r ?o ?k) (mapcar #'car choices)))
+                 (should (equal '(?y ?s ?p ?n ?r ?o ?k) (mapcar #'car choices)))
                  (assq ?y choices))))
       (call-interactively #'pyagentd-answer))
     (should (equal "q2" (plist-get (answer-test--sent) :ask)))))
 
 (ert-deftest pyagentd-answer-lists-what-the-daemon-asks ()
   (pyagentd-test-with-ask
-    (pyagentd-test-answer
-     'asks `(:asks ((:id "q7" :branch ,(concat pyagentd--branch-dir "/agents/planner-20260205143052-plan")
-                     :agent "planner-20260205143052-plan" :tool "Read" :kind "tool"
-                     :created-at "2026-02-05T14:30:52Z"
-                     :detail "/etc/hosts" :choices ("allow" "deny")))))
-    (pyagentd-asks)
-    (pyagentd-test-await (pyagentd-ask-find "q7"))
-    (with-current-buffer "*pyagentd asks*"
-      (goto-char (point-min))
-      (should (string-match-p "planner (plan) +Read /etc/hosts +demo-20260205143052"
-                              (buffer-string)))
-      (should (string-search "y once" (buffer-string)))
-      (goto-char (point-min))
-      (should (looking-at-p (concat " " (format-time-string
-                                         "%m-%d %R" (encode-time 52 30 14 5 2 2026 t)))))
-      (cl-letf (((symbol-function 'y-or-n-p) #'always))
-        (call-interactively (key-binding "d")))
-      (should (equal "q7" (plist-get (answer-test--sent) :ask)))
-      (pyagentd-test-await (null (pyagentd-ask-find "q7")))
-      (should (string-search "No pending approvals." (buffer-string))))
-    (kill-buffer "*pyagentd asks*")))
+    (let ((view (lambda (&rest rows)
+                  (pyagentd-test-answer
+                   'view (pyagentd-test-view '("Agent" "What") rows nil
+                                             :empty "No pending approvals."
+                                             :follows '("asks"))))))
+      (funcall view (list "q7" '(:ask (:id "q7" :branch "/s/branches/main"
+                                       :tool "Read" :detail "/etc/hosts"
+                                       :choices ("allow" "deny")))
+                          nil "planner (plan)" "Read /etc/hosts"))
+      (pyagentd-asks)
+      (pyagentd-test-await (pyagentd-ask-find "q7"))
+      (with-current-buffer "*pyagentd asks*"
+        (should (string-search "y once" (buffer-string)))
+        (goto-char (point-min))
+        (funcall view)
+        (cl-letf (((symbol-function 'y-or-n-p) #'always))
+          (call-interactively (key-binding "n")))
+        (should (equal "q7" (plist-get (answer-test--sent) :ask)))
+        (pyagentd-test-await (null (pyagentd-ask-find "q7")))
+        (revert-buffer)
+        (pyagentd-test-await (string-search "No pending approvals."
+                                            (buffer-string))))
+      (kill-buffer "*pyagentd asks*"))))
 
 (ert-deftest pyagentd-answer-shows-all-of-one-ask ()
   (pyagentd-test-with-ask
-    (answer-test--open :remember (mapcar (lambda (n) (format "tool:Bash:%d" n))
-                                         (number-sequence 1 30)))
-    (pyagentd-ask-show)
+    (answer-test--open)
+    (pyagentd-test-answer 'report '(:title "Question"
+                                    :lines ((:level 1 :parts ("Arguments")))))
+    (pyagentd-ask--show)
     (with-current-buffer "*pyagentd ask*"
-      (should (string-search "tool:Bash:30" (buffer-string)))
-      (should (string-search "\"timeout\": 5" (buffer-string)))
+      (pyagentd-test-await (string-search "Arguments" (buffer-string)))
+      (should (equal '((:name "ask" :arguments (:id "q2") :watch t))
+                     (pyagentd-test-calls 'report)))
+      (should (string-search "y once" (substring-no-properties header-line-format)))
       (should (equal "q2" (pyagentd-ask-id (pyagentd-ask-here)))))))
 
 (ert-deftest pyagentd-answer-whole-run-can-be-stopped-while-something-is-asked ()

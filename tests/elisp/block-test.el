@@ -149,14 +149,14 @@
       (insert block-test--body "\n\n"
               (replace-regexp-in-string "sonnet" "old" block-test--block) "\n"
               block-test--block "\n" empty)
-      (pyagentd-clean-local-variables)
+      (pyagentd-session--clean-local-variables)
       (should (equal (buffer-string)
                      (concat block-test--body "\n\n" block-test--block))))
     (with-temp-buffer
       (insert "a\n\n" empty "\n" empty)
-      (pyagentd-clean-local-variables)
+      (pyagentd-session--clean-local-variables)
       (should (equal (buffer-string) (concat "a\n\n" empty)))
-      (pyagentd-clean-local-variables)
+      (pyagentd-session--clean-local-variables)
       (should (equal (buffer-string) (concat "a\n\n" empty))))))
 
 (ert-deftest pyagentd-block-clean-leaves-other-blocks-alone ()
@@ -165,7 +165,7 @@
         (inhibit-message t))
     (with-temp-buffer
       (insert text)
-      (pyagentd-clean-local-variables)
+      (pyagentd-session--clean-local-variables)
       (should (equal (buffer-string) text)))))
 
 (ert-deftest pyagentd-block-those-that-a-program-left-in-the-text-are-taken-out ()
@@ -208,7 +208,7 @@
     (goto-char (point-max))
     (insert (propertize block-test--block 'gptel 'response))
     (let ((text (buffer-string)) (inhibit-message t))
-      (pyagentd-clean-local-variables)
+      (pyagentd-session--clean-local-variables)
       (should (equal (buffer-string) text)))))
 
 (ert-deftest pyagentd-block-in-the-text-does-not-hide-our-own ()

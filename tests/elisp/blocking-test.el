@@ -16,11 +16,7 @@
 (require 'keys)
 (require 'asks)
 
-(dolist (file (directory-files
-               (expand-file-name "../../elisp" pyagentd-test-directory)
-               nil "\\`pyagentd.*\\.el\\'"))
-  (unless (string-match-p "-\\(?:autoloads\\|pkg\\)\\.el\\'" file)
-    (require (intern (file-name-sans-extension file)))))
+(pyagentd-test-load-all)
 
 (defconst blocking-test--waiting
   '(accept-process-output sit-for sleep-for call-process call-process-region
@@ -81,7 +77,6 @@ MODE is a major mode; nil means a session."
     (mapatoms (lambda (symbol)
                 (unless (or (not (blocking-test--p symbol))
                             (memq symbol modes)
-                            (string-search "--" (symbol-name symbol))
                             (and (assq symbol pairs)
                                  (command-modes symbol)))
                   (push (cons symbol nil) pairs))))
@@ -272,7 +267,8 @@ directory by Dired as well."
         (blocking-test--with-answers (directory-file-name
                                       (file-name-directory file))
           (pcase-dolist (`(,command . ,mode) commands)
-            (let ((before blocking-test--asked))
+            (let ((before blocking-test--asked)
+                  (pyagentd-host nil))  ; a command changes it
               (blocking-test--give command mode file)
               (funcall after command)
               (when (< before blocking-test--asked)
@@ -287,7 +283,7 @@ directory by Dired as well."
 The variable `daemon' is bound to its process."
   (declare (indent 1) (debug t))
   `(pyagentd-test-with-daemon
-     (pyagentd-test-tell 'fake-answer "(:seq 0 :editor t)" 'attach)
+     (pyagentd-test-tell 'fake-answer "(:seq 0 :revision 10)" 'attach)
      (let ((,file (pyagentd-test-file root "### Hi"))
            (pyagentd-server-directory root)
            (default-directory (file-name-as-directory root)))

@@ -24,7 +24,7 @@ The variable `new' is bound to the file of the branch that it makes."
                   root "### How do I\nmake tea?\n"
                   "sessions/demo-20260205143052/branches/20260301000000-x/session.md"))
             (dir (directory-file-name (file-name-directory new))))
-       (pyagentd-test-answer 'attach '(:editor t :seq 0))
+       (pyagentd-test-answer 'attach '(:seq 0))
        (pyagentd-test-answer
         'branch-points
         '(:points ((:number 1 :message-id "m1" :start 1 :end 24
@@ -87,12 +87,12 @@ The variable `new' is bound to the file of the branch that it makes."
 
 (ert-deftest pyagentd-branch-saves-first ()
   (branch-test-with-session
+    (pyagentd-test-attach-now)
     (goto-char (point-max))
     (insert "Typed")
     (pyagentd-branch "x" 'include 1)
     (pyagentd-test-settle)
-    (should (equal (pyagentd-test-content file)
-                   (concat branch-test--text "Typed")))))
+    (should (pyagentd-test-sent-p "Typed"))))
 
 (ert-deftest pyagentd-branch-quit-anywhere-makes-nothing ()
   (branch-test-with-session
@@ -254,16 +254,16 @@ The variable `new' is bound to the file of the branch that it makes."
                     (plist-get (nth 1 branches) :file) nil 'quiet)
       (write-region "### Hi\nsame\nnew\n" nil
                     (plist-get (nth 2 branches) :file) nil 'quiet))
-    (should-error (pyagentd-branches-diff) :type 'user-error)
+    (should-error (pyagentd-branches--diff) :type 'user-error)
     (forward-line 2)
-    (pyagentd-branches-diff)
+    (pyagentd-branches--diff)
     (with-current-buffer "*Branch diff*"
       (pyagentd-test-await (string-match-p "^-old" (buffer-string)))
       (should (string-match-p "^\\+new" (buffer-string)))
       (should-not (string-match-p "Local Variables" (buffer-string))))
     (write-region "### Hi\nsame\nold\n" nil (plist-get (nth 2 branches) :file)
                   nil 'quiet)
-    (pyagentd-branches-diff)
+    (pyagentd-branches--diff)
     (with-current-buffer "*Branch diff*"
       (pyagentd-test-await (string-match-p "are identical" (buffer-string))))
     (kill-buffer "*Branch diff*")))

@@ -12,7 +12,7 @@
   (declare (indent 1) (debug t))
   `(pyagentd-test-with-daemon
      (pyagentd-test-tell
-      'fake-answer "(:seq 0 :editor t :preset \"coder\" :model \"claude-opus-5\" :status (:state \"idle\"))"
+      'fake-answer "(:seq 0 :revision 10 :preset \"coder\" :model \"claude-opus-5\" :status (:state \"idle\"))"
       'attach)
      (pyagentd-test-tell 'fake-answer "(:run \"r1\" :seq 1)" 'send)
      (let ((file (pyagentd-test-file root ,text)))
@@ -44,24 +44,23 @@
       (should-not pyagentd-attach-state)
       (should (string-match-p "Not connected" pyagentd-status--line)))))
 
-(ert-deftest pyagentd-chat-send-saves-and-says-where-the-prompt-ends ()
+(ert-deftest pyagentd-chat-send-says-where-the-prompt-ends ()
   (chat-test--with-session "### Hi 👋"
     (insert " there")
     (let ((process-environment
            (append '("PYAGENTD_BACKEND=offline") process-environment)))
       (pyagentd-send))
-    (should-not (buffer-modified-p))
-    (should (equal (pyagentd-test-content file) "### Hi 👋 there"))
-    (let ((request (car (pyagentd-test-calls 'send))))
+    (let ((request (car (pyagentd-test-calls 'send)))
+          (edit (car (pyagentd-test-calls 'edit-document))))
+      (should (equal (plist-get edit :hunks) '((9 9 " there" nil))))
       (should (eql (plist-get request :end) (point-max)))
-      (should (equal (plist-get request :sha256)
-                     (secure-hash 'sha256 (encode-coding-string
-                                           "### Hi 👋 there" 'utf-8))))
+      (should (eql (plist-get request :revision) 10))
+      (should (equal (plist-get request :after) (plist-get edit :id)))
       (should (equal (plist-get (plist-get request :env) :PYAGENTD_BACKEND)
                      "offline"))
       (should-not (plist-get request :text)))))
 
-(ert-deftest pyagentd-chat-answer-arrives-and-is-reported-saved ()
+(ert-deftest pyagentd-chat-answer-arrives-and-is-nothing-to-save ()
   "SPEC 000 Prompt inserted to buffer before request."
   (chat-test--with-session "### Hi"
     (let ((pyagentd-autosave-idle-time 0.05) finished)
@@ -81,21 +80,7 @@
       (should (equal (buffer-string) "### Hi\n\nHello you\n\n### "))
       (should (eobp))
       (should (string-match-p "Ready" pyagentd-status--line))
-      (pyagentd-test-await (not (buffer-modified-p)))
-      (let ((saved (car (last (pyagentd-test-calls 'saved)))))
-        (should (eql (plist-get saved :seq) 4))
-        (should (eql (plist-get saved :marker) (point-max)))
-        (should (equal (plist-get saved :sha256) pyagentd-session-sha256))))))
-
-;; A daemon that restarted would put another client's message behind the drafts.
-(ert-deftest pyagentd-chat-a-draft-saved-before-any-run-names-no-marker ()
-  (chat-test--with-session "### Hi"
-    (let ((pyagentd-autosave-idle-time 0.05))
-      (goto-char (point-max))
-      (insert " there")
-      (pyagentd-test-await (pyagentd-test-calls 'saved))
-      (should-not (plist-get (car (last (pyagentd-test-calls 'saved)))
-                             :marker)))))
+      (should-not (buffer-modified-p)))))
 
 (ert-deftest pyagentd-chat-send-from-the-middle-answers-there ()
   (chat-test--with-session "### One\n\n### Two"
@@ -124,7 +109,7 @@
 (ert-deftest pyagentd-chat-attach-replays-what-is-missing ()
   (chat-test--with-session "### Hi\n\n### draft"
     (pyagentd-test-tell
-     'fake-answer "(:seq 7 :editor t :marker 7 :inserts ((5 \"\\n\\n\" nil) (6 \"Yes\" response)) :status (:state busy))"
+     'fake-answer "(:seq 7 :marker 12 :revision 10 :edits ((nil ((7 7 \"\\n\\nYes\" ((3 6 response)))))) :status (:state busy))"
      'attach)
     (setq pyagentd-attach-state nil)
     (pyagentd-attach)
@@ -141,27 +126,17 @@
     (let ((events `((insert ,pyagentd--branch-dir 0 "Y" response)
                     (insert ,pyagentd--branch-dir 7 "es" response))))
       (pyagentd-events-enqueue (lambda () events)))
-    (pyagentd-attach--accept
-     '(:seq 7 :editor t :marker 7 :inserts ((7 "Yes" response)))
-     (buffer-chars-modified-tick))
+    (pyagentd-events-drain)
+    (pyagentd-attach--answered
+     '(:seq 7 :revision 10 :marker 10 :edits ((nil ((7 7 "Yes" ((1 4 response)))))))
+     nil)
     (pyagentd-events-drain)
     (should (equal (buffer-string) "### HiYes"))))
-
-(ert-deftest pyagentd-chat-text-in-pieces-is-reported-when-it-is-whole ()
-  (chat-test--with-session "### Hi"
-    (let ((saves (lambda () (length (pyagentd-test-calls 'saved)))))
-      (pyagentd-test-events '(insert 0 "Ye" response))
-      (save-buffer)
-      (should (= 0 (funcall saves)))
-      (pyagentd-test-events '(insert 5 "s" response))
-      (save-buffer)
-      (should (= 1 (funcall saves)))
-      (should (eql (plist-get (car (pyagentd-test-calls 'saved)) :seq) 5)))))
 
 (ert-deftest pyagentd-chat-only-the-latest-attach-counts ()
   (chat-test--with-session "### Hi"
     (pyagentd-test-tell
-     'fake-answer "(:seq 7 :editor t :marker 7 :inserts ((6 \"Yes\" response)))"
+     'fake-answer "(:seq 7 :revision 10 :marker 10 :edits ((nil ((7 7 \"Yes\" nil)))))"
      'attach)
     (setq pyagentd-attach-state nil)
     (pyagentd-attach)
@@ -179,60 +154,20 @@
     (should (= 2 (length (pyagentd-test-calls 'attach))))
     (should (eq (plist-get pyagentd-status :state) 'sending))))
 
-(ert-deftest pyagentd-chat-file-that-changed-is-read-again ()
+(ert-deftest pyagentd-chat-resync-attaches-from-what-was-seen ()
   (chat-test--with-session "### Hi"
-    (write-region "### Hello\n\nYo" nil file nil 'quiet)
-    (pyagentd-test-tell 'fake-answer "(:reread t)" 'attach)
-    (setq pyagentd-attach-state nil)
-    (pyagentd-attach)
-    (pyagentd-test-await (> (length (pyagentd-test-calls 'attach)) 2))
-    (should (equal (plist-get (car (last (pyagentd-test-calls 'attach))) :sha256)
-                   (secure-hash 'sha256 "### Hello\n\nYo")))
-    (should (equal (buffer-string) "### Hi")) ; until the daemon agrees
-    (pyagentd-test-tell 'fake-answer "(:seq 1 :editor t)" 'attach)
-    (pyagentd-attach-reread)
-    (pyagentd-test-await (eq pyagentd-attach-state t))
-    (should (equal (buffer-string) "### Hello\n\nYo"))
-    (should (verify-visited-file-modtime))
-    (should-not (buffer-modified-p))))
-
-(ert-deftest pyagentd-chat-resync-attaches-from-the-last-event ()
-  (chat-test--with-session "### Hi"
-    (chat-test--push '(insert 3 "a" response))
+    (chat-test--push '(insert 3 "abc" response))
     (chat-test--push '(resync 3))
     (pyagentd-test-await (= 2 (length (pyagentd-test-calls 'attach))))
-    (should (eql (plist-get (cadr (pyagentd-test-calls 'attach)) :seq) 3))))
-
-(ert-deftest pyagentd-chat-view-is-read-only-and-follows-the-file ()
-  (chat-test--with-session "### Hi"
-    (pyagentd-test-tell 'fake-answer "(:seq 0 :editor nil)" 'attach)
-    (setq pyagentd-attach-state nil)
-    (pyagentd-test-attach-now)
-    (should buffer-read-only)
-    (should-error (pyagentd-send) :type 'user-error)
-    (chat-test--push '(insert 1 "\n\nyes" response))
-    (pyagentd-test-await (string-suffix-p "yes" (buffer-string)))
-    (write-region (buffer-string) nil file nil 'quiet)
-    (set-file-times file (time-add nil 5))
-    (should-not (verify-visited-file-modtime))
-    (chat-test--push `(persisted 0 (:sha256 ,(pyagentd-session-body-sha256)
-                                    :mtime 1.0)))
-    (pyagentd-test-await (verify-visited-file-modtime))
-    (should-not (buffer-modified-p))))
+    (should (eql (plist-get (cadr (pyagentd-test-calls 'attach)) :revision)
+                 13))))
 
 (ert-deftest pyagentd-chat-prompt-of-another-client-is-inserted ()
   (chat-test--with-session "### Hi\n\nYo\n\n### "
-    (chat-test--push '(prompt 4 "From afar") '(insert 5 "\n\n" nil)
+    (chat-test--push '(prompt 4 "From afar" (:position 17 :insert "From afar")) '(insert 5 "\n\n" nil)
                      '(insert 6 "Yes" response))
     (pyagentd-test-await (eql pyagentd-attach-seq 6))
     (should (equal (buffer-string) "### Hi\n\nYo\n\n### From afar\n\nYes"))))
-
-(ert-deftest pyagentd-chat-prompt-follows-the-prefix-rule ()
-  (pcase-dolist (`(,body ,text ,result)
-                 '(("### " "a" "a") ("" "a" "### a") ("x" "a" "\n\n### a")
-                   ("### draft" "a" "\n\n### a")))
-    (with-temp-buffer
-      (should (equal (pyagentd-chat--join body text) result)))))
 
 (ert-deftest pyagentd-chat-abort-stops-the-run ()
   (chat-test--with-session "### Hi"
@@ -251,24 +186,8 @@
                  (lambda (&rest _) (ert-fail "Asked"))))
         (kill-buffer))
       (should (equal (pyagentd-test-calls 'detach) `((:branch ,branch))))
-      (should (string-match-p "half" (pyagentd-test-content file)))
       (chat-test--push '(insert 2 "late" response))
       (pyagentd-rpc-call 'status))))
-
-(ert-deftest pyagentd-chat-prompt-is-sent-again-when-its-text-was-saved-since ()
-  (chat-test--with-session "### Hi"
-    (pyagentd-test-tell 'fake-error "(stale \"changed\")" 'send)
-    (pyagentd-send)
-    (insert "\n\n### More")
-    (pyagentd-test-await (eq (plist-get pyagentd-status :state) 'error))
-    ;; The text is as it was the second time, so there is no third.
-    (pcase-let ((`(,first ,second) (pyagentd-test-calls 'send)))
-      (should second)
-      (should-not (equal (plist-get first :sha256)
-                         (plist-get second :sha256)))
-      (dolist (key '(:id :end))
-        (should (equal (plist-get first key) (plist-get second key)))))
-    (should-not (nthcdr 2 (pyagentd-test-calls 'send)))))
 
 (ert-deftest pyagentd-chat-silent-daemon-is-shown-and-typing-goes-below ()
   (chat-test--with-session "### Hi"
@@ -298,17 +217,6 @@
     (should (eobp))
     (pyagentd-silent-refused)
     (should (equal (buffer-string) "### Hi"))))
-
-;; It was attached once, and the daemon holds it for the one that writes.
-(ert-deftest pyagentd-chat-kill-buffer-that-is-not-attached-detaches ()
-  (chat-test--with-session "### Hi"
-    (let ((branch pyagentd--branch-dir))
-      (pyagentd-test-tell 'fake-answer "(:reread t)" 'attach)
-      (revert-buffer t t)
-      (pyagentd-test-await (> (length (pyagentd-test-calls 'attach)) 4))
-      (setq pyagentd-attach-state nil)
-      (kill-buffer)
-      (should (equal (pyagentd-test-calls 'detach) `((:branch ,branch)))))))
 
 (ert-deftest pyagentd-chat-disconnect-shows-and-comes-back ()
   (chat-test--with-session "### Hi"

@@ -33,7 +33,7 @@
                    "Looking.\n\n``` python\nprint(1)\n```\n\n## Found\n
 ~~~~\nx = 1\n```\ny = 2\n~~~~\n\nThat is all."))
     (goto-char (point-max))
-    (pyagentd-copy-answer)
+    (pyagentd-display--copy-answer)
     (should (equal (current-kill 0) "Yes."))))
 
 (defun code-test--buttons ()

@@ -33,7 +33,7 @@
   "Evaluate BODY in a session whose commands are known, with a daemon."
   (declare (indent 0) (debug t))
   `(pyagentd-test-with-daemon
-     (pyagentd-test-answer 'attach '(:editor t :seq 0))
+     (pyagentd-test-answer 'attach '(:seq 0))
      (pyagentd-test-answer 'commands (list :commands commands-test--known))
      (with-current-buffer (find-file-noselect (pyagentd-test-file root "### "))
        (pyagentd-test-attach-now)

@@ -45,7 +45,7 @@
     (should-not (invisible-p (+ beg 60)))
     (should (string-prefix-p "▾" (compact-test--shown beg)))
     (goto-char (+ beg 60))
-    (pyagentd-compact-toggle)
+    (pyagentd-chat--compact-toggle)
     (should (invisible-p (+ beg 60)))))
 
 (ert-deftest pyagentd-compact-dividers-are-neither-saved-nor-undone ()
@@ -63,18 +63,16 @@
   (pyagentd-test-with-session (concat compact-test--head compact-test--block)
     (pyagentd-compact--find (point-min) (point-max))
     (should-not (pyagentd-test-overlays))
-    (should-error (pyagentd-compact-toggle) :type 'user-error)))
+    (should-error (pyagentd-chat--compact-toggle) :type 'user-error)))
 
-(ert-deftest pyagentd-compact-puts-its-block-behind-what-was-said-last ()
-  (compact-test--with
-    (let ((end (+ beg (length compact-test--block))))
-      (should (= (pyagentd-compact--place end "Count.\n```") end))
-      (goto-char 5)
-      (insert "oh ")
-      (should (= (pyagentd-compact--place end "Count.\n```") (+ end 3)))
-      (should (= (pyagentd-compact--place end "gone") (+ end 3)))))
-  (pyagentd-test-with-session "### Hi"
-    (should (= 1 (pyagentd-compact--place 99 "")))))
+(ert-deftest pyagentd-compact-puts-its-block-where-the-daemon-says ()
+  (pyagentd-test-with-session "### Hi\n\nYes\n\n### "
+    (pyagentd-test-attach)
+    (goto-char 5)
+    (insert "oh ")
+    (pyagentd-test-events '(compacting 0 (:position 12 :behind "Yes"))
+                          '(insert 1 "\n\nBlock" ignore))
+    (should (equal (buffer-string) "### oh Hi\n\nYes\n\nBlock\n\n### "))))
 
 (provide 'compact-test)
 ;;; compact-test.el ends here

@@ -179,7 +179,7 @@
 (ert-deftest pyagentd-fold-return-on-an-agents-line-visits-it ()
   (pyagentd-test-with-daemon
     (with-current-buffer (find-file-noselect (pyagentd-test-file root "### Hi"))
-      (pyagentd-test-tell 'fake-answer "(:seq 0 :editor t)" 'attach)
+      (pyagentd-test-tell 'fake-answer "(:seq 0 :revision 10)" 'attach)
       (pyagentd-test-attach-now)
       (let ((agent (pyagentd-test-file
                     root "Look." (expand-file-name
@@ -269,6 +269,24 @@
     (should-not (string-search "  \n" (buffer-string)))
     (pyagentd-session--after-save)
     (fold-test--refused (blocks-find "two") (insert "x"))))
+
+(ert-deftest pyagentd-prompts-stand-apart-but-for-the-one-that-is-typed ()
+  (blocks-with
+    (goto-char (point-max))
+    (let ((inhibit-read-only t)
+          (start (1+ (point))))
+      (insert "\n" (propertize "### a heading of an answer\n" 'gptel 'response)
+              "### sent\n\nmore of it\n\n### typed")
+      (dotimes (_ 2)                    ; again, when it is displayed again
+        (pyagentd-prompt--find start (point-max)))
+      (should (equal '("### sent\n")
+                     (mapcar (lambda (overlay)
+                               (buffer-substring-no-properties
+                                (overlay-start overlay) (overlay-end overlay)))
+                             (seq-filter (lambda (overlay)
+                                           (overlay-get overlay
+                                                        'pyagentd-prompt))
+                                         (overlays-in start (point-max)))))))))
 
 (provide 'fold-test)
 ;;; fold-test.el ends here

@@ -21,7 +21,17 @@
    '(progn
       (cl-defstruct (gptel-tool (:constructor gptel-stub--tool))
         function name description args async category confirm include)
+      (cl-defstruct gptel-backend name host protocol endpoint key models)
+      (cl-defstruct (gptel-openai (:include gptel-backend)))
+      (defvar gptel--known-backends nil)
       (defvar gptel--known-tools nil)
+
+      (defun gptel--get-api-key (key)
+        "Return the API key that KEY is, names or finds."
+        (cond ((functionp key) (funcall key))
+              ((symbolp key) (symbol-value key))
+              (t key)))
+
       (defvar gptel-tools nil)
       (defvar gptel-backend nil)
       (defvar gptel-model nil)

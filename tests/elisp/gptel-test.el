@@ -112,5 +112,66 @@
         (should (string-match-p (regexp-quote line) chat)))
       (should (= 1 (how-many "Local Variables" (point-min)))))))
 
+(defvar gptel-test--key "sk-of-a-variable")
+
+(ert-deftest pyagentd-gptel-backends-are-shown-changed-and-written ()
+  (pyagentd-test-with-daemon
+    (unless (fboundp 'make-gptel-openai)
+      (require 'gptel-openai)
+      (defalias 'make-gptel-openai #'gptel--make-openai))
+    (put 'gptel-test-m :context-window 40)
+    (put 'gptel-test-m :capabilities '(tool-use))
+    (let* ((backend (make-gptel-openai
+                     :name "Mine" :host "llm.example.org" :protocol "https"
+                     :endpoint "/v1/chat/completions" :key 'gptel-test--key
+                     :models '(gptel-test-m)))
+           (gptel--known-backends (list (cons "Mine" backend)))
+           (gptel-backend backend)
+           (pyagentd-keys nil)
+           (buffer "*edit: backends of gptel, for config.toml*"))
+      (pyagentd-test-answer
+       'gptel-backends
+       '(:text "[backend.Mine]\nkind = \"openai\"\n" :file "/c.toml"
+         :keys (("PYAGENTD_KEY_MINE" "llm.example.org")) :notes ("Other: no")))
+      (pyagentd-test-answer 'add-configuration '(:file "/c.toml"))
+      (pyagentd-gptel--import-backends)
+      (pyagentd-test-await (get-buffer buffer))
+      (let ((told (car (plist-get (car (pyagentd-test-calls 'gptel-backends))
+                                  :backends))))
+        (should (equal (plist-get told :host) "llm.example.org"))
+        (should (equal (plist-get told :type) "gptel-openai"))
+        (should (equal (plist-get told :models)
+                       '((:name "gptel-test-m" :context-window 40))))
+        (should (eq (plist-get told :key) t))
+        (should-not (string-search gptel-test--key (format "%S" told))))
+      (cl-letf (((symbol-function 'customize-save-variable) #'set))
+        (with-current-buffer buffer
+          (should (string-match-p "^# Left out: Other: no" (buffer-string)))
+          (goto-char (point-max))
+          (insert "model = \"m\"\n")
+          (pyagentd-edit--finish))
+        (pyagentd-test-await (not (get-buffer buffer))))
+      (should (string-search
+               "[backend.Mine]\nkind = \"openai\"\nmodel = \"m\""
+               (plist-get (car (pyagentd-test-calls 'add-configuration)) :text)))
+      (should (equal pyagentd-keys
+                     '(("PYAGENTD_KEY_MINE" . "llm.example.org"))))
+      (should (equal (plist-get (pyagentd-env-variables) :PYAGENTD_KEY_MINE)
+                     "sk-of-a-variable")))))
+
+(ert-deftest pyagentd-gptel-a-key-is-asked-of-auth-source-without-gptel ()
+  (let ((gptel--known-backends nil)
+        (pyagentd-keys '(("SOME_KEY" . "llm.example.org") ("NO_KEY" . "x")))
+        (asked nil))
+    (cl-letf (((symbol-function 'auth-source-search)
+               (lambda (&rest spec)
+                 (push (plist-get spec :host) asked)
+                 (and (equal (plist-get spec :host) "llm.example.org")
+                      (list (list :secret (lambda () "s3cret")))))))
+      (let ((env (pyagentd-env-variables)))
+        (should (equal (plist-get env :SOME_KEY) "s3cret"))
+        (should-not (plist-member env :NO_KEY))
+        (should (equal asked '("x" "llm.example.org")))))))
+
 (provide 'gptel-test)
 ;;; gptel-test.el ends here

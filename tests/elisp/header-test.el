@@ -68,11 +68,11 @@
       (cl-letf* ((noted nil)
                  ((symbol-function 'header-test--note)
                   (lambda () (interactive) (setq noted (selected-window)))))
-        (pyagentd-status-click (list 'mouse-1 place))
+        (pyagentd-status--click (list 'mouse-1 place))
         (should (eq noted window))
         (should (eq (lookup-key (get-text-property 0 'local-map string)
                                 [header-line mouse-1])
-                    'pyagentd-status-click))))))
+                    'pyagentd-status--click))))))
 
 (ert-deftest pyagentd-header-says-less-where-there-is-little-room ()
   (pyagentd-test-with-session "### Hi"

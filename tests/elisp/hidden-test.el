@@ -19,10 +19,10 @@
     (should (string-match-p
              "1 turn rewound"
              (overlay-get (car (pyagentd-test-overlays 11 27)) 'before-string)))
-    (pyagentd-show-hidden)
+    (pyagentd-history--show-hidden)
     (should-not (invisible-p 15))
     (should (eq (get-char-property 15 'face) 'pyagentd-hidden))
-    (pyagentd-show-hidden)
+    (pyagentd-history--show-hidden)
     (should (invisible-p 15))))
 
 (ert-deftest pyagentd-hidden-is-neither-saved-nor-undone ()
@@ -46,7 +46,7 @@
 
 (ert-deftest pyagentd-hidden-text-of-another-state-is-not-marked ()
   (pyagentd-test-with-session hidden-test--text
-    (pyagentd-hidden--receive '(:sha256 "of another text"
+    (pyagentd-hidden--receive '(:revision 7
                                 :hidden ((11 27 1 rewind)) :variants nil))
     (should-not pyagentd-hidden--overlays)
     (should pyagentd-hidden--due)))
@@ -55,13 +55,12 @@
   (pyagentd-test-with-session hidden-test--text
     (pyagentd-test-attach)
     (pyagentd-test-events
-     `(roles 0 (:sha256 ,(pyagentd-session-body-sha256)
-                :spans ((9 11 response) (11 33 ignore)) :marker 33)))
+     '(roles 0 (:revision 11 :spans ((9 11 response) (11 33 ignore)) :marker 33)))
     (should (equal (pyagentd-block-bounds)
                    '((ignore (11 33)) (response (9 11)))))
     (should (= (pyagentd-insert-position) 33))
     (pyagentd-test-events
-     `(roles 0 (:sha256 ,(pyagentd-session-body-sha256) :spans nil)))
+     '(roles 0 (:revision 12 :spans nil)))
     (should-not (pyagentd-block-bounds))))
 
 (provide 'hidden-test)

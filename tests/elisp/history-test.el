@@ -16,7 +16,7 @@ The variable `branch' is bound to its directory."
   `(pyagentd-test-with-daemon
      (let* ((file (pyagentd-test-file root "### One?\n\nYes.\n\n### Two?\n\nNo.\n\n### "))
             (branch (directory-file-name (file-name-directory file))))
-       (pyagentd-test-answer 'attach '(:editor t :seq 0))
+       (pyagentd-test-answer 'attach '(:seq 0))
        (pyagentd-test-answer
         'branch-points '(:points ((:number 1 :message-id "m1" :start 1 :end 9)
                                   (:number 2 :message-id "m3" :start 17 :end 25)
@@ -59,7 +59,7 @@ The variable `branch' is bound to its directory."
     (with-current-buffer (window-buffer)
       (should (equal (buffer-string) "One?"))
       (insert "Or ")
-      (should (equal (pyagentd-test-said (pyagentd-edit-prompt-finish))
+      (should (equal (pyagentd-test-said (pyagentd-edit-prompt--finish))
                      "A run is in flight"))
       (should pyagentd-edit-prompt-mode)
       (pyagentd-test-answer 'edit nil)
@@ -78,14 +78,14 @@ The variable `branch' is bound to its directory."
     (pyagentd-test-type "M-x pyagentd-edit-prompt RET")
     (let ((buffer (window-buffer)))
       (with-current-buffer buffer
-        (should (string-prefix-p "Sent without what you wrote since"
+        (should (string-prefix-p "Sent; what you typed after that"
                                  (pyagentd-test-said
-                                   (pyagentd-edit-prompt-finish)
+                                   (pyagentd-edit-prompt--finish)
                                    (insert "And two? ")))))
       (should (buffer-live-p buffer))
       (with-current-buffer buffer
         (should (equal (buffer-string) "And two? One?"))
-        (pyagentd-edit-prompt-cancel)))))
+        (pyagentd-edit-prompt--cancel)))))
 
 (ert-deftest pyagentd-edit-prompt-again-shows-what-was-begun ()
   (history-test-with-session

@@ -6,7 +6,7 @@
 ;;; Code:
 
 (require 'test-helper)
-(require 'pyagentd-trust)
+(require 'pyagentd-tools)
 (require 'pyagentd-buffers)
 
 (defmacro hooks-test-with (functions &rest body)

@@ -7,7 +7,7 @@
 
 (require 'asks)
 (require 'keys)
-(require 'pyagentd-report)
+(require 'pyagentd-list)
 (require 'pyagentd-views)
 
 (defconst inspect-test--report
@@ -41,7 +41,7 @@
 (ert-deftest pyagentd-report-shows-lines-with-faces ()
   (inspect-test--with
     (should (equal (pyagentd-test-calls 'report)
-                   `((:name "inspect" :arguments (:branch ,branch)))))
+                   `((:name "inspect" :arguments (:branch ,branch) :watch t))))
     (should (equal mode-name "Inspect"))
     (should (string-prefix-p "* demo/main  Demo\n  spent 12 in; $0.01\n"
                              (buffer-string)))
@@ -67,6 +67,7 @@
     (outline-hide-subtree)
     (revert-buffer)
     (pyagentd-test-settle)
+    (beginning-of-line)
     (should (looking-at-p "^\\* done"))
     (should (invisible-p (line-end-position)))
     (goto-char (point-min))
@@ -76,7 +77,7 @@
 (ert-deftest pyagentd-report-opens-what-a-heading-names ()
   (inspect-test--with
     (goto-char (point-min))
-    (should-error (pyagentd-report-visit) :type 'user-error)
+    (should-error (pyagentd-report--visit) :type 'user-error)
     (search-forward "1 message")
     (pyagentd-test-answer 'report '(:title "Request"
                                     :lines ((:level 0 :parts ("{}")))))
@@ -84,7 +85,7 @@
       (call-interactively (key-binding (kbd "RET")))
       (pyagentd-test-settle))
     (should (equal (car (last (pyagentd-test-calls 'report)))
-                   '(:name "request" :arguments (:run "run_1" :step 1))))
+                   '(:name "request" :arguments (:run "run_1" :step 1) :watch t)))
     (with-current-buffer "*pyagentd request*"
       (should (equal (buffer-string) "{}\n"))
       (kill-buffer))))
@@ -96,7 +97,7 @@
     (pyagentd-test-answer 'schedule-add '(:id "sch_3" :when "at 14:30"))
     (should (equal "Scheduled: at 14:30"
                    (pyagentd-test-said
-                     (pyagentd-schedule :at "14:30" "Go on."))))))
+                     (pyagentd-schedules--add :at "14:30" "Go on."))))))
 
 (provide 'inspect-test)
 ;;; inspect-test.el ends here

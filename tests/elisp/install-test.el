@@ -174,6 +174,23 @@ The variable `root' is bound to a temporary directory."
       (pyagentd-rpc-call 'status)       ; it has said hello
       (should-not pyagentd-start--waiting))))
 
+;; It greets as soon as it listens, and may end before it is ready.
+(ert-deftest pyagentd-start-again-while-one-that-greeted-ends-is-told ()
+  (pyagentd-test-with-place
+    (let ((pyagentd-command '("sh" "-c" "read line; echo No room >&2; exit 1"))
+          (failed nil) (said ""))
+      (cl-letf (((symbol-function 'pyagentd-log)
+                 (lambda (_level format &rest args)
+                   (setq said (concat said (apply #'format format args))))))
+        (pyagentd-start #'ignore)
+        (process-put pyagentd-start--process 'pyagentd-greeted t)
+        (setq pyagentd-start--waiting nil)
+        (pyagentd-start #'ignore (lambda (err) (setq failed err)))
+        (process-send-eof pyagentd-start--process)
+        (pyagentd-test-await failed))
+      (should (string-match-p "No room" (pyagentd-error-text failed)))
+      (should (string-match-p "No room" said)))))
+
 (ert-deftest pyagentd-start-that-fails-says-why-and-calls-nothing ()
   (pyagentd-test-with-place
     (let ((pyagentd-command '("sh" "-c" "echo No room >&2; exit 1"))
@@ -220,7 +237,22 @@ The variable `root' is bound to a temporary directory."
 (ert-deftest pyagentd-install-without-a-wheel-takes-the-index ()
   (let ((pyagentd-install--here "/nonexistent/elisp/"))
     (should (equal (pyagentd-install-requirement)
-                   (format "pyagentd[full]~=%s" pyagentd-version)))))
+                   (format "pyagentd[daemon]~=%s" pyagentd-version)))))
+
+(ert-deftest pyagentd-install-has-what-was-added-to-the-server-before ()
+  (let ((pyagentd-install--here "/nonexistent/elisp/"))
+    (cl-letf (((symbol-function 'pyagentd-server-environments)
+               (lambda () '((:version "0.1.0" :extras ("mcp" "acp"))))))
+      (should (equal (pyagentd-install-requirement)
+                     (format "pyagentd[daemon,mcp,acp]~=%s"
+                             pyagentd-version))))))
+
+(ert-deftest pyagentd-install-finds-the-programs-of-windows ()
+  (let ((system-type 'windows-nt))
+    (should (equal (pyagentd-server-program "/s/0.1.0")
+                   "/s/0.1.0/Scripts/pyagentd.exe"))
+    (should (equal (pyagentd-install--python-of "/s/0.1.0")
+                   "/s/0.1.0/Scripts/python.exe"))))
 
 (ert-deftest pyagentd-upgrade-installs-and-restarts ()
   (install-test--with-tools pyagentd-version
@@ -357,6 +389,57 @@ The variable `root' is bound to a temporary directory."
         (should (string-match-p "daemon +No answer" text))
         (should-not (string-search "pid 7" text))))
     (kill-buffer "*pyagentd-doctor*")))
+
+(ert-deftest pyagentd-doctor-says-which-machines-answer ()
+  (require 'pyagentd-host)
+  (let* ((root (make-temp-file "hosts" t))
+         (ssh (expand-file-name "ssh" root))
+         (process-environment (cons (concat "XDG_STATE_HOME=" root)
+                                    process-environment))
+         (pyagentd-host "absent")
+         (pyagentd-host-ssh (list ssh))
+         (pyagentd-doctor--host-timeout 1))
+    (unwind-protect
+        (progn
+          (with-temp-file ssh
+            (insert "#!/bin/sh
+while [ \"$1\" != -- ]; do shift; done
+case $2 in
+good) echo 'pyagentd, version " pyagentd-version "' ;;
+old) echo 'pyagentd, version 0.0.9' ;;
+absent) echo pyagentd-absent >&2; exit 127 ;;
+silent) exec sleep 60 ;;
+*) echo \"ssh: connect to host $2: No route to host\" >&2; exit 255 ;;
+esac
+"))
+          (set-file-modes ssh #o700)
+          (dolist (host '("good" "old" "silent" "gone"))
+            (make-directory (expand-file-name
+                             (concat "pyagentd/hosts/" host) root) t))
+          (with-temp-buffer
+            (pyagentd-doctor-mode)
+            (cl-letf (((symbol-function 'pyagentd-doctor--ask) #'ignore))
+              (pyagentd-doctor--refresh))
+            (should (string-match-p "Checking other machines" (buffer-string)))
+            (pyagentd-test-await
+             (not (seq-some (lambda (entry)
+                              (eq (plist-get (cdr entry) :level) 'asked))
+                            pyagentd-doctor--hosts)))
+            (pcase-dolist
+                (`(,host ,level ,detail)
+                 `(("absent" missing "not installed on absent")
+                   ("good" ok ,(concat "answers, version " pyagentd-version))
+                   ("old" warning "the server is version 0.0.9")
+                   ("silent" warning "no answer within 1 s")
+                   ("gone" warning "No route to host")))
+              (let ((finding (alist-get host pyagentd-doctor--hosts
+                                        nil nil #'equal)))
+                (should (eq (plist-get finding :level) level))
+                (should (string-match-p (regexp-quote detail)
+                                        (plist-get finding :detail)))
+                (should (string-match-p (regexp-quote detail)
+                                        (buffer-string)))))))
+      (delete-directory root t))))
 
 (ert-deftest pyagentd-doctor-of-a-server-that-cannot-says-so ()
   (install-test--with-tools pyagentd-version

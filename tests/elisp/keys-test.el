@@ -9,88 +9,95 @@
 (require 'keys)
 (require 'pyagentd-menu)
 (require 'pyagentd-list)
-(require 'pyagentd-report)
-(require 'pyagentd-search)
+(require 'pyagentd-sessions)
 (require 'pyagentd-views)
-(require 'pyagentd-mission)
+(require 'pyagentd-views)
 
-(ert-deftest pyagentd-keys-every-list-has-a-sheet ()
-  (dolist (mode '(pyagentd-asks-mode pyagentd-list-mode
-                  pyagentd-search-mode
-                  pyagentd-report-mode pyagentd-mission-mode))
-    (with-temp-buffer
-      (funcall mode)
-      (should (eq (key-binding "?") #'pyagentd-keys))
-      (should (> (length (pyagentd-keys-here)) 3))
-      (pcase-dolist (`(,key . ,words) (pyagentd-keys-here))
-        (should (commandp (key-binding (kbd key))))
-        (should-not (string-empty-p words))))))
+(defun keys-test--entries ()
+  "Return all entries of the menus."
+  (seq-filter #'consp (seq-mapcat #'cddr (pyagentd-menus-groups))))
 
-(defun keys-test--last-line ()
-  "Return what this list says of its keys below its lines."
-  (let* ((overlays (overlays-in (point-min) (point-max)))
-         (keys (seq-find (lambda (overlay)
-                           (overlay-get overlay 'pyagentd-table-keys))
-                         overlays)))
-    (concat (buffer-string) (and keys (overlay-get keys 'after-string)))))
+(ert-deftest pyagentd-keys-are-those-that-the-menus-name ()
+  (let ((named (delq nil (mapcar (lambda (entry)
+                                   (when-let ((key (plist-get (nthcdr 3 entry)
+                                                              :key)))
+                                     (cons key (nth 2 entry))))
+                                 (keys-test--entries)))))
+    (should (> (length named) 20))
+    (pcase-dolist (`(,key . ,command) named)
+      (should (commandp command))
+      (should (eq command (lookup-key pyagentd-mode-map (kbd key))))
+      (should (equal (key-description
+                      (where-is-internal command pyagentd-mode-map t))
+                     key)))
+    (pcase-dolist (`(,key . ,command) (keys-test--bound pyagentd-mode-map))
+      (let ((key (key-description key)))
+        (when (string-prefix-p "C-c" key)
+          (should (or (equal key "C-c C-t") (equal (cdr (assoc key named))
+                                                   command))))))))
 
-(ert-deftest pyagentd-keys-every-list-names-some-below-its-lines ()
-  (pcase-dolist (`(,mode . ,print)
-                 '((pyagentd-search-mode . pyagentd-search--print)))
-    (with-temp-buffer
-      (funcall mode)
-      (funcall print)
-      (funcall print)
-      (should (string-match-p "RET open  [^z]*\\? all keys\n\\'"
-                              (keys-test--last-line)))))
-  (mapatoms
-   (lambda (mode)
-     (when (and (string-match-p "\\`pyagentd-.*-mode\\'" (symbol-name mode))
-                (commandp mode) (not (eq mode 'pyagentd-table-mode)))
-       (with-temp-buffer
-         (funcall mode)
-         (when (derived-mode-p 'tabulated-list-mode)
-           (should pyagentd-table-help)
-           (pcase-dolist (`(,key ,_) pyagentd-table-help)
-             (should (commandp (key-binding (kbd key)))))))))))
+;; A terminal without a character has another one of the same width for it.
+(ert-deftest pyagentd-keys-and-lists-have-characters-that-the-terminal-has ()
+  (let ((coding (terminal-coding-system)))
+    (unwind-protect
+        (dolist (case '((us-ascii ?- ?>) (utf-8 nil nil)))
+          (set-terminal-coding-system (car case))
+          (with-temp-buffer
+            (pyagentd-table-mode)
+            (should (equal (mapcar (lambda (char)
+                                     (and buffer-display-table
+                                          (aref buffer-display-table char)))
+                                   '(?· ?→))
+                           (mapcar (lambda (plain) (and plain (vector plain)))
+                                   (cdr case))))))
+      (set-terminal-coding-system coding))))
 
-(ert-deftest pyagentd-keys-the-list-says-it-in-fewer-words ()
-  (with-temp-buffer
-    (pyagentd-list-mode)
-    (pyagentd-list--print '(:columns ((:title "Who" :width 0))
-                            :actions ((:key "k" :label "stop"))))
-    (should (equal (cdr (assoc "k" (pyagentd-keys-here))) "stop"))
-    (should (equal (pyagentd-keys--text '(("a" . "one") ("RET" . "two")) 100)
-                   (concat "a    one" (make-string 42 ?\s) "RET  two")))))
+(ert-deftest pyagentd-commands-are-few ()
+  "All that have a public name, in whichever file."
+  (pyagentd-test-load-all)
+  (let (commands)
+    (mapatoms
+     (lambda (symbol)
+       (let ((name (symbol-name symbol)))
+         (when (and (commandp symbol)
+                    (string-match-p "\\`\\(?:pyagentd-\\|jf/\\)" name)
+                    (not (string-match-p "--\\|\\`pyagentd-test" name)))
+           (push name commands)))))
+    (ert-info ((format "%d commands: %s" (length commands)
+                       (string-join (sort commands #'string<) " ")))
+      (should (<= (length commands) 62)))))
 
-(defun keys-test--too-long (keys)
-  "Return what of KEYS, a list of (KEY . WORDS), a sheet has no room for."
-  (seq-filter (lambda (pair)
-                (> (string-width (cdr pair)) pyagentd-key-words-width))
-              keys))
+(ert-deftest pyagentd-keys-in-which-key-have-words ()
+  (let (words)
+    (map-keymap-internal (lambda (_ binding)
+                           (when (stringp (car-safe binding))
+                             (push (car binding) words)))
+                         (lookup-key pyagentd-mode-map (kbd "C-c")))
+    (should (member "Next answer" words))))
 
-(ert-deftest pyagentd-keys-are-never-cut-and-say-different-things ()
-  (pcase-dolist (`(,command . ,_) pyagentd-key-words)
-    (should (or (fboundp command) (eq command 'outline-cycle))))
-  (mapatoms
-   (lambda (mode)
-     (when (and (string-match-p "\\`pyagentd-.*-mode\\'" (symbol-name mode))
-                (commandp mode))
-       (with-temp-buffer
-         (funcall mode)
-         (when (derived-mode-p 'special-mode 'tabulated-list-mode)
-           (should-not (keys-test--too-long (pyagentd-keys-here))))))))
-  (with-temp-buffer
-    (setq-local pyagentd-mode t
-                pyagentd-ask-mode t)
-    (should-not (keys-test--too-long (pyagentd-keys-here)))))
+(ert-deftest pyagentd-keys-letters-of-menus-are-different ()
+  (dolist (menu pyagentd-menus)
+    (let ((letters (mapcar (lambda (command)
+                             (plist-get (nth 2 (transient-get-suffix
+                                                (car menu) command))
+                                        :command))
+                           (mapcar #'car
+                                   (seq-filter
+                                    #'consp
+                                    (seq-mapcat
+                                     (lambda (group)
+                                       (and (consp group) (cdr group)))
+                                     (seq-mapcat #'cdr (cddr menu))))))))
+      (should (equal letters (delete-dups (copy-sequence letters)))))))
 
-(ert-deftest pyagentd-keys-a-session-has-one-too ()
-  (blocks-with
-    (should (eq (key-binding (kbd "C-c ?")) #'pyagentd-keys))
-    (let ((keys (pyagentd-keys-here)))
-      (should (equal (cdr (assoc "C-c RET" keys)) "send the prompt"))
-      (should-not (assoc "?" keys)))))
+(ert-deftest pyagentd-menubar-has-what-the-menus-have ()
+  (let ((menu (lookup-key pyagentd-mode-map [menu-bar Agent])))
+    (should (keymapp menu))
+    (let (titles)
+      (map-keymap (lambda (_ binding) (push (format "%s" (nth 1 binding)) titles))
+                  menu)
+      (dolist (title '("Send" "Turns" "Approvals" "Sessions" "Trust"))
+        (should (member title titles))))))
 
 (ert-deftest pyagentd-menu-shows-what-holds ()
   (pyagentd-test-with-session "### Hi"
@@ -106,8 +113,28 @@
                    '("Tea  Ready" "Queue 2" "Agent programmer" "Model opus"
                      "Context 50% $0.50" "Steps")))))
 
+(ert-deftest pyagentd-menus-fit-into-80-columns ()
+  (pyagentd-test-with-session "### Hi"
+    (pyagentd-test-attach
+     :title (make-string 60 ?t) :preset "a-programmer"
+     :settings '(:model "claude-opus-with-a-very-long-name-20251101"
+                 :temperature 0.25)
+     :thinking "medium" :status '(:state idle :queued 12)
+     :context '(:used 500 :window 1000 :cost-usd 10.55))
+    (pyagentd-model--switch-scope)
+    (pyagentd-choose-model "claude-haiku-with-a-very-long-name-20251101")
+    (dolist (menu (mapcar #'car pyagentd-menus))
+      (unwind-protect
+          (progn
+            (transient-setup menu)
+            (with-current-buffer " *transient*"
+              (dolist (line (split-string (buffer-string) "\n"))
+                (should (< (string-width line) 78)))))
+        ;; In batch nothing else takes its keys away.
+        (transient--emergency-exit)))))
+
 (ert-deftest pyagentd-menu-q-quits-each-of-them ()
-  (dolist (menu '(pyagentd-menu pyagentd-menu-model pyagentd-menu--in-sessions
+  (dolist (menu '(pyagentd-menu pyagentd-menu--in-model pyagentd-menu--in-sessions
                   pyagentd-menu--in-agents pyagentd-menu--in-rights
                   pyagentd-menu--in-settings))
     (should (eq (plist-get (nth 2 (transient-get-suffix menu "q")) :command)
@@ -129,21 +156,21 @@
                      '("Set for this session" "Model opus" "Temperature 0.5"
                        "Maximum tokens default" "Thinking low" "Tools 2"
                        "System prompt preset.md")))
-      (pyagentd-model-switch-scope)
+      (pyagentd-model--switch-scope)
       (pyagentd-choose-model "haiku")
-      (pyagentd-choose-temperature 0)
-      (pyagentd-choose-thinking "high")
+      (pyagentd-model--choose-temperature 0)
+      (pyagentd-model--choose-thinking "high")
       (should (equal (seq-take (funcall shown) 5)
-                     '("Set for next message only"
-                       "Model haiku (next message)"
-                       "Temperature 0 (next message)"
+                     '("Set for next message"
+                       "Model haiku (next)"
+                       "Temperature 0 (next)"
                        "Maximum tokens default"
-                       "Thinking high (next message)")))
+                       "Thinking high (next)")))
       (should (string-search "opus" pyagentd-status--line))
       (should (string-search "[next: " pyagentd-status--line))
-      (pyagentd-choose-temperature nil)
+      (pyagentd-model--choose-temperature nil)
       (should (equal (nth 2 (funcall shown)) "Temperature 0.5"))
-      (pyagentd-model-forget-next)
+      (pyagentd-model--forget-next)
       (should-not (string-search "[next: " pyagentd-status--line)))))
 
 (ert-deftest pyagentd-menu-an-option-has-its-next-value ()
@@ -166,38 +193,15 @@
             ((consp tree) (mapc #'walk tree))))))
 
 (ert-deftest pyagentd-menubar-all-of-it-are-commands ()
-  (blocks-with
-    (let ((count 0))
-      (map-keymap (lambda (_ item)
-                    (pcase item
-                      (`(menu-item ,_ ,(and command (pred symbolp)) . ,_)
-                       (when command
-                         (setq count (1+ count))
-                         (should (commandp command))))))
-                  (lookup-key pyagentd-mode-map [menu-bar Agent]))
-      (should (> count 20)))))
-
-(ert-deftest pyagentd-keys-have-words-for-which-key-and-work-as-before ()
-  (pyagentd-which-key-set-up)
-  (pyagentd-which-key-set-up)
-  (let ((binding (assq ?\C-k (lookup-key pyagentd-mode-map (kbd "C-c")))))
-    (should (equal (cddr binding) 'pyagentd-abort))
-    (should (stringp (cadr binding))))
-  (should (eq (lookup-key pyagentd-mode-map (kbd "C-c C-k")) 'pyagentd-abort))
-  (should (equal (key-description (where-is-internal 'pyagentd-abort
-                                                     pyagentd-mode-map t))
-                 "C-c C-k"))
-  (with-temp-buffer
-    (use-local-map pyagentd-mode-map)
-    (setq-local pyagentd-mode t)
-    (should (assoc "C-c C-k" (pyagentd-keys-here)))))
-
-(ert-deftest pyagentd-keys-of-a-question-are-shown-where-something-is-asked ()
-  (with-temp-buffer
-    (setq-local pyagentd-mode t)
-    (should-not (rassoc "go to the question" (pyagentd-keys-here)))
-    (setq-local pyagentd-ask-mode t)
-    (should (rassoc "go to the question" (pyagentd-keys-here)))))
+  (let ((count 0))
+    (dolist (entry (keys-test--entries))
+      (pcase (pyagentd-menubar--item entry)
+        (`[,(pred stringp) ,(and command (pred symbolp))]
+         (setq count (1+ count))
+         (should (commandp command)))
+        (`[,(pred stringp) (,(and function (pred symbolp)) . ,_)]
+         (should (fboundp function)))))
+    (should (> count 50))))
 
 ;;;; What they shadow
 
@@ -209,7 +213,8 @@ whatever its key, is none."
     (map-keymap-internal
      (lambda (event binding)
        (let ((key (vconcat prefix (vector event)))
-             (command (pyagentd-keys--command binding)))
+             (command (if (stringp (car-safe binding)) (cdr binding)
+                        binding)))
          (cond ((memq event '(remap menu-bar)))
                ((and (eq 'menu-item (car-safe binding))
                     (memq :filter binding)))
@@ -242,8 +247,8 @@ whatever its key, is none."
       (should-not (memq command
                         '(pyagentd-allow-once pyagentd-allow-session
                           pyagentd-allow-always pyagentd-deny
-                          pyagentd-deny-with-reason pyagentd-ask-edit-finish
-                          pyagentd-ask-abort))))))
+                          pyagentd-deny-with-reason pyagentd-ask--edit-finish
+                          pyagentd-ask--abort))))))
 
 (ert-deftest pyagentd-menubar-a-right-click-offers-what-is-there ()
   (blocks-with

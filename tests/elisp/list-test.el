@@ -56,8 +56,10 @@
     (should (equal mode-line-process " 3 running"))
     (should (equal mode-name "Things"))
     (should (string-match-p "k stop  m mark" (buffer-string)))
-    (should (equal (cdr (assoc "k" (pyagentd-keys-here))) "stop"))
-    (should (assoc "RET" (pyagentd-keys-here)))))
+    (should (equal (cadr (assoc "k" pyagentd-table-help)) "stop"))
+    (let ((help (substitute-command-keys (documentation 'pyagentd-list-mode))))
+      (should (string-match-p "^k[ \t]+pyagentd-list--[a-z]+-stop$" help))
+      (should (string-match-p "^RET[ \t]+pyagentd-list--visit$" help)))))
 
 (ert-deftest pyagentd-list-says-why-it-is-empty ()
   (list-test--with (pyagentd-test-view '("Who") nil nil
@@ -204,8 +206,9 @@
         (pyagentd-test-with-options seen
           (pyagentd-test-type "M-x pyagentd-list RET tas TAB RET"))
         (pyagentd-test-await (get-buffer "*pyagentd tasks*")))
-      (should (equal seen '(("running" "  what runs")
-                            ("tasks" "  commands behind"))))
+      (should (equal (seq-take seen 2) '(("running" "  what runs")
+                                         ("tasks" "  commands behind"))))
+      (should (assoc "hooks" seen))
       (pyagentd-test-await (pyagentd-test-calls 'view))
       (should (equal (pyagentd-test-calls 'view)
                      `((:name "tasks" :arguments (:branch ,branch) :watch t))))
@@ -259,7 +262,7 @@
                      `((:branch ,branch) (:branch nil :session "demo")
                        (:branch nil :session nil))))
       (should (equal (pyagentd-test-calls 'report)
-                     '((:name "decision" :arguments (:id 7))))))))
+                     '((:name "decision" :arguments (:id 7) :watch t)))))))
 
 (ert-deftest pyagentd-schedules-are-those-of-the-session-and-added-here ()
   (pyagentd-test-with-ask
@@ -270,10 +273,10 @@
         (pyagentd-schedules)
         (with-current-buffer "*pyagentd schedules*"
           (pyagentd-test-await pyagentd-list--view)
-          (should (eq (key-binding "+") #'pyagentd-schedule))
+          (should (eq (key-binding "+") #'pyagentd-schedules--add))
           (should (equal "Scheduled: every 1h"
                          (pyagentd-test-said
-                           (pyagentd-schedule :every "1h" "Go on."))))
+                           (pyagentd-schedules--add :every "1h" "Go on."))))
           (kill-buffer)))
       (should (equal (plist-get (car (pyagentd-test-calls 'view)) :arguments)
                      (list :branch branch)))

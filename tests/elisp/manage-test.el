@@ -18,7 +18,7 @@ The variables `file' and `branch' are bound to its names."
   `(pyagentd-test-with-daemon
      (let* ((file (pyagentd-test-file root "### Hi\n\nHello.\n\n### "))
             (branch (directory-file-name (file-name-directory file))))
-       (pyagentd-test-answer 'attach '(:editor t :seq 0))
+       (pyagentd-test-answer 'attach '(:seq 0))
        (with-current-buffer (find-file-noselect file)
          ,@body))))
 
@@ -69,7 +69,7 @@ The variables `file' and `branch' are bound to its names."
       (should (equal (pyagentd-test-calls 'duplicate)
                      `((:branch ,branch :name "copy"))))
       (should (equal buffer-file-name (plist-get copy :file)))
-      (should (string-suffix-p "typed" (pyagentd-test-content file))))))
+      (should (pyagentd-test-sent-p "typed")))))
 
 (ert-deftest pyagentd-title-is-shown-when-it-becomes-known ()
   (manage-test-with-session

@@ -6,40 +6,33 @@
 ;;; Code:
 
 (require 'asks)
-(require 'pyagentd-mission)
+(require 'pyagentd-views)
 
-(defconst mission-test--running
-  "{\"session\": {\"file\": \"/s/session.md\"},
-    \"asks\": [{\"id\": \"q1\", \"tool\": \"Bash\", \"detail\": \"make\", \"reason\": \"Why not\"}],
-    \"missions\": [
-    {\"run\": \"run_1\", \"state\": \"running\", \"prompt\": \"Count the files.\",
-     \"signature\": \"() -> {count :int}\", \"tools\": [\"Read\", \"Glob\"],
-     \"inputs\": [\"rows\"], \"ok\": null, \"value\": null, \"text\": null,
-     \"fail\": null, \"can_resume\": false, \"turns\": [
-      {\"number\": 1, \"said\": \"* I look.\", \"program\": \"(let [x 1]\\n  (call \\\"Glob\\\" {:pattern x}))\",
-       \"state\": \"failed\", \"result\": \"Error (tool_error)\\nNo.\", \"duration_ms\": 1200,
-       \"usage\": {\"input\": 10, \"output\": 5, \"reasoning\": 1, \"cache_read\": 2, \"cache_write\": 0},
-       \"calls\": [{\"id\": \"c1\", \"name\": \"Glob\", \"input\": {\"pattern\": \"*.md\"}, \"state\": \"failed\",
-                    \"result\": \"* not a heading\", \"duration_ms\": 3, \"branch\": null},
-                   {\"id\": \"c2\", \"name\": \"PersistentAgent\", \"input\": {\"preset\": \"explorer\"},
-                    \"state\": \"done\", \"result\": \"ok\", \"duration_ms\": 40, \"branch\": \"/s/agents/explorer-1\"}]}]}]}"
-  "What the daemon tells of a mission that runs.")
+(defun mission-test--report (state &rest more)
+  "Return the page of a mission in STATE, with MORE lines."
+  (list :title "Mission"
+        :follows '("sessions")
+        :lines `((:level 1 :id "run_1" :parts (,state "  Count the files."))
+                 (:level 2 :id "run_1/1" :parts ("Turn 1"))
+                 (:level 0 :parts ((:face "lisp" :text
+                                    "    (call \"Glob\"\n      {:pattern x})")))
+                 (:level 3 :id "run_1/1/0" :folded t
+                  :parts ("→ " (:text "Glob" :visit
+                                (:kind "report" :name "mission"
+                                 :arguments (:branch "/s/agents/explorer-1")))))
+                 (:level 0 :parts ("    * not a heading"))
+                 ,@more)
+        :actions (if (equal state "running")
+                     '((:key "k" :label "stop" :operation "abort"
+                        :arguments (:branch "/s")))
+                   '((:key "w" :label "copy the value" :copies "{\"count\": 3}")))))
 
-(defconst mission-test--done
-  (string-replace
-   "\"state\": \"running\"" "\"state\": \"done\""
-   (string-replace
-    "\"ok\": null, \"value\": null, \"text\": null"
-    "\"ok\": true, \"value\": {\"count\": 3}, \"text\": \"{\\n  \\\"count\\\": 3\\n}\""
-    mission-test--running))
-  "What it tells of the same mission when that is over.")
-
-(defmacro mission-test--with (report &rest body)
-  "Evaluate BODY in the buffer of a trace that shows REPORT."
+(defmacro mission-test--with (state &rest body)
+  "Evaluate BODY in the buffer of a mission in STATE."
   (declare (indent 1) (debug t))
   `(pyagentd-test-with-ask
-     (pyagentd-test-answer 'mission-trace (list :json ,report))
-     (let ((buffer (save-window-excursion (pyagentd-mission-trace)
+     (pyagentd-test-answer 'report (mission-test--report ,state))
+     (let ((buffer (save-window-excursion (pyagentd-mission--trace)
                                           (current-buffer))))
        (with-current-buffer buffer
          (unwind-protect
@@ -57,31 +50,8 @@
         (setq start end)))
     text))
 
-(ert-deftest pyagentd-mission-shows-turns-programs-calls-and-results ()
-  (mission-test--with mission-test--running
-    (dolist (text '("* running  Count the files." "() -> {count :int}"
-                    "tools: Read, Glob" "ctx: rows"
-                    "** Turn 1  12 in, 6 out  1.2 s  failed"
-                    "    * I look." "    (let [x 1]\n      (call \"Glob\""
-                    "*** → Glob *.md  failed  3 ms"
-                    "*** → PersistentAgent explorer  40 ms"
-                    "*** = Error (tool_error) No."
-                    "** Waiting for your approval: Bash make"))
-      (should (string-search text (buffer-string))))
-    (should-not (buffer-modified-p))))
-
-(ert-deftest pyagentd-mission-folds-what-is-long-and-by-its-own-headings ()
-  (mission-test--with mission-test--running
-    (should (string-search "(let [x 1]" (mission-test--visible)))
-    (should-not (string-search "not a heading" (mission-test--visible)))
-    (let ((headings 0))
-      (goto-char (point-min))
-      (while (re-search-forward (concat "^" outline-regexp) nil t)
-        (setq headings (1+ headings)))
-      (should (= 6 headings)))))
-
 (ert-deftest pyagentd-mission-fontifies-programs ()
-  (mission-test--with mission-test--running
+  (mission-test--with "running"
     (goto-char (point-min))
     (search-forward ":pattern x")
     (should (eq 'font-lock-constant-face
@@ -90,70 +60,47 @@
     (should (memq 'font-lock-string-face
                   (ensure-list (get-text-property (point) 'face))))))
 
-(defun mission-test--moves (buffer)
-  "Have the status of the session change whose missions BUFFER shows."
-  (with-current-buffer
-      (pyagentd-place-buffer
-       (buffer-local-value 'pyagentd-mission-trace--branch buffer))
-    (pyagentd-status-set '(:state busy :phase "calling"))))
-
 (ert-deftest pyagentd-mission-follows-and-keeps-point-and-folds ()
-  (mission-test--with mission-test--running
+  (mission-test--with "running"
+    (should-not (string-search "not a heading" (mission-test--visible)))
     (goto-char (point-min))
     (search-forward "→ Glob")
     (outline-show-subtree)
-    (pyagentd-test-answer 'mission-trace (list :json mission-test--done))
-    (let ((asked (length (pyagentd-test-calls 'mission-trace)))
-          (pyagentd-mission-trace--pause 0))
-      (mission-test--moves buffer)
-      (should-not pyagentd-mission-trace--timer) ; nobody sees it
+    (pyagentd-test-answer
+     'report (mission-test--report "done" '(:level 2 :parts ("Value"))))
+    (let ((pyagentd-live-pause 0) (asked (length (pyagentd-test-calls 'report))))
+      (pyagentd-list-changed "sessions")
+      (pyagentd-test-settle)
+      (should (= asked (length (pyagentd-test-calls 'report)))) ; nobody sees it
       (save-window-excursion
         (switch-to-buffer buffer)
-        (pyagentd-mission-trace--on-window (selected-window))
-        (pyagentd-test-await (string-search "** Value" (buffer-string))))
-      (should (= (1+ asked) (length (pyagentd-test-calls 'mission-trace)))))
-    (should (looking-at-p " \\*\\.md"))
+        (pyagentd-list-changed "sessions")
+        (pyagentd-test-await (string-search "** Value" (buffer-string)))))
+    (should (string-suffix-p "→ Glob" (buffer-substring (line-beginning-position)
+                                                        (point))))
     (should (string-search "not a heading" (mission-test--visible)))
-    (should (string-search "\"count\": 3" (mission-test--visible)))
-    (should-not pyagentd-mission-trace--timer)
-    (pyagentd-mission-copy)
-    (should (equal "{\n  \"count\": 3\n}" (current-kill 0)))))
+    (should (string-search "* done" (buffer-string)))
+    (call-interactively (key-binding "w"))
+    (should (equal "{\"count\": 3}" (current-kill 0)))))
 
-(ert-deftest pyagentd-mission-looks-again-when-the-session-moves ()
-  (mission-test--with mission-test--running
-    (pyagentd-test-answer 'mission-trace (list :json mission-test--done))
-    (let ((pyagentd-mission-trace--pause 0))
-      (save-window-excursion
-        (switch-to-buffer buffer)
-        (mission-test--moves buffer)
-        (pyagentd-test-await (string-search "** Value" (buffer-string)))))))
+(ert-deftest pyagentd-mission-visits-what-a-call-started-and-comes-back ()
+  (mission-test--with "running"
+    (let ((branch (plist-get pyagentd-list-arguments :branch)))
+      (goto-char (point-min))
+      (search-forward "→ Glob")
+      (save-window-excursion (call-interactively (key-binding (kbd "RET"))))
+      (should (equal "/s/agents/explorer-1"
+                     (plist-get pyagentd-list-arguments :branch)))
+      (call-interactively (key-binding "l"))
+      (should (equal branch (plist-get pyagentd-list-arguments :branch)))
+      (should-error (call-interactively (key-binding "l")) :type 'user-error)
+      (should-not (pyagentd-test-calls 'mission)))))
 
-(ert-deftest pyagentd-mission-visits-what-a-call-started-and-runs-nothing ()
-  (mission-test--with mission-test--running
-    (goto-char (point-min))
-    (search-forward "(let [x")
-    (save-window-excursion
-      (pyagentd-mission-visit)
-      (should (equal "/s/session.md" buffer-file-name))
-      (kill-buffer))
-    (search-forward "→ PersistentAgent")
-    (save-window-excursion
-      (pyagentd-mission-visit)
-      (should (equal "/s/agents/explorer-1" pyagentd-mission-trace--branch))
-      (should (string-search "explorer-1" (buffer-name)))
-      (kill-buffer))
-    (should-not (pyagentd-test-calls 'mission))))
-
-(ert-deftest pyagentd-mission-stops-and-goes-on-with-one ()
-  (mission-test--with mission-test--running
+(ert-deftest pyagentd-mission-is-stopped-by-its-key ()
+  (mission-test--with "running"
     (pyagentd-test-answer 'abort '(:aborted t))
-    (pyagentd-test-answer 'mission-resume '(:run "run_2"))
-    (pyagentd-mission-stop)
-    (should (= 1 (length (pyagentd-test-calls 'abort))))
-    (pyagentd-mission-resume)
-    (should (equal pyagentd-mission-trace--branch
-                   (plist-get (car (pyagentd-test-calls 'mission-resume))
-                              :branch)))))
+    (call-interactively (key-binding "k"))
+    (pyagentd-test-await (equal '((:branch "/s")) (pyagentd-test-calls 'abort)))))
 
 (ert-deftest pyagentd-mission-asks-for-a-task-and-a-signature ()
   (pyagentd-test-with-ask
@@ -163,7 +110,7 @@
       (pyagentd-test-answer
        'mission (list :branch (directory-file-name (file-name-directory file))
                       :file file :session-id "m-20260205143053"))
-      (pyagentd-test-answer 'mission-trace (list :json mission-test--done))
+      (pyagentd-test-answer 'report (mission-test--report "done"))
       (save-window-excursion
         (cl-letf (((symbol-function 'read-string)
                    (lambda (prompt &rest _)
@@ -171,8 +118,8 @@
           (call-interactively #'pyagentd-mission)
           (pyagentd-test-settle))
         (with-current-buffer (window-buffer)
-          (should (derived-mode-p 'pyagentd-mission-mode))
-          (should (> (buffer-size) 0))
+          (should (derived-mode-p 'pyagentd-report-mode))
+          (should (string-search "Turn 1" (buffer-string)))
           (kill-buffer)))
       (let ((sent (car (pyagentd-test-calls 'mission))))
         (should (equal "Count" (plist-get sent :prompt)))

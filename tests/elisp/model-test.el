@@ -7,7 +7,7 @@
 
 (require 'test-helper)
 (require 'keys)
-(require 'pyagentd-model)
+(require 'pyagentd-menu)
 
 (ert-deftest pyagentd-model-is-chosen-for-the-session-and-saved ()
   (pyagentd-test-with-session "### Hi"
@@ -22,46 +22,78 @@
   (pyagentd-test-with-daemon
     (let ((pyagentd-model--known nil) (pyagentd-model-history nil))
       (pyagentd-test-answer
-       'models '(:providers ((:name "a" :valid t :models ("opus" "haiku"))
-                             (:name "b" :valid nil :models ("gone")))))
+       'models '(:providers
+                 ((:name "a" :valid t :models ("opus" "haiku")
+                   :facts ((:name "opus" :words "200k context, $5 in")))
+                  (:name "b" :valid nil :models ("gone"))
+                  (:name "c" :valid t :models ("haiku" "qwen3:8b"))
+                  (:name "offline" :valid t :stand-in t :models ("opus")))))
       (pyagentd-model--fetch)
       (pyagentd-test-await pyagentd-model--known)
       (should (equal (all-completions "" #'pyagentd-model--table)
-                     '("opus" "haiku"))))))
+                     '("opus" "a/haiku" "c/haiku" "qwen3:8b" "offline/opus")))
+      (should (string-match-p "a  200k context, \\$5 in"
+                              (pyagentd-model--annotate "opus")))
+      (should-not (pyagentd-model--annotate "unheard-of")))))
+
+(ert-deftest pyagentd-model-of-another-backend-brings-the-backend ()
+  (pyagentd-test-with-session "### Hi"
+    (pyagentd-test-attach :settings '(:model "opus" :backend "Claude"))
+    (let ((pyagentd-model--backend "anthropic")
+          (pyagentd-model--known
+           '(("haiku" :backend "anthropic" :name "haiku")
+             ("ollama/qwen3:8b" :backend "ollama" :name "qwen3:8b"))))
+      (pyagentd-choose-model "ollama/qwen3:8b")
+      (let ((content (pyagentd-test-content file)))
+        (should (string-search "gptel-model: qwen3:8b" content))
+        (should (string-search "gptel--backend-name: \"ollama\"" content)))
+      (pyagentd-choose-model "haiku")
+      (let ((content (pyagentd-test-content file)))
+        (should (string-search "gptel-model: haiku" content))
+        (should (string-search "gptel--backend-name: \"Claude\"" content)))
+      (pyagentd-choose-model "ollama/qwen3:8b")
+      (pyagentd-choose-model "")
+      (let ((content (pyagentd-test-content file)))
+        (should (string-search "gptel-model: opus" content))
+        (should (string-search "gptel--backend-name: \"Claude\"" content)))
+      (setq pyagentd-settings-next-only t)
+      (pyagentd-choose-model "ollama/qwen3:8b")
+      (should (equal (plist-get pyagentd-settings-next :model)
+                     "ollama/qwen3:8b")))))
 
 (ert-deftest pyagentd-model-numbers-are-saved-with-the-session ()
   (pyagentd-test-with-session "### Hi"
     (pyagentd-test-attach :settings '(:model "opus" :temperature 0.5))
-    (pyagentd-choose-temperature 0.2)
-    (pyagentd-choose-max-tokens 900)
+    (pyagentd-model--choose-temperature 0.2)
+    (pyagentd-model--choose-max-tokens 900)
     (let ((content (pyagentd-test-content file)))
       (should (string-search "gptel-temperature: 0.2" content))
       (should (string-search "gptel-max-tokens: 900" content)))
-    (pyagentd-choose-temperature nil)
-    (pyagentd-choose-max-tokens nil)
+    (pyagentd-model--choose-temperature nil)
+    (pyagentd-model--choose-max-tokens nil)
     (let ((content (pyagentd-test-content file)))
       (should (string-search "gptel-temperature: 0.5" content))
       (should-not (string-search "gptel-max-tokens" content)))
     (dolist (typed '("3" "-1" "warm"))
       (cl-letf (((symbol-function 'read-string) (lambda (&rest _) typed)))
-        (should-error (call-interactively #'pyagentd-choose-temperature)
+        (should-error (call-interactively #'pyagentd-model--choose-temperature)
                       :type 'user-error)))
     (cl-letf (((symbol-function 'read-string) (lambda (&rest _) "0.5")))
-      (should-error (call-interactively #'pyagentd-choose-max-tokens)
+      (should-error (call-interactively #'pyagentd-model--choose-max-tokens)
                     :type 'user-error))))
 
 (ert-deftest pyagentd-model-settings-of-one-message-go-with-it-and-are-forgotten ()
   (pyagentd-test-with-daemon
     (pyagentd-test-answer
-     'attach '(:seq 0 :editor t :model "m" :status (:state "idle")))
+     'attach '(:seq 0 :revision 10 :model "m" :status (:state "idle")))
     (pyagentd-test-answer 'send '(:command (:name "help" :text "")))
     (with-current-buffer (find-file-noselect
                           (pyagentd-test-file root "### /help"))
       (pyagentd-test-await (eq pyagentd-attach-state t))
       (goto-char (point-max))
-      (pyagentd-model-switch-scope)
-      (pyagentd-choose-temperature 0.2)
-      (pyagentd-choose-thinking "high")
+      (pyagentd-model--switch-scope)
+      (pyagentd-model--choose-temperature 0.2)
+      (pyagentd-model--choose-thinking "high")
       (pyagentd-send)
       (pyagentd-test-await (not (eq (plist-get pyagentd-status :state) 'sending)))
       (should pyagentd-settings-next)   ; a command is no message
@@ -76,7 +108,7 @@
 (ert-deftest pyagentd-model-tools-are-switched-one-by-one ()
   (pyagentd-test-with-daemon
     (pyagentd-test-answer
-     'attach '(:seq 0 :editor t :model "m" :status (:state "idle")))
+     'attach '(:seq 0 :revision 10 :model "m" :status (:state "idle")))
     (pyagentd-test-answer
      'tools-available '(:tools ("Bash" "Grep" "Read") :on ("Bash" "Read")))
     (pyagentd-test-answer
@@ -87,7 +119,7 @@
       (let ((typed '("Bash" "Grep" "")))
         (cl-letf (((symbol-function 'completing-read)
                    (lambda (&rest _) (pop typed))))
-          (pyagentd-choose-tools)
+          (pyagentd-model--choose-tools)
           (pyagentd-test-await (pyagentd-test-calls 'configure))))
       (should (equal (plist-get (car (pyagentd-test-calls 'configure)) :tools)
                      "Read Grep"))

@@ -30,7 +30,7 @@ BINDINGS are those of `let*'; `root' is bound to the place of files."
   `(pyagentd-test-with-daemon
      (let* (,@bindings (pyagentd-named-known nil))
        (pyagentd-test-answer ,method ,answer)
-       (pyagentd-test-answer 'attach '(:editor t :seq 0))
+       (pyagentd-test-answer 'attach '(:seq 0))
        (unwind-protect (progn ,@body)
          (dolist (buffer (buffer-list))
            (when (string-match-p "\\`\\*\\(pyagentd\\|edit:\\)"
@@ -62,7 +62,7 @@ BINDINGS are those of `let*'; `root' is bound to the place of files."
     (save-window-excursion
       (with-temp-buffer
         (pyagentd-test-type
-         "M-x pyagentd-agent-init RET web RET Look SPC after SPC it. RET"))
+         "M-x pyagentd-agents--init RET web RET Look SPC after SPC it. RET"))
       (pyagentd-test-await (equal (plist-get row :file)
                                   (buffer-file-name (window-buffer))))
       (should (equal (seq-take (car (pyagentd-test-calls 'agent-init)) 8)
@@ -143,7 +143,7 @@ BINDINGS are those of `let*'; `root' is bound to the place of files."
       (switch-to-buffer (find-file-noselect (plist-get row :file)))
       (goto-char 4)
       (pyagentd-test-tell 'fake-silent "" 'agent-rename)
-      (pyagentd-agent-rename "web" "site")
+      (pyagentd-agents--rename "web" "site")
       (pyagentd-test-await (pyagentd-test-calls 'agent-rename))
       (rename-file (plist-get row :dir) new)
       (pyagentd-test-events '(deleted 0))
@@ -198,13 +198,13 @@ The variable `asked' is bound to them with what is shown, last one first."
       'destroy-warnings '(:name "web" :dir "/nowhere" :lines ("12 files go" "a task"))
     (pyagentd-test-answer 'agent-destroy '(:text "Destroyed."))
     (named-test--answering nil
-      (pyagentd-agent-destroy "web")
+      (pyagentd-destroy "web" nil)
       (pyagentd-test-await asked)
       (should (equal (caar asked) "Destroy the agent web? "))
       (should (string-search "- 12 files go\n  - a task" (cadar asked))))
     (should-not (pyagentd-test-calls 'agent-destroy))
     (named-test--answering t
-      (pyagentd-agent-destroy "web" t)
+      (pyagentd-destroy "web" t)
       (pyagentd-test-await (pyagentd-test-calls 'agent-destroy))
       (should (equal (caar asked) "Destroy the agent web, but not its files? ")))
     (should (equal (pyagentd-test-calls 'agent-destroy)
@@ -351,10 +351,9 @@ PERMISSIONS are JSON if CUSTOM is non-nil."
       (goto-char (point-max))
       (insert "typed")
       (pyagentd-context-save "Tea")
-      (should (string-suffix-p "typed" (pyagentd-test-content
-                                        (plist-get row :file))))
+      (should (pyagentd-test-sent-p "typed"))
       (cl-letf (((symbol-function 'y-or-n-p) #'always))
-        (pyagentd-context-clear))
+        (pyagentd-contexts--clear))
       (pyagentd-test-await (pyagentd-test-calls 'context-clear))
       (let ((call (car (pyagentd-test-calls 'context-save))))
         (should (equal (plist-get row :branch) (plist-get call :branch)))
@@ -378,14 +377,13 @@ PERMISSIONS are JSON if CUSTOM is non-nil."
       (pyagentd-test-attach-now)
       (goto-char (point-max))
       (insert "typed")
-      (named-test--in (pyagentd-context-history)
+      (named-test--in (pyagentd-context--history)
         (should (eq (key-binding "s") #'pyagentd-context-save))
         (should (equal (plist-get (pyagentd-here) :branch)
                        (plist-get row :branch)))
         (cl-letf (((symbol-function 'y-or-n-p) #'always))
           (call-interactively (key-binding (kbd "RET"))))
-        (should (string-suffix-p "typed" (pyagentd-test-content
-                                          (plist-get row :file))))
+        (should (pyagentd-test-sent-p "typed"))
         (pyagentd-test-await
          (equal (pyagentd-test-calls 'context-restore)
                 `((:branch ,(plist-get row :branch) :id "abc123de-f"))))))))
@@ -393,7 +391,7 @@ PERMISSIONS are JSON if CUSTOM is non-nil."
 (ert-deftest pyagentd-context-history-of-an-agent-that-is-gone ()
   (named-test--with () 'view (named-test--contexts nil)
     (with-temp-buffer
-      (named-test--in (pyagentd-context-history "web")
+      (named-test--in (pyagentd-context--history "web")
         (should (equal (plist-get (car (pyagentd-test-calls 'view)) :arguments)
                        '(:agent "web")))
         (should-error (call-interactively (key-binding (kbd "RET")))

@@ -28,7 +28,7 @@ and `said' what was in Emacs, both latest first."
 
 (defun notify-test--ask ()
   "Return an ask of a session that nobody has open."
-  '(:id "q1" :branch "/s/branches/main" :tool "Bash" :detail "ls"))
+  '(:id "q1" :branch "/s/branches/main" :tool "Bash" :what "Bash ls"))
 
 (ert-deftest pyagentd-notify-says-what-nobody-sees ()
   (notify-test--with nil t

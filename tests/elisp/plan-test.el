@@ -19,7 +19,7 @@
   (declare (indent 1) (debug t))
   `(pyagentd-test-with-daemon
      (pyagentd-test-tell
-      'fake-answer "(:seq 0 :editor t :preset \"build\" :model \"m\" :status (:state \"idle\" :agent \"build\"))"
+      'fake-answer "(:seq 0 :revision 10 :preset \"build\" :model \"m\" :status (:state \"idle\" :agent \"build\"))"
       'attach)
      (pyagentd-test-tell 'fake-answer plan-test--available 'agents-available)
      (pyagentd-test-tell 'fake-answer "(:run \"r1\" :seq 1)" 'send)
@@ -74,8 +74,8 @@
     (should (eq (key-binding (kbd "C-c C-c")) #'pyagentd-approve))
     (should (eq (key-binding (kbd "C-c M-l")) #'pyagentd-choose-agent))
     (pyagentd-approve)
-    (should-not (buffer-modified-p))
     (pyagentd-test-await (pyagentd-test-calls 'approve))
+    (should (pyagentd-test-sent-p "but briefly"))
     (let ((request (car (pyagentd-test-calls 'approve))))
       (should (equal (plist-get request :branch) pyagentd--branch-dir))
       (should-not (plist-member request :agent)))

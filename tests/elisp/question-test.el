@@ -10,6 +10,10 @@
 
 (defconst question-test--ask
   '(:id "q7" :tool "question" :kind question :agent nil
+    :what "Which database? (and 1 more)" :keys nil
+    :lines ((:parts ((:text "Question " :face "warn") "Which database? (and 1 more)"))
+            (:parts ("    ( ) Postgres" (:text "  100% a server" :face "detail")))
+            (:parts ("    [ ] Types")))
     :detail "Which database? (and 1 more)" :choices (answer deny)
     :questions ((:question "Which database?" :header "Database"
                  :options ((:label "Postgres" :description "100% a server")
@@ -70,7 +74,7 @@
     (question-test--toggle "Style")
     (question-test--words 1 "and the docs")
     (let ((form (current-buffer)))
-      (pyagentd-question-send)
+      (pyagentd-question--send)
       (let ((sent (question-test--sent)))
         (should (eq (plist-get sent :decision) 'answer))
         (should (equal (json-parse-string (plist-get sent :answers)
@@ -82,11 +86,11 @@
 (ert-deftest pyagentd-question-form-may-leave-one-open-but-not-all ()
   (question-test--with
     (question-test--form)
-    (should-error (pyagentd-question-send) :type 'user-error)
+    (should-error (pyagentd-question--send) :type 'user-error)
     (question-test--words 0 "ask me later ü")
-    (pyagentd-question-next-or-send)    ; the second has no answer yet
+    (pyagentd-question--next-or-send)    ; the second has no answer yet
     (should-not (pyagentd-test-calls 'answer))
-    (pyagentd-question-send)
+    (pyagentd-question--send)
     (should (equal (json-parse-string (plist-get (question-test--sent) :answers)
                                       :array-type 'list)
                    '(("ask me later ü") nil)))))
@@ -94,7 +98,7 @@
 (ert-deftest pyagentd-question-declined-with-a-reason ()
   (question-test--with
     (question-test--form)
-    (pyagentd-question-decline "You choose")
+    (pyagentd-question--decline "You choose")
     (let ((sent (question-test--sent)))
       (should (eq (plist-get sent :decision) 'deny))
       (should (equal (plist-get sent :reason) "You choose")))))
@@ -115,7 +119,7 @@
         (with-current-buffer session
           (pyagentd-test-events (list 'answered 4 '(:id "q7"))))
         (should (string-search "(answered)" header-line-format))
-        (should-error (pyagentd-question-send) :type 'user-error)
+        (should-error (pyagentd-question--send) :type 'user-error)
         ;; A daemon that was started anew asks again, under the same id.
         (with-current-buffer session
           (pyagentd-test-events (list 'ask 5 question-test--ask)))

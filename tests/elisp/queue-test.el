@@ -13,7 +13,7 @@
   (declare (indent 1) (debug t))
   `(pyagentd-test-with-daemon
      (pyagentd-test-tell
-      'fake-answer "(:seq 0 :editor t :status (:state \"busy\" :queued 0))"
+      'fake-answer "(:seq 0 :revision 10 :status (:state \"busy\" :queued 0))"
       'attach)
      (pyagentd-test-tell
       'fake-answer "(:run nil :message \"m\" :queued t :seq 1)" 'send)
@@ -49,7 +49,9 @@
       (pyagentd-insert ", you" 'response)
       (should (equal (buffer-string) "### One\n\nHello, youTwo\n\n### "))
       (pyagentd-insert "\n\n### " nil)
-      (queue-test--push 'fired `(:id ,id :sha256 "" :position 1))
+      (pyagentd-edit-forget)
+      (queue-test--push 'fired
+                        `(:id ,id :position ,(overlay-end (pyagentd-queued-overlay id))))
       (pyagentd-test-await (null (pyagentd-queued-overlay id)))
       (pyagentd-insert "\n\nAgain" 'response)
       (should (equal (buffer-string)
@@ -64,7 +66,7 @@
     (insert "Three")
     (pyagentd-send)
     (pyagentd-chat--on-fired pyagentd--branch-dir 0
-                             '((:id "m2" :sha256 "" :position 1)))
+                             '((:id "m2" :position 24)))
     (pyagentd-test-await (string-suffix-p "Three\n\n### " (buffer-string)))
     (pyagentd-insert "\n\nAgain" 'response)
     (should (equal (buffer-string)
@@ -82,8 +84,8 @@
     (pyagentd-test-await
      (equal (buffer-string) "### One\n\nHello\n\n### Hurry"))))
 
-(ert-deftest pyagentd-queue-what-a-viewer-said-in-vain-can-be-yanked ()
-  "What was said to a run is not lost where another client writes by then."
+(ert-deftest pyagentd-queue-what-was-said-in-vain-can-be-yanked ()
+  "What was said to a run is not lost where nothing can be written by then."
   (queue-test--with-session "### One\n\n"
     (pyagentd-insert-start (point-max))
     (pyagentd-insert "Hello" 'response)
@@ -94,7 +96,7 @@
                  (lambda (format &rest args)
                    (push (apply #'format (or format "") args) said))))
         (call-interactively #'pyagentd-steer)
-        (setq pyagentd-session-viewing t)
+        (setq buffer-read-only t)
         (pyagentd-test-await
          (member "Taken over; the text is in the kill ring, C-y inserts it"
                  said)))
@@ -121,7 +123,8 @@
     (pyagentd-insert "Hello" 'response)
     (pyagentd-insert "\n\n### " nil)
     (save-excursion (goto-char (point-max)) (insert "A draft"))
-    (queue-test--push 'prompt "Two" '(:position 1 :sha256 ""))
+    (queue-test--push 'prompt "Two" (list :position (pyagentd-insert-position)
+                                          :insert "Two"))
     (pyagentd-test-await (string-search "Two" (buffer-string)))
     (should (equal (buffer-string)
                    "### One\n\nHello\n\n### TwoA draft"))
@@ -158,7 +161,7 @@
 (ert-deftest pyagentd-queue-is-paused-when-the-run-is-stopped ()
   (pyagentd-test-with-daemon
     (with-current-buffer (find-file-noselect (pyagentd-test-file root "### Hi"))
-      (pyagentd-test-answer 'attach '(:seq 0 :editor t))
+      (pyagentd-test-answer 'attach '(:seq 0 :revision 10))
       (pyagentd-test-answer 'queue-pause '(:paused t))
       (pyagentd-test-answer 'abort '(:aborted t))
       (pyagentd-test-attach-now)

@@ -47,7 +47,7 @@ Nothing is sent; `sent' is the text that would be."
                     (point-min) (overlay-start pyagentd-reply-options--overlay))
                    "### Hi\n\nWhich one?"))
     (should (equal (buffer-string) "### Hi\n\nWhich one?\n\n### "))
-    (should (eq (key-binding (kbd "C-c 2")) #'pyagentd-reply-options-pick-by-key))
+    (should (eq (key-binding (kbd "C-c 2")) #'pyagentd-reply-options--pick-by-key))
     (pyagentd-test-stream "More.")      ; another answer begins
     (should-not (reply-options-test--shown))
     (should-not pyagentd-reply-options-mode)))
@@ -61,7 +61,7 @@ Nothing is sent; `sent' is the text that would be."
 
 (ert-deftest pyagentd-reply-options-what-is-typed-already-follows-the-pick ()
   (reply-options-test--with "but quickly"
-    (pyagentd-reply-options-pick 1)
+    (pyagentd-reply-options--pick 1)
     (should (equal sent
                    "### Hi\n\nWhich one?\n\n### Postgres\n\nbut quickly"))))
 
@@ -76,8 +76,8 @@ Nothing is sent; `sent' is the text that would be."
   (reply-options-test--with ""
     (pyagentd-test-events
      (list 'reply-options 0 (plist-put (copy-sequence reply-options-test--options) :several t)))
-    (pyagentd-reply-options-pick 1)
-    (pyagentd-reply-options-pick 2)
+    (pyagentd-reply-options--pick 1)
+    (pyagentd-reply-options--pick 2)
     (should-not sent)
     (should (string-suffix-p "### Postgres\nSQLite in memory"
                              (buffer-string)))))
@@ -86,7 +86,7 @@ Nothing is sent; `sent' is the text that would be."
   (reply-options-test--with ""
     (pyagentd-test-type "C-c C-r SQL TAB RET")
     (should (string-suffix-p "SQLite in memory" sent))
-    (should-error (pyagentd-reply-options-pick 7) :type 'user-error)))
+    (should-error (pyagentd-reply-options--pick 7) :type 'user-error)))
 
 (ert-deftest pyagentd-reply-options-are-there-when-a-session-is-opened ()
   (pyagentd-test-with-session "### Hi\n\nWhich?\n\n### "

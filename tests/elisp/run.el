@@ -26,7 +26,8 @@
 
 (load (expand-file-name "test-helper.el" run-directory) nil t t)
 (dolist (file (directory-files run-directory t "-test\\.el\\'"))
-  (load file nil t t))
+  (unless (featurep (intern (file-name-base file))) ; required by another
+    (load file nil t t)))
 
 (let* ((selector (or (pop command-line-args-left) t))
        (stats (ert-run-tests-batch selector))

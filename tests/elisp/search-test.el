@@ -7,23 +7,30 @@
 
 (require 'test-helper)
 (require 'keys)
-(require 'pyagentd-search)
+(require 'pyagentd-sessions)
 
 (defconst search-test--text
   (concat "### How do I make tea?\n\nBoil\nwater.\n\n### And coffee?\n\n"
           "Grind the beans, boil water.\n\n### ")
   "A conversation.")
 
-(defun search-test--hit (row id role preview matches &rest more)
-  "Return a hit in ROW: message ID of ROLE with PREVIEW and MATCHES, and MORE."
-  (append more
-          (list :message-id id :part-id nil :role role :kind "text"
-                :created-at 1767261600000 :preview preview :matches matches
-                :copies 0)
-          row))
+(defun search-test--row (level text place)
+  "Return a row of the list with TEXT at LEVEL, for PLACE, a plist."
+  (list :id text :level level :label text
+        :visit (append '(:kind "message" :query "boil water") place)
+        :cells (list '(:text "Model") (list :text text :matches
+                                            (plist-get place :matches)))))
+
+(defun search-test--view (&rest more)
+  "Return the list of `rows' as the daemon tells it, with MORE keys."
+  (append more '(:title "Search" :empty "No matches."
+                 :columns ((:title "From" :width 10) (:title "Message" :width 0))
+                 :actions ((:key "s" :label "search"
+                            :reads (:argument "query" :prompt "Search: "))
+                           (:key "A" :label "archived" :arguments (:archived t))))))
 
 (defmacro search-test-with-hits (&rest body)
-  "Evaluate BODY in the list of three hits in two sessions.
+  "Evaluate BODY in the list of three messages in two sessions.
 The variables `tea' and `file' are bound to a row and its file."
   (declare (indent 0) (debug t))
   `(pyagentd-test-with-daemon
@@ -31,37 +38,33 @@ The variables `tea' and `file' are bound to a row and its file."
                                     :title "Making tea"))
             (cup (pyagentd-test-row root "cup-20260101000000/branches/20260201000000-x"))
             (file (plist-get tea :file))
+            (first (append '(:message-id "m4" :part-id nil
+                             :preview "…the beans, boil water."
+                             :matches ((12 16) (17 22)))
+                           tea))
+            (second (append '(:message-id "m2" :preview "Boil water."
+                              :matches ((0 4)))
+                            tea))
+            (third (append '(:message-id "m1" :preview "a boiling\ncup"
+                             :matches ((2 6)))
+                           cup))
             (pyagentd-search-follow nil)
             (inhibit-message t))
        (write-region search-test--text nil file nil 'quiet)
        (pyagentd-test-answer
-        'search
-        (list :hits
-              (list (search-test--hit tea "m4" "assistant" "…the beans, boil water."
-                                      '((12 16) (17 22)))
-                    (search-test--hit cup "m1" "user" "a boiling\ncup" '((2 6))
-                                      :copies 2)
-                    (search-test--hit tea "m2" "assistant" "Boil water." '((0 4))))
-              :more nil))
+        'view (search-test--view
+               :more t :current "…the beans, boil water."
+               :rows (list (search-test--row 0 "Making tea" first)
+                           (search-test--row 1 "…the beans, boil water." first)
+                           (search-test--row 1 "Boil water." second)
+                           (search-test--row 0 "cup" third)
+                           (search-test--row 1 "a boiling cup" third))))
        (unwind-protect
            (progn (pyagentd-search "boil water")
                   (pyagentd-test-settle)
                   (with-current-buffer "*pyagentd search*" ,@body))
          (dolist (name '("*pyagentd search*" "*pyagentd preview*"))
            (when (get-buffer name) (kill-buffer name)))))))
-
-(ert-deftest pyagentd-search-groups-by-session-with-previews ()
-  (search-test-with-hits
-    (should (equal (mapcar (lambda (line)
-                             (replace-regexp-in-string
-                              "[0-9-]\\{10\\} [0-9:]\\{5\\}" "TIME" line))
-                           (pyagentd-test-lines))
-                   '("Making tea  TIME"
-                     "  Model      …the beans, boil water."
-                     "  Model      Boil water."
-                     "cup-20260101000000  20260201000000-x  TIME"
-                     "  You        a boiling cup  (also in 2 branches)")))
-    (should (string-match-p "boil water.*3 messages" header-line-format))))
 
 (ert-deftest pyagentd-search-highlights-what-matched ()
   (search-test-with-hits
@@ -72,16 +75,21 @@ The variables `tea' and `file' are bound to a row and its file."
           (when (eq (get-text-property (point) 'face) 'pyagentd-match)
             (push (buffer-substring-no-properties (point) next) marked))
           (goto-char next)))
-      (should (equal (nreverse marked) '("boil" "water" "Boil" "boil"))))))
+      (should (equal (seq-take (last marked 3) 3) '("Boil" "water" "boil"))))))
 
-(ert-deftest pyagentd-search-asks-for-what-was-typed-and-remembers-it ()
+(ert-deftest pyagentd-search-asks-for-what-was-typed-and-shows-more ()
   (search-test-with-hits
-    (let ((pyagentd-search-history nil))
-      (pyagentd-test-type "s green SPC tea RET")
-      (should (equal pyagentd-search-history '("green tea")))
-      (should (equal (mapcar (lambda (call) (plist-get call :query))
-                             (pyagentd-test-calls 'search))
-                     '("boil water" "green tea"))))
+    (pyagentd-test-type "s C-a C-k green SPC tea RET")
+    (pyagentd-test-type "A +")
+    (pyagentd-test-settle)
+    (should (equal (mapcar (lambda (call)
+                             (let ((given (plist-get call :arguments)))
+                               (list (plist-get given :query)
+                                     (plist-get given :archived)
+                                     (plist-get call :limit))))
+                           (pyagentd-test-calls 'view))
+                   '(("boil water" nil 50) ("green tea" nil 50)
+                     ("green tea" t 50) ("green tea" t 10))))
     (should-error (pyagentd-search "  ") :type 'user-error)))
 
 (ert-deftest pyagentd-search-visits-where-the-daemon-says ()
@@ -114,9 +122,8 @@ The variables `tea' and `file' are bound to a row and its file."
 
 (ert-deftest pyagentd-search-locates-unrecorded-text-by-the-query ()
   (search-test-with-hits
-    (setf (plist-get (car pyagentd-search--hits) :message-id) nil)
-    (pyagentd-search--print)
-    (pyagentd-search--step 1)
+    (setf (plist-get (plist-get (cadr pyagentd-table-rows) :visit) :message-id)
+          nil)
     (pyagentd-test-answer 'locate '(:position 54 :end 84))
     (pyagentd-test-type "RET")
     (should (equal (pyagentd-test-calls 'locate)
@@ -127,7 +134,7 @@ The variables `tea' and `file' are bound to a row and its file."
     (setq-local pyagentd-search-follow t)
     (pyagentd-test-answer 'locate '(:position 25 :end 36))
     (pyagentd-test-type "n")
-    (should (derived-mode-p 'pyagentd-search-mode))
+    (should (derived-mode-p 'pyagentd-list-mode))
     (should-not (find-buffer-visiting file))
     (should-not (pyagentd-test-calls 'attach))
     (let ((window (get-buffer-window "*pyagentd preview*")))
@@ -135,7 +142,7 @@ The variables `tea' and `file' are bound to a row and its file."
       (with-selected-window window
         (should (looking-at "Boil"))
         (should buffer-read-only)))
-    (should-error (pyagentd-search-next 9) :type 'user-error)))
+    (should-error (pyagentd-search--next 9) :type 'user-error)))
 
 (ert-deftest pyagentd-search-finds-the-text-without-the-daemon ()
   (search-test-with-hits
@@ -154,7 +161,7 @@ The variables `tea' and `file' are bound to a row and its file."
   (search-test-with-hits
     (pyagentd-test-answer 'locate '(:position 54 :end 84))
     (switch-to-buffer (current-buffer))
-    (pyagentd-search-visit)
+    (pyagentd-list--visit)
     (goto-char 5)
     (let ((num-input-keys (1+ num-input-keys)))
       (pyagentd-test-settle))
@@ -176,40 +183,6 @@ The variables `tea' and `file' are bound to a row and its file."
                 places)))
       (should (equal places '("20260201000000-x" "main" "main"))))
     (should-error (next-error) :type 'user-error)))
-
-(ert-deftest pyagentd-search-shows-more-and-archived-on-request ()
-  (search-test-with-hits
-    (should-error (pyagentd-search-more) :type 'user-error)
-    (pyagentd-test-answer
-     'search (list :hits pyagentd-search--hits :more t :indexing t))
-    (pyagentd-test-type "a")
-    (should (string-match-p "indexing is not finished" header-line-format))
-    (pyagentd-test-type "+")
-    (goto-char (point-max))
-    (backward-button 1)
-    (push-button)
-    (should (equal (mapcar (lambda (call)
-                             (list (plist-get call :limit)
-                                   (plist-get call :archived)))
-                           (pyagentd-test-calls 'search))
-                   '((50 nil) (50 t) (100 t) (150 t))))))
-
-(ert-deftest pyagentd-search-says-that-nothing-was-found ()
-  (search-test-with-hits
-    (pyagentd-test-answer 'search '(:hits nil))
-    (pyagentd-test-type "g")
-    (should (string-match-p "No matches" (buffer-string)))
-    (should-error (pyagentd-search-visit) :type 'user-error)))
-
-(ert-deftest pyagentd-search-says-why-it-failed ()
-  (search-test-with-hits
-    (pyagentd-test-refuse 'search "The index is gone")
-    (should (equal "The index is gone" (pyagentd-test-said (revert-buffer))))
-    (should (string-match-p "boil water +failed" header-line-format))
-    (should (= 5 (length (pyagentd-test-lines))))
-    (pyagentd-search "tea")
-    (pyagentd-test-settle)
-    (should (equal (pyagentd-test-lines) '("The index is gone")))))
 
 (ert-deftest pyagentd-search-has-the-session-at-point-for-commands ()
   (search-test-with-hits

@@ -222,6 +222,19 @@
                                              (:title "Id" :width 0))))
                                 0))))))))
 
+(ert-deftest pyagentd-sessions-the-last-column-is-left-out-without-room ()
+  (let ((view '(:columns ((:title "Title" :width 24 :most 64)
+                          (:title "Age" :width 5)
+                          (:title "Id" :width 0 :least 30)))))
+    (pcase-dolist (`(,width ,title ,columns) '((60 51 2) (64 30 3)))
+      (cl-letf (((symbol-function 'window-width) (lambda (&rest _) width)))
+        (setq tabulated-list-format (pyagentd-list--format view))
+        (should (= columns (length tabulated-list-format)))
+        (should (= title (nth 1 (aref tabulated-list-format 0))))
+        (should (= columns
+                   (length (cadr (pyagentd-list--entry
+                                  '(:id "a" :cells ("Tea" "1 d" "tea-1")))))))))))
+
 ;;;; What is marked
 
 (ert-deftest pyagentd-sessions-deletes-what-is-marked-after-yes ()
@@ -292,7 +305,7 @@
       (goto-char (point-min))
       (push-mark (point) t t)
       (forward-line 2)
-      (pyagentd-table-mark)
+      (pyagentd-table--mark)
       (should (equal (mapcar (lambda (line) (substring line 0 1))
                              (seq-take (pyagentd-test-lines) 4))
                      '("*" "*" " " " "))))))

@@ -20,7 +20,7 @@
   (declare (indent 1) (debug t))
   `(pyagentd-test-with-daemon
      (pyagentd-test-tell
-      'fake-answer "(:seq 0 :editor t :status (:state \"idle\"))" 'attach)
+      'fake-answer "(:seq 0 :revision 10 :status (:state \"idle\"))" 'attach)
      (with-current-buffer (find-file-noselect (pyagentd-test-file root ,text))
        (pyagentd-test-await (eq pyagentd-attach-state t))
        (goto-char (point-max))

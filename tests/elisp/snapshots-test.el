@@ -33,7 +33,7 @@
   (snapshots-test-with-list
     (pyagentd-test-answer 'restore '(:id "r1" :restored ("/p/a")))
     (pyagentd-test-answer 'undo-restore '(:id "" :restored ("/p/a")))
-    (should-error (pyagentd-snapshots-undo) :type 'user-error)
+    (should-error (pyagentd-snapshots--undo) :type 'user-error)
     (should (equal "1 restored"
                    (pyagentd-test-said
                      (cl-letf (((symbol-function 'y-or-n-p) #'always))

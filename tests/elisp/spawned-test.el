@@ -22,7 +22,7 @@
   "Return the buffer of the agent of EVENT, or nil."
   (pyagentd-place-buffer (plist-get (nth 2 event) :branch-dir)))
 
-(ert-deftest pyagentd-spawned-agents-have-a-buffer-that-views ()
+(ert-deftest pyagentd-spawned-agents-have-a-buffer ()
   "SPEC 000 Empty session.md created, Session registered in global registry."
   (pyagentd-test-with-session "### Hi"
     (pyagentd-test-attach)
@@ -32,7 +32,6 @@
         (should (equal buffer-file-name
                        (expand-file-name "session.md" pyagentd--branch-dir)))
         (should (= (buffer-size) 0))
-        (should pyagentd-session-viewing)
         (should-not pyagentd-attach-state)
         (let ((id (plist-get (nth 2 event) :id)))
           (should (equal (pyagentd-place-lookup id)
@@ -56,10 +55,9 @@
             (when (functionp function)
               ;; As Emacs does it: any buffer may be current.
               (with-temp-buffer (funcall function (selected-window))))))
-        (should (eq pyagentd-attach-viewer t))
+        (should-not pyagentd-attach-viewer)
         (should-not (memq #'pyagentd-spawned--displayed
-                          window-buffer-change-functions))
-        (should (eq (plist-get (pyagentd-attach--request) :mode) 'view)))
+                          window-buffer-change-functions)))
       (pyagentd-test-events (spawned-test--agent 1 "finished"))
       (should (spawned-test--buffer event))
       (should-not pyagentd-spawned--hidden))))

@@ -23,6 +23,7 @@
 (require 'pyagentd)
 (require 'pyagentd-sessions)
 (require 'pyagentd-jf)
+(require 'pyagentd-daemon)
 
 (defun pyagentd-test-wait (what condition)
   "Wait until the function CONDITION returns non-nil and return that.
@@ -58,6 +59,9 @@ The variable `root' is bound to the temporary directory."
           (inhibit-message t))
      (unwind-protect (progn ,@body)
        (pyagentd-rpc-disconnect)
+       ;; One that is still starting a daemon here would be waited for by
+       ;; the next test, which has another place.
+       (pyagentd-test-stop-starting)
        (dolist (buffer (buffer-list))
          (when (and (buffer-file-name buffer)
                     (string-prefix-p root (buffer-file-name buffer)))
@@ -65,7 +69,18 @@ The variable `root' is bound to the temporary directory."
            (kill-buffer buffer)))
        (pyagentd-events-drain)
        (when pyagentd-connect--retry (cancel-timer pyagentd-connect--retry))
+       ;; A watch on a directory that is gone keeps Emacs from seeing that
+       ;; processes end.
+       (pyagentd-connect--unwatch)
        (delete-directory root t))))
+
+(defun pyagentd-test-stop-starting ()
+  "End the process that starts a daemon, and forget who waits for it."
+  (when pyagentd-start--process
+    (set-process-sentinel pyagentd-start--process #'ignore)
+    (delete-process pyagentd-start--process))
+  (setq pyagentd-start--process nil
+        pyagentd-start--waiting nil))
 
 (defun pyagentd-test-file (root &optional text relative)
   "Make a session file with TEXT under ROOT and return its name.
@@ -106,7 +121,7 @@ The one that protects recorded text does not."
 
 (defun pyagentd-test-attach (&rest answer)
   "Behave as if the daemon had let this buffer edit, with ANSWER."
-  (pyagentd-attach--apply (append answer '(:seq 0 :editor t))))
+  (pyagentd-attach--apply (append answer '(:seq 0 :revision 10 :saved t))))
 
 (defun pyagentd-test-events (&rest events)
   "Apply EVENTS, lists (KIND SEQ . ARGS), to the branch of this buffer."
@@ -162,6 +177,21 @@ The one that protects recorded text does not."
   "Return the plists with which METHOD of the daemon was called."
   (cl-loop for (name . arguments) in (pyagentd-rpc-call 'fake-calls)
            when (eq name method) collect (car arguments)))
+
+(defun pyagentd-test-sent-p (text)
+  "Return non-nil if an edit that was sent to the daemon ends with TEXT."
+  (seq-some (lambda (call)
+              (seq-some (lambda (hunk) (string-suffix-p text (nth 2 hunk)))
+                        (plist-get call :hunks)))
+            (pyagentd-test-calls 'edit-document)))
+
+(defun pyagentd-test-load-all ()
+  "Load all files of the package."
+  (dolist (file (directory-files
+                 (expand-file-name "../../elisp" pyagentd-test-directory)
+                 nil "\\`pyagentd.*\\.el\\'"))
+    (unless (string-match-p "-\\(?:autoloads\\|pkg\\)\\.el\\'" file)
+      (require (intern (file-name-sans-extension file))))))
 
 (provide 'test-helper)
 ;;; test-helper.el ends here

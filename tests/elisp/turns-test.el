@@ -18,7 +18,7 @@
     (should (equal (turns-test--here) "``` reasoning"))
     (pyagentd-test-type "C-c ]")
     (should (equal (turns-test--here) "Yes."))
-    (should-error (pyagentd-next-answer) :type 'user-error)
+    (should-error (pyagentd-chat--next-answer) :type 'user-error)
     (pyagentd-test-type "C-c [")
     (should (equal (turns-test--here) "``` reasoning"))))
 

@@ -137,7 +137,8 @@ def test_a_disk_that_fills_while_the_model_speaks_is_told_in_emacs(small: System
         assert "No space left on device" in emacs.eval("(substring-no-properties pyagentd-status--line)")
         shown = emacs.eval("(buffer-substring-no-properties (point-min) (point-max))")
     emacs.wait(
-        "(progn (ignore-errors (driver-attach)) (and (eq pyagentd-attach-state t) (not (buffer-modified-p))))",
+        "(progn (ignore-errors (driver-attach))"
+        " (and (eq pyagentd-attach-state t) (not (buffer-modified-p)) (not buffer-read-only)))",
         40,
     )
     emacs.eval('(progn (goto-char (point-max)) (insert "Go on.") (pyagentd-send) t)')

@@ -61,7 +61,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_stay(
         ("run/daemon.lock", _make_directory, "Is a directory"),
         ("run/daemon.sock", _make_directory, "Is a directory"),
         ("run/daemon.eld", _make_directory, "Is a directory"),
-        ("sessions", lambda path: path.write_text(""), "File exists"),
+        ("sessions", lambda path: path.write_text(""), "Not a directory"),
         ("sessions/.pyagentd.lock", _make_directory, "Is a directory"),
     ],
 )

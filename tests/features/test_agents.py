@@ -337,7 +337,7 @@ async def test_a_parent_cannot_reenter_an_agent_every_call_makes_one(helper: Wor
     helper.server.say(answer(spawn()), "First.", "Done")
     await converse(helper, ref)
     (first,) = agents_of(ref)
-    # Whatever the model invents to address the agent it had, is no argument of the tool.
+    # Whatever the model invents to address the agent it had, is not an argument of the tool.
     for wish in ("session_id", "agent", "resume"):
         helper.server.say(answer(spawn(**{wish: first.session_id})), "Done")
         await converse(helper, ref, "Ask it again.")

@@ -25,7 +25,7 @@ TOOLS = "Read, Write, Edit, emacs"
 
 
 class Emacs(Watcher):
-    """A client that offers buffers and tools; ``answers`` says what, None is no answer."""
+    """A client that offers buffers and tools; ``answers`` says what, None is not an answer."""
 
     def __init__(self, world: World, answers: Answers) -> None:
         super().__init__()

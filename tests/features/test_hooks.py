@@ -327,7 +327,7 @@ def test_the_hash_is_of_the_file_its_scripts_and_its_place(tmp_path: Path) -> No
         ("[[hooks.tool.during]]\ncommand=['x']", "no event 'tool.during'"),
         ("[[hooks.tool.before]]\ncommand='x'", "`hooks.tool.before\\[1\\].command` is 'x'. It should be a program"),
         ("[[hooks.tool.before]]\ncommand=['x']\ntimeout=0", "timeout` is 0"),
-        ("[[hooks.tool.before]]\ncommand=['x']\ntools='('", "no regular expression"),
+        ("[[hooks.tool.before]]\ncommand=['x']\ntools='('", "not a regular expression"),
         ("[[hooks.tool.before]]\ncommand=['x']\nwhen=1", "unknown key `when`"),
     ],
 )

@@ -51,7 +51,7 @@ async def asked(world: World, service: Service, prompt: str, answer: str) -> str
     made = await service.create_session(Watcher(), name="test", preset="main", root=str(world.project))
     client, branch = Watcher(), str(made["branch"])
     world.server.say(answer)
-    await service.attach(client, branch=branch, mode="view", sha256=document.body_sha256(_text(branch)))
+    await service.attach(client, branch=branch, sha256=document.body_sha256(_text(branch)))
     await service.prompt(client, branch=branch, text=prompt, env=dict(world.options.env))
     await client.finished(branch)
     await service.detach(client, branch=branch)

@@ -17,6 +17,7 @@ from pyagentd.events import Event
 from pyagentd.runtime import document_sync as document_sync
 from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.document_sync import DocumentVersion
 from pyagentd.store import metadata, paths, sessions
 from pyagentd.store import metadata as lineage
 from pyagentd.store.conversation import Conversation
@@ -24,7 +25,7 @@ from pyagentd.store.document import text as document
 from pyagentd.store.document.text import body_sha256
 from pyagentd.store.paths import BranchRef
 from tests.runtime.test_resume import until
-from tests.runtime.world import FixedClock, Watcher, World, attached, body, rows
+from tests.runtime.world import FixedClock, Watcher, World, attached, body, rows, type_
 from tests.server import answer, tool_use
 
 
@@ -129,10 +130,11 @@ class TestBranches:
         before = body(made)
         watcher = Watcher()
         async with world.kernel.using(made) as live:
-            given = await attached(live, watcher, "edit")
-            assert given["inserts"] == [] and body(made) == before
+            given = await attached(live, watcher)
+            assert given["edits"] == [] and body(made) == before
             world.server.say("No.")
-            await world.kernel.send(live, sha256=body_sha256(before), end=len(before), options=world.options)
+            at = DocumentVersion(sha256=body_sha256(before), marker=len(before))
+            await world.kernel.send(live, at=at, options=world.options)
             await watcher.finished(live)
             live.detach(watcher)
         asked = world.server.requests[-1].body["messages"]
@@ -207,30 +209,21 @@ class TestBranches:
         end, typed = len(doc.body) + 4, doc.body + "Two?\n\n### Later"
         text = document.format_file(document.Document(body=typed, spans=doc.spans))
         paths.session_file(ref.branch_dir).write_text(text)
-        sha256 = body_sha256(typed)
-        async with answering(
-            world, ref, lambda live: world.kernel.send(live, sha256=sha256, end=end, options=world.options)
-        ):
+        at = DocumentVersion(sha256=body_sha256(typed), marker=end)
+        async with answering(world, ref, lambda live: world.kernel.send(live, at=at, options=world.options)):
             with pytest.raises(Busy):
                 await branch(service, ref)
             assert len(lineage.branches(ref.session_dir)) == 1 and active(ref) == "main"
         assert body(await branch(service, ref)).endswith("### Later")
 
-    async def test_what_an_editor_has_not_saved_is_not_lost_by_branching(
-        self, world: World, service: Service, monkeypatch: pytest.MonkeyPatch
+    async def test_what_was_typed_and_is_not_in_the_file_yet_is_copied_too(
+        self, world: World, service: Service
     ) -> None:
-        monkeypatch.setattr(document_sync, "SAVED_WITHIN_S", 0.01)
         ref = await told(world, "One?")
-        editor = Watcher()
         async with world.kernel.using(ref) as live:
-            await attached(live, editor, "edit")
-            world.server.say("Two.")
-            await world.kernel.prompt(live, text="Two?", options=world.options)
-            await editor.finished(live)
-            made = await branch(service, ref, position=1)
-            assert body(made) == "### One?"
-            live.detach(editor)
-        assert body(await branch(service, ref)).endswith("### Two?")
+            await live.document.look()
+            await type_(live, "A draft")
+            assert body(await branch(service, ref)).endswith("A draft")
 
 
 class TestTitles:
@@ -240,7 +233,7 @@ class TestTitles:
         ref = await told(world, "One?")
         made = await branch(service, ref)
         watcher = Watcher()
-        await service.attach(watcher, branch=ref.key, sha256=body_sha256(body(ref)), mode="view")
+        await service.attach(watcher, branch=ref.key, sha256=body_sha256(body(ref)))
         renamed = await service.rename(watcher, branch=made.key, title="  Tidy\nup  ")
         assert renamed["title"] == "Tidy up" and renamed["session_id"] == ref.session_id
         for each in (ref, made):
@@ -253,7 +246,7 @@ class TestTitles:
     async def test_what_is_no_title_changes_nothing(self, world: World, service: Service, title: str) -> None:
         ref = world.session()
         before = {path: path.read_bytes() for path in ref.branch_dir.iterdir()}
-        with pytest.raises(BadRequest, match="no title"):
+        with pytest.raises(BadRequest, match="not a title"):
             await service.rename(Watcher(), branch=ref.key, title=title)
         assert {path: path.read_bytes() for path in ref.branch_dir.iterdir()} == before
 
@@ -376,7 +369,7 @@ class TestDelete:
         made = await branch(service, ref)
         trash.parent.write_text("in the way")
         watcher = Watcher()
-        await service.attach(watcher, branch=made.key, sha256=body_sha256(body(made)), mode="view")
+        await service.attach(watcher, branch=made.key, sha256=body_sha256(body(made)))
         for what in ("branch", "session"):
             with pytest.raises(StoreError, match="Make the trash usable"):
                 await service.delete(watcher, branch=made.key, what=what)

@@ -214,7 +214,7 @@ def test_what_is_wrong_with_a_server_is_told_with_its_place(given: object, said:
 
 @pytest.mark.parametrize("name", ["a b", "", "-a", "a:b", "x" * 33])
 def test_names_are_plain(name: str) -> None:
-    with pytest.raises(ConfigError, match="is no name for an MCP server"):
+    with pytest.raises(ConfigError, match="is not a name for an MCP server"):
         read_server(name, {"command": "x"}, Source.at("here", ConfigError))
 
 
@@ -291,13 +291,13 @@ async def test_a_tool_that_no_client_can_use_is_named_and_the_others_are_offered
         assert "notes_echo" in names and not {"notes_no_schema", "notes_odd_schema"} & set(names)
         told = notices(talk)
         assert "The tool no_schema of the MCP server notes is left out" in told
-        assert "The tool odd_schema of the MCP server notes is left out: its schema is no JSON Schema" in told
+        assert "The tool odd_schema of the MCP server notes is left out: its schema is not a JSON Schema" in told
 
 
 async def test_that_a_server_is_not_trusted_is_said_whatever_else_is_wrong(world: World) -> None:
     write(world, notes=SERVER, old={"type": "sse", "url": "https://x.example/sse"})
     async with having(world) as talk:
-        with pytest.raises(NotFound, match="not trusted as it is now"):
+        with pytest.raises(NotFound, match="not trusted in its present form"):
             await talk.service.mcp_test(talk.watcher, name="notes", root=str(world.project))
         with pytest.raises(NotFound, match="cannot be reached"):
             await talk.service.mcp_test(talk.watcher, name="old", root=str(world.project))

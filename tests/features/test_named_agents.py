@@ -18,7 +18,6 @@ from pyagentd.runtime.run_setup import shell_scope
 from pyagentd.runtime.settings import protected_paths
 from pyagentd.store import metadata, named_agents, paths, presetfile
 from pyagentd.store.db import agents, audit
-from pyagentd.store.document.text import body_sha256
 from tests.runtime.world import Watcher, World, attached, body
 from tests.server import answer, tool_use
 
@@ -54,7 +53,7 @@ def git(directory: Path, *words: str) -> str:
 async def test_a_name_is_made_of_letters_digits_hyphens_and_underscores(
     world: World, service: Service, name: str
 ) -> None:
-    with pytest.raises(BadRequest, match="no name of an agent"):
+    with pytest.raises(BadRequest, match="not a name of an agent"):
         await made(service, name)
     assert not world.kernel.config.agents_dir.exists()
 
@@ -64,7 +63,7 @@ async def test_a_name_that_is_taken_is_taken(world: World, service: Service) -> 
     with pytest.raises(Conflict, match="my-agent"):
         await made(service)
     (Path(told["dir"]).parent / "other").mkdir()
-    with pytest.raises(Conflict, match="no agent"):
+    with pytest.raises(Conflict, match="not an agent"):
         await made(service, "other")
     assert [row.name for row in agents.known(world.kernel.state)] == ["my-agent"]
 
@@ -180,13 +179,19 @@ async def test_its_directory_is_a_session_that_answers(world: World, service: Se
 
 
 @pytest.mark.spec("003", "Creation flow 7: it is welcomed")
-async def test_the_welcome_has_prompt_and_permissions(service: Service) -> None:
+async def test_the_welcome_has_prompt_and_permissions(world: World, service: Service) -> None:
     told = await made(service, system_prompt="You count sheep.", permissions="locked")
     assert "You count sheep." in told["welcome"] and "locked" in told["welcome"]
+    ref = paths.ref_of(Path(told["dir"]))
+    assert told["welcome"] in body(ref)
+    world.server.say("None yet.")
     watcher = Watcher()
-    opened = await service.attach(watcher, branch=told["branch"], sha256=body_sha256(""), mode="view")
-    assert told["welcome"] in opened["notes"]
-    await service.detach(watcher, branch=told["branch"])
+    async with world.kernel.using(ref) as branch:
+        await attached(branch, watcher)
+        await world.kernel.prompt(branch, text="How many?", options=world.options)
+        await watcher.finished(branch)
+    assert "You count sheep. Say what" not in str(world.server.last.body["messages"])
+    assert body(ref).index(told["welcome"]) < body(ref).index("How many?") < body(ref).index("None yet.")
 
 
 # -- taken up again -----------------------------------------------------------------------------------------------
@@ -234,7 +239,7 @@ async def test_a_file_that_cannot_be_read_stops_the_agent_and_says_where(world: 
     told = await made(service)
     ref, file = paths.ref_of(Path(told["dir"])), Path(told["dir"]) / "agent.json"
     other = file.read_text().replace('"standard"', "3")
-    for wrong, said in (("{\n oops", "agent.json:2"), ("[]", "no JSON object"), (other, "permissions")):
+    for wrong, said in (("{\n oops", "agent.json:2"), ("[]", "not a JSON object"), (other, "permissions")):
         file.write_text(wrong)
         with pytest.raises(PresetError, match=said):
             world.kernel.presets.of_branch(ref)

@@ -40,7 +40,7 @@ async def test_an_agents_directory_is_made_under_the_branch_and_never_twice(worl
 
 
 async def test_an_agents_directory_needs_a_parent(world: World) -> None:
-    with pytest.raises(PyagentdError, match="no session"):
+    with pytest.raises(PyagentdError, match="not a session"):
         await call(world, "create_agent_directory", directory=str(world.project), preset="x", description="y")
     assert not (world.project / "agents").exists()
 

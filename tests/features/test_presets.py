@@ -348,4 +348,4 @@ async def test_a_preset_that_names_what_is_not_there_is_told_with_a_warning(worl
     put(of(world.project), "odd", more="tools: [Read, Telepathy]\npath: {}\n")
     (row,) = (await world.service().presets(Watcher(), root=str(world.project)))["untrusted"]
     assert "error" not in row and "no tool Telepathy" in row["warning"]
-    assert "`path` is no key; is `paths` meant?" in row["warning"]
+    assert "`path` is not a key; is `paths` meant?" in row["warning"]

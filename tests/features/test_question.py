@@ -185,13 +185,13 @@ def test_answers(text: str, found: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("no", "no JSON"),
+        ("no", "not JSON"),
         ('{"a": 1}', "2 answers are needed"),
         ('[["a"]]', "2 answers are needed"),
-        ('[["Postgres", "SQLite"], []]', "takes one answer"),
-        ('[["one", "two"], []]', "takes one answer"),
-        ("[[1], []]", "no list of strings"),
-        ("[[], []]", "Nothing is answered"),
+        ('[["Postgres", "SQLite"], []]', "takes one option"),
+        ('[["one", "two"], []]', "takes one option"),
+        ("[[1], []]", "not a list of strings"),
+        ("[[], []]", "No question was answered"),
     ],
 )
 def test_what_are_no_answers(text: str, why: str) -> None:

@@ -52,7 +52,7 @@ async def test_it_is_there_after_a_restart_and_when_somebody_attaches(world: Wor
         ref = talk.branch.ref
     await world.kernel.shutdown()
     world.start()
-    attached = await world.service().attach(Watcher(), branch=ref.key, sha256=None, seq=None, mode="view")
+    attached = await world.service().attach(Watcher(), branch=ref.key, sha256=None, seq=None)
     if attached.get("reread"):
         async with world.kernel.using(ref) as branch:
             assert todo.current(branch.conversation) == [told("a"), told("b")]

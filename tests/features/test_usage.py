@@ -211,7 +211,7 @@ async def test_every_step_is_told_and_counted_in_five_buckets(priced: World) -> 
     async with priced.kernel.using(ref) as live:
         await attached(live, watcher)
         await priced.kernel.prompt(live, text="Look.", options=priced.options)
-        await watcher.until(lambda: watcher.of("run", ref.key) and len(watcher.of("run", ref.key)) > 1)
+        await watcher.until(lambda: len(watcher.of("run", ref.key)) > 1 and len(contexts(watcher, ref)) > 1)
         first, second = contexts(watcher, ref)
         assert (first["used"], second["used"]) == (16, 27)
         assert (first["window"], first["window_known"], first["usable"]) == (100_000, True, 90_000)
@@ -238,9 +238,16 @@ async def test_agents_below_are_counted_apart_and_together_live_and_after_a_rest
         answer("I delegate.", spawn(), usage=USAGE), answer("It is alpha.", usage=USAGE), answer("So.", usage=USAGE)
     )
     ref = priced.session()
+    watcher = Watcher()
     async with priced.kernel.using(ref) as live:
-        watcher = await converse(priced, ref)
-        await watcher.until(lambda: contexts(watcher, ref) and contexts(watcher, ref)[-1]["agents"])
+        await attached(live, watcher)  # and stays: the meter is told a beat after the run has ended
+        await converse(priced, ref)
+
+        def is_told() -> bool:
+            told = contexts(watcher, ref)
+            return bool(told) and told[-1]["agents"] == 1 and told[-1]["tokens"]["input"] == 6  # both steps
+
+        await watcher.until(is_told)
         last = contexts(watcher, ref)[-1]
         assert (last["agents"], last["agents_total"]) == (1, 16)
         assert last["cost_usd"] is None and last["own_usd"] == last["known_usd"] == pytest.approx(22)

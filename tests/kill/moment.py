@@ -206,24 +206,30 @@ class Moment:
     def _go_on(self) -> None:
         """Have one more turn, whose request the model's server accepts."""
         before = len(self._server.requests)
+
+        def asked() -> bool:
+            requests = [request for request in self._server.requests[before:] if request.body.get("tools")]
+            return any(GOODBYE in json.dumps(request.messages[-1]) for request in requests)
+
         if self._emacs is not None:
             if not self._plan.impatient or self._plan.victim == "emacs":
                 self._insist("(progn (driver-attach) t)", "Emacs to attach")
                 self._emacs.wait(_ATTACHED, 30)
-            self._send_goodbye()
+            self._send_goodbye(asked)
             self._emacs.eval("(progn (save-buffer) t)")
-            shown = self._emacs.eval(_TEXT)
-            if shown != read(self._branch / "session.md").body:
+            emacs, file = self._emacs, self._branch / "session.md"
+            try:
+                wait_for(lambda: emacs.eval(_TEXT) == read(file).body, "the file to have what Emacs shows", 10)
+            except AssertionError:
                 self.result.problems.append("Emacs shows something else than the file has")
         else:
             self._system.run("asks")  # starts a daemon, which asks again what the last one left open
             wait_for(self._idle, "the run to be over")
             self._system.ok("send", self._session, GOODBYE)
-        asked = [request for request in self._server.requests[before:] if request.body.get("tools")]
-        if not any(GOODBYE in json.dumps(request.messages[-1]) for request in asked):
+        if not asked():
             self.result.problems.append("the model was not asked again")
 
-    def _send_goodbye(self) -> None:
+    def _send_goodbye(self, asked: Callable[[], bool]) -> None:
         emacs = self._emacs
         assert emacs is not None
         # A file that a daemon wrote while Emacs had none is one that changed: Emacs asks, and the user has it read.
@@ -233,7 +239,7 @@ class Moment:
         def finished() -> bool:
             if self._emacs_says("(null (plist-get pyagentd-status :state))"):  # the daemon that was told is gone
                 self._insist("(progn (goto-char (point-max)) (pyagentd-send) t)", "the message to be sent again")
-            return self._emacs_says(_FINISHED)
+            return self._emacs_says(_FINISHED) and asked()  # it waits for a run that goes on
 
         wait_for(finished, "the answer", 30)
         if emacs.eval("(plist-get pyagentd-status :state)") != "idle":

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from pyagentd.errors import PyagentdError
 from pyagentd.events import Event
-from pyagentd.store.document.text import body_sha256, read
 from pyagentd.wire.client import connect
 
 _ATTEMPTS = 20
@@ -60,18 +59,13 @@ class Recorder:
                 with contextlib.suppress(PyagentdError):
                     self._link.call("answer", ask=ask, decision="allow")
             case "resync", _:
-                self._watch(event.branch)
+                self._watch(event.branch, event.seq)
         self._on_event()
 
-    def _watch(self, branch: str) -> None:
+    def _watch(self, branch: str, seq: int | None = None) -> None:
         self.shown.setdefault(branch, [[]])
-        for _ in range(_ATTEMPTS):
-            sha256 = body_sha256(read(Path(branch) / "session.md").body)
-            answer = self._link.call("attach", branch=branch, sha256=sha256, mode="view")
-            if not answer.get("reread"):
-                self.shown[branch][-1] += [text for _, text, _ in answer["inserts"] or ()]
-                for ask in answer.get("asks") or ():
-                    with contextlib.suppress(PyagentdError):
-                        self._link.call("answer", ask=ask["id"], decision="allow")
-                return
-        raise AssertionError(f"{branch} changes faster than it can be read")
+        answer = self._link.call("attach", branch=branch, seq=seq)
+        self.shown[branch][-1] += [text for _, text, _ in answer["inserts"] or ()]
+        for ask in answer.get("asks") or ():
+            with contextlib.suppress(PyagentdError):
+                self._link.call("answer", ask=ask["id"], decision="allow")

@@ -197,9 +197,10 @@ def test_a_child_whose_interpreter_dies_is_an_error_of_the_program(fork_server):
 
 def test_the_kernel_ends_a_child_that_hangs(fork_server):
     def tool(name, args):
+        time.sleep(0.01)  # the program has used its time
         os.kill(children(fork_server)[0], signal.SIGALRM)
 
-    limits = Limits(timeout_ms=1)
+    limits = Limits(timeout_ms=1, tool_time_counts=True)
     assert refused('(call "t" {})', tools=tool, fork_server=fork_server, limits=limits).reason == "timeout"
 
 

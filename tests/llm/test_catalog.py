@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from pyagentd.cli.app import main
 from pyagentd.config import Config, load_config
-from pyagentd.llm.catalog import UNKNOWN_WINDOW, Prices, facts
+from pyagentd.errors import ConfigError
+from pyagentd.llm.catalog import UNKNOWN_WINDOW, Prices, catalogue_of, facts, words
 from pyagentd.messages import Usage
 
 PRESETS = Path(__file__).parents[2] / "presets"
@@ -87,3 +90,74 @@ def test_the_offline_model_costs_nothing_whatever_it_is_called(tmp_path: Path) -
 )
 def test_the_usable_part_of_a_window_leaves_room_for_the_answer(tmp_path: Path, text: str, usable: int) -> None:
     assert facts("m", config_of(tmp_path, text)).usable() == usable
+
+
+# The catalogue
+
+LITELLM = {
+    "sample_spec": {"mode": "one of chat, embedding"},
+    "opus-9": {"litellm_provider": "anthropic", "mode": "chat", "max_input_tokens": 1000,
+               "input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6,
+               "supports_vision": True, "supports_function_calling": True},
+    "groq/llama-9": {"litellm_provider": "groq", "mode": "chat", "max_input_tokens": 8000, "max_output_tokens": 500},
+    "llama-9": {"litellm_provider": "deepseek", "mode": "chat", "max_input_tokens": 64_000},
+    "deepseek/llama-9": {"litellm_provider": "deepseek", "mode": "chat", "max_input_tokens": "many",
+                         "input_cost_per_token": 5e-7, "output_cost_per_token": 1.5e-6, "supports_reasoning": True},
+    "ada": {"litellm_provider": "openai", "mode": "embedding", "max_input_tokens": 8000},
+    "elsewhere/x": {"litellm_provider": "elsewhere", "mode": "chat", "max_input_tokens": 8000},
+    "broken": "no table",
+}  # fmt: skip
+
+
+def test_other_providers_models_are_known_too(tmp_path: Path) -> None:
+    known = facts("gpt-5", config_of(tmp_path), backend="openai")
+    assert known.window_known and known.output_known and known.prices is not None
+    assert {"tools", "images", "thinking"} <= set(known.abilities)
+    assert words(known.to_wire()).startswith("272k context, $1.25 in, $10 out, tools")
+    assert words(facts("qwen3", config_of(tmp_path)).to_wire()) == ""
+
+
+def test_a_catalogue_is_made_of_the_table_of_litellm() -> None:
+    assert catalogue_of(json.dumps(LITELLM)) == {
+        "groq/llama-9": {"context_window": 8000, "max_output": 500, "provider": "groq"},
+        "llama-9": {"input": 0.5, "output": 1.5, "abilities": ["thinking"], "provider": "deepseek"},
+        "opus-9": {
+            "context_window": 1000,
+            "input": 1.0,
+            "output": 2.0,
+            "abilities": ["tools", "images"],
+            "provider": "anthropic",
+        },
+    }
+    for wrong in ("[]", "{}", "<html>", "[" * 100_000):
+        with pytest.raises(ConfigError, match="not a table of models"):
+            catalogue_of(wrong)
+
+
+def test_a_person_renews_the_catalogue_and_it_wins_over_what_is_shipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, own = tmp_path / "table.json", tmp_path / "own"
+    own.mkdir()
+    table.write_text(json.dumps(LITELLM))
+    monkeypatch.setenv("PYAGENTD_CONFIG", str(own / "config.toml"))
+    assert main(["models", "--catalogue", str(table)]) == 0
+    assert "catalogue.json knows 3 models now" in capsys.readouterr().out
+    config = config_of(own, '[model."opus-9"]\nmax_output = 7\n')
+    mine = facts("opus-9", config)
+    assert (mine.context_window, mine.max_output) == (1000, 7)
+    assert facts("llama-9", config, backend="groq").context_window == 8000  # who sells it says what it can
+    assert facts("llama-9", config).prices is not None
+    assert facts("gpt-5", config).window_known  # what it does not know is known from elsewhere
+
+
+def test_a_catalogue_that_cannot_be_read_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PYAGENTD_CONFIG", str(tmp_path / "config.toml"))
+    for source in (str(tmp_path / "absent"), "http://127.0.0.1:1/table.json"):
+        assert main(["models", "--catalogue", source]) != 0
+        assert "Nothing has changed" in capsys.readouterr().err
+    assert not (tmp_path / "catalogue.json").exists()
+    (tmp_path / "catalogue.json").write_text("{")  # broken by hand
+    assert facts("gpt-5", config_of(tmp_path)).window_known

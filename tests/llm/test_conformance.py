@@ -5,6 +5,7 @@ The table of it stands in docs/models.md; ``python -m tests.llm.test_conformance
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -156,7 +157,7 @@ async def takes_documents(case: Case) -> str:
     assert not case.server.requests  # it is said before anything is sent
     assert said(await collect(case.backend, request(shown, assistant("I see."), "And?"))) == "ok"
     assert "cannot be shown" in str(case.server.last.messages)  # what was attached earlier is named to the model
-    return "OpenRouter; elsewhere said before it is sent"
+    return "at OpenRouter; elsewhere an error before it is sent"
 
 
 @ability("tokens, cached ones apart")
@@ -172,7 +173,7 @@ async def counts(case: Case) -> str:
     counted = end(await collect(case.backend, request())).usage
     if case.kind == "gemini":
         assert counted == Usage(input=40, output=30, reasoning=20, cache_read=200)
-        return "yes; it does not say what it wrote to its cache"
+        return "yes; not what was written to the cache"
     assert counted == Usage(input=10, output=30, reasoning=20, cache_read=200, cache_write=30)
     return YES
 
@@ -188,6 +189,22 @@ async def stops(case: Case) -> str:
     return YES
 
 
+@ability("calls written into the text")
+async def reads_calls_in_text(case: Case) -> str:
+    written = '<tool_call>\n{"name": "A", "arguments": {"x": 1}}\n</tool_call>'
+    case.server.say(answer(text(written, chunks=3)))
+    assert (
+        said(await collect(case.backend, request(tools=(tool("A"),)))) == written
+    )  # its server would have read them
+    if case.kind != "openai-compatible":
+        return "not needed: the provider reads them"
+    backend = make_backend("x", replace(case.settings, text_calls=True))
+    case.server.say(answer(text(written, chunks=3)))
+    items = await collect(backend, request(tools=(tool("A"),)))
+    assert [(call.name, call.input) for call in calls(items)] == [("A", {"x": 1})] and not said(items)
+    return "from servers without a key, or with `text_calls`"
+
+
 @ability("calls that are cut off or no JSON")
 async def half_a_call(case: Case) -> str:
     case.server.say(answer(tool_use("A", json_text='{"path": '), stop_reason="max_tokens"))
@@ -195,7 +212,7 @@ async def half_a_call(case: Case) -> str:
     if case.kind == "gemini":
         case.server.say(*[answer(tool_use("A", json_text='{"path": '))] * 2, "then")
         assert said(await collect(case.backend, request())) == "then"
-        return "it says so itself, and is asked again"
+        return "yes: the provider reports it, and is asked again"
     case.server.say(answer(tool_use("A", json_text='{"path": ')))
     (call,) = calls(await collect(case.backend, request()))
     assert (call.input, call.unreadable) == ({}, '{"path": ')
@@ -241,7 +258,7 @@ async def breaks_off(case: Case) -> str:
     return YES
 
 
-@ability("what a model refuses is left out")
+@ability("fields that a model refuses are left out")
 async def concedes(case: Case) -> str:
     case.server.say(refusal(400, "invalid_request_error", "`temperature` is not supported with this model."), "one")
     assert said(await collect(case.backend, request(temperature=0.3))) == "one"

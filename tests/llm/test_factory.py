@@ -121,7 +121,8 @@ def test_a_provider_loads_no_more_than_it_needs(model_server: ModelServer) -> No
     sdks = {"anthropic", "openai", "httpx2", "pydantic"}
     needs = (
         ("anthropic", "", {*sdks, "google"}),
-        ("openai-compatible", "/v1", {"anthropic", "google"}),
+        ("openai-compatible", "/v1", {*sdks, "google"}),
+        ("openai", "/v1", {*sdks, "google"}),
         ("gemini", "", {"anthropic", "openai"}),
     )
     for kind, path, others in needs:
@@ -142,16 +143,16 @@ def test_a_provider_loads_no_more_than_it_needs(model_server: ModelServer) -> No
 def test_a_missing_sdk_is_named_with_its_extra() -> None:
     run_python(
         "import asyncio, sys\n"
-        "sys.modules['openai'] = None\n"
+        "sys.modules['google'] = sys.modules['google.genai'] = None\n"
         "from pyagentd.errors import NotInstalled\n"
         "from pyagentd.llm.factory import BackendSettings, make_backend\n"
         "from tests.llm.requests import collect, request\n"
         "async def ask():\n"
-        "    backend = make_backend('x', BackendSettings(kind='openai-compatible', base_url='http://127.0.0.1:1'))\n"
+        "    backend = make_backend('x', BackendSettings(kind='gemini', base_url='http://127.0.0.1:1'))\n"
         "    try:\n"
         "        await collect(backend, request())\n"
         "    except NotInstalled as error:\n"
-        "        assert 'pyagentd[openai]' in error.hint\n"
+        "        assert '`pyagentd install gemini`' in error.hint\n"
         "    else:\n"
         "        raise AssertionError('nothing was said')\n"
         "asyncio.run(ask())"

@@ -10,15 +10,15 @@ import pytest_asyncio
 from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError
 from pyagentd.llm.backend import ModelRequest, StepFinished, StreamItem
 from pyagentd.llm.http import SseEvent
-from pyagentd.llm.openai import ChatDecoder, OpenAIBackend, make_client
-from pyagentd.messages import Reasoning, Text, ToolCall, ToolResult, Usage
+from pyagentd.llm.openai import ChatDecoder, OpenAIBackend, server
+from pyagentd.messages import Media, Reasoning, Text, ToolCall, ToolResult, Usage
 from tests.llm.requests import assistant, calls, collect, end, parts, request, said, tool, user
 from tests.server import ModelServer, raw, refusal
 
 
 @pytest_asyncio.fixture
 async def backend(model_server: ModelServer) -> AsyncIterator[OpenAIBackend]:
-    opened = OpenAIBackend(make_client(api_key="sk-test", base_url=f"{model_server.url}/v1", timeout_s=60.0))
+    opened = OpenAIBackend(server(api_key="sk-test", base_url=f"{model_server.url}/v1", timeout_s=60.0))
     yield opened
     await opened.close()
 
@@ -98,7 +98,7 @@ async def test_nothing_of_the_environment_is_sent(model_server: ModelServer, mon
         monkeypatch.setenv(f"OPENAI_{name}", "sk-environment")
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Mine: sk-environment")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1")
-    backend = OpenAIBackend(make_client(api_key="sk-given", base_url=f"{model_server.url}/v1", timeout_s=60))
+    backend = OpenAIBackend(server(api_key="sk-given", base_url=f"{model_server.url}/v1", timeout_s=60))
     await collect(backend, request())
     await backend.close()
     assert model_server.last.headers["authorization"] == "Bearer sk-given"
@@ -315,3 +315,15 @@ async def test_a_quota_that_is_used_up_is_not_tried_again(model_server: ModelSer
     with pytest.raises(ProviderError, match="exceeded") as caught:
         await collect(backend, request())
     assert not isinstance(caught.value, TransientProviderError) and "credit" in caught.value.hint
+
+
+async def test_a_document_that_was_refused_before_refuses_nothing_later(
+    model_server: ModelServer, backend: OpenAIBackend
+) -> None:
+    document = Media(type="application/pdf", data="JVBERi0=")
+    attachment = Text(text="<attachment>\nfiles/a.txt\n</attachment>")
+    with pytest.raises(ProviderError, match="takes none"):
+        await collect(backend, request(user(document, attachment, Text(text="What is it?"))))
+    both = user(document, Text(text="What is it?"), Text(text="Never mind."))
+    assert said(await collect(backend, request(both))) == "ok"
+    assert "cannot be shown" in str(model_server.last.messages)

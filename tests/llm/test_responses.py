@@ -10,7 +10,7 @@ import pytest_asyncio
 from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError
 from pyagentd.llm.backend import StreamItem
 from pyagentd.llm.http import SseEvent
-from pyagentd.llm.openai import make_client
+from pyagentd.llm.openai import server
 from pyagentd.llm.responses import ResponseDecoder, ResponsesBackend
 from pyagentd.messages import Reasoning, Text, ToolCall, ToolResult
 from tests.llm.requests import assistant, collect, end, parts, request, said, tool, user
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 @pytest_asyncio.fixture
 async def backend(model_server: ModelServer) -> AsyncIterator[ResponsesBackend]:
-    opened = ResponsesBackend(make_client(api_key="sk-test", base_url=f"{model_server.url}/v1", timeout_s=60.0))
+    opened = ResponsesBackend(server(api_key="sk-test", base_url=f"{model_server.url}/v1", timeout_s=60.0))
     yield opened
     await opened.close()
 

@@ -208,8 +208,16 @@ def test_a_model_nobody_registered_fails_the_tool_and_not_the_mission() -> None:
 @pytest.mark.spec("004", "Total Turn Budget")
 def test_children_spend_the_turns_of_their_caller() -> None:
     budget = Budget(turns=2)
-    step = run(Scripted([CALL, '{"urgent": 1}', '{"urgent": true}', CALL]), URGENT, budget=budget)
+    answers = [CALL, "(return {:urgent 1})", "(return {:urgent true})", CALL]
+    step = run(Scripted(answers), {**URGENT, "tools": [len]}, budget=budget)
     assert not step.ok and step.fail.reason == "turn_budget_exhausted" and budget.used == 2
+
+
+def test_a_tool_that_asks_one_question_takes_no_turn_of_the_tree() -> None:
+    program = '(return (pmap (fn [n] (:urgent (call "t" {:subject (str n)}))) (range 20)))'
+    step = run(Scripted([program]), LLMTool(**URGENT, llm=lambda request: '{"urgent": true}'))
+    assert step.value == [True] * 20
+    assert step.usage.turns == step.usage.llm_requests == 21
 
 
 @pytest.mark.spec("004", "Nested Depth")

@@ -155,3 +155,18 @@ def test_mistakes_are_told_before_anything_runs(tmp_path: Path) -> None:
 def test_map_takes_any_executor() -> None:
     with ThreadPoolExecutor(2) as executor:
         assert [step.value for step in made().map(ITEMS[:3], executor=executor)] == ITEMS[:3]
+
+
+def test_dask_s_own_executor_is_guarded_over_items_and_refused_by_map(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        executor = client.get_executor(pure=False)
+        came = run_over(made(), ITEMS, tmp_path / "out", executor=executor, ordered=True)
+        assert came.done == 12 and [row["value"] for row in rows(tmp_path / "out")] == ITEMS
+        assert client.submit(len, "abc").result() == 3, "what was given is not closed"
+        with pytest.raises(UserError, match="wait for ever") as refused:
+            made().map(ITEMS, executor=executor)
+        assert "dask://" in refused.value.hint

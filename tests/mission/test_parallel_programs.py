@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyagentd import lisp
-from pyagentd.mission import LLMTool, Scripted, adelegate, delegate
+from pyagentd.mission import Limits, LLMTool, Scripted, adelegate, delegate
 from pyagentd.mission.step import Step
 
 FAR_S = 30.0  # far longer than any of these takes on a busy machine
@@ -45,17 +45,17 @@ def run(how: str, program: str, tools: dict[str, Any], **options: Any) -> Step:
 
 ways = pytest.mark.parametrize("how", ["none", "process", "async"])
 
-SQUARES = '(return (pmap (fn [n] (call "square" {:n n})) (range 16)))'
+SQUARES = '(return (pmap (fn [n] (call "square" {:n n})) (range 20)))'
 
 
 @ways
-def test_eight_blocking_calls_run_at_once_and_their_results_keep_the_order(how: str) -> None:
-    square = Meeting(8)
+def test_ten_blocking_calls_run_at_once_and_their_results_keep_the_order(how: str) -> None:
+    square = Meeting(10)
     step = run(how, SQUARES, {"square": square})
-    assert step.value == [n * n for n in range(16)], step.fail
-    assert square.most == 8
+    assert step.value == [n * n for n in range(20)], step.fail
+    assert square.most == 10
     calls = step.trace[0].tool_calls
-    assert [call.args["n"] for call in calls] == list(range(16))
+    assert [call.args["n"] for call in calls] == list(range(20))
     assert [call.result for call in calls] == step.value
 
 
@@ -121,7 +121,7 @@ def test_ten_calls_take_hardly_longer_than_one() -> None:
         time.sleep(0.2)
         return n
 
-    assert measured(wait, 10) < measured(wait, 1) / 2
+    assert measured(wait, Limits().parallel) < measured(wait, 1) / 2
 
 
 @ways
@@ -141,7 +141,7 @@ def test_the_first_failure_ends_the_others_and_is_that_of_the_program(how: str) 
         (first, *_) = step.trace
         assert "the third is broken" in str(first.error)
         assert not over.is_set()  # the program did not wait for them
-        assert len(began) <= 8
+        assert len(began) <= Limits().parallel
         given_up = [call for call in first.tool_calls if call.args["n"] != 3]
         assert all("given up while it was running" in (call.error or "") for call in given_up)
     finally:
@@ -235,7 +235,7 @@ def test_events_of_parallel_calls_have_spans_of_their_own_below_their_turn() -> 
     assert step.ok
     starts = [each for each in events if each.name == "tool_start"]
     stops = {each.span_id: each for each in events if each.name == "tool_stop"}
-    assert len({each.span_id for each in starts}) == 16 == len(stops)
+    assert len({each.span_id for each in starts}) == 20 == len(stops)
     assert len({each.parent_span_id for each in starts}) == 1
     assert all(stops[each.span_id].metadata["args"] == each.metadata["args"] for each in starts)
 

@@ -46,6 +46,8 @@ def test_meta_tools_are_in_every_profile_under_every_name():
         ("git_branch", True, False),
         ("git_merge_request", True, False),
         ("self_edit_docs", True, False),
+        ("WebFetch", True, False),
+        ("web_search", True, False),
         ("unheard_of", False, False),
     ],
 )

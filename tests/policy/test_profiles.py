@@ -52,7 +52,15 @@ def test_the_built_in_profiles_are_exactly_these():
                 "tool:git:commit",
                 "tool:git:branch .*",
             ],
-            ["tool:bash:.*", "tool:git:push .*", "tool:git:merge_request .*", "tool:self_edit:.*", "mcp:.*"],
+            [
+                "tool:bash:.*",
+                "tool:git:push .*",
+                "tool:git:merge_request .*",
+                "tool:self_edit:.*",
+                "mcp:.*",
+                "tool:WebFetch:.*",
+                "tool:WebSearch:.*",
+            ],
         ),
         "locked": (["tool:view:.*"], []),
     }

@@ -58,7 +58,7 @@ def test_what_could_be_read_before_is_told_of_a_line_that_is_unreadable():
 def test_a_plain_command_does_what_its_name_says(text):
     (command,) = read(text).commands
     assert command.plain
-    assert not command.executes
+    assert not command.effects
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,9 @@ def test_no_shipped_preset_reads_or_writes_everywhere_or_runs_commands_unseen(na
     assert not {"/**", "**/*"} & {*preset.paths.read, *preset.paths.write}
     assert preset.shell.confine and not preset.shell.network
     assert ("Bash" in preset.tools) == bool(preset.shell.allow)
-    assert preset.read_only == (name not in ("build", "programming-assistant", "executor", "minimal", "mission"))
+    assert preset.read_only == (
+        name not in ("build", "programming-assistant", "executor", "minimal", "mission", "small")
+    )
     assert (preset.profile is not None) == preset.read_only
     for changing in CHANGES:
         assert preset.profile is None or verdict(preset.profile, changing) == "deny"

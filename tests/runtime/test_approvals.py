@@ -329,7 +329,7 @@ async def test_edited_arguments_are_what_happens_and_the_model_is_told(world: Wo
 
 
 WRONG_EDITS = [
-    ("{", "no JSON"),
+    ("{", "not JSON"),
     ("[]", "must be an object"),
     ('{"command": 1}', "command"),
     ('{"file": "x"}', "command"),

@@ -6,7 +6,7 @@ import pytest
 
 from pyagentd.errors import NotFound, StoreError
 from pyagentd.events import Event
-from pyagentd.runtime.approvals import Answer, Ask, AskBoard
+from pyagentd.runtime.approvals import Answer, Ask, AskBoard, agent_words, lines_of, presented
 
 
 def board() -> tuple[AskBoard, list[Event]]:
@@ -22,7 +22,8 @@ async def test_an_ask_is_shown_on_its_branch_and_on_the_root_of_the_tree() -> No
     asks, told = board()
     post(asks, "ask_1")
     assert [(event.kind, event.branch, event.seq) for event in told] == [("ask", "child", 7), ("ask", "root", 0)]
-    assert asks.open_for("root") == asks.open_for("child") == asks.all() == [{"id": "ask_1"}]
+    assert asks.open_for("root") == asks.open_for("child") == asks.all()
+    assert [row["id"] for row in asks.all()] == ["ask_1"]
 
 
 async def test_the_answer_reaches_who_waits_and_everybody_is_told() -> None:
@@ -99,3 +100,141 @@ async def test_asks_of_a_run_that_is_left_are_open_for_nobody_and_not_settled() 
     asks.leave_run("run_1")
     assert ask.future.cancelled() and asks.all() == []
     assert not [event for event in told if event.kind == "answered"]
+
+
+# What a human is shown of a question.
+
+COMMAND = {
+    "id": "ask_1",
+    "tool": "Bash",
+    "kind": "tool",
+    "detail": "ls",
+    "reason": "confirm",
+    "choices": ["allow", "session", "always", "deny", "abort"],
+    "commands": ["ls"],
+    "input": '{"command":"ls"}',
+}
+SCOPE = {
+    **COMMAND,
+    "tool": "request_scope_expansion",
+    "kind": "scope",
+    "for_tool": "Read",
+    "patterns": ["/a/**", "/b/*.log"],
+    "commands": [],
+    "choices": ["allow", "always", "deny", "abort"],
+    "input": '{"tool_name":"Read","justification":"the log says why"}',
+}
+QUESTIONS = {
+    "id": "ask_2",
+    "tool": "question",
+    "kind": "question",
+    "detail": "Which database? (and 1 more)",
+    "choices": ["answer", "deny", "abort"],
+    "questions": [
+        {
+            "question": "Which database?",
+            "options": [
+                {"label": "Postgres", "description": "100% a server"},
+                {"label": "SQLite", "description": ""},
+            ],
+            "multi_select": False,
+        },
+        {"question": "What else?", "options": [{"label": "Types", "description": ""}], "multi_select": True},
+    ],
+}
+
+
+def printed(ask: dict, width: int | None = 160) -> list[str]:
+    """Return the lines of a question as text; that with a preview is several, and ends with what is left out."""
+    found = []
+    row = ask if ask.get("kind") == "question" else {**COMMAND, **ask}
+    for line in lines_of(row, width=width):
+        found += "".join(part if isinstance(part, str) else part.text for part in line.parts).split("\n")
+        found += [f"+{part.more}" for part in line.parts if not isinstance(part, str) and part.more]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("ask", "lines"),
+    [
+        ({}, ["Allow Bash ls?"]),
+        ({"detail": "rm -rf\nbuild", "commands": []}, ["Allow Bash rm -rf build?"]),
+        ({"detail": "git log | head", "commands": ["git log", "head"]},
+         ["Allow Bash git log | head?", "  runs  git log", "        head"]),
+        ({"agent": "explorer-20260205143052-look-around"}, ["explorer (look-around) › Allow Bash ls?"]),
+        ({"tool": "Edit", "detail": "/src/a.py", "path": "/src/a.py", "project": "/src", "commands": [],
+          "warning": "runs with your rights\n"}, ["Allow Edit a.py?", "runs with your rights"]),
+        ({"tool": "PersistentAgent", "detail": "explorer", "commands": [],
+          "input": '{"description":"Look around"}'}, ["Allow PersistentAgent explorer: Look around?"]),
+        (SCOPE,
+         ["Allow more scope: /a/** /b/*.log?", "  Read  /a/**", "        /b/*.log", "  why  the log says why"]),
+        ({**SCOPE, "for_tool": "Bash", "patterns": ["make"], "commands": ["make -C /a all"]},
+         ["Allow more scope: make?", "  Bash  make", "  why  the log says why", "  runs  make -C /a all"]),
+        ({**SCOPE, "patterns": ["make"], "commands": ["make"]},
+         ["Allow more scope: make?", "  Read  make", "  why  the log says why"]),
+        (QUESTIONS, ["Question Which database? (and 1 more)", "Which database?", "    ( ) Postgres  100% a server",
+                     "    ( ) SQLite", "What else?", "    [ ] Types"]),
+        ({**QUESTIONS, "questions": QUESTIONS["questions"][:1]},
+         ["Question Which database? (and 1 more)", "    ( ) Postgres  100% a server", "    ( ) SQLite"]),
+        ({"input": "no JSON"}, ["Allow Bash ls?"]),
+    ],
+)  # fmt: skip
+def test_a_question_is_shown_with_what_decides_about_it(ask: dict, lines: list[str]) -> None:
+    assert printed(ask) == lines
+
+
+def test_a_long_preview_is_cut_and_says_by_how_much_and_the_details_have_all_of_it() -> None:
+    ask = {"preview": "\n".join(map(str, range(1000)))}
+    assert printed(ask)[-2:] == ["23", "+976"]
+    assert printed(ask, None)[-1] == "999"
+    wide = {"preview": "x" * 500, "commands": ["y" * 500] * 20}
+    assert max(map(len, printed(wide))) <= 168 and "  … 8 more lines" in printed(wide)
+
+
+def test_a_change_is_told_as_a_diff() -> None:
+    *_, line = lines_of({**COMMAND, "preview": "--- /x\n+++ /x\n@@ -1 +1 @@\n-a\n+b\n"})
+    assert [(part.face, part.text.count("\n")) for part in line.parts] == [("diff", 4)]
+
+
+@pytest.mark.parametrize(
+    ("ask", "keys"),
+    [
+        ({}, "yspenrko"),
+        ({"preview": "--- a\n+++ a"}, "yspenrkdEo"),
+        ({"input": None}, "yspnrko"),
+        ({"choices": ["allow", "deny", "abort"]}, "yenrko"),
+        ({"choices": None}, "yenrko"),
+        (SCOPE, "ypnrko"),
+        (QUESTIONS, ""),
+    ],
+)
+def test_a_question_has_the_letters_of_the_answers_that_the_daemon_takes(ask: dict, keys: str) -> None:
+    rows = presented({**COMMAND, **ask})["keys"]
+    assert "".join(key["key"] for row in rows for key in row["keys"]) == keys
+
+
+def test_letters_say_what_they_do() -> None:
+    labels = {key["key"]: key["label"] for row in presented(SCOPE)["keys"] for key in row["keys"]}
+    assert (labels["p"], labels["k"]) == ("add to the scope", "abort the run")
+    assert "abort this agent" in str(presented({**COMMAND, "agent": "explorer"})["keys"])
+
+
+@pytest.mark.parametrize(
+    ("id", "words"),
+    [
+        ("explorer-20260205143052-look-around", "explorer (look-around)"),
+        ("general-purpose-20260205143052-x-2", "general-purpose (x-2)"),
+        ("explorer-20260205143052", "explorer"),
+        ("odd", "odd"),
+    ],
+)
+def test_agents_have_names_for_people(id: str, words: str) -> None:
+    assert agent_words(id) == words
+
+
+@pytest.mark.parametrize(
+    "row",
+    [{"agent": 1}, {"commands": [1]}, {"questions": [{}, {}]}, {"patterns": 7, "kind": "scope"}],
+)
+def test_a_row_of_a_log_from_elsewhere_breaks_nothing(row: dict) -> None:
+    assert presented({**COMMAND, **row})["what"] == "Question"

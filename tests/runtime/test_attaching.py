@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import threading
@@ -12,18 +13,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
-from pyagentd.errors import Conflict, StoreError
+from pyagentd.errors import Conflict, PyagentdError, StoreError
 from pyagentd.events import Event
 from pyagentd.runtime import attaching, document_sync
+from pyagentd.runtime.attaching import Known
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.document_sync import MissingInserts, PendingWrite
+from pyagentd.runtime.document_sync import DocumentVersion
+from pyagentd.runtime.opening import RESTARTED
 from pyagentd.runtime.run_setup import shell_scope
 from pyagentd.serving import SWITCH_INTERVAL_S
-from pyagentd.store import metadata
+from pyagentd.store import metadata, paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import reconcile
 from pyagentd.store.document import text as document
@@ -32,19 +35,24 @@ from pyagentd.store.document.text import body_sha256
 from pyagentd.store.journal import Journal, message_row, part_row
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.sandbox import enclosure
-from tests.runtime.world import Watcher, World, attached, body, rows
+from tests.runtime.test_resume import until
+from tests.runtime.world import Watcher, World, attached, body, rows, type_
 from tests.server import answer, tool_use
 
 
-async def attach(
-    branch: LiveBranch, sink: Watcher | None = None, mode: Literal["edit", "view"] = "edit"
-) -> dict[str, Any]:
+async def attach(branch: LiveBranch, sink: Watcher | None = None) -> dict[str, Any]:
     """Attach with the text on disk."""
-    given = await attaching.attach(
-        branch, sink or Watcher(), sha256=body_sha256(body(branch.ref)), seq=None, mode=mode
-    )
+    given = await attaching.attach(branch, sink or Watcher(), Known(sha256=body_sha256(body(branch.ref))))
     assert given is not None
     return given
+
+
+def shown(text: str, given: dict[str, Any]) -> str:
+    """Return the text that a client has after the edits that it was told when it attached."""
+    for _, hunks in given["edits"]:
+        for begin, end, new, _ in reversed(hunks):
+            text = text[: begin - 1] + new + text[end - 1 :]
+    return text
 
 
 def file_of(ref: BranchRef) -> Path:
@@ -80,31 +88,21 @@ def without_block(ref: BranchRef) -> None:
 # -- roles -----------------------------------------------------------------------------------------------------
 
 
-async def test_lost_roles_are_given_to_the_editor_who_writes_them(world: World) -> None:
+async def test_lost_roles_are_given_to_whoever_attaches_and_written(world: World) -> None:
     ref = await conversation(world)
-    whole = document.read(file_of(ref))
+    whole = file_of(ref).read_bytes()
     without_block(ref)
     async with world.kernel.using(ref) as branch:
         given = await attach(branch)
         spans = [
             (beg - 1, end - 1, str(role[1] if isinstance(role, tuple) else role)) for beg, end, role in given["roles"]
         ]
-        assert spans == [(span.start, span.end, span.id or span.kind) for span in whole.spans]
+        known = document.parse(whole.decode()).spans
+        assert spans == [(span.start, span.end, span.id or span.kind) for span in known]
         assert any("recovered from the log" in note for note in given["notes"])
         await branch.document.flush()
-    assert document.read(file_of(ref)).spans == (), "the editor writes"
-
-
-async def test_lost_roles_are_written_by_the_daemon_when_nobody_edits(world: World) -> None:
-    ref = await conversation(world)
-    whole = file_of(ref).read_bytes()
-    without_block(ref)
-    async with world.kernel.using(ref) as branch:
-        given = await attach(branch, mode="view")
-        assert given["roles"]
-        await branch.document.flush()
-        assert document.parse(whole.decode()).spans == document.read(file_of(ref)).spans
-        assert (await attach(branch, mode="view"))["roles"] is None
+        assert document.read(file_of(ref)).spans == known
+        assert (await attach(branch))["roles"] is None
 
 
 async def test_roles_shifted_by_a_formatter_are_recovered_and_can_be_compared(world: World) -> None:
@@ -141,6 +139,7 @@ async def test_a_document_as_we_wrote_it_is_not_compared(world: World, monkeypat
         return reconcile.recognise(doc, record)
 
     monkeypatch.setattr(document_sync, "recognise", recognise)
+    world.kernel.forget_resting(0.0)
     async with world.kernel.using(ref) as branch:
         watcher = Watcher()
         await attach(branch, watcher)
@@ -149,6 +148,69 @@ async def test_a_document_as_we_wrote_it_is_not_compared(world: World, monkeypat
         os.utime(file_of(ref))
         await attach(branch)
         assert len(compared) == 1
+
+
+READ: list[str] | None = None
+"""Files that were opened for reading, while somebody wants to know."""
+
+
+def note_opened(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "open" and READ is not None and isinstance(arguments[0], str | Path):
+        READ.append(Path(arguments[0]).name)
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    found: list[str] = []
+    sys.addaudithook(note_opened)  # for good: a hook cannot be removed
+    monkeypatch.setattr(f"{__name__}.READ", found)
+    return found
+
+
+async def test_for_a_client_that_comes_back_no_conversation_is_read(world: World, read: list[str]) -> None:
+    ref = await conversation(world)
+    service, first, again = world.service(), Watcher(), Watcher()
+    given = await service.attach(first, branch=ref.key, sha256=body_sha256(body(ref)))
+    await service.detach(first, branch=ref.key)
+    assert world.kernel.opened(ref.key) is None
+    read.clear()
+    assert await service.attach(again, branch=ref.key, revision=given["revision"]) == given
+    assert "session.md" not in read
+    world.server.say("Yes.")
+    await talk(world, ref, "Really?")
+    assert "Yes." in body(ref)
+
+
+@pytest.mark.parametrize("name", ["session.md", "messages.jsonl"])
+async def test_what_was_written_into_a_closed_branch_is_read(world: World, name: str) -> None:
+    ref = await conversation(world)
+    service, client = world.service(), Watcher()
+    given = await service.attach(client, branch=ref.key, sha256=body_sha256(body(ref)))
+    await service.detach(client, branch=ref.key)
+    file = ref.branch_dir / name
+    if name == "session.md":
+        file.write_text(file.read_text().replace("It says alpha.", "It says beta.", 1))
+        again = await service.attach(client, branch=ref.key, sha256=body_sha256(body(ref)))
+        assert again["revision"] != given["revision"]
+        async with world.kernel.using(ref) as branch:
+            assert "beta" in branch.document.live.document.body
+    else:
+        journal = Journal.open(file)
+        session = next(row for row in journal.current() if row.type == "session")
+        journal.append("session", {**session.data, "title": "Another title"})
+        journal.close()
+        again = await service.attach(client, branch=ref.key, sha256=body_sha256(body(ref)))
+        assert again["title"] == "Another title"
+
+
+async def test_a_closed_branch_that_was_deleted_is_gone(world: World) -> None:
+    ref = await conversation(world)
+    service, client = world.service(), Watcher()
+    await service.attach(client, branch=ref.key, sha256=body_sha256(body(ref)))
+    await service.detach(client, branch=ref.key)
+    await service.delete(client, branch=ref.key)
+    with pytest.raises(PyagentdError):
+        await service.attach(client, branch=ref.key)
 
 
 def write_long(ref: BranchRef, turns: int, length: int) -> None:
@@ -187,7 +249,8 @@ async def test_a_large_document_is_compared_without_holding_up_the_loop(world: W
     ticking = asyncio.create_task(tick())
     began = time.monotonic()
     async with world.kernel.using(ref) as branch:
-        given = await attaching.attach(branch, Watcher(), sha256=sha256, seq=None, mode="view")
+        given = await attaching.attach(branch, Watcher(), Known(sha256=sha256))
+        await branch.document.flush()
     took = time.monotonic() - began
     going = False
     await ticking
@@ -310,7 +373,7 @@ async def test_a_branch_that_cannot_be_written_can_be_read(world: World) -> None
     with read_only(ref):
         async with world.start().using(ref) as branch:
             given = await attach(branch)
-            assert not given["editor"] and given["read_only"] and "Read-only file system" in given["read_only"]
+            assert given["read_only"] and "Read-only file system" in given["read_only"]
             assert str(ref.branch_dir) in given["read_only"] and "\n" not in given["read_only"]
             with pytest.raises(StoreError, match="Read-only file system"):
                 await world.kernel.prompt(branch, text="Hi", options=world.options)
@@ -324,7 +387,7 @@ async def test_a_session_without_a_log_on_a_medium_that_cannot_be_written_can_be
     with read_only(ref):
         async with world.start().using(ref) as branch:
             given = await attach(branch)
-            assert given["read_only"] and not given["editor"]
+            assert given["read_only"]
 
 
 async def test_when_the_disk_works_again_the_next_who_comes_writes(world: World) -> None:
@@ -338,7 +401,7 @@ async def test_when_the_disk_works_again_the_next_who_comes_writes(world: World)
     async with kernel.using(ref) as branch:
         assert watcher.of("resync"), "whoever watches attaches anew"
         given = await attach(branch, watcher)
-        assert given["editor"] and given["read_only"] is None
+        assert given["read_only"] is None
         branch.detach(watcher)
     world.server.say("Yes.")
     await talk(world, ref, "Really?")
@@ -354,9 +417,7 @@ async def test_what_the_document_lacks_is_shown_where_it_cannot_be_written(world
     with read_only(ref):
         async with world.start().using(ref) as branch:
             given = await attach(branch)
-            text, marker = body(ref), given["marker"] - 1
-            shown = text[:marker] + "".join(insert for _, insert, _ in given["inserts"]) + text[marker:]
-    assert shown == whole
+            assert shown(body(ref), given) == whole
     async with world.start().using(ref):
         pass
     assert body(ref) == whole, "written when it can be"
@@ -372,13 +433,13 @@ async def test_a_document_that_cannot_be_completed_is_shown_and_completed_later(
     with no_more_than(file_of(ref).stat().st_size):
         async with kernel.using(ref) as branch:
             watcher = Watcher()
-            given = await attach(branch, watcher, mode="view")
-            assert given["inserts"] and given["read_only"] is None
+            given = await attach(branch, watcher)
+            assert given["edits"] and given["read_only"] is None
             assert any("session.md" in note for note in given["notes"])
             branch.detach(watcher)
     assert body(ref) != whole
     async with kernel.using(ref) as branch:
-        await attach(branch, mode="view")
+        await attach(branch)
     assert body(ref) == whole
 
 
@@ -393,52 +454,24 @@ def no_more_than(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def test_who_reads_a_file_that_was_edited_while_its_editor_had_not_saved_is_told_what_it_lacks(
-    world: World,
-) -> None:
+async def test_what_another_program_writes_comes_in_and_loses_nothing_that_the_file_lacked(world: World) -> None:
     ref = await conversation(world)
-    world.server.say("Never saved.")
+    world.server.say("Not written yet.")
     async with world.kernel.using(ref) as branch:
-        editor, reader = Watcher(), Watcher()
-        await attach(branch, editor)
+        reader = Watcher()
+        await attach(branch, reader)
         await world.kernel.prompt(branch, text="Hello?", options=world.options)
-        await editor.finished(branch)
-        file_of(ref).write_text("### What does it say?\n\nEdited elsewhere.\n\n### ")
-        for client, mode in ((reader, "view"), (editor, "edit")):
-            given = await attach(branch, client, mode="edit" if mode == "edit" else "view")
-            text, marker = body(ref), given["marker"] - 1
-            shown = text[:marker] + "".join(insert for _, insert, _ in given["inserts"]) + text[marker:]
-            assert shown.count("Hello?") == shown.count("Never saved.") == shown.count("Edited elsewhere.") == 1
-            assert given["editor"] == (client is editor)
-        branch.detach(editor)
+        await reader.finished(branch)
         await branch.document.flush()
-    assert body(ref) == shown
-
-
-async def test_what_arrives_while_is_looked_what_a_file_lacks_is_told_too(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ref = await conversation(world)
-    world.server.say("Never saved.")
-    async with world.kernel.using(ref) as branch:
-        editor = Watcher()
-        await attach(branch, editor)
-        await world.kernel.prompt(branch, text="Hello?", options=world.options)
-        await editor.finished(branch)
-        file_of(ref).write_text("### Edited elsewhere.\n\n### ")
-        loop, sync, survey = asyncio.get_running_loop(), branch.document, PendingWrite.survey
-        late = sync.inserts[-1]._replace(seq=branch.recorder.last_seq, text="Late.")
-
-        def slow(writing: PendingWrite) -> MissingInserts:
-            found = survey(writing)
-            added = threading.Event()
-            loop.call_soon_threadsafe(lambda: (sync.add(late), added.set()))
-            assert added.wait(10)
-            return found
-
-        monkeypatch.setattr(PendingWrite, "survey", slow)
-        given = await attach(branch, editor)
-        assert [text for _, text, _ in given["inserts"]].count("Late.") == 1
+        before = body(ref)
+        await type_(branch, "A draft")
+        file_of(ref).write_text(file_of(ref).read_text().replace("It says alpha.", "Edited elsewhere."))
+        await branch.document.settle()
+        assert body(ref) == before.replace("It says alpha.", "Edited elsewhere.") + "A draft"
+        edits = [event.args[0]["hunks"] for event in reader.of("edit")]
+        assert next(hunk[2] for hunks in edits for hunk in hunks) == "A draft"
+        assert any("Edited" in hunk[2] for hunk in edits[-1])
+        branch.detach(reader)
 
 
 # -- prompts ---------------------------------------------------------------------------------------------------
@@ -458,9 +491,8 @@ async def send(world: World, branch: LiveBranch, end: int | None = None) -> None
     watcher = Watcher()
     await attached(branch, watcher)
     text = body(branch.ref)
-    await world.kernel.send(
-        branch, sha256=body_sha256(text), end=len(text) if end is None else end, options=world.options
-    )
+    at = DocumentVersion(sha256=body_sha256(text), marker=len(text) if end is None else end)
+    await world.kernel.send(branch, at=at, options=world.options)
     await watcher.finished(branch)
     branch.detach(watcher)
 
@@ -496,20 +528,22 @@ async def test_a_prompt_that_was_edited_is_another_message(world: World) -> None
     assert "Say a number" not in str(world.server.last.messages)
 
 
-async def test_the_editor_is_told_of_roles_that_are_recovered_when_it_sends(world: World) -> None:
+async def test_roles_that_another_program_loses_while_the_document_is_open_are_written_again(world: World) -> None:
     ref = await conversation(world)
-    editor = Watcher()
+    known = document.read(file_of(ref)).spans
     async with world.kernel.using(ref) as branch:
-        await attach(branch, editor)
+        await attach(branch)
         without_block(ref)
         file_of(ref).write_text(body(ref) + "Really?")
         world.server.say("Yes.")
+        await branch.document.look()
         text = body(ref)
-        await world.kernel.send(branch, sha256=body_sha256(text), end=len(text), options=world.options)
-        await editor.until(lambda: branch.run is None)
-        (event,) = editor.of("roles")
-        assert event.args[0]["sha256"] == body_sha256(text) and len(event.args[0]["spans"]) > 5
-        branch.detach(editor)
+        at = DocumentVersion(sha256=body_sha256(text), marker=len(text))
+        await world.kernel.send(branch, at=at, options=world.options)
+        assert branch.task is not None
+        await branch.task
+    assert document.read(file_of(ref)).spans[: len(known)] == known
+    assert "toolu_1" in str(world.server.last.messages)
 
 
 async def test_a_lost_log_is_made_anew_before_a_message_from_a_terminal_is_answered(world: World) -> None:
@@ -535,11 +569,53 @@ async def test_an_emptied_document_is_made_anew_and_not_taken_for_a_deletion(wor
     await world.kernel.shutdown()
     file_of(ref).write_text(content)
     async with world.start().using(ref) as branch:
-        answered = await attach(branch, Watcher(), mode="view")
+        answered = await attach(branch, Watcher())
         assert "session.md was empty; it was made anew" in str(answered)
         assert "/context clear" in str(answered)
     assert body(ref).strip() == before.strip()
     assert not [row for row in rows(ref) if row.type == "edit"]
+
+
+async def test_a_document_that_was_never_written_is_written_whole_without_a_question(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = await world.service().create_session(Watcher(), name="test", preset="main", root=str(world.project))
+    ref, killed = paths.ref_of(Path(given["branch"])), world.kernel
+    write, may_write = document_sync.write_document, threading.Event()
+
+    def waiting(*args: Any) -> Any:
+        assert may_write.wait(60)
+        return write(*args)
+
+    monkeypatch.setattr(document_sync, "write_document", waiting)
+    world.server.rule = lambda request: answer("Welcome.")
+    async with killed.using(ref) as branch:
+        sent = asyncio.create_task(killed.prompt(branch, text="Hello.", options=world.options))
+        await until(lambda: any(row.type == "run" for row in rows(ref)))
+        copy = ref.session_dir.with_name("copy-20260304050607")  # has what a killed daemon leaves
+        await asyncio.to_thread(shutil.copytree, ref.session_dir, copy, symlinks=True)
+        may_write.set()
+        await sent
+    await killed.shutdown()
+
+    world.start()
+    other = paths.ref_of(copy / "branches" / "main")
+    assert file_of(other).read_bytes() == b""
+    editor = Watcher()
+    answered = await world.service().attach(editor, branch=other.key, sha256=body_sha256(""))
+    if answered.get("unknown"):
+        answered = await world.service().attach(editor, branch=other.key, sha256=body_sha256(body(other)))
+    assert answered["asks"] == [] and "empty" not in str(answered["notes"])
+    await world.kernel.shutdown()
+    written = document.read(file_of(other))
+    assert written.body == f"### Hello.\n\n``` error\n{RESTARTED}\n```\n\n### "
+    assert written.settings.model == "model-main"
+    assert file_of(other).read_text().count("Local Variables:") == 1
+    world.start()
+    await talk(world, other, "More.")
+    assert body(other) == f"{written.body}More.\n\nWelcome.\n\n### "
+    assert [message["role"] for message in world.server.last.messages] == ["user"]
+    assert "Hello." in str(world.server.last.messages)
 
 
 @pytest.mark.parametrize("chosen", ["Restore", "Remove", None])
@@ -552,7 +628,7 @@ async def test_whoever_edits_an_emptied_document_is_asked_whether_the_conversati
     file_of(ref).write_text("")
     world.start()
     service, editor = world.service(), Watcher()
-    assert (await service.attach(editor, branch=ref.key, sha256=body_sha256("")))["reread"]
+    assert (await service.attach(editor, branch=ref.key, sha256=body_sha256("")))["unknown"]
     for _ in range(2):  # a client that attaches again is not asked again
         given = await service.attach(editor, branch=ref.key, sha256=body_sha256(body(ref)))
     (asked,) = given["asks"]
@@ -582,7 +658,6 @@ async def test_a_conversation_that_went_on_is_not_removed_by_a_late_answer(world
     world.server.say("More.")
     branch = world.kernel.opened(ref.key)
     assert branch is not None
-    await service.release(editor, branch=ref.key)
     await world.kernel.prompt(branch, text="Go on", options=world.options)
     await editor.until(lambda: editor.of("run") and editor.of("run")[-1].args[0]["phase"] == "finished")
     await service.answer(editor, ask=asked["id"], decision="answer", answers='[["Remove"]]')
@@ -599,6 +674,34 @@ async def test_a_document_that_is_emptied_while_it_is_open_refuses_a_prompt(worl
         assert not [row for row in rows(ref) if row.type == "edit"]
 
 
+async def test_a_prompt_that_the_disk_refuses_is_sent_once_the_disk_works(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref, service, editor = await conversation(world), world.service(), Watcher()
+    given = await service.attach(editor, branch=ref.key, sha256=body_sha256(body(ref)))
+    at = {"branch": ref.key, "revision": given["revision"]}
+    known, end = rows(ref), len(body(ref)) + 1
+    write, full = document_sync.write_document, True
+
+    def may_fail(path: Path, *arguments: Any) -> Any:
+        if full:
+            raise StoreError(f"{path}: No space left on device")
+        return write(path, *arguments)
+
+    monkeypatch.setattr(document_sync, "write_document", may_fail)
+    await service.edit_document(editor, **at, id="typed", hunks=[[end, end, "And more", None]])
+    sending = {**at, "end": end + len("And more"), "after": "typed", "env": world.options.env}
+    with pytest.raises(StoreError, match="No space left on device"):
+        await service.send(editor, **sending)
+    assert rows(ref) == known, "nothing of it was recorded"
+    full = False
+    world.server.say("More it is.")
+    await service.send(editor, **sending)
+    assert (await editor.finished(ref.key))["reason"] == "done"
+    await world.kernel.shutdown()
+    assert body(ref).count("And more\n\nMore it is.") == 1
+
+
 async def test_no_event_overtakes_the_answer_that_attaches(world: World) -> None:
     """A client takes what comes before the answer for a part of it, so it would never be shown."""
 
@@ -607,8 +710,8 @@ async def test_no_event_overtakes_the_answer_that_attaches(world: World) -> None
             asyncio.get_running_loop().call_soon(lambda: self.push(Event("insert", branch, seq + 1, ("late", None))))
 
     ref, early = await conversation(world), Early()
-    for mode in ("edit", "view"):
-        given = await world.service().attach(early, branch=ref.key, sha256=body_sha256(body(ref)), mode=mode)
+    for known in ({"sha256": body_sha256(body(ref))}, {}):
+        given = await world.service().attach(early, branch=ref.key, **known)
         assert given["seq"] and not early.of("insert")
         await early.until(lambda: early.of("insert"))
         early.events.clear()
@@ -619,7 +722,7 @@ async def test_a_session_whose_commands_cannot_be_confined_says_so_for_its_heade
     file = world.presets / "main.md"
 
     async def told(ref: BranchRef) -> str:
-        given = await service.attach(Watcher(), branch=ref.key, sha256=body_sha256(body(ref)), mode="view")
+        given = await service.attach(Watcher(), branch=ref.key, sha256=body_sha256(body(ref)))
         return str(given["unconfined"])
 
     # By default it is what a question before a command says: nothing where there is bubblewrap or Landlock.

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
 from pyagentd.errors import BadRequest, NotFound
 from pyagentd.runtime import attaching
+from pyagentd.runtime.attaching import Known
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import DocumentVersion
 from pyagentd.store import paths
 from pyagentd.store.document import text as document
+from pyagentd.store.document.files import Hunk
 from pyagentd.store.document.text import body_sha256
 from pyagentd.store.paths import BranchRef
-from tests.runtime.world import Watcher, World, assert_closed, attached, body, rows
+from tests.runtime.world import Watcher, World, assert_closed, attached, body, rows, type_
 from tests.server import answer, text, tool_use
 
 
-async def attach(
-    branch: LiveBranch, sink: Watcher, sha256: str, seq: int | None = None, mode: Literal["edit", "view"] = "edit"
-) -> dict[str, Any] | None:
-    return await attaching.attach(branch, sink, sha256=sha256, seq=seq, mode=mode)
+async def attach(branch: LiveBranch, sink: Watcher, sha256: str, seq: int | None = None) -> dict[str, Any] | None:
+    return await attaching.attach(branch, sink, Known(sha256=sha256, seq=seq))
+
+
+def after(text: str, given: dict[str, Any]) -> str:
+    """Return the text that a client has after the edits that it was told when it attached."""
+    for _, hunks in given["edits"]:
+        for begin, end, new, _ in reversed(hunks):
+            text = text[: begin - 1] + new + text[end - 1 :]
+    return text
 
 
 async def prompt(world: World, branch: LiveBranch, said: str = "Hi") -> None:
@@ -36,50 +45,39 @@ async def prompt(world: World, branch: LiveBranch, said: str = "Hi") -> None:
     branch.detach(watcher)
 
 
-async def test_a_new_session_is_attached_without_anything_to_insert(world: World) -> None:
+async def test_a_new_session_begins_with_the_heading_of_a_prompt_for_all_who_attach(world: World) -> None:
     async with world.kernel.using(world.session()) as branch:
-        editor, viewer = Watcher(), Watcher()
-        first = await attach(branch, editor, body_sha256(""))
-        second = await attach(branch, viewer, body_sha256(""))
+        first = await attach(branch, Watcher(), body_sha256(""))
+        second = await attach(branch, Watcher(), body_sha256("### "))
         assert first is not None and second is not None
-        assert first["editor"] and not second["editor"]
-        assert (
-            first["inserts"] == [] and first["marker"] is None and first["status"] == {"state": "idle", "queued": 0}
-        )
-        branch.detach(editor)
-        third = await attach(branch, viewer, body_sha256(""))
-        assert third is not None and third["editor"]
+        assert (after("", first), after("### ", second)) == ("### ", "### ")
+        assert first["marker"] is None and first["status"] == {"state": "idle", "queued": 0}
+        await branch.document.flush()
+        assert not branch.file.exists() or body(branch.ref) == "", "nobody wrote anything"
 
 
-async def test_who_only_views_does_not_become_the_editor(world: World) -> None:
-    async with world.kernel.using(world.session()) as branch:
-        given = await attach(branch, Watcher(), body_sha256(""), mode="view")
-        assert given is not None and not given["editor"] and branch.document.editor is None
-
-
-async def test_a_text_nobody_knows_is_to_be_read_again(world: World) -> None:
-    async with world.kernel.using(world.session()) as branch:
+async def test_a_text_nobody_knows_is_to_be_sent_and_what_differs_is_told(world: World) -> None:
+    ref = world.session()
+    (ref.branch_dir / "session.md").write_text("### Hi there")
+    async with world.kernel.using(ref) as branch:
         stranger = Watcher()
         assert await attach(branch, stranger, body_sha256("something else")) is None
-        assert stranger not in branch.sinks and branch.document.editor is None
+        assert stranger not in branch.sinks
+        given = await attaching.attach(branch, stranger, Known(text="### Hi you"))
+        assert given is not None and after("### Hi you", given) == "### Hi there" and stranger in branch.sinks
 
 
-@pytest.mark.parametrize("mode", ["edit", "view"])
-async def test_who_attaches_while_the_model_speaks_gets_the_rest_live(world: World, mode: Any) -> None:
+async def test_who_attaches_while_the_model_speaks_gets_the_rest_live(world: World) -> None:
     world.server.say(answer(text("Hello world", chunks=11), hang_after=8))
     ref, watcher, late = world.session(), Watcher(), Watcher()
     async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         await world.kernel.prompt(branch, text="Hi", options=world.options)
         await watcher.until(lambda: "He" in watcher.text(branch.key))
-        given = None
-        while given is None:  # the daemon wrote in between
-            mine = body(ref)
-            given = await attach(branch, late, body_sha256(mine), mode=mode)
-        assert given["editor"] == (mode == "edit") and given["status"]["state"] == "busy"
-        marker = given["marker"] - 1
-        for _, inserted, _ in given["inserts"]:
-            mine, marker = mine[:marker] + inserted + mine[marker:], marker + len(inserted)
+        mine = body(ref)
+        given = await attach(branch, late, body_sha256(mine))
+        assert given is not None and given["status"]["state"] == "busy"
+        mine, marker = after(mine, given), given["marker"] - 1
         await world.kernel.abort(branch)
         mine = mine[:marker] + late.text(branch.key) + mine[marker:]
         for client in (late, watcher):
@@ -92,14 +90,43 @@ async def test_who_was_told_to_resync_gets_what_came_after_the_last_event_it_saw
     world.server.say("Hello")
     ref, watcher = world.session(), Watcher()
     async with world.kernel.using(ref) as branch:
-        await attached(branch, watcher, mode="edit")
+        first = await attached(branch, watcher)
         await world.kernel.prompt(branch, text="Hi", options=world.options)
         await watcher.until(lambda: watcher.text(branch.key).endswith("### "))
         seen = next(event for event in watcher.of("insert") if event.args[0] == "\n\n")
-        given = await attach(branch, watcher, "", seq=seen.seq)
-        assert given is not None and given["editor"] and given["marker"] is None
+        given = await attaching.attach(branch, watcher, Known(seq=seen.seq))
+        assert given is not None
         assert "".join(inserted for _, inserted, _ in given["inserts"]) == "Hello\n\n### "
+        given = await attaching.attach(branch, watcher, Known(revision=first["revision"]))
+        assert given is not None and after("### ", given) == "### Hi\n\nHello\n\n### "
         await watcher.until(lambda: branch.run is None)
+
+
+async def test_an_edit_goes_to_everybody_else_and_into_the_file(world: World) -> None:
+    ref, one, other = world.session(), Watcher(), Watcher()
+    async with world.kernel.using(ref) as branch:
+        given = await attached(branch, one)
+        await attached(branch, other)
+        branch.document.edit(one, given["revision"], (Hunk(4, 4, "Hi"),), id="e1")
+        (mine,), (theirs,) = one.of("edit"), other.of("edit")
+        assert mine.args[0]["own"] and mine.args[0]["id"] == "e1"
+        assert theirs.args[0]["hunks"] == [(5, 5, "Hi", [])]
+        await branch.document.flush()
+        assert body(ref) == "### Hi"
+        assert other.of("persisted")[-1].args[0]["revision"] == theirs.args[0]["revision"]
+        branch.document.edit(other, given["revision"], (Hunk(4, 4, "Ho"),))  # it has not seen the other's yet
+        assert branch.document.live.document.body == "### HiHo"
+        met = branch.document.edit(one, theirs.args[0]["revision"], (Hunk(4, 6, "Hu"),))
+        assert branch.document.live.document.body == "### HuHo" and met == []
+
+
+async def test_a_client_that_lost_its_connection_finds_its_own_edit_by_its_id(world: World) -> None:
+    ref, one = world.session(), Watcher()
+    async with world.kernel.using(ref) as branch:
+        given = await attached(branch, one)
+        branch.document.edit(one, given["revision"], (Hunk(4, 4, "Hi"),), id="e1")
+        again = await attaching.attach(branch, one, Known(revision=given["revision"]))
+        assert again is not None and [id for id, _ in again["edits"]] == ["e1"]
 
 
 async def test_who_leaves_while_attaching_watches_nothing_and_holds_nothing(world: World) -> None:
@@ -107,14 +134,14 @@ async def test_who_leaves_while_attaching_watches_nothing_and_holds_nothing(worl
     async with world.kernel.using(ref) as branch:
         world.server.say("Hello")
         await prompt(world, branch)
-        branch.document.inserts.append(branch.document.inserts[-1]._replace(text="", seq=99))  # the daemon must write
+        os.utime(branch.file)  # so that it is read
         leaving = Watcher()
         attaching = asyncio.create_task(attach(branch, leaving, body_sha256(body(ref))))
         await asyncio.sleep(0)
         world.kernel.forget(leaving)
         with pytest.raises(NotFound):
             await attaching
-        assert leaving not in branch.sinks and branch.document.editor is None
+        assert leaving not in branch.sinks
     assert world.kernel.opened(ref.key) is None
 
 
@@ -177,7 +204,8 @@ async def test_a_document_that_is_gone_is_made_anew_from_the_log(world: World) -
     async with world.start().using(ref) as branch:
         assert any("session.md was missing" in note for note in branch.notes)
         assert body(ref) == before.body
-        assert document.read(ref.branch_dir / "session.md").spans == before.spans
+        made = document.read(ref.branch_dir / "session.md")
+        assert (made.spans, made.settings) == (before.spans, before.settings)
     world.server.say("Fine")
     async with world.kernel.using(ref) as branch:
         await prompt(world, branch, "More")
@@ -207,29 +235,25 @@ async def test_text_of_a_run_whose_roles_were_shifted_before_a_restart_is_there_
 
 
 @pytest.mark.parametrize("saved", [True, False], ids=["saved", "not saved"])
-async def test_what_an_editor_had_not_saved_is_put_there_when_the_branch_is_opened_again(
-    world: World, saved: bool
-) -> None:
+async def test_what_the_file_lacked_is_put_there_when_the_branch_is_opened_again(world: World, saved: bool) -> None:
     world.server.say("Hello")
     ref, editor = world.session(), Watcher()
     shown = "### Hi\n\nHello\n\n### "
+    file = ref.branch_dir / "session.md"
     async with world.kernel.using(ref) as branch:
-        await attached(branch, editor, mode="edit")
-        (ref.branch_dir / "session.md").write_text("### Hi")
-        branch.saved(editor, DocumentVersion(sha256=body_sha256("### Hi"), seq=0, marker=None))
-        await world.kernel.send(branch, sha256=body_sha256("### Hi"), end=6, options=world.options)
+        await attached(branch, editor)
+        await world.kernel.send(branch, at=await type_(branch, "Hi"), options=world.options)
         await editor.until(lambda: branch.run is None)
-        assert "### Hi" + editor.text(ref.key) == shown
-        if saved:
-            (ref.branch_dir / "session.md").write_text(shown)
-            branch.saved(
-                editor, DocumentVersion(sha256=body_sha256(shown), seq=branch.recorder.last_seq, marker=None)
-            )
+        await branch.document.flush()
+        assert body(ref) == shown
         branch.abandon()  # the daemon is killed
         world.kernel._branches.clear()
-    assert [row.data["state"] for row in rows(ref) if row.type == "run"][-1] == ("kept" if saved else "told")
-    if saved:
-        (ref.branch_dir / "session.md").write_text("### Hi\n\nHello, edited\n\n### ")
+    if not saved:
+        file.write_text("### Hi\n\nHe")
+        log = (ref.branch_dir / "messages.jsonl").read_text().splitlines(keepends=True)
+        (ref.branch_dir / "messages.jsonl").write_text("".join(line for line in log if '"kept"' not in line))
+    else:
+        file.write_text("### Hi\n\nHello, edited\n\n### ")
     assert await restarted(world, ref) == (shown if not saved else "### Hi\n\nHello, edited\n\n### ")
     assert_closed(ref)
 
@@ -238,11 +262,15 @@ async def test_a_prompt_sent_from_a_document_must_be_in_the_file(world: World) -
     ref = world.session()
     file = ref.branch_dir / "session.md"
     async with world.kernel.using(ref) as branch:
-        with pytest.raises(BadRequest, match="changed since it was saved"):
-            await world.kernel.send(branch, sha256=body_sha256("### Hi"), end=6, options=world.options)
+        with pytest.raises(BadRequest, match="changed too much since"):
+            await world.kernel.send(
+                branch, at=DocumentVersion(sha256=body_sha256("### Hi"), marker=6), options=world.options
+            )
         file.write_text("### ")
         with pytest.raises(BadRequest, match="no prompt"):
-            await world.kernel.send(branch, sha256=body_sha256("### "), end=4, options=world.options)
+            await world.kernel.send(
+                branch, at=DocumentVersion(sha256=body_sha256("### "), marker=4), options=world.options
+            )
     assert [row for row in rows(ref) if row.type == "run"] == []
 
 
@@ -254,7 +282,7 @@ async def test_text_below_the_prompt_is_a_draft_and_stays_below(world: World) ->
     async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         sha256 = body_sha256(document.read(file).body)
-        await world.kernel.send(branch, sha256=sha256, end=6, options=world.options)
+        await world.kernel.send(branch, at=DocumentVersion(sha256=sha256, marker=6), options=world.options)
         await watcher.finished(branch)
     assert body(ref) == "### Hi\n\nHello\n\n### \n\na draft"
     assert "draft" not in str(world.server.last.messages)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.document_sync import DocumentVersion
 from pyagentd.runtime.queue import Submission
 from pyagentd.store import paths
 from pyagentd.store.document import text as document
@@ -49,7 +50,9 @@ async def from_document(world: World, ref: BranchRef, typed: str) -> None:
     now = document.read(file).body
     async with world.kernel.using(ref) as branch:
         given = document.body_sha256(now)
-        await world.kernel.send(branch, sha256=given, end=len(now), options=world.granted(".*"))
+        await world.kernel.send(
+            branch, at=DocumentVersion(sha256=given, marker=len(now)), options=world.granted(".*")
+        )
         assert branch.task is not None
         await branch.task
 
@@ -314,7 +317,7 @@ async def test_saving_the_document_as_it_is_changes_nothing(world: World) -> Non
     world.start()
     async with world.kernel.using(ref) as branch:
         await branch.look_once()
-        await branch.reader.look(compare=True)
+        await branch.reader.look()
     await turn(world, ref)
     assert_prefix(world.server.requests)
     assert "One." in body(ref)

@@ -1,40 +1,45 @@
-"""Who writes ``session.md``, from which version on, and that no text is there twice or lost."""
+"""The live document of a branch: what goes into it, that its file gets it, and that nothing is lost or doubled."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import random
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pyagentd.errors import Busy, StoreError
-from pyagentd.events import InsertRole
-from pyagentd.runtime import document_sync as document_sync
-from pyagentd.runtime.document_sync import DocumentSync, DocumentVersion, WriteOutcome
+from pyagentd.errors import Stale, StoreError
+from pyagentd.events import InsertRole, Sink
+from pyagentd.runtime import document_sync
+from pyagentd.runtime.document_sync import DocumentSync, DocumentVersion, LiveDocument, RecoveredRoles, Written
+from pyagentd.store import atomic
 from pyagentd.store.document import text as document
+from pyagentd.store.document.files import Edit, Hunk, apply_edit, document_cache, transform
 from pyagentd.store.document.render import Insert
-from pyagentd.store.document.text import stamp_of
-from tests.runtime.world import Watcher
+from pyagentd.store.document.text import Document, Settings, Span, stamp_of
 
 PROMPT = "### Tell me.\n"
 ANSWER = ("The first sentence of an answer. ", "The second one is here, too. ", "And the third ends it.")
 
 
 class Desk:
-    """A keeper with a document that ends with a prompt, and a run that answers it."""
+    """A document that ends with a prompt, and a run that answers it."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.told: list[WriteOutcome] = []
-        self.document = DocumentSync(file, persisted=self._persisted)
+        self.told: list[Written] = []
+        self.edits: list[tuple[int, Edit, str]] = []
+        self.refused: list[str] = []
+        self.document = DocumentSync(file, written=self._wrote, changed=self._changed, refused=self.refused.append)
         self.seq = 2
         self._written = asyncio.Event()
 
     def begin(self, before: str = "### Tell me.") -> None:
         self.file.write_text(before)
-        version = DocumentVersion(sha256=document.body_sha256(before), seq=self.seq, marker=len(before))
-        self.document.begin(prompt="Tell me.", inserted_prompt=False, anchor=len(before), version=version)
+        self.document.begin(prompt="Tell me.", inserted_prompt=False, anchor=len(before))
         self.add("\n\n", None)
 
     def add(self, text: str, role: InsertRole = "response") -> int:
@@ -42,25 +47,21 @@ class Desk:
         self.document.add(Insert(text, role, "prt_1" if role else "", self.seq))
         return self.seq
 
-    def _persisted(self, written: WriteOutcome) -> None:
+    def _wrote(self, written: Written) -> None:
         self.told.append(written)
         self._written.set()
 
+    def _changed(self, revision: int, edit: Edit, sink: Sink | None, id: str) -> None:
+        self.edits.append((revision, edit, id))
+
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not condition():
                 self._written.clear()
                 await self._written.wait()
 
     def body(self) -> str:
         return document.read(self.file).body
-
-    def save(self, text: str, seq: int, marker: int | None) -> DocumentVersion:
-        """What an editor does."""
-        self.file.write_text(text)
-        version = DocumentVersion(sha256=document.body_sha256(text), seq=seq, marker=marker)
-        self.document.saved(version)
-        return version
 
 
 @pytest.fixture
@@ -70,7 +71,16 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     made.document.close()
 
 
-async def test_the_daemon_writes_while_there_is_no_editor(desk: Desk) -> None:
+async def test_settings_of_others_stay(desk: Desk) -> None:
+    desk.begin("hi\n\n<!-- Local Variables: -->\n<!-- fill-column: 80 -->\n<!-- End: -->\n")
+    await desk.document.look()
+    desk.document.live.set_settings(Settings(model="claude-opus-5"))
+    await desk.document.flush()
+    settings = document.read(desk.file).settings
+    assert (settings.model, settings.other) == ("claude-opus-5", (("fill-column", "80"),))
+
+
+async def test_the_daemon_writes_what_a_run_says(desk: Desk) -> None:
     desk.begin()
     for sentence in ANSWER:
         desk.add(sentence)
@@ -78,11 +88,59 @@ async def test_the_daemon_writes_while_there_is_no_editor(desk: Desk) -> None:
     await desk.document.flush()
     assert desk.document.complete
     assert desk.body() == "### Tell me.\n\n" + "".join(ANSWER)
-    written = desk.told[-1]
-    assert written.version == DocumentVersion(
-        sha256=document.body_sha256(desk.body()), seq=desk.seq, marker=len(desk.body())
-    )
-    assert written.writer.stamp == stamp_of(desk.file)
+    live = desk.document.live
+    assert desk.told[-1].stamp == stamp_of(desk.file) and desk.told[-1].revision == live.revision
+    assert live.marker == len(desk.body())
+
+
+async def test_the_heading_of_an_empty_file_is_not_written_twice(desk: Desk) -> None:
+    """Emacs reads an empty file as a heading, and may save it with a prompt before it knows that it is attached."""
+    desk.file.write_text("")
+    live = await desk.document.look()
+    desk.document.open_prompt()
+    assert live.document.body == "### " and desk.file.read_text() == ""
+    desk.file.write_text("### Count.")
+    await desk.document.look()
+    assert live.document.body == "### Count."
+    assert live.since(live.at(DocumentVersion(sha256=document.body_sha256("### Count.")))) == []
+    assert [edit for _, edit, _ in desk.edits] == [(Hunk(4, 4, "Count."),)]
+    desk.file.write_text("")
+    await desk.document.look()
+    assert live.document.body == ""
+    desk.document.open_prompt()
+    assert live.document.body == "### "
+
+
+async def test_an_edit_that_its_editor_also_saved_is_there_once(desk: Desk) -> None:
+    """An Emacs that loses its connection saves what it has, also what the daemon was sent and has not written yet."""
+    desk.file.write_text("### ")
+    live = await desk.document.look()
+    desk.document.edit(None, live.revision, (Hunk(4, 4, "Count."),))
+    desk.file.write_text("### Count.")
+    await desk.document.look()
+    assert live.document.body == "### Count."
+    await desk.document.flush()
+    assert document.read(desk.file).body == "### Count."
+
+
+async def test_a_heading_that_was_removed_does_not_come_back(desk: Desk) -> None:
+    desk.file.write_text("")
+    live = await desk.document.look()
+    desk.document.open_prompt()
+    desk.document.edit(None, live.revision, (Hunk(0, 4, ""),))
+    await desk.document.flush()
+    desk.file.write_text("Count.")
+    await desk.document.look()
+    assert live.document.body == "Count."
+
+
+async def test_a_heading_below_edits_that_the_file_lacks_is_written(desk: Desk) -> None:
+    desk.file.write_text("Count.")
+    live = await desk.document.look()
+    desk.document.edit(None, live.revision, (Hunk(0, 6, ""),))
+    desk.document.open_prompt()
+    await desk.document.flush()
+    assert live.document.body == desk.body() == "### "
 
 
 async def test_it_writes_by_itself_but_not_more_often_than_it_should(
@@ -99,80 +157,17 @@ async def test_it_writes_by_itself_but_not_more_often_than_it_should(
     assert len(desk.told) <= 2, "at once, and what came meanwhile after a while"
 
 
-async def test_it_leaves_the_file_alone_while_there_is_an_editor(desk: Desk) -> None:
-    desk.begin()
-    await desk.document.flush()
-    editor = Watcher()
-    assert desk.document.lease(editor, None)
-    desk.add(ANSWER[0])
-    before = desk.file.read_bytes()
-    await desk.document.flush()
-    assert desk.file.read_bytes() == before and not desk.document.complete
-
-
-async def test_a_write_that_was_due_is_not_begun_once_there_is_an_editor(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(document_sync, "PERSIST_EVERY_S", 0.05)
-    desk.begin()
-    await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
-    desk.add(ANSWER[0])
-    await asyncio.sleep(0)  # it is to be written in a while
-    assert desk.document.lease(Watcher(), None)
-    before = desk.file.read_bytes()
-    await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
-    assert desk.file.read_bytes() == before
-
-
-async def test_only_one_client_is_the_editor(desk: Desk) -> None:
-    first, second = Watcher(), Watcher()
-    assert desk.document.lease(first, None)
-    assert desk.document.lease(first, None)
-    assert not desk.document.lease(second, None)
-    desk.document.release(second)  # who is no editor releases nothing
-    assert desk.document.editor is first
-    desk.document.release(first)
-    assert desk.document.lease(second, None)
-
-
-async def test_a_saved_version_says_what_a_client_with_it_misses(desk: Desk) -> None:
-    desk.begin()
-    desk.document.lease(Watcher(), None)
-    seqs = [desk.add(sentence) for sentence in ANSWER]
-    text = "### Tell me.\n\n" + ANSWER[0]
-    saved = desk.save(text, seqs[0], len(text))
-    assert desk.document.version(saved.sha256) == saved
-    assert [insert.text for insert in desk.document.missing(saved)] == list(ANSWER[1:])
-    assert desk.document.version("0" * 64) is None
-
-
-@pytest.mark.parametrize("saved", range(len(ANSWER) + 1))
-async def test_take_over_goes_on_from_what_the_editor_saved(desk: Desk, saved: int) -> None:
-    desk.begin()
-    editor = Watcher()
-    desk.document.lease(editor, None)
-    seqs = [desk.seq, *(desk.add(sentence) for sentence in ANSWER)]
-    shown = "### Tell me.\n\n" + "".join(ANSWER[:saved])
-    desk.save(shown + "A draft below.", seqs[saved], len(shown))
-    desk.document.release(editor)
-    await desk.document.flush()
-    assert desk.body() == "### Tell me.\n\n" + "".join(ANSWER) + "A draft below."
-
-
 @pytest.mark.parametrize("reached", [0, 10, len(ANSWER[0]), len(ANSWER[0]) + 20])
-async def test_take_over_from_a_version_nobody_reported_finds_the_place(desk: Desk, reached: int) -> None:
-    desk.begin()
-    editor = Watcher()
-    desk.document.lease(editor, None)
-    for sentence in ANSWER:
-        desk.add(sentence)
+async def test_in_a_file_that_nobody_knows_the_place_is_found(desk: Desk, reached: int) -> None:
     part = "".join(ANSWER)[:reached]
-    doc = document.Document(
+    doc = Document(
         body="Something above.\n\n### Tell me.\n\n" + part,
-        spans=(document.Span(32, 32 + reached, "response"),) if reached else (),
+        spans=(Span(32, 32 + reached, "response"),) if reached else (),
     )
     desk.file.write_text(document.format_file(doc))
-    desk.document.release(editor)
+    texts = [("\n\n", None), *((sentence, "response") for sentence in ANSWER)]
+    inserts = [Insert(text, role, "prt_1" if role else "", 3 + n) for n, (text, role) in enumerate(texts)]  # type: ignore[arg-type]
+    desk.document.recall(prompt="Tell me.", inserted_prompt=False, anchor=len("### Tell me."), inserts=inserts)
     await desk.document.flush()
     assert desk.body() == "Something above.\n\n### Tell me.\n\n" + "".join(ANSWER)
 
@@ -192,8 +187,8 @@ async def test_a_file_that_somebody_else_changes_is_read_again_and_their_text_ke
 async def test_a_prompt_from_a_client_is_put_at_the_end_once(desk: Desk, body: str) -> None:
     desk.file.write_text(body)
     inserted = "Tell me." if body else "### Tell me."
-    version = DocumentVersion(sha256=document.body_sha256(body), seq=0, marker=len(body))
-    desk.document.begin(prompt="Tell me.", inserted_prompt=True, anchor=len(body), version=version)
+    await desk.document.look()
+    desk.document.begin(prompt="Tell me.", inserted_prompt=True, anchor=len(body))
     desk.add(inserted, None)
     desk.add("\n\n", None)
     await desk.document.flush()
@@ -234,6 +229,62 @@ async def test_text_waits_while_the_disk_refuses_and_is_written_once(desk: Desk)
     assert desk.body() == "### Tell me.\n\n" + ANSWER[0] + ANSWER[1]
 
 
+async def test_a_refused_write_is_told_once_and_tried_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.begin()
+    await desk.document.flush()
+    write, tried = atomic.write_bytes, 0
+
+    def full(path: Path, data: bytes, **options: Any) -> None:
+        nonlocal tried
+        tried += 1
+        if tried < 3:
+            raise StoreError(f"{path}: it is full") from OSError(errno.ENOSPC, "No space left on device")
+        write(path, data, **options)
+
+    monkeypatch.setattr(atomic, "write_bytes", full)
+    monkeypatch.setattr(document_sync, "PERSIST_EVERY_S", 0.01)
+    desk.add(ANSWER[0])
+    await desk.until(lambda: desk.document.complete)
+    assert (tried, desk.refused, desk.document.trouble) == (3, ["No space left on device"], "")
+    assert desk.body() == "### Tell me.\n\n" + ANSWER[0]
+
+
+async def test_what_is_written_while_the_daemon_syncs_its_file_is_kept(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.begin()
+    await desk.document.flush()
+    sync, others = atomic.system.fsync, [desk.file.read_text() + "A draft"]
+
+    def slow(fd: int) -> None:
+        if others:
+            desk.file.write_text(others.pop())
+        sync(fd)
+
+    desk.add(ANSWER[0])
+    monkeypatch.setattr(atomic.system, "fsync", slow)
+    await desk.document.flush()
+    assert desk.body() == "### Tell me.\n\n" + ANSWER[0] + "A draft"
+
+
+@pytest.mark.parametrize("half", ["", "### Tell", None])
+async def test_a_file_that_is_being_written_is_left_to_its_writer(desk: Desk, half: str | None) -> None:
+    desk.begin()
+    desk.add(ANSWER[0])
+    await desk.document.flush()
+    whole = desk.file.read_text()
+    live, told = desk.document.live, len(desk.edits)
+    desk.file.write_text(half) if half is not None else desk.file.unlink()
+    desk.document.edit(None, live.revision, (Hunk(4, 4, "Please. "),))
+    looking = asyncio.create_task(desk.document.look())
+    await asyncio.sleep(0)
+    desk.file.write_text(whole.replace("Tell me.", "Tell me, please."))
+    await looking
+    await desk.document.flush()
+    assert desk.body() == "### Please. Tell me, please.\n\n" + ANSWER[0]
+    assert len(desk.edits) == told + 2
+
+
 async def test_a_cancelled_wait_does_not_stop_the_write(desk: Desk) -> None:
     desk.begin()
     for sentence in ANSWER:
@@ -245,130 +296,179 @@ async def test_a_cancelled_wait_does_not_stop_the_write(desk: Desk) -> None:
     assert desk.body() == "### Tell me.\n\n" + "".join(ANSWER)
 
 
-async def test_who_becomes_the_editor_while_the_daemon_writes_is_given_what_it_misses(desk: Desk) -> None:
+async def test_an_edit_of_a_client_that_is_behind_goes_around_what_came_since(desk: Desk) -> None:
     desk.begin()
+    live = await desk.document.look()
+    base = live.revision
     desk.add(ANSWER[0])
-    writing = asyncio.create_task(desk.document.flush())
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    editor = Watcher()
-    before = DocumentVersion(sha256=document.body_sha256("### Tell me."), seq=2, marker=12)
-    desk.document.lease(editor, before)
-    await writing
+    end = len("### Tell me.\n\n")
+    assert desk.document.edit(None, base, (Hunk(end, end, "A draft"),), id="e1") == []
+    assert live.document.body == "### Tell me.\n\n" + ANSWER[0] + "A draft"
     desk.add(ANSWER[1])
-    desk.document.release(editor)
     await desk.document.flush()
-    assert desk.body() == "### Tell me.\n\n" + ANSWER[0] + ANSWER[1]
+    assert desk.body() == "### Tell me.\n\n" + ANSWER[0] + ANSWER[1] + "A draft"
+    assert desk.edits[-1][2] == "e1"
+    with pytest.raises(Stale):
+        desk.document.edit(None, 1, (Hunk(0, 0, "x"),))
 
 
-async def test_a_run_waits_until_the_editor_has_saved_the_one_before(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    desk.begin()
-    desk.document.lease(Watcher(), None)
-    seq = desk.add(ANSWER[0])
-    settling = asyncio.create_task(desk.document.settle())
-    await asyncio.sleep(0)
-    assert not settling.done()
-    desk.save("### Tell me.\n\n" + ANSWER[0], seq, None)
-    await settling
-    desk.add(ANSWER[1])
-    monkeypatch.setattr(document_sync, "SAVED_WITHIN_S", 0.01)
-    with pytest.raises(Busy, match="has not saved"):
-        await desk.document.settle()
+async def test_of_two_that_replace_the_same_words_the_later_is_told_and_both_stay(desk: Desk) -> None:
+    desk.file.write_text("one two three")
+    base = (await desk.document.look()).revision
+    assert desk.document.edit(None, base, (Hunk(4, 7, "TWO"),)) == []
+    assert desk.document.edit(None, base, (Hunk(4, 7, "2"),)) == ["2"]
+    assert desk.document.live.document.body == "one TWO2 three"
 
 
-async def test_who_edited_makes_older_texts_unfit_to_go_on_from(desk: Desk) -> None:
-    desk.begin()
-    await desk.document.flush()
-    before = desk.document.version(document.body_sha256(desk.body()))
-    assert before is not None and desk.document.is_latest(before)
-    desk.add(ANSWER[0])
-    await desk.document.flush()
-    assert desk.document.is_latest(before), "the daemon's own text can be added"
-    editor = Watcher()
-    desk.document.lease(editor, None)
-    desk.save(desk.body() + "typed", desk.seq, None)
-    assert not desk.document.is_latest(before)
-    desk.document.release(editor)
-    known = desk.document.version(document.body_sha256(desk.body()))
-    assert known is not None and desk.document.is_latest(known)
+async def test_a_place_behind_an_edit_that_was_sent_before_it_is_found(desk: Desk) -> None:
+    desk.file.write_text("### Hi")
+    live = await desk.document.look()
+    base = live.revision
+    desk.document.edit(None, base, (Hunk(0, 0, "Above. "),))
+    desk.document.edit(None, base, (Hunk(6, 6, " there"),), id="mine")
+    desk.document.edit(None, live.revision, (Hunk(0, 0, "More. "),))
+    place = live.place(DocumentVersion(revision=base, after="mine", marker=len("### Hi there")))
+    assert live.document.body[:place] == "More. Above. ### Hi there"
+    with pytest.raises(Stale):
+        live.place(DocumentVersion(revision=base, after="never came", marker=0))
 
 
-async def test_what_somebody_else_wrote_makes_older_texts_unfit_as_well(desk: Desk) -> None:
+async def test_what_another_program_wrote_goes_around_what_the_file_lacked(desk: Desk) -> None:
     desk.begin()
     await desk.document.flush()
-    before = desk.document.version(document.body_sha256(desk.body()))
+    live = desk.document.live
     desk.file.write_text("New heading\n\n" + desk.file.read_text())
     desk.add(ANSWER[0])
+    desk.document.edit(None, live.revision, (Hunk(4, 8, "Say to"),))
     await desk.document.flush()
-    assert before is not None and not desk.document.is_latest(before)
+    assert desk.body() == "New heading\n\n### Say to me.\n\n" + ANSWER[0]
+    assert [edit for _, edit, _ in desk.edits][-1] == (Hunk(0, 0, "New heading\n\n"),)
 
 
-async def test_recovered_roles_are_written_while_the_file_holds_their_text(desk: Desk) -> None:
-    spans = (document.Span(0, 5, "response"),)
+async def test_roles_of_an_older_text_are_those_of_the_same_words_now(desk: Desk) -> None:
     desk.file.write_text("Hello\n\n### ")
-    desk.document.heal(document.body_sha256("Hello\n\n### "), spans)
+    live = await desk.document.look()
+    version = DocumentVersion(revision=live.revision)
+    desk.document.edit(None, live.revision, (Hunk(0, 0, "Oh. "),))
+    assert desk.document.set_roles(RecoveredRoles(version=version, spans=(Span(0, 5, "response"),)))
     await desk.document.flush()
-    assert document.read(desk.file).spans == spans
-    desk.file.write_text("Other text")
-    desk.document.heal(document.body_sha256("Hello\n\n### "), spans)
-    await desk.document.flush()
-    assert desk.file.read_text() == "Other text"
+    doc = document.read(desk.file)
+    assert [doc.body[span.start : span.end] for span in doc.spans] == ["Hello"]
+    assert not desk.document.set_roles(RecoveredRoles(version=version, spans=(Span(0, 5, "response"),)))
 
 
-GREETED = "Hello\n\n### "
-ROLES = (document.Span(0, 3, "response"), document.Span(3, 5, "response"))
-
-
-def _greeted(spans: tuple[document.Span, ...]) -> str:
-    return document.format_file(document.Document(body=GREETED, spans=spans))
-
-
-async def test_who_reads_the_file_waits_until_its_editor_has_saved_the_roles_it_was_told(desk: Desk) -> None:
-    desk.file.write_text(GREETED)
-    desk.document.lease(Watcher(), None)
-    desk.document.heal(document.body_sha256(GREETED), ROLES)
-    version = DocumentVersion(sha256=document.body_sha256(GREETED), seq=0, marker=None)
-    settling = asyncio.create_task(desk.document.settle_roles())
-    desk.document.saved(version)  # what it wrote before it was told
-    done, _ = await asyncio.wait([settling], timeout=0.05)
-    assert not done
-    desk.file.write_text(_greeted((document.Span(0, 5, "response"),)))
-    desk.document.saved(version)
-    async with asyncio.timeout(5):
-        await settling
-
-
-async def test_an_editor_that_does_not_know_roles_is_waited_for_once(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(document_sync, "SAVED_WITHIN_S", 0.05)
-    desk.file.write_text(GREETED)
-    desk.document.lease(Watcher(), None)
-    desk.document.heal(document.body_sha256(GREETED), ROLES)
-    await desk.document.settle_roles()
-    monkeypatch.setattr(document_sync, "SAVED_WITHIN_S", 3600)
-    async with asyncio.timeout(5):
-        await desk.document.settle_roles()
-
-
-async def test_roles_are_written_when_the_editor_that_was_told_them_is_gone(desk: Desk) -> None:
-    desk.file.write_text(GREETED)
-    editor = Watcher()
-    desk.document.lease(editor, None)
-    desk.document.heal(document.body_sha256(GREETED), ROLES)
-    desk.document.release(editor)
-    await desk.document.flush()
-    assert document.read(desk.file).spans == (document.Span(0, 5, "response"),)
-
-
-async def test_what_the_file_lacks_can_be_told_where_it_cannot_be_written(desk: Desk) -> None:
+async def test_what_the_file_lacks_is_known_where_it_cannot_be_written(desk: Desk) -> None:
     desk.begin()
     await desk.document.flush()
     desk.document.refusal = "the disk is read-only"
     desk.add(ANSWER[0])
     await desk.document.flush()
-    lacking = await desk.document.survey()
-    assert "".join(insert.text for insert in lacking.inserts) == ANSWER[0]
-    assert lacking.marker == len("### Tell me.\n\n") and ANSWER[0] not in desk.body()
+    assert ANSWER[0] in desk.document.live.document.body and ANSWER[0] not in desk.body()
+
+
+# Clients that edit at once, each behind by its own time, while a run writes and other programs do.
+
+
+class Hand:
+    """A client as Emacs is one: one edit at a time on its way, all that others do goes around what it typed."""
+
+    def __init__(self, desk: Desk, name: str, dice: random.Random) -> None:
+        self.desk, self.name, self.dice = desk, name, dice
+        live = desk.document.live
+        self.shown, self.revision = live.document, live.revision
+        self.sent: Edit = ()
+        self.pending: Edit = ()
+        self.typed: list[str] = []
+        self.mail: list[tuple[int, Edit, str]] = []
+
+    def type(self) -> None:
+        if self.pending:
+            return
+        size = len(self.shown.body)
+        word = chr(0xE000 + 0x400 * "xyz".index(self.name) + len(self.typed))  # one character, which nothing parts
+        begin = self.dice.randint(0, size)
+        end = min(size, begin + self.dice.choice((0, 0, 3)))
+        if not self.shown.body[begin:end].isascii():
+            end = begin
+        self.typed.append(word)
+        self.pending = (Hunk(begin, end, word),)
+        self.shown = apply_edit(self.shown, self.pending)
+
+    def send(self) -> None:
+        if self.pending and not self.sent:
+            self.sent, self.pending = self.pending, ()
+            self.desk.document.edit(None, self.revision, self.sent, id=self.name)
+
+    def read(self) -> None:
+        """Take one event."""
+        if not self.mail:
+            return
+        self.revision, edit, id = self.mail.pop(0)
+        if id == self.name:
+            self.sent = ()
+            return
+        behind = transform(edit, self.sent, first=True)
+        self.sent = transform(self.sent, edit, first=False)
+        self.shown = apply_edit(self.shown, transform(behind, self.pending, first=True))
+        self.pending = transform(self.pending, behind, first=False)
+
+
+@pytest.mark.parametrize("seed", range(25))
+async def test_whoever_edits_and_however_late_all_have_the_same_text_and_roles(desk: Desk, seed: int) -> None:
+    dice = random.Random(seed)
+    desk.begin("### A question of some length.\n\nTell me.")
+    live = await desk.document.look()
+    hands = [Hand(desk, name, dice) for name in "xyz"]
+
+    def deliver(revision: int, edit: Edit, id: str) -> None:
+        for hand in hands:
+            hand.mail.append((revision, edit, id))
+
+    said: list[str] = []
+    known = 0
+    for _ in range(150):
+        before, marker = live.revision, live.marker or 0
+        match dice.randint(0, 9):
+            case 0 | 1:
+                said.append(chr(0xF000 + len(said)))
+                desk.add(said[-1], dice.choice(("response", "ignore")))
+                (edit,) = live.since(before)
+                assert edit[0].begin == marker
+                deliver(live.revision, edit, "")
+            case 2:
+                await desk.document.flush()
+            case number:
+                hand = dice.choice(hands)
+                (hand.type, hand.send, hand.read)[number % 3]()
+        for revision, edit, id in desk.edits[known:]:
+            deliver(revision, edit, id)
+        known = len(desk.edits)
+    for _ in range(4):
+        for hand in hands:
+            hand.send()
+        for revision, edit, id in desk.edits[known:]:
+            deliver(revision, edit, id)
+        known = len(desk.edits)
+        for hand in hands:
+            while hand.mail:
+                hand.read()
+    await desk.document.flush()
+    body = live.document.body
+    assert desk.body() == body and document.read(desk.file).spans == live.document.spans
+    for hand in hands:
+        assert hand.shown.body == body and hand.shown.spans == live.document.spans
+        assert all(body.count(word) == 1 for word in hand.typed)
+    assert all(body.count(word) == 1 for word in said)
+    assert [body.index(word) for word in said] == sorted(body.index(word) for word in said)
+
+
+def test_no_revision_of_an_earlier_copy_of_the_document_is_one_of_this(tmp_path: Path) -> None:
+    path = tmp_path / "session.md"
+    path.write_text("### Say much.\n\n")
+    found = document_cache.read(path)
+    earlier = LiveDocument(found.document, len(found.document.body), found)
+    earlier.insert(Insert("word " * 1_000_000, "response", "prt_1", 1))
+    again = LiveDocument(found.document, len(found.document.body), found)
+    again.insert(Insert("word " * 2_000_000, "response", "prt_1", 1))
+    with pytest.raises(Stale):
+        again.at(DocumentVersion(revision=earlier.revision))

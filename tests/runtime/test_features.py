@@ -27,7 +27,7 @@ async def test_a_conversation_runs_without(
         (world.project / "notes.txt").write_text("milk")
         ref = world.session()
         key = str(ref.branch_dir)
-        await service.attach(watcher, branch=key, mode="view")
+        await service.attach(watcher, branch=key)
         world.server.rule = lambda request: (
             answer("It says milk")
             if "tool_result" in str(request.body["messages"])

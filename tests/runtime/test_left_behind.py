@@ -51,7 +51,7 @@ async def test_a_wave_of_clients_leaves_no_objects_behind(world: World, runtime:
     def serve(name: str) -> None:
         with connect(runtime, human=True, name=name) as client:
             made = client.call("create-session", name=name, preset="main", root=str(world.project))
-            client.call("attach", branch=made["branch"], sha256=body_sha256(""), mode="view")
+            client.call("attach", branch=made["branch"], sha256=body_sha256(""))
             for _ in range(_TURNS):
                 client.call("prompt", branch=made["branch"], text="Go on", env=dict(world.options.env))
                 ends = (e for e in client.events(timeout=60) if e.kind == "run" and e.args[0]["phase"] == "finished")

@@ -11,6 +11,7 @@ from pyagentd.policy.action import canonical_tool
 from pyagentd.policy.profiles import BUILTIN, may_pass
 from pyagentd.runtime import run, run_setup
 from pyagentd.runtime.system_prompt import NAME as SKILL
+from pyagentd.store.document.text import Settings
 from pyagentd.tools.builtin import builtin_tools
 from tests.runtime.test_approvals import results, talking
 from tests.runtime.world import World
@@ -34,6 +35,17 @@ def test_every_locked_id_is_a_tool_of_ours() -> None:
     there = {*builtin_tools(), *run_setup.NAMES, SKILL, run.NAME}
     assert len(LOCKED) == 13 and {canonical_tool(each) for each in LOCKED} <= there
     assert len({canonical_tool(each) for each in LOCKED}) == 13
+
+
+async def test_each_feature_names_the_tools_that_it_has(world: World, service: Service) -> None:
+    async with talking(world, service) as talk:
+        await talk.say("Hi.")
+        await talk.watcher.finished(talk.branch)
+        builder = run_setup.RunBuilder(world.kernel, talk.branch, "run_1", world.options)
+        await builder.settings(Settings())
+        for each in world.kernel.having("tools_for"):
+            names = {spec.name for spec in each.tools_for(builder)}
+            assert names == set(each.tool_names) or not names, type(each).__name__
 
 
 async def test_a_preset_may_name_them_by_their_ids_and_they_have_the_guides_shapes(
@@ -61,8 +73,9 @@ async def test_a_preset_may_name_them_by_their_ids_and_they_have_the_guides_shap
 
 
 @pytest.mark.parametrize("profile", ["locked", "standard"])
-def test_narrow_profiles_have_no_network_and_every_profile_has_what_touches_nothing(profile: str) -> None:
-    assert not any(may_pass(BUILTIN[profile], tool) for tool in ("web_search", "web_fetch"))
+def test_locked_has_no_network_and_every_profile_has_what_touches_nothing(profile: str) -> None:
+    web = [may_pass(BUILTIN[profile], tool) for tool in ("web_search", "web_fetch")]
+    assert web == [profile == "standard"] * 2  # which asks: ``test_profiles``
     assert all(may_pass(BUILTIN[profile], tool) for tool in ("todo", "task", "question", "skill", "tool_search"))
 
 

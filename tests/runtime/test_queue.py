@@ -12,15 +12,13 @@ from pyagentd.errors import BadRequest, Conflict, NotFound
 from pyagentd.messages import Text, ToolResult
 from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.document_sync import DocumentVersion
 from pyagentd.runtime.queue import Receipt, Submission
-from pyagentd.runtime.turns import above_drafts
+from pyagentd.runtime.turns import DocumentNow, above_drafts
 from pyagentd.store.document import text as document
 from pyagentd.store.document.reconcile import align
-from pyagentd.store.document.text import body_sha256
 from pyagentd.store.paths import BranchRef
 from tests.runtime.prefix import assert_prefix
-from tests.runtime.world import Watcher, World, assert_closed, attached, body, last_of, rows
+from tests.runtime.world import Watcher, World, assert_closed, attached, body, last_of, rows, type_
 from tests.server import answer, refusal, text, tool_use
 from tests.store.talk import Step, Talk, Turn
 
@@ -129,7 +127,7 @@ async def test_a_message_with_an_id_of_its_clients_is_one_message_however_often_
         for other in (message("Another", world, id="msg_two"), message("Two", world, id="msg_one")):
             with pytest.raises(Conflict, match="another message"):
                 await world.kernel.submit(branch, other)
-        with pytest.raises(BadRequest, match="no id"):
+        with pytest.raises(BadRequest, match="not an id"):
             await world.kernel.submit(branch, message("Two", world, id="../two"))
         await world.kernel.queue.cancel(branch, "msg_three")
         taken_back = await world.kernel.submit(branch, three)
@@ -285,17 +283,14 @@ def test_a_message_of_another_client_goes_above_drafts_also_behind_a_run_that_sa
     ended = len(talk.document.body)
     talk.type("A draft")
     assert talk.document.body.endswith("### Two\n\n\n\n### A draft")
-    assert above_drafts(talk.conversation, lambda sha256: None, talk.document, "") == ended
+    assert above_drafts(DocumentNow(document=talk.document), talk.conversation) == ended
 
 
 async def type_and_queue(world: World, branch: LiveBranch, said: str) -> None:
-    """Type a message below everything, as Emacs does, save, and queue it."""
-    file = branch.ref.branch_dir / "session.md"
-    doc = document.read(file)
-    typed = doc.body + said
-    file.write_text(document.format_file(replace(doc, body=typed + "\n\n### ")))
-    sha256 = body_sha256(document.read(file).body)
-    sent = await world.kernel.submit(branch, message(None, world, sha256=sha256, end=len(typed)))
+    """Type a message below everything, as Emacs does, and queue it."""
+    at = await type_(branch, said)
+    await type_(branch, "\n\n### ")
+    sent = await world.kernel.submit(branch, message(None, world, at=at))
     assert sent.queued and branch.queue.get(sent.message_id).text == said
 
 
@@ -303,23 +298,11 @@ async def test_what_is_queued_before_the_first_word_of_an_answer_is_only_what_wa
     busy = refusal(529, "overloaded_error", "Overloaded", headers={"retry-after": "100"})
     world.server.say(busy, "First.", "Second.")
     ref, watcher = world.session(), Watcher()
-    file = ref.branch_dir / "session.md"
-
-    def typed(said: str) -> DocumentVersion:
-        doc = document.read(file)
-        file.write_text(document.format_file(replace(doc, body=said)))
-        sha256 = body_sha256(document.read(file).body)
-        return DocumentVersion(sha256=sha256, seq=branch.recorder.last_seq, marker=len("### One"))
-
     async with world.kernel.using(ref) as branch:
-        assert (await attached(branch, watcher, "edit"))["editor"]
-        first = typed("### One")
-        await world.kernel.submit(branch, message(None, world, sha256=first.sha256, end=len("### One")))
+        await attached(branch, watcher)
+        await world.kernel.submit(branch, message(None, world, at=await type_(branch, "One")))
         await watcher.until(lambda: branch.status["state"] == "retrying")
-        typing = "### One\n\n\nTwo, typed below"
-        saved = typed(typing)
-        branch.saved(watcher, saved)
-        sent = await world.kernel.submit(branch, message(None, world, sha256=saved.sha256, end=len(typing)))
+        sent = await world.kernel.submit(branch, message(None, world, at=await type_(branch, "\nTwo, typed below")))
         assert sent.queued and branch.queue.get(sent.message_id).text == "Two, typed below"
         branch.detach(watcher)
         await attached(branch, watcher)

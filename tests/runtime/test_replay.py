@@ -13,9 +13,8 @@ from pyagentd.events import Event
 from pyagentd.runtime import attaching
 from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.store.document import text as document
 from pyagentd.store.paths import BranchRef
-from tests.runtime.world import Watcher, World, attached, body
+from tests.runtime.world import Watcher, World, attached
 from tests.server import answer, text, thinking, tool_use
 
 LAPTOP = "If the user closes their laptop mid-turn and reconnects later, can the turn resume without a new message?"
@@ -54,11 +53,9 @@ async def replayed(world: World, ref: BranchRef, after: int = 0) -> list[list[An
 
 
 async def joined(branch: LiveBranch, sink: Watcher) -> dict[str, Any]:
-    """Attach while the document is being written: who read it too early reads it again."""
-    state = None
-    while state is None:
-        sha256 = document.body_sha256(body(branch.ref))
-        state = await attaching.attach(branch, sink, sha256=sha256, seq=None, mode="view")
+    """Attach."""
+    state = await attaching.attach(branch, sink, attaching.Known())
+    assert state is not None
     return state
 
 

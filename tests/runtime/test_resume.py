@@ -128,6 +128,27 @@ async def test_a_question_is_asked_again_and_its_answer_lets_the_same_run_go_on(
     assert row["decision"] == "allow" and row["id"] == before["id"]
 
 
+@pytest.mark.parametrize("was_written", [True, False])
+async def test_a_run_goes_on_in_a_document_that_had_to_be_made_anew(world: World, was_written: bool) -> None:
+    world.server.say(answer("I shall look.", tool_use("Bash", command="echo hi")), "Done.")
+    ref = world.session()
+    if was_written:  # which the log says of a session that it knows
+        async with world.kernel.using(ref) as branch:
+            branch.record_session(workspace_root=world.project)
+    await begin(world, ref, "Look", asks=1)
+    ref = await restart(world, ref, "killed")
+    file = paths.session_file(ref.branch_dir)
+    file.write_text("")
+    (ask,) = await awake(world, ref, 1)
+    await say(world, ask)
+    await ended(world)
+    await world.kernel.shutdown()
+    for said in ("### Look\n", "I shall look.", "hi\n\n```", "Done."):
+        assert body(ref).count(said) == 1, body(ref)
+    assert file.read_text().count("Local Variables:") == 1
+    assert_closed(ref)
+
+
 @pytest.mark.parametrize("how", WAYS)
 async def test_three_levels_go_on_and_their_results_arrive_once(helper: World, how: str) -> None:
     helper.server.say(*[family(preset="helper")] * 20)

@@ -639,7 +639,7 @@ def strictly(text: str | bytes) -> Any:
     """Read JSON as every other program does."""
 
     def refuse(name: str) -> None:
-        raise AssertionError(f"{name} is no JSON")
+        raise AssertionError(f"{name} is not JSON")
 
     return json.loads(text, parse_constant=refuse)
 
@@ -658,7 +658,7 @@ async def assert_goes_on(world: World, ref: BranchRef, tmp_path: Path) -> Reques
     await world.kernel.shutdown()
     watcher = Watcher()
     async with world.start().using(ref) as branch:
-        answered = await attached(branch, watcher, mode="edit")
+        answered = await attached(branch, watcher)
         assert sexp.decode(sexp.encode(answered)) is not None
         for insert in replay(rows(ref), 0):
             assert sexp.decode(sexp.encode([insert.text, sexp.tagged(insert.role)])) is not None
@@ -696,7 +696,7 @@ async def test_arguments_at_the_start_of_a_call_are_read_as_strictly(world: Worl
     world.server.say(answer(block), "I see")
     ref, end = await run(world)
     assert end["reason"] == "done"
-    assert "NaN is no JSON number" in body(ref)
+    assert "NaN is not a JSON number" in body(ref)
     await assert_goes_on(world, ref, tmp_path)
 
 

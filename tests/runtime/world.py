@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pyagentd.api import Service
 from pyagentd.clock import Pulse
@@ -18,14 +18,16 @@ from pyagentd.events import Event
 from pyagentd.features.indexer import Indexer
 from pyagentd.features.titles import Titles
 from pyagentd.policy.profiles import compile_action
-from pyagentd.runtime.attaching import attach
+from pyagentd.runtime.attaching import Known, attach
 from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.document_sync import DocumentVersion
 from pyagentd.runtime.feature import Feature
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.presets import Presets
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.store import sessions
 from pyagentd.store.document import text as document
+from pyagentd.store.document.files import Hunk
 from pyagentd.store.journal import Journal, Row
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry
@@ -109,8 +111,14 @@ class Watcher:
         def ends() -> list[Event]:
             return [event for event in self.of("run", key) if event.args[0]["phase"] == "finished"]
 
-        # The status follows the end without a break, and is the last word about a run.
-        await self.until(lambda: ends() and self.events[-1].kind in ("status", "resync"))
+        def ended() -> bool:
+            """Return whether a status followed the end; other events of the session may stand between and after."""
+            found = ends()
+            return bool(found) and any(
+                event.kind in ("status", "resync") for event in self.events[self.events.index(found[0]) :]
+            )
+
+        await self.until(ended)
         assert len(ends()) == 1, "a run ends once"
         told: dict[str, Any] = ends()[0].args[0]
         self.events.clear()
@@ -175,10 +183,18 @@ class World:
         return replace(self.options, grants=tuple(map(compile_action, patterns)))
 
 
-async def attached(branch: LiveBranch, watcher: Watcher, mode: Literal["edit", "view"] = "view") -> dict[str, Any]:
-    given = await attach(branch, watcher, sha256=document.body_sha256(body(branch.ref)), seq=None, mode=mode)
+async def attached(branch: LiveBranch, watcher: Watcher) -> dict[str, Any]:
+    given = await attach(branch, watcher, Known(sha256=document.body_sha256(body(branch.ref))))
     assert given is not None
     return given
+
+
+async def type_(branch: LiveBranch, text: str, sink: Watcher | None = None) -> DocumentVersion:
+    """Write below everything, as a client does, and return that place."""
+    live = await branch.document.look()
+    end = len(live.document.body)
+    branch.document.edit(sink, live.revision, (Hunk(end, end, text),))
+    return DocumentVersion(revision=live.revision, marker=end + len(text))
 
 
 def rows(ref: BranchRef) -> list[Row]:

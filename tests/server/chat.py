@@ -139,7 +139,7 @@ def _of_message(message: Json) -> Iterator[str]:
             if each.get("type") == "image_url" and not each["image_url"]["url"].startswith(
                 ("data:image/", "https://")
             ):
-                yield "image_url is no address of an image"
+                yield "image_url is not an address of an image"
     elif content is not None and not isinstance(content, str):
         yield "content must be a text or an array"
     if role == "tool" and not isinstance(message.get("tool_call_id"), str):

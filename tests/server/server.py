@@ -34,7 +34,7 @@ class ModelServer:
         hangups: How many answers the client did not wait for.
         rule: What answers when the queue is empty; says "ok" unless set.
         models: What it says it has; None: it has no such list.
-        listings: How often it was asked for that, which is no request of a conversation.
+        listings: How often it was asked for that, which is not a request of a conversation.
     """
 
     def __init__(self, *, port: int = 0, rule: Rule | None = None) -> None:

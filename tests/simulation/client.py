@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from pyagentd.events import Event, InsertRole, Kind
-from pyagentd.store.document.files import apply
+from pyagentd.store.document.files import Edit, Hunk, apply, apply_edit, moved
 from pyagentd.store.document.render import Insert
-from pyagentd.store.document.text import PROMPT_PREFIX, Document, Span, body_sha256
+from pyagentd.store.document.text import Document, Span
 
 Said = list[Any]
 
@@ -23,7 +23,8 @@ class Client:
         branch: The name of the branch that it watches, "" for none.
         seq: What the daemon had recorded when it attached.
         shown: The document as it is shown, with its roles.
-        is_stale: Whether somebody edited the document since: it is to be read again.
+        revision: Which state of the document that is.
+        own: The edit that it is making.
         events: All that it was told since.
         ends: How often it was told of the end of each run.
     """
@@ -35,7 +36,8 @@ class Client:
         self.branch = ""
         self.seq = 0
         self.shown = Document()
-        self.is_stale = False
+        self.revision = 0
+        self.own: Edit = ()
         self.events: list[Event] = []
         self.ends: Counter[str] = Counter()
         self.marker = 0
@@ -45,14 +47,13 @@ class Client:
         """The text that is shown."""
         return self.shown.body
 
-    def watch(self, shown: Document, answer: Mapping[str, Any]) -> None:
-        """Begin with a text and with what the daemon answered to its hash; what was told meanwhile follows."""
-        self.branch, self.seq, self.shown = answer["branch"], answer["seq"], shown
-        if answer["roles"] is not None:
-            self.shown = replace(self.shown, spans=_spans(answer["roles"]))
+    def watch(self, answer: Mapping[str, Any]) -> None:
+        """Begin with what the daemon answered to a client without a text; what was told meanwhile follows."""
+        self.branch, self.seq, self.revision = answer["branch"], answer["seq"], answer["revision"]
+        for _, hunks in answer["edits"]:
+            self._change(_edit(hunks))
+        self.shown = replace(self.shown, spans=_spans(answer["roles"]))
         self.marker = len(self.text) if answer["marker"] is None else answer["marker"] - 1
-        for _, inserted, role in answer["inserts"]:
-            self._insert(inserted, role)
         for event in self.events:
             self._show(event)
 
@@ -77,29 +78,32 @@ class Client:
         match event.kind, event.args:
             case "insert", (str(text), role):
                 self._insert(text, role)
-            case "prompt", (str(text), place):
-                if place is None:
-                    self.marker = len(self.text)
-                elif place["sha256"] == body_sha256(self.text):
-                    self.marker = place["position"] - 1
-                if not self.text.endswith(PROMPT_PREFIX, 0, self.marker):
-                    text = f"\n\n{PROMPT_PREFIX}{text}" if self.text else PROMPT_PREFIX + text
-                self._insert(text, None)
-            case "compacting", (place,) if not self.is_stale:
+            case "prompt", (_, place):
                 self.marker = place["position"] - 1
-                if place["sha256"] != body_sha256(self.text):
-                    self.marker = self.text.rindex(place["behind"]) + len(place["behind"])
-            case "fired", (fired,) if fired["sha256"] == body_sha256(self.text):
-                self.marker = fired["position"] - 1
-            case "changed", _:
-                self.is_stale = True
-            case "roles", (roles,) if roles["sha256"] == body_sha256(self.text):
+                self._insert(place["insert"], None)
+            case "compacting" | "fired", (place,):
+                self.marker = place["position"] - 1
+            case "edit", (edit,):
+                self._change(self.own if edit.get("own") else _edit(edit["hunks"]))
+                self.revision = edit["revision"]
+            case "roles", (roles,):
                 self.shown = replace(self.shown, spans=_spans(roles["spans"]))
+                self.revision = roles["revision"]
                 if roles.get("marker"):
                     self.marker = roles["marker"] - 1
 
+    def _change(self, edit: Edit) -> None:
+        self.shown = apply_edit(self.shown, edit)
+        self.marker = moved(self.marker, edit, before=True)
+
     def _insert(self, text: str, role: Any) -> None:
         self.shown, self.marker = apply(self.shown, self.marker, Insert(text, _role(role), "", 0))
+        self.revision += len(text)
+
+
+def _edit(hunks: Iterable[tuple[int, int, str, Any]]) -> Edit:
+    """Return an edit as it is told."""
+    return tuple(Hunk(begin - 1, end - 1, text, _spans(roles or ())) for begin, end, text, roles in hunks)
 
 
 def _spans(told: Iterable[tuple[int, int, Any]]) -> tuple[Span, ...]:

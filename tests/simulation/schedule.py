@@ -107,8 +107,6 @@ class Schedule:
             self.clients.clear()
             for editor in self.editors.values():
                 editor.check()
-                if self.random.random() < 0.5:  # it outlives its daemon
-                    editor.write()
             self.editors.clear()
             assert not self.world.wrong, self.world.wrong[0]
             if how == "kill":
@@ -170,13 +168,11 @@ class Schedule:
                 return
 
     async def _type(self, branch: BranchRef) -> None:
-        """Write into the document, as its editor if nobody else is, and send what was written."""
+        """Write into the document and send what was written."""
         editor = self.editors.get(branch.key)
         if editor is None:
             editor = self._editor(branch)
-            if not await editor.open():
-                self.world.kernel.forget(editor)
-                return
+            await editor.open()
             self.editors[branch.key] = editor
         text, id = f"Message {len(self.said)}.", f"msg_typed_{len(self.said)}"
         made = await editor.type(text, id)
@@ -188,17 +184,15 @@ class Schedule:
                 arguments["env"] = _ENV
             return await self._call(name, branch, **arguments)
 
-        return Editor(paths.session_file(branch.branch_dir), self.random, call)
+        return Editor(call)
 
     async def _leave(self, branch: BranchRef) -> None:
         if branch.key in self.editors:
             await self._left(branch.key)
 
     async def _left(self, key: str) -> None:
-        """Have an editor leave, having saved or not."""
+        """Have an editor leave."""
         editor = self.editors.pop(key)
-        if self.random.random() < 0.5:
-            await editor.save()
         editor.leave()
         editor.check()
         self.world.kernel.forget(editor)
@@ -223,12 +217,9 @@ class Schedule:
         await self._call("abort", branch)
 
     async def _attach(self, branch: BranchRef) -> None:
-        client, shown = Client(), document.read(paths.session_file(branch.branch_dir))
-        sha256 = document.body_sha256(shown.body)
-        answer = await self._call("attach", branch, client=client, sha256=sha256, mode="view")
-        if not answer.get("reread"):
-            client.watch(shown, answer)
-            self.clients.append(client)
+        client = Client()
+        client.watch(await self._call("attach", branch, client=client, text=""))
+        self.clients.append(client)
 
     async def _disconnect(self, branch: BranchRef) -> None:
         if self.clients:
@@ -329,7 +320,7 @@ class Schedule:
         """Who watched until a daemon stopped has the document's text, and knows of every run's end."""
         for client in self.clients:
             client.check()
-            if stopped and not client.is_stale:
+            if stopped:
                 branch = next(branch for branch in self.world.branches if branch.key == client.branch)
                 assert client.text == _body(branch)
                 assert client.shown.spans == document.read(paths.session_file(branch.branch_dir)).spans

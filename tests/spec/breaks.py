@@ -63,8 +63,12 @@ BREAKS = [
     Break(
         "Registry initialization from disk",
         _REGISTRY,
-        '        if _is_conversation(f"{home}/{name}"):',
-        "        if True:",
+        "        if _is_conversation(place):\n"
+        "            entry, agents = known.get(place), tuple(_agent_entries(place, known))\n"
+        "            if entry is None or entry.agents != agents or",
+        "        if True:\n"
+        "            entry, agents = known.get(place), tuple(_agent_entries(place, known))\n"
+        "            if entry is None or entry.agents != agents or",
     ),
     Break(
         "Standalone session creation",

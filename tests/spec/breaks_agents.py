@@ -168,9 +168,9 @@ BREAKS_OF_AGENTS = [
     ),
     _of(
         "Auto-save triggers after each response",
-        "elisp/pyagentd-insert.el",
-        "      (pyagentd-autosave-touch t))))",
-        "      nil)))",
+        "pyagentd/runtime/document_sync.py",
+        "            self._live.insert(insert)\n        self._schedule()\n",
+        "            self._live.insert(insert)\n",
     ),
     _of(
         "FSM handlers chained with core handlers",
@@ -214,8 +214,8 @@ BREAKS_OF_AGENTS = [
     _of(
         "Every API response triggers buffer save",
         _KEEPER,
-        "            self._waiting.append(insert)\n            self._schedule()\n",
-        "            self._waiting.append(insert)\n",
+        "            while self._due:\n                size",
+        "            while False:\n                size",
     ),
     _of(
         "Tool results included in conversation",
@@ -226,8 +226,12 @@ BREAKS_OF_AGENTS = [
     _of(
         "Session registered in global registry",
         "pyagentd/store/registry.py",
-        "        if _is_conversation(place):\n",
-        "        if False:\n",
+        "        if _is_conversation(place):\n"
+        "            entry, agents = known.get(place), tuple(_agent_entries(place, known))\n"
+        "            if entry is None or entry.agents != agents:\n",
+        "        if False:\n"
+        "            entry, agents = known.get(place), tuple(_agent_entries(place, known))\n"
+        "            if entry is None or entry.agents != agents:\n",
     ),
     _of(
         "Conversation history fully preserved",
@@ -403,8 +407,8 @@ BREAKS_OF_AGENTS = [
     _of(
         "Auto-save triggers on response",
         _KEEPER,
-        "            try:\n                await self._write()\n            except StoreError as error:",
-        "            try:\n                await asyncio.sleep(3600)\n            except StoreError as error:",
+        "                    await self._write()\n                except StoreError as error:",
+        "                    await asyncio.sleep(3600)\n                except StoreError as error:",
     ),
     _of(
         "Prompt inserted to buffer, request reads from buffer",

@@ -323,7 +323,7 @@ BREAKS_OF_LIFECYCLES = [
     ),
     _of(
         "Persistence: Session metadata",
-        "pyagentd/api/agents.py",
+        "pyagentd/api/history.py",
         "found = await archive.known(agent) if agent else",
         "found = [] if agent else",
     ),

@@ -12,7 +12,7 @@ from typing import Any
 from pyagentd.store import paths
 from pyagentd.store.db.projection import Hit, Projection, Scope, parse, search
 from pyagentd.store.db.state import State
-from pyagentd.store.document.text import format_file
+from pyagentd.store.document.files import document_cache, write_document
 from pyagentd.store.paths import BranchRef, ref_of
 from pyagentd.store.registry import Registry
 from tests.store.places import new_session
@@ -84,7 +84,8 @@ class Shelf:
                 file.write(text[len(known) :])
         else:
             journal.write_text(text)
-        paths.session_file(ref.branch_dir).write_bytes(format_file(talk.document).encode("utf-8", "surrogateescape"))
+        file = paths.session_file(ref.branch_dir)
+        write_document(file, talk.document, document_cache.read(file) if file.exists() else None)
 
     def branch(self, ref: BranchRef, name: str) -> BranchRef:
         """Copy a branch of a session."""

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.document.reconcile import IncrementalAligner, align
+from pyagentd.store.document.reconcile import Alignment, Seen, align, align_turn
 from tests.examples import examples
 from tests.store.talk import Call, Step, Talk, Turn, talks
 
@@ -23,83 +23,82 @@ TURN = Turn(
 )
 
 
-def begun(turns: int) -> tuple[Talk, Conversation, IncrementalAligner]:
-    talk, aligner = Talk(), IncrementalAligner()
-    conversation = Conversation()
-    for _ in range(turns):
-        turn(talk, conversation, aligner)
-    return talk, conversation, aligner
+class Talking:
+    """A conversation whose turns are aligned one after the other; ``continued`` counts those that were not whole."""
 
+    def __init__(self, turns: int = 0) -> None:
+        self.talk, self.conversation = Talk(), Conversation()
+        self.seen: Seen | None = None
+        self.continued = self.laid = 0
+        for _ in range(turns):
+            self.turn()
 
-def turn(talk: Talk, conversation: Conversation, aligner: IncrementalAligner, played: Turn = TURN) -> None:
-    """Type a prompt, look, and let it be answered."""
-    shown = talk.document
-    typed = replace(shown, body=shown.body + ("" if shown.body else "### ") + played.prompt)
-    assert aligner.align(typed, conversation.snapshot()) == align(typed, conversation)
-    talk.play(played)
-    caught_up(talk, conversation)
+    def turn(self, played: Turn = TURN) -> None:
+        """Type a prompt, look, and let it be answered."""
+        self.looked("" if self.talk.document.body else "### ", played.prompt)
+        self.play(played)
 
+    def play(self, played: Turn) -> None:
+        self.talk.play(played)
+        self.laid = self.talk.marker
+        for row in self.talk.rows[self.conversation.last_seq :]:
+            self.conversation.apply(row)
 
-def caught_up(talk: Talk, conversation: Conversation) -> None:
-    for row in talk.rows[conversation.last_seq :]:
-        conversation.apply(row)
+    def looked(self, *typed: str) -> Alignment:
+        """Return the alignment of the document with what was typed below it."""
+        document = replace(self.talk.document, body="".join((self.talk.document.body, *typed)))
+        whole = align(document, self.conversation)
+        end = len(document.body)
+        found = self.seen and align_turn(self.seen, document, self.conversation, end, self.laid)
+        if found is not None:
+            self.continued += 1
+            assert found == whole
+        aligned = found or whole
+        self.seen = aligned.seen
+        return aligned
 
 
 def test_two_hundred_turns_are_aligned_as_a_whole_once() -> None:
     """What a turn costs must not grow with the conversation: of turn 200 as much is aligned as of turn 20."""
-    _, conversation, aligner = begun(200)
-    assert len(conversation.messages) == 400
-    assert (aligner.whole, aligner.continued) == (2, 198)  # the first answer makes the first beginning
+    talking = Talking(200)
+    assert len(talking.conversation.messages) == 400
+    assert talking.continued == 199
 
 
 def test_the_messages_of_the_beginning_are_the_very_same_so_that_their_json_is_kept() -> None:
-    talk, conversation, aligner = begun(3)
-    before = aligner.align(talk.document, conversation.snapshot()).view
-    turn(talk, conversation, aligner)
-    after = aligner.align(talk.document, conversation.snapshot()).view
-    assert all(old is new for old, new in zip(before[:-4], after, strict=False))
-
-
-def test_a_changed_beginning_is_seen() -> None:
-    talk, conversation, aligner = begun(3)
-    body = talk.document.body.replace("How many?", "How much?", 1)
-    changed = replace(talk.document, body=body)
-    aligned = aligner.align(changed, conversation.snapshot())
-    assert aligned == align(changed, conversation) and aligned.edits
-
-
-def test_lost_roles_are_seen() -> None:
-    talk, conversation, aligner = begun(3)
-    bare = replace(talk.document, spans=())
-    assert aligner.align(bare, conversation.snapshot()) == align(bare, conversation)
-
-
-def test_the_middle_of_a_document_is_aligned_for_itself() -> None:
-    talk, conversation, aligner = begun(3)
-    end = talk.document.body.index("Seven.")
-    assert aligner.align(talk.document, conversation.snapshot(), end) == align(talk.document, conversation, end)
+    talking = Talking(3)
+    before = talking.looked("And now?").view
+    talking.turn()
+    after = talking.looked("And then?").view
+    assert len(after) == len(before) + 4
+    assert all(old is new for old, new in zip(before[:-1], after, strict=False))
 
 
 def test_a_turn_that_is_taken_back_is_seen() -> None:
-    talk, conversation, aligner = begun(3)
-    message = next(iter(conversation.messages.values()))
+    talking = Talking(3)
+    talk, message = talking.talk, next(iter(talking.conversation.messages.values()))
     talk.record("message", **{**message.row, "metadata_json": {"hidden_at": 1, "hidden_by": "rewind"}})
-    caught_up(talk, conversation)
-    whole = aligner.whole
-    assert aligner.align(talk.document, conversation.snapshot()) == align(talk.document, conversation)
-    assert aligner.whole == whole + 1
+    talking.conversation.apply(talk.rows[-1])
+    continued = talking.continued
+    talking.looked("Again.")
+    assert talking.continued == continued
+
+
+def test_text_above_the_last_answer_and_roles_below_it_are_recognised() -> None:
+    talking = Talking(3)
+    talking.looked()
+    talk, end = talking.talk, len(talking.talk.document.body)
+    assert talking.seen is not None
+    assert align_turn(talking.seen, talk.document, talking.conversation, end - 1, talking.laid) is None
+    quoted = replace(talk.document, body=talk.document.body + "Seven.")
+    quoted = replace(quoted, spans=(*quoted.spans, quoted.spans[-1]._replace(start=end, end=end + 6)))
+    assert align_turn(talking.seen, quoted, talking.conversation, end + 6, talking.laid) is None
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(talks, st.data())
-def test_it_says_what_aligning_the_whole_says_whatever_is_cut(turns: list[Turn], data: st.DataObject) -> None:
-    talk, conversation, aligner = Talk(), Conversation(), IncrementalAligner()
-    for played in turns:
-        talk.play(played)
-        caught_up(talk, conversation)
-        document = talk.document
-        if data.draw(st.booleans(), label="cut"):
-            size = data.draw(st.integers(0, len(document.body)), label="size")
-            spans = tuple(span for span in document.spans if span.end <= size)
-            document = replace(document, body=document.body[:size], spans=spans)
-        assert aligner.align(document, conversation.snapshot()) == align(document, conversation)
+@given(talks, st.lists(st.sampled_from(["Why?", "###", "### A\n\nB", "\n\n### B", "  ", "", "x\n\n### \n\ny "])))
+def test_it_says_what_aligning_the_whole_says(turns: list[Turn], typed: list[str]) -> None:
+    talking = Talking()
+    for number, played in enumerate(turns):
+        talking.play(played)
+        talking.looked(*typed[number : number + 1])

@@ -105,10 +105,22 @@ def test_an_edit_in_another_editor_leaves_the_rest_exact(turns: list[Turn], data
         case.check(parse(format_file(elsewhere(case.document, edit))), edit)
 
 
-TWO = "x\n\n### y"  # a prompt with a heading looks like twoTHOUGHT = Step(reasoning="0")
+TWO = "x\n\n### y"  # a prompt with a heading looks like two
 THOUGHT = Step(reasoning="0")
+QUIET = Call(name="Bash", input={}, result="")
 
 FOUND: list[tuple[str, list[Turn], list[Splice]]] = [
+    # the line that was moved stands once in both texts, as does the heading that was not
+    (
+        "shell",
+        [
+            Turn(
+                prompt="0",
+                steps=(Step(calls=(QUIET,)), Step(calls=(QUIET,)), Step(calls=(replace(QUIET, result="0"),))),
+            )
+        ],
+        [Splice(0, 0, "0\n```\n\n"), Splice(144, 150, "")],
+    ),
     # what is left of the note on the failed run begins as one, and has the length of one in the bounds
     ("shell", [Turn(prompt="a", error="no\nmore"), Turn(prompt="a"), Turn(prompt="ab")], [Splice(16, 32, "")]),
     (
@@ -141,7 +153,79 @@ FOUND: list[tuple[str, list[Turn], list[Splice]]] = [
         ],
         [Splice(0, 52, "")],
     ),
+    # what is longer than two prompts was moved above them: they are not text of that call's result
+    (
+        "shell",
+        [Turn(prompt="0"), Turn(prompt="0", steps=(Step(texts=("0",), calls=(replace(QUIET, name="mcp__x"),)),))],
+        [Splice(0, 0, '``` tool (mcp__x)\n(:name "mcp__x" :args nil)\n\n'), Splice(19, 64, "")],
+    ),
+    # two texts of an answer became one, and the bounds of the second are those of blank lines
+    ("shell", [Turn(prompt="0", steps=(Step(texts=("0", "\n0")),))], [Splice(8, 10, "")]),
+    # no bound is where it should be: they are not to be believed, though one prompt would stay exact with them
+    (
+        "shell",
+        [Turn(prompt="0", steps=(Step(calls=(replace(QUIET, result="00000"),)),), error="no\nmore")],
+        [Splice(8, 8, "00000\n```\n\n"), Splice(50, 60, "")],
+    ),
+    # a text that was moved into a thought is not all that stands up to where it was
+    (
+        "shell",
+        [
+            Turn(
+                prompt="one two",
+                steps=(
+                    Step(reasoning="a b\n\nc", texts=("0\n\n0",)),
+                    Step(texts=("OK",)),
+                    Step(texts=("0\n\n00", "0\nHello there, all of you.")),
+                ),
+                error="no\nmore",
+            )
+        ],
+        [Splice(33, 33, "0\nHello there, all of you.\n\n"), Splice(57, 84, "")],
+    ),
+    # the rest of an answer has the length of one that is gone
+    (
+        "shell",
+        [
+            Turn(
+                prompt="ab",
+                steps=(
+                    Step(texts=("### z", "a b\n\nc")),
+                    Step(texts=("ab",), calls=(replace(QUIET, result="\n0"),)),
+                ),
+            ),
+            Turn(
+                prompt="0",
+                steps=(
+                    Step(texts=("a", "one two")),
+                    Step(reasoning="0\n\n0Hello there, all of you.", texts=("### z", "one two")),
+                ),
+            ),
+        ],
+        [Splice(20, 20, "a\n\n"), Splice(85, 87, "")],
+    ),
+    # an answer that is nothing but a heading, below a prompt that became a part of the one above
+    ("shell", [Turn(prompt="a"), Turn(prompt="0", steps=(Step(texts=("", "\n\n### ")),))], [Splice(9, 13, "## ")]),
 ]
+
+
+def test_of_two_like_notes_on_failed_runs_one_in_its_place_says_nothing_of_the_other() -> None:
+    turns = [Turn(prompt="0", steps=(Step(calls=(Call(name="Bash"),)),), error="no\nmore"), Turn(prompt="0")]
+    case = Case([*turns, Turn(prompt="0", error="no\nmore")])
+    start = case.document.body.index("\n``` error")
+    edit = Edit(name="duplicate", splices=(Splice(start, start, "\n``` error\nno\nmore\n```\n"),))
+    case.check(parse(format_file(elsewhere(case.document, edit))), edit)
+
+
+def test_text_that_has_the_length_of_a_note_on_a_failed_run_is_not_taken_for_it() -> None:
+    step = Step(reasoning="0", texts=("00000000000000\n\n### ",), calls=(Call(name="Bash"),))
+    case = Case([Turn(prompt="0", steps=(step,), error="no\nmore")])
+    body = case.document.body
+    text = body.index("00000000000000")
+    end = body.index("``` error")
+    splices = (Splice(text, text + 15, ""), Splice(end - 1, end - 1, "00000000000000\n\n"))
+    edit = Edit(name="move", splices=splices)
+    case.check(parse(format_file(elsewhere(case.document, edit))), edit)
 
 
 @pytest.mark.parametrize(("editor", "turns", "splices"), FOUND)

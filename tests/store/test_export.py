@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyagentd.errors import BadRequest
-from pyagentd.store import paths
+from pyagentd.store import charts, paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document.reconcile import align
 from pyagentd.store.document.text import Document, Settings, Span, format_file, parse
@@ -27,6 +27,8 @@ from tests.store.test_adopt import plain
 
 GOLDEN = Path(__file__).parent / "golden"
 PNG = b"\x89PNG\r\n\x1a\n rest"
+SVG = "{http://www.w3.org/2000/svg}"
+FILLED = charts.context("s" * 100, [], [{"role": "user", "content": "x" * 300}], 1000, 2000)
 SETTINGS = Settings(model="claude-sonnet-4-6", backend="Claude", tools=("Read", "Bash"), temperature=1.0)
 SPAWN = {"preset": "explorer", "description": "find module", "prompt": "Find it."}
 ANSWER = """Two things:
@@ -52,7 +54,7 @@ def f(x):
 """
 
 
-def talk() -> Talk:
+def talk(times: int = 1) -> Talk:
     made = Talk(
         [
             Turn(
@@ -74,6 +76,7 @@ def talk() -> Talk:
             ),
             Turn(prompt="And now?", error="The server is overloaded"),
         ]
+        * times
     )
     made.document = replace(made.document, settings=SETTINGS)
     return made
@@ -90,7 +93,7 @@ def demo() -> Source:
     child = Talk([Turn(prompt="Find it.", steps=(Step(texts=("It is in `m.py`.",)),))])
     agent = replace(source(child), session_id="explorer-20260205123053-find-module", agents=(source(Talk()),))
     agent.conversation.session = {}
-    return source(talk(), agents=(agent,))
+    return source(talk(), agents=(agent,), filled=FILLED)
 
 
 def text_of(made: Source, format: str) -> str:
@@ -248,6 +251,8 @@ def assert_harmless(page: str) -> ET.Element:
         "a b blockquote body br code dd del details div dl dt em footer h1 h2 h3 h4 h5 h6 head header hr html img li"
     )
     allowed += " main meta nav ol p pre s section span strong style summary table tbody td th thead time title tr ul"
+    allowed += " figure svg g rect text defs pattern path circle"  # charts
+    assert page.count("<svg") == page.count("<figure>\n<svg ")
     for tag, attributes in Elements(page).found:
         assert tag in allowed.split(), tag
         assert not [name for name in attributes if name.startswith("on") or name in ("srcset", "formaction")]
@@ -312,11 +317,27 @@ class TestPage:
             "PersistentAgent explorer find module",
             "explorer: find module 2026-02-05 12:30 UTC",
             "A <demo> 2026-02-05 12:30 UTC",
+            "Look at a.py 0.0 s",
+            "What fills the context, in tokens ",
         ]
         assert not [e for e in root.iter(tag("details")) if "open" in e.attrib]
         pre = [words(e) for e in root.iter(tag("pre"))]
         assert "\n1\tx = '<&>'\n2\ty" in pre and 'echo "a\nb"' in "".join(pre) and "\nThe server is overloaded" in pre
         assert "\nno␇" in pre, "colours of a terminal are gone, other controls can be seen"
+
+    def test_its_charts_are_those_of_reports_each_complete_in_itself(self) -> None:
+        again = source(talk(2), filled=FILLED)
+        root = assert_harmless(text_of(again, "html"))
+        pictures = list(root.iter(f"{SVG}svg"))
+        titles = [words(next(each.iter(f"{SVG}title"))) for each in pictures]
+        assert titles == ["How the turn went", "How the turn went", "What fills the context, in tokens"]
+        shown = [words(each) for each in pictures[-1].iter(f"{SVG}text")]
+        assert shown == [word for row in FILLED.rows for word in (row.label, row.value)]
+        for each in pictures:
+            defined = {f"url(#{pattern.attrib['id']})" for pattern in each.iter(f"{SVG}pattern")}
+            assert defined == {fill for e in each.iter() if "url" in (fill := e.get("fill", ""))}
+        ids = [each.attrib["id"] for each in root.iter(f"{SVG}pattern")]
+        assert len(ids) == len(set(ids)) == 4
 
     def test_an_attached_image_is_in_the_page(self) -> None:
         root = assert_harmless(text_of(demo(), "html"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from pyagentd.messages import Message
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import text as document
-from pyagentd.store.document.files import DocumentWriter
+from pyagentd.store.document.files import write_document
 from pyagentd.store.document.reconcile import Alignment, align
 from pyagentd.store.document.text import Settings
 from pyagentd.store.journal import Journal, read_rows
@@ -87,9 +88,7 @@ class Files:
         journal = Journal.open(self.journal)
         journal.append_many((row.type, row.data) for row in talk.rows)
         journal.close()
-        writer = DocumentWriter(self.session, talk.document)
-        writer.set_settings(SETTINGS)
-        writer.persist()
+        write_document(self.session, replace(talk.document, settings=SETTINGS))
 
     def read(self) -> Alignment:
         """Everything as it is on disk."""
@@ -114,7 +113,7 @@ def check(turns: list[Turn], chunk: int = 7, *, crlf: bool = False) -> None:
         assert (aligned.edits, aligned.spans, aligned.new_prompt) == ((), None, "")
         assert bool(aligned.notes) == crlf
         files.session.unlink()
-        DocumentWriter(files.session, document.parse(before.decode("utf-8", "surrogateescape"))).persist()
+        write_document(files.session, document.parse(before.decode("utf-8", "surrogateescape")))
         assert files.session.read_bytes() == before
 
 

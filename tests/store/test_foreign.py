@@ -193,7 +193,7 @@ def test_roles_and_tool_calls_come_in(tmp_path: Path, name: str) -> None:
 
 def test_what_was_left_out_is_said(tmp_path: Path) -> None:
     notes = " ".join(read_chat(claude_code(tmp_path / "x.jsonl")).notes)
-    assert "1 lines are no JSON" in notes and "3 lines of sub-agents" in notes
+    assert "1 lines are not JSON" in notes and "3 lines of sub-agents" in notes
 
 
 def test_a_transcript_of_agent_shell_comes_in(tmp_path: Path) -> None:

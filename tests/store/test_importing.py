@@ -110,7 +110,7 @@ class TestForms:
         chat, _, found = imported(file(tmp_path, data))
         assert found.body.encode("utf-8", "surrogateescape").startswith(b"### Gr\xfc\xc3\x9fe")
         assert len(found.spans) == 2 and chat.notes == (
-            "Line 1 is not UTF-8; bytes that are no text were kept as they are",
+            "Line 1 is not UTF-8; bytes that are not text were kept as they are",
         )
 
     def test_without_bounds_all_text_is_the_users(self, tmp_path: Path) -> None:
@@ -189,8 +189,8 @@ class TestNoChat:
         [
             (b"", "a.md", "is empty"),
             (b" \n\t\n", "a.md", "is empty"),
-            (b"\x89PNG\r\n\x1a\n\0\0", "a.md", "is no text"),
-            ("### Hi\n".encode("utf-16"), "a.md", "is no text"),
+            (b"\x89PNG\r\n\x1a\n\0\0", "a.md", "is not text"),
+            ("### Hi\n".encode("utf-16"), "a.md", "is not text"),
         ],
     )
     def test_the_error_says_why(self, tmp_path: Path, content: bytes, name: str, said: str) -> None:
@@ -205,7 +205,7 @@ class TestNoChat:
         with pytest.raises(NotFound, match="There is no file"):
             read_chat(tmp_path / "missing")
         os.mkfifo(tmp_path / "pipe")
-        with pytest.raises(BadRequest, match="no ordinary file"):
+        with pytest.raises(BadRequest, match="not an ordinary file"):
             read_chat(tmp_path / "pipe")
 
     def test_a_very_large_file_is_not_even_read(self, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pyagentd.runtime.usage import tokens_used
 from pyagentd.store import paths
 from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.state import State
+from pyagentd.store.document import text as document
 from pyagentd.store.sessions import create_session
 from tests.examples import examples
 from tests.store.places import PRESET, StandingClock, new_agent
@@ -55,6 +56,23 @@ def test_what_was_said_is_found_with_its_role(shelf):
     for words in ("install", "gadgets", "bash widget built"):
         assert [hit.kind for hit in shelf.find(words)] == ["tool"], words
     assert [hit.kind for hit in shelf.find("thing")] == ["title"]
+
+
+def test_what_a_turn_costs_the_index_grows_at_most_with_the_session(shelf):
+    taken = []  # thousands of instructions of SQLite's machine
+    with shelf.state.writing() as db:
+        db.set_progress_handler(lambda: taken.append(1), 1000)
+    costs = {}
+    for length in (50, 400):
+        ref = shelf.new(f"of-{length}", *[("question", "answer")] * length)
+        shelf.update()
+        shelf.talk(ref).say("another", "one")
+        shelf.write(ref)
+        taken.clear()
+        shelf.update()
+        costs[length] = len(taken)
+    assert costs[50] > 0
+    assert costs[400] < 20 * costs[50]  # the square would be 64 times as much
 
 
 def test_rows_have_the_columns_of_the_schema(shelf):
@@ -124,6 +142,7 @@ def edited(shelf, ref, old, new):
         for span in talk.document.spans
     )
     talk.document = replace(talk.document, body=body.replace(old, new, 1), spans=spans)
+    talk.document = document.parse(document.format_file(talk.document))
     shelf.write(ref)
 
 

@@ -16,7 +16,6 @@ from pyagentd.store.document import text as document
 from pyagentd.store.document.files import (
     DocumentCache,
     DocumentFile,
-    DocumentWriter,
     apply,
     format_document,
     parse_bytes,
@@ -195,14 +194,12 @@ class TestMemory:
         memory.read(tmp_path / "d")
         assert memory.parsed == 6
 
-
-def test_a_writer_goes_on_from_what_another_one_wrote(path: Path) -> None:
-    writer = DocumentWriter(path, Document(settings=Settings(model="m")))
-    writer.insert(insert("### hi\n\n", None), insert("Hello"))
-    writer.persist()
-    before = files.document_cache.parsed
-    second = DocumentWriter.load(path)
-    second.insert(insert(" there"))
-    assert second.persist() == body_sha256("### hi\n\nHello there")
-    assert document.read(path) == second.document
-    assert files.document_cache.parsed == before
+    def test_a_glance_says_what_the_file_says_and_has_nothing_kept(self, path: Path, memory: DocumentCache) -> None:
+        assert memory.glance(path) == (Document(), None)
+        path.write_bytes(data(Document(body="one")))
+        assert memory.glance(path)[0].body == "one"
+        kept = memory.read(path)
+        assert (memory.parsed, memory.glance(path)[0] is kept.document) == (1, True)
+        path.write_bytes(data(Document(body="two")))
+        assert memory.glance(path)[0].body == "two"
+        assert memory.parsed == 1

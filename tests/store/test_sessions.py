@@ -199,7 +199,7 @@ def test_an_id_that_is_given_is_the_directory_in_the_root(tmp_path):
 
 @pytest.mark.parametrize("wrong", ["", "a/b", "..", ".x", "a b", "x" * 300, "a\n", "a\0"])
 def test_what_is_no_id_makes_nothing(tmp_path, wrong):
-    with pytest.raises(BadRequest, match="no session id"):
+    with pytest.raises(BadRequest, match="not a session id"):
         create(tmp_path / "s", session_id=wrong, session_dir=tmp_path / "here")
     assert tree(tmp_path) == set()
 

@@ -190,7 +190,7 @@ def test_tables_that_are_not_ours_are_made_anew_and_what_only_the_file_had_is_ta
     again.close()
     assert {name for name in ("settings", "audit", "agents", "schedules") if not counts[name]} == {lost} - {""}
     assert kept(tmp_path) == [f"state-{STAMP}.db"]
-    assert ("Not all of" in caplog.text) == bool(lost) and (not lost or f"{lost} (" in caplog.text)
+    assert ("Not all rows of" in caplog.text) == bool(lost) and (not lost or f"{lost} (" in caplog.text)
 
 
 def test_a_file_that_is_deleted_while_it_is_open_is_written_again(state, tmp_path, caplog):

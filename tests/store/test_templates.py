@@ -28,5 +28,6 @@ def test_all_named_presets_are_shipped():
         "planner",
         "plan",
         "build",
+        "small",
     }
     assert DEFAULT_PRESET in SHIPPED

@@ -1,6 +1,7 @@
+"""Inserts go to the marker, and a document is never written over what was not read."""
+
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from pyagentd.errors import StoreError
 from pyagentd.events import InsertRole
 from pyagentd.store.document import text as document
-from pyagentd.store.document.files import DocumentWriter, apply
+from pyagentd.store.document.files import DocumentChanged, apply, document_cache, write_document
 from pyagentd.store.document.render import Insert
 from pyagentd.store.document.text import Document, Settings, Span, body_sha256
 
@@ -59,50 +60,35 @@ class TestApply:
 
 
 class TestFile:
-    def test_what_was_inserted_is_on_disk_after_persisting(self, path: Path) -> None:
-        writer = DocumentWriter(path)
-        writer.insert(insert("### hi\n\n", None))
-        writer.insert(insert("Hello"))
-        assert writer.unsaved
-        sha256 = writer.persist()
-        assert not writer.unsaved
-        assert document.read(path) == writer.document
-        assert sha256 == body_sha256("### hi\n\nHello")
+    def test_what_was_written_is_read_back(self, path: Path) -> None:
+        doc, _ = apply(Document(), 0, insert("### hi\n\n", None), insert("Hello"))
+        assert write_document(path, doc).sha256 == body_sha256("### hi\n\nHello")
+        assert document.read(path) == doc
 
-    def test_a_file_that_was_not_read_is_never_overwritten(self, path: Path) -> None:
+    def test_a_file_that_changed_since_it_was_read_is_not_overwritten(self, path: Path) -> None:
         path.write_text("mine")
-        writer = DocumentWriter.load(path)
-        writer.insert(insert("x"))
+        before = document_cache.read(path)
         path.write_text("changed by hand")
-        assert writer.changed_on_disk()
-        with pytest.raises(StoreError, match="changed since it was read"):
-            writer.persist()
+        with pytest.raises(DocumentChanged):
+            write_document(path, Document(body="ours"), before)
         assert path.read_text() == "changed by hand"
 
-    def test_a_writer_that_read_nothing_overwrites_nothing(self, path: Path) -> None:
+    def test_a_file_that_nobody_read_is_not_overwritten(self, path: Path) -> None:
         path.write_text("mine")
-        writer = DocumentWriter(path)
-        writer.insert(insert("x"))
+        with pytest.raises(DocumentChanged):
+            write_document(path, Document(body="ours"))
+        assert path.read_text() == "mine"
+
+    def test_a_refusing_disk_is_an_error(self, tmp_path: Path) -> None:
         with pytest.raises(StoreError):
-            writer.persist()
+            write_document(tmp_path / "missing" / "session.md", Document(body="ours"))
 
-    def test_nothing_new_is_not_written(self, path: Path) -> None:
-        path.write_text("mine")
-        os.utime(path, ns=(1, 1))
-        writer = DocumentWriter.load(path)
-        assert writer.persist() == body_sha256("mine")
-        assert path.stat().st_mtime_ns == 1
-
-    def test_settings_of_others_stay(self, path: Path) -> None:
-        path.write_text("hi\n\n<!-- Local Variables: -->\n<!-- fill-column: 80 -->\n<!-- End: -->\n")
-        writer = DocumentWriter.load(path)
-        writer.set_settings(Settings(model="claude-opus-5"))
-        writer.persist()
-        assert document.read(path).settings == Settings(model="claude-opus-5", other=(("fill-column", "80"),))
-
-    def test_a_refusing_disk_leaves_it_unsaved(self, tmp_path: Path) -> None:
-        writer = DocumentWriter(tmp_path / "missing" / "session.md")
-        writer.insert(insert("x"))
-        with pytest.raises(StoreError):
-            writer.persist()
-        assert writer.unsaved
+    def test_a_file_that_was_written_here_is_not_parsed(self, path: Path) -> None:
+        doc, marker = apply(Document(settings=Settings(model="m")), 0, insert("### hi\n\n", None), insert("Hello"))
+        write_document(path, doc)
+        parsed_before = document_cache.parsed
+        read = document_cache.read(path)
+        doc, _ = apply(read.document, marker, insert(" there"))
+        assert write_document(path, doc, read).sha256 == body_sha256("### hi\n\nHello there")
+        assert document.read(path) == doc
+        assert document_cache.parsed == parsed_before

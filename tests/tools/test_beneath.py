@@ -4,7 +4,15 @@ from pathlib import Path
 import pytest
 
 from pyagentd.errors import ToolError
-from pyagentd.tools.files import MAX_BYTES, IsDirectory, Swapped, open_directory, open_file, read_bytes, replace_bytes
+from pyagentd.tools.files import (
+    MAX_BYTES,
+    IsDirectory,
+    SwappedLink,
+    open_directory,
+    open_file,
+    read_bytes,
+    replace_bytes,
+)
 
 
 def test_a_link_at_the_end_or_on_the_way_is_refused(root: Path) -> None:
@@ -13,18 +21,18 @@ def test_a_link_at_the_end_or_on_the_way_is_refused(root: Path) -> None:
     (root / "link").symlink_to("real")
     (root / "file").symlink_to("real/file")
     for path in ("link/file", "file"):
-        with pytest.raises(Swapped):
+        with pytest.raises(SwappedLink):
             open_file(f"{root}/{path}")
-        with pytest.raises(Swapped):
+        with pytest.raises(SwappedLink):
             replace_bytes(f"{root}/{path}", b"new")
-    with pytest.raises(Swapped):
+    with pytest.raises(SwappedLink):
         open_directory(f"{root}/link")
     assert (root / "real" / "file").read_text() == "secret"
 
 
 def test_a_dangling_link_is_not_written_through(root: Path) -> None:
     (root / "link").symlink_to(root / "target")
-    with pytest.raises(Swapped):
+    with pytest.raises(SwappedLink):
         replace_bytes(f"{root}/link", b"new")
     assert not (root / "target").exists()
 

@@ -66,6 +66,18 @@ async def test_encodings_and_line_endings_are_read_as_text(root: Path, call: Cal
     assert (await call(READ, file_path="file")).text == text
 
 
+@pytest.mark.parametrize(
+    "data", [b"", b"\n", b"a\r\r\nb\rc\r", "ä\u2028b\x0bc\n\n".encode(), b"x" * 20_000 + b"\nend", b"\xef\xbb\xbfa"]
+)
+async def test_a_file_in_the_cache_reads_like_one_on_disk(
+    root: Path, call: Call, monkeypatch: pytest.MonkeyPatch, data: bytes
+) -> None:
+    (root / "file").write_bytes(data)
+    cached = await call(READ, file_path="file")
+    monkeypatch.delattr("os.RWF_NOWAIT", raising=False)
+    assert (await call(READ, file_path="file")).text == cached.text
+
+
 async def test_a_binary_file_is_told_with_its_size(root: Path, call: Call) -> None:
     (root / "file").write_bytes(b"\x7fELF\0\0")
     envelope = await call(READ, file_path="file")

@@ -92,7 +92,7 @@ async def test_what_is_text_stays_text(tmp_path: Path, body: str | bytes, kind: 
     ("answer", "says"),
     [
         (lambda: page(status=404), "answered 404 Not Found"),
-        (lambda: page(b"\x89PNG", "image/png"), "is image/png, which is no text"),
+        (lambda: page(b"\x89PNG", "image/png"), "is image/png, which is not text"),
         (lambda: page(status=302, Location="http://127.0.0.2:1/x"), "redirects to http://127.0.0.2:1/x, which is"),
         (lambda: page(status=302, Location="file:///etc/passwd"), "only http:// and https:// are"),
         (lambda: page(status=302, Location="/again"), "redirects again and again"),

@@ -15,7 +15,8 @@ import pytest
 
 from pyagentd.clock import Pulse
 from pyagentd.errors import Busy
-from pyagentd.wire.connection import Client, Server, call
+from pyagentd.wire.connection import Client, Server
+from pyagentd.wire.frames import call
 from pyagentd.wire.lifecycle import Instance, Runtime
 from pyagentd.wire.sexp import decode
 
@@ -49,7 +50,12 @@ class Operations:
         raise ZeroDivisionError("by zero")
 
     async def returns(self, client: Client, *, what: str) -> Any:
-        return {"bytes": b"\xff", "object": object(), "huge": "x" * 0x1000000}[what]
+        return {
+            "bytes": b"\xff",
+            "object": object(),
+            "huge": "x" * 0x1000000,
+            "empty": {"list": [], "map": {}, "false": False, "nil": None, "path": Path("/a"), "text": 'é "\n\\'},
+        }[what]
 
     async def waits(self, client: Client) -> Any:
         self.started.set()

@@ -61,6 +61,24 @@ async def test_the_daemons_errors_keep_their_class(daemon: Daemon) -> None:
     await in_thread(work)
 
 
+async def test_a_client_that_wants_json_gets_false_and_empty_lists(daemon: Daemon) -> None:
+    def work() -> None:
+        with connect(daemon.runtime_dir, is_json=True) as client:
+            told = client.call("returns", what="empty")
+            text = 'é "\n\\'
+            assert told == {"list": [], "map": {}, "false": False, "nil": None, "path": "/a", "text": text}
+            assert told["false"] is False
+            with pytest.raises(Busy, match="in flight"):
+                client.call("fails", how="busy")
+            for what in ("bytes", "object", "huge"):
+                with pytest.raises(WireError):
+                    client.call("returns", what=what)
+        with connect(daemon.runtime_dir) as client:
+            assert client.call("returns", what="empty")["list"] is None
+
+    await in_thread(work)
+
+
 async def test_a_large_answer_arrives(daemon: Daemon) -> None:
     def work() -> None:
         with connect(daemon.runtime_dir) as client:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from pyagentd.errors import Busy, PyagentdError, TransientProviderError, WireError
-from pyagentd.wire.connection import (
+from pyagentd.wire.frames import (
     MAX_FRAME,
     BadHeader,
     FrameReader,

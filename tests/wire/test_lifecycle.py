@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.errors import ConfigError, Unreachable, UserError
+from pyagentd.errors import ConfigError, StoreError, Unreachable, UserError
 from pyagentd.wire.lifecycle import Instance, private_directory, read_runtime
 from tests.wire.conftest import run_emacs
 
@@ -185,6 +186,25 @@ def test_a_file_where_the_directory_belongs_is_refused(run: Path) -> None:
     run.write_text("")
     with pytest.raises(ConfigError, match="File exists"):
         private_directory(run)
+
+
+def test_a_file_where_the_sessions_belong_is_refused(run: Path, sessions: Path) -> None:
+    sessions.write_text("")
+    with pytest.raises(StoreError, match="sessions cannot be the sessions directory: Not a directory") as caught:
+        Instance(run, sessions).__enter__()
+    assert "PYAGENTD_SESSIONS_DIR" in caught.value.hint
+
+
+def test_sessions_that_nobody_may_read_are_not_an_empty_list(
+    run: Path, sessions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    sessions.mkdir()
+    monkeypatch.setattr(Path, "iterdir", refuse)  # root may read everything
+    with pytest.raises(StoreError, match="cannot be the sessions directory: Permission denied"):
+        Instance(run, sessions).__enter__()
 
 
 @pytest.mark.parametrize("port", [70_000, -1])

@@ -1,11 +1,9 @@
 """Plists meet signatures."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired, TypedDict
 
 import pytest
 
@@ -13,6 +11,7 @@ from pyagentd.api import GROUPS, methods
 from pyagentd.errors import BadRequest
 from pyagentd.wire.operations import by_person, operation
 from pyagentd.wire.sexp import decode
+from tests.replies import misfit
 
 
 async def attach(client: Any, *, branch: str, seq: int | None, sha256: str = "", take_it: bool = False) -> None:
@@ -125,4 +124,46 @@ async def test_an_operation_that_gives_rights_is_for_a_client_with_a_person_at_i
 def test_what_gives_rights_needs_a_person() -> None:
     offered = [operation(name, getattr(group, method)) for group in GROUPS for name, method in methods(group)]
     rights = {each.name for each in offered if each.human}
-    assert rights == {"answer", "lend-mcp", "trust-hooks", "trust-mcp", "trust-presets", "trust-session"}
+    assert rights == {
+        "add-configuration",
+        "answer",
+        "lend-mcp",
+        "trust-hooks",
+        "trust-mcp",
+        "trust-presets",
+        "trust-session",
+    }
+
+
+class Reply(TypedDict):
+    """Of a made-up operation."""
+
+    name: str
+    size: int
+    parts: list[str]
+    note: NotRequired[str | None]
+
+
+@pytest.mark.parametrize(
+    ("value", "wrong"),
+    [
+        ({"name": "a", "size": 1, "parts": ["x"]}, ""),
+        ({"name": "a", "size": 1, "parts": (), "note": None}, ""),
+        ({"name": "a", "parts": []}, "reply has no size, as Reply has"),
+        ({"name": "a", "size": True, "parts": []}, "reply.size is True, not int"),
+        ({"name": "a", "size": 1, "parts": ["x", None]}, "reply.parts[1] is None, not str"),
+        ({"name": "a", "size": 1, "parts": [], "more": 1}, "reply has more, which Reply has not"),
+        (None, "reply is None, not Reply"),
+    ],
+)
+def test_a_reply_that_is_not_as_its_type_says_is_found(value: object, wrong: str) -> None:
+    assert misfit(value, Reply, "reply") == wrong
+
+
+OPEN = {"branch-metadata", "load-preset", "preset-metadata", "preset-scope", "session-metadata"}
+"""What these return are the keys of a file, whichever it has."""
+
+
+def test_the_reply_of_every_operation_has_a_type() -> None:
+    offered = [operation(name, getattr(group, method)) for group in GROUPS for name, method in methods(group)]
+    assert {each.name for each in offered if "dict[str, typing.Any]" in str(each.reply)} == OPEN

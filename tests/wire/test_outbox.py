@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyagentd.events import Event
-from pyagentd.wire.connection import BACKLOG, BATCH, PIECE, FrameReader, Outbox
+from pyagentd.wire.connection import BACKLOG, BATCH, PIECE, Outbox
+from pyagentd.wire.frames import FrameReader
 from pyagentd.wire.sexp import decode
 from tests.examples import examples
 
@@ -230,6 +231,23 @@ def test_an_event_that_fits_no_frame_becomes_a_resync(wire: Wire) -> None:
     assert wire.beat() == [["insert", "b", 2, "after", "response"], ["resync", "a", 5]]
 
 
+def test_of_what_only_the_last_word_counts_one_frame_has_the_last_word_where_it_was_said(wire: Wire) -> None:
+    wire.outbox.push(Event("status", "a", 0, ({"phase": "WAIT"},)))
+    wire.outbox.push(Event("status", "b", 0, ({"phase": "TOOL"},)))
+    wire.outbox.push(Event("context", "a", 0, ({"used": 1},)))
+    wire.insert("a", 1, "one")
+    wire.outbox.push(Event("status", "a", 0, ({"phase": "TYPE"},)))
+    wire.outbox.push(Event("status", "a", 0, ({"phase": "TRET"},)))
+    assert wire.beat() == [
+        ["status", "b", 0, [":phase", "TOOL"]],
+        ["context", "a", 0, [":used", 1]],
+        ["insert", "a", 1, "one", "response"],
+        ["status", "a", 0, [":phase", "TRET"]],
+    ]
+    wire.outbox.push(Event("status", "a", 0, ({"phase": "WAIT"},)))
+    assert wire.beat() == [["status", "a", 0, [":phase", "WAIT"]]]
+
+
 def test_what_cannot_be_encoded_is_logged_and_nothing_else_suffers(
     wire: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -285,7 +303,7 @@ def test_each_branch_is_shown_its_rows_exactly_and_numbers_never_promise_too_muc
                 for kind, value, role in row:
                     _push(wire, pushed[branch], kind, branch, seqs[branch], value, role)
             case "unnumbered":
-                _push(wire, pushed[branch], "status", branch, 0, "s", None)
+                _push(wire, pushed[branch], "notice", branch, 0, "s", None)
             case "beat":
                 events += wire.beat()
             case "stall":

@@ -17,7 +17,8 @@ from pyagentd.clock import Pulse
 from pyagentd.errors import StoreError
 from pyagentd.events import Event
 from pyagentd.wire import connection as auth
-from pyagentd.wire.connection import Server, call, frame
+from pyagentd.wire.connection import Server
+from pyagentd.wire.frames import call, frame
 from tests.wire.conftest import TOKEN, Daemon, Peer, serving, until
 
 Strangers = Callable[..., Awaitable[Peer]]

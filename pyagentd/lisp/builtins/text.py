@@ -74,19 +74,13 @@ class _Quick:
 
     Args:
         engine: The compiled pattern.
-        power: The worst case is ``factor`` times the length of the text to this power.
-        factor: See ``power``.
+        longest: Number of characters up to which a search in a text is fast even in the worst case.
         size: Number of atoms, a measure of the work for one character.
     """
 
     engine: re.Pattern[str]
-    power: int
-    factor: int
+    longest: int
     size: int
-
-    def suits(self, text: str) -> bool:
-        """Return whether a search in a text is fast even in the worst case."""
-        return bool(len(text) ** self.power * self.factor <= _WORST)
 
 
 @dataclass
@@ -147,7 +141,8 @@ class Matcher:
 
     def engine(self, text: str) -> Any:
         """Return the compiled pattern for a text, of Python or of RE2, which have the same methods."""
-        return self.quick.engine if self.quick is not None and self.quick.suits(text) else self.linear
+        quick = self.quick
+        return quick.engine if quick is not None and len(text) <= quick.longest else self.linear
 
     def whole(self, text: str, cells: int, budget: Budget) -> re.Pattern[str] | None:
         """Return Python's pattern if all matches in a text may be found by one call, else None.
@@ -159,7 +154,7 @@ class Matcher:
         """
         quick = self.quick
         fits = budget.cells_used + cells * (len(text) + 1) <= budget.limits.cells
-        return quick.engine if quick is not None and fits and quick.suits(text) else None
+        return quick.engine if quick is not None and fits and len(text) <= quick.longest else None
 
     def matches(self, op: str, text: str, budget: Budget) -> Iterator[Any]:
         """Return all matches in a text, and charge for the search."""
@@ -180,7 +175,10 @@ def matcher(pattern: Pattern) -> Matcher:
     Raises:
         LispError: ``eval_error`` if RE2 does not accept it.
     """
-    return _matcher(pattern.text)
+    found: Matcher | None = pattern.matcher
+    if found is None:
+        found = pattern.matcher = _matcher(pattern.text)
+    return found
 
 
 _LACKING: Final = "Look-around, back-references and possessive quantifiers do not exist; groups, classes and | do."
@@ -296,7 +294,11 @@ def _measured(engine: re.Pattern[str], items: list[_Item], choices: int) -> _Qui
     if factor > _STEP * 8:
         return None
     power = min(1 + endless, 2 + overlapping)
-    return _Quick(engine, power, factor, len(items) * choices)
+    # The worst case takes ``factor`` times the length of the text to this power.
+    longest = 1 + round((_WORST / factor) ** (1 / power))
+    while longest**power * factor > _WORST:
+        longest -= 1
+    return _Quick(engine, longest, len(items) * choices)
 
 
 # ``format``: a template with directives as in C and Java.
@@ -443,7 +445,8 @@ def pattern(op: str, value: Any) -> Pattern:
 
 def _groups(match: Any) -> Any:
     """Return a match as programs see it: its text, or with groups a vector of its text and theirs."""
-    return [match.group(), *match.groups()] if match.re.groups else match.group()
+    groups = match.groups()
+    return [match.group(), *groups] if groups else match.group()
 
 
 @regex_define("re-pattern")
@@ -464,7 +467,8 @@ def re_find(budget: Budget, re: Any, s: Any) -> Any:
     (re-find #"[0-9]+" "a12b3") => "12"
     (re-find #"(\w+)@(\w+)" "me@here") => ["me@here" "me" "here"]
     """
-    wanted, found = matcher(pattern("re-find", re)), string("re-find", s)
+    wanted = matcher(re if type(re) is Pattern else pattern("re-find", re))
+    found = s if type(s) is str else string("re-find", s)
     wanted.charge("re-find", found, budget)
     match = wanted.engine(found).search(found)
     return None if match is None else _groups(match)
@@ -698,15 +702,19 @@ def split(budget: Budget, s: Any, separator: Any, limit: Any = MISSING) -> list[
     (split "abc" "") => ["a" "b" "c"]
     (split "a1b22c" #"[0-9]+") => ["a" "b" "c"]
     """
-    found = string("split", s)
+    found = s if type(s) is str else string("split", s)
     most = 0 if limit is MISSING else max(0, whole("split", limit))
     if type(separator) is Pattern:
         literal = matcher(separator).literal
         if literal is None or most:
             return split_by(separator, found, most, budget)
-        budget.steps(1 + (len(found) >> 6))
-        budget.cells(1 + found.count(literal))
-        parts = found.split(literal)
+        if len(found) >= _SHORT:
+            budget.steps(1 + (len(found) >> 6))
+            budget.cells(1 + found.count(literal))
+            parts = found.split(literal)
+        else:
+            parts = found.split(literal)
+            budget.cells(len(parts))
         while len(parts) > 1 and not parts[-1]:
             parts.pop()
         return parts
@@ -753,7 +761,6 @@ def replace(budget: Budget, s: Any, old: Any, new: Any = MISSING) -> Any:
         budget.cells(len(found))
         return [lookup(instead, each, each, budget) for each in found]
     if type(s) is str and type(old) is str and type(new) is str and len(s) * (1 + len(new)) < _SHORT:
-        budget.steps(1)
         made = s.replace(old, new)
         budget.bytes(len(made))
         return made

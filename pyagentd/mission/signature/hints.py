@@ -156,7 +156,7 @@ def type_of_hint(hint: Any, *, strict: bool = False, depth: int = 0) -> Type:
     Raises:
         SignatureError: A hint cannot be resolved, or ``strict`` requires a type for it.
     """
-    return _Deriving(strict).type_of(hint, depth)
+    return _TypeDeriver(strict).type_of(hint, depth)
 
 
 def model_fields(model: type) -> tuple[ModelField, ...]:
@@ -192,7 +192,7 @@ def optional_field(name: str, of: Type, *, required: bool) -> Field:
     return Field(name, of) if required else Field(name, maybe(of), optional=True)
 
 
-class _Deriving:
+class _TypeDeriver:
     def __init__(self, strict: bool) -> None:
         self._strict = strict
 

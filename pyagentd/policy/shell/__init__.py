@@ -83,11 +83,6 @@ class SimpleCommand:
     writes: bool = False  # it writes files that are known: by a redirect, an option or an operand
 
     @property
-    def executes(self) -> bool:
-        """Whether its options make it do more than its program's plain purpose."""
-        return bool(self.effects)
-
-    @property
     def plain(self) -> bool:
         """Whether it does nothing beyond what program and subcommand say, and writes no file that is known."""
         return not self.effects and not self.writes

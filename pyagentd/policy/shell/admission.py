@@ -36,7 +36,7 @@ class Known:
     """Every option of a program that is admitted, and what its operands are."""
 
     flags: str = ""  # options without an argument
-    takes: str = ""  # with an argument that is no path
+    takes: str = ""  # with an argument that is not a path
     maybe: str = ""  # with such an argument, where it is attached
     operands: Literal["paths", "text", "words", "written", "pattern", "script", "tests", "found", "git"] = "paths"
     # paths: it looks at them. text: no path, and nothing is an option. words: no path. written: see ``programs``.
@@ -257,7 +257,7 @@ def allowed_by_name(reading: ShellReading, allow: Sequence[str]) -> bool:
 def _refused(command: SimpleCommand, entries: list[tuple[str, ...]]) -> str | None:
     if command.words[0] not in _FREE:
         if not any(_is_prefix(entry, command.words) for entry in entries):
-            return f"`{_shown(command, entries)}` is not in `shell_commands.allow`"
+            return f"`{_command_prefix(command, entries)}` is not in `shell_commands.allow`"
         for effect in command.effects:
             if not _admits(effect, command, entries):
                 *others, last = [f"`{entry}`" for entry in effect.by]
@@ -266,7 +266,7 @@ def _refused(command: SimpleCommand, entries: list[tuple[str, ...]]) -> str | No
     return None
 
 
-def _shown(command: SimpleCommand, entries: list[tuple[str, ...]]) -> str:
+def _command_prefix(command: SimpleCommand, entries: list[tuple[str, ...]]) -> str:
     """Return as many words of ``command`` as an entry for its program has."""
     length = max((len(entry) for entry in entries if entry[0] == command.words[0]), default=1)
     return " ".join(command.words[:length])

@@ -393,13 +393,13 @@ def check_program(word: Word) -> None:
         Unreadable: With the reason.
     """
     if word.varies or word.home or not word.text:
-        raise Unreadable(f"the program to run is `{word.text}`, which is no plain name")
+        raise Unreadable(f"the program to run is `{word.text}`, which is not a plain name")
     if word.text in KEYWORDS:
         raise Unreadable(f"`{word.text}` begins a construct of the shell")
     if "=" in word.text:
         raise Unreadable(f"`{word.text}` sets a variable")
     if not _PROGRAM.fullmatch(word.text):
-        raise Unreadable(f"the program to run is `{word.text}`, which is no plain name")
+        raise Unreadable(f"the program to run is `{word.text}`, which is not a plain name")
 
 
 def _is_descriptor(text: str) -> bool:

@@ -352,7 +352,7 @@ _SHELL_SETTINGS = names("errexit nounset pipefail xtrace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wrapped:
+class WrappedCommand:
     """What a wrapper runs: words, or a line for a shell."""
 
     words: tuple[Word, ...] = ()
@@ -360,7 +360,7 @@ class Wrapped:
     where: Word | None = None  # the directory it runs in, where another
 
 
-def unwrap(words: tuple[Word, ...]) -> Wrapped | None:
+def unwrap(words: tuple[Word, ...]) -> WrappedCommand | None:
     """Return what ``words`` run when they are a wrapper with a command, else None.
 
     Raises:
@@ -385,8 +385,8 @@ def unwrap(words: tuple[Word, ...]) -> Wrapped | None:
     if wrapper.text:
         if any(word.varies for word in rest):
             raise Unreadable(f"`{name}` runs a pattern")
-        return Wrapped(line=" ".join(word.text for word in rest), where=where)
-    return Wrapped(words=rest, where=where)
+        return WrappedCommand(line=" ".join(word.text for word in rest), where=where)
+    return WrappedCommand(words=rest, where=where)
 
 
 def _skip(name: str, wrapper: Wrapper, words: tuple[Word, ...]) -> tuple[int, Word | None]:
@@ -417,7 +417,7 @@ def _took_next(item: Given, words: tuple[Word, ...], at: int) -> bool:
     return item.value is not None and at + 1 < len(words) and item.value is words[at + 1]
 
 
-def _shell_line(words: tuple[Word, ...]) -> Wrapped | None:
+def _shell_line(words: tuple[Word, ...]) -> WrappedCommand | None:
     """Return the line of ``sh -c LINE``; None of a shell that runs a file or its input, a command of its own."""
     at, line = 1, False
     while at < len(words) and (text := words[at].text)[:1] in ("-", "+") and text not in ("-", "--"):
@@ -438,7 +438,7 @@ def _shell_line(words: tuple[Word, ...]) -> Wrapped | None:
         raise Unreadable(f"`{words[0].text} -c` has no command")
     if words[at].varies:
         raise Unreadable(f"what `{words[0].text} -c` runs is known only when it runs")
-    return Wrapped(line=words[at].text)
+    return WrappedCommand(line=words[at].text)
 
 
 # What bash itself does when a command is one of its builtins.

@@ -1,8 +1,8 @@
 """The named agents in ``state.db``, destroyed ones too.
 
-What an agent is stands in its ``agent.json``; a row says where it lives and in which state it is, and remembers what
-the file last said. A name that was destroyed keeps its row until it is used again. What takes several steps
-writes first what it is about to do, its ``intent``: a daemon that finds one completes it, or takes it back.
+``agent.json`` of an agent is its definition; a row has its directory and state, and a copy of the last known values
+of the file. A destroyed agent keeps its row until its name is used again. An operation of several steps first records
+its ``intent``; the next daemon that finds one completes the operation, or takes it back.
 """
 
 import dataclasses

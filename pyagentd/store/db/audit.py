@@ -1,12 +1,13 @@
 """The audit in ``state.db``: every decision about a tool call, appended and never changed.
 
-Rows are facts of their own: nothing else has them, so deleting a session leaves its rows, and what cannot be written
-now is written later (``agent.ledger``).
+The rows are the only copy: deleting a session keeps its rows, and a row that cannot be written now is written later
+(``runtime/grants.py``).
 """
 
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Literal
 
 from pyagentd.store.db.state import State
@@ -41,7 +42,7 @@ _SELECT = f"SELECT id, {_COLUMNS} FROM audit"
 def append(state: State, entries: Iterable[Entry]) -> None:
     """Write ``entries``, all or none; raises as ``State.writing``."""
     with state.writing() as db:
-        db.executemany(_INSERT, [dataclasses.astuple(entry) for entry in entries])
+        db.executemany(_INSERT, map(_values, entries))
 
 
 def latest(
@@ -74,3 +75,4 @@ def latest(
 
 
 _NAMES = tuple(field.name for field in dataclasses.fields(Entry))
+_values = attrgetter(*_NAMES)

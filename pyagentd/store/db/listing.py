@@ -1,7 +1,7 @@
 """Rows for the list of all sessions, from the tables where they are current, else from the files.
 
-Where the stamps of a branch's files are those the tables were made from, its facts come from there; else, or without
-tables, from the files. Thirty thousand branches are usual enough to count system calls.
+If the stamps of a branch's files are those that the tables were made from, its facts come from the tables; else, or
+without tables, from the files. System calls are counted, since there may be thirty thousand branches.
 """
 
 import os
@@ -118,7 +118,7 @@ def _active(session_dir: Path, branches: list[Entry]) -> str:
 def _linked(session_dir: Path) -> str:
     """Return the name of the branch that a session's link points at, whether it is there or not."""
     try:
-        target = os.readlink(paths.current_link(session_dir))  # noqa: PTH115 - a text is enough
+        target = os.readlink(f"{session_dir}/{paths.CURRENT_LINK}")  # noqa: PTH115 - a text is enough
     except OSError:
         return paths.MAIN_BRANCH
     home, _, name = target.rpartition("/")

@@ -1,7 +1,7 @@
 """Tables and the full-text index that are derived from session files.
 
-A branch is one transaction: it is there as its files were at some moment, or as it was before. Whether it is up to
-date is told by the stamps of its files, so what another program or machine wrote is noticed; nobody has to tell.
+A branch is indexed in one transaction, with its files as they were at one moment. The stamps of its files tell
+whether it is up to date, so changes by other programs and machines are noticed.
 """
 
 import hashlib
@@ -10,8 +10,9 @@ import os
 import re
 import sqlite3
 import unicodedata
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import pairwise
@@ -24,10 +25,11 @@ from pyagentd.messages import Usage
 from pyagentd.store import metadata, paths
 from pyagentd.store.conversation import Conversation, Message, Part, RunState, requests_of
 from pyagentd.store.db.state import State
-from pyagentd.store.document import text
+from pyagentd.store.document.files import document_cache
 from pyagentd.store.document.pieces import DocumentPiece, PieceKind, found_pieces, recorded_pieces
 from pyagentd.store.document.reconcile import align
 from pyagentd.store.document.render import writable
+from pyagentd.store.document.text import Document, Span
 from pyagentd.store.journal import Numbering, Row, Served, chunks, read_rows, row_of, rows_of, served_by
 from pyagentd.store.paths import BranchRef
 
@@ -37,6 +39,7 @@ from pyagentd.store.paths import BranchRef
 # where it was made. Days are not made here: sums are by quarters of an hour, which no time zone cuts.
 
 QUARTER_MS = 15 * 60 * 1000
+_NEVER = float("inf")
 LENGTHS = (100_000, 128_000, 200_000, 256_000, 272_000)  # of prompts, from which on some models cost more
 
 Grouping = Literal["quarter", "branch", "model"]
@@ -93,10 +96,14 @@ def put_requests(db: sqlite3.Connection, key: str, message: Message, *, is_new: 
         db.execute(_PUT, (key, message.id, *row))
 
 
-def spent_json(db: sqlite3.Connection, key: str) -> str:
-    """Return the sums of a branch's requests as ``chat_sessions`` keeps them, inside a transaction."""
-    query = f"SELECT served, longer, {_SUMS} FROM requests WHERE session_id = ? GROUP BY 1, 2"
-    return json.dumps(db.execute(query, (key,)).fetchall())
+SpentByModel = dict[tuple[int, int], tuple[int, ...]]
+"""Sums of requests, see ``_SUMS``, by who answered and the length that their prompts exceeded."""
+
+
+def spent(db: sqlite3.Connection, key: str, some: str = "", given: Sequence[str] = ()) -> SpentByModel:
+    """Return the sums of a branch's requests, or of those under a condition, inside a transaction."""
+    query = f"SELECT served, longer, {_SUMS} FROM requests WHERE session_id = ?{some} GROUP BY 1, 2"
+    return {(served, longer): tuple(counts) for served, longer, *counts in db.execute(query, (key, *given))}
 
 
 def spent_by_branch(state: State) -> dict[str, list[RequestTotals]]:
@@ -473,6 +480,35 @@ class LoneText(NamedTuple):
     text: str
 
 
+class Totals(NamedTuple):
+    """What messages add up to.
+
+    Attributes:
+        start: Creation time and id of the message from which on tokens count towards the model's context.
+        tokens: These tokens, of visible answers, by column.
+        changed: When the last of the messages was updated, in epoch ms.
+        spent: What their requests counted.
+    """
+
+    start: tuple[int, str]
+    tokens: Counter[str]
+    changed: int
+    spent: SpentByModel
+
+    def replaced(self, old: "Totals", new: "Totals") -> "Totals":
+        """Return these with some of the messages changed, which added up to ``old`` and add up to ``new`` now."""
+        tokens = Counter(self.tokens)
+        tokens.subtract(old.tokens)
+        tokens.update(new.tokens)
+        spent = {}
+        for key in self.spent | new.spent:
+            none = (0,) * len(self.spent.get(key) or new.spent[key])
+            parts = zip(self.spent.get(key, none), old.spent.get(key, none), new.spent.get(key, none), strict=True)
+            if any(counts := tuple(each - before + after for each, before, after in parts)):
+                spent[key] = counts
+        return Totals(self.start, tokens, max(self.changed, new.changed), spent)
+
+
 class BranchTables:
     """The rows of the branch with this key, inside a transaction of the caller's."""
 
@@ -501,10 +537,16 @@ class BranchTables:
         message.parts = [_part(values) for values in self._parts(message_id).values()]
         return message
 
-    def messages(self) -> list[tuple[str, str, int]]:
+    def messages(self, since: float = -_NEVER) -> list[tuple[str, str, int]]:
         """Return of every message its id, the hashes of its pieces, and when it was created in epoch ms."""
-        query = "SELECT id, pieces, created_at FROM chat_messages WHERE session_id = ?"
-        return self._db.execute(query, (self._key,)).fetchall()
+        query = "SELECT id, pieces, created_at FROM chat_messages WHERE session_id = ? AND created_at >= ?"
+        return self._db.execute(query, (self._key, since)).fetchall()
+
+    def pieces(self, message_id: str, before: float) -> list[str]:
+        """Return the hashes of the pieces of a message that was created ``before``; [] when there is none."""
+        query = "SELECT pieces FROM chat_messages WHERE session_id = ? AND id = ? AND created_at < ?"
+        found = self._db.execute(query, (self._key, message_id, before)).fetchone()
+        return str(found[0]).split() if found else []
 
     # -- messages ----------------------------------------------------------------------------------------------
 
@@ -589,18 +631,45 @@ class BranchTables:
 
     # -- the branch --------------------------------------------------------------------------------------------
 
-    def put_session(self, facts: Mapping[str, Any]) -> None:
-        """Write the branch's row: ``facts`` by column, and what is summed up from its messages."""
-        tokens = self._rollup()
+    def totals(self, ids: Collection[str] | None = None, start: tuple[int, str] | None = None) -> "Totals":
+        """Return what the messages with these ids add up to, or all.
+
+        Args:
+            ids: Which messages, none of them a compaction; None is all there are.
+            start: Creation time and id from which on tokens count towards the context; None looks for it.
+        """
+        summary = 0
+        if start is None:
+            start, summary = self._start()
+        some, given = ("", []) if ids is None else (f" AND {{}} IN ({', '.join('?' * len(ids))})", [*ids])
+        if ids is None:
+            usage = self._db.execute(_USAGE + _NO_MARKER, (self._key, *start, self._key)).fetchone()
+        else:
+            usage = self._db.execute(_USAGE + some.format("id"), (self._key, *start, *given)).fetchone()
+        query = f"SELECT coalesce(max(updated_at), 0) FROM chat_messages WHERE session_id = ?{some.format('id')}"
+        (changed,) = self._db.execute(query, (self._key, *given)).fetchone()
+        tokens = Counter(dict(zip(_TOKENS, usage, strict=True)))
+        tokens["prompt_tokens"] += summary
+        return Totals(start, tokens, changed, spent(self._db, self._key, some.format("message_id"), given))
+
+    def has_compaction(self, ids: Collection[str]) -> bool:
+        """Return whether any of these messages is a compaction."""
+        query = (
+            "SELECT 1 FROM chat_parts INDEXED BY chat_parts_message WHERE session_id = ? AND type = 'data-compaction'"
+        )
+        some = f" AND message_id IN ({', '.join('?' * len(ids))})"
+        return self._db.execute(query + some, (self._key, *ids)).fetchone() is not None
+
+    def put_session(self, facts: Mapping[str, Any], totals: "Totals") -> None:
+        """Write the branch's row: ``facts`` by column, and what its messages add up to."""
         model = self._db.execute(_MODEL, (self._key,)).fetchone()
         served = served_by({"metadata_json": json.loads(model[0])} if model else {})
-        query = "SELECT coalesce(max(updated_at), 0) FROM chat_messages WHERE session_id = ?"
-        (changed,) = self._db.execute(query, (self._key,)).fetchone()
+        tokens = {name: totals.tokens[name] for name in _TOKENS}
         row = dict(facts) | tokens
         row |= {
-            "updated_at": max(facts["updated_at"], changed),
+            "updated_at": max(facts["updated_at"], totals.changed),
             "total_tokens": sum(tokens.values()),
-            "spent_json": spent_json(self._db, self._key),
+            "spent_json": json.dumps([[*key, *counts] for key, counts in sorted(totals.spent.items())]),
             "model_json": _json({"provider_id": served.provider or None, "model_id": served.model} if model else {}),
         }
         names, places = ", ".join(row), ", ".join(f":{name}" for name in row)
@@ -608,17 +677,14 @@ class BranchTables:
         query = f"INSERT INTO chat_sessions ({names}) VALUES ({places}) ON CONFLICT (id) DO UPDATE SET {changes}"
         self._db.execute(query, row)
 
-    def _rollup(self) -> dict[str, int]:
-        """Return the tokens that count towards the model's context: of the visible answers, or since a compaction."""
-        start, summary = (0, ""), 0
-        if (found := self._db.execute(_MARKER, (self._key,)).fetchone()) is not None:
-            *after, tail, tokens = found
-            query = "SELECT created_at, id FROM chat_messages WHERE session_id = ? AND id = ?"
-            start = self._db.execute(query, (self._key, tail)).fetchone() or tuple(after)
-            summary = tokens if isinstance(tokens, int) else 0
-        usage = self._db.execute(_USAGE, (self._key, *start)).fetchone()
-        tokens_by_bucket = dict(zip(_TOKENS, usage, strict=True))
-        return tokens_by_bucket | {"prompt_tokens": tokens_by_bucket["prompt_tokens"] + summary}
+    def _start(self) -> tuple[tuple[int, str], int]:
+        """Return from which message on tokens count towards the model's context, and those of the summary before."""
+        if (found := self._db.execute(_MARKER, (self._key,)).fetchone()) is None:
+            return (0, ""), 0
+        *after, tail, tokens = found
+        query = "SELECT created_at, id FROM chat_messages WHERE session_id = ? AND id = ?"
+        start = self._db.execute(query, (self._key, tail)).fetchone() or tuple(after)
+        return start, tokens if isinstance(tokens, int) else 0
 
     def remove(self) -> None:
         """Take the whole branch out."""
@@ -711,17 +777,16 @@ _PUT_TEXT = (
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _TOKENS = ("prompt_tokens", "completion_tokens", "reasoning_tokens", "cache_read", "cache_write")
-_USAGE = (  # of what the model still sees
+_USAGE = (  # of what the model still sees; "+": by id, where that is given, and not by the time
     "SELECT "
     + ", ".join(
         f"CAST(total(json_extract(metadata_json, '$.usage.{name}')) AS INTEGER)"
         for name in ("input", "output", "reasoning", "cache_read", "cache_write")
     )
     + " FROM chat_messages WHERE session_id = ? AND role = 'assistant' AND NOT removed"
-    + " AND json_extract(metadata_json, '$.hidden_at') IS NULL AND (created_at, id) >= (?, ?)"
-    + " AND NOT EXISTS (SELECT 1 FROM chat_parts WHERE chat_parts.session_id = chat_messages.session_id"
-    + " AND chat_parts.message_id = chat_messages.id AND chat_parts.type = 'data-compaction')"
+    + " AND json_extract(metadata_json, '$.hidden_at') IS NULL AND (+created_at, id) >= (?, ?)"
 )
+_NO_MARKER = " AND id NOT IN (SELECT message_id FROM chat_parts WHERE session_id = ? AND type = 'data-compaction')"
 _MARKER = (  # the compaction that holds; one without a summary only prunes
     "SELECT m.created_at, m.id, json_extract(p.data_json, '$.tail_start_id'),"
     " json_extract(p.data_json, '$.summary_tokens') FROM chat_parts p"
@@ -751,7 +816,8 @@ _ROLES: Mapping[PieceKind, tuple[str, str]] = {  # role and kind of text that on
     "tool": ("assistant", "tool"),
     "compaction": ("assistant", "compaction"),
 }
-_NEVER = float("inf")
+_FEW = 100  # messages that changed at once
+_SEEN = 20  # branches
 
 
 class Stamps(NamedTuple):
@@ -773,8 +839,48 @@ def mtime_ns(stamp: str) -> int:
     return int(stamp.partition(":")[0] or 0)
 
 
+class Seen(NamedTuple):
+    """A comparison of a document with all messages, for the next one to go on from.
+
+    Attributes:
+        stamps: Those of the files.
+        origin: ``DocumentFile.origin`` of the document.
+        end: Where the last role of the document begins: from there on the next comparison looks.
+        spans: The roles before that.
+        since: Messages created from then on are not in ``balance``: their text was on its way into the document.
+        balance: How often the messages have each hash, less how often it is before ``end``; no zeros.
+        texts: The pieces of which there are more than the messages have, by hash.
+        totals: What the messages add up to.
+    """
+
+    stamps: Stamps
+    origin: object
+    end: int
+    spans: tuple[Span, ...]
+    since: float
+    balance: Mapping[str, int]
+    texts: Mapping[str, DocumentPiece]
+    totals: Totals
+
+    def holds_for(self, known: Mapping[str, Any], document: Document, origin: object) -> bool:
+        """Return whether nobody else changed the tables since, and the document goes on from the one of then."""
+        count = len(self.spans)
+        return (
+            self.stamps == _stamps(known)
+            and self.origin is origin
+            and len(document.spans) > count
+            and document.spans[count].start == self.end
+            and document.spans[:count] == self.spans
+        )
+
+
 def index_branch(
-    db: sqlite3.Connection, key: str, ref: BranchRef, known: Mapping[str, Any] | None, stamps: Stamps
+    db: sqlite3.Connection,
+    key: str,
+    ref: BranchRef,
+    known: Mapping[str, Any] | None,
+    stamps: Stamps,
+    seen: dict[str, Seen],
 ) -> int:
     """Bring the rows of a branch up to date, inside a transaction of the caller's.
 
@@ -784,6 +890,7 @@ def index_branch(
         ref: The branch.
         known: Its row of ``chat_sessions``, None for a new branch.
         stamps: Those of its files, taken before.
+        seen: What was seen of branches, by key; this one's is put there.
 
     Returns:
         How many messages were looked at.
@@ -792,7 +899,7 @@ def index_branch(
         StoreError: A file cannot be read.
         sqlite3.Error: The database refused.
     """
-    return _Indexing(BranchTables(db, key), ref, known, stamps).run(key)
+    return _Indexing(BranchTables(db, key), ref, known, stamps, seen.pop(key, None)).run(key, seen)
 
 
 @dataclass(slots=True)
@@ -805,16 +912,27 @@ class _Log:
 
 
 class _Indexing:
-    def __init__(self, tables: BranchTables, ref: BranchRef, known: Mapping[str, Any] | None, stamps: Stamps) -> None:
+    def __init__(
+        self,
+        tables: BranchTables,
+        ref: BranchRef,
+        known: Mapping[str, Any] | None,
+        stamps: Stamps,
+        seen: Seen | None,
+    ) -> None:
         self._tables = tables
         self._ref = ref
         self._known = known
         self._stamps = stamps
         self._journal = paths.journal_file(ref.branch_dir)
-        self._document = text.read(paths.session_file(ref.branch_dir))
+        self._document, self._origin = document_cache.glance(paths.session_file(ref.branch_dir))
+        holds = seen is not None and known is not None and seen.holds_for(known, self._document, self._origin)
+        self._seen = seen if holds else None
+        self._balance: Mapping[str, int] = {}  # as in ``Seen``, like the next
+        self._texts: Mapping[str, DocumentPiece] = {}
         self._edited = False  # the document has edits that the log does not
 
-    def run(self, key: str) -> int:
+    def run(self, key: str, seen: dict[str, Seen]) -> int:
         log = self._appended() or self._everything()
         lone, lacks = self._compare(log)
         if lacks and not log.is_whole:
@@ -824,9 +942,23 @@ class _Indexing:
             self._reconcile(log)
             lone, _ = self._compare(log)
         facts = self._facts(log)
-        self._write_messages(log)
+        totals = self._write_messages(log)
         self._write_lone(lone, facts)
-        self._tables.put_session({"id": key, **facts})
+        self._tables.put_session({"id": key, **facts}, totals)
+        if self._origin is not None and self._document.spans and not facts["reread"]:
+            spans = self._document.spans
+            seen[key] = Seen(
+                stamps=self._stamps,
+                origin=self._origin,
+                end=spans[-1].start,
+                spans=spans[:-1],
+                since=self._awaited_since(log),
+                balance=self._balance,
+                texts=self._texts,
+                totals=totals,
+            )
+            if len(seen) > _SEEN:
+                del seen[next(iter(seen))]
         return len(log.conversation.messages)
 
     # -- the log -----------------------------------------------------------------------------------------------
@@ -873,29 +1005,47 @@ class _Indexing:
 
     def _compare(self, log: _Log) -> tuple[list[DocumentPiece], bool]:
         """Return what only the document has, and whether it lacks something that it should have."""
-        due, allowed = self._pieces(log)
+        seen = None if log.is_whole else self._seen
+        due, allowed = self._pieces(log, seen)
         is_growing = bool(allowed)
+        spans = self._document.spans
+        pieces = found_pieces(self._document, first=None if seen is None else len(seen.spans))
+        marks = [_hash(piece.key[0], piece.key[2]) for piece in pieces]
+        texts = dict(seen.texts if seen is not None else {}) | dict(zip(marks, pieces, strict=True))
+        middle = bisect_left(pieces, spans[-1].start, key=lambda piece: piece.start) if spans else 0
+        due.subtract(marks[:middle])
+        self._balance = {mark: count for mark, count in due.items() if count}
+        due.subtract(marks[middle:])
         lone = []
-        for piece in found_pieces(self._document):
-            mark = _hash(piece.key[0], piece.key[2])
-            if due[mark] > 0:
-                due[mark] -= 1
-            elif allowed[mark] > 0:
-                allowed[mark] -= 1
-            elif piece.key[0] == "user" or not is_growing:  # else it may be the beginning of an answer we have
-                lone.append(piece)
-        return lone, any(due.values())
+        for mark, count in due.items():
+            if count < 0 and mark not in texts:  # what changed above is looked at again
+                self._seen = None
+                return self._compare(log)
+            # Else it may be the beginning of an answer we have.
+            if count < 0 and (texts[mark].key[0] == "user" or not is_growing):
+                lone += [texts[mark]] * (-count - min(-count, allowed[mark]))
+        self._texts = {mark: texts[mark] for mark, count in self._balance.items() if count < 0}
+        return lone, any(count > 0 for count in due.values())
 
-    def _pieces(self, log: _Log) -> tuple[Counter[str], Counter[str]]:
-        """Return what the document must show, and what it may: the text of a run that is still on its way there."""
-        due, allowed = Counter[str](), Counter[str]()
+    def _pieces(self, log: _Log, seen: Seen | None) -> tuple[Counter[str], Counter[str]]:
+        """Return what the document must show, and what it may: the text of a run that is still on its way there.
+
+        What was ``seen`` before the place from which on the document is looked at is left out.
+        """
+        due, allowed = Counter[str](seen.balance if seen is not None else {}), Counter[str]()
         since = self._awaited_since(log)
         own = _pieces_by_message(log.conversation)
-        for id, pieces, created_at in () if log.is_whole else self._tables.messages():
-            if id not in own:
-                (allowed if created_at >= since else due).update(pieces.split())
         for id, hashes in own.items():
+            if seen is not None:
+                due.subtract(self._tables.pieces(id, seen.since))
             (allowed if _created(log, id) >= since else due).update(hashes)
+        if log.is_whole:
+            return due, allowed
+        for id, pieces, created_at in self._tables.messages(min(since, seen.since) if seen is not None else -_NEVER):
+            if id not in own:
+                if seen is not None and created_at < seen.since:
+                    due.subtract(pieces.split())
+                (allowed if created_at >= since else due).update(pieces.split())
         return due, allowed
 
     def _awaited_since(self, log: _Log) -> float:
@@ -924,8 +1074,13 @@ class _Indexing:
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    def _write_messages(self, log: _Log) -> None:
+    def _write_messages(self, log: _Log) -> Totals:
+        """Write messages; return what all add up to."""
         messages = log.conversation.messages
+        seen = self._seen
+        if log.is_whole or seen is None or len(messages) > _FEW or self._tables.has_compaction(messages):
+            seen = None
+        old = self._tables.totals(messages, seen.totals.start) if seen is not None else None
         if log.is_whole and self._known is not None:
             for id, _, _ in self._tables.messages():
                 if id not in messages:
@@ -933,6 +1088,9 @@ class _Indexing:
         pieces = _pieces_by_message(log.conversation)
         for message in messages.values():
             self._tables.put_message(message, " ".join(pieces[message.id]), is_new=self._known is None)
+        if seen is None or old is None or self._tables.has_compaction(messages):
+            return self._tables.totals()
+        return seen.totals.replaced(old, self._tables.totals(messages, seen.totals.start))
 
     def _write_lone(self, lone: Iterable[DocumentPiece], facts: Mapping[str, Any]) -> None:
         """Write the title, and what only the document has."""
@@ -1019,6 +1177,7 @@ class Projection:
     def __init__(self, state: State, root: Path) -> None:
         self._state = state
         self._root = f"{root.resolve()}/"
+        self._seen: dict[str, Seen] = {}  # the one indexed last behind
 
     def key(self, directory: Path) -> str:
         """Return the ``id`` of the branch in ``directory``: where it is below the root, or absolute."""
@@ -1026,7 +1185,11 @@ class Projection:
 
     def directory(self, key: str) -> Path:
         """Return the directory of the branch with this ``id``."""
-        return Path(self._root) / key
+        return Path(self.place(key))
+
+    def place(self, key: str) -> str:
+        """Return the directory of the branch with this ``id``, as text."""
+        return key if key.startswith("/") else self._root + key
 
     def stamps(self) -> dict[str, Stamps]:
         """Return every branch there is in the tables, by its key, with the stamps of what was read of it."""
@@ -1048,7 +1211,7 @@ class Projection:
             known = _known(db, key)
             if known is not None and _stamps(known) == stamps:
                 return 0
-            return index_branch(db, key, ref, known, stamps)
+            return index_branch(db, key, ref, known, stamps, self._seen)
 
     def drop(self, keys: Iterable[str]) -> None:
         """Forget branches that are gone."""
@@ -1078,7 +1241,7 @@ def _known(db: sqlite3.Connection, key: str) -> dict[str, Any] | None:
     return None if row is None else dict(zip((column[0] for column in cursor.description), row, strict=True))
 
 
-def _stamps(known: dict[str, Any]) -> Stamps:
+def _stamps(known: Mapping[str, Any]) -> Stamps:
     return Stamps(known["plan_stamp"], known["journal_stamp"], known["document_stamp"])
 
 
@@ -1185,7 +1348,7 @@ def _lineage(key: str) -> Iterator[str]:
 def _hit(
     db: sqlite3.Connection, projection: Projection, rows: list[dict[str, Any]], finder: Finder, scope: Scope
 ) -> Hit:
-    row = _shown(projection, rows)
+    row = _best_copy(projection, rows)
     preview, matches = finder.preview(_text(db, row)[:_TEXT_LIMIT])
     return Hit(
         session_id=row["session_id"],
@@ -1205,7 +1368,7 @@ def _hit(
     )
 
 
-def _shown(projection: Projection, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _best_copy(projection: Projection, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return of the copies of one text, best part first, the one in the active branch, or the first."""
     same = [row for row in rows if row["part_id"] == rows[0]["part_id"]]
     return next((row for row in same if len(same) > 1 and _is_active(projection, row)), rows[0])

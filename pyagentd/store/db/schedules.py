@@ -1,6 +1,6 @@
 """Schedules in ``state.db``, and which deliveries of triggers were received.
 
-Rows are facts of their own: nothing else has them. Deleting a session deletes its schedules.
+The rows are the only copy. Deleting a session deletes its schedules.
 """
 
 import dataclasses

@@ -1,8 +1,8 @@
 """Opens, migrates and repairs ``state.db``; also settings that are stored there.
 
-The one file that is written by SQLite and not through ``atomic``. Nothing in it but ``settings``, ``audit`` and
-``schedules`` is anybody's only copy, so a file that is damaged or foreign is moved aside, kept, and a new one
-begun; a disk that refuses costs search, remembered grants, schedules and the audit, and nothing else. One connection
+The only file that is written by SQLite and not through ``atomic``. All but the tables in ``OWNED``
+can be made again from other files. A file that is damaged or of another program is moved aside and kept, and a
+new one is made; if the disk refuses, only search, remembered grants, schedules and the audit are lost. One connection
 writes and one reads, each used by one thread at a time, so a search never waits for the indexer.
 """
 
@@ -495,7 +495,7 @@ class State:
         return connection
 
     def _claim(self) -> None:
-        """Make the file if need be, private from its first byte; what others planted in its place is no file."""
+        """Make the file if need be, private from its first byte; what others planted in its place is not a file."""
         try:
             if not self.path.exists():
                 for companion in _COMPANIONS[1:]:  # of a file that was deleted: not to be replayed into a new one
@@ -503,11 +503,11 @@ class State:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
         except OSError as error:
             if error.errno in _PLANTED:
-                raise _Unusable("it is no regular file") from error
+                raise _Unusable("it is not a regular file") from error
             raise StateError(f"{self.path}: {error.strerror}", hint=_HINT) from error
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise _Unusable("it is no regular file")
+                raise _Unusable("it is not a regular file")
         finally:
             os.close(descriptor)
 
@@ -607,14 +607,14 @@ def _take_over(connection: sqlite3.Connection, kept: Path) -> None:
     except (sqlite3.Error, OSError) as error:
         lost.append(f"everything ({error})")
     told = ", ".join(f"{count} of {table}" for table, count in taken.items() if count)
-    _log.warning("Taken over from %s: %s rows", kept, told or "no")
+    _log.warning("Copied from %s: %s rows", kept, told or "no")
     if lost:
-        _log.error("Not all of %s could be taken over: %s", kept, "; ".join(lost))
+        _log.error("Not all rows of %s could be copied: %s", kept, "; ".join(lost))
 
 
 def _read_only(path: Path) -> sqlite3.Connection:
     if not stat.S_ISREG(path.lstat().st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file")
+        raise OSError(errno.EINVAL, "it is not a regular file")
     # Where there is no log beside it, none is made.
     how = "mode=ro" if Path(f"{path}-wal").exists() else "mode=ro&immutable=1"
     return sqlite3.connect(f"file:{quote(str(path))}?{how}", uri=True, isolation_level=None)

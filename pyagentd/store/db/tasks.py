@@ -1,6 +1,6 @@
 """Background commands in ``state.db``.
 
-Rows are facts of their own: nothing else has them. What still runs is found again by process id and start time.
+The rows are the only copy. A process that still runs is found again by process id and start time.
 """
 
 import dataclasses
@@ -51,7 +51,7 @@ def put(state: State, task: Task, *, most: int) -> Task:
     with state.writing() as db:
         known = db.execute("SELECT id, status FROM tasks WHERE agent_name = ?", (task.agent_name,)).fetchall()
         if sum(status == "running" for _, status in known) >= most:
-            raise TooMany(f"{most} tasks run, which is the most", hint="Wait for one to end, or kill one")
+            raise TooMany(f"{most} tasks run, which is the limit", hint="Wait for one to end, or kill one")
         task = dataclasses.replace(task, id=f"task_{max((_number(id) for id, _ in known), default=0) + 1:03}")
         values = [getattr(task, name) for name in _NAMES]
         db.execute(f"INSERT INTO tasks ({_COLUMNS}) VALUES ({', '.join('?' * len(values))})", values)

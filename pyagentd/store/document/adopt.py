@@ -1,9 +1,9 @@
 """Makes log rows for text that no log has: an imported chat, a lost log, turns added in stock gptel.
 
-Pure. The rows say what the document says, so aligning both afterwards links every piece exactly, and the model sees
-what gptel would send: one step for each call, since a document does not tell which calls were made at once. What
-cannot be recorded exactly (a call that cannot be read) stays in the document alone and is said. Text after the last
-answer is a draft and becomes a message when it is sent.
+Pure. The rows have the document's texts, so aligning both afterwards links every piece exactly, and the model sees
+what gptel would send: one step for each call, since a document does not tell which calls were made at once. A call
+that cannot be parsed stays in the document alone, with a note. Text after the last answer is a draft and becomes a
+message when it is sent.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""Reads and writes ``session.md``, caches it, and keeps the place where a run inserts text.
+"""Reads and writes ``session.md`` and caches it; inserts of a run, and edits.
 
 One insertion rule for everybody (``apply``; the Emacs side follows it too): text goes to the marker and the marker
 behind it, roles right of it shift, text the user typed at the marker stays below. The file is written atomically and
-never over content that was not read: ``changed_on_disk`` tells, ``persist`` refuses.
+never over content that was not read (``write_document``).
 """
 
 import hashlib
@@ -10,17 +10,20 @@ import threading
 import time
 from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 from pyagentd import regularfile
 from pyagentd.errors import StoreError
 from pyagentd.events import InsertRole
 from pyagentd.store import atomic
 from pyagentd.store.document import text
+from pyagentd.store.document.pieces import TextMatch, common_text
 from pyagentd.store.document.render import Insert
-from pyagentd.store.document.text import OPENING, Bounds, Document, Settings, Span, Stamp, merged, stamp_of
+from pyagentd.store.document.text import OPENING, Bounds, Document, Span, Stamp, merged, stamp_of
 
 # A document together with its file's bytes, made from those of the document before it.
 #
@@ -41,6 +44,7 @@ class DocumentFile:
         sound: Whether the body is all UTF-8.
         faithful: Whether the file, when it is read, is this very document.
         bounds: The roles as printed; None when they were read.
+        origin: The same in files of which each body begins with that of the one before.
     """
 
     document: Document
@@ -51,10 +55,11 @@ class DocumentFile:
     sound: bool
     faithful: bool
     bounds: Bounds | None = None
+    origin: object = field(default_factory=object)
 
     @property
     def sha256(self) -> str:
-        """The hash of the body, as ``document.body_sha256`` says it."""
+        """The hash of the body, as ``text.body_sha256`` says it."""
         return str(self.hash.hexdigest())
 
 
@@ -68,6 +73,7 @@ class _Beginning:
     opens: bool = False
     sound: bool = True
     bounds: Bounds | None = None
+    origin: object = field(default_factory=object)
 
 
 def parse_bytes(data: bytes) -> DocumentFile:
@@ -87,14 +93,15 @@ def parse_bytes(data: bytes) -> DocumentFile:
     )
 
 
-def format_document(doc: Document, before: DocumentFile | None = None) -> DocumentFile:
+def format_document(doc: Document, before: DocumentFile | None = None, kept: int = 0) -> DocumentFile:
     """Return ``doc`` with its file, which is ``format_file(doc)``.
 
     Args:
         doc: The document.
         before: Another one; the work is saved where ``doc`` begins with its body.
+        kept: So many characters are known to be the same in both; it is for speed alone.
     """
-    known = _beginning(doc, before)
+    known = _beginning(doc, before, kept)
     new = _encoded(doc.body[known.characters :])
     state = known.hash.copy()
     state.update(new)
@@ -111,6 +118,7 @@ def format_document(doc: Document, before: DocumentFile | None = None) -> Docume
         sound=sound,
         faithful=sound and bounds.exact and bool(end) and not opens and _is_plain(doc, before),
         bounds=bounds,
+        origin=known.origin,
     )
 
 
@@ -123,8 +131,8 @@ def _is_plain(doc: Document, before: DocumentFile | None) -> bool:
     return text.parse(text.format_file(Document(settings=doc.settings))).settings == doc.settings
 
 
-def _beginning(doc: Document, before: DocumentFile | None) -> _Beginning:
-    if before is None or not doc.body.startswith(before.document.body):
+def _beginning(doc: Document, before: DocumentFile | None, kept: int) -> _Beginning:
+    if before is None or not doc.body.startswith(before.document.body[kept:], kept):
         return _Beginning()
     return _Beginning(
         characters=len(before.document.body),
@@ -133,6 +141,7 @@ def _beginning(doc: Document, before: DocumentFile | None) -> _Beginning:
         opens=before.opens,
         sound=before.sound,
         bounds=before.bounds,
+        origin=before.origin,
     )
 
 
@@ -169,6 +178,7 @@ class CachedDocument:
     formatted: DocumentFile
     stamp: Stamp | None
     settled: bool = False  # the stamp alone tells whether the file changed
+    ours: bool = False  # we wrote it, and took its stamp right then
 
     @property
     def document(self) -> Document:
@@ -219,9 +229,23 @@ class DocumentCache:
         self._hold(path, read)
         return read
 
+    def glance(self, path: Path) -> tuple[Document, object]:
+        """Return the document as ``read`` does, and its ``DocumentFile.origin``; None where that is not known.
+
+        For whoever reads each file once, and again when its stamp has changed: nothing is kept for it.
+        """
+        with self._lock:
+            held = self._held.get(path)
+        if held is not None:
+            is_same = (held.ours or held.settled) and held.stamp == stamp_of(path)
+            with suppress(OSError):
+                if is_same or regularfile.read_bytes(path, limit=regularfile.DOCUMENT) == held.formatted.data:
+                    return held.document, held.formatted.origin
+        return text.read(path), None
+
     def wrote(self, path: Path, written: DocumentFile, stamp: Stamp | None) -> None:
         """Note what was written to ``path``, and the stamp that it had then."""
-        self._hold(path, CachedDocument(formatted=written, stamp=stamp))
+        self._hold(path, CachedDocument(formatted=written, stamp=stamp, ours=True))
 
     def forget(self) -> None:
         """Forget all documents."""
@@ -247,6 +271,36 @@ def _settled(stamp: Stamp, now_ns: int) -> bool:
 document_cache = DocumentCache()
 
 
+class DocumentChanged(Exception):
+    """The file of a document is not the one that was read or written last."""
+
+
+def write_document(path: Path, doc: Document, before: CachedDocument | None = None, kept: int = 0) -> CachedDocument:
+    """Write a document over what was read or written last.
+
+    Args:
+        path: The file.
+        doc: The document.
+        before: What was read or written last; None where there is no file.
+        kept: So many characters of that are known to be the same.
+
+    Raises:
+        DocumentChanged: The file is another by now.
+        StoreError: The disk refused.
+    """
+
+    def check() -> None:
+        if stamp_of(path) != (before.stamp if before else None):
+            raise DocumentChanged(f"{path} changed since it was read")
+
+    check()
+    made = format_document(doc, before.formatted if before else None, kept)
+    atomic.write_bytes(path, made.data, check=check)  # syncing takes a while
+    file = CachedDocument(formatted=made, stamp=stamp_of(path))
+    document_cache.wrote(path, made, file.stamp)
+    return file
+
+
 def apply(doc: Document, marker: int, *inserts: Insert) -> tuple[Document, int]:
     """Return the document with ``inserts``, one behind the other, at offset ``marker``, and the marker after them."""
     text = "".join(insert.text for insert in inserts)
@@ -267,102 +321,6 @@ def apply(doc: Document, marker: int, *inserts: Insert) -> tuple[Document, int]:
     return replace(doc, body=body, spans=joined), marker + length
 
 
-class DocumentWriter:
-    """Writes one ``session.md``; starts with ``doc`` in memory and no file known.
-
-    Attributes:
-        marker: The offset at which the next insert goes.
-        stamp: Which state of the file was read or written last; None when there was none.
-    """
-
-    def __init__(self, path: Path, doc: Document | None = None) -> None:
-        self._path = path
-        self.stamp: Stamp | None = None
-        self._saved: Document | None = None
-        self._formatted: DocumentFile | None = None  # what was read or written last
-        self._document = doc or Document()
-        self.marker = len(self._document.body)
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Return a writer for what is on disk; a missing file is an empty document.
-
-        Raises:
-            StoreError: The file cannot be read.
-        """
-        read = document_cache.read(path)
-        writer = cls(path, read.document)
-        writer.stamp, writer._formatted = read.stamp, read.formatted
-        writer._saved = writer._document
-        return writer
-
-    @property
-    def document(self) -> Document:
-        """The document as it is in memory."""
-        return self._document
-
-    @property
-    def body(self) -> str:
-        """Its text without the Local Variables."""
-        return self._document.body
-
-    @property
-    def sha256(self) -> str:
-        """The hash of that text."""
-        known = self._formatted
-        return known.sha256 if known and known.document.body is self.body else text.body_sha256(self.body)
-
-    @property
-    def spans(self) -> tuple[Span, ...]:
-        """Its roles."""
-        return self._document.spans
-
-    @property
-    def unsaved(self) -> bool:
-        """Whether memory holds what the file does not."""
-        return self._document is not self._saved
-
-    def insert(self, *inserts: Insert) -> None:
-        """Put inserts of the run at the marker."""
-        if inserts:
-            self._document, self.marker = apply(self._document, self.marker, *inserts)
-
-    def set_settings(self, settings: Settings) -> None:
-        """Replace the settings; variables we do not know stay as they were in the file."""
-        other = self._document.settings.other
-        self._document = replace(self._document, settings=replace(settings, other=other))
-
-    def set_spans(self, spans: tuple[Span, ...]) -> None:
-        """Replace the roles by recovered ones of the same text."""
-        self._document = replace(self._document, spans=spans, stale=False)
-
-    def renew(self) -> None:
-        """Have the file written by the next ``persist`` even if it lacks nothing.
-
-        An editor that lost its lease without noticing finds a file that changed, which Emacs does not overwrite.
-        """
-        self._saved = None
-
-    def changed_on_disk(self) -> bool:
-        """Return whether the file is not what was last read or written here."""
-        return stamp_of(self._path) != self.stamp
-
-    def persist(self, *, fsync: bool = True) -> str:
-        """Write the file if it lacks something, and return the hash of its body.
-
-        Raises:
-            StoreError: The disk refused, or the file holds what was not read.
-        """
-        if self.changed_on_disk():
-            raise StoreError(f"{self._path} changed since it was read", hint="Read it again")
-        if self.unsaved:
-            written = format_document(self._document, self._formatted)
-            atomic.write_bytes(self._path, written.data, fsync=fsync)
-            self.stamp, self._saved, self._formatted = stamp_of(self._path), self._document, written
-            document_cache.wrote(self._path, written, self.stamp)
-        return self.sha256
-
-
 def _span(start: int, end: int, role: InsertRole) -> list[Span]:
     match role:
         case None:
@@ -372,3 +330,198 @@ def _span(start: int, end: int, role: InsertRole) -> list[Span]:
         case "response" | "ignore":
             return [Span(start, end, role)]
     raise ValueError(f"no role: {role!r}")
+
+
+# Edits of a document: what they change, how two made at once go together, and what one text is after another.
+#
+# An edit is a list of hunks, all in offsets of the text before it, in order and apart. Of two edits of the same text
+# each can be changed so that it goes after the other (``transform``), and both ways lead to the same text: deleted is
+# what either deleted, inserted what either inserted, and where both insert at one place one of them is ``first``. The
+# Emacs side follows the same rules (``pyagentd-edit.el``).
+
+
+class Hunk(NamedTuple):
+    """``text`` in place of what is between two offsets; ``spans`` are its roles, in offsets of itself."""
+
+    begin: int
+    end: int
+    text: str
+    spans: tuple[Span, ...] = ()
+
+
+Edit = tuple[Hunk, ...]
+
+
+def normal(hunks: Iterable[Hunk]) -> Edit:
+    """Return hunks that are in order with those joined that touch, and without those that change nothing."""
+    found: list[Hunk] = []
+    for hunk in hunks:
+        if hunk.begin == hunk.end and not hunk.text:
+            continue
+        last = found[-1] if found else None
+        if last is None or last.end < hunk.begin:
+            found.append(hunk)
+        else:
+            spans = merged([*last.spans, *_shifted(hunk.spans, len(last.text))])
+            found[-1] = Hunk(last.begin, hunk.end, last.text + hunk.text, tuple(spans))
+    return tuple(found)
+
+
+def moved(offset: int, edit: Sequence[Hunk], *, before: bool) -> int:
+    """Return where an offset is after an edit; ``before`` what that inserts right there, or behind it."""
+    shift = 0
+    for hunk in edit:
+        if hunk.begin > offset or (hunk.begin == offset and before):
+            break
+        shift += len(hunk.text) - (min(hunk.end, offset) - hunk.begin)
+    return offset + shift
+
+
+def transform(ours: Sequence[Hunk], theirs: Sequence[Hunk], *, first: bool) -> Edit:
+    """Return ``ours`` as it goes after ``theirs``, an edit of the same text.
+
+    ``first`` tells whose text comes first where both insert at one place: ours, or theirs.
+    """
+    return normal(_transformed(ours, theirs, first))
+
+
+def _transformed(ours: Sequence[Hunk], theirs: Sequence[Hunk], first: bool) -> Iterator[Hunk]:
+    for begin, end, words, spans in ours:
+        place = moved(begin, theirs, before=first)
+        yield Hunk(place, place, words, spans)
+        start = begin
+        for other in theirs:
+            if other.end < start or (other.end == start and other.begin < start):
+                continue
+            if other.begin >= end:
+                break
+            if other.begin > start:
+                yield _deletion(start, other.begin, theirs)
+            start = max(start, other.end)
+        if start < end:
+            yield _deletion(start, end, theirs)
+
+
+def _deletion(start: int, end: int, theirs: Sequence[Hunk]) -> Hunk:
+    """Return the deletion of a range after ``theirs``, which change nothing in it."""
+    place = moved(start, theirs, before=False)
+    return Hunk(place, place + end - start, "")
+
+
+def clash(ours: Sequence[Hunk], theirs: Sequence[Hunk]) -> list[str]:
+    """Return the texts of ours that replace what theirs replaced with another text."""
+    return [
+        hunk.text
+        for hunk in ours
+        if hunk.text
+        and hunk.begin < hunk.end
+        and any(each.text and each.begin < hunk.end and hunk.begin < each.end for each in theirs)
+    ]
+
+
+def apply_edit(document: Document, edit: Sequence[Hunk]) -> Document:
+    """Return the document after an edit, whose hunks bring their roles."""
+    if not edit:
+        return document
+    body, pieces, position = document.body, [], 0
+    for hunk in edit:
+        pieces += [body[position : hunk.begin], hunk.text]
+        position = hunk.end
+    return replace(
+        document, body="".join((*pieces, body[position:])), spans=moved_spans(document.spans, edit), block=None
+    )
+
+
+def moved_spans(spans: tuple[Span, ...], edit: Sequence[Hunk]) -> tuple[Span, ...]:
+    """Return the roles of a text after an edit of it."""
+    for begin, end, words, own in reversed(edit):
+        shift = len(words) - (end - begin)
+        index = bisect_left(spans, begin, key=lambda span: span.end)  # the first that ends at ``begin`` or behind it
+        left, right = list(spans[:index]), []
+        for number, span in enumerate(spans[index:], index):
+            if span.start < begin:
+                left.append(span._replace(end=min(span.end, begin)))
+            if span.end > end:
+                start = max(span.start, end)
+                right.append(span._replace(start=start + shift, end=span.end + shift))
+                if span.start >= end:
+                    right += _shifted(spans[number + 1 :], shift)
+                    break
+        middle = _shifted(own, begin)
+        spans = (*left[:-1], *merged([*left[-1:], *middle, *right[:1]]), *right[1:])
+    return spans
+
+
+def difference(old: str, new: Document) -> Edit:
+    """Return the edit that makes ``new`` of the text ``old``, with the roles of what it inserts.
+
+    Whole words are inserted, deleted and replaced, as far as that is possible: others may change those beside them.
+    """
+    hunks: list[Hunk] = []
+    position, start = 0, 0
+    for match in common_text(old, new.body, exact=True):
+        if position < match.old or start < match.new:
+            before = position - (hunks[-1].end if hunks else 0)
+            by = 0
+            if position == match.old:
+                by = _to_words(new.body, start, match.new, before, match.size)
+            elif start == match.new:
+                by = _to_words(old, position, match.old, before, match.size)
+            elif match.size and old[match.old].isspace() and not new.body[match.new - 1].isspace():
+                match = TextMatch(match.old + 1, match.new + 1, match.size - 1)  # with the blank behind it
+            begin, end = start + by, match.new + by
+            hunks.append(Hunk(position + by, match.old + by, new.body[begin:end], cut_spans(new.spans, begin, end)))
+        position, start = match.old + match.size, match.new + match.size
+    return normal(hunks)
+
+
+_FARTHEST = 200  # characters by which a change is moved at most to be of whole words
+
+
+def _to_words(text: str, begin: int, end: int, before: int, after: int) -> int:
+    """Return by how much what is inserted or deleted can be moved to be whole words of the text; 0 if it cannot be.
+
+    Args:
+        text: It with what is inserted or deleted.
+        begin: Where that begins.
+        end: Where it ends.
+        before: So many characters before it are free.
+        after: And so many behind it.
+    """
+    for step, most in ((-1, min(before, _FARTHEST)), (1, min(after, _FARTHEST))):
+        for by in range(most + 1):
+            first, last = begin + step * by, end + step * by
+            if (first == 0 or text[first - 1].isspace()) and text[last - 1].isspace():
+                return step * by
+            if by == most or (text[first - 1] != text[last - 1] if step < 0 else text[first] != text[last]):
+                break
+    return 0
+
+
+def joined(edits: Iterable[tuple[str, Edit]]) -> list[tuple[str, Edit]]:
+    """Return edits, one after the other, with inserts that go on where the one before ended put together."""
+    found: list[tuple[str, Edit]] = []
+    for id, edit in edits:
+        if found and not id and not found[-1][0] and len(edit) == 1 == len(found[-1][1]):
+            ((begin, end, text, spans),), ((first, last, before, own),) = edit, found[-1][1]
+            if begin == end == first + len(before) and first == last:
+                both = tuple(merged([*own, *_shifted(spans, len(before))]))
+                found[-1] = ("", (Hunk(first, last, before + text, both),))
+                continue
+        found.append((id, edit))
+    return found
+
+
+def _shifted(spans: Iterable[Span], by: int) -> list[Span]:
+    return [span._replace(start=span.start + by, end=span.end + by) for span in spans]
+
+
+def cut_spans(spans: Sequence[Span], begin: int, end: int) -> tuple[Span, ...]:
+    """Return the roles between two offsets, in offsets from ``begin``."""
+    index = bisect_left(spans, begin + 1, key=lambda span: span.end)
+    found = []
+    for span in spans[index:]:
+        if span.start >= end:
+            break
+        found.append(span._replace(start=max(span.start, begin) - begin, end=min(span.end, end) - begin))
+    return tuple(found)

@@ -1,15 +1,15 @@
 """Recovers the roles of a document from the log when its Local Variables are lost or shifted.
 
 Stock Emacs loses all bounds of a long conversation (it reads only the last 3000 characters for them); editors that
-know nothing of roles, formatters and merges shift them under the text. The text is then compared with what the record
-would show today (``expected``), and what is left of that has the roles it has there. Where the bounds are sound
-nothing is guessed: a text that the user moved or quoted is the user's.
+know nothing of roles, formatters and merges shift them under the text. The text is then compared with the text that
+the record would show today (``expected``), and the parts that both have get the roles of the record. Where the bounds
+are sound nothing is guessed: a text that the user moved or quoted is the user's.
 """
 
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import unified_diff
 from itertools import pairwise
@@ -321,37 +321,80 @@ def compare(conversation: Conversation, recorded: Sequence[RecordedPiece], body:
     """Compare ``body`` with the document that shows ``recorded``, which are the pieces of ``conversation``."""
     target = expected(conversation, recorded)
     hidden = [place for piece, place in zip(recorded, target.places, strict=True) if piece.is_hidden]
-    kept = _without_hidden(common_text(target.body, body), target.body, hidden)
+    shown = [place for piece, place in zip(recorded, target.places, strict=True) if not piece.is_hidden]
+    kept = _at_pieces(common_text(target.body, body), target.body, hidden, shown)
+    places = _find_places(target.places, kept)
+    lost: dict[str, list[tuple[str, int]]] = defaultdict(list)  # what stands nowhere else, by its first telling line
+    for piece, place in zip(recorded, places, strict=True):
+        if place is None and not piece.is_hidden:
+            text = PROMPT_PREFIX + piece.key[2] if piece.key[0] == "user" else piece.key[2]
+            line, offset = _telling_line(text)
+            lost[line].append((text, offset))
     carrier = _Carrier(target, body)
     old = new = 0
     spans: list[Span] = []
     for match in kept:
-        if new < match.new:
-            spans += carrier.between(old, match.old, new, match.new)
+        if new < match.new and (between := list(carrier.between(old, match.old, new, match.new))):
+            end = _first_moved(body, new, match.new, lost)
+            spans += (span._replace(end=min(span.end, end)) for span in between if span.start < end)
         spans += carrier.unchanged(match)
         old, new = match.old + match.size, match.new + match.size
-    return Comparison(target, kept, list(merged(spans)), _find_places(target.places, kept))
+    return Comparison(target, kept, list(merged(spans)), places)
 
 
-def _without_hidden(kept: Sequence[TextMatch], text: str, hidden: Sequence[tuple[int, int]]) -> list[TextMatch]:
-    """Return ``kept`` with what is missing of ``text`` moved to its ``hidden`` ranges, where the texts allow both.
+def _first_moved(body: str, start: int, end: int, lost: Mapping[str, Sequence[tuple[str, int]]]) -> int:
+    """Return where the first of the texts ``lost`` stands as whole lines between ``start`` and ``end``; else ``end``.
 
-    Of a hidden piece that begins like the one behind it, the beginning would be found and the rest be missing.
+    New text within an answer or a block has its role, but not from where another recorded text stands in it.
     """
-    starts, moved = [start for start, _ in hidden], list(kept)
-    for number, (before, after) in enumerate(pairwise(kept)):
+    line = body.rfind("\n", 0, start) + 1
+    while lost and line < end:
+        line_end = body.find("\n", line)
+        line_end = len(body) if line_end < 0 else line_end
+        for text, offset in lost.get(body[line:line_end], ()):
+            begin = line - offset
+            if (
+                begin >= start
+                and body.startswith(text, begin)
+                and body[begin + len(text) : begin + len(text) + 1] in ("", "\n")
+            ):
+                head = body.rfind("\n", 0, begin) + 1  # of a tool's block, whose text begins behind its fence
+                return head if start <= head and body.startswith(TOOL_OPEN, head) else begin
+        line = line_end + 1
+    return end
+
+
+def _at_pieces(
+    kept: Sequence[TextMatch], text: str, hidden: Sequence[tuple[int, int]], shown: Sequence[tuple[int, int]]
+) -> list[TextMatch]:
+    """Return ``kept`` with what is missing of ``text`` moved back to where pieces begin, where the texts allow both.
+
+    Of a ``hidden`` piece that begins like the one behind it, the beginning would be found and the rest be missing;
+    of a ``shown`` one that begins like what is missing before it, the beginning would be missing.
+    """
+    moved = list(kept)
+    for number, (_, after) in enumerate(pairwise(kept)):
         before = moved[number]
         end = before.old + before.size
-        start, hidden_end = hidden[index] if (index := bisect_left(starts, end) - 1) >= 0 else (0, 0)
-        size = end - start
-        if (
-            before.new + before.size == after.new
-            and before.old <= start < end < hidden_end <= after.old - size
-            and text[start:end] == text[after.old - size : after.old]
-        ):
+        if before.new + before.size != after.new:
+            continue
+        first = _around(hidden, end)
+        size = end - first[0] if first is not None and first[1] <= after.old - (end - first[0]) else 0
+        if not size and (torn := _around(shown, after.old)) is not None and end <= torn[0]:
+            size = after.old - torn[0]
+            index = bisect_left(shown, (end,)) - 1
+            if index >= 0 and shown[index][1] > end - size:  # it would tear the piece before
+                size = 0
+        if size and size <= before.size and text[end - size : end] == text[after.old - size : after.old]:
             moved[number] = before._replace(size=before.size - size)
             moved[number + 1] = TextMatch(after.old - size, after.new - size, after.size + size)
     return moved
+
+
+def _around(ranges: Sequence[tuple[int, int]], position: int) -> tuple[int, int] | None:
+    """Return the one of the sorted ``ranges`` that begins before ``position`` and ends behind it."""
+    index = bisect_left(ranges, (position,)) - 1
+    return ranges[index] if index >= 0 and position < ranges[index][1] else None
 
 
 def _find_places(places: Iterable[tuple[int, int]], kept: Sequence[TextMatch]) -> list[tuple[int, int] | None]:
@@ -447,30 +490,44 @@ def loss(
 ) -> Loss | None:
     """Return what is wrong with the roles of a document, or None.
 
-    ``lost``: there are none, or they cannot all be right. ``shifted``: recorded texts have their length in the
-    bounds and are not there. ``missing``: most answers are not where the bounds say, which a user may have wanted.
-    ``resurfaced``: turns that were taken back have their text where it would be sent.
+    ``lost``: there are none, or they cannot all be right, such as those of blank lines, which are no answer.
+    ``shifted``: recorded texts have their length in the bounds and are not there. ``missing``: most answers are not
+    where the bounds say, which a user may have wanted. ``resurfaced``: turns that were taken back have their text
+    where it would be sent.
     """
     if document.stale:
         return "lost"
     if _resurfaced(document, conversation, found, links):
         return "resurfaced"
     linked = set(links)
-    unlinked = [piece for number, piece in enumerate(recorded) if number not in linked and piece.key[0] != "user"]
-    absent = sum(1 for piece in unlinked if not piece.is_hidden)
+    absent = [
+        piece
+        for number, piece in enumerate(recorded)
+        if number not in linked and piece.key[0] != "user" and not piece.is_hidden
+    ]
     if not document.spans:
         return "lost" if absent else None
-    sizes = {size for piece in unlinked for size in _sizes(piece)}
-    sizes |= {("ignore", "", len(block)) for _, block in error_blocks(conversation)}
+    sizes = {size for piece in absent for size in _sizes(piece)}
+    sizes |= {("ignore", "", len(block)) for block in _displaced(document, error_blocks(conversation))}
     known = {piece.end for piece, number in zip(found, links, strict=True) if number >= 0}
     if any(span.kind == "response" and document.body.endswith(_HEADING, 0, span.start) for span in document.spans):
         return "shifted"  # no answer begins right behind the heading of a prompt
-    for start, end, kind, id in document.spans if sizes else ():
-        is_sound = end in known or (kind == "ignore" and _FENCES.fullmatch(document.body, start, end))
+    sound = [
+        span.end in known or (span.kind == "ignore" and _FENCES.fullmatch(document.body, span.start, span.end))
+        for span in (document.spans if sizes else ())
+    ]
+    for (start, end, kind, id), is_sound in zip(document.spans, sound, strict=False):
         if (kind, id, end - start) in sizes and not is_sound:
-            return "shifted"
+            blank = kind == "response" and document.body[start:end].isspace()
+            return "lost" if blank or not any(sound) else "shifted"
     present = sum(1 for number in linked if number >= 0 and recorded[number].key[0] != "user")
-    return "missing" if absent > present else None
+    return "missing" if len(absent) > present else None
+
+
+def _displaced(document: Document, blocks: Iterable[tuple[str, str]]) -> Counter[str]:
+    """Return the notes on failed runs that fewer spans of the document hold than there are such runs."""
+    notes = Counter(block for _, block in blocks)
+    return notes and notes - Counter(document.body[a:b] for a, b, kind, _ in document.spans if kind == "ignore")
 
 
 def _resurfaced(

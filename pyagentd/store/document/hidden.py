@@ -3,8 +3,7 @@
 A turn that is rewound, edited or asked again stays in the log; each of its messages says in its metadata when and by
 what it was hidden (``hidden_at``, ``hidden_by``), together with which others (``hidden_op``) and
 behind which message all of them stood (``hidden_after``, "" for the beginning). So one rewind can be reversed, and
-what was said behind the same message at different times are variants of each other. Pure; what is done about the
-document's text is in ``hiding``.
+what was said behind the same message at different times are variants of each other. Pure.
 """
 
 from bisect import bisect_left
@@ -49,13 +48,22 @@ class Variant(NamedTuple):
 
     @property
     def first(self) -> Message:
-        """The message that is called the variant: the first that is no compaction."""
+        """The message that is called the variant: the first that is not a compaction."""
         return next((message for message in self.messages if not is_marker(message)), self.messages[0])
 
 
 def visible(conversation: Conversation) -> list[Message]:
     """Return the messages that the conversation consists of now, without those that wait in the queue."""
-    return [message for message in conversation.messages.values() if not message.is_hidden and not message.is_waiting]
+    return [message for message in conversation.messages.values() if _is_shown(message)]
+
+
+def is_visible(conversation: Conversation) -> bool:
+    """Return whether the conversation consists of anything now."""
+    return any(_is_shown(message) for message in reversed(conversation.messages.values()))
+
+
+def _is_shown(message: Message) -> bool:
+    return not message.is_hidden and not message.is_waiting
 
 
 def is_marker(message: Message) -> bool:
@@ -187,7 +195,7 @@ def change_roles(document: Document, before: Conversation, after: Conversation) 
     document = alignment.document
     if gone:
         document = _ignored(document, _ranges(document, alignment.pieces, gone))
-    return _shown(document, after, back) if back else document
+    return _with_roles(document, after, back) if back else document
 
 
 def answer_place(document: Document, conversation: Conversation, message_id: str) -> AnswerPlace:
@@ -277,7 +285,7 @@ def _end(document: Document, piece: Piece) -> int:
     return end + len(_TOOL_END) if is_fenced else end
 
 
-def _shown(document: Document, after: Conversation, back: set[str]) -> Document:
+def _with_roles(document: Document, after: Conversation, back: set[str]) -> Document:
     """Give the text of the messages ``back`` the roles that the record says."""
     recorded = recorded_pieces(after)
     found = compare(after, recorded, document.body)

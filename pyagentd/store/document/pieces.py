@@ -1,8 +1,7 @@
 """Cuts a document and the record into the same pieces, and finds which piece of the one is which of the other.
 
 A piece is what can be compared: a fragment of a user's text, an answer, a reasoning block, a tool call with its
-result. Pieces are matched by their texts alone, with ``common_text``; what a difference means is decided in
-``reconcile``.
+result. Pieces are matched by their texts alone, with ``common_text``; ``reconcile`` decides what a difference means.
 """
 
 import re
@@ -11,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Literal, NamedTuple
 
 from pyagentd.store.conversation import COMPACTION, COMPACTION_OPEN, Conversation, Message, Part, compaction_block
@@ -19,6 +18,8 @@ from pyagentd.store.document.render import FENCE_CLOSE, REASONING_OPEN, RUN_OPEN
 from pyagentd.store.document.text import BLANK, PROMPT_PREFIX, Document, Region, regions
 
 _LEVELS = (re.compile(r"[^\n]*\n|[^\n]+"), re.compile(r"\w+|\s|[^\w\s]"))  # lines, words
+_WITHIN = re.compile(r"\w\w")
+_LONGEST_WORD = 40  # what is longer has no spaces between its words
 _SMALL = 300  # words up to which all are compared with all
 SURE = 24  # characters from which equal text is hardly chance
 _FARTHEST = 400  # characters by which a change is moved at most to be whole lines
@@ -40,8 +41,11 @@ class _Window(NamedTuple):
     level: int = 0
 
 
-def common_text(old: str, new: str) -> list[TextMatch]:
-    """Return what ``new`` has kept of ``old``: in order, disjoint; the last match is empty and ends both texts."""
+def common_text(old: str, new: str, *, exact: bool = False) -> list[TextMatch]:
+    """Return what ``new`` has kept of ``old``: in order, disjoint; the last match is empty and ends both texts.
+
+    What is likely equal by chance is left out, unless it is ``exact``: each word that was kept, and no half one.
+    """
     found: list[TextMatch] = []
     todo: list[TextMatch | _Window] = [_Window(0, len(old), 0, len(new))]
     while todo:
@@ -49,24 +53,37 @@ def common_text(old: str, new: str) -> list[TextMatch]:
         if isinstance(item, TextMatch):
             found.append(item)
         else:
-            todo += reversed(list(_split(old, new, item)))
+            todo += reversed(list(_split(old, new, item, exact)))
     joined = list(_joined(found))
-    kept = list(_joined(_without_chance(old, new, joined)))
+    kept = joined if exact else list(_joined(_without_chance(old, new, joined)))
     return list(_at_lines(old, new, [*kept, TextMatch(len(old), len(new), 0)]))
 
 
-def _split(old: str, new: str, window: _Window) -> Iterator[TextMatch | _Window]:
+def _split(old: str, new: str, window: _Window, exact: bool) -> Iterator[TextMatch | _Window]:
     """Yield the matches that a window begins and ends with, and what is found between them, in order."""
     a, a_end, b, b_end, level = window
     head = _common(min(a_end - a, b_end - b), lambda n: old.startswith(new[b : b + n], a))
+    if exact:
+        head -= _over_word(lambda n: _is_in_word(old, a + head - n) or _is_in_word(new, b + head - n), head)
     a, b = a + head, b + head
     tail = _common(min(a_end - a, b_end - b), lambda n: old.endswith(new[b_end - n : b_end], 0, a_end))
+    if exact:
+        tail -= _over_word(lambda n: _is_in_word(old, a_end - tail + n) or _is_in_word(new, b_end - tail + n), tail)
     if head:
         yield TextMatch(a - head, b - head, head)
     if a < a_end - tail and b < b_end - tail:
         yield from _split_by_tokens(old, new, _Window(a, a_end - tail, b, b_end - tail, level))
     if tail:
         yield TextMatch(a_end - tail, b_end - tail, tail)
+
+
+def _over_word(is_within: Callable[[int], bool], most: int) -> int:
+    """Return how many characters the word has in which a match ends; 0 where no word is as long as that."""
+    return next((n for n in range(min(most, _LONGEST_WORD) + 1) if not is_within(n)), 0)
+
+
+def _is_in_word(text: str, offset: int) -> bool:
+    return offset > 0 and _WITHIN.match(text, offset - 1) is not None
 
 
 def _split_by_tokens(old: str, new: str, window: _Window) -> Iterator[TextMatch | _Window]:
@@ -106,7 +123,10 @@ def _common(limit: int, agrees: Callable[[int], bool]) -> int:
 
 
 def _anchors(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield the places of tokens that occur once on both sides, as far as they are in one order."""
+    """Yield the places of tokens that occur once on both sides, as far as they are in one order.
+
+    Where two are not, the one around which more is equal stays: the other was moved.
+    """
     counts, places = Counter(left), {token: index for index, token in enumerate(right)}
     once = Counter(right)
     pairs = [
@@ -114,19 +134,37 @@ def _anchors(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, i
         for index, token in enumerate(left)
         if counts[token] == 1 and once[token] == 1 and not token.isspace()
     ]
-    yield from _rising(pairs)
+    yield from _rising(pairs, list(_weights(left, right, pairs)))
 
 
-def _rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return a longest subsequence of ``pairs`` whose second numbers rise."""
-    tops: list[int] = []  # tops[k]: the pair that ends a sequence of length k + 1 with the smallest number
-    ends: list[int] = []
+def _weights(left: Sequence[str], right: Sequence[str], pairs: Sequence[tuple[int, int]]) -> Iterator[float]:
+    """Yield for each of ``pairs`` the characters of the equal text that it stands in, over the pairs in that."""
+    number = 0
+    while number < len(pairs):
+        begin, other = end, other_end = pairs[number]
+        while begin and other and left[begin - 1] == right[other - 1]:
+            begin, other = begin - 1, other - 1
+        while end < len(left) and other_end < len(right) and left[end] == right[other_end]:
+            end, other_end = end + 1, other_end + 1
+        count = bisect_left(pairs, (end, 0)) - number
+        yield from repeat(sum(map(len, left[begin:end])) / count, count)
+        number += count
+
+
+def _rising(pairs: Sequence[tuple[int, int]], weights: Sequence[float]) -> list[tuple[int, int]]:
+    """Return the heaviest subsequence of ``pairs`` whose second numbers rise."""
+    tops: list[int] = []  # the pairs that end sequences, of which each is heavier than those that end before it
+    ends: list[int] = []  # their second numbers, rising
+    totals: list[float] = []
     before: list[int] = []
-    for index, (_, place) in enumerate(pairs):
-        length = bisect_left(ends, place)
-        before.append(tops[length - 1] if length else -1)
-        ends[length : length + 1] = [place]
-        tops[length : length + 1] = [index]
+    for index, ((_, place), weight) in enumerate(zip(pairs, weights, strict=True)):
+        at = bisect_left(ends, place)
+        before.append(tops[at - 1] if at else -1)
+        total = weight + (totals[at - 1] if at else 0)
+        over = at
+        while over < len(totals) and totals[over] <= total:
+            over += 1
+        tops[at:over], ends[at:over], totals[at:over] = [index], [place], [total]
     result: list[tuple[int, int]] = []
     index = tops[-1] if tops else -1
     while index >= 0:
@@ -352,11 +390,14 @@ def original_text(part: Part) -> str:
     return writable(part.text)
 
 
-def found_pieces(document: Document, end: int | None = None) -> list[DocumentPiece]:
-    """Return the pieces of the whole body; a region that contains ``end`` is cut there."""
+def found_pieces(document: Document, end: int | None = None, first: int | None = None) -> list[DocumentPiece]:
+    """Return the pieces of the body; a region that contains ``end`` is cut there.
+
+    Pieces before the span with the number ``first`` are left out.
+    """
     pieces: list[DocumentPiece] = []
     body = document.body
-    for number, region in enumerate(_cut(regions(document), end)):
+    for number, region in enumerate(_cut(regions(document, first=first), end)):
         start, stop, kind, call_id = region
         if kind is None:
             pieces += [DocumentPiece(("user", "", body[a:b]), a, b, number) for a, b in fragments(body, start, stop)]

@@ -2,10 +2,9 @@
 
 from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
-from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Any, NamedTuple
 
 from pyagentd.events import InsertRole
@@ -21,6 +20,7 @@ from pyagentd.store.document.pieces import (
     common_text,
     fill,
     found_pieces,
+    fragments,
     joined_keys,
     keep_together,
     link_moved,
@@ -73,7 +73,7 @@ class View:
     turns: list[tuple[int, str]] = field(default_factory=list)  # where messages of the user begin, and their ids
     summary: str = ""  # of what came before
     pruned: Container[str] = ()  # ids of parts whose output is not shown
-    _ids: set[str] = field(default_factory=set)
+    ids: set[str] = field(default_factory=set)  # of the calls in it, and of those before
 
     def begin_turn(self, message_id: str) -> None:
         """Note that a message of the user follows, "" when it has no id yet."""
@@ -200,9 +200,9 @@ class View:
     def _unique(self, call_id: str) -> str:
         """Return ``call_id``, or another one when the document has the same call twice (copied text)."""
         unique, number = call_id, 2
-        while unique in self._ids:
+        while unique in self.ids:
             unique, number = f"{call_id}-{number}", number + 1
-        self._ids.add(unique)
+        self.ids.add(unique)
         return unique
 
     def _extend(self, role: Role, parts: list[Part]) -> None:
@@ -282,6 +282,16 @@ class Boundary(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the model sees of a record whose last row is number ``seq``."""
+
+    seq: int
+    messages: Set[str]  # the ids of all of it
+    view: tuple[Message, ...]  # ends with an answer
+    calls: Set[str]  # the ids in that
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Alignment:
     """What the document up to a position means.
 
@@ -293,6 +303,8 @@ class Alignment:
         edits: Data of ``edit`` rows to record, over the whole document and not only up to the position.
         notes: What could not be read or was recovered, for the user.
         spans: Recovered roles of the whole body, None when the document's own were right.
+        seen: What the model sees without the new prompt, where the text above that is all that the record shows, and
+            as it was recorded; else None.
     """
 
     view: tuple[Message, ...]
@@ -302,6 +314,7 @@ class Alignment:
     notes: tuple[str, ...] = ()
     spans: tuple[Span, ...] | None = None
     last_message: str = ""
+    seen: Seen | None = field(default=None, compare=False)
 
 
 class Recognition:
@@ -909,135 +922,72 @@ def recognise(document: Document, conversation: Conversation, end: int | None = 
 
 def align(document: Document, conversation: Conversation, end: int | None = None) -> Alignment:
     """Return what ``document`` up to offset ``end`` (code points from 0; None: all of it) means."""
-    return recognise(document, conversation, end).aligned()
-
-
-# An alignment that goes on from the one before it, so that a turn costs what is new in it.
-#
-# Turn after turn the document begins with the text and the roles that it had, and the record of that text is as it
-# was. Then what the model saw of it is what it sees of it now, and only the rest is aligned, with the messages that
-# came since. Whatever is not exactly so (an edit, a rewind, a compaction, a call that stands there twice, roles to
-# recover) is aligned as a whole, and the outcome is always that of aligning the whole.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
-    """What was established: this text with these roles, made of these messages, is this view."""
-
-    seq: int  # the last row of the record then
-    body: str  # up to the end of an answer
-    spans: tuple[Span, ...]
-    messages: Set[str]  # ids
-    view: tuple[Message, ...]  # ends with an answer
-    calls: Set[str]  # ids in it
-
-
-class IncrementalAligner:
-    """Aligns one branch's document again and again; one caller at a time.
-
-    Attributes:
-        continued: How often only the rest had to be aligned.
-        whole: How often all of it.
-    """
-
-    def __init__(self) -> None:
-        self.continued = 0
-        self.whole = 0
-        self._known: _Known | None = None
-
-    def align(self, document: Document, conversation: Conversation, end: int | None = None) -> Alignment:
-        """Return what ``align.align`` returns; ``conversation`` is a snapshot."""
-        position = len(document.body) if end is None else end
-        known = self._known
-        aligned = None if known is None else _rest(known, document, conversation, position)
-        if aligned is None:
-            self.whole += 1
-            known, aligned = None, align(document, conversation, end)
-        else:
-            self.continued += 1
-        self._known = _settled(known, aligned, document, conversation, position) or known
+    aligned = recognise(document, conversation, end).aligned()
+    view, new = aligned.view, aligned.new_prompt
+    if new and view[-1].parts == (Text(text=new),):
+        view, new = view[:-1], ""
+    spans, latest = document.spans, next(reversed(conversation.messages.values()), None)
+    if (
+        (new or aligned.edits or aligned.notes or aligned.spans is not None or document.stale)
+        or (end is not None and spans and spans[-1].end > end)
+        or any(message is not None and message.role == "user" for message in (latest, *view[-1:]))
+        or (conversation.last_edit and _is_any_removed(conversation))
+    ):
         return aligned
+    calls = {part.id for message in view for part in message.parts if isinstance(part, ToolCall)}
+    seen = Seen(seq=conversation.last_seq, messages=set(conversation.messages), view=view, calls=calls)
+    return replace(aligned, seen=seen)
 
 
-def _rest(known: _Known, document: Document, conversation: Conversation, end: int) -> Alignment | None:
-    """Return the alignment by way of what is known; None when that is no way."""
-    cut, spans = len(known.body), len(known.spans)
-    if end < cut or document.stale or document.damage or not document.body.startswith(known.body):
-        return None
-    if document.spans[:spans] != known.spans or (document.spans[spans:] and document.spans[spans].start < cut):
-        return None
-    if conversation.touched_since(known.seq, known.messages):
-        return None
-    since = _since(conversation, known.messages)
-    if since is None:
-        return None
-    moved = tuple(span._replace(start=span.start - cut, end=span.end - cut) for span in document.spans[spans:])
-    aligned = align(replace(document, body=document.body[cut:], spans=moved), since, end - cut)
-    return _joined(known, aligned)
-
-
-def _joined(known: _Known, rest: Alignment) -> Alignment | None:
-    """Return the whole alignment; None where the whole must be seen to tell."""
-    view = rest.view
-    if rest.edits or rest.notes or rest.spans is not None or (rest.last_prompt and not rest.new_prompt):
-        return None
-    if view and (view[0].role != "user" or view[0].parts[0] == Text(text=BEGINNING)):
-        return None
-    if not known.calls.isdisjoint(_calls(view)):
-        return None
-    return replace(rest, view=known.view + view)
-
-
-def _since(conversation: Conversation, before: Set[str]) -> Conversation | None:
-    """Return what came after the messages ``before``; None when they are not its beginning, or are seen anew."""
-    messages = []
-    for message in reversed(conversation.messages.values()):
-        if message.id in before:
-            break
-        if any(part.type == COMPACTION for part in message.parts):  # it says of what is before how it is seen
-            return None
-        messages.append(message)
-    if len(messages) + len(before) != len(conversation.messages):
-        return None
-    since = copy(conversation)
-    since.messages = {message.id: message for message in reversed(messages)}
-    since.parts = {part.id: part for message in since.messages.values() for part in message.parts}
-    return since
-
-
-def _settled(
-    known: _Known | None, aligned: Alignment, document: Document, conversation: Conversation, end: int
-) -> _Known | None:
-    """Return what is known from now on, all above the prompt that ends the view; None when that is not clear."""
-    view = aligned.view
-    if aligned.edits or aligned.notes or aligned.spans is not None or document.stale or not document.spans:
-        return None
-    if aligned.new_prompt:
-        if not view or view[-1].parts != (Text(text=aligned.new_prompt),):
-            return None
-        view = view[:-1]
-    elif aligned.last_prompt:
-        return None
-    if conversation.last_edit and _removed(conversation):  # it is found again where the user puts it back
-        return None
-    cut = max(span.end for span in document.spans[-2:])
-    if cut > end or not view or view[-1].role != "assistant":
-        return None
-    calls = set(_calls(view if known is None else view[len(known.view) :]))
-    return _Known(
-        seq=conversation.last_seq,
-        body=document.body[:cut],
-        spans=document.spans,
-        messages=frozenset(conversation.messages),
-        view=view,
-        calls=calls | (known.calls if known is not None else set()),
-    )
-
-
-def _removed(conversation: Conversation) -> bool:
+def _is_any_removed(conversation: Conversation) -> bool:
+    """Return whether the record has something that would be found again where the user puts it back."""
     messages = conversation.messages.values()
     return any(message.hidden or any(part.hidden for part in message.parts) for message in messages)
 
 
-def _calls(view: tuple[Message, ...]) -> set[str]:
-    return {part.id for message in view for part in message.parts if isinstance(part, ToolCall)}
+def align_turn(seen: Seen, document: Document, conversation: Conversation, end: int, laid: int) -> Alignment | None:
+    """Return what ``align`` would, without recognising anything: a turn costs what is new in it.
+
+    Turn after turn the text above the marker is what the daemon laid out of the record, and only the prompt below it
+    is new. What the model saw before is what it sees now, then come the messages that were recorded since, as they
+    were recorded. Whatever is not exactly so (an edit, a rewind, a compaction, other roles) is left to ``align``.
+
+    Args:
+        seen: Of an alignment before.
+        document: The document.
+        conversation: The record.
+        end: As of ``align``.
+        laid: The offset up to which the text is what was aligned then, its prompt, and what was laid out since.
+
+    Returns:
+        None where it has to be recognised.
+    """
+    body = document.body
+    if end < laid or not body.endswith(RUN_CLOSE, 0, laid) or document.stale or document.damage:
+        return None
+    if document.spans and document.spans[-1].end > laid:
+        return None
+    if conversation.open_parts or conversation.touched_since(seen.seq, seen.messages):
+        return None
+    new = list(takewhile(lambda each: each.id not in seen.messages, reversed(conversation.messages.values())))
+    if len(new) + len(seen.messages) != len(conversation.messages):
+        return None
+    view = View(ids=set(seen.calls))
+    for message in reversed(new):
+        if message.is_hidden or any(part.type == COMPACTION for part in message.parts):
+            return None
+        if message.role == "user":
+            view.begin_turn(message.id)
+            view.add_user(message.model_text if conversation.as_sent else message.recorded_text)
+        else:
+            for step in message.steps():
+                view.add_recorded(step)
+    made = view.made()
+    if made and (made[0].role, made[-1].role) != ("user", "assistant"):
+        return None
+    messages = seen.messages | {message.id for message in new}
+    seen = Seen(seq=conversation.last_seq, messages=messages, view=seen.view + made, calls=view.ids)
+    found = list(fragments(body, laid - len(RUN_CLOSE), end))
+    prompt = body[found[0][0] : found[-1][1]] if found else ""
+    asked = (Message(role="user", parts=(Text(text=prompt),)),) if prompt else ()
+    return Alignment(view=seen.view + asked, new_prompt=prompt, last_prompt=prompt, edits=(), seen=seen)

@@ -406,7 +406,7 @@ def parse(file_text: str) -> Document:
 
 
 def strays(body: str, spans: Sequence[Span], block: Block | None) -> list[Stray]:
-    """Return the blocks in a body that a program wrote there, the first one first; they are no text.
+    """Return the blocks in a body that a program wrote there, the first one first; they are not text.
 
     gptel's own save hook and an Emacs that does not see our block write another one; text that was merged, or added
     by another editor, leaves one behind. What has a role, or stands in a code block, is a quotation.
@@ -483,10 +483,15 @@ def read(path: Path) -> Document:
     Raises:
         StoreError: The file cannot be read.
     """
+    return parse(content(path))
+
+
+def content(path: Path) -> str:
+    """Return the whole text of the file at ``path``, "" where there is none; see ``read``."""
     try:
-        return parse(regularfile.read_bytes(path, limit=regularfile.DOCUMENT).decode("utf-8", "surrogateescape"))
+        return regularfile.read_bytes(path, limit=regularfile.DOCUMENT).decode("utf-8", "surrogateescape")
     except FileNotFoundError:
-        return Document()
+        return ""
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror}") from error
 
@@ -496,12 +501,15 @@ def body_sha256(body: str) -> str:
     return hashlib.sha256(body.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def regions(document: Document, end: int | None = None) -> list[Region]:
-    """Return the body up to offset ``end`` as regions that follow each other without gaps."""
+def regions(document: Document, end: int | None = None, first: int | None = None) -> list[Region]:
+    """Return the body up to offset ``end`` as regions that follow each other without gaps.
+
+    Those before the span with the number ``first`` are left out.
+    """
     stop = len(document.body) if end is None else max(0, min(end, len(document.body)))
     result: list[Region] = []
-    position = 0
-    for span in document.spans:
+    position = 0 if first is None else document.spans[first].start
+    for span in document.spans[first:]:
         if span.start >= stop:
             break
         if span.start > position:

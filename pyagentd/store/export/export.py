@@ -1,8 +1,7 @@
 """Exports a branch as gptel's Markdown, as JSON or as JSON lines; pure.
 
-Markdown is the document. JSON is the log with the user's recorded edits, and what stands in the document and in no
-log is put where it stands there, so an export has everything that can be read in Emacs. The page for people is made
-by ``export_html``.
+Markdown is the document. JSON is the log with the user's recorded edits; text that only the document has is put where
+it stands there, so an export has everything that can be read in Emacs. HTML pages are made by ``html``.
 """
 
 import json
@@ -15,6 +14,7 @@ from pyagentd import regularfile
 from pyagentd.errors import BadRequest
 from pyagentd.store import export as room
 from pyagentd.store import metadata, paths
+from pyagentd.store.charts import Chart
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import text
 from pyagentd.store.document.adopt import Adoption, adopt
@@ -45,6 +45,7 @@ class Source:
         conversation: What the log says.
         images: Attached images by the link that the document has to them.
         agents: Those it spawned, in the order it did.
+        filled: What fills its context, where that is known.
     """
 
     session_id: str
@@ -55,6 +56,7 @@ class Source:
     conversation: Conversation
     images: Mapping[str, bytes] = field(default_factory=dict)
     agents: tuple["Source", ...] = ()
+    filled: Chart | None = None
 
     @property
     def title(self) -> str:
@@ -134,7 +136,7 @@ def export_text(source: Source, format: str, settings: Settings | None = None) -
             return ExportResult(text="".join(protocol_lines(record)), notes=notes)
         case "html":
             return ExportResult(text=room.html.page(source))
-    raise BadRequest(f"{format!r} is no format", hint=", ".join(FORMATS))
+    raise BadRequest(f"{format!r} is not a format", hint=", ".join(FORMATS))
 
 
 def markdown(source: Source, settings: Settings | None = None) -> str:

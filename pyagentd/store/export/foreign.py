@@ -96,7 +96,7 @@ def _tool(name: str, call_id: str, input: object, output: str, *, failed: bool =
     return Piece("tool", data=data)
 
 
-def _said(content: object) -> str:
+def _text_of(content: object) -> str:
     """Return the text of a content: a string, or blocks of which some are text."""
     if isinstance(content, str):
         return content
@@ -111,7 +111,7 @@ def _block(block: Mapping[str, Any]) -> str:
         case {"text": str(text)}:
             return text
         case {"type": "content", "content": inner}:
-            return _said(inner)
+            return _text_of(inner)
         case {"type": "diff", "path": path}:
             return f"[changed {path}]"
         case {"type": str(kind)}:
@@ -132,7 +132,7 @@ def _lines(text: str) -> Foreign:
             continue
         if isinstance(row, dict):
             rows.append(row)
-    notes = (f"{broken} lines are no JSON and were left out",) if broken else ()
+    notes = (f"{broken} lines are not JSON and were left out",) if broken else ()
     if any("sessionUpdate" in str(row)[:400] or row.get("method") == "session/prompt" for row in rows[:50]):
         return Foreign("the Agent Client Protocol", list(_protocol(rows)), notes)
     pieces, left = _claude_code(rows)
@@ -165,7 +165,7 @@ def _claude_code(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Piece], int]:
                     pieces.append(Piece("reasoning", text))
                 case {"type": "tool_use", "id": str(call_id), "name": str(name), **rest}:
                     result = results.get(call_id, {})
-                    output, failed = _said(result.get("content", "")), bool(result.get("is_error"))
+                    output, failed = _text_of(result.get("content", "")), bool(result.get("is_error"))
                     pieces.append(_tool(name, call_id, rest.get("input"), output, failed=failed))
                 case {"type": "image" | "document" as kind} if role == "user":
                     pieces.append(Piece("user", f"[{kind}]"))
@@ -204,16 +204,16 @@ def _protocol(rows: Iterable[Mapping[str, Any]]) -> Iterator[Piece]:
     for row in rows:
         params = row.get("params") if isinstance(row.get("params"), Mapping) else row
         if row.get("method") == "session/prompt" and params:
-            pieces.append(Piece("user", _said(params.get("prompt"))))
+            pieces.append(Piece("user", _text_of(params.get("prompt"))))
             continue
         update = params.get("update", params) if params else {}
         match update if isinstance(update, Mapping) else {}:
             case {"sessionUpdate": "user_message_chunk", "content": content}:
-                pieces.append(Piece("user", _said(content)))
+                pieces.append(Piece("user", _text_of(content)))
             case {"sessionUpdate": "agent_message_chunk", "content": content}:
-                pieces.append(Piece("text", _said(content)))
+                pieces.append(Piece("text", _text_of(content)))
             case {"sessionUpdate": "agent_thought_chunk", "content": content}:
-                pieces.append(Piece("reasoning", _said(content)))
+                pieces.append(Piece("reasoning", _text_of(content)))
             case {"sessionUpdate": "tool_call" | "tool_call_update", "toolCallId": str(call_id), **rest}:
                 before = pieces[places[call_id]].data if call_id in places else {}
                 name = str(before.get("type", "")).removeprefix("tool-") or _name(rest)
@@ -237,7 +237,7 @@ def _output(call: Mapping[str, Any]) -> str:
     raw = call.get("rawOutput")
     if isinstance(raw, str):
         return raw
-    return _said(call.get("content")) or (json.dumps(raw, ensure_ascii=False) if raw else "")
+    return _text_of(call.get("content")) or (json.dumps(raw, ensure_ascii=False) if raw else "")
 
 
 def _joined(pieces: Iterable[Piece], *, chunks: bool = False) -> Iterator[Piece]:
@@ -261,7 +261,7 @@ def _opencode(path: Path, text: str) -> Foreign:
     try:
         record = json.loads(text)
     except ValueError as error:
-        raise BadRequest(f"{path} is no JSON: {error}", hint="Name what `opencode export` wrote") from error
+        raise BadRequest(f"{path} is not JSON: {error}", hint="Name what `opencode export` wrote") from error
     messages = record.get("messages") if isinstance(record, dict) else None
     if messages is None and isinstance(record, dict) and isinstance(record.get("id"), str):
         messages = list(_stored(path))

@@ -21,6 +21,7 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
 from pyagentd.clock import slugify
+from pyagentd.store import charts
 from pyagentd.store.conversation import Message, Part
 from pyagentd.store.document.pieces import fragments
 from pyagentd.store.document.reconcile import recognise
@@ -318,6 +319,8 @@ details pre { margin-top: 0; white-space: pre-wrap; overflow-wrap: anywhere; max
 .agent { border-left: .25rem solid var(--line); }
 .agent .user { margin-top: 1.4rem; }
 .link { color: var(--dim); }
+.charts > h2 { font-size: 1.2rem; margin: 3rem 0 .8rem; }
+figure { margin: 0; overflow-x: auto; } figure svg { display: block; max-width: 100%; height: auto; }
 footer { margin-top: 4rem; padding-top: 1rem; border-top: 1px solid var(--line); color: var(--dim);
   font-size: .8rem; }
 .agents > h2 { font-size: 1.2rem; margin: 3rem 0 .8rem; }
@@ -374,7 +377,7 @@ def _root(source: Source) -> Iterator[str]:
     turns, agents = list(timeline.turns()), list(timeline.agents())
     yield f"<header>\n<h1>{escape(_title(source))}</h1>\n{_facts(source, timeline)}\n</header>"
     yield from _contents(timeline)
-    yield from ("<main>", *turns, *agents, "</main>")
+    yield from ("<main>", *turns, *agents, *_charts(source), "</main>")
     yield f"<footer>{escape(f'{source.session_id}/{source.branch_name}')} · exported from pyagentd</footer>"
 
 
@@ -399,6 +402,21 @@ def _contents(timeline: "_Timeline") -> Iterator[str]:
         yield "<h2>Agents</h2>"
         yield from _links("ul", [(anchor, timeline.name(agent, anchor)) for agent, anchor in timeline.children])
     yield "</nav>"
+
+
+def _charts(source: Source) -> Iterator[str]:
+    """Yield how each turn went and what fills the context, folded."""
+    turns = [each for each in charts.turns(source.conversation) if not each[0].is_hidden]
+    drawn = [(cut(first_line(message.text)), chart.ends[1], chart) for message, chart in turns]
+    if source.filled is not None:
+        drawn.append((source.filled.title, "", source.filled))
+    if not drawn:
+        return
+    yield '<section class="charts">\n<h2>How it went</h2>'
+    for number, (name, took, chart) in enumerate(drawn, 1):
+        yield f"<details><summary><b>{escape(name)}</b> {escape(took)}</summary>"
+        yield f"<figure>\n{charts.svg(chart, f'chart-{number}')}\n</figure></details>"
+    yield "</section>"
 
 
 def _links(kind: str, places: Sequence[tuple[str, str]]) -> Iterator[str]:
@@ -511,7 +529,7 @@ class _Timeline:
                 yield from self._ignored(text)
 
     def _ignored(self, text: str) -> Iterator[str]:
-        """Yield what the model is not shown: reasoning, compactions, errors; fences of tool blocks are no text."""
+        """Yield what the model is not shown: reasoning, compactions, errors; fences of tool blocks are not text."""
         for found in _REASONING.finditer(text):
             yield reasoning(found[1], self._prose)
         text = _REASONING.sub("", text)

@@ -56,7 +56,7 @@ def read_chat(path: Path) -> Chat:
 
     Raises:
         NotFound: There is no such file.
-        BadRequest: It is no chat: a directory, empty, no text, or too large.
+        BadRequest: It is not a chat: a directory, empty, no text, or too large.
         StoreError: The file cannot be read.
     """
     data = _content(path)
@@ -135,10 +135,12 @@ def _content(path: Path) -> bytes:
         if stat.S_ISDIR(info.st_mode):
             raise BadRequest(f"{path} is a directory", hint="Name the file of a chat")
         if not stat.S_ISREG(info.st_mode):
-            raise BadRequest(f"{path} is no ordinary file", hint="Name the file of a chat")
+            raise BadRequest(f"{path} is not an ordinary file", hint="Name the file of a chat")
         if info.st_size > LARGEST:
             size = info.st_size // 1024 // 1024
-            raise BadRequest(f"{path} has {size} MB, which is no chat", hint=f"At most {LARGEST // 1024 // 1024} MB")
+            raise BadRequest(
+                f"{path} has {size} MB, which is not a chat", hint=f"At most {LARGEST // 1024 // 1024} MB"
+            )
         return regularfile.read_bytes(path, limit=LARGEST, links=True)
     except FileNotFoundError as error:
         raise NotFound(f"There is no file {path}", hint="Name a saved chat") from error
@@ -150,16 +152,16 @@ def _decoded(data: bytes, path: Path) -> tuple[str, list[str]]:
     """Return the text of a file as Emacs would read it, and what is odd about it.
 
     Raises:
-        BadRequest: It is no text.
+        BadRequest: It is not text.
     """
     if b"\0" in data and b"Local Variables:" not in data:  # a tool may have printed some
-        raise BadRequest(f"{path} is no text: it holds zero bytes", hint="Save the chat as UTF-8 and import that")
+        raise BadRequest(f"{path} is not text: it holds zero bytes", hint="Save the chat as UTF-8 and import that")
     try:
         return data.decode("utf-8").removeprefix(_BOM), []
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
     if _MULTIBYTE.search(data):
-        note = f"Line {line} is not UTF-8; bytes that are no text were kept as they are"
+        note = f"Line {line} is not UTF-8; bytes that are not text were kept as they are"
         return data.decode("utf-8", "surrogateescape").removeprefix(_BOM), [note]
     # One byte is one character in both, so the bounds fit; the first has quotation marks where the other has none.
     try:
@@ -299,7 +301,7 @@ def _system(text: str, notes: list[str]) -> str | None:
     if _is_text(datum):
         return str(datum)
     if datum != NIL:
-        notes.append("The system prompt of the chat is no text; the preset's is used")
+        notes.append("The system prompt of the chat is not text; the preset's is used")
     return None
 
 

@@ -1,9 +1,9 @@
 """A connection to an MCP server: started on demand, and restarted after it ended, with growing pauses.
 
-A server that cannot be started, or that ends while it is used, is left alone for 1, 2, 5, 15, then 60 s; who wants
-something of it meanwhile is told so at once, or waits where that takes no longer than two seconds. One that nobody
-used for ten minutes is ended; what it offers stays known. One that says again and again that it offers something else
-is asked what, once at a time and ever less often.
+A server that cannot be started, or that ends while it is used, is started again after 1, 2, 5, 15, then 60 s at the
+earliest; a call meanwhile fails at once, or waits if that takes at most two seconds. A server that is unused for ten
+minutes is stopped; the list of its tools is kept. If a server reports changes of that list again and again, it is
+asked for it one request at a time, and less and less often.
 """
 
 import asyncio
@@ -370,7 +370,7 @@ class Connection:
     async def close_when_idle(self) -> None:
         """End it if nobody has used it for a while."""
         if self._link is not None and not self._using and self.now() - self._used >= IDLE_S:
-            log.info("mcp server %s: not used, ended", self.name)
+            log.info("mcp server %s: stopped, unused", self.name)
             await self._drop()
 
     # -- inside --------------------------------------------------------------------------------------------------
@@ -493,7 +493,7 @@ class Connection:
             self._learn(await link.catalog())
             await self._list_more(link)
         except Exception as error:  # it is asked again when something is wanted of it
-            log.info("mcp server %s: what it offers now is not known: %s", self.name, error)
+            log.info("mcp server %s: cannot list what it offers: %s", self.name, error)
 
     async def _list_more(self, link: "Link") -> None:
         """Learn which resources and prompts there are; a server that cannot say is used all the same."""
@@ -580,7 +580,7 @@ class Pool:
 # A server is somebody else's program: its description of a tool is bounded, its schema made to fit what providers
 # take, and every call is asked about unless a profile, a grant, or the user's trust in the server says otherwise.
 
-# What a server answered, as text for a model: what is no text is kept in a file that the text names.
+# What a server answered, as text for a model: what is not text is kept in a file that the text names.
 #
 # Also what the SDK's classes say, as values of ``catalog``; they are told apart by their ``type``.
 
@@ -633,10 +633,10 @@ def text_of(answer: CallResult, directory: Path, name: str) -> str:
 
 def result_texts(pieces: Iterable[Piece], directory: Path, name: str) -> list[str]:
     """Return each piece as text; raises as ``text_of``."""
-    return [_told(piece, directory, name) for piece in pieces]
+    return [_piece_text(piece, directory, name) for piece in pieces]
 
 
-def _told(piece: Piece, directory: Path, name: str) -> str:
+def _piece_text(piece: Piece, directory: Path, name: str) -> str:
     if piece.data is None:
         return piece.text if not piece.uri else f"[resource {piece.uri}]\n{piece.text}"
     path = _saved(piece, directory, name)

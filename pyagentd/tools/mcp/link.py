@@ -1,7 +1,7 @@
 """The SDK's client session for one server, in the task that opens and closes it.
 
-Loaded when the first server is started, because the SDK is. Everything the SDK raises leaves here as ``Broken``, when
-nothing more can be said over this connection, or as ``ToolError``, when this one request failed.
+Loaded when the first server is started, because the SDK is. Errors of the SDK are raised as ``Broken`` if the
+connection cannot be used any more, or as ``ToolError`` if only this request failed.
 """
 
 import asyncio
@@ -88,12 +88,12 @@ class Program:
         self._group = group
         self._process = group.process
         self._ended = ended
-        self._said = bytearray()
+        self._stderr_tail = bytearray()
         self.problem = ""
 
     def explain(self) -> str:
         """Return how it ended and its last words, for people; "" while it runs and has said nothing."""
-        words = bytes(self._said).decode(errors="replace").strip().splitlines()[-5:]
+        words = bytes(self._stderr_tail).decode(errors="replace").strip().splitlines()[-5:]
         code = self._process.returncode
         ended = "" if code is None else f"it ended with {code}" if code >= 0 else f"signal {-code} ended it"
         return ": ".join(filter(None, (self.problem or ended, " / ".join(words))))
@@ -123,7 +123,7 @@ class Program:
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError:
             if line.strip():  # a program that greets its user on its standard output, most likely
-                log.debug("mcp server %s: no message: %r", self._launch.name, line[:200])
+                log.debug("mcp server %s: printed a line that is not a message: %r", self._launch.name, line[:200])
             return
         await stream.send(SessionMessage(message))
 
@@ -142,8 +142,8 @@ class Program:
         errors = self._process.stderr
         assert errors is not None
         while chunk := await errors.read(CHUNK):
-            self._said += chunk
-            del self._said[:-_TAIL]
+            self._stderr_tail += chunk
+            del self._stderr_tail[:-_TAIL]
             log.debug("mcp server %s: %s", self._launch.name, chunk.decode(errors="replace").rstrip())
 
     async def end(self) -> None:
@@ -353,7 +353,7 @@ class Link:
                 await self._end_now()
 
     async def catalog(self) -> Catalog:
-        """Return what the server offers; raises as ``_asked``."""
+        """Return what the server offers; raises as ``_answer_to``."""
         client = self._connected()
         can = client.server_capabilities
         tools: list[ServerTool] = []
@@ -382,11 +382,11 @@ class Link:
         )
 
     async def call(self, tool: str, args: Mapping[str, Any]) -> CallResult:
-        """Call a tool; cancelling this cancels the call at the server. Raises as ``_asked``."""
-        return parse_result(await self._asked(self._connected().call_tool(tool, dict(args))))
+        """Call a tool; cancelling this cancels the call at the server. Raises as ``_answer_to``."""
+        return parse_result(await self._answer_to(self._connected().call_tool(tool, dict(args))))
 
     async def resources(self) -> tuple[ServerResource, ...]:
-        """Return its resources and their templates; raises as ``_asked``."""
+        """Return its resources and their templates; raises as ``_answer_to``."""
         client = self._connected()
         listed = await self._pages(lambda cursor: client.list_resources(cursor=cursor), "resources", MOST_LISTED)
         templates: list[Any] = []
@@ -400,12 +400,12 @@ class Link:
         )
 
     async def read(self, uri: str) -> tuple[Piece, ...]:
-        """Return what a resource holds; raises as ``_asked``."""
-        result = await self._asked(self._connected().read_resource(uri))
+        """Return what a resource holds; raises as ``_answer_to``."""
+        result = await self._answer_to(self._connected().read_resource(uri))
         return tuple(map(piece_of_resource, result.contents))
 
     async def prompts(self) -> tuple[ServerPrompt, ...]:
-        """Return its prompts; raises as ``_asked``."""
+        """Return its prompts; raises as ``_answer_to``."""
         client = self._connected()
         listed = await self._pages(lambda cursor: client.list_prompts(cursor=cursor), "prompts", MOST_LISTED)
         return tuple(
@@ -418,8 +418,8 @@ class Link:
         )
 
     async def prompt(self, name: str, args: Mapping[str, str]) -> tuple[tuple[str, Piece], ...]:
-        """Return the messages that a prompt becomes, each with its role; raises as ``_asked``."""
-        result = await self._asked(self._connected().get_prompt(name, dict(args)))
+        """Return the messages that a prompt becomes, each with its role; raises as ``_answer_to``."""
+        result = await self._answer_to(self._connected().get_prompt(name, dict(args)))
         return tuple((message.role, piece_of(message.content)) for message in result.messages)
 
     def _named(self, listed: Sequence[Any]) -> list[Any]:
@@ -436,7 +436,7 @@ class Link:
             raise Broken(self._end())
         return self._client
 
-    async def _asked(self, request: Awaitable[_T]) -> _T:
+    async def _answer_to(self, request: Awaitable[_T]) -> _T:
         """Return the answer to a request.
 
         Raises:
@@ -463,11 +463,11 @@ class Link:
             raise ToolError(f"The MCP server {self._launch.name}: {_short(str(error))}") from error
 
     async def _pages(self, page: Callable[[str | None], Awaitable[Any]], name: str, most: int) -> list[Any]:
-        """Return all that is listed, at most ``most``; raises as ``_asked``."""
+        """Return all that is listed, at most ``most``; raises as ``_answer_to``."""
         found: list[Any] = []
         cursor: str | None = None
         for _ in range(_PAGES):
-            result = await self._asked(page(cursor))
+            result = await self._answer_to(page(cursor))
             found += getattr(result, name)
             cursor = result.next_cursor
             if cursor is None or len(found) >= most:
@@ -499,7 +499,7 @@ class Link:
         try:
             client = Client(
                 self._transport(),
-                message_handler=self._told,
+                message_handler=self._on_message,
                 client_info=Implementation(name="pyagentd", version=__version__),
                 cache=None,
             )
@@ -543,7 +543,7 @@ class Link:
         else:
             streams = self._over_pipes()
         async with streams as (read, *rest):
-            yield _Sifted(read, self._sifted), *rest
+            yield _FilteredStream(read, self._sifted), *rest
 
     def _sifted(self, message: Any) -> Any:
         """Return a message without the tools that the SDK would refuse the whole list for; notes why."""
@@ -569,7 +569,7 @@ class Link:
 
     # -- what the server says by itself --------------------------------------------------------------------------
 
-    async def _told(self, message: object) -> None:
+    async def _on_message(self, message: object) -> None:
         changes = (ToolListChangedNotification, PromptListChangedNotification, ResourceListChangedNotification)
         if isinstance(message, changes):
             self._changed()
@@ -592,7 +592,7 @@ class Link:
             except ListenNotSupportedError:
                 return
             except (SubscriptionLost, MCPError, TimeoutError, httpx2.HTTPError) as error:
-                log.debug("mcp server %s: not told of changes: %s", self._launch.name, error)
+                log.debug("mcp server %s: cannot listen for changes: %s", self._launch.name, error)
             await anyio.sleep(_LISTEN_AGAIN_S)
             self._changed()  # what happened meanwhile is not told again
 
@@ -613,7 +613,7 @@ def _short(text: str) -> str:
     return line if len(line) <= _SHOWN else line[: _SHOWN - 1] + "…"
 
 
-class _Sifted:
+class _FilteredStream:
     """A stream of messages, each as ``sift`` returns it."""
 
     def __init__(self, stream: Any, sift: Callable[[Any], Any]) -> None:
@@ -626,13 +626,13 @@ class _Sifted:
     async def receive(self) -> Any:
         return self._sift(await self._stream.receive())
 
-    def __aiter__(self) -> "_Sifted":
+    def __aiter__(self) -> "_FilteredStream":
         return self
 
     async def __anext__(self) -> Any:
         return self._sift(await self._stream.__anext__())
 
-    async def __aenter__(self) -> "_Sifted":
+    async def __aenter__(self) -> "_FilteredStream":
         await self._stream.__aenter__()
         return self
 
@@ -655,7 +655,7 @@ def _wrong_tool(result: dict[str, Any], version: str) -> str:
 
 
 def _wrong_schemas(tools: Sequence[ServerTool]) -> dict[str, str]:
-    """Return the tools whose arguments are described by what is no JSON Schema, with why; blocks.
+    """Return the tools whose arguments are described by what is not a JSON Schema, with why; blocks.
 
     A provider refuses every request that has one of them.
     """
@@ -666,7 +666,7 @@ def _wrong_schemas(tools: Sequence[ServerTool]) -> dict[str, str]:
         try:
             Draft202012Validator.check_schema(dict(tool.schema))
         except SchemaError as error:
-            wrong[tool.name] = _short(f"its schema is no JSON Schema: {error.json_path}: {error.message}")
+            wrong[tool.name] = _short(f"its schema is not a JSON Schema: {error.json_path}: {error.message}")
         except Exception as error:  # the library says what it cannot check in many ways
             wrong[tool.name] = _short(f"its schema cannot be checked: {error}")
     return wrong

@@ -254,6 +254,11 @@ def confinement(wanted: Confinement = "auto") -> Mechanism | None:
     return None
 
 
+def is_tried() -> bool:
+    """Return whether it is known what works here, so that nobody has to wait for a trial."""
+    return _bubblewrap.cache_info().currsize > 0
+
+
 def bubblewrap() -> tuple[str, ...] | None:
     """Return how ``bwrap`` is called here, with the options this machine needs; None when it does not work."""
     found = _bubblewrap()
@@ -495,7 +500,7 @@ def separate(directories: Iterable[str]) -> None:
                 found = os.stat(path, follow_symlinks=False)  # noqa: PTH116
                 atomic.write_bytes(Path(path), Path(path).read_bytes(), mode=stat.S_IMODE(found.st_mode))
                 os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
-                log.warning("%s had a second name (a hard link), which leads to a copy now", path)
+                log.warning("%s had a second name (a hard link), which is a separate copy now", path)
 
 
 def _records(directories: Iterable[str]) -> Iterator[str]:

@@ -327,7 +327,7 @@ _RECENT_NS = 2_000_000_000
 _REMEMBERED = 8  # sets of rules
 
 
-class Found(NamedTuple):
+class FoundEntry(NamedTuple):
     """An entry that a rule is about."""
 
     path: str
@@ -339,7 +339,7 @@ class _Listing(NamedTuple):
     signature: tuple[int, int, int]
     size: int  # how many entries it has
     directories: tuple[str, ...]  # names of those to look into
-    found: tuple[Found, ...]
+    found: tuple[FoundEntry, ...]
 
 
 _remembered: dict[tuple[tuple[str, Effect], ...], dict[str, _Listing]] = {}
@@ -352,7 +352,7 @@ class TooMany(ToolError):
 
 def find(
     tree: str, rules: Rules, without: Collection[str] = (), levels: int | None = None, most: int | None = None
-) -> Iterator[Found]:
+) -> Iterator[FoundEntry]:
     """Yield what ``rules`` are about below ``tree``; what is found is not looked into.
 
     Args:
@@ -421,7 +421,7 @@ def _listing(directory: str, rules: Rules, known: dict[str, _Listing]) -> _Listi
 def _list(directory: str, rules: Rules, signature: tuple[int, int, int]) -> _Listing:
     slashed = directory if directory.endswith("/") else directory + "/"
     directories: list[str] = []
-    found: list[Found] = []
+    found: list[FoundEntry] = []
     size = 0
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -433,11 +433,11 @@ def _list(directory: str, rules: Rules, signature: tuple[int, int, int]) -> _Lis
             effect = rules.effect(slashed, name, is_directory)
             if effect is not None:
                 if effect != "leave":
-                    found.append(Found(slashed + name, effect, is_directory))
+                    found.append(FoundEntry(slashed + name, effect, is_directory))
             elif is_directory:
                 directories.append(name)
             elif not entry.is_file(follow_symlinks=False) and _is_socket(slashed + name):
-                found.append(Found(slashed + name, "hide", False))
+                found.append(FoundEntry(slashed + name, "hide", False))
     return _Listing(signature, size, tuple(directories), tuple(found))
 
 
@@ -588,7 +588,7 @@ def looked_into(scope: Collection[str], writable: Collection[str], root: Path, h
 
 def closed_found(
     rules: Rules, trees: Mapping[str, int | None], scope: ShellScope, kept: Collection[str]
-) -> Iterator[Found]:
+) -> Iterator[FoundEntry]:
     """Yield what the rules are about in ``trees`` and, where a rule names a place, elsewhere.
 
     Args:
@@ -600,7 +600,7 @@ def closed_found(
     apart = {*scope.protected, *scope.hidden, *SYSTEM, *NEVER}
     for tree, levels in trees.items():
         if tree != "/" and (effect := rules.effect(*split(tree), True)) is not None:
-            yield Found(tree, effect, True)
+            yield FoundEntry(tree, effect, True)
         elif tree in TEMPORARY:
             yield from _in_temporary(tree, rules, apart, [path for path in kept if not inside(tree, path)])
         else:
@@ -614,13 +614,13 @@ def closed_found(
             continue
         if (path := literal(base)) is not None:
             if os.path.lexists(path):
-                yield Found(path, effect, os.path.isdir(path))  # noqa: PTH112
+                yield FoundEntry(path, effect, os.path.isdir(path))  # noqa: PTH112
         elif os.path.isdir(start):  # noqa: PTH112
             yield from (each for each in find(start, Rules([(pattern, effect)])) if each.effect == effect)
-    yield from (Found(path, "hide", False) for path in _listening())
+    yield from (FoundEntry(path, "hide", False) for path in _listening())
 
 
-def _in_temporary(tree: str, rules: Rules, apart: set[str], kept: Collection[str]) -> Iterator[Found]:
+def _in_temporary(tree: str, rules: Rules, apart: set[str], kept: Collection[str]) -> Iterator[FoundEntry]:
     """Yield what the rules are about in a directory that all programs share: where there is much of it, the whole.
 
     What others leave there must neither cost time nor keep a command from running.
@@ -645,7 +645,7 @@ def _in_temporary(tree: str, rules: Rules, apart: set[str], kept: Collection[str
         except TooMany:
             here, whole = [], True
         total += 1 if whole else len(here)
-        yield from [Found(path, "hide", True)] if whole else here
+        yield from [FoundEntry(path, "hide", True)] if whole else here
 
 
 def _listening() -> Iterator[str]:
@@ -825,10 +825,10 @@ def plan(scope: ShellScope, *, root: Path, spool_dir: Path, env: Mapping[str, st
     hidden |= {path: os.path.isdir(path) for path in system_secrets()}  # noqa: PTH112
     hidden |= {path: False for tree in programs for path in program_secrets(tree)}
     fixed = {*scope.protected, *scope.hidden, *(entry.path for entry in found if entry.effect == "fixed")}
-    return _made(scope, trees, hidden, git_found, fixed, root, env.get("HOME", ""))
+    return _plan(scope, trees, hidden, git_found, fixed, root, env.get("HOME", ""))
 
 
-def _made(
+def _plan(
     scope: ShellScope,
     trees: Mapping[str, bool],
     hidden: Mapping[str, bool],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from pyagentd.runtime.feature import Feature
 from pyagentd.store import paths
 from pyagentd.store.document import text as document
 from pyagentd.store.paths import BranchRef
-from tests.runtime.world import Watcher, World, attached, body, rows
+from tests.runtime.world import Watcher, World, attached, body, rows, type_
 from tests.server import answer, tool_use
 
 
@@ -92,7 +91,7 @@ async def test_whoever_mistypes_a_command_is_told(world: World) -> None:
         await attached(branch, watcher)
         await said(world, service, ref, "/staus")
     assert [event.args[0]["text"] for event in watcher.of("notice")] == [
-        "/staus is no command, and was sent as it is. Did you mean /status?"
+        "/staus is not a command, and was sent as it is. Did you mean /status?"
     ]
 
 
@@ -144,42 +143,34 @@ async def test_a_command_that_is_sent_twice_is_done_once(world: World) -> None:
     assert again["ended"] == "done" and body(ref).count("/tasks") == 1
 
 
-async def typed(world: World, ref: BranchRef, editor: Watcher, text: str) -> tuple[str, int]:
-    """Write text at the end of a document as an editor does; return the body's hash and where it ends, from 1."""
-    file = ref.branch_dir / "session.md"
-    doc = document.read(file)
-    file.write_text(document.format_file(replace(doc, body=doc.body + text)))
-    doc = document.read(file)
-    return document.body_sha256(doc.body), len(doc.body) + 1
-
-
 async def test_a_command_of_an_editor_is_read_in_its_document(world: World) -> None:
     ref, service, editor = world.session(), world.service(), Watcher()
     world.server.say("Hello")
     await said(world, service, ref, "Hi")
     async with world.kernel.using(ref) as branch:
-        sha256, end = await typed(world, ref, editor, "/context history\n")
-        await attached(branch, editor, "edit")
-        told = await service.send(editor, branch=ref.key, sha256=sha256, end=end, env=env(world))
+        await attached(branch, editor)
+        at = await type_(branch, "/context history\n")
+        told = await service.send(
+            editor, branch=ref.key, revision=at.revision, end=(at.marker or 0) + 1, env=env(world)
+        )
         assert told["command"]["recorded"] and told["command"]["text"].startswith("No saved sessions")
         assert editor.text(ref.key) == f"\n\n{told['command']['text']}\n\n### "
         assert [event.args[0]["phase"] for event in editor.of("run")] == ["started", "finished"]
-        new = document.read(ref.branch_dir / "session.md").body + editor.text(ref.key)
-        (ref.branch_dir / "session.md").write_text(new)
-        sha256 = document.body_sha256(new)
-        await service.saved(editor, branch=ref.key, sha256=sha256, seq=branch.recorder.last_seq)
-        await editor.until(lambda: editor.of("roles"))
-    ((beg, end, role),) = [span for span in editor.of("roles")[-1].args[0]["spans"] if span[2] == "ignore"]
-    assert new[beg - 1 : end - 1].strip() == f"### /context history\n\n\n{told['command']['text']}" or role
+        new = branch.document.live.document.body
+        roles = editor.of("roles")[-1].args[0]["spans"]
+        ((beg, end, _),) = [span for span in roles if str(span[2]) == "ignore"]
+    assert "/context history" in new[beg - 1 : end - 1] and told["command"]["text"] in new[beg - 1 : end - 1]
 
 
 async def test_a_draft_with_a_slash_in_it_goes_to_the_model(world: World) -> None:
     ref, service, editor = world.session(), world.service(), Watcher()
-    sha256, end = await typed(world, ref, editor, "### Look at\n/status and say what it is")
-    told = await service.send(editor, branch=ref.key, sha256=sha256, end=end, env=env(world))
-    assert "command" not in told
-    if (live := world.kernel.opened(ref.key)) is not None and live.task is not None:
-        await live.task
+    async with world.kernel.using(ref) as branch:
+        at = await type_(branch, "### Look at\n/status and say what it is")
+        end = (at.marker or 0) + 1
+        told = await service.send(editor, branch=ref.key, revision=at.revision, end=end, env=env(world))
+        assert "command" not in told
+        if branch.task is not None:
+            await branch.task
 
 
 async def test_while_a_run_goes_on_only_the_client_is_answered(world: World) -> None:
@@ -308,6 +299,7 @@ class Program(Watcher):
         "/settings idle_timeout --reset",
         "/context clear",
         "/model model-one",
+        "/set temperature 0.5",
         "/compact",
     ],
 )
@@ -328,10 +320,72 @@ async def test_what_only_looks_is_answered_to_programs_too(world: World) -> None
         assert told["command"]["code"] is None, text
 
 
+def sent(world: World) -> dict[str, Any]:
+    return world.server.requests[-1].body
+
+
+async def test_settings_are_set_for_the_conversation_and_for_one_message(world: World) -> None:
+    ref, service = world.session(), world.service()
+    world.server.rule = lambda request: answer("ok")
+    assert await asked(world, service, ref, "/set temperature 0.3") == "temperature is 0.3 from now on"
+    assert await asked(world, service, ref, "/set max-tokens 900 --next") == "max-tokens is 900 for the next message"
+    assert (
+        await asked(world, service, ref, "/set system Be terse. --next") == "system is Be terse. for the next message"
+    )
+    shown = await asked(world, service, ref, "/set")
+    assert "temperature" in shown and "next message: 900" in shown and "next message: Be terse." in shown
+    await said(world, service, ref, "Hi")
+    assert (sent(world)["temperature"], sent(world)["max_tokens"]) == (0.3, 900)
+    assert json.dumps(sent(world)["system"]).count("Be terse.") == 1
+    await said(world, service, ref, "Again")
+    assert sent(world)["temperature"] == 0.3 and sent(world)["max_tokens"] != 900
+    assert "Be terse." not in json.dumps(sent(world)["system"])
+    assert "next message" not in await asked(world, service, ref, "/set")
+    assert await asked(world, service, ref, "/set temperature default") == "temperature is default from now on"
+    await said(world, service, ref, "Once more")
+    assert "temperature" not in sent(world)
+
+
+async def test_tools_are_switched_by_name_or_one_by_one(world: World) -> None:
+    ref, service = world.session(), world.service()
+    world.server.rule = lambda request: answer("ok")
+
+    async def names() -> list[str]:
+        await said(world, service, ref, "Hi")
+        return [tool["name"] for tool in sent(world).get("tools", ())]
+
+    await asked(world, service, ref, "/set tools Read Grep")
+    assert await names() == ["Read", "Grep"]
+    await asked(world, service, ref, "/set tools -Read +glob")
+    assert await names() == ["Grep", "Glob"]
+    await asked(world, service, ref, "/set tools none --next")
+    assert (await names(), await names()) == ([], ["Grep", "Glob"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said_then"),
+    [
+        ("/set temperature warm", "'warm' is not a value of temperature"),
+        ("/set temperature 7", "temperature"),
+        ("/set max-tokens 0", "max"),
+        ("/set thinking hard", "thinking"),
+        ("/set colour red", "not a value of key"),
+        ("/set tools +Read Grep", "a sign"),
+        ("/set system default", "no default"),
+    ],
+)
+async def test_what_is_no_setting_is_said_and_nothing_changes(world: World, text: str, said_then: str) -> None:
+    ref, service = world.session(), world.service()
+    before = paths.preset_file(ref.branch_dir).read_text()
+    told = (await said(world, service, ref, text))["command"]
+    assert told["code"] is not None and said_then in told["text"], told["text"]
+    assert paths.preset_file(ref.branch_dir).read_text() == before
+
+
 async def test_what_is_never_a_command_is_a_message(world: World) -> None:
     ref, service = world.session(), world.service()
     world.server.say("A strange thing to say.")
     assert "command" not in await said(world, service, ref, "/context clear", command="never")
     assert "/context clear" in json.dumps(world.server.requests[-1].body)
-    with pytest.raises(BadRequest, match="command is no 'maybe'"):
+    with pytest.raises(BadRequest, match="command cannot be 'maybe'"):
         await said(world, service, ref, "/tasks", command="maybe")

@@ -55,9 +55,9 @@ COMMANDS: list[tuple[str, str, dict[str, Any]]] = [
 
 WRONG = [
     ("/agent", "There is /agent config|destroy|init"),
-    ("/agent inti me", "/agent inti is no command. Did you mean /agent init?"),
+    ("/agent inti me", "/agent inti is not a command. Did you mean /agent init?"),
     ("/agent init", "/agent init needs a name. /agent init <name> [system_prompt] [model]"),
-    ("/agent config me c 1", "'c' is no key. One of a, b"),
+    ("/agent config me c 1", "'c' is not a value of key. One of a, b"),
     ("/status now", "/status takes no 'now'"),
     ("/agent destroy me --force", "takes no '--force'"),
 ]

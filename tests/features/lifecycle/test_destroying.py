@@ -294,7 +294,7 @@ async def test_after_another_creation_its_conversations_are_restored(world: Worl
     ref = paths.ref_of(again)
     assert [row["id"] for row in (await service.context_history(Watcher(), branch=ref.key))["contexts"]] == [id]
     async with world.kernel.using(ref) as branch:
-        await service.context_clear(Watcher(), branch=ref.key)
+        assert not hidden.visible(branch.conversation)  # it begins anew; the old text stays in the document, hidden
         await service.context_restore(Watcher(), branch=ref.key, id=id)
         assert len(hidden.visible(branch.conversation)) == 2
     await said(world, again, "And?")
@@ -343,7 +343,7 @@ async def test_a_new_agent_has_nothing_of_an_earlier_one_of_its_name(world: Worl
 async def test_output_that_is_gone_is_an_error(world: World, service: Service) -> None:
     place = await made(service)
     kept = tasks.put(world.kernel.state, task(NAME, status="completed"), most=9)
-    with pytest.raises(NotFound, match="not there any more"):
+    with pytest.raises(NotFound, match="is gone"):
         await service.task_output(Watcher(), branch=paths.ref_of(place).key, id=kept.id)
 
 

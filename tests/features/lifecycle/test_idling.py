@@ -122,7 +122,7 @@ async def test_whoever_opens_it_later_is_told_what_became_of_the_conversation(
 
     async def notes() -> list[str]:
         sha256 = body_sha256(body(ref))
-        return list((await service.attach(Watcher(), branch=ref.key, sha256=sha256, mode="view"))["notes"])
+        return list((await service.attach(Watcher(), branch=ref.key, sha256=sha256))["notes"])
 
     (row,) = await world.kernel.feature(Contexts).archive.history(ref)
     said = "Session saved: Counted. Context cleared after 30 minutes of inactivity. "

@@ -126,6 +126,17 @@ async def test_a_name_alone_never_means_the_stand_in(world: World) -> None:
     assert model_for_file("claude-haiku-4-5", found, backend="offline") == "claude-haiku-4-5"
 
 
+async def test_a_provider_whose_key_happens_to_be_known_is_offered_to_people_and_not_asked(world: World) -> None:
+    world.server.models = ("model-one",)
+    with_key = replace(world.options, env={**env(world), "OPENAI_API_KEY": "sk-other"})
+    found = await models(world).look(with_key)
+    assert "gpt-5" in found["openai"].models and found["openai"].valid and found["openai"].checked_at is None
+    assert "openai" not in await models(world).look(world.options) and "bedrock" not in found
+    assert (await models(world).checked("gpt-5", with_key, backend="anthropic")).model == "openai/gpt-5"
+    with pytest.raises(ToolError, match="not found"):
+        model_for_file("openai/gpt-5", found, backend="anthropic")
+
+
 @pytest.mark.spec("003", "Creation flow 4: overrides are merged into agent.json")
 async def test_a_model_that_nobody_has_is_refused_with_the_names_that_are_near(world: World) -> None:
     world.server.models = ("model-one",)
@@ -162,7 +173,7 @@ async def test_the_model_of_a_conversation_is_shown_and_changed(world: World) ->
     async def typed(text: str) -> Any:
         return (await service.prompt(Watcher(), branch=ref.key, text=text, env=env(world)))["command"]
 
-    assert (await typed("/model"))["text"] == "model-main of anthropic answers here"
+    assert (await typed("/model"))["text"] == "model-main of anthropic answers here (from preset.md)"
     assert (await typed("/model model-one"))["text"] == "model-one of anthropic answers from now on"
     assert presetfile.read(ref.branch_dir / "preset.md").front["model"] == "model-one"
     assert (await typed("/model model-onw"))["code"] == "bad-request"

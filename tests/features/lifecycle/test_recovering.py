@@ -16,6 +16,7 @@ from pyagentd.api import Service
 from pyagentd.features import named_agents as creating
 from pyagentd.features import named_agents as destroying
 from pyagentd.features import named_agents as recovering
+from pyagentd.runtime.status import Outcome
 from pyagentd.store import atomic, named_agents, paths, sessions
 from pyagentd.store.db import agents
 from pyagentd.store.db.state import State
@@ -58,7 +59,7 @@ async def afterwards(world: World) -> None:
     """Have the next daemon see to what the killed one left."""
     old = world.kernels.pop()
     for branch in old.all_opened:
-        old.drop(branch)
+        old.drop(branch, Outcome(reason="error", text="killed"))
     old.state.close()
     await recovering.recover(world.start())
 

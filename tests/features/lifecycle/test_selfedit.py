@@ -94,6 +94,9 @@ async def test_no_path_leads_out_of_docs(world: World, talk: Talk, tmp_path: Pat
     assert "document" in told
     assert not list(outside.iterdir())
     assert config(talk.branch.ref) == before
+    row = await audited(talk)
+    assert (row["decision"], row["rule"]) == ("deny", "impossible") and told.startswith(row["reason"][:20])
+    assert row["action"].startswith(f"tool:self_edit:{path}".replace("\n", " "))
 
 
 @pytest.mark.spec("003", "Permission Profile")
@@ -142,6 +145,8 @@ async def test_another_model_answers_from_the_next_request_on(world: World, talk
     await talk.say(*calls, "Done.")
     assert (await talk.ask())["action"] == "tool:self_edit:model:claude-haiku-4-5"
     assert results(world.server.last)[0].startswith('Model "gpt-99" not found in available models.')
+    row = await audited(talk)
+    assert (row["action"], row["decision"], row["rule"]) == ("tool:self_edit:gpt-99", "deny", "impossible")
     await talk.answer("allow")
     await talk.end()
     assert config(talk.branch.ref)["model"] == "claude-haiku-4-5"
@@ -159,6 +164,17 @@ async def test_locked_agents_and_sessions_without_a_name_have_no_such_tools(worl
             await talk.watcher.finished(branch)
         tools = world.server.last.body.get("tools") or []
         assert not [tool["name"] for tool in tools if tool["name"].startswith("self_edit")]
+
+
+@pytest.mark.spec("003", "Self-Edit Audit Trail")
+async def test_what_a_locked_agent_tries_all_the_same_is_audited(world: World) -> None:
+    async with world.kernel.using(await made(world, permissions="locked")) as branch:
+        talk = Talk(world, world.service(), branch)
+        await attached(branch, talk.watcher)
+        await talk.say(call("self_edit_model", {"new_model": "claude-haiku-4-5"}), "Oh.")
+        assert "There is no tool" in await talk.end()
+        row = await audited(talk)
+        assert (row["tool"], row["decision"], row["rule"]) == ("self_edit_model", "deny", "no such tool")
 
 
 STALE: list[tuple[str, dict[str, Any], str, str]] = [

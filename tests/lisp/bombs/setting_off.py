@@ -10,7 +10,7 @@ from pyagentd.lisp.serialization import encode
 from tests.lisp.bombs.corpus import Bomb
 
 LIMITS = Limits(timeout_ms=20_000, steps=40_000, cells=150_000, bytes=3_000_000, tool_calls=500)
-"""A fraction of the usual, so that the corpus takes seconds; time is no limit here, so that a hang is one."""
+"""A fraction of the usual, so that the corpus takes seconds; time is not a limit here, so that a hang is one."""
 
 
 def set_off(bomb: Bomb, *, limits: Limits = LIMITS, isolation: Literal["none", "process"] = "none") -> str:

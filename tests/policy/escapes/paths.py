@@ -13,8 +13,8 @@ from typing import Literal
 from tests.policy.escapes.tree import CREDENTIALS, LONG_CHAIN, RECORDS
 
 Want = Literal["scope", "deny", "protected", "impossible", "refused", "inside"]
-"""The rule by which it is denied; that it is no path at all; that it is refused, how depends on the machine; or that
-it is one inside, and nothing else."""
+"""The rule by which it is denied; that it is not a path at all; that it is refused, how depends on the machine; or
+that it is one inside, and nothing else."""
 
 FILES = ("Read", "Write", "Edit", "Grep", "Glob")
 ONE_FILE = ("Read", "Write", "Edit")

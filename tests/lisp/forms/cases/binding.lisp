@@ -49,3 +49,5 @@
 (def 5 1) !! analysis_error 1:6 expected a name
 (def x 1 2) !! analysis_error 1:1 def needs a name and one value
 (fn [] later) ((fn [] later)) (def later 1) !! eval_error 1:23 later is used before it is defined
+(let [k 1 s 2 b 3 o 4 cells 5] [k s b o cells :p "q" [6] {:r 7}]) => [1 2 3 4 5 :p "q" [6] {:r 7}]
+(assoc (dissoc (into {} (filter (fn [[k v]] true) {:b 5 :c 6})) :z) :a 1 :b 2) => {:a 1 :b 2 :c 6}

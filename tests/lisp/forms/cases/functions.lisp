@@ -54,8 +54,8 @@
 (fn [a & b c] a) !! analysis_error 1:8 & must be followed by exactly one name
 #(map #(inc %) %) !! analysis_error 1:7 #(…) inside #(…)
 (inc %) !! analysis_error 1:6 % stands for an argument inside #(…) only
-#(+ %0) !! analysis_error 1:5 %0 is no argument
-#(+ %99) !! analysis_error 1:5 %99 is no argument
+#(+ %0) !! analysis_error 1:5 %0 is not an argument
+#(+ %99) !! analysis_error 1:5 %99 is not an argument
 (recur 1) !! analysis_error 1:1 recur must be the last thing
 (loop [x 1] (+ 1 (recur x))) !! analysis_error 1:18 recur must be the last thing
 (loop [x 1] (recur)) !! analysis_error 1:13 recur needs 1 values here, got 0
@@ -65,7 +65,7 @@
 (let [f (fn [x] x)] (f 1 2)) !! eval_error 1:21 f expects 1 argument, got 2
 (defn f ([x] 1) ([x y] 2)) (f 1 2 3) !! eval_error 1:28 f expects 1 to 2 arguments, got 3
 (map (fn [a b] a) [1]) !! eval_error 1:1 fn expects 2 arguments, got 1
-(42 1) !! eval_error 1:1 not callable: an integer is no function
-([1 2] 0) !! eval_error 1:1 not callable: a vector is no function
+(42 1) !! eval_error 1:1 not callable: an integer is not a function
+([1 2] 0) !! eval_error 1:1 not callable: a vector is not a function
 (:a) !! eval_error 1:1 :a expects 1 to 2 arguments, got 0
 (inc) !! eval_error 1:1 inc expects 1 argument, got 0

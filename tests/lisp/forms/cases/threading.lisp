@@ -32,5 +32,5 @@
 (cond-> 1 true) !! analysis_error 1:1 cond-> needs a value and pairs
 (as-> 1) !! analysis_error 1:1 as-> needs a value and a name
 (as-> 1 5 6) !! analysis_error 1:9 expected a name
-(-> 1 nil) !! eval_error 1:7 not callable: nil is no function
+(-> 1 nil) !! eval_error 1:7 not callable: nil is not a function
 (-> [1 2] (map inc)) !! eval_error 1:11 map: expects

@@ -1,0 +1,605 @@
+;;; pyagentd-host.el --- The daemon of another machine, over SSH -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Commentary:
+
+;; With `pyagentd-host' this Emacs uses the daemon of another machine:
+;; sessions, files, tools and keys are those of that machine.
+;;
+;; The link is one process of ssh.  On the host it starts the daemon if
+;; none runs, says which version that is, and then carries the frames to
+;; its socket and back; no port is open.  (Forwarding the socket itself is
+;; what OpenSSH refuses for root, and administrators often for all.)  Once
+;; made, a link that was lost is made again.
+;;
+;; A buffer visits a copy of the conversation's file, below a directory of
+;; this machine, so that nothing that Emacs does with a file waits for the
+;; network.  The names of these copies are names of the host's files with
+;; that directory before them; they are replaced where calls, answers and
+;; events pass the connection, and nothing else knows of it.  The copy gets
+;; the text when the host's file has it.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'url-util)
+(require 'pyagentd-core)
+(require 'pyagentd-rpc)
+(require 'pyagentd-daemon)
+(require 'pyagentd-session)
+(require 'pyagentd-sync)
+
+(defcustom pyagentd-host-ssh '("ssh")
+  "Program that makes the link to `pyagentd-host', and its first arguments.
+It must not ask anything: keys come from an agent, or the connection is
+one that is already open (ControlMaster)."
+  :type '(repeat string)
+  :risky t
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+(defcustom pyagentd-host-command nil
+  "Program of the server on `pyagentd-host', as its shell is told it.
+nil means what \\[pyagentd-install-server] installed there, else the one
+on the path, else ~/.local/bin/pyagentd."
+  :type '(choice (const :tag "Search for it" nil) string)
+  :risky t
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+(defvar pyagentd-host--silence 5
+  "Seconds between two questions whether the line is alive.
+After three times as many without an answer the link counts as lost.")
+
+(defvar pyagentd-host--link nil
+  "The process of the link, nil before the first.
+Its properties: `host'; `runtime', a plist as in the daemon's runtime
+file; `asked', since when it was asked something, and nothing came.")
+
+(defvar pyagentd-host--wanted nil
+  "The host to which a link is made again when it is lost, or nil.")
+
+(defvar pyagentd-host--alone nil
+  "Non-nil after a link fell silent: the next one shares no connection.")
+
+(defvar pyagentd-host--timer nil
+  "Timer that asks whether the line is alive, or nil.")
+
+;;;; Where things are
+
+(defun pyagentd-host--state ()
+  "Return the private directory of sockets and copies, and make it."
+  (let ((directory (expand-file-name
+                    "pyagentd/hosts" (or (getenv "XDG_STATE_HOME")
+                                         "~/.local/state"))))
+    (unless (file-directory-p directory)
+      (with-file-modes #o700 (make-directory directory t)))
+    (file-truename directory)))
+
+(defvar pyagentd-host--copies-cache nil
+  "The host and the directory of its copies, a pair.")
+
+(defun pyagentd-host--copies ()
+  "Return the directory that stands before the host's names of files here."
+  (unless (equal (car pyagentd-host--copies-cache) pyagentd-host)
+    (setq pyagentd-host--copies-cache
+          (cons pyagentd-host
+                (expand-file-name (url-hexify-string pyagentd-host)
+                                  (pyagentd-host--state)))))
+  (cdr pyagentd-host--copies-cache))
+
+(defun pyagentd-host-of (file)
+  "Return the host on which the conversation in FILE is, nil for this machine."
+  (let ((hosts (file-name-as-directory (pyagentd-host--state))))
+    (when (string-prefix-p hosts file)
+      (url-unhex-string
+       (car (split-string (substring file (length hosts)) "/"))))))
+
+;;;; The link
+
+(defun pyagentd-host--ssh (command)
+  "Return what runs COMMAND, a text for the shell, on the host.
+The connection is shared as the user's configuration of ssh says."
+  (append pyagentd-host-ssh
+          '("-T" "-o" "BatchMode=yes" "-o" "ConnectTimeout=10"
+            "-o" "ServerAliveInterval=5" "-o" "ServerAliveCountMax=3")
+          (and pyagentd-host--alone '("-o" "ControlPath=none"))
+          (list "--" pyagentd-host command)))
+
+(defun pyagentd-host--command (words)
+  "Return what the host's shell is to run: the server with WORDS, a text."
+  (let ((places (if pyagentd-host-command (list pyagentd-host-command)
+                  '("\"$HOME/.local/share/pyagentd/server/bin/pyagentd\""
+                    "pyagentd" "\"$HOME/.local/bin/pyagentd\""))))
+    (concat "exec sh -c "
+            (shell-quote-argument
+             (format "for p in %s; do command -v \"$p\" >/dev/null 2>&1 && \
+exec \"$p\" %s; done; echo pyagentd-absent >&2; exit 127"
+                     (string-join places " ") words)))))
+
+(defun pyagentd-host-serve (&optional how)
+  "Return the process of the link to `pyagentd-host'; make one if need be.
+The daemon there is started if none runs, unless HOW is \"find\"."
+  (unless (and (process-live-p pyagentd-host--link)
+               (equal (process-get pyagentd-host--link 'host) pyagentd-host)
+               (or (process-get pyagentd-host--link 'runtime)
+                   (equal (process-get pyagentd-host--link 'how) how)))
+    (pyagentd-host-cut)
+    (let* ((default-directory (expand-file-name "~/"))
+           (buffer (generate-new-buffer " *pyagentd-link*"))
+           (errors (generate-new-buffer " *pyagentd-link-errors*"))
+           (pipe (make-pipe-process :name "pyagentd-link-errors" :noquery t
+                                    :buffer errors :sentinel #'ignore))
+           process)
+      (with-current-buffer buffer
+        (set-buffer-multibyte nil)
+        (buffer-disable-undo))
+      (setq process (make-process
+                     :name "pyagentd-link" :noquery t :connection-type 'pipe
+                     :coding 'binary :buffer buffer :stderr pipe
+                     :command (pyagentd-host--ssh
+                               (pyagentd-host--command
+                                (concat "serve --link " (or how "start"))))
+                     :filter #'pyagentd-host--greeting
+                     :sentinel #'pyagentd-host--ended))
+      (process-put process 'host pyagentd-host)
+      (process-put process 'how how)
+      (process-put process 'errors errors)
+      (setq pyagentd-host--link process)))
+  pyagentd-host--link)
+
+(defun pyagentd-host--greeting (process text)
+  "Take TEXT from PROCESS, the link, which says where the daemon is.
+A login may print something before."
+  (when (buffer-live-p (process-buffer process))
+    (with-current-buffer (process-buffer process)
+      (goto-char (point-max))
+      (insert text)
+      (goto-char (point-min))
+      (when (re-search-forward "^pyagentd-link \\((.*)\\)\n" nil t)
+        (process-put process 'runtime
+                     (append (list :process process)
+                             (ignore-errors (pyagentd-rpc--read
+                                             (match-string 1)))))
+        (delete-region (point-min) (point))
+        (setq pyagentd-host--wanted pyagentd-host)
+        ;; What is started is waited for (`pyagentd-start--look').
+        (unless (eq process pyagentd-start--process)
+          (run-at-time 0 nil #'pyagentd-host--connect))))))
+
+(defun pyagentd-host--connect ()
+  "Use the link that was made again, or none if the daemon there is unfit."
+  (condition-case err (pyagentd-rpc-connect)
+    (error (pyagentd-log 'error "%s" (pyagentd-error-text err))
+           (pyagentd-host-cut))))
+
+(defun pyagentd-host-filter (process chunk)
+  "Take CHUNK from PROCESS, the link in use, which is alive then."
+  (process-put process 'asked nil)
+  (pyagentd-rpc--filter process chunk))
+
+(defun pyagentd-host--watch ()
+  "Ask from now on whether the line is alive."
+  (when (and pyagentd-host (null pyagentd-host--timer))
+    (setq pyagentd-host--timer
+          (run-at-time pyagentd-host--silence pyagentd-host--silence
+                       #'pyagentd-host--beat))))
+
+(add-hook 'pyagentd-rpc-connected-hook #'pyagentd-host--watch)
+
+(defun pyagentd-host--beat ()
+  "Ask whether the line is alive, and give up a link that is silent for long."
+  (let* ((link pyagentd-host--link)
+         (asked (and (process-live-p link) (process-get link 'asked))))
+    (cond ((not (and (process-live-p link) (pyagentd-rpc-connected-p)))
+           (cancel-timer pyagentd-host--timer)
+           (setq pyagentd-host--timer nil))
+          ((null asked)
+           (process-put link 'asked (float-time))
+           (pyagentd-rpc-call-async 'status nil :error #'ignore))
+          ((> (- (float-time) asked) (* 3 pyagentd-host--silence))
+           (setq pyagentd-host--alone t)
+           (delete-process link)))
+    (dolist (buffer (pyagentd-place-buffers))
+      (with-current-buffer buffer (pyagentd-status-refresh)))))
+
+(defun pyagentd-host--segment ()
+  "Return what the header line says of the host, nil in other sessions."
+  (when (and pyagentd-host
+             (equal pyagentd-host (pyagentd-host-of (or buffer-file-name ""))))
+    (let* ((link pyagentd-host--link)
+           (asked (and (process-live-p link) (process-get link 'asked)))
+           (silent (if asked (- (float-time) asked) 0)))
+      (cond ((not (pyagentd-rpc-connected-p))
+             (propertize (format "link to %s lost, connecting" pyagentd-host)
+                         'face 'warning))
+            ((>= silent (1- pyagentd-host--silence))
+             (propertize (format "%s silent for %d s" pyagentd-host silent)
+                         'face 'warning))
+            (t (propertize pyagentd-host 'face 'shadow))))))
+
+(add-hook 'pyagentd-status-segment-functions #'pyagentd-host--segment)
+
+(defun pyagentd-host--errors (process)
+  "Return what ssh and the host said on PROCESS, the link, and forget it."
+  (let ((errors (process-get process 'errors)))
+    (if (not (buffer-live-p errors)) ""
+      (prog1 (with-current-buffer errors (string-trim (buffer-string)))
+        (when-let ((pipe (get-buffer-process errors)))
+          (delete-process pipe))
+        (kill-buffer errors)))))
+
+(defun pyagentd-host--ended (process _change)
+  "Note that PROCESS, a link that was not in use, has ended."
+  (unless (process-live-p process)
+    (when (buffer-live-p (process-buffer process))
+      (kill-buffer (process-buffer process)))
+    (if (not (eq process pyagentd-start--process))
+        (pyagentd-log 'info "No link to %s: %s" (process-get process 'host)
+                      (pyagentd-host--errors process))
+      (setq pyagentd-start--process nil)
+      (pyagentd-start--go-on process (pyagentd-host--errors process)))))
+
+(defun pyagentd-host-cut ()
+  "End the link, and make it no more by itself."
+  (setq pyagentd-host--wanted nil)
+  (when (process-live-p pyagentd-host--link)
+    (delete-process pyagentd-host--link))
+  (setq pyagentd-host--link nil))
+
+(defun pyagentd-host-runtime ()
+  "Return where the host's daemon is, as in its runtime file, nil if unknown.
+A link that was lost is being made again then."
+  (cond ((and (process-live-p pyagentd-host--link)
+              (equal (process-get pyagentd-host--link 'host) pyagentd-host))
+         (process-get pyagentd-host--link 'runtime))
+        ((and (equal pyagentd-host--wanted pyagentd-host)
+              (not (process-live-p pyagentd-start--process)))
+         (pyagentd-host-serve "find")
+         nil)))
+
+(defun pyagentd-host-reason (output)
+  "Return why there is no daemon on the host, of which OUTPUT was printed."
+  (cond ((string-match-p "pyagentd-absent" output)
+         (list (format "The server is not installed on %s" pyagentd-host)
+               "M-x pyagentd-install-server installs it there"))
+        ((string-empty-p output)
+         (list (format "No link to %s" pyagentd-host)
+               (format "`ssh %s true' must work without a question"
+                       pyagentd-host)))
+        (t (list (format "%s: %s" pyagentd-host output)
+                 (format "`ssh %s true' must work without a question"
+                         pyagentd-host)))))
+
+;;;; Whether a host answers
+
+(defun pyagentd-host-known ()
+  "Return the hosts whose daemon is used or was used, `pyagentd-host' first."
+  (delete-dups
+   (append (and pyagentd-host (list pyagentd-host))
+           (mapcar #'url-unhex-string
+                   (seq-filter (lambda (name)
+                                 (file-directory-p
+                                  (expand-file-name name
+                                                    (pyagentd-host--state))))
+                               (directory-files
+                                (pyagentd-host--state) nil
+                                directory-files-no-dot-files-regexp))))))
+
+(defun pyagentd-host-probe (host timeout callback)
+  "Ask HOST for the version of its server, without starting a daemon there.
+CALLBACK is called later with a version and nil, or with nil and the
+reason, a text.  After TIMEOUT seconds that is the reason."
+  (let* ((pyagentd-host host)
+         (default-directory (expand-file-name "~/"))
+         (process
+          (make-process
+           :name "pyagentd-probe" :noquery t :connection-type 'pipe
+           :buffer (generate-new-buffer " *pyagentd-probe*")
+           :command (pyagentd-host--ssh (pyagentd-host--command "--version"))
+           :sentinel
+           (lambda (process _change)
+             (unless (process-live-p process)
+               (let* ((output (with-current-buffer (process-buffer process)
+                                (string-trim (buffer-string))))
+                      (version (and (eql 0 (process-exit-status process))
+                                    (string-match "[0-9]+\\.[0-9.]+" output)
+                                    (match-string 0 output)))
+                      (reason (cond
+                               (version nil)
+                               ((process-get process 'late)
+                                (format "no answer within %s s" timeout))
+                               (t (let ((pyagentd-host host))
+                                    (string-join (pyagentd-host-reason output)
+                                                 "\n"))))))
+                 (kill-buffer (process-buffer process))
+                 (pyagentd-guarded "Host"
+                   (funcall callback version reason))))))))
+    (run-at-time timeout nil
+                 (lambda ()
+                   (when (process-live-p process)
+                     (process-put process 'late t)
+                     (delete-process process))))))
+
+;;;; Names
+
+(defun pyagentd-host--root ()
+  "Return the directory of the sessions on the host, with a slash, or nil."
+  (when-let ((runtime (and (process-live-p pyagentd-host--link)
+                           (process-get pyagentd-host--link 'runtime))))
+    (file-name-as-directory (plist-get runtime :sessions-dir))))
+
+(defun pyagentd-host-name (file)
+  "Return how FILE, a name on the host, is called here.
+A conversation is visited in its copy, what else there is through TRAMP."
+  (let ((root (pyagentd-host--root)))
+    (cond ((not (string-prefix-p "/" file)) file)
+          ((and root (string-prefix-p root (concat file "/")))
+           (pyagentd-host--hold (concat (pyagentd-host--copies) file)))
+          (t (concat "/ssh:" pyagentd-host ":" file)))))
+
+(defvar pyagentd-host--held (make-hash-table :test #'equal)
+  "Directories of copies that are there.")
+
+(defun pyagentd-host--hold (file)
+  "Make the copy FILE, or that of the conversation in the directory FILE.
+It is empty until it is attached for the first time.  Return FILE."
+  (let* ((directory (if (equal (file-name-nondirectory file) "session.md")
+                        (directory-file-name (file-name-directory file))
+                      file))
+         (parent (file-name-nondirectory
+                  (directory-file-name (file-name-directory directory)))))
+    (when (and (member parent '("branches" "agents"))
+               (not (gethash directory pyagentd-host--held)))
+      (with-file-modes #o700 (make-directory directory t))
+      (let ((copy (expand-file-name "session.md" directory)))
+        (unless (file-exists-p copy)
+          (with-file-modes #o600 (write-region "" nil copy nil 'quiet))))
+      (puthash directory t pyagentd-host--held))
+    file))
+
+(defun pyagentd-host-local-name (name)
+  "Return how NAME, of a file here, is called on the host, nil if it is not there."
+  (let ((copies (pyagentd-host--copies)))
+    (cond ((string-prefix-p (concat copies "/") name)
+           (substring name (length copies)))
+          ((and (string-match "\\`/[-a-z]+:\\([^:|]+\\):\\(.*\\)\\'" name)
+                (equal (match-string 1 name) pyagentd-host))
+           (let ((local (match-string 2 name)))
+             (if (string-match-p "\\`[~/]" local) local
+               (concat "~/" local)))))))
+
+(defun pyagentd-host--out (value)
+  "Return VALUE, an argument of a call, with the host's names of files."
+  (cond ((stringp value)
+         (or (and (string-prefix-p "/" value) (not (string-search "\n" value))
+                  (pyagentd-host-local-name value))
+             value))
+        ((consp value) (mapcar #'pyagentd-host--out value))
+        (t value)))
+
+(defconst pyagentd-host--texts
+  '(:text :edits :roles :inserts :content :message :detail :preview :output
+          :title :notes)
+  "Keys of answers and events whose values are words, and no names of files.")
+
+(defun pyagentd-host--in (value &optional key)
+  "Return VALUE, of an answer or event, with names of files as they are here.
+KEY is the key it is the value of."
+  (cond ((stringp value)
+         (let ((root (pyagentd-host--root)))
+           (cond ((or (null root) (string-search "\n" value)) value)
+                 ((string-prefix-p root (concat value "/"))
+                  (pyagentd-host-name value))
+                 ((and (memq key '(:file :path)) (string-prefix-p "/" value))
+                  (pyagentd-host-name value))
+                 (t value))))
+        ((not (consp value)) value)
+        ((keywordp (car value))
+         (cl-loop for (name each) on value by #'cddr
+                  collect name
+                  collect (if (memq name pyagentd-host--texts) each
+                            (pyagentd-host--in each name))))
+        ((proper-list-p value)
+         (mapcar (lambda (each) (pyagentd-host--in each key)) value))
+        (t value)))
+
+;;;; What passes the connection
+
+(defun pyagentd-host-call (plist)
+  "Return PLIST, the arguments of a call, as the host is sent them."
+  (let ((root (plist-get plist :root)))
+    (cl-loop for (key value)
+             on (if (and root (not (pyagentd-host-local-name root))
+                         (not (string-match-p "\\`~" root)))
+                    ;; A project of this machine: the host's home is taken.
+                    (plist-put (copy-sequence plist) :root nil)
+                  plist)
+             by #'cddr
+             append (list key (if (memq key '(:hunks :text)) value
+                                (pyagentd-host--out value))))))
+
+(defun pyagentd-host--without-time (plist)
+  "Return PLIST without the time of the host's file: it is not that of the copy."
+  (if (plist-member plist :mtime)
+      (plist-put (copy-sequence plist) :mtime nil)
+    plist))
+
+(defun pyagentd-host-answer (success)
+  "Return a function for an answer, which calls SUCCESS.
+SUCCESS gets it as it is to be understood here."
+  (lambda (answer)
+    (funcall success (pyagentd-host--without-time (pyagentd-host--in answer)))))
+
+(defun pyagentd-host-event (event)
+  "Return EVENT, (KIND BRANCH SEQ . ARGS), with names of files as they are here."
+  (pcase-let ((`(,kind ,branch ,seq . ,args) event))
+    (cl-list* kind (pyagentd-host--in branch) seq
+              (cond ((memq kind '(insert edit roles prompt notice)) args)
+                    ((eq kind 'persisted)
+                     (list (pyagentd-host--without-time (car args))))
+                    (t (pyagentd-host--in args))))))
+
+;;;; Saving
+
+(defun pyagentd-host--before-write ()
+  "Refuse to save a session of a host while there is no link to it.
+The copy is what the host's file holds; what it lacks is kept by Emacs'
+own auto-save meanwhile."
+  (when-let ((host (pyagentd-host-of buffer-file-name)))
+    (unless (and (eq pyagentd-attach-state t) (equal host pyagentd-host)
+                 (pyagentd-rpc-connected-p))
+      (pyagentd-session-keep)
+      (let ((trouble (format "Not saved: no link to %s; saved when it is back"
+                             host)))
+        (pyagentd-session--set-trouble trouble)
+        (signal 'file-error (list trouble))))))
+
+(defun pyagentd-host--saved (&rest _)
+  "Write the text, which the host's file has, into the copy of this session.
+Drop what was auto-saved while there was no link."
+  (when (and (pyagentd-host-of (or buffer-file-name ""))
+             (eq pyagentd-attach-state t) (not (buffer-modified-p)))
+    (pyagentd-guarded "Copy"
+      (pyagentd-write (pyagentd-place-conversation pyagentd--branch-dir)))
+    (clear-visited-file-modtime)
+    (pyagentd-session--drop-kept)))
+
+(defun pyagentd-host--attached ()
+  "Save at once what was typed while there was no link."
+  (when (and pyagentd-session-trouble (buffer-modified-p)
+             (pyagentd-host-of buffer-file-name))
+    (pyagentd-autosave-touch)
+    (pyagentd-later-soon #'pyagentd-session-save)))
+
+(add-hook 'pyagentd-session-before-write-hook #'pyagentd-host--before-write)
+(add-hook 'pyagentd-session-saved-hook #'pyagentd-host--saved)
+(add-hook 'pyagentd-run-finished-functions #'pyagentd-host--saved)
+(add-hook 'pyagentd-attached-hook #'pyagentd-host--saved)
+(add-hook 'pyagentd-attached-hook #'pyagentd-host--attached)
+
+;;;; Choosing a host
+
+(defun pyagentd-use-host (host)
+  "Use the daemon of HOST from now on; nil or \"\" means that of this machine.
+HOST is called as ssh calls it.  Sessions of the machine that was used
+before stay as they are, unconnected."
+  (interactive (list (read-string "Host (empty: this machine): ")))
+  (let ((host (and host (not (string-empty-p host)) host)))
+    (unless (equal host pyagentd-host)
+      (setq pyagentd-host--alone nil)
+      (pyagentd-host-cut)
+      (pyagentd-rpc-disconnect)
+      (setq pyagentd-host host))
+    (pyagentd-start (lambda ()
+                      (message "pyagentd: using the daemon of %s"
+                               (or host "this machine"))))))
+
+(defun pyagentd-host-follow (directory)
+  "Use the daemon of the host that DIRECTORY is on, if it is one of TRAMP's.
+Ask before another daemon is left for it."
+  (when-let* ((method (file-remote-p directory 'method))
+              (name (file-remote-p directory 'host))
+              (user (or (file-remote-p directory 'user) t))
+              (host (if (stringp user) (concat user "@" name) name)))
+    (unless (or (equal host pyagentd-host)
+                (not (member method '("ssh" "sshx" "scp" "scpx" "rsync"))))
+      (unless (or (not (pyagentd-rpc-connected-p))
+                  (y-or-n-p (format "Leave the daemon of %s for that of %s? "
+                                    (or pyagentd-host "this machine") host)))
+        (user-error "A session for %s needs the daemon there" host))
+      (pyagentd-use-host host))))
+
+;;;; Installing the server there
+
+(defconst pyagentd-host--install-script "set -e
+base=$HOME/.local/share/pyagentd
+mkdir -p \"$base\"
+tmp=$(mktemp -d); trap 'rm -rf \"$tmp\"' EXIT
+case $1 in
+wheel) cat >\"$tmp/$2\"; what=$tmp/$2$4 ;;
+tree) tar xzf - -C \"$tmp\"; what=$tmp$4 ;;
+*) what=$2 ;;
+esac
+new=$base/server-$3-$$
+trap 'status=$?; rm -rf \"$tmp\"; [ $status = 0 ] || rm -rf \"$new\"' EXIT
+if command -v uv >/dev/null 2>&1; then
+  uv venv --no-project --python '>=3.11' \"$new\"
+  uv pip install --python \"$new/bin/python\" \"$what\"
+else
+  for python in python3 python3.14 python3.13 python3.12 python3.11 none; do
+    \"$python\" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break
+  done
+  [ $python != none ] || { echo 'Python 3.11 or newer is missing; install it, or uv'; exit 1; }
+  \"$python\" -m venv \"$new\"
+  \"$new/bin/python\" -m pip install --no-input --disable-pip-version-check --progress-bar=off \"$what\"
+fi
+\"$new/bin/pyagentd\" --version
+ln -sfn \"$new\" \"$base/server\"
+"
+  "What installs the server on a host; see `pyagentd-host-install'.")
+
+(defun pyagentd-host-install (requirement)
+  "Install the server on `pyagentd-host', after asking.
+REQUIREMENT is as `pyagentd-install-requirement' says it; what is here is
+copied there.  Emacs stays usable meanwhile."
+  (unless (or noninteractive
+              (y-or-n-p (format "Install the server, version %s, into \
+~/.local/share/pyagentd on %s (fetches Python packages there)? "
+                                pyagentd-version pyagentd-host)))
+    (user-error "Not installed"))
+  (let* ((file (replace-regexp-in-string "\\[[^]]*\\]\\'" "" requirement))
+         (kind (cond ((file-directory-p file) "tree")
+                     ((file-exists-p file) "wheel")
+                     (t "index")))
+         (remote (concat "exec sh -c "
+                         (shell-quote-argument pyagentd-host--install-script)
+                         " sh "
+                         (mapconcat #'shell-quote-argument
+                                    (list kind
+                                          (if (equal kind "index") requirement
+                                            (file-name-nondirectory file))
+                                          pyagentd-version
+                                          (substring requirement
+                                                     (length file)))
+                                    " ")))
+         (send (pcase kind
+                 ("tree" (format "tar czf - -C %s --exclude='./.*' \
+--exclude=./tests --exclude=./build --exclude=./dist --exclude=__pycache__ . |"
+                                 (shell-quote-argument file)))
+                 ("wheel" (format "cat %s |" (shell-quote-argument file)))
+                 (_ "")))
+         (default-directory (expand-file-name "~/"))
+         (buffer (get-buffer-create "*pyagentd-install*")))
+    (with-current-buffer buffer
+      (special-mode)
+      (let ((inhibit-read-only t)) (erase-buffer)))
+    (display-buffer buffer)
+    (make-process
+     :name "pyagentd-install" :noquery t :connection-type 'pipe
+     :buffer buffer
+     :command (list "/bin/sh" "-c"
+                    (concat send " "
+                            (mapconcat #'shell-quote-argument
+                                       (pyagentd-host--ssh remote) " ")))
+     :filter (lambda (process text)
+               (with-current-buffer (process-buffer process)
+                 (let ((inhibit-read-only t))
+                   (save-excursion (goto-char (point-max)) (insert text)))))
+     :sentinel
+     (lambda (process _change)
+       (unless (process-live-p process)
+         (if (not (eql 0 (process-exit-status process)))
+             (message "pyagentd: not installed on %s; see %s" pyagentd-host
+                      (buffer-name (process-buffer process)))
+           (message "pyagentd: server %s is installed on %s" pyagentd-version
+                    pyagentd-host)
+           (pyagentd-start #'ignore)))))))
+
+(provide 'pyagentd-host)
+;;; pyagentd-host.el ends here
