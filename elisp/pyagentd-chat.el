@@ -310,6 +310,9 @@ nothing can be written from here, or, with IDLE, if a run is in progress."
        (funcall check)
        (funcall then)))))
 
+(defvar-local pyagentd-chat--earlier nil
+  "The status that came while a prompt was being sent, of the run before it.")
+
 (defun pyagentd-chat--send (end)
   "Ask the daemon to answer the saved text up to END.
 While a run is in progress it waits for its turn, and stays where it is."
@@ -326,6 +329,7 @@ While a run is in progress it waits for its turn, and stays where it is."
     (unless busy
       (pyagentd-insert-start end)
       (pyagentd-status-set '(:state sending))
+      (setq pyagentd-chat--earlier nil)
       (pyagentd-silent-watch end))
     (pyagentd-chat--ask
      id here
@@ -337,6 +341,9 @@ While a run is in progress it waits for its turn, and stays where it is."
          (cond ((plist-get answer :command)
                 (pyagentd-chat--commanded answer id busy))
                ((plist-get answer :queued)
+                (when (eq (plist-get pyagentd-status :state) 'sending)
+                  (pyagentd-status-set (or pyagentd-chat--earlier
+                                           '(:state busy))))
                 ;; What waited before it may have fired meanwhile.
                 (pyagentd-chat--queued
                  id (and (= (pyagentd-insert-position) here) marker))))))
@@ -547,7 +554,7 @@ unless the event is in the text already.  DOCSTRING says what it does."
   "Note that RUN has finished."
   (pyagentd-insert-flush)
   (pyagentd-overlay-clear)
-  (pyagentd-status-set
+  (pyagentd-chat--show-status
    (if (eq (pyagentd-symbol (plist-get run :reason)) 'error)
        (list :state 'error :message (plist-get run :message))
      '(:state idle)))
@@ -555,7 +562,15 @@ unless the event is in the text already.  DOCSTRING says what it does."
 
 (pyagentd-chat--define-event status `(,status)
   "Show the status of the branch."
-  (pyagentd-status-set status))
+  (pyagentd-chat--show-status status))
+
+(defun pyagentd-chat--show-status (status)
+  "Show STATUS, unless it is of the run before a prompt that is being sent.
+The run of that prompt says that it is busy before it says anything else."
+  (if (and (eq (plist-get pyagentd-status :state) 'sending)
+           (eq (pyagentd-symbol (plist-get status :state)) 'idle))
+      (setq pyagentd-chat--earlier status)
+    (pyagentd-status-set status)))
 
 (defun pyagentd-chat--on-resync (branch _seq _args)
   "Attach BRANCH anew from the last event seen: later ones were dropped."

@@ -154,6 +154,27 @@
     (should (= 2 (length (pyagentd-test-calls 'attach))))
     (should (eq (plist-get pyagentd-status :state) 'sending))))
 
+(ert-deftest pyagentd-chat-end-of-the-run-before-does-not-end-the-sending ()
+  (chat-test--with-session "### Hi"
+    (pyagentd-test-tell 'fake-silent "" 'send)
+    (pyagentd-send)
+    (chat-test--push '(run 1 (:id "r1" :phase finished :reason end_turn))
+                     '(status 0 (:state idle)) '(insert 2 "Yes" response))
+    (pyagentd-test-await (eql pyagentd-attach-seq 2))
+    (should (eq (plist-get pyagentd-status :state) 'sending))
+    (chat-test--push '(status 0 (:state busy)) '(status 0 (:state idle)) '(insert 3 "!" response))
+    (pyagentd-test-await (eql pyagentd-attach-seq 3))
+    (should (eq (plist-get pyagentd-status :state) 'idle))))
+
+(ert-deftest pyagentd-chat-queued-prompt-of-an-idle-branch-shows-what-the-daemon-said ()
+  (chat-test--with-session "### Hi"
+    (pyagentd-test-tell 'fake-answer "(:queued t)" 'send)
+    (pyagentd-send)
+    (chat-test--push '(status 0 (:state idle :queued 1)))
+    (pyagentd-test-await (memq (plist-get pyagentd-status :state) '(idle busy)))
+    (chat-test--push '(status 0 (:state idle :queued 1)))
+    (pyagentd-test-await (eq (plist-get pyagentd-status :state) 'idle))))
+
 (ert-deftest pyagentd-chat-resync-attaches-from-what-was-seen ()
   (chat-test--with-session "### Hi"
     (chat-test--push '(insert 3 "abc" response))
