@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyagentd.clock import Clock, Pulse
 from pyagentd.errors import BadRequest, Busy, NotFound, StoreError
@@ -45,6 +45,9 @@ from pyagentd.store.document.render import Insert, writable
 from pyagentd.store.document.text import Settings, Stamp
 from pyagentd.store.journal import Row, session_row
 from pyagentd.store.paths import BranchRef
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.run_setup import RunPlan
 
 log = logging.getLogger(__name__)
 
@@ -120,6 +123,12 @@ class SessionRow:
     def written(self) -> Settings | None:
         """What we wrote into the Local Variables last, None when we never did."""
         return document_sync.from_json(self.conversation.session.get("metadata_json", {}).get("settings"))
+
+    @property
+    def has_no_settings(self) -> bool:
+        """Whether the document has been answered in and its Local Variables are none of ours: they set nothing."""
+        metadata = self.conversation.session.get("metadata_json", {})
+        return bool(self.conversation.runs) and metadata.get("settings") is None
 
     def note_given(self) -> None:
         """Record what we wrote into the Local Variables, which tells later what the user changed there."""
@@ -314,6 +323,7 @@ class LiveBranch(Watchers, SessionRow):
         meter: What its context holds and cost; None before somebody counts.
         observers: Are given each row that is recorded, when it has been shown.
         turn: What holds for the run in flight, or held for the last one.
+        plan: What its last run was made from, for the next one.
         notes: What was found when it was opened, one line each, for people.
         emptied: Whether its document was empty when it was opened, and was made anew.
         made_from: The name of the preset in ``scope-plan.yml``, with the stamp of that file; None: not read yet.
@@ -325,6 +335,7 @@ class LiveBranch(Watchers, SessionRow):
         self.task: asyncio.Task[Outcome] | None = None
         self.starting = asyncio.Lock()
         self.turn: TurnPresets | None = None
+        self.plan: RunPlan | None = None
         self.meter: Meter | None = None
         self.observers: list[Callable[[Row], None]] = []
         self.users = 0
@@ -419,6 +430,7 @@ class LiveBranch(Watchers, SessionRow):
         self.recorder.flush()
         self.recorder.journal.rest()
         self.observers.clear()  # whoever opens it puts them there
+        self.plan = None
         return True
 
     def wake(self) -> bool:
@@ -448,7 +460,7 @@ class LiveBranch(Watchers, SessionRow):
         """
         if block is None:
             block = self.document.settings_now
-        if self.ref.is_agent or (self.written is None and self.conversation.runs):
+        if self.ref.is_agent or self.has_no_settings:
             return {}
         return find_override(block, self.written, preset)
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyagentd import installation, regularfile
 from pyagentd.config import Config
@@ -33,6 +33,7 @@ from pyagentd.runtime.document_sync import (
     preset_with_overrides,
     settings_in_document,
     settings_of,
+    to_json,
 )
 from pyagentd.runtime.grants import RunWitness, local_user, protecting_hooks
 from pyagentd.runtime.opening import DeferredBackend, ResumedRun
@@ -46,12 +47,13 @@ from pyagentd.runtime.settings import (
     backend_for,
     permitted_tools,
     policy_context,
+    protected_paths,
     provider_of,
     variable_of,
     with_backend_and_model,
 )
-from pyagentd.runtime.system_prompt import Workplace, skills_index, skills_of, system_prompt, workplace_of
-from pyagentd.runtime.turn_agent import TurnNames, TurnPresets, names_for_turn, turn_presets
+from pyagentd.runtime.system_prompt import Skill, Workplace, skills_index, skills_of, system_prompt, workplace_of
+from pyagentd.runtime.turn_agent import TAKEN_OVER, TurnNames, TurnPresets, names_for_turn, turn_presets
 from pyagentd.store import named_agents, paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.db.projection import Projection
@@ -66,6 +68,7 @@ from pyagentd.tools.spec import Output, ToolContext, ToolSpec
 from pyagentd.tools.web import key_variable, web_fetch, web_search
 
 if TYPE_CHECKING:
+    from pyagentd.runtime.feature import Feature
     from pyagentd.runtime.kernel import Kernel
 
 
@@ -227,6 +230,75 @@ def _shared(text: str) -> str:
     return text
 
 
+class SettingsBlock(NamedTuple):
+    """What the document's Local Variables say, and what is recorded that we wrote there."""
+
+    seen: Settings
+    written: object
+    is_none_of_ours: bool
+
+
+class ModelPlan(NamedTuple):
+    """What a run asks of one model."""
+
+    system: str
+    window: int | None  # tokens; None where it is not known
+    longest: Mapping[str, Any]  # tokens of answer and thinking, as fields of ``RunSettings``
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlan:
+    """What the runs of a branch have in common until something changes that it was made of.
+
+    Attributes:
+        made_of: All of that but the block, see ``RunBuilder._facts``.
+        blocks: What the document's block of settings may be: as it was, or as the run has it written.
+        place: Where they work.
+        turn: What the user's messages name.
+        presets: Who answers there, and in the branches above.
+        preset: Who answers.
+        override: What the user set in the document.
+        given: The preset's settings as the document has them.
+        effective: The same with what the user set.
+        protected: Our own places, which no tool may write.
+        wanted: Names of the tools that the preset and features want; of them ``permitted`` are allowed.
+        tools: Those that are the same in each run, by name.
+        providers: Features that make others of them for each run.
+        taken: Names that mean a tool of ours, offered or not.
+        reads_skills: Whether what lies beside the skills may be read.
+        skills: What the system prompt says of them.
+        backend: Who answers, where the run is not resumed.
+        model: What it is called there, before hooks had their say.
+        models: By model, filled when it is asked.
+    """
+
+    made_of: tuple[object, ...]
+    blocks: tuple[SettingsBlock, ...]
+    place: Workplace
+    turn: TurnNames
+    presets: TurnPresets
+    preset: Preset
+    override: Override
+    given: Settings
+    effective: Settings
+    protected: tuple[str, ...]
+    wanted: Sequence[str]
+    permitted: Sequence[str]
+    tools: Mapping[str, ToolSpec]
+    providers: Sequence["Feature"]
+    taken: frozenset[str]
+    reads_skills: bool
+    skills: str
+    backend: Backend
+    model: str
+    provider: str
+    models: dict[str, ModelPlan]
+
+    def holds(self, made_of: tuple[object, ...], block: SettingsBlock) -> bool:
+        """Return whether it would be made again of this."""
+        return made_of == self.made_of and block in self.blocks
+
+
 class RequestRenewal:
     """What a named agent's run asks before every request: see ``RunBuilder.renewed``.
 
@@ -286,6 +358,7 @@ class RunBuilder:
         self.ancestors = paths.ancestors_of(branch.ref)
         self.top = self.ancestors[-1] if self.ancestors else branch.ref
         self._override: Override = {}
+        self._protected: tuple[str, ...] = ()
 
     @property
     def root(self) -> Path:
@@ -320,71 +393,148 @@ class RunBuilder:
             PyagentdError: Something of it is no good.
         """
         kernel, branch, ref = self.kernel, self.branch, self.branch.ref
-        turn, self.place = names_for_turn(branch.conversation, self.message), await workplace_of(kernel, branch)
-        self.presets = turn_presets(kernel.presets, ref, self.ancestors, branch.conversation, turn.agent)
-        skill = await self._skill(self.place)
+        plan = branch.plan
+        if plan is None or model is not None or not plan.holds(*self._facts(seen)):
+            plan = await self._plan(seen, model)
+        self.place, self.presets, self.preset = plan.place, plan.presets, plan.preset
+        self._override, self._protected = plan.override, plan.protected
+        branch.write_settings(given=plan.given, effective=plan.effective, seen=seen)
+        found = cache(
+            lambda: self._skills(plan.place)
+        )  # when they are wanted: what lies beside them may have changed
+        if plan.reads_skills:
+            self.presets = plan.presets.reading(ref, found)
         branch.turn = self.presets
-        self.preset = preset = turn.answered_by(self._preset(seen))
-        resumed = model is not None
-        backend, model = self._backend(preset, model)
-        if not resumed:
-            model = await self._model(model, preset)
+        if model is None:
+            model = await self._model(plan.model, plan.preset)
+        if (asked := plan.models.get(model)) is None:
+            window = facts(model, kernel.config)
+            asked = plan.models[model] = ModelPlan(
+                await self._system(plan.preset, plan.skills, model),
+                window.context_window if window.window_known else None,
+                self._longest(plan.preset, model),
+            )
         await kernel.grants.load(self.top, self.root)
         self.authority = self._authority()
-        tools = self._tools(skill)
-        skills = skills_index(self.place.skills) if skill in tools.values() else ""
-        known = facts(model, kernel.config)
-        window = known.context_window if known.window_known else None
-        self.offer = ToolOffer(tools, found_before(branch.conversation), window=window)
+        tools = self._tools(plan, lambda: found()[0])
+        self.offer = ToolOffer(tools, found_before(branch.conversation), window=asked.window)
         settings = RunSettings(
-            backend=self._watched(backend),
+            backend=self._watched(plan.backend),
             model=model,
-            provider=provider_of(preset, kernel.config, self.options),
-            system=await self._system(preset, skills, model),
+            provider=plan.provider,
+            system=asked.system,
             tools=tools,
             offer=self.offer,
             context=self._tool_context(),
             authority=self.authority,
-            temperature=preset.temperature,
-            **self._longest(preset, model),
-            result=preset.result,
-            limits=limits_of(preset),
-            tool_results=preset.include_tool_results or ref.is_agent,  # a parent reads them
-            agent=turn.agent,
+            temperature=plan.preset.temperature,
+            **asked.longest,
+            result=plan.preset.result,
+            limits=limits_of(plan.preset),
+            tool_results=plan.preset.include_tool_results or ref.is_agent,  # a parent reads them
+            agent=plan.turn.agent,
         )
         if kernel.named.is_named(ref):
-            settings = replace(settings, fresh=RequestRenewal(self, turn, preset, skills))
+            settings = replace(settings, fresh=RequestRenewal(self, plan.turn, plan.preset, plan.skills))
         for each in kernel.having("settings_for"):
             settings = each.settings_for(self, settings)
         return self._fitted(settings)
 
-    def _tools(self, skill: ToolSpec | None) -> dict[str, ToolSpec]:
-        """Return the tools that the model is offered, by name; ``skill`` is the one that reads skills."""
-        kernel, web = self.kernel, self.kernel.config.web
-        wanted = [*self.preset.tools, *(f"emacs:{tool}" for tool in self.preset.emacs_tools)]
+    def _facts(self, seen: Settings) -> tuple[tuple[object, ...], SettingsBlock]:
+        """Return what a plan is made of, as it is now, beside files that are read for it; see ``_is_lasting``."""
+        branch, preset_of = self.branch, self.kernel.presets.of_branch
+        session = branch.conversation.session
+        metadata = session.get("metadata_json", {})
+        return (
+            preset_of(branch.ref),
+            *map(preset_of, self.ancestors),
+            self.options,
+            names_for_turn(branch.conversation, self.message),
+            *map(session.get, ("workspace_root", "agent")),
+            *map(metadata.get, (*TAKEN_OVER, "above")),
+        ), SettingsBlock(seen, metadata.get("settings"), branch.has_no_settings)
+
+    def _is_lasting(self, turn: TurnNames) -> bool:
+        """Return whether the facts are all that a plan is made of: no template, document or late key is read."""
+        above = self.branch.conversation.session["metadata_json"].get("above") or ()
+        templates = turn.agent or any(held.get("agent") for held in above)
+        return not (templates or self.kernel.named.is_named(self.branch.ref) or self.options.late is not None)
+
+    async def _plan(self, seen: Settings, model: str | None) -> RunPlan:
+        """Return a new plan, which the branch keeps for its next runs if nothing else is read for it."""
+        kernel, branch, ref = self.kernel, self.branch, self.branch.ref
+        self.place = place = await workplace_of(kernel, branch)
+        made_of, block = self._facts(seen)  # what changes from here on makes the next run another plan
+        turn = names_for_turn(branch.conversation, self.message)
+        self.presets = presets = turn_presets(kernel.presets, ref, self.ancestors, branch.conversation, turn.agent)
+        own = kernel.presets.of_branch(ref)
+        override = branch.override(own, seen)
+        given, effective = settings_in_document(settings_of(own)), effective_settings(own, override)
+        if presets.name:  # what the document sets holds for every agent, but whose tools are its own
+            override = {name: value for name, value in override.items() if name != "tools"}
+        self._override = override
+        self.preset = preset = turn.answered_by(preset_with_overrides(self._answering(), override))
+        backend: Backend
+        if model is None:
+            backend, model = backend_for(preset, kernel.config, self.options)
+        else:
+            backend = DeferredBackend(lambda: backend_for(preset, kernel.config, self.options))
+        wanted = [*preset.tools, *(f"emacs:{tool}" for tool in preset.emacs_tools)]
         permitted = self.permitted(wanted)
         for each in kernel.having("granted"):
             granted = [name for name in each.granted(self, permitted) if name not in permitted]
             permitted += granted
             wanted += granted
-        known, ours = builtin_tools(), {*builtin_tools(), "WebFetch", "WebSearch"}
+        tools, web = builtin_tools(), kernel.config.web
+        taken = {*tools, "WebFetch", "WebSearch"}
         if "WebFetch" in permitted:
-            known["WebFetch"] = web_fetch(allow_private=web.allow_private)
+            tools["WebFetch"] = web_fetch(allow_private=web.allow_private)
         if "WebSearch" in permitted:
-            known["WebSearch"] = web_search(
+            tools["WebSearch"] = web_search(
                 web,
                 key=lambda: variable_of(key_variable(web), self.options),
-                used=lambda: _calls(self.branch.conversation, "WebSearch"),
+                used=lambda: _calls(branch.conversation, "WebSearch"),
             )
-        for each in kernel.having("tools_for"):
-            ours.update(each.tool_names)
-            if not set(each.tool_names).isdisjoint(permitted):
-                known |= {spec.name: spec for spec in each.tools_for(self)}
-        if skill is not None:
-            known[skill.name] = skill
-        tools = {name: known[name] for name in permitted if name in known}
-        for each in kernel.having("further_tools"):
-            tools |= each.further_tools(self, wanted, ours | known.keys(), self.permitted)
+        providers = kernel.having("tools_for")
+        taken.update(*(each.tool_names for each in providers))
+        reads_skills = bool(place.skills) and instructions.NAME in presets.of_branch(ref).tools
+        taken |= {instructions.NAME} if reads_skills else set()
+        plan = RunPlan(
+            made_of=made_of,
+            blocks=(block, SettingsBlock(effective, to_json(given), False)),
+            place=place,
+            turn=turn,
+            presets=presets,
+            preset=preset,
+            override=override,
+            given=given,
+            effective=effective,
+            protected=protected_paths(kernel.config),
+            wanted=wanted,
+            permitted=permitted,
+            tools=tools,
+            providers=[each for each in providers if not set(each.tool_names).isdisjoint(permitted)],
+            taken=frozenset(taken),
+            reads_skills=reads_skills,
+            skills=skills_index(place.skills) if reads_skills and instructions.NAME in permitted else "",
+            backend=backend,
+            model=model,
+            provider=provider_of(preset, kernel.config, self.options),
+            models={},
+        )
+        branch.plan = plan if self._is_lasting(turn) and not isinstance(backend, DeferredBackend) else None
+        return plan
+
+    def _tools(self, plan: RunPlan, skills: Callable[[], Mapping[str, Skill]]) -> dict[str, ToolSpec]:
+        """Return the tools that the model is offered, by name; ``skills`` finds those that there are now."""
+        known = dict(plan.tools)
+        for each in plan.providers:
+            known |= {spec.name: spec for spec in each.tools_for(self)}
+        if plan.skills:
+            known[instructions.NAME] = instructions.skill_tool(self.branch, plan.place.skills, skills)
+        tools = {name: known[name] for name in plan.permitted if name in known}
+        for feature in self.kernel.having("further_tools"):
+            tools |= feature.further_tools(self, plan.wanted, plan.taken | known.keys(), self.permitted)
         return tools
 
     def _fitted(self, settings: RunSettings) -> RunSettings:
@@ -441,20 +591,6 @@ class RunBuilder:
             return now
         return self._fitted(replace(now, system=system, **changes))
 
-    def _preset(self, seen: Settings) -> Preset:
-        """Return the preset of the run; what the document sets holds for every agent, but whose tools are its own."""
-        own = self.kernel.presets.of_branch(self.branch.ref)
-        override = self.branch.override(own, seen)
-        self.branch.write_settings(
-            given=settings_in_document(settings_of(own)),
-            effective=effective_settings(own, override),
-            seen=seen,
-        )
-        if self.presets.name:
-            override = {name: value for name, value in override.items() if name != "tools"}
-        self._override = override
-        return preset_with_overrides(self._answering(), override)
-
     def _answering(self) -> Preset:
         return with_backend_and_model(self.presets.of_branch(self.branch.ref), self.kernel.config, self.options)
 
@@ -465,21 +601,11 @@ class RunBuilder:
         thinking = min(thinking, max(whole - answer, whole // 2))
         return {"max_tokens": whole - thinking, "thinking_budget": thinking or None}
 
-    async def _skill(self, place: Workplace) -> ToolSpec | None:
-        """Return the tool that reads the session's skills, and have what lies beside them be readable."""
-        ref = self.branch.ref
-        if not place.skills or instructions.NAME not in self.presets.of_branch(ref).tools:
-            return None
-        found = (await asyncio.to_thread(skills_of, self.kernel.config, place.root)).found
+    def _skills(self, place: Workplace) -> tuple[Mapping[str, Skill], tuple[str, ...]]:
+        """Return the session's skills as they are found now, and patterns of what lies beside them; blocks."""
+        found = skills_of(self.kernel.config, place.root).found
         known = {name: skill for name, skill in found.items() if name in place.skills}
-        beside = tuple(under(str(skill.file.parent)) for skill in known.values())
-        self.presets = self.presets.reading(ref, beside)
-        return instructions.skill_tool(self.branch, place.skills, lambda: known)
-
-    def _backend(self, preset: Preset, model: str | None) -> tuple[Backend, str]:
-        if model is None:
-            return backend_for(preset, self.kernel.config, self.options)
-        return DeferredBackend(lambda: backend_for(preset, self.kernel.config, self.options)), model
+        return known, tuple(under(str(skill.file.parent)) for skill in known.values())
 
     def _authority(self) -> Authority:
         """Return who decides what the run may do."""
@@ -492,6 +618,7 @@ class RunBuilder:
                 self.options,
                 kernel.config,
                 remembered=lambda: kernel.grants.patterns(self.top, root),
+                protected=self._protected,
             ),
             ask_human=lambda fields: kernel.questions.ask(branch, self.run_id, self.ancestors, fields),
             stop=branch.stop,

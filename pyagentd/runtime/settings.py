@@ -74,12 +74,13 @@ def policy_context(
     options: "SendOptions",
     config: Config,
     remembered: Callable[[], tuple[re.Pattern[str], ...]] = tuple,
+    protected: tuple[str, ...] = (),
 ) -> Callable[[], Context]:
     """Return a function that reads the rules for one decision; ancestors' denies are evaluated live.
 
-    ``remembered`` returns what humans granted, see ``grants``.
+    ``remembered`` returns what humans granted, see ``grants``; ``protected`` is ``protected_paths``, if known.
     """
-    protected = protected_paths(config)
+    protected = protected or protected_paths(config)
     readable = (under(str(paths.files_dir(ref.branch_dir))),)
 
     def context() -> Context:

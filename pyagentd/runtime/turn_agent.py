@@ -220,8 +220,8 @@ class TurnPresets:
         change = self._changes.get(ref.key)
         return own if change is None else change(own)
 
-    def reading(self, ref: BranchRef, patterns: tuple[str, ...]) -> "TurnPresets":
-        """Return the same where ``ref`` may read what matches ``patterns`` as well."""
+    def reading(self, ref: BranchRef, found: Callable[[], tuple[object, tuple[str, ...]]]) -> "TurnPresets":
+        """Return the same where ``ref`` may also read what matches patterns that are found when they are needed."""
         change = self._changes.get(ref.key)
         known: tuple[Preset, Preset] | None = None  # asked for each decision, also from threads
 
@@ -230,7 +230,7 @@ class TurnPresets:
             made = known
             if made is None or made[0] is not own:
                 preset = own if change is None else change(own)
-                read = _joined(preset.paths.read, patterns)
+                read = _joined(preset.paths.read, found()[1])
                 known = made = (own, replace(preset, paths=replace(preset.paths, read=read)))
             return made[1]
 
