@@ -17,7 +17,7 @@ from pyagentd.config.tables import CompactionSettings
 from pyagentd.errors import BadRequest, Busy, ContextOverflow, ProviderError, StoreError, TransientProviderError
 from pyagentd.events import Event
 from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, StepFinished
-from pyagentd.llm.catalog import ModelFacts, facts
+from pyagentd.llm.catalog import ModelFacts
 from pyagentd.llm.prompts import accept_summary, previous_summary, shorten, summary_request, transcript
 from pyagentd.messages import Message, Text, ToolResult, Usage
 from pyagentd.runtime import system_prompt
@@ -407,7 +407,7 @@ class Compactor:
     def _summariser(self) -> Summariser:
         settings, config = self._settings, self._kernel.config
         model = extra_model(self.configured.model, settings.provider, settings.model, config)
-        known = facts(model, config, backend=settings.provider)
+        known = self._kernel.model_facts(model, settings.provider)
         return Summariser(settings.backend, model, known=known, settings=self.configured, observe=self._retrying)
 
     def _retrying(self, item: Retrying) -> None:
@@ -499,7 +499,7 @@ class ContextFitter:
         self._branch = branch
         self._run_id = run_id
         self._model = settings.model
-        self._facts: ModelFacts = facts(settings.model, kernel.config, backend=settings.provider)
+        self._facts: ModelFacts = kernel.model_facts(settings.model, settings.provider)
         self._configured = kernel.config.compaction
         self._usable = self._facts.usable(self._configured.reserve_tokens)
         schemas = (str(schema_of(spec)) for spec in settings.tools.values())

@@ -14,7 +14,6 @@ from pyagentd.events import Event
 from pyagentd.features.compaction import Summariser
 from pyagentd.features.history import History
 from pyagentd.features.schedules import Triggers
-from pyagentd.llm.catalog import facts
 from pyagentd.llm.prompts import description_request, one_line, previous_summary
 from pyagentd.messages import Message, Text, ToolCall, ToolResult
 from pyagentd.runtime.approvals import Answer
@@ -462,7 +461,7 @@ class Contexts(Feature):
             made = await RunBuilder(kernel, branch, run_id, options).settings(settings)
             configured = kernel.config.compaction
             model = extra_model(configured.model, made.provider, made.model, kernel.config)
-            known = facts(model, kernel.config, backend=made.provider)
+            known = kernel.model_facts(model, made.provider)
             summariser = Summariser(
                 made.backend, model, known=known, settings=configured, request=description_request
             )

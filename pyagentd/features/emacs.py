@@ -185,7 +185,8 @@ class EmacsClients(Feature):
         """
         branch = run.branch
         offered = {name: tool for name, (_, tool) in self.tools(self.kernel.watching(branch)).items()}
-        known = offered or _had(branch)
+        if not (known := offered or _had(branch)):
+            return {}
         found = chosen_tools(wanted, known, taken)
         if offered:
             branch.note_metadata(**{_TOOLS: [asdict(offered[name]) for name in found.values()]})

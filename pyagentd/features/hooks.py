@@ -344,10 +344,13 @@ class Hooks(Feature):
             Blocked: A hook does not let it pass.
         """
         moment = HookMoment(branch=branch, root=_root(branch), run_id=run_id, options=options)
+        if not self.is_any("message.user", moment):
+            return prompt
+        model = prompt.metadata.get("model")
         facts = {
             "text": prompt.text[:MOST_TEXT],
             "agent": prompt.metadata.get("agent"),
-            "model": _model_id(prompt.metadata.get("model")),
+            "model": str(model.get("model_id")) if isinstance(model, Mapping) else None,
             "interactive": options.interactive,
             "metadata": dict(prompt.metadata),
         }
@@ -389,6 +392,8 @@ class Hooks(Feature):
     async def model_for(self, run: "RunBuilder", model: str, preset: Preset) -> str:
         """Return the model that is asked."""
         moment = _moment(run)
+        if not self.is_any("model.resolve", moment):
+            return model
         facts = {"model": model, "preset": preset.name, "backend": preset.backend}
         async for _, word in self.words("model.resolve", moment, lambda: facts):
             if isinstance(changed := word.changes.get("model"), str) and changed.strip():
@@ -505,7 +510,7 @@ class Hooks(Feature):
 
 
 def _moment(run: "RunBuilder") -> "HookMoment":
-    return HookMoment(branch=run.branch, root=run.root, run_id=run.run_id, options=run.options, witness=run.witness())
+    return HookMoment(branch=run.branch, root=run.root, run_id=run.run_id, options=run.options, witness=run.witness)
 
 
 def _common(event: str, moment: "HookMoment") -> dict[str, Any]:
@@ -528,10 +533,6 @@ def _name(hook: HookSettings) -> str:
 
 def _root(branch: LiveBranch) -> Path:
     return Path(branch.conversation.session.get("workspace_root") or Path.home())
-
-
-def _model_id(model: object) -> str | None:
-    return str(model.get("model_id")) if isinstance(model, Mapping) else None
 
 
 def with_text(view: tuple[Message, ...], old: str, new: str) -> tuple[Message, ...] | None:

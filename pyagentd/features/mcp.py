@@ -243,7 +243,7 @@ class Servers(Feature):
             return await self.of(run.branch.ref, run.preset, run.root, run.options)
 
         joining = RunServers(
-            servers=self, key=run.branch.ref.key, wanted=wanted, offer=run.offer, permitted=permits(presets, family)
+            servers=self, key=run.branch.ref.key, wanted=wanted, offer=run.offer, presets=presets, family=family
         )
         return replace(settings, ready=joining)
 
@@ -457,18 +457,22 @@ class RunServers:
         key: Of the branch.
         wanted: Returns those of the run.
         offer: Where their tools go.
-        permitted: Which of them may.
+        presets: Say which of them may be offered: those of the branch, and of those above it.
+        family: These branches.
     """
 
     servers: Servers
     key: str
     wanted: Callable[[], Awaitable[Sequence[Server]]]
     offer: ToolOffer
-    permitted: Permits
+    presets: PresetSource
+    family: Sequence[BranchRef]
 
     async def __call__(self) -> None:
         """Wait until every server has said what it offers, or cannot; have that offered."""
-        wanted = await self.wanted()
+        if not (wanted := await self.wanted()):
+            return
+        permitted = permits(self.presets, self.family)
         catalogs = await self._catalogs(wanted)
         offered: list[tuple[Server, list[ServerTool]]] = []
         for server in sorted(wanted, key=lambda each: each.settings.of_project):  # the user's own first
@@ -476,7 +480,7 @@ class RunServers:
                 for name, why in catalog.refused:
                     self.servers.say(self.key, f"The tool {name} of the MCP server {server.name} is left out: {why}")
                 through = let_through(server.settings, catalog.tools)
-                offered.append((server, [tool for tool in through if self.permitted(server.name, tool.name)]))
+                offered.append((server, [tool for tool in through if permitted(server.name, tool.name)]))
         pairs = [(server.name, tool.name) for server, tools in offered for tool in tools]
         shared = shared_names(pairs) | {name for name in starmap(tool_name, pairs) if self._is_taken(name)}
         found: list[ToolSpec] = []

@@ -19,12 +19,10 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pyagentd import __version__
-from pyagentd.config import Config
 from pyagentd.config.tables import TelemetryTable
 from pyagentd.errors import NotInstalled, PyagentdError
 from pyagentd.installation import extra
 from pyagentd.llm.backend import Body, ModelRequest, PartFinished, Retrying, StepFinished, StreamItem
-from pyagentd.llm.catalog import Prices, facts
 from pyagentd.llm.tracing import Watcher
 from pyagentd.log import concealed, correlate
 from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
@@ -69,7 +67,6 @@ class Telemetry(Feature):
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self._counted: Counter[tuple[str, _Labels]] = Counter()
-        self._prices: tuple[Config, dict[str, Prices | None]] = kernel.config, {}
         self._spans: _Spans | None = None
         table = kernel.config.telemetry
         if table.enabled:
@@ -101,15 +98,6 @@ class Telemetry(Feature):
     def count(self, name: str, value: float = 1, **labels: str) -> None:
         """Add to a counter of ``_COUNTERS``."""
         self._counted[name, tuple(labels.items())] += value  # type: ignore[assignment]  # floats are counted as well
-
-    def prices(self, model: str) -> Prices | None:
-        """Return what a model costs, looked up once for each configuration."""
-        config, known = self._prices
-        if config is not self.kernel.config:
-            self._prices = config, known = self.kernel.config, {}
-        if model not in known:
-            known[model] = facts(model, config).prices
-        return known[model]
 
     def counted(self, name: str) -> Iterator[tuple[Mapping[str, str], float]]:
         """Yield labels and value of each series of a counter."""
@@ -231,7 +219,7 @@ class _Request:
         for kind in ("input", "output", "reasoning", "cache_read", "cache_write"):
             if number := getattr(usage, kind):
                 count("pyagentd.tokens", number, model=model, type=kind)
-        prices = self._telemetry.prices(model)
+        prices = self._telemetry.kernel.model_facts(model).prices
         if prices is not None and (cost := prices.of(usage)):
             count("pyagentd.cost", cost, model=model)
 

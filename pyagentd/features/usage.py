@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyagentd.errors import PyagentdError, StoreError
 from pyagentd.events import Event
 from pyagentd.features.agents import child_agents
-from pyagentd.llm.catalog import ModelFacts, facts
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchOpened, Feature
 from pyagentd.runtime.settings import SendOptions, provider_of
@@ -32,20 +31,8 @@ class AgentCost(NamedTuple):
 
 
 def facts_of(kernel: "Kernel") -> FactsOf:
-    """Return what tells of a model what is known of it; looked up once for each configuration."""
-    known: dict[Served, ModelFacts] = {}
-    config = kernel.config
-
-    def of(served: Served) -> ModelFacts:
-        nonlocal config
-        if config is not kernel.config:
-            config = kernel.config
-            known.clear()
-        if served not in known:
-            known[served] = facts(served.model, config, backend=served.provider)
-        return known[served]
-
-    return of
+    """Return what tells of a model what is known of it."""
+    return lambda served: kernel.model_facts(served.model, served.provider)
 
 
 class Meters(Feature):

@@ -12,6 +12,7 @@ from pyagentd.clock import Clock, Pulse
 from pyagentd.config import Config
 from pyagentd.errors import Busy, NotInstalled, PyagentdError, StoreError
 from pyagentd.events import Event, Sink
+from pyagentd.llm.catalog import ModelFacts, facts
 from pyagentd.messages import Message
 from pyagentd.runtime.approvals import AskBoard
 from pyagentd.runtime.asking import Questions
@@ -40,6 +41,7 @@ from pyagentd.runtime.submitting import Queues, Submissions
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store import paths
 from pyagentd.store.conversation import Message as QueuedMessage
+from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.state import State as State_
 from pyagentd.store.document.text import Settings
 from pyagentd.store.paths import BranchRef
@@ -221,6 +223,7 @@ class Kernel(OpenBranches):
         origins: Which sessions are from elsewhere and not trusted.
         named: What the configuration files of named agents say.
         ledger: The audit.
+        projection: Names branches as the database does.
         grants: What humans allowed for more than once.
         questions: Asks humans on behalf of runs.
         queue: The messages that wait for their turn.
@@ -246,6 +249,7 @@ class Kernel(OpenBranches):
         self.origins = presets.origins = Origins(config.sessions_dir, self.state)
         self.named = presets.named = NamedAgentOverlay(config.agents_dir, presets.profiles)
         self.ledger = Ledger(self.state)
+        self.projection = Projection(self.state, config.sessions_dir)
         self.grants = Grants(self, self.state)
         self.questions = Questions(self)
         self.queue = Queues(self)
@@ -253,6 +257,7 @@ class Kernel(OpenBranches):
         self.supervisor = Supervisor(self)
         self._closing = False
         self._having: dict[str, Sequence[Feature]] = {}
+        self._models: tuple[Config, dict[tuple[str, str], ModelFacts]] = config, {}
         self.features: list[Feature] = []
         for kind in features:
             self.features.append(kind(self))
@@ -280,6 +285,15 @@ class Kernel(OpenBranches):
             found = [each for each in self.features if getattr(type(each), moment) is not unused]
             self._having[moment] = found
         return found
+
+    def model_facts(self, model: str, backend: str = "") -> ModelFacts:
+        """Return what is known of a model, which a backend serves; looked up once for each configuration."""
+        config, known = self._models
+        if config is not self.config:
+            self._models = config, known = self.config, {}
+        if (model, backend) not in known:
+            known[model, backend] = facts(model, config, backend=backend)
+        return known[model, backend]
 
     async def start(self) -> None:
         """Have every feature begin to work."""

@@ -17,7 +17,6 @@ from pyagentd.config import Config
 from pyagentd.errors import BadRequest
 from pyagentd.events import Event
 from pyagentd.llm.backend import Backend
-from pyagentd.llm.catalog import facts
 from pyagentd.llm.tracing import TraceWatcher, WatchedBackend, Watcher
 from pyagentd.messages import Media, Message, Part, Text, ToolCall
 from pyagentd.policy.action import under
@@ -56,7 +55,6 @@ from pyagentd.runtime.system_prompt import Skill, Workplace, skills_index, skill
 from pyagentd.runtime.turn_agent import TAKEN_OVER, TurnNames, TurnPresets, names_for_turn, turn_presets
 from pyagentd.store import named_agents, paths
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.db.projection import Projection
 from pyagentd.store.document.text import Settings
 from pyagentd.store.journal import served_by
 from pyagentd.store.paths import BranchRef, LinkedFile, linked_files, type_of
@@ -328,7 +326,9 @@ class RunBuilder:
     Attributes:
         ancestors: The branches above, the nearest one first.
         top: The branch at the root of the tree.
+        witness: Who notes the run's decisions for the audit.
         presets: Who answers there, and in the branches above.
+        rules: The same as decisions about calls see them: what lies beside skills may be read.
         preset: Who answers the run.
         place: Where it works, as its system prompt tells.
         authority: Who decides what it may do.
@@ -336,6 +336,7 @@ class RunBuilder:
     """
 
     presets: TurnPresets
+    rules: TurnPresets
     preset: Preset
     place: Workplace
     authority: Authority
@@ -357,6 +358,15 @@ class RunBuilder:
         self.message = message or {}
         self.ancestors = paths.ancestors_of(branch.ref)
         self.top = self.ancestors[-1] if self.ancestors else branch.ref
+        self.witness = RunWitness(
+            ledger=kernel.ledger,
+            clock=kernel.clock,
+            session=self.top.session_id,
+            branch_dir=kernel.projection.key(branch.ref.branch_dir),
+            agent=branch.ref.session_id if branch.ref.is_agent else None,
+            run_id=run_id,
+            user=None if self.message.get("trigger") else local_user(),
+        )
         self._override: Override = {}
         self._protected: tuple[str, ...] = ()
 
@@ -368,19 +378,6 @@ class RunBuilder:
     def permitted(self, names: Iterable[str]) -> list[str]:
         """Return those tools that no profile, own or above, denies altogether."""
         return permitted_tools(self.presets, self.branch.ref, self.ancestors, names)
-
-    def witness(self) -> RunWitness:
-        """Return who notes the run's decisions for the audit."""
-        kernel, ref = self.kernel, self.branch.ref
-        return RunWitness(
-            ledger=kernel.ledger,
-            clock=kernel.clock,
-            session=self.top.session_id,
-            branch_dir=Projection(kernel.state, kernel.config.sessions_dir).key(ref.branch_dir),
-            agent=ref.session_id if ref.is_agent else None,
-            run_id=self.run_id,
-            user=None if self.message.get("trigger") else local_user(),
-        )
 
     async def settings(self, seen: Settings, *, model: str | None = None) -> RunSettings:
         """Return what holds for the run.
@@ -402,16 +399,14 @@ class RunBuilder:
         found = cache(
             lambda: self._skills(plan.place)
         )  # when they are wanted: what lies beside them may have changed
-        if plan.reads_skills:
-            self.presets = plan.presets.reading(ref, found)
-        branch.turn = self.presets
+        self.rules = branch.turn = plan.presets.reading(ref, found) if plan.reads_skills else plan.presets
         if model is None:
             model = await self._model(plan.model, plan.preset)
         if (asked := plan.models.get(model)) is None:
-            window = facts(model, kernel.config)
+            known = kernel.model_facts(model)
             asked = plan.models[model] = ModelPlan(
                 await self._system(plan.preset, plan.skills, model),
-                window.context_window if window.window_known else None,
+                known.context_window if known.window_known else None,
                 self._longest(plan.preset, model),
             )
         await kernel.grants.load(self.top, self.root)
@@ -597,7 +592,7 @@ class RunBuilder:
     def _longest(self, preset: Preset, model: str) -> dict[str, Any]:
         """Return the most tokens for an answer and for thinking, which share the model's limit."""
         answer, thinking = preset.max_tokens or DEFAULT_MAX_TOKENS, THINKING_TOKENS.get(preset.thinking, 0)
-        whole = facts(model, self.kernel.config).longest(answer + thinking)
+        whole = self.kernel.model_facts(model).longest(answer + thinking)
         thinking = min(thinking, max(whole - answer, whole // 2))
         return {"max_tokens": whole - thinking, "thinking_budget": thinking or None}
 
@@ -612,7 +607,7 @@ class RunBuilder:
         kernel, branch, root = self.kernel, self.branch, self.root
         return Authority(
             context=policy_context(
-                self.presets,
+                self.rules,
                 branch.ref,
                 self.ancestors,
                 self.options,
@@ -622,7 +617,7 @@ class RunBuilder:
             ),
             ask_human=lambda fields: kernel.questions.ask(branch, self.run_id, self.ancestors, fields),
             stop=branch.stop,
-            witness=self.witness(),
+            witness=self.witness,
             leaving=lambda: kernel.closing,
             unasked=self._tell_unasked,
         )
@@ -646,7 +641,7 @@ class RunBuilder:
             spool_dir=paths.files_dir(branch.ref.branch_dir),
             readable=self.authority.readable,
             env=self.options.env,
-            scope=protecting_hooks(shell_scope(self.presets, branch.ref, self.ancestors, kernel.config), self.root),
+            scope=protecting_hooks(shell_scope(self.rules, branch.ref, self.ancestors, kernel.config), self.root),
             notify=lambda text: branch.publish(Event("notice", branch.key, 0, ({"text": text},))),
             **given,
         )

@@ -125,7 +125,7 @@ class Submissions:
             )
         run_id = new_run_id()
         prompt = await read()
-        for each in self._kernel.features:
+        for each in self._kernel.having("before_prompt"):
             prompt = await each.before_prompt(branch, prompt, options, run_id)
         root = branch.conversation.session.get("workspace_root")
         if not self._kernel.presets.is_warm(branch.ref, root):
