@@ -3,15 +3,14 @@
 The whole interface is ``Service.operations``: every public method of the groups, under its name on the wire.
 """
 
-import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from pyagentd.api.agents import Agents, NamedAgents, Pieces, Settings, SpawnOperations
 from pyagentd.api.approvals import Approvals
 from pyagentd.api.commands import Builtin
 from pyagentd.api.conversations import Compaction, Conversations, Queue, SlashCommands, TurnAgents
-from pyagentd.api.group import Process
+from pyagentd.api.group import Process, methods
 from pyagentd.api.history import ContextOperations, Histories, SnapshotOperations
 from pyagentd.api.inspection import Daemon, Inspection, Search
 from pyagentd.api.mcp import EmacsOperations, HookOperations, McpOperations
@@ -97,13 +96,3 @@ class Service:
     def operations(self) -> Mapping[str, Callable[..., Awaitable[Any]]]:
         """Return every operation by its name on the wire."""
         return self._operations
-
-
-def methods(group: type) -> Iterator[tuple[str, str]]:
-    """Yield for each operation of a class of ``GROUPS`` its name on the wire and its method's name.
-
-    An operation called like a word of the language, such as ``import_``, has its name without the line.
-    """
-    for name, _ in inspect.getmembers(group, inspect.iscoroutinefunction):
-        if not name.startswith("_"):
-            yield name.rstrip("_").replace("_", "-"), name

@@ -63,6 +63,27 @@ from pyagentd.wire.sexp import plist_to_dict
 # Operations on the messages that wait for their turn, and on what a session is doing.
 
 
+class TurnModel(TypedDict):
+    """The model that answers a message."""
+
+    provider_id: str | None  # the backend; nil: the preset's
+    model_id: str
+
+
+class QueueTrigger(TypedDict):
+    """What sent a message without a person: a schedule, a file, a webhook."""
+
+    source: str
+    fired_at: int  # epoch ms
+    delivery_id: str
+    auth_subject: str
+    schedule_id: NotRequired[str]
+    headers: NotRequired[Mapping[str, str]]
+    missed: NotRequired[int]  # how often it was due before, while no daemon ran
+    expired: NotRequired[bool]  # it was the schedule's last time
+    reason: NotRequired[str]  # why the agent scheduled it
+
+
 class QueueItem(TypedDict):
     """A message that waits."""
 
@@ -72,8 +93,8 @@ class QueueItem(TypedDict):
     steer: bool  # the run in flight is to read it
     origin: str
     agent: NotRequired[str]  # the preset of its turn
-    model: NotRequired[Mapping[str, Any]]
-    trigger: NotRequired[Mapping[str, Any]]
+    model: NotRequired[TurnModel]
+    trigger: NotRequired[QueueTrigger]
     agents: NotRequired[Sequence[Any]]
 
 

@@ -4,13 +4,14 @@ A group is a class whose public methods are operations: they take the client tha
 return plain values; ``wire.operations`` says how both travel. Errors are those of ``errors.py``.
 """
 
+import inspect
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NotRequired, Protocol, TypedDict, cast, get_args
+from typing import Any, NotRequired, Protocol, TypedDict, TypeVar, cast, get_args
 
 from pyagentd.errors import BadRequest, NotASession, NotFound, StoreError
 from pyagentd.events import Sink
@@ -27,6 +28,7 @@ from pyagentd.store.atomic import write_text
 from pyagentd.store.metadata import workspace_root
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry
+from pyagentd.wire.operations import Operation, operation
 from pyagentd.wire.sexp import SexpError, plist_to_dict
 
 # A reply larger than this goes by file.
@@ -34,20 +36,6 @@ INLINE_LIMIT = 512 * 1024
 
 TITLE_LENGTH = 200  # characters
 
-
-__all__ = [
-    "INLINE_LIMIT",
-    "TITLE_LENGTH",
-    "Client",
-    "Group",
-    "JsonReply",
-    "Process",
-    "directory",
-    "expand_home",
-    "name_of",
-    "project_of",
-    "spill",
-]
 
 _log = logging.getLogger(__name__)
 
@@ -75,6 +63,9 @@ class JsonReply(TypedDict):
     path: NotRequired[str]
 
 
+Other = TypeVar("Other", bound="Group")
+
+
 class Group:
     """Operations on one kernel; every public coroutine method is one, see ``wire.operations``."""
 
@@ -83,6 +74,10 @@ class Group:
         self._registry = registry
         self._indexer = indexer
         self._process = process
+
+    def _group(self, kind: type[Other]) -> Other:
+        """Return another group of the same daemon."""
+        return kind(self._kernel, self._registry, self._indexer, self._process)
 
     def _ref(self, branch: str) -> BranchRef:
         live = self._kernel.opened(branch)
@@ -113,6 +108,21 @@ class Group:
         """Tell those who keep an eye on files."""
         for ref in branches:
             self._kernel.bus.tell(BranchWritten(ref))
+
+
+def methods(group: type[Group]) -> Iterator[tuple[str, str]]:
+    """Yield for each operation of a class its name on the wire and its method's name.
+
+    An operation called like a word of the language, such as ``import_``, has its name without the line.
+    """
+    for name, value in vars(group).items():
+        if inspect.iscoroutinefunction(value) and not name.startswith("_"):
+            yield name.rstrip("_").replace("_", "-"), name
+
+
+def operations_of(group: Group) -> dict[str, Operation]:
+    """Return the operations of a group by their names on the wire."""
+    return {name: operation(name, getattr(group, method)) for name, method in methods(type(group))}
 
 
 def name_of(directory: Path) -> str:

@@ -12,34 +12,32 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from pyagentd.api.approvals import Approvals
-from pyagentd.api.group import Client, Group, Process
+from pyagentd.api.group import Client, Group, operations_of
 from pyagentd.api.inspection import Inspection, context_chart
 from pyagentd.api.mcp import Env, HookOperations, McpOperations
 from pyagentd.api.missions import Missions
 from pyagentd.api.models import PresetTemplates, UsageOperations
 from pyagentd.api.sessions import Sessions
 from pyagentd.api.views import (
-    DECISIONS,
-    Action,
     ActionReply,
     Followed,
+    action,
     count,
+    cut,
+    decision,
     follow,
     local_time,
+    make,
     report_place,
     session_place,
 )
-from pyagentd.errors import BadRequest, NotFound, did_you_mean
+from pyagentd.errors import BadRequest, NotFound
 from pyagentd.events import Face, Line, LineReply, Place, Text
-from pyagentd.features.indexer import Indexer
 from pyagentd.runtime.approvals import agent_words, lines_of
-from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.usage import By
 from pyagentd.store import charts, paths, presetfile
 from pyagentd.store.charts import Chart
-from pyagentd.store.registry import Registry
-from pyagentd.wire.operations import Operation, command_line, operation
-from pyagentd.wire.sexp import SexpError, plist_to_dict
+from pyagentd.wire.operations import command_line
 
 _WIDTH = 76  # columns of a chart
 
@@ -60,7 +58,7 @@ class Report:
 
     title: str
     lines: Sequence[Line]
-    actions: Sequence[Action] = ()
+    actions: Sequence[ActionReply] = ()
     follows: Sequence[Followed] = ()
 
 
@@ -84,73 +82,10 @@ def text_lines(text: str) -> list[Line]:
     return [body(line) for line in text.split("\n")]
 
 
-class Reports(Group):
+class Pages(Group):
     """The pages, each a method that takes typed arguments, as an operation does, and returns a ``Report``."""
 
-    def __init__(self, kernel: Kernel, registry: Registry, indexer: Indexer | None, process: Process) -> None:
-        super().__init__(kernel, registry, indexer, process)
-        parts = kernel, registry, indexer, process
-        self._approvals = Approvals(*parts)
-        self._inspection = Inspection(*parts)
-        self._mcp = McpOperations(*parts)
-        self._spending = UsageOperations(*parts)
-        self._hook_operations = HookOperations(*parts)
-        self._presets = PresetTemplates(*parts)
-        self._sessions = Sessions(*parts)
-        self._missions = Missions(*parts)
-        self._reports: dict[str, Operation] = {
-            each.name: each
-            for each in (
-                operation("ask", self._ask),
-                operation("decision", self._decision),
-                operation("hooks", self._hooks),
-                operation("inspect", self._inspect),
-                operation("mission", self._mission),
-                operation("presets", self._untrusted_presets),
-                operation("request", self._request),
-                operation("server", self._server),
-                operation("servers", self._project_servers),
-                operation("trust", self._foreign_session),
-                operation("usage", self._usage),
-            )
-        }
-
-    @command_line("report")
-    async def report(
-        self,
-        client: Client,
-        *,
-        name: str,
-        arguments: Mapping[str, Any] | Sequence[Any] = (),
-        watch: bool = False,
-    ) -> ReportReply:
-        """Return the page ``name``, as lines with headings, faces and buttons.
-
-        It is "ask" (``id``) and "decision" (``id``), "inspect" and "mission" (``branch``), "request" (of an
-        inspector), "usage" (``days``, ``width``, ``by``: one chart instead of three), "server" (``name``, ``root``,
-        ``env``), which starts an MCP server, or what somebody reads before trusting it: "hooks", "presets" and
-        "servers" of the project (``branch`` or ``root``), "trust" (``branch``). With ``watch`` the client is told
-        what changes of what the page ``follows``.
-        """
-        found = self._reports.get(name)
-        if found is None:
-            raise NotFound(f"There is no report {name[:60]!r}", hint=did_you_mean(name, self._reports))
-        try:
-            given = dict(arguments) if isinstance(arguments, Mapping) else plist_to_dict(list(arguments))
-        except SexpError as error:
-            raise BadRequest(f"arguments is not a plist: {error}") from None
-        report: Report = await found.run(client, **found.bind_named(given))
-        if watch:
-            follow(self._kernel, client, report.follows)
-        return {
-            "name": name,
-            "title": report.title,
-            "lines": [line.to_wire() for line in report.lines],
-            "actions": [action.to_wire() for action in report.actions],
-            "follows": list(report.follows),
-        }
-
-    async def _ask(self, client: Client, *, id: str) -> Report:
+    async def ask(self, client: Client, *, id: str) -> Report:
         """Return a pending question with all that is known of it."""
         found = next((row for row in self._kernel.asks.all() if row["id"] == id), None)
         if found is None:
@@ -159,27 +94,19 @@ class Reports(Group):
         state = self._kernel.config.sessions_dir / "state.db"
         return Report(title="Question", lines=list(_ask_lines(found, log, state)))
 
-    async def _mission(self, client: Client, *, branch: str) -> Report:
+    async def mission(self, client: Client, *, branch: str) -> Report:
         """Return the missions of a session, turn by turn; looking runs nothing."""
-        told = _json(await self._missions.mission_trace(client, branch=branch))
+        told = _json(await self._group(Missions).mission_trace(client, branch=branch))
         found = told["missions"]
         last = found[-1] if found else {}
         actions = [
+            *([action("k", "stop", "abort", arguments={"branch": branch})] if last.get("state") == "running" else []),
             *(
-                [Action(key="k", label="stop", operation="abort", arguments={"branch": branch})]
-                if last.get("state") == "running"
-                else []
-            ),
-            *(
-                [
-                    Action(
-                        key="c", label="continue", operation="mission-resume", arguments={"branch": branch}, env=True
-                    )
-                ]
+                [action("c", "continue", "mission-resume", arguments={"branch": branch}, env=True)]
                 if last.get("can_resume")
                 else []
             ),
-            *([Action(key="w", label="copy the value", copies=last["text"])] if last.get("ok") else []),
+            *([action("w", "copy the value", copies=last["text"])] if last.get("ok") else []),
         ]
         lines = [
             *(line for mission in found for line in _mission(mission, branch)),
@@ -192,10 +119,10 @@ class Reports(Group):
             follows=("sessions", "asks"),
         )
 
-    async def _hooks(self, client: Client, *, branch: str | None = None, root: str | None = None) -> Report:
+    async def hooks(self, client: Client, *, branch: str | None = None, root: str | None = None) -> Report:
         """Return the hooks, yours and the project's, with the texts of the project's."""
         root = await self._root(client, branch, root)
-        told = await self._hook_operations.hooks(client, root=root)
+        told = await self._group(HookOperations).hooks(client, root=root)
         lines = [
             Line(
                 (
@@ -216,12 +143,10 @@ class Reports(Group):
         can = waiting and not told["error"]
         return Report(title="Hooks", lines=lines, actions=[_trust("trust-hooks", arguments, question)] if can else [])
 
-    async def _untrusted_presets(
-        self, client: Client, *, branch: str | None = None, root: str | None = None
-    ) -> Report:
+    async def presets(self, client: Client, *, branch: str | None = None, root: str | None = None) -> Report:
         """Return the presets of the project that you have not trusted yet."""
         root = await self._root(client, branch, root)
-        found = (await self._presets.presets(client, root=root))["untrusted"]
+        found = (await self._group(PresetTemplates).presets(client, root=root))["untrusted"]
         if not found:
             return Report(title="Presets", lines=[Line((f"No preset of {root} needs to be trusted.",))])
         lines = [
@@ -239,9 +164,9 @@ class Reports(Group):
         actions = [_trust("trust-presets", arguments, question)] if usable else []
         return Report(title="Presets", lines=lines, actions=actions)
 
-    async def _project_servers(self, client: Client, *, branch: str | None = None, root: str | None = None) -> Report:
+    async def servers(self, client: Client, *, branch: str | None = None, root: str | None = None) -> Report:
         """Return what the MCP servers of the project run, with the texts."""
-        told = await self._mcp.mcp(client, branch=branch, root=root)
+        told = await self._group(McpOperations).mcp(client, branch=branch, root=root)
         waiting = [each["name"] for each in told["servers"] if not each["trusted"]]
         if not waiting:
             return Report(title="MCP servers", lines=[Line(("No server of this project needs to be trusted.",))])
@@ -253,9 +178,9 @@ class Reports(Group):
         arguments = {"root": told["root"], "hash": told["hash"]}
         return Report(title="MCP servers", lines=lines, actions=[_trust("trust-mcp", arguments, question)])
 
-    async def _foreign_session(self, client: Client, *, branch: str) -> Report:
+    async def trust(self, client: Client, *, branch: str) -> Report:
         """Return the preset.md of a session that came from elsewhere, to trust it."""
-        told = await self._sessions.trust_session(client, branch=branch)
+        told = await self._group(Sessions).trust_session(client, branch=branch)
         data = await asyncio.to_thread(presetfile.content, Path(told["file"]))
         if hashlib.sha256(data).hexdigest() != told["sha256"]:
             raise BadRequest(f"{told['file']} has changed just now", hint="Look at it again")
@@ -269,27 +194,25 @@ class Reports(Group):
 
     async def _root(self, client: Client, branch: str | None, root: str | None) -> str | None:
         """Return the project: that of a branch if there is one."""
-        return str((await self._approvals.grants(client, branch=branch))["root"]) if branch else root
+        return str((await self._group(Approvals).grants(client, branch=branch))["root"]) if branch else root
 
-    async def _decision(self, client: Client, *, id: int) -> Report:
+    async def decision(self, client: Client, *, id: int) -> Report:
         """Return one decision of the audit with all that is known of it."""
-        found = (await self._approvals.audit(client, limit=1, before=id + 1))["decisions"]
+        found = (await self._group(Approvals).audit(client, limit=1, before=id + 1))["decisions"]
         if not found or found[0]["id"] != id:
             raise NotFound(f"There is no decision {id}")
         row: Mapping[str, Any] = found[0]
         fields = ("action", "tool", "rule", "reason", "by", "session", "branch", "agent", "run_id")
-        lines = [
-            Line((Text(*DECISIONS.get(row["decision"], (row["decision"], ""))), "  ", local_time(row["at"]).text))
-        ]
+        lines = [Line((Text(*decision(row["decision"])), "  ", local_time(row["at"])["text"]))]
         for name in fields:
             if value := row.get(name):
                 said = f"{value}  {agent_words(value)}" if name == "agent" else str(value)
                 lines.append(Line((Text(f"{name.replace('_id', '').capitalize():8} ", "heading"), said)))
         return Report(title="Decision", lines=lines)
 
-    async def _inspect(self, client: Client, *, branch: str) -> Report:
+    async def inspect(self, client: Client, *, branch: str) -> Report:
         """Return what happened in a branch: requests, tokens, tools, decisions."""
-        told = _json(await self._inspection.trace(client, branch=branch))
+        told = _json(await self._group(Inspection).trace(client, branch=branch))
         filled, turns = await self._charts(branch)
         return Report(title="Inspect", lines=list(_inspected(told, branch, filled, turns)))
 
@@ -299,25 +222,27 @@ class Reports(Group):
             turns = {message.id: chart for message, chart in charts.turns(live.conversation.snapshot())}
             return await context_chart(live), turns
 
-    async def _usage(self, client: Client, *, days: int = 30, by: By | None = None, width: int = _WIDTH) -> Report:
+    async def usage(self, client: Client, *, days: int = 30, by: By | None = None, width: int = _WIDTH) -> Report:
         """Return charts of what all sessions cost."""
         lines: list[Line] = []
         for each in (by,) if by else ("day", "model", "session"):
-            told = await self._spending.usage_report(client, by=each, days=days)
+            told = await self._group(UsageOperations).usage_report(client, by=each, days=days)
             chart = charts.spending(told["lines"], each)
             nothing = body("Nothing was spent in this time.")
             lines += [heading(chart.title), drawn(chart, width) if chart.rows else nothing, Line(("",))]
         return Report(title="Usage", lines=lines)
 
-    async def _request(self, client: Client, *, branch: str, run: str, step: int, purpose: str = "step") -> Report:
+    async def request(self, client: Client, *, branch: str, run: str, step: int, purpose: str = "step") -> Report:
         """Return a request as it was sent, but for what is long: pictures."""
-        sent = await self._inspection.traced_request(client, branch=branch, run=run, step=step, purpose=purpose)
+        sent = await self._group(Inspection).traced_request(
+            client, branch=branch, run=run, step=step, purpose=purpose
+        )
         shown = json.dumps(_without_pictures(_json(sent)), ensure_ascii=False, indent=2)
         return Report(title="Request", lines=[Line((line,)) for line in shown.split("\n")])
 
-    async def _server(self, client: Client, *, name: str, root: str | None = None, env: Env = ()) -> Report:
+    async def server(self, client: Client, *, name: str, root: str | None = None, env: Env = ()) -> Report:
         """Start an MCP server if it does not run, and return what it offers."""
-        told = await self._mcp.mcp_test(client, name=name, root=root, env=env)
+        told = await self._group(McpOperations).mcp_test(client, name=name, root=root, env=env)
         if not told["ok"]:
             return Report(title="MCP server", lines=[heading(name), body(Text(told["error"], "bad"))])
         lines = [heading(told["title"] or name), body(f"protocol {told['protocol']}, {told['duration_ms']} ms")]
@@ -337,6 +262,42 @@ class Reports(Group):
             )
             lines.append(body(f"/{name}:{prompt['name']} {takes}".rstrip()))
         return Report(title="MCP server", lines=lines)
+
+
+class Reports(Group):
+    """What clients ask to show a page."""
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._pages = operations_of(Pages(*parts))
+
+    @command_line("report")
+    async def report(
+        self,
+        client: Client,
+        *,
+        name: str,
+        arguments: Mapping[str, Any] | Sequence[Any] = (),
+        watch: bool = False,
+    ) -> ReportReply:
+        """Return the page ``name``, as lines with headings, faces and buttons.
+
+        It is "ask" (``id``) and "decision" (``id``), "inspect" and "mission" (``branch``), "request" (of an
+        inspector), "usage" (``days``, ``width``, ``by``: one chart instead of three), "server" (``name``, ``root``,
+        ``env``), which starts an MCP server, or what somebody reads before trusting it: "hooks", "presets" and
+        "servers" of the project (``branch`` or ``root``), "trust" (``branch``). With ``watch`` the client is told
+        what changes of what the page ``follows``.
+        """
+        report: Report = await make(self._pages, "report", client, name, arguments)
+        if watch:
+            follow(self._kernel, client, report.follows)
+        return {
+            "name": name,
+            "title": report.title,
+            "lines": [line.to_wire() for line in report.lines],
+            "actions": list(report.actions),
+            "follows": list(report.follows),
+        }
 
 
 def _json(answer: Mapping[str, Any]) -> Any:
@@ -369,15 +330,8 @@ def _files(files: Sequence[Mapping[str, Any]]) -> list[Line]:
     return [line for each in files for line in (heading(str(each["path"])), *text_lines(str(each["text"])))]
 
 
-def _trust(operation: str, arguments: Mapping[str, Any], question: str) -> Action:
-    return Action(
-        key="T",
-        label="trust what is shown",
-        operation=operation,
-        arguments=arguments,
-        question=question,
-        done="Trusted",
-    )
+def _trust(operation: str, arguments: Mapping[str, Any], question: str) -> ActionReply:
+    return action("T", "trust what is shown", operation, arguments=arguments, question=question, done="Trusted")
 
 
 # One question.
@@ -411,7 +365,7 @@ _STATES: Mapping[str, Face] = {"done": "good", "running": "warn", "restart": "wa
 def _mission(mission: Mapping[str, Any], branch: str) -> Iterator[Line]:
     run, state = str(mission["run"]), str(mission["state"])
     prompt = str(mission["prompt"] or "")
-    first = _cut(prompt, 66)
+    first = cut(prompt, 66)
     yield Line((Text(state, _STATES.get(state, "bad")), "  ", Text(first, visit=session_place(branch))), 1, id=run)
     if prompt != first:
         yield from _block(prompt)
@@ -450,13 +404,13 @@ def _turn(turn: Mapping[str, Any], id: str) -> Iterator[Line]:
     for number, call in enumerate(turn["calls"] or ()):
         yield from _called(call, f"{id}/{number}")
     if result := turn.get("result"):
-        yield Line((f"= {_cut(result, 60)}",), 3, True, f"{id}/=")
+        yield Line((f"= {cut(result, 60)}",), 3, True, f"{id}/=")
         yield from _block(result, "bad" if failed else "")
 
 
 def _called(call: Mapping[str, Any], id: str) -> Iterator[Line]:
     state, given = call["state"], call["input"] or {}
-    words = _cut(" ".join(str(value) for value in given.values()), 50)
+    words = cut(" ".join(str(value) for value in given.values()), 50)
     visit = report_place("mission", branch=call["branch"]) if call.get("branch") else None
     how = {"failed": [Text("  failed", "bad")], "running": [Text("  running", "warn")]}.get(state, [])
     took = _took(call["duration_ms"])
@@ -468,7 +422,7 @@ def _called(call: Mapping[str, Any], id: str) -> Iterator[Line]:
 
 
 def _waiting(ask: Mapping[str, Any]) -> Iterator[Line]:
-    what = f"Waiting for your approval: {ask['tool']} {_cut(ask['detail'] or '', 60)}"
+    what = f"Waiting for your approval: {ask['tool']} {cut(ask['detail'] or '', 60)}"
     yield Line((Text(what, "warn", report_place("ask", id=ask["id"])),), 2, id=ask["id"])
     if reason := ask["reason"]:
         yield from _block(reason, "dim")
@@ -483,11 +437,6 @@ def _took(milliseconds: float | None) -> str:
     if milliseconds is None:
         return ""
     return f"  {milliseconds:.0f} ms" if milliseconds < 1000 else f"  {milliseconds / 1000:.1f} s"
-
-
-def _cut(text: str, most: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 # The inspector.
@@ -567,7 +516,7 @@ def _run(run: Mapping[str, Any], branch: str, chart: Chart | None) -> Iterator[L
 def _step(run: Mapping[str, Any], step: Mapping[str, Any], branch: str) -> Iterator[Line]:
     purpose = "" if step["purpose"] == "step" else f" {step['purpose']}"
     end = (step["error"] or {}).get("message") or step["stop_reason"] or "no answer"
-    at = local_time(step["at"], "%H:%M:%S").text
+    at = local_time(step["at"], "%H:%M:%S")["text"]
     yield heading(
         f"#{step['number']}{purpose}  {at}  {step['model']}  {end}",
         2,
@@ -591,9 +540,6 @@ def _step(run: Mapping[str, Any], step: Mapping[str, Any], branch: str) -> Itera
 
 def _known(value: object) -> object:
     return "?" if value is None else value
-
-
-_BUCKETS = {"input": "in", "cache_read": "cached", "cache_write": "to cache", "reasoning": "thought", "output": "out"}
 
 
 def _buckets(usage: Mapping[str, int]) -> str:

@@ -191,10 +191,15 @@ def stream_options(command: _Command) -> _Command:
 
 # How a command ends: exit codes, and errors as one line on stderr.
 #
-# ==== ================================================ code meaning ====
-# ================================================ 0 done 1 the run or the request failed 2 wrong usage: options or
-# arguments do not fit 3 the daemon is not reachable and was not started 130 you pressed Ctrl-C ====
-# ================================================
+# ====  ======================================================
+# code  meaning
+# ====  ======================================================
+# 0     done
+# 1     the run or the request failed
+# 2     wrong usage: options or arguments do not fit
+# 3     the daemon is not reachable and was not started
+# 130   you pressed Ctrl-C
+# ====  ======================================================
 #
 # With ``--json`` the line is ``{"error": {"code", "message"}}``; ``code`` is that of ``pyagentd.errors``.
 
