@@ -659,7 +659,7 @@ class Conversations(Group):
         settings: Mapping[str, Any] | Sequence[Any],
     ) -> dict[str, Any]:
         """Return the metadata of a message, its models checked; raises as ``turn_metadata``."""
-        given = message_settings(settings)
+        given = message_settings(settings) if settings else {}
         if own := given.get("model"):
             given["model"] = await self._model_named(branch, own, options)
         return turn_metadata(agent, await self._model_named(branch, model, options), given)

@@ -218,7 +218,7 @@ def turn_metadata(
         BadRequest: A setting is unknown or of the wrong kind.
     """
     metadata: dict[str, Any] = {"agent": agent} if agent else {}
-    if given := message_settings(settings):
+    if settings and (given := message_settings(settings)):
         metadata["settings"] = given
     if model:
         provider, _, name = model.rpartition("/")

@@ -22,6 +22,7 @@ from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import ConversationCleared, ConversationRestored, Feature, RunEnded, RunStarted
 from pyagentd.store import paths
 from pyagentd.store.db import agents
+from pyagentd.store.named_agents import agent_file
 from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:
@@ -270,8 +271,7 @@ class Idling(Feature):
 
     def _name(self, ref: BranchRef) -> str:
         """Return the name of the agent whose branch ``ref`` is, "" of other sessions."""
-        owner = self.kernel.feature(Contexts).archive.owner(ref)
-        return owner.name if owner.is_named else ""
+        return ref.session_id if self.kernel.named.is_named(ref) and agent_file(ref.session_dir).is_file() else ""
 
 
 def _goes_on(branch: LiveBranch) -> bool:

@@ -154,6 +154,7 @@ NAME = "request_scope_expansion"
 
 # The question waits for a human without limit.
 _FOREVER_S = 10 * 365 * 24 * 3600.0
+_BUILTIN = builtin_tools()
 
 _DESCRIPTION = """\
 Ask the user for more scope when a tool was denied because a path or command is outside it. Name the tool that was \
@@ -207,7 +208,7 @@ class ScopeExpansion(Feature):
         place = Place(
             ref=ref,
             preset=lambda: kernel.presets.of_branch(ref),
-            tools=builtin_tools(),
+            tools=_BUILTIN,
             clock=kernel.clock,
             keeping=lambda: kernel.origins.keeping(ref),
         )

@@ -74,7 +74,8 @@ class Telemetry(Feature):
                 self._spans = _Spans(table, self)
             except PyagentdError as error:  # it costs nobody a turn
                 log.error("telemetry is off: %s", error)
-        kernel.bus.on(RunStarted, lambda started: self._started(started.branch))
+        if (spans := self._spans) is not None:
+            kernel.bus.on(RunStarted, lambda started: spans.run(started.branch))
         kernel.bus.on(RunEnded, self._ended)
 
     async def close(self) -> None:
@@ -85,9 +86,10 @@ class Telemetry(Feature):
 
     def settings_for(self, run: "RunBuilder", settings: RunSettings) -> RunSettings:
         """Return the settings of a run whose requests and tool calls are watched."""
-        return replace(
-            settings, around=partial(self._around, run.branch), ready=partial(self._ready, run.branch, settings.ready)
-        )
+        settings = replace(settings, around=partial(self._around, run.branch))
+        if (spans := self._spans) is None:
+            return settings
+        return replace(settings, ready=partial(_ready, spans, run.branch, settings.ready))
 
     def watcher_for(self, run: "RunBuilder") -> Watcher:
         """Return who counts the requests of a run, and has spans for them."""
@@ -125,20 +127,10 @@ class Telemetry(Feature):
 
     # -- what happens --------------------------------------------------------------------------------------------
 
-    def _started(self, branch: LiveBranch) -> None:
-        if self._spans is not None:
-            self._spans.run(branch)
-
     def _ended(self, ended: RunEnded) -> None:
         self.count("pyagentd.runs", outcome=ended.outcome.reason)
         if self._spans is not None:
             self._spans.run_ended(ended)
-
-    async def _ready(self, branch: LiveBranch, before: Callable[[], Awaitable[None]]) -> None:
-        """Have what the task of a run logs belong to its span."""
-        if self._spans is not None:
-            self._spans.enter(branch)
-        await before()
 
     async def _around(self, branch: LiveBranch, call: ToolCall, made: Awaitable[Envelope]) -> Envelope:
         """Watch a tool call."""
@@ -149,6 +141,12 @@ class Telemetry(Feature):
         outcome = "denied" if envelope.denied else "ok" if envelope.ok else "error"
         self.count("pyagentd.tool.calls", tool=call.name, outcome=outcome)
         return envelope
+
+
+async def _ready(spans: "_Spans", branch: LiveBranch, before: Callable[[], Awaitable[None]]) -> None:
+    """Have what the task of a run logs belong to its span."""
+    spans.enter(branch)
+    await before()
 
 
 def _plain(name: str) -> str:

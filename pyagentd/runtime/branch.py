@@ -70,6 +70,7 @@ class SessionRow:
         self.recorder = recorder
         self.refusal = refusal
         self.given: Settings | None = None
+        self._noted: Settings | None = None  # that of them which is recorded
         self._lasting = lasting
 
     @property
@@ -132,8 +133,9 @@ class SessionRow:
 
     def note_given(self) -> None:
         """Record what we wrote into the Local Variables, which tells later what the user changed there."""
-        if self.given is not None:
+        if self.given is not None and self.given is not self._noted:
             self.note_metadata(settings=document_sync.to_json(self.given))
+            self._noted = self.given if self.written == self.given else None
 
     def _new_session(self, **facts: Any) -> dict[str, Any]:
         return session_row(id=self.ref.session_id, now_ms=self.recorder.now_ms(), **facts)

@@ -5,6 +5,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -266,7 +267,10 @@ class Kernel(OpenBranches):
 
     def find(self, kind: type[F]) -> F | None:
         """Return the feature of this class; None in a daemon without it."""
-        return next((each for each in self.features if isinstance(each, kind)), None)
+        for each in self.features:
+            if isinstance(each, kind):
+                return each
+        return None
 
     def feature(self, kind: type[F]) -> F:
         """Return the feature of this class.
@@ -339,15 +343,16 @@ class Kernel(OpenBranches):
         self.bus.tell(BranchesRemoved(directory))
 
     async def submit(self, branch: LiveBranch, given: Submission) -> Receipt:
-        """Start a run for a message, or queue it behind the run in flight; see ``Submitting.submit``."""
-        return await self._submitting.submit(branch, given)
+        """Start a run for a message, or queue it behind the run in flight; see ``Submissions.submit``."""
+        async with branch.starting:
+            return await self._submitting.submit(branch, given)
 
     async def submit_held(self, branch: LiveBranch, given: Submission) -> Receipt:
         """Do as ``submit`` for a caller that holds ``branch.starting``."""
-        return await self._submitting.submit_held(branch, given)
+        return await self._submitting.submit(branch, given)
 
     async def fire(self, branch: LiveBranch, message: QueuedMessage, options: SendOptions) -> None:
-        """Start the run of a queued message; see ``Submitting.fire``."""
+        """Start the run of a queued message; see ``Submissions.fire``."""
         await self._submitting.fire(branch, message, options)
 
     async def send(self, branch: LiveBranch, *, at: DocumentVersion, options: SendOptions) -> str:
@@ -468,7 +473,7 @@ class Kernel(OpenBranches):
             view=view,
             settings=settings,
             prepare=branch.secure,
-            observe=lambda run, status: self.supervisor.observe(branch, run, status),
+            observe=partial(self.supervisor.observe, branch),
             steering=lambda: self.queue.steering(branch, run_id),
             resumed=resumed,
         )

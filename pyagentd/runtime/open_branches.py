@@ -350,7 +350,7 @@ class OpenBranches:
 
     async def _open(self, ref: BranchRef) -> LiveBranch:
         """Return the branch with one user more; opened if it is not, or if what is on disk is another by now."""
-        if self.is_going(ref):
+        if self._removing and self.is_going(ref):
             raise NotFound(f"{ref.name} is being deleted")
         if self.departed and any(ref.branch_dir.is_relative_to(directory) for directory in self.departed):
             name = ref.session_dir.name

@@ -9,6 +9,7 @@ what was shown live.
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -54,11 +55,10 @@ class DiskWorker:
             size = max(_SHARE, -(-len(self._waiting) // (_THREADS - self._threads)))
             share, self._waiting = self._waiting[:size], self._waiting[size:]
             self._threads += 1
-            thread = loop.run_in_executor(None, _perform, [work for work, _ in share])
-            thread.add_done_callback(lambda thread, share=share: self._finish(thread, share))  # type: ignore[misc]
+            loop.run_in_executor(None, _perform, share).add_done_callback(partial(self._finish, share))
 
     def _finish(
-        self, thread: asyncio.Future[list[BaseException | None]], share: Sequence[tuple[Work, asyncio.Future[None]]]
+        self, share: Sequence[tuple[Work, asyncio.Future[None]]], thread: asyncio.Future[list[BaseException | None]]
     ) -> None:
         self._threads -= 1
         for (_, done), error in zip(share, thread.result(), strict=True):
@@ -72,16 +72,17 @@ class DiskWorker:
             self._start()
 
 
-def _perform(share: Sequence[Work]) -> list[BaseException | None]:
-    return [_failure(work) for work in share]
-
-
-def _failure(work: Work) -> BaseException | None:
-    try:
-        work()
-    except BaseException as error:  # it belongs to whoever waits for this piece, who would wait for ever
-        return error
-    return None
+def _perform(share: Sequence[tuple[Work, asyncio.Future[None]]]) -> list[BaseException | None]:
+    """Do each piece of work; return how it failed, or None."""
+    failures: list[BaseException | None] = []
+    for work, _ in share:
+        try:
+            work()
+        except BaseException as error:  # it belongs to whoever waits for this piece, who would wait for ever
+            failures.append(error)
+        else:
+            failures.append(None)
+    return failures
 
 
 def disk_worker() -> DiskWorker:
@@ -206,13 +207,11 @@ class Recorder:
     async def commit(self, also: Callable[[], None] | None = None) -> None:
         """Return when everything recorded so far survives a power failure, and ``also`` was done in that thread."""
         self.flush()
+        await disk_worker().do(partial(self._secure, also) if also is not None else self.journal.sync)
 
-        def work() -> None:
-            self.journal.sync()
-            if also is not None:
-                also()
-
-        await disk_worker().do(work)
+    def _secure(self, also: Callable[[], None]) -> None:
+        self.journal.sync()
+        also()
 
     def close(self) -> None:
         """Write what waits and close the file."""

@@ -42,18 +42,13 @@ class Submissions:
         self._kernel = kernel
 
     async def submit(self, branch: LiveBranch, given: Submission) -> Receipt:
-        """Start a run for a message, or queue it behind the run in flight: the one door of all turns.
+        """Start a run for a message, or queue it behind the run in flight; the caller holds ``branch.starting``.
 
         Raises:
             Busy: The daemon stops.
             Conflict: The message's id is taken by something else.
             PyagentdError: The prompt, the preset or the backend is no good; nothing was recorded.
         """
-        async with branch.starting:
-            return await self.submit_held(branch, given)
-
-    async def submit_held(self, branch: LiveBranch, given: Submission) -> Receipt:
-        """Do as ``submit`` for a caller that holds ``branch.starting``."""
         given.check()
         if (known := self._kernel.queue.receipt(branch, given)) is not None:
             return known

@@ -1,7 +1,8 @@
 """Print how many files and functions of ours a prompt and a tool call pass: ``python -m tests.bench.trace_prompt``.
 
 A daemon with a profiler (a process of its own) takes three prompts of one session over its socket, with a model
-server on HTTP. Counted is the second prompt, whose session is warm, and the call of ``Read`` of the third.
+server on HTTP. Counted is the second prompt, whose session is warm, and the call of ``Read`` of the third; not what
+the index does meanwhile, in a thread of its own, about the turn before.
 ``--list`` also prints each file with its functions, in the order in which they were first entered.
 """
 
@@ -131,6 +132,8 @@ def _daemon(out: Path) -> int:
     steps: list[Step] = []
 
     def entered(frame: FrameType, event: str, _: object) -> None:
+        if threading.current_thread().name == "indexer":
+            return
         code = frame.f_code
         if event == "return" and code.co_qualname == _APPEND:
             steps.append(

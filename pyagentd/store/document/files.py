@@ -107,8 +107,12 @@ def format_document(doc: Document, before: DocumentFile | None = None, kept: int
     state.update(new)
     opens = known.opens or doc.body.find(OPENING, max(0, known.characters - len(OPENING))) >= 0
     sound = known.sound and _is_utf8(new)
-    bounds = text.print_bounds(doc.spans, known.bounds)
-    end = _encoded(text.format_end(doc, bounds, opens=opens))
+    same = before is not None and (doc.spans, doc.settings) == (before.document.spans, before.document.settings)
+    if before is not None and same and known.bounds is not None and not opens:
+        bounds, end = known.bounds, before.data[before.length :]
+    else:
+        bounds = text.print_bounds(doc.spans, known.bounds)
+        end = _encoded(text.format_end(doc, bounds, opens=opens))
     return DocumentFile(
         document=doc,
         data=b"".join((known.data, new, end)),
