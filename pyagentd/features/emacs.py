@@ -184,16 +184,17 @@ class EmacsClients(Feature):
         is told first is the same with and without an Emacs, and the provider's cache holds.
         """
         branch = run.branch
-        offered = {name: tool for name, (_, tool) in self.tools(self.kernel.watching(branch)).items()}
+        found = self.tools(self.kernel.watching(branch)) if self._offers else {}
+        offered = {name: tool for name, (_, tool) in found.items()} if found else {}
         if not (known := offered or _had(branch)):
             return {}
-        found = chosen_tools(wanted, known, taken)
+        chosen = chosen_tools(wanted, known, taken)
         if offered:
-            branch.note_metadata(**{_TOOLS: [asdict(offered[name]) for name in found.values()]})
-        allowed = set(permitted([action_name(name) for name in found.values()]))
+            branch.note_metadata(**{_TOOLS: [asdict(offered[name]) for name in chosen.values()]})
+        allowed = set(permitted([action_name(name) for name in chosen.values()]))
         return {
             told: emacs_tool(self, lambda: self.kernel.watching(branch), known[name], name=told)
-            for told, name in found.items()
+            for told, name in chosen.items()
             if action_name(name) in allowed
         }
 
@@ -552,5 +553,5 @@ _TOOLS = "emacs_tools"
 
 def _had(branch: LiveBranch) -> dict[str, OfferedTool]:
     """Return the tools that a run of ``branch`` had last."""
-    kept = branch.conversation.session.get("metadata_json", {}).get(_TOOLS, ())
-    return {tool["name"]: OfferedTool(**tool) for tool in kept}
+    kept = branch.conversation.session.get("metadata_json", {}).get(_TOOLS)
+    return {} if not kept else {tool["name"]: OfferedTool(**tool) for tool in kept}

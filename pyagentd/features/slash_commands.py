@@ -345,7 +345,7 @@ async def run_if_command(
         commands is None
         or given.command == "never"
         or not given.is_persons
-        or _came(branch, given)
+        or given.id in branch.conversation.messages  # what became of it is the business of the queue
         or not await _may_be(branch, given)
     ):
         return None
@@ -400,11 +400,6 @@ async def _may_be(branch: LiveBranch, given: Submission) -> bool:
     doc, end = live.document, live.place(given.at)
     spans = [span.end for span in doc.spans if span.end <= end]
     return _SLASH.search(doc.body[max(spans, default=0) : end]) is not None
-
-
-def _came(branch: LiveBranch, given: Submission) -> bool:
-    """Return whether the same submission came before; what became of it is the business of the queue."""
-    return given.id is not None and given.id in branch.conversation.messages
 
 
 async def _prompt(branch: LiveBranch, given: Submission) -> Prompt:

@@ -333,7 +333,7 @@ class Kernel(OpenBranches):
 
     def branch_opened(self, branch: LiveBranch) -> None:
         """See what was owed to a branch when its daemon ended."""
-        branch.noticed = lambda: self.bus.tell(BranchChanged(branch))
+        branch.noticed = partial(self.bus.tell, BranchChanged(branch))
         branch.conversation.as_sent = not self.origins.foreign(branch.ref)
         self.bus.tell(BranchOpened(branch))
         self.queue.recover(branch)

@@ -1133,10 +1133,10 @@ class Run:
         self._log.system_prompt(self._settings.system, self._recorder.now_ms())
         return self._call_model
 
-    async def _renew(self) -> None:
+    async def _renew(self, fresh: Fresh) -> None:
         """Have what a named agent's configuration says now hold for the next request."""
         before = self._settings
-        if before.fresh is None or (now := await before.fresh(before)) is before:
+        if (now := await fresh(before)) is before:
             return
         self._settings = now
         self._view.refit(now.fit)
@@ -1146,7 +1146,8 @@ class Run:
             self._log.system_prompt(now.system, self._recorder.now_ms())
 
     async def _call_model(self) -> Step | None:
-        await self._renew()
+        if self._settings.fresh is not None:
+            await self._renew(self._settings.fresh)
         self._settings.limits.check(self._turns, self._answer.usage)
         if await self._view.steer():
             self._answer.begin_message()

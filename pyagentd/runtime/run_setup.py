@@ -46,7 +46,6 @@ from pyagentd.runtime.settings import (
     backend_for,
     permitted_tools,
     policy_context,
-    protected_paths,
     provider_of,
     variable_of,
     with_backend_and_model,
@@ -258,7 +257,6 @@ class RunPlan:
         override: What the user set in the document.
         given: The preset's settings as the document has them.
         effective: The same with what the user set.
-        protected: Our own places, which no tool may write.
         wanted: Names of the tools that the preset and features want; of them ``permitted`` are allowed.
         tools: Those that are the same in each run, by name.
         providers: Features that make others of them for each run.
@@ -279,7 +277,6 @@ class RunPlan:
     override: Override
     given: Settings
     effective: Settings
-    protected: tuple[str, ...]
     wanted: Sequence[str]
     permitted: Sequence[str]
     tools: Mapping[str, ToolSpec]
@@ -368,7 +365,6 @@ class RunBuilder:
             user=None if self.message.get("trigger") else local_user(),
         )
         self._override: Override = {}
-        self._protected: tuple[str, ...] = ()
 
     @property
     def root(self) -> Path:
@@ -394,7 +390,7 @@ class RunBuilder:
         if plan is None or model is not None or not plan.holds(*self._facts(seen)):
             plan = await self._plan(seen, model)
         self.place, self.presets, self.preset = plan.place, plan.presets, plan.preset
-        self._override, self._protected = plan.override, plan.protected
+        self._override = plan.override
         branch.write_settings(given=plan.given, effective=plan.effective, seen=seen)
         found = cache(
             lambda: self._skills(plan.place)
@@ -504,7 +500,6 @@ class RunBuilder:
             override=override,
             given=given,
             effective=effective,
-            protected=protected_paths(kernel.config),
             wanted=wanted,
             permitted=permitted,
             tools=tools,
@@ -533,8 +528,10 @@ class RunBuilder:
         return tools
 
     def _fitted(self, settings: RunSettings) -> RunSettings:
-        fits = (each.fit_for(self, settings) for each in self.kernel.having("fit_for"))
-        return replace(settings, fit=next((fit for fit in fits if fit is not None), None))
+        for each in self.kernel.having("fit_for"):
+            if (fit := each.fit_for(self, settings)) is not None:
+                return replace(settings, fit=fit)
+        return settings
 
     async def _model(self, model: str, preset: Preset) -> str:
         for each in self.kernel.having("model_for"):
@@ -561,8 +558,9 @@ class RunBuilder:
         directory = self.branch.ref.branch_dir
         trace = TraceWriter(directory, self.run_id)
         watchers: list[Watcher] = [TraceWatcher(trace, self.kernel.clock)]
-        found = (each.watcher_for(self) for each in self.kernel.having("watcher_for"))
-        watchers += [watcher for watcher in found if watcher is not None]
+        for each in self.kernel.having("watcher_for"):
+            if (watcher := each.watcher_for(self)) is not None:
+                watchers.append(watcher)
         return WatchedBackend(backend, watchers, Attachments(directory).shown)
 
     async def renewed(self, now: RunSettings, renewal: RequestRenewal) -> RunSettings:
@@ -613,7 +611,6 @@ class RunBuilder:
                 self.options,
                 kernel.config,
                 remembered=lambda: kernel.grants.patterns(self.top, root),
-                protected=self._protected,
             ),
             ask_human=lambda fields: kernel.questions.ask(branch, self.run_id, self.ancestors, fields),
             stop=branch.stop,
@@ -632,9 +629,9 @@ class RunBuilder:
 
     def _tool_context(self) -> ToolContext:
         kernel, branch = self.kernel, self.branch
-        given = {
-            name: value for each in kernel.having("context_for") for name, value in each.context_for(self).items()
-        }
+        given: dict[str, Any] = {}
+        for each in kernel.having("context_for"):
+            given |= each.context_for(self)
         return ToolContext(
             root=self.root,
             branch_dir=branch.ref.branch_dir,

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Protocol
 
 from pyagentd import installation
@@ -74,17 +75,20 @@ def policy_context(
     options: "SendOptions",
     config: Config,
     remembered: Callable[[], tuple[re.Pattern[str], ...]] = tuple,
-    protected: tuple[str, ...] = (),
 ) -> Callable[[], Context]:
     """Return a function that reads the rules for one decision; ancestors' denies are evaluated live.
 
-    ``remembered`` returns what humans granted, see ``grants``; ``protected`` is ``protected_paths``, if known.
+    ``remembered`` returns what humans granted, see ``grants``.
     """
-    protected = protected or protected_paths(config)
-    readable = (under(str(paths.files_dir(ref.branch_dir))),)
+
+    @cache  # most runs decide about nothing
+    def places() -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return patterns of our own places, and of what may be read in any case."""
+        return protected_paths(config), (under(str(paths.files_dir(ref.branch_dir))),)
 
     def context() -> Context:
         preset, above = presets.of_branch(ref), [presets.of_branch(ancestor) for ancestor in ancestors]
+        protected, readable = places()
         return Context(
             preset=preset,
             profile=resolve_profile(preset.profile),

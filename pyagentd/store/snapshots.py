@@ -670,6 +670,7 @@ class Records:
     def __init__(self, directory: Path) -> None:
         self._lines = directory / _LINES
         self._begun = directory / _BEGUN
+        self._heads: dict[str, str] = {}  # the last change of each branch that was asked for, by its key
 
     def file(self, ref: BranchRef) -> Path:
         """Return where the changes of ``ref``, the root of a tree, are."""
@@ -681,6 +682,11 @@ class Records:
 
     def head(self, ref: BranchRef) -> str:
         """Return the id of the last change, "" when there is none."""
+        if (head := self._heads.get(ref.key)) is None:
+            head = self._heads.setdefault(ref.key, self._read_head(ref))  # one may be appended meanwhile
+        return head
+
+    def _read_head(self, ref: BranchRef) -> str:
         try:
             with regularfile.opened(self.file(ref), limit=regularfile.LOG) as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
@@ -706,6 +712,7 @@ class Records:
             atomic.append_fd(descriptor, b"\n" + line if torn else line, file)
         finally:
             atomic.close_fd(descriptor)
+        self._heads[ref.key] = change.id
         self.forget(change.id)
 
     def begin(self, ref: BranchRef, change: Change, paths: tuple[str, ...]) -> None:
@@ -737,8 +744,15 @@ class Records:
 
     def rewrite(self, file: Path, kept: list[Change]) -> None:
         """Leave only ``kept`` of the changes in ``file``; raises ``StoreError``."""
-        lines = "".join(json.dumps(asdict(change), separators=(",", ":")) + "\n" for change in kept)
-        atomic.write_text(file, lines)
+        try:
+            if kept:
+                lines = "".join(json.dumps(asdict(change), separators=(",", ":")) + "\n" for change in kept)
+                atomic.write_text(file, lines)
+            else:
+                with suppress(OSError):
+                    file.unlink()
+        finally:
+            self._heads.clear()
 
     def files(self) -> list[Path]:
         """Return the files of all branches."""
@@ -895,10 +909,7 @@ def prune(
             left = [change for change in known if change.ended >= oldest and not gone(change)]
             forgotten += len(known) - len(left)
             kept += left
-            if not left:
-                with suppress(OSError):
-                    file.unlink()
-            elif len(left) < len(known):
+            if not left or len(left) < len(known):
                 records.rewrite(file, left)
         swept, size = _sweep(objects, kept)
         removed += swept

@@ -15,6 +15,7 @@ import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
@@ -522,7 +523,7 @@ class Connection(asyncio.Protocol):
         self._json = False  # whether answers are JSON
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
-        self._outbox = Outbox(self._write, lambda flush: host.pulse.request("show", flush))
+        self._outbox = Outbox(self._write, partial(host.pulse.request, "show"))
         self.ended: asyncio.Future[None] = self._loop.create_future()
 
     @property

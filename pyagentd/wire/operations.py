@@ -77,7 +77,16 @@ class Operation:
         Raises:
             BadRequest: It is not one plist, its keywords are not the parameters, or a value is of another type.
         """
-        return self.bind_named(self._plist(arguments))
+        match arguments:
+            case None | []:
+                return self.bind_named({})
+            case [None | list() as plist]:
+                try:
+                    return self.bind_named(plist_to_dict(plist))
+                except SexpError as error:
+                    raise BadRequest(f"{self.name}: {error.message}", hint=f"It takes {self.arguments}.") from error
+            case _:
+                raise BadRequest(f"{self.name} takes one plist", hint=f"It takes {self.arguments}.")
 
     def bind_named(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keyword arguments in ``given``, by their names in Python; raises as ``bind``."""
@@ -106,18 +115,6 @@ class Operation:
     def _unknown(self, name: str) -> str:
         near = nearest(name, self.parameters)
         return _key(name) + (f" (did you mean {_key(near)}?)" if near else "")
-
-    def _plist(self, arguments: object) -> dict[str, Any]:
-        match arguments:
-            case None | []:
-                return {}
-            case [None | list() as plist]:
-                try:
-                    return plist_to_dict(plist)
-                except SexpError as error:
-                    raise BadRequest(f"{self.name}: {error.message}", hint=f"It takes {self.arguments}.") from error
-            case _:
-                raise BadRequest(f"{self.name} takes one plist", hint=f"It takes {self.arguments}.")
 
 
 def by_person(run: Run) -> Run:
