@@ -662,12 +662,10 @@ class Conversations(Group):
         given = message_settings(settings) if settings else {}
         if own := given.get("model"):
             given["model"] = await self._model_named(branch, own, options)
-        return turn_metadata(agent, await self._model_named(branch, model, options), given)
+        return turn_metadata(agent, await self._model_named(branch, model, options) if model else None, given)
 
-    async def _model_named(self, branch: str, model: str | None, options: SendOptions) -> str | None:
+    async def _model_named(self, branch: str, model: str, options: SendOptions) -> str:
         """Return the model that a message names as it is written, checked as ``/model`` checks it."""
-        if not model:
-            return None
         kernel, ref = self._kernel, self._ref(branch)
         checked = await checked_model(kernel, kernel.presets.of_branch(ref), model, options)
         if checked.note:

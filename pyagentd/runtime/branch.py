@@ -38,7 +38,7 @@ from pyagentd.runtime.turn_agent import TurnPresets, agent_label
 from pyagentd.runtime.turns import DocumentNow, Prompt, TurnStart
 from pyagentd.runtime.usage import Meter
 from pyagentd.store import paths
-from pyagentd.store.conversation import Conversation, Message
+from pyagentd.store.conversation import Message
 from pyagentd.store.document.files import Edit
 from pyagentd.store.document.reconcile import Alignment, align, align_turn
 from pyagentd.store.document.render import Insert, writable
@@ -61,6 +61,7 @@ class SessionRow:
     Attributes:
         ref: The branch.
         recorder: Its log.
+        conversation: The recorded messages, kept up to date with every row.
         refusal: Why nothing can be written to the branch, "" when it can.
         given: The preset's settings as an editor or the daemon was told to write them.
     """
@@ -68,15 +69,11 @@ class SessionRow:
     def __init__(self, ref: BranchRef, recorder: Recorder, *, refusal: str, lasting: tuple[str, ...]) -> None:
         self.ref = ref
         self.recorder = recorder
+        self.conversation = recorder.conversation
         self.refusal = refusal
         self.given: Settings | None = None
         self._noted: Settings | None = None  # that of them which is recorded
         self._lasting = lasting
-
-    @property
-    def conversation(self) -> Conversation:
-        """The recorded messages, kept up to date with every row."""
-        return self.recorder.conversation
 
     def record_session(
         self,

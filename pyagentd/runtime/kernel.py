@@ -229,6 +229,7 @@ class Kernel(OpenBranches):
         questions: Asks humans on behalf of runs.
         queue: The messages that wait for their turn.
         supervisor: Sees to it that runs end.
+        closing: Whether the daemon stops: nothing new begins.
         features: What ``daemon.FEATURES`` lists, in that order.
     """
 
@@ -256,7 +257,7 @@ class Kernel(OpenBranches):
         self.queue = Queues(self)
         self._submitting = Submissions(self)
         self.supervisor = Supervisor(self)
-        self._closing = False
+        self.closing = False
         self._having: dict[str, Sequence[Feature]] = {}
         self._models: tuple[Config, dict[tuple[str, str], ModelFacts]] = config, {}
         self.features: list[Feature] = []
@@ -308,11 +309,6 @@ class Kernel(OpenBranches):
     def pending(self) -> int:
         """For how much the daemon stays up though nobody is connected."""
         return len(self.runs) + sum(each.pending for each in self.features)
-
-    @property
-    def closing(self) -> bool:
-        """Whether the daemon stops: nothing new begins."""
-        return self._closing
 
     def forget(self, sink: Sink) -> None:
         """Let a client go from every branch it watched."""
@@ -385,7 +381,7 @@ class Kernel(OpenBranches):
 
         Runs that only wait for a human, or for agents that do, are left to the next daemon; others are aborted.
         """
-        self._closing = True
+        self.closing = True
         for each in self.features:
             await each.stop()
         while runs := self.runs:
@@ -419,7 +415,7 @@ class Kernel(OpenBranches):
             Busy: The daemon stops.
             StoreError: The disk refused; nothing was recorded.
         """
-        if self._closing:
+        if self.closing:
             raise Busy("The daemon is stopping", hint="Send it again in a moment")
         if self.is_going(branch.ref):
             raise Busy(f"{branch.ref.name} is being deleted")
@@ -450,7 +446,7 @@ class Kernel(OpenBranches):
             branch.paused = True
             branch.state.failed(message=str(error), code=error.code)
             return
-        if found is None or self._closing:  # meanwhile; the next daemon finds it as it is
+        if found is None or self.closing:  # meanwhile; the next daemon finds it as it is
             self.trees.ended(waiting.run_id)
             return
         self.questions.go_on(waiting.run_id, found.asks)

@@ -437,6 +437,7 @@ class RunBuilder:
         session = branch.conversation.session
         metadata = session.get("metadata_json", {})
         return (
+            self.kernel.config,
             preset_of(branch.ref),
             *map(preset_of, self.ancestors),
             self.options,

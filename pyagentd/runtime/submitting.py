@@ -58,7 +58,8 @@ class Submissions:
         self._kernel.queue.came(branch, given)
         if self._kernel.queue.must_wait(branch, given):
             return await self._kernel.queue.add(branch, given)
-        if await _goes_on_with(branch, given):
+        if given.text is None and branch.paused and await branch.prompts.waits_above(given.at):
+            # It stands below text that waits since an error: all of it is answered in order.
             return await self._add_and_go_on(branch, given)
         try:
             run_id = await self._start(branch, lambda: self._prompt_of(branch, given), given.options)
@@ -130,17 +131,6 @@ class Submissions:
         # No await from here on: what is started is supervised.
         self._kernel.begin(branch, prompt, run_id, settings, options)
         return run_id
-
-
-async def _goes_on_with(branch: LiveBranch, given: Submission) -> bool:
-    """Return whether a submission stands below text that waits since an error: all of it is answered in order.
-
-    Raises:
-        PyagentdError: The document is not what the client says it saved.
-    """
-    if given.text is not None or not branch.paused:
-        return False
-    return await branch.prompts.waits_above(given.at)
 
 
 # When queued messages fire: one after the other, whenever the run before has ended and nothing is wrong (B.4).
