@@ -29,6 +29,7 @@ from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import (
     Override,
     effective_settings,
+    find_override,
     preset_with_overrides,
     settings_in_document,
     settings_of,
@@ -264,12 +265,13 @@ class RunPlan:
         reads_skills: Whether what lies beside the skills may be read.
         skills: What the system prompt says of them.
         backend: Who answers, where the run is not resumed.
-        model: What it is called there, before hooks had their say.
+        model: Which model, before hooks had their say.
+        provider: The name of the backend.
         models: By model, filled when it is asked.
     """
 
     made_of: tuple[object, ...]
-    blocks: tuple[SettingsBlock, ...]
+    blocks: Sequence[SettingsBlock]
     place: Workplace
     turn: TurnNames
     presets: TurnPresets
@@ -392,9 +394,7 @@ class RunBuilder:
         self.place, self.presets, self.preset = plan.place, plan.presets, plan.preset
         self._override = plan.override
         branch.write_settings(given=plan.given, effective=plan.effective, seen=seen)
-        found = cache(
-            lambda: self._skills(plan.place)
-        )  # when they are wanted: what lies beside them may have changed
+        found = cache(lambda: self._skills(plan.place))  # not before a call needs them: most runs read none
         self.rules = branch.turn = plan.presets.reading(ref, found) if plan.reads_skills else plan.presets
         if model is None:
             model = await self._model(plan.model, plan.preset)
@@ -462,6 +462,9 @@ class RunBuilder:
         own = kernel.presets.of_branch(ref)
         override = branch.override(own, seen)
         given, effective = settings_in_document(settings_of(own)), effective_settings(own, override)
+        blocks = [block]
+        if ref.is_agent or find_override(effective, given, own) == override:  # what we write there sets nothing else
+            blocks.append(SettingsBlock(effective, to_json(given), False))
         if presets.name:  # what the document sets holds for every agent, but whose tools are its own
             override = {name: value for name, value in override.items() if name != "tools"}
         self._override = override
@@ -493,7 +496,7 @@ class RunBuilder:
         taken |= {instructions.NAME} if reads_skills else set()
         plan = RunPlan(
             made_of=made_of,
-            blocks=(block, SettingsBlock(effective, to_json(given), False)),
+            blocks=blocks,
             place=place,
             turn=turn,
             presets=presets,
