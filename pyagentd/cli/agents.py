@@ -10,10 +10,11 @@ from typing import Any
 import click
 
 from pyagentd.cli.link import branch_of, complete_model, complete_named, complete_session, daemon, run_environment
-from pyagentd.cli.output import json_option, note, print_json, print_table, printable
+from pyagentd.cli.output import json_option, note, print_json, print_reply, print_table, printable
 from pyagentd.cli.sessions import LONG_S
 from pyagentd.clock import span
 
+_PLACES = ("name", "dir", "session_id")
 _KEYS = ("system_prompt", "model", "permissions", "name")
 
 
@@ -56,10 +57,8 @@ def init(name: str, system_prompt: str | None, model: str | None, permissions: s
         )
     if made["note"]:
         note(made["note"])
-    if as_json:
-        print_json({key: made[key] for key in ("name", "dir", "session_id")})
-    else:
-        click.echo(f"{made['name']}\t{made['dir']}")
+    print_reply({key: made[key] for key in _PLACES}, f"{made['name']}\t{made['dir']}", as_json=as_json)
+    if not as_json:
         click.echo(made["welcome"], err=True)
 
 
@@ -123,10 +122,7 @@ def rename_agent(name: str, new_name: str, as_json: bool) -> None:
     """Rename the agent NAME to NEW_NAME, with its directory and its session's id."""
     with daemon() as link:
         told = link.call("agent-rename", timeout=LONG_S, name=name, new_name=new_name)
-    if as_json:
-        print_json({key: told[key] for key in ("name", "dir", "session_id")})
-    else:
-        click.echo(f"{told['name']}\t{told['dir']}")
+    print_reply({key: told[key] for key in _PLACES}, f"{told['name']}\t{told['dir']}", as_json=as_json)
 
 
 @agent.command("destroy")
@@ -149,10 +145,7 @@ def destroy(name: str, keep_files: bool, yes: bool, as_json: bool) -> None:
                 click.echo(f"  {printable(line)}", err=True)
             click.confirm(f"Destroy the agent {name}?", abort=True, err=True)
         done = link.call("agent-destroy", timeout=LONG_S, name=name, keep_files=keep_files or None, confirmed=True)
-    if as_json:
-        print_json({key: done[key] for key in ("name", "dir", "files", "saved")})
-    else:
-        click.echo(done["text"])
+    print_reply({key: done[key] for key in ("name", "dir", "files", "saved")}, done["text"], as_json=as_json)
 
 
 def _line(value: Any) -> str:

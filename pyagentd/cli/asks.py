@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 from pyagentd.cli.follow import choices, command, printable, question
 from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment, watch
-from pyagentd.cli.output import dim, json_option, note, print_json, print_table, print_view
+from pyagentd.cli.output import dim, json_option, note, print_json, print_reply, print_table, print_view
 from pyagentd.errors import PyagentdError
 
 _DECISIONS = ("allow", "session", "always", "answer", "deny", "abort")
@@ -95,7 +95,7 @@ def answer(
 
 def _environment(link: Any, ask: str) -> tuple[dict[str, str], str | None]:
     """Return what a run needs that goes on with this answer after its daemon was restarted."""
-    row = next((row for row in link.call("asks")["asks"] or [] if row["id"] == ask), None)
+    row = next((row for row in link.call("asks")["asks"] if row["id"] == ask), None)
     if row is None:
         return {}, None  # the daemon says what became of it
     try:
@@ -144,7 +144,7 @@ def _complete_grant(context: click.Context, parameter: click.Parameter, incomple
             found = link.call("grants", branch=str(branch_of(link, session)), timeout=2.0)["grants"]
     except (PyagentdError, OSError):
         return []
-    return [row["action"] for row in found or () if row["action"].startswith(incomplete)]
+    return [row["action"] for row in found if row["action"].startswith(incomplete)]
 
 
 @click.command()
@@ -189,10 +189,11 @@ def check(session: str, kind: str, resource: str, as_json: bool) -> None:
     """
     with daemon() as link:
         told = link.call("scope-check", branch=str(branch_of(link, session)), kind=kind, resource=resource)
-    if as_json:
-        print_json({"decision": told["decision"], "reason": told["reason"]})
-    else:
-        click.echo(f"{told['decision']}\t{printable(told['reason'])}")
+    print_reply(
+        {"decision": told["decision"], "reason": told["reason"]},
+        f"{told['decision']}\t{printable(told['reason'])}",
+        as_json=as_json,
+    )
 
 
 # ``pyagentd audit``: every decision about what a tool may do.

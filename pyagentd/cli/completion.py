@@ -16,10 +16,9 @@ from click.shell_completion import (
     ZshComplete,
     add_completion_class,
 )
-from platformdirs import user_config_path
 
 from pyagentd import config, store
-from pyagentd.config import absolute, default_agents_dir, sessions_dir
+from pyagentd.config import config_file, default_agents_dir, sessions_dir
 from pyagentd.errors import ConfigError, NotASession
 
 # fmt: off
@@ -43,9 +42,7 @@ def session_ids(incomplete: str) -> list[str]:
 
 def _agents_dir() -> Path | None:
     """Return where named agents are, None where the configuration is wrong; it is read only if it has them."""
-    # As ``config.config_file`` has it, whose module takes longer than all else here.
-    named = os.environ.get("PYAGENTD_CONFIG")
-    file = absolute(named) if named else user_config_path("pyagentd", appauthor=False) / "config.toml"
+    file = config_file()
     try:
         if not file.exists() or b"agents" not in file.read_bytes():
             return default_agents_dir()

@@ -12,7 +12,7 @@ from click.shell_completion import get_completion_class
 
 from pyagentd import config as configuration
 from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment
-from pyagentd.cli.output import json_option, print_json, print_table
+from pyagentd.cli.output import json_option, print_json, print_reply, print_table
 from pyagentd.config import runtime_dir
 from pyagentd.errors import NotFound, Unreachable, WireError
 from pyagentd.wire.client import terminate
@@ -76,7 +76,7 @@ def status(agent: str | None, metrics: bool, as_json: bool) -> None:
         with daemon() as link:
             env, key = run_environment(os.environ)
             told = link.call("agent-status", branch=str(branch_of(link, agent)), env=env, key=key)
-        print_json(told) if as_json else click.echo(told["text"])
+        print_reply(told, told["text"], as_json=as_json)
         return
     with daemon(start=False) as link:
         state = link.call("status")

@@ -15,6 +15,7 @@ from pyagentd.cli.output import (
     json_option,
     note,
     print_json,
+    print_reply,
     print_table,
     printable,
     report,
@@ -22,7 +23,7 @@ from pyagentd.cli.output import (
     stream_options,
 )
 from pyagentd.cli.send import RunFailed, finished, form_of, is_human, view_of
-from pyagentd.cli.sessions import LONG_S
+from pyagentd.cli.sessions import LONG_S, can_ask, choose_prompt, prompt_line
 from pyagentd.errors import NotFound
 from pyagentd.store import contexts
 from pyagentd.store.conversation import counted, round_tokens
@@ -41,7 +42,7 @@ def rewind(session: str, message_id: str | None, files: bool, only_list: bool, a
 
     Nothing is deleted: the text stays in the document, hidden from the model; unrewind reverses it.
     """
-    if not message_id and not only_list and not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not message_id and not only_list and not can_ask():
         raise click.UsageError(f"Name the prompt with --to. `pyagentd rewind {session} --list` has their ids")
     with daemon() as link:
         branch = str(branch_of(link, session))
@@ -50,12 +51,12 @@ def rewind(session: str, message_id: str | None, files: bool, only_list: bool, a
             if only_list:
                 _print_prompts(prompts, as_json)
                 return
-            message_id = _ask(prompts)
+            message_id = str(choose_prompt(prompts, "rewind to")["message_id"])
         changed = link.call("rewind", timeout=LONG_S, branch=branch, message=message_id, files=files or None)
     if as_json:
         print_json(changed)
         return
-    click.echo(f"Hidden: {counted(len(changed['hidden'] or ()), 'message')}; show again: pyagentd unrewind {session}")
+    click.echo(f"Hidden: {counted(len(changed['hidden']), 'message')}; show again: pyagentd unrewind {session}")
     _print_files(changed)
 
 
@@ -69,7 +70,7 @@ def unrewind(session: str, as_json: bool) -> None:
     if as_json:
         print_json(changed)
         return
-    click.echo(f"Shown again: {counted(len(changed['shown'] or ()), 'message')}")
+    click.echo(f"Shown again: {counted(len(changed['shown']), 'message')}")
     _print_files(changed)
 
 
@@ -94,10 +95,7 @@ def fork(session: str, message_id: str | None, title: str | None, only_list: boo
                 print_table(("session", "at", "created"), [_fork_row(each) for each in found], empty="No forks.")
             return
         made = link.call("fork", timeout=LONG_S, branch=branch, message=message_id, title=title)
-    if as_json:
-        print_json(made)
-    else:
-        click.echo(f"{made['session_id']}\t{made['file']}")
+    print_reply(made, f"{made['session_id']}\t{made['file']}", as_json=as_json)
 
 
 @click.command()
@@ -144,7 +142,7 @@ def variants(session: str, message_id: str | None, number: int | None, as_json: 
             changed = link.call(
                 "choose-variant", timeout=LONG_S, branch=branch, message=found[-1]["message"], n=number
             )
-            print_json(changed) if as_json else click.echo(f"Variant {number} of {len(found[-1]['of'])}")
+            print_reply(changed, f"Variant {number} of {len(found[-1]['of'])}", as_json=as_json)
             return
     if as_json:
         print_json(found)
@@ -158,19 +156,9 @@ def _print_prompts(prompts: Sequence[Mapping[str, Any]], as_json: bool) -> None:
     else:
         print_table(
             ("prompt", "message"),
-            [(_line(each["text"]), each["message_id"]) for each in prompts],
+            [(prompt_line(each["text"]), each["message_id"]) for each in prompts],
             empty="No prompts.",
         )
-
-
-def _ask(prompts: Sequence[Mapping[str, Any]]) -> str:
-    """Have the user choose a prompt."""
-    if not prompts:
-        raise click.ClickException("There is no prompt to rewind to. Write and send one first")
-    for number, each in enumerate(prompts, 1):
-        click.echo(f"{number:>4}  {_line(each['text'])}", err=True)
-    wanted = click.prompt("Rewind to prompt", type=click.IntRange(1, len(prompts)), default=len(prompts), err=True)
-    return str(prompts[wanted - 1]["message_id"])
 
 
 def _print_files(changed: Mapping[str, Any]) -> None:
@@ -186,12 +174,11 @@ def _fork_row(each: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _variant_row(one: Mapping[str, Any], each: Mapping[str, Any]) -> tuple[str, str, str]:
-    return f"{'* ' if one['current'] else '  '}{one['n']}/{len(each['of'])}", _line(one["text"]), str(one["message"])
-
-
-def _line(text: str) -> str:
-    line = " ".join(str(text).split())
-    return printable(line[:70]) + ("…" if len(line) > 70 else "")
+    return (
+        f"{'* ' if one['current'] else '  '}{one['n']}/{len(each['of'])}",
+        prompt_line(one["text"]),
+        str(one["message"]),
+    )
 
 
 # ``pyagentd changes`` and ``restore``: what agents did to files, and putting it back.
@@ -331,7 +318,7 @@ def compact(session: str, instructions: str, wait: bool, as_json: bool) -> int:
         wishes = {"instructions": instructions, "wait": wait or None, "env": env, "key": key}
         made = link.call("compact", timeout=_LONGEST_S, branch=state["branch"], **wishes)
     if not wait:
-        print_json(made) if as_json else click.echo(made["run"])
+        print_reply(made, made["run"], as_json=as_json)
         return ExitCode.DONE
     if str(made["reason"]) != "done":
         report(RunFailed(made["message"] or "The compaction was aborted"), as_json=as_json)
@@ -367,7 +354,7 @@ def save(session: str, description: str, as_json: bool) -> None:
         env, key = run_environment(os.environ, state["settings"]["backend"])
         wishes = {"description": description, "env": env, "key": key}
         made = link.call("context-save", timeout=_CONTEXT_LONGEST_S, branch=state["branch"], **wishes)
-    print_json(made) if as_json else click.echo(f"[{made['id'][:_ID]}] {made['description']}\n{made['file']}")
+    print_reply(made, f"[{made['id'][:_ID]}] {made['description']}\n{made['file']}", as_json=as_json)
 
 
 @context.command()
@@ -377,7 +364,7 @@ def clear(session: str, as_json: bool) -> None:
     """Start a new conversation in SESSION without saving the present one. Its text stays in the document."""
     with daemon() as link:
         made = link.call("context-clear", branch=str(branch_of(link, session)))
-    print_json(made) if as_json else click.echo(f"Context cleared. {made['note']}")
+    print_reply(made, f"Context cleared. {made['note']}", as_json=as_json)
 
 
 @context.command("restore")
@@ -388,10 +375,11 @@ def context_restore(session: str, id: str, as_json: bool) -> None:
     """Replace the conversation of SESSION by the saved one, ID (or its beginning)."""
     with daemon() as link:
         made = link.call("context-restore", timeout=_CONTEXT_LONGEST_S, branch=str(branch_of(link, session)), id=id)
-    if as_json:
-        print_json(made)
-    else:
-        click.echo(f"Context restored: {made['description']} ({counted(made['message_count'], 'message')})")
+    print_reply(
+        made,
+        f"Context restored: {made['description']} ({counted(made['message_count'], 'message')})",
+        as_json=as_json,
+    )
 
 
 @context.command()
@@ -406,7 +394,4 @@ def history(session: str, as_json: bool) -> None:
             found = link.call("context-history", agent=session)["contexts"]
             if not found:
                 raise
-    if as_json:
-        print_json(found)
-        return
-    click.echo(contexts.listing(session, found))
+    print_reply(found, contexts.listing(session, found), as_json=as_json)

@@ -22,6 +22,7 @@ from pyagentd.cli.output import (
     json_option,
     note,
     print_json,
+    print_reply,
     printable,
     report,
     shown,
@@ -515,10 +516,7 @@ def lisp(file: IO[str], context: IO[str] | None, isolated: bool, jsonl: bool, as
     except language.LispError as error:
         _lisp_report(error, as_json=as_json)
         return ExitCode.FAILED
-    if as_json:
-        print_json(_described(result))
-    else:
-        click.echo(shown(serialization.readable(result.value), sys.stdout))
+    print_reply(_described(result), shown(serialization.readable(result.value), sys.stdout), as_json=as_json)
     return ExitCode.FAILED if result.signal == "fail" else ExitCode.DONE
 
 

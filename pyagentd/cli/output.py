@@ -36,6 +36,14 @@ def print_json(value: object) -> None:
     print(json.dumps(value, ensure_ascii=False), flush=True)
 
 
+def print_reply(reply: object, text: str, *, as_json: bool) -> None:
+    """Print a reply of the daemon: as JSON, or what people are told of it."""
+    if as_json:
+        print_json(reply)
+    else:
+        click.echo(text)
+
+
 def colour(stream: TextIO) -> bool:
     """Return whether ``stream`` shows colour: a terminal that was not told otherwise."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment, watch
-from pyagentd.cli.output import json_option, note, print_json, print_page, print_table, print_view
+from pyagentd.cli.output import json_option, note, print_json, print_page, print_reply, print_table, print_view
 
 
 @click.group()
@@ -185,7 +185,7 @@ def tasks(agent: str | None, kill: str | None, output: str | None, as_json: bool
                 return
             told = link.call("tasks", branch=branch)["tasks"]
             shown = ""
-    print_json(told) if as_json else click.echo(shown)
+    print_reply(told, shown, as_json=as_json)
 
 
 # ``pyagentd list``: any list that Emacs shows too.

@@ -80,7 +80,7 @@ def _hit_lines(hit: dict[str, Any]) -> str:
     if not sys.stdout.isatty():
         return "\t".join((where, who, when, printable(hit["preview"])))
     head = " ".join(filter(None, (_styled(where, bold=True), who, copies)))
-    return f"{head} {dim(when, sys.stdout)}\n  {_highlighted(hit['preview'], hit['matches'] or ())}"
+    return f"{head} {dim(when, sys.stdout)}\n  {_highlighted(hit['preview'], hit['matches'])}"
 
 
 def _highlighted(text: str, matches: Sequence[Sequence[int]]) -> str:

@@ -46,6 +46,7 @@ from pyagentd.cli.output import (
     note,
     preset_option,
     print_json,
+    print_reply,
     print_table,
     report,
     shown,
@@ -656,7 +657,7 @@ def queue(session: str, cancel: str | None, edit: tuple[str, str] | None, resume
         branch = str(branch_of(link, session))
         if cancel:
             text = link.call("queue-cancel", branch=branch, id=cancel)["text"]
-            print_json({"id": cancel, "text": text}) if as_json else click.echo(text)
+            print_reply({"id": cancel, "text": text}, text, as_json=as_json)
             return
         if edit:
             link.call("queue-edit", branch=branch, id=edit[0], text=edit[1])

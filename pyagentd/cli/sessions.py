@@ -5,13 +5,21 @@ import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
-from pyagentd.cli.follow import printable as printable_
 from pyagentd.cli.link import branch_of, complete_session, daemon
-from pyagentd.cli.output import json_option, note, preset_option, print_json, print_table, printable, workplace_option
+from pyagentd.cli.output import (
+    json_option,
+    note,
+    preset_option,
+    print_json,
+    print_reply,
+    print_table,
+    printable,
+    workplace_option,
+)
 from pyagentd.cli.usage import show_trace
 from pyagentd.errors import BadRequest
 from pyagentd.store.document.hidden import fold_hidden
@@ -33,10 +41,11 @@ def new(name: str, preset: str | None, root: Path, as_json: bool) -> None:
     """Create a session called NAME."""
     with daemon() as link:
         created = link.call("create-session", name=name, titled=True, preset=preset, root=str(root.resolve()))
-    if as_json:
-        print_json({key: created[key] for key in _CREATED})
-    else:
-        click.echo(f"{created['session_id']}\t{Path(created['branch_dir']) / 'session.md'}")
+    print_reply(
+        {key: created[key] for key in _CREATED},
+        f"{created['session_id']}\t{Path(created['branch_dir']) / 'session.md'}",
+        as_json=as_json,
+    )
 
 
 @click.command()
@@ -137,13 +146,6 @@ def abort(session: str) -> None:
 LONG_S = 600.0  # agents and files may be many
 
 
-class _Choice(NamedTuple):
-    """Where a branch is to begin: as arguments of the operation, and whether before the prompt."""
-
-    where: dict[str, Any]
-    exclude: bool
-
-
 @click.command()
 @click.argument("session", shell_complete=complete_session)
 @click.option("--at", "message_id", metavar="MESSAGE-ID", help="The prompt at which the branch begins.")
@@ -158,7 +160,7 @@ def branch(
 
     On a terminal you choose the prompt from a list; in scripts use --at.
     """
-    if not message_id and not only_list and not _can_ask():
+    if not message_id and not only_list and not can_ask():
         raise click.UsageError(
             f"Name the prompt with --at. `pyagentd branch {session} --list` has their ids, and so has "
             f"`pyagentd show {session} --json`"
@@ -171,14 +173,15 @@ def branch(
         if only_list:
             _print_points(points, as_json)
             return
-        choice = _Choice({"at": message_id}, exclude) if message_id else _ask(points, exclude)
-        made = link.call(
-            "branch", timeout=LONG_S, branch=branch_dir, name=name, exclude=choice.exclude or None, **choice.where
-        )
-    if as_json:
-        print_json(made)
-    else:
-        click.echo(f"{made['session_id']}/{made['branch_name']}\t{made['file']}")
+        where: dict[str, Any] = {"at": message_id}
+        if not message_id:
+            point = choose_prompt(points, "branch at")
+            exclude = exclude or not click.confirm("Keep this prompt in the branch?", default=True, err=True)
+            if not exclude and not point["message_id"]:
+                note("this prompt was never sent; it stays a draft")
+            where = {"position": point["start"]}
+        made = link.call("branch", timeout=LONG_S, branch=branch_dir, name=name, exclude=exclude or None, **where)
+    print_reply(made, f"{made['session_id']}/{made['branch_name']}\t{made['file']}", as_json=as_json)
 
 
 @click.command()
@@ -201,10 +204,7 @@ def switch(branch: str, as_json: bool) -> None:
     """Make SESSION/BRANCH the active branch of its session."""
     with daemon() as link:
         active = link.call("switch", branch=str(branch_of(link, branch)))
-    if as_json:
-        print_json(active)
-    else:
-        click.echo(f"{active['session_id']}/{active['branch_name']}\t{active['file']}")
+    print_reply(active, f"{active['session_id']}/{active['branch_name']}\t{active['file']}", as_json=as_json)
 
 
 def tree_rows(branches: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
@@ -218,38 +218,39 @@ def tree_rows(branches: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str, st
         open_levels.append(not each["last"])
         star = "* " if each["current"] else "  "
         agents = each["agents"] or 0
-        yield f"{star}{lead}{joint}{printable_(each['name'])}", each["created"] or "", str(agents) if agents else ""
-
-
-def _can_ask() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
+        yield f"{star}{lead}{joint}{printable(each['name'])}", each["created"] or "", str(agents) if agents else ""
 
 
 def _print_points(points: Sequence[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         print_json(list(points))
     else:
-        print_table(("", "prompt", "message"), [(str(p["number"]), _line(p), p["message_id"] or "") for p in points])
+        print_table(
+            ("", "prompt", "message"),
+            [(str(p["number"]), prompt_line(p["text"]), p["message_id"] or "") for p in points],
+        )
 
 
-def _ask(points: Sequence[dict[str, Any]], exclude: bool) -> _Choice:
-    """Have the user choose a prompt."""
-    if not points:
-        raise click.ClickException("There is no prompt to branch at. Write and send one first")
-    for point in points:
-        click.echo(f"{point['number']:>4}  {_line(point)}", err=True)
-    wanted = click.prompt("Branch at prompt", type=click.IntRange(1, len(points)), default=len(points), err=True)
-    point = points[wanted - 1]
-    exclude = exclude or not click.confirm("Keep this prompt in the branch?", default=True, err=True)
-    if not exclude and not point["message_id"]:
-        note("this prompt was never sent; it stays a draft")
-    return _Choice({"position": point["start"]}, exclude)
+def can_ask() -> bool:
+    """Return whether somebody at a terminal can choose."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _line(point: dict[str, Any]) -> str:
+def choose_prompt(prompts: Sequence[dict[str, Any]], what: str) -> dict[str, Any]:
+    """Have the user choose one of the prompts of a session, to ``what`` it, such as "branch at"."""
+    if not prompts:
+        raise click.ClickException(f"There is no prompt to {what}. Write and send one first")
+    for number, each in enumerate(prompts, 1):
+        click.echo(f"{number:>4}  {prompt_line(each['text'])}", err=True)
+    last = len(prompts)
+    wanted = click.prompt(f"{what.capitalize()} prompt", type=click.IntRange(1, last), default=last, err=True)
+    return prompts[wanted - 1]
+
+
+def prompt_line(text: str) -> str:
     """Return the beginning of a prompt on one line."""
-    first, _, rest = str(point["text"]).partition("\n")
-    return printable_(first[:80]) + (" …" if rest or len(first) > 80 else "")
+    line = " ".join(text.split())
+    return printable(line[:80]) + (" …" if len(line) > 80 else "")
 
 
 # ``pyagentd rename``, ``archive``, ``duplicate`` and ``delete``: what becomes of a session.
@@ -266,10 +267,7 @@ def rename(session: str, title: str, as_json: bool) -> None:
     with daemon() as link:
         renamed = link.call("rename", branch=str(branch_of(link, session)), title=title)
     _say_more(renamed)
-    if as_json:
-        print_json(renamed)
-    else:
-        click.echo(f"{renamed['session_id']}\t{renamed['title']}")
+    print_reply(renamed, f"{renamed['session_id']}\t{renamed['title']}", as_json=as_json)
 
 
 @click.command()
@@ -280,10 +278,7 @@ def archive(session: str, undo: bool, as_json: bool) -> None:
     """Hide SESSION from lists. It stays usable."""
     with daemon() as link:
         archived = link.call("archive", branch=str(branch_of(link, session)), undo=undo or None)
-    if as_json:
-        print_json(archived)
-    else:
-        click.echo(archived["session_id"])
+    print_reply(archived, archived["session_id"], as_json=as_json)
 
 
 @click.command()
@@ -295,10 +290,7 @@ def duplicate(session: str, name: str | None, as_json: bool) -> None:
     with daemon() as link:
         made = link.call("duplicate", timeout=LONG_S, branch=str(branch_of(link, session)), name=name)
     _say_more(made)
-    if as_json:
-        print_json(made)
-    else:
-        click.echo(f"{made['session_id']}\t{made['file']}")
+    print_reply(made, f"{made['session_id']}\t{made['file']}", as_json=as_json)
 
 
 @click.command()
@@ -316,10 +308,7 @@ def delete(session: str, yes: bool, as_json: bool) -> None:
             found = link.call("branches", branch=str(branch_dir))["branches"]
             click.confirm(f"Move {_lost(what, branch_dir, found)} to the trash?", abort=True, err=True)
         trashed = link.call("delete", timeout=LONG_S, branch=str(branch_dir), what=what)["trashed"]
-    if as_json:
-        print_json({"trashed": trashed})
-    else:
-        click.echo("\n".join(trashed))
+    print_reply({"trashed": trashed}, "\n".join(trashed), as_json=as_json)
 
 
 def _say_more(told: dict[str, Any]) -> None:
@@ -387,7 +376,7 @@ def export(session: str, format_: str | None, output: Path | None, force: bool) 
     with daemon() as link:
         branch = str(branch_of(link, session))
         answer = link.call("export", timeout=_PATIENCE_S, branch=branch, format=wanted, file=place and str(place))
-    for line in answer.get("notes") or ():
+    for line in answer["notes"]:
         note(line)
     if place is None:
         content = _content(answer)
@@ -414,7 +403,7 @@ def import_(file: Path, name: str | None, preset: str | None, root: Path, as_jso
         made = link.call(
             "import", timeout=_PATIENCE_S, file=str(file.absolute()), root=str(root.resolve()), **options
         )
-    notes = list(made.get("notes") or ())
+    notes = made["notes"]
     if as_json:
         print_json({**{key: made[key] for key in _CREATED}, "notes": notes})
         return

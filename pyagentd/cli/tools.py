@@ -21,7 +21,16 @@ import click
 from pyagentd import regularfile
 from pyagentd.cli import local as local_servers
 from pyagentd.cli.link import daemon, run_environment
-from pyagentd.cli.output import ExitCode, json_option, note, print_json, print_table, printable, project_option
+from pyagentd.cli.output import (
+    ExitCode,
+    json_option,
+    note,
+    print_json,
+    print_reply,
+    print_table,
+    printable,
+    project_option,
+)
 from pyagentd.config import config_file
 from pyagentd.config.loading import read_config_file
 from pyagentd.config.tables import read_server
@@ -121,7 +130,7 @@ def get(root: Path, name: str, as_json: bool) -> None:
     """Show the server NAME: its file, its command and its state."""
     with daemon() as link:
         told = link.call("mcp", root=str(root.resolve()), env=_environment())
-    found = [row for row in told["servers"] or () if row["name"] == name]
+    found = [row for row in told["servers"] if row["name"] == name]
     if not found:
         known = ", ".join(sorted({row["name"] for row in told["servers"]})) or "none"
         raise NotFound(
@@ -246,7 +255,7 @@ def trust(root: Path, as_json: bool) -> None:
     if as_json:
         print_json(trusted)
     else:
-        note(f"trusted: {', '.join(trusted['trusted'] or ())}")
+        note(f"trusted: {', '.join(trusted['trusted'])}")
 
 
 def _pair(text: str, mark: str, option: str) -> tuple[str, str]:
@@ -526,10 +535,11 @@ def models(refresh: bool, local: bool, use: bool, catalogue: str | None, as_json
     with daemon() as link:
         told = link.call("models", timeout=_LONGEST_S, refresh=refresh or None, env=env, key=key)
     found: list[dict[str, Any]] = told["providers"]
-    if as_json:
-        print_json({each["name"]: {name: each[name] for name in each if name != "name"} for each in found})
-    else:
-        click.echo(printable(catalog.listing(found)))
+    print_reply(
+        {each["name"]: {name: each[name] for name in each if name != "name"} for each in found},
+        printable(catalog.listing(found)),
+        as_json=as_json,
+    )
     return ExitCode.DONE
 
 

@@ -80,7 +80,7 @@ from typing import TYPE_CHECKING
 from pyagentd.door import door
 
 if TYPE_CHECKING:
-    from pyagentd.config.loading import Config, config_file, load_config
+    from pyagentd.config.loading import Config, load_config
     from pyagentd.config.tables import BUILTIN_PROFILES, BackendSettings, Confinement, ProfileSettings
 else:  # a command that only asks the daemon has no file read
     __getattr__ = door(
@@ -88,7 +88,6 @@ else:  # a command that only asks the daemon has no file read
         "loading",
         "tables",
         Config="loading",
-        config_file="loading",
         load_config="loading",
         BUILTIN_PROFILES="tables",
         BackendSettings="tables",
@@ -122,6 +121,14 @@ class Setting:
 
     value: str
     source: str  # "default", "environment NAME" or "FILE:LINE"
+
+
+def config_file(env: Environment | None = None) -> Path:
+    """Return where the user's configuration is read from, whether or not it exists."""
+    from platformdirs import user_config_path  # a command that only asks the daemon does without
+
+    named = (os.environ if env is None else env).get("PYAGENTD_CONFIG")
+    return absolute(named) if named else user_config_path("pyagentd", appauthor=False) / "config.toml"
 
 
 def sessions_dir(env: Environment | None = None) -> Path:

@@ -7,10 +7,16 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from platformdirs import user_config_path
-
 from pyagentd import reader, regularfile
-from pyagentd.config import Environment, Setting, absolute, default_agents_dir, runtime_setting, sessions_setting
+from pyagentd.config import (
+    Environment,
+    Setting,
+    absolute,
+    config_file,
+    default_agents_dir,
+    runtime_setting,
+    sessions_setting,
+)
 from pyagentd.config.tables import (
     SERVICES,
     BackendSettings,
@@ -29,13 +35,6 @@ from pyagentd.config.tables import (
 )
 from pyagentd.errors import ConfigError
 from pyagentd.reader import INSIDE, Source
-
-
-def config_file(env: Environment | None = None) -> Path:
-    """Return where the user's configuration is read from, whether or not it exists."""
-    named = (os.environ if env is None else env).get("PYAGENTD_CONFIG")
-    return absolute(named) if named else user_config_path("pyagentd", appauthor=False) / "config.toml"
-
 
 # Where the user's own instructions and skills are.
 #
