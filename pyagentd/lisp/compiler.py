@@ -1094,7 +1094,7 @@ def _plain_key(node: Node) -> bool:
 
 
 def _is_display(node: Make) -> bool:
-    """Return whether Python can make the collection by itself: a vector, or a map whose keys are constants."""
+    """Return whether a Python display makes the collection: a vector, or a map with constant keys."""
     return node.kind == "vector" or (node.kind == "map" and all(map(_plain_key, node.items[::2])))
 
 

@@ -258,7 +258,7 @@ class ForkServer:
             self._end()
 
     def forget(self) -> None:
-        """Drop the process without ending it: for a process that was forked from the one that started it."""
+        """Forget the fork server without ending it, after a fork."""
         self._lock = threading.Lock()
         if self._control is not None:
             self._control.close()
@@ -673,7 +673,7 @@ class _RemoteTools:
                 return decode(answer["value"])
 
     def _answer(self, number: int) -> Json:
-        """Wait for the answer to a call. One of the threads that wait reads for all of them."""
+        """Wait for the answer to a call; one waiting thread reads for all."""
         given_up = False
         while True:
             with self._changed:

@@ -118,7 +118,7 @@ def running_call() -> Position:
 
 
 def run_as_call(threads: "Threads", position: Position, group: Group, function: Callable[[], None]) -> None:
-    """Run what a call of a program in another process asks for, as if the call stood at its position here."""
+    """Run the call of a program in another process as if it stood at its position here."""
     _place.set(Place(threads, position, group, _place.get()))
     _called.set(position)
     function()
@@ -313,7 +313,7 @@ class Threads:
                 self.result(future)
 
     def end(self) -> None:
-        """Stop what still runs: the program has ended."""
+        """Stop the threads that still run: the program has ended."""
         self.ended = True
         if self._baton is not None:
             self._release(self._baton)

@@ -435,7 +435,7 @@ STOP: Final = object()
 field = keyword_lookup
 
 
-class Again(tuple[Any, ...]):
+class NextArguments(tuple[Any, ...]):
     """The values for the next iteration of a loop whose iterations are calls."""
 
     __slots__ = ()
@@ -478,15 +478,15 @@ def turns(run: Run, body: Callable[..., Value], *values: Value) -> Value:
     """Call the body of a loop for each iteration."""
     tick = run.budget.tick
     result = body(*values)
-    while type(result) is Again:
+    while type(result) is NextArguments:
         tick()
         result = body(*result)
     return result
 
 
-def again(run: Run, *values: Value) -> Again:
+def again(run: Run, *values: Value) -> NextArguments:
     """Return the values for the next iteration of a loop."""
-    return Again(values)
+    return NextArguments(values)
 
 
 def for_each(run: Run, value: Value, body: Callable[[Value], Value]) -> None:

@@ -332,7 +332,7 @@ _AT_ONCE: Final = (collections.conj, maps.merge, collections.concat)
 
 
 def _fold(function: Callable[[Any, Any], Any], held: list[Any], found: list[Any], budget: Budget) -> Any:
-    """Return what is left of the value that is held when all items have been handed to a function with it."""
+    """Call a function with the held value and each item in turn; return the last result."""
     for item in budget.each(found):
         # Handed over: a function that adds to what it is given is the only one that has it.
         held.append(function(held.pop(), item))

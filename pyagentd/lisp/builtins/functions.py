@@ -5,7 +5,7 @@ Every call of an inner function costs a step: composing is cheap, and the calls 
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from pyagentd.lisp.builtins.collections import Stage, in_turn
@@ -47,47 +47,24 @@ def differs(budget: Budget, first: Any, *others: Any) -> bool:
 _TEXTS: Final = "Order text, dates too, with compare: (neg? (compare a b)); the last one is (last (sort xs))."
 
 
-def _chain(op: str, holds: Callable[[Any, Any], bool], numbers: tuple[Any, ...]) -> bool:
-    if set(map(type, numbers)) == {str}:
-        raise wrong(op, "numbers", numbers[0], hint=_TEXTS)
-    check_numbers(op, numbers)
-    return all(map(holds, numbers, numbers[1:]))
+def _order(op: str, holds: Callable[[Any, Any], bool], doc: str) -> Callable[..., bool]:
+    """Declare a comparison of neighbouring numbers."""
+
+    def is_ordered(first: Any, *numbers: Any) -> bool:
+        every = (first, *numbers)
+        if set(map(type, every)) == {str}:
+            raise wrong(op, "numbers", first, hint=_TEXTS)
+        check_numbers(op, every)
+        return all(map(holds, every, numbers))
+
+    is_ordered.__doc__ = doc
+    return comparing_define(op)(is_ordered)
 
 
-@comparing_define("<")
-def less(first: Any, *numbers: Any) -> bool:
-    """Whether each number is less than the next.
-
-    (< 1 2 3) => true
-    """
-    return _chain("<", operator.lt, (first, *numbers))
-
-
-@comparing_define(">")
-def greater(first: Any, *numbers: Any) -> bool:
-    """Whether each number is greater than the next.
-
-    (> 3 2 1) => true
-    """
-    return _chain(">", operator.gt, (first, *numbers))
-
-
-@comparing_define("<=")
-def at_most(first: Any, *numbers: Any) -> bool:
-    """Whether no number is greater than the next.
-
-    (<= 1 1 2) => true
-    """
-    return _chain("<=", operator.le, (first, *numbers))
-
-
-@comparing_define(">=")
-def at_least(first: Any, *numbers: Any) -> bool:
-    """Whether no number is less than the next.
-
-    (>= 3 3 1) => true
-    """
-    return _chain(">=", operator.ge, (first, *numbers))
+less = _order("<", operator.lt, "Whether each number is less than the next.\n(< 1 2 3) => true")
+greater = _order(">", operator.gt, "Whether each number is greater than the next.\n(> 3 2 1) => true")
+at_most = _order("<=", operator.le, "Whether no number is greater than the next.\n(<= 1 1 2) => true")
+at_least = _order(">=", operator.ge, "Whether no number is less than the next.\n(>= 3 3 1) => true")
 
 
 @comparing_define("compare", charges=True)
@@ -120,269 +97,80 @@ _CALLABLE: Final = frozenset({Keyword, dict, LispSet})
 _COLLECTIONS: Final = frozenset({list, dict, LispSet})
 
 
-@predicates_define("nil?")
-def is_nil(x: Any) -> bool:
-    """Whether x is nil.
-
-    (nil? nil) => true
-    """
-    return x is None
-
-
-@predicates_define("some?")
-def is_some(x: Any) -> bool:
-    """Whether x is not nil.
-
-    (some? false) => true
-    """
-    return x is not None
-
-
-@predicates_define("true?")
-def is_true(x: Any) -> bool:
-    """Whether x is the boolean true.
-
-    (true? 1) => false
-    """
-    return x is True
-
-
-@predicates_define("false?")
-def is_false(x: Any) -> bool:
-    """Whether x is the boolean false.
-
-    (false? nil) => false
-    """
-    return x is False
-
-
-@predicates_define("boolean?")
-def is_boolean(x: Any) -> bool:
-    """Whether x is true or false.
-
-    (boolean? false) => true
-    """
-    return type(x) is bool
-
-
-@predicates_define("number?")
-def is_number(x: Any) -> bool:
-    """Whether x is a number.
-
-    (number? 1.5) => true
-    """
-    return type(x) in NUMBERS
-
-
-@predicates_define("int?", "integer?")
-def is_integer(x: Any) -> bool:
-    """Whether x is an integer.
-
-    (int? 1) => true
-    (int? 1.0) => false
-    """
-    return type(x) is int
-
-
-@predicates_define("float?", "double?")
-def is_float(x: Any) -> bool:
-    """Whether x is a float.
-
-    (float? 1.0) => true
-    """
-    return type(x) is float
-
-
-@predicates_define("string?")
-def is_string(x: Any) -> bool:
-    """Whether x is a string.
-
-    (string? "a") => true
-    """
-    return type(x) is str
-
-
-@predicates_define("keyword?")
-def is_keyword(x: Any) -> bool:
-    """Whether x is a keyword.
-
-    (keyword? :a) => true
-    """
-    return type(x) is Keyword
-
-
-@predicates_define("vector?", "list?", "sequential?", "seq?")
-def is_vector(x: Any) -> bool:
-    """Whether x is a vector.
-
-    (vector? [1]) => true
-    """
-    return type(x) is list
-
-
-@predicates_define("map?")
-def is_map(x: Any) -> bool:
-    """Whether x is a map.
-
-    (map? {:a 1}) => true
-    """
-    return type(x) is dict
-
-
-@predicates_define("set?")
-def is_set(x: Any) -> bool:
-    """Whether x is a set.
-
-    (set? #{1}) => true
-    """
-    return type(x) is LispSet
-
-
-@predicates_define("coll?", "seqable?")
-def is_collection(x: Any) -> bool:
-    """Whether x is a vector, map or set.
-
-    (coll? {}) => true
-    (coll? "a") => false
-    """
-    return type(x) in _COLLECTIONS
-
-
-@predicates_define("associative?")
-def is_associative(x: Any) -> bool:
-    """Whether x is a map or vector.
-
-    (associative? {}) => true
-    """
-    return type(x) is dict or type(x) is list
-
-
-@predicates_define("sorted?")
-def is_sorted(x: Any) -> bool:
-    """Whether the items of x are sorted: true for maps and sets.
-
-    (sorted? {:a 1}) => true
-    """
-    return type(x) is dict or type(x) is LispSet
-
-
-@predicates_define("fn?")
 def is_function(x: Any) -> bool:
-    """Whether x is a function.
-
-    (fn? inc) => true
-    (fn? :a) => false
-    """
+    """Return whether x is a function."""
     return type_name(x) == "function" and callable(x)
 
 
-@predicates_define("ifn?")
 def is_callable(x: Any) -> bool:
-    """Whether x can be called: true for functions, keywords, maps and sets.
-
-    (ifn? :a) => true
-    """
+    """Return whether x can be called."""
     return type(x) in _CALLABLE or is_function(x)
 
 
-@predicates_define("zero?")
-def is_zero(x: Any) -> bool:
-    """Whether x is the number 0.
+_PREDICATES: Final[Sequence[tuple[str, Callable[[Any], bool], str]]] = (
+    ("nil?", lambda x: x is None, "Whether x is nil.\n(nil? nil) => true"),
+    ("some?", lambda x: x is not None, "Whether x is not nil.\n(some? false) => true"),
+    ("true?", lambda x: x is True, "Whether x is the boolean true.\n(true? 1) => false"),
+    ("false?", lambda x: x is False, "Whether x is the boolean false.\n(false? nil) => false"),
+    ("boolean?", lambda x: type(x) is bool, "Whether x is true or false.\n(boolean? false) => true"),
+    ("number?", lambda x: type(x) in NUMBERS, "Whether x is a number.\n(number? 1.5) => true"),
+    ("int? integer?", lambda x: type(x) is int, "Whether x is an integer.\n(int? 1) => true\n(int? 1.0) => false"),
+    ("float? double?", lambda x: type(x) is float, "Whether x is a float.\n(float? 1.0) => true"),
+    ("string?", lambda x: type(x) is str, 'Whether x is a string.\n(string? "a") => true'),
+    ("keyword?", lambda x: type(x) is Keyword, "Whether x is a keyword.\n(keyword? :a) => true"),
+    ("vector? list? sequential? seq?", lambda x: type(x) is list, "Whether x is a vector.\n(vector? [1]) => true"),
+    ("map?", lambda x: type(x) is dict, "Whether x is a map.\n(map? {:a 1}) => true"),
+    ("set?", lambda x: type(x) is LispSet, "Whether x is a set.\n(set? #{1}) => true"),
+    (
+        "coll? seqable?",
+        lambda x: type(x) in _COLLECTIONS,
+        'Whether x is a vector, map or set.\n(coll? {}) => true\n(coll? "a") => false',
+    ),
+    (
+        "associative?",
+        lambda x: type(x) is dict or type(x) is list,
+        "Whether x is a map or vector.\n(associative? {}) => true",
+    ),
+    (
+        "sorted?",
+        lambda x: type(x) is dict or type(x) is LispSet,
+        "Whether the items of x are sorted: true for maps and sets.\n(sorted? {:a 1}) => true",
+    ),
+    ("fn?", is_function, "Whether x is a function.\n(fn? inc) => true\n(fn? :a) => false"),
+    ("ifn?", is_callable, "Whether x can be called: true for functions, keywords, maps and sets.\n(ifn? :a) => true"),
+    (
+        "zero?",
+        lambda x: type(x) in NUMBERS and x == 0,
+        "Whether x is the number 0.\n(zero? 0.0) => true\n(zero? nil) => false",
+    ),
+    ("pos?", lambda x: bool(number("pos?", x) > 0), "Whether a number is greater than 0.\n(pos? 1) => true"),
+    ("neg?", lambda x: bool(number("neg?", x) < 0), "Whether a number is less than 0.\n(neg? -1) => true"),
+    ("even?", lambda n: integer("even?", n) & 1 == 0, "Whether an integer is even.\n(even? 4) => true"),
+    ("odd?", lambda n: integer("odd?", n) & 1 == 1, "Whether an integer is odd.\n(odd? 3) => true"),
+    ("pos-int?", lambda x: type(x) is int and x > 0, "Whether x is an integer greater than 0.\n(pos-int? 1) => true"),
+    ("neg-int?", lambda x: type(x) is int and x < 0, "Whether x is an integer less than 0.\n(neg-int? -1) => true"),
+    (
+        "nat-int?",
+        lambda x: type(x) is int and x >= 0,
+        "Whether x is an integer that is not negative.\n(nat-int? 0) => true",
+    ),
+    ("NaN?", lambda x: math.isnan(number("NaN?", x)), "Whether a float is not a number.\n(NaN? 1.0) => false"),
+    (
+        "infinite?",
+        lambda x: type(number("infinite?", x)) is float and math.isinf(x),
+        "Whether a number is infinite.\n(infinite? 1.0) => false",
+    ),
+    (
+        "boolean",
+        lambda x: x is not None and x is not False,
+        "Return false for nil and false, true for everything else.\n(boolean 0) => true",
+    ),
+)
+"""Names, test, and documentation with an example."""
 
-    (zero? 0.0) => true
-    (zero? nil) => false
-    """
-    return type(x) in NUMBERS and x == 0
-
-
-@predicates_define("pos?")
-def is_positive(x: Any) -> bool:
-    """Whether a number is greater than 0.
-
-    (pos? 1) => true
-    """
-    return bool(number("pos?", x) > 0)
-
-
-@predicates_define("neg?")
-def is_negative(x: Any) -> bool:
-    """Whether a number is less than 0.
-
-    (neg? -1) => true
-    """
-    return bool(number("neg?", x) < 0)
-
-
-@predicates_define("even?")
-def is_even(n: Any) -> bool:
-    """Whether an integer is even.
-
-    (even? 4) => true
-    """
-    return integer("even?", n) & 1 == 0
-
-
-@predicates_define("odd?")
-def is_odd(n: Any) -> bool:
-    """Whether an integer is odd.
-
-    (odd? 3) => true
-    """
-    return integer("odd?", n) & 1 == 1
-
-
-@predicates_define("pos-int?")
-def is_positive_integer(x: Any) -> bool:
-    """Whether x is an integer greater than 0.
-
-    (pos-int? 1) => true
-    """
-    return type(x) is int and x > 0
-
-
-@predicates_define("neg-int?")
-def is_negative_integer(x: Any) -> bool:
-    """Whether x is an integer less than 0.
-
-    (neg-int? -1) => true
-    """
-    return type(x) is int and x < 0
-
-
-@predicates_define("nat-int?")
-def is_natural(x: Any) -> bool:
-    """Whether x is an integer that is not negative.
-
-    (nat-int? 0) => true
-    """
-    return type(x) is int and x >= 0
-
-
-@predicates_define("NaN?")
-def is_nan(x: Any) -> bool:
-    """Whether a float is not a number.
-
-    (NaN? 1.0) => false
-    """
-    return math.isnan(number("NaN?", x))
-
-
-@predicates_define("infinite?")
-def is_infinite(x: Any) -> bool:
-    """Whether a number is infinite.
-
-    (infinite? 1.0) => false
-    """
-    return type(number("infinite?", x)) is float and math.isinf(x)
-
-
-@predicates_define("boolean")
-def boolean(x: Any) -> bool:
-    """Return false for nil and false, true for everything else.
-
-    (boolean 0) => true
-    """
-    return x is not None and x is not False
+for _names, _holds, _doc in _PREDICATES:
+    _holds.__doc__ = _doc
+    predicates_define(*_names.split())(_holds)
 
 
 @predicates_define("type")

@@ -270,35 +270,19 @@ bits_define = BITS_FAMILY.define
 _FARTHEST: Final = 1_000_000_000
 
 
-def _all(op: str, combine: Callable[[int, int], int], numbers: tuple[Any, ...]) -> int:
-    return reduce(combine, [integer(op, each) for each in numbers])
+def _bitwise(op: str, combine: Callable[[int, int], int], doc: str) -> None:
+    """Declare an operation on two or more integers."""
+
+    def combined(x: Any, y: Any, *more: Any) -> int:
+        return reduce(combine, [integer(op, each) for each in (x, y, *more)])
+
+    combined.__doc__ = doc
+    bits_define(op)(combined)
 
 
-@bits_define("bit-and")
-def bit_and(x: Any, y: Any, *more: Any) -> int:
-    """Bitwise and.
-
-    (bit-and 12 10) => 8
-    """
-    return _all("bit-and", operator.and_, (x, y, *more))
-
-
-@bits_define("bit-or")
-def bit_or(x: Any, y: Any, *more: Any) -> int:
-    """Bitwise or.
-
-    (bit-or 12 10) => 14
-    """
-    return _all("bit-or", operator.or_, (x, y, *more))
-
-
-@bits_define("bit-xor")
-def bit_xor(x: Any, y: Any, *more: Any) -> int:
-    """Bitwise exclusive or.
-
-    (bit-xor 12 10) => 6
-    """
-    return _all("bit-xor", operator.xor, (x, y, *more))
+_bitwise("bit-and", operator.and_, "Bitwise and.\n(bit-and 12 10) => 8")
+_bitwise("bit-or", operator.or_, "Bitwise or.\n(bit-or 12 10) => 14")
+_bitwise("bit-xor", operator.xor, "Bitwise exclusive or.\n(bit-xor 12 10) => 6")
 
 
 @bits_define("bit-not")
