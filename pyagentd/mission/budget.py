@@ -91,7 +91,7 @@ class Scope:
 
     @property
     def spent(self) -> Usage:
-        """What this mission and its children have spent so far, those still running too."""
+        """The usage of this mission and its children so far, including running ones."""
         return self._spent
 
     def spend(self, usage: Usage) -> None:
@@ -187,7 +187,7 @@ def calling(span_id: str) -> Iterator[RunningCall]:
 def call_within(
     scope: Scope, runtime: Runtime, what: str, function: Callable[..., Any], *args: Any, blocks: bool = True
 ) -> Any:
-    """Call a tool or model of a mission, and await what it returns, until the mission has to end.
+    """Call a tool or model of a mission and await the result, at most until the mission's deadline.
 
     A coroutine is awaited on the event loop of the caller, and cancelled at the deadline. A function that ``blocks``
     runs in a thread of its own, and is left behind there; unless the mission has no deadline and no event loop.

@@ -326,7 +326,7 @@ class _Findings:
         return {**data, **coerced.value}
 
     def _mismatches(self, what: str, found: tuple[Problem, ...], data: Mapping[str, Any]) -> None:
-        """Note what of the context does not fit; missing values matter in strict mode only."""
+        """Note the values of the context that do not fit; missing ones matter in strict mode only."""
         wrong = [each for each in found if len(each.keys) != 1 or each.keys[0] in data]
         if not wrong:
             return
@@ -340,7 +340,7 @@ class _Findings:
     def check_strict(
         self, own: Mapping[str, Tool], data: Mapping[str, Any], contract: Signature | None, declared: Signature | None
     ) -> None:
-        """Check what only ``signature_validation="strict"`` requires."""
+        """Make the checks of ``signature_validation="strict"``."""
         if self.options.signature_validation != "strict":
             return
         if bare := [name for name, tool in own.items() if tool.signature is None or not tool.specified]:

@@ -372,7 +372,7 @@ _ARGUMENTS = frozenset(each.name for each in fields(Arguments) if each.name != "
 
 
 def _run(given: Mapping[str, Any], runtime: Runtime) -> Step[Any]:
-    """Run what the arguments of ``delegate`` say."""
+    """Run a mission, given the arguments of ``delegate``."""
     check_known(given, KNOWN | _ARGUMENTS | {"limits"})
     given_cancelled, bridge_cancelled = given.get("cancelled"), runtime.cancelled
     services = {name: given[name] for name in ("monotonic", "epoch", "sleep") if name in given}
@@ -548,7 +548,7 @@ class Mission(Generic[T]):
     async def amap(
         self, items: Iterable[object], *, max_concurrency: int = MAX_CONCURRENCY, **more: Any
     ) -> list[Step[T]]:
-        """Do what ``map`` does without blocking the event loop."""
+        """Do as ``map``, without blocking the event loop."""
         return await gather([self._on(each, more) for each in items], max_concurrency=max_concurrency)
 
     def as_tool(self, name: str | None = None, description: str | None = None) -> LLMTool:
@@ -580,7 +580,7 @@ class Mission(Generic[T]):
         return {"llm": None, **given}
 
     def _parameters(self) -> list[str]:
-        """Return the names of what it is given: its parameters, or the placeholders of its prompt."""
+        """Return the names of its arguments: of its parameters, or of the placeholders in its prompt."""
         declared = self.options.get("signature")
         params = signatures.parse(declared).params if declared is not None else ()
         names = [each.name for each in params] or [each.split(".")[0] for each in template.placeholders(self.prompt)]

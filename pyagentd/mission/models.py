@@ -31,7 +31,7 @@ from pyagentd.mission.options import Answer, LLMError, Request
 
 
 def cost_of(model: str, tokens: Usage | Mapping[str, int], config: Config | None = None) -> float | None:
-    """Return what a request cost, or None when the model's price is not known.
+    """Return the cost of a request, or None when the model's price is unknown.
 
     Args:
         model: The provider's name of the model.

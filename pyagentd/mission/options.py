@@ -54,7 +54,7 @@ class Tokens(TypedDict, total=False):
 
 
 class Answer(TypedDict):
-    """What an LLM callback may return instead of bare text."""
+    """The answer of an LLM callback that returns more than text."""
 
     content: str
     tokens: NotRequired[Tokens]
@@ -168,7 +168,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a mission may use.
+    """The limits of a mission.
 
     Attributes:
         max_turns: The number of answers of the model after which the mission has failed.
@@ -287,7 +287,7 @@ KNOWN = frozenset(MoreOptions.__annotations__)
 
 
 def check_known(names: Mapping[str, Any], known: frozenset[str] = KNOWN) -> None:
-    """Refuse what is not an option of ``delegate``.
+    """Refuse unknown options of ``delegate``.
 
     Raises:
         TypeError: One is unknown; the message suggests another.

@@ -50,7 +50,7 @@ _PAUSE_S, _LONGEST_PAUSE_S = 0.5, 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What came of one item.
+    """The result of one item.
 
     Attributes:
         index: The item's number, from 0.
@@ -77,7 +77,7 @@ class Row:
 
 
 def version(mission: Mission[Any]) -> str:
-    """Return a hash of what a mission asks: prompt and options; of functions their names."""
+    """Return a hash of a mission: prompt, options, names of functions."""
     told = json.dumps([mission.prompt, dict(mission.options)], sort_keys=True, default=_named)
     return hashlib.sha256(told.encode()).hexdigest()[:12]
 
@@ -116,7 +116,7 @@ def imported(name: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What a worker sends back: plain values, whatever the mission had in its hands."""
+    """The reply of a worker: plain values only."""
 
     ok: bool
     value: Any
@@ -252,7 +252,7 @@ class Workers:
             return self._executor.submit(run_item, mission, item)
 
     def close(self) -> None:
-        """End what was made here."""
+        """Shut down the workers that this object started."""
         if self._owned and self._executor is not None:
             self._executor.shutdown(wait=True, cancel_futures=True)
 
@@ -269,11 +269,11 @@ def _dask(address: str, most: int | None) -> Workers:
 
 
 class _BegunBefore(Exception):
-    """Dask runs again what had begun on a worker that is gone."""
+    """Dask repeats an item that had begun on a lost worker."""
 
 
 class _DaskWorkers(Workers):
-    """Workers of a Dask cluster, where what is submitted once is begun once.
+    """Workers of a Dask cluster; an item is begun only once.
 
     By itself Dask runs again whatever a lost worker held, results included that have arrived here and are written.
     So each submission has a mark at the scheduler: who finds it set does not run, and whether the item has a row is
@@ -302,7 +302,7 @@ class _DaskWorkers(Workers):
 
 
 def _pass_on(done: "Future[_Done]", asked: Any) -> None:
-    """Give ``done`` what came of ``asked``, a future of Dask, which is fetched here."""
+    """Set the result of ``asked``, a future of Dask, in ``done``."""
     if done.set_running_or_notify_cancel():
         try:
             done.set_result(asked.result())
@@ -323,7 +323,7 @@ def _begin_once(mark: list[str], mission: Mission[Any], item: Any) -> _Done:
 
 @dataclass(slots=True, kw_only=True)
 class Summary:
-    """What a run came to.
+    """The outcome of a run.
 
     Attributes:
         total: How many items there are.
@@ -402,7 +402,7 @@ def run_over(
 
 
 def _each_costs(mission: Mission[Any]) -> float:
-    """Return what an item may cost at most; 0 where that is not said."""
+    """Return the most that an item may cost; 0 without a limit."""
     limits = mission.options.get("limits")
     return float(mission.options.get("max_cost_usd") or (limits and limits.max_cost_usd) or 0.0)
 
@@ -460,7 +460,7 @@ class _Loop:
             self._running[self._workers.submit(self._mission, self._items[number])] = number
 
     def _row(self, number: int, future: "Future[_Done]") -> Row | None:
-        """Return the row of an item; None of one that is tried again."""
+        """Return the row of an item; None if it is tried again."""
         again = self._attempts[number] < ATTEMPTS
         try:
             done = future.result()
@@ -488,7 +488,7 @@ class _Loop:
 
 
 def _is_lost(error: BaseException) -> bool:
-    """Return whether a worker is gone, and not what it was given at fault."""
+    """Return whether a worker was lost, rather than the item at fault."""
     kinds = {each.__name__ for each in type(error).__mro__}
     return isinstance(error, OSError | CancelledError) or bool(kinds & {"BrokenExecutor", "CancelledError", *_LOST})
 
@@ -512,7 +512,7 @@ class _Writer:
         self._write(ready)
 
     def flush(self) -> None:
-        """Write what waits for rows that will not come."""
+        """Write the rows that wait for missing ones."""
         self._write([self._kept[number] for number in sorted(self._kept)])
         self._kept.clear()
 

@@ -13,7 +13,7 @@ from pyagentd.lisp import values
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What was spent, including children of the mission.
+    """Tokens, cost and time of a mission with its children.
 
     Attributes:
         duration_ms: Wall time.
@@ -51,7 +51,7 @@ class Usage:
         )
 
     def minus(self, before: "Usage") -> "Usage":
-        """Return what was spent since ``before``; duration and memory are those of ``self``."""
+        """Return the usage since ``before``; duration and memory are those of ``self``."""
         return Usage(
             duration_ms=self.duration_ms,
             turns=self.turns - before.turns,

@@ -232,7 +232,7 @@ _FASTER: Final[dict[Activity, str]] = {
 
 
 def _out_of_time(scope: Scope) -> Fail:
-    """Return the failure of a mission at its deadline: whose it was, and where the time went."""
+    """Return the failure of a mission at its deadline: which deadline, and where the time went."""
     spent = {each: scope.times.get(each, 0.0) for each in _FASTER}
     limit = "what was left of its parent's time" if scope.limit_ms is None else f"{scope.limit_ms / 1000:g} s"
     took = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in spent.items())
@@ -265,7 +265,7 @@ def _stop(reason: str, message: str, progress: Progress) -> Fail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnContext:
-    """What all turns of a mission share.
+    """The state that all turns of a mission share.
 
     Attributes:
         mission: The mission.

@@ -114,7 +114,7 @@ def _prepared_folded(patterns: tuple[str, ...]) -> tuple[tuple[str, str, glob.Wc
 
 
 def _literal(path: str) -> str:
-    """Return the pattern of ``path``; what needs no escape has none, since people read these."""
+    """Return a pattern that matches ``path`` alone, escaped only where necessary, since people read it."""
     return _SPECIAL.sub(r"\\\g<0>", path)
 
 
@@ -199,12 +199,12 @@ _PARTS: dict[str, str] = {
 
 
 def canonical_tool(name: str) -> str:
-    """Return our name of the tool that somebody calls ``name``; a name nobody knows stays as it is."""
+    """Return the tool that ``name`` is a spelling of; an unknown name is returned unchanged."""
     return _OURS.get(name, name)
 
 
 def is_ours(name: str) -> bool:
-    """Return whether a name is, in any spelling, that of a tool of ours: nobody else's may have it."""
+    """Return whether a name is a spelling of one of our tools, and so reserved."""
     return name in META_TOOLS or name in _OTHER_NAMES or name in _OURS or name in _PARTS
 
 
@@ -215,7 +215,7 @@ def action_names(tool: str) -> tuple[str, ...]:
 
 
 def action_prefixes(tool: str) -> tuple[str, ...]:
-    """Return what an action string of ``tool`` begins with, in every spelling."""
+    """Return the prefixes of action strings of ``tool``, in every spelling."""
     if tool in _PARTS:
         return (f"tool:{_PARTS[tool]}",)
     return tuple(f"tool:{name}:" for name in action_names(tool))
@@ -240,7 +240,7 @@ def _relative(value: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roam:
-    """What a preset allows."""
+    """The scope of a preset: paths and commands."""
 
     subdirectory: tuple[
         Annotated[str, Rule(parse=_relative, words="a text")], ...
@@ -251,7 +251,7 @@ class Roam:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoamTarget:
-    """What a call is about."""
+    """The target of a call."""
 
     operation: Literal["create", "tag", "link"]
     subdirectory: str = ""  # relative to the notes' directory
@@ -311,7 +311,7 @@ class ResolvedPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """What is about to happen; as text ``tool:<name>:<detail>``, or ``rule``."""
+    """A call of a tool before it is made; as text ``tool:<name>:<detail>``, or ``rule``."""
 
     tool: str
     detail: str
@@ -332,7 +332,7 @@ class Action:
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """The action as written and as what is really done: the file a link leads to, each command of a line.
+        """The action as written, and as it takes effect: the target of a link, each command of a line.
 
         A permission has to hold for all of them: a link that somebody makes must not borrow its name's rights, nor a
         command those of the one before it.

@@ -22,7 +22,7 @@ from pyagentd.policy.shell import ANY, ShellReading, SimpleCommand
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """The rules that hold for one decision, read anew for each."""
+    """The rules for one decision; read again for each."""
 
     preset: Preset
     interactive: bool  # a human can be asked
@@ -94,7 +94,7 @@ def decide(action: Action, context: Context, confirm: Confirm) -> Decision:
 
 
 def _read(action: Action) -> Action:
-    """Return a command with what the grammar makes of it; who did not read it did not look where its files are."""
+    """Return a command with its reading. If its caller has not read it, its files have not been looked up."""
     if action.kind != "command":
         return action
     reading = action.shell
@@ -108,7 +108,7 @@ def _read(action: Action) -> Action:
 
 
 def once_key(action: Action) -> str:
-    """Return what ``Context.allow_once`` holds when a human allows ``action`` once.
+    """Return the entry of ``Context.allow_once`` for ``action``.
 
     It names the file that is really touched: a link that is put elsewhere afterwards is another resource.
     """
@@ -116,7 +116,7 @@ def once_key(action: Action) -> str:
 
 
 def _permitted(action: Action, context: Context, confirm: Confirm) -> Decision:
-    """Return what profiles, grants and the tool itself say about an action that is inside the scope."""
+    """Decide about an action inside the scope, by profiles, grants and the tool itself."""
     asking = None  # the profile that wants a human to be asked
     for profile in (context.profile, *context.ancestor_profiles):
         says = _profile_verdict(profile, action)
@@ -142,7 +142,7 @@ def _permitted(action: Action, context: Context, confirm: Confirm) -> Decision:
 
 
 def _profile_verdict(profile: Profile | None, action: Action) -> Verdict | None:
-    """Return what ``profile`` says; None when it leaves it to the tool, as no profile does."""
+    """Return the verdict of ``profile``; None when the tool decides, as it does without a profile."""
     if profile is None:
         return None
     says = verdict(profile, action)
@@ -160,7 +160,7 @@ def _out_of_profile(action: Action, profile: Profile, *, above: bool) -> Deny:
 
 
 def _unreadable(action: Action) -> str | None:
-    """Return why nobody can say what a command does, as the end of a sentence; None when it can be read."""
+    """Return why a command cannot be read, as the end of a sentence; None when it can."""
     return action.shell.unreadable if action.shell is not None else None
 
 
@@ -188,7 +188,7 @@ def _unreadable_command(action: Action, context: Context, why: str) -> Decision:
 
 
 def _always(action: Action, context: Context) -> Decision:
-    """Return the decision about what needs a human's word each time: no profile, grant or option stands for it."""
+    """Decide about an action that a human must approve each time, whatever profiles, grants and options allow."""
     if context.interactive:
         return Ask(f"{action.tool} does this only when you say so, each time")
     return Deny(
@@ -298,7 +298,7 @@ _SHOWN_PATTERNS = 5
 
 
 def protected_reason(action: Action, context: Context) -> str | None:
-    """Return why nobody may do this, whatever a preset or a person says; None when nothing speaks against it."""
+    """Return why an action is always denied, whatever a preset or a person says; None when it is not."""
     for path in _touched(action):
         if _either(CREDENTIALS, path):
             return (
@@ -345,7 +345,7 @@ def denied_reason(action: Action, context: Context) -> str | None:
 
 
 def outside_reason(action: Action, context: Context) -> str | None:
-    """Return why this is outside what the preset allows; None when it is inside."""
+    """Return why an action is outside the scope; None when it is inside."""
     paths = context.preset.paths
     match action.kind:
         case "meta":
@@ -489,12 +489,12 @@ def covering_grants(action: Action, remembered: Iterable[re.Pattern[str]]) -> st
 
 
 def literal(text: str) -> str:
-    """Return the expression that matches exactly ``text``; what needs no escape has none, since people read it."""
+    """Return an expression that matches ``text`` alone, escaped only where necessary, since people read it."""
     return _SPECIAL.sub(r"\\\g<0>", text)
 
 
 def explain_pattern(pattern: str) -> str:
-    """Return what a pattern made by ``patterns_to_remember`` covers, for people; any other as it is."""
+    """Describe what a pattern of ``patterns_to_remember`` covers; return any other pattern unchanged."""
     if (server := _A_SERVERS.fullmatch(pattern)) is not None:
         return f"{_plain(server[2])} of the MCP server {server[1]}, whatever its arguments"
     text = pattern.removeprefix("tool:")
@@ -613,7 +613,7 @@ class Widening:
     commands: tuple[str, ...] = ()  # whole command lines that were asked for
 
     def lists(self) -> dict[tuple[str, str], tuple[str, ...]]:
-        """Return what is added to which list of ``preset.md``: by section and key."""
+        """Return the additions to the lists of ``preset.md``, by section and key."""
         match self.right:
             case "read" | "write":
                 return {("paths", self.right): self.patterns}

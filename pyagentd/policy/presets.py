@@ -34,7 +34,7 @@ _ALL, _NONE = "all", "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedServers:
-    """What a preset says."""
+    """The MCP servers and tools that a preset names."""
 
     all: bool = False
     names: tuple[str, ...] = ()  # of configured ones
@@ -42,7 +42,7 @@ class WantedServers:
     own: tuple[ServerSettings, ...] = ()  # written out
 
     def of(self, known: Mapping[str, ServerSettings]) -> tuple[list[ServerSettings], list[str]]:
-        """Return the servers of those ``known``, and the names that none of them has."""
+        """Return the wanted servers among ``known``, and the names that are unknown."""
         own = {each.name: each for each in self.own}
         names = dict.fromkeys([*(known if self.all else ()), *self.names, *self.only, *own])
         every = {**known, **own}
@@ -54,7 +54,7 @@ class WantedServers:
 
 
 def read_wanted(value: object, source: Source, path: Path = ()) -> WantedServers:
-    """Return what the value of the key ``mcp`` says.
+    """Read the value of the key ``mcp``.
 
     Args:
         value: What is written.
@@ -291,7 +291,7 @@ def read_profile(value: object, known: Mapping[str, Profile], source: Source, pa
 def known_profile(
     profile: Profile | str | None, known: Mapping[str, Profile] | None, source: Source, path: Path
 ) -> Profile | str | None:
-    """Return a profile, one that is named from ``known`` or the built-in ones; raises as ``read_profile``."""
+    """Read a profile, or find a named one in ``known`` or the built-in ones; raises as ``read_profile``."""
     if not isinstance(profile, str) or known is None:
         return profile
     profiles, name = {**BUILTIN, **known}, profile.strip()
@@ -304,7 +304,7 @@ def known_profile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSettings:
-    """What may hold for one message only."""
+    """Settings of one message."""
 
     model: Text = ""  # [BACKEND/]MODEL
     temperature: _Temperature = None
@@ -315,7 +315,7 @@ class MessageSettings:
 
 
 def parse_message_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what holds for one message only, by the names of ``Preset``.
+    """Return the settings of one message, by their names in ``Preset``.
 
     Args:
         given: Values by the names of ``MessageSettings``, as in a front matter. None stands for the preset's.

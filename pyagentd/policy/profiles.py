@@ -52,7 +52,7 @@ _Expression = Annotated[re.Pattern[str], Rule(parse=_expression, words="a text")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """Which actions are allowed, and which are after a human was asked; what neither matches is denied."""
+    """Patterns of the actions that are allowed, and of those that a human is asked about; others are denied."""
 
     CLOSED: ClassVar[bool] = True  # a third list would look like a rule and be none
 
@@ -79,7 +79,7 @@ def _is_quick(pattern: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _timed(pattern: re.Pattern[str], text: str) -> bool | None:
-    """Return whether ``pattern`` matches all of ``text``; None when nobody can tell in time."""
+    """Return whether ``pattern`` matches all of ``text``; None when that takes too long to find out."""
     import regex  # it takes a while, and most sessions need it never
 
     # What only ``regex`` gives a meaning stays literal: {e<=1}, [[:alpha:]].
@@ -113,7 +113,7 @@ def resolve_profile(profile: Profile | str | None) -> Profile | None:
 
 
 def verdict(profile: Profile, action: Action) -> Verdict:
-    """Return what ``profile`` says about ``action``, under every name and spelling it has.
+    """Return the verdict of ``profile`` on ``action``, in all its names and spellings.
 
     What is really done must be permitted too: a link's target and each command of a line as much as the whole.
     """
@@ -154,7 +154,7 @@ def _commands(action: Action) -> tuple[SimpleCommand, ...]:
 
 
 def _covers_effects(patterns: tuple[re.Pattern[str], ...], action: Action, command: SimpleCommand) -> bool:
-    """Return whether what a command does by its options is permitted: as what it does, or because it is spelled out.
+    """Return whether the effects of a command's options are permitted, as effects or by a pattern that spells it out.
 
     ``tool:bash:find .*`` is no word about deleting: ``find -delete`` needs ``rm`` to be permitted as well.
     """

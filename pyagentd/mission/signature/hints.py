@@ -296,7 +296,7 @@ def _alias(name: str, info: Any) -> str:
 
 
 def construct(hint: Any, value: Any) -> Any:
-    """Return ``value`` converted to what ``hint`` requires.
+    """Return ``value`` converted to the type of ``hint``.
 
     Raises:
         ValueError: It cannot be one: an unknown member of an enum, no ISO date, what a model rejects.

@@ -43,7 +43,7 @@ class Primitive(Type):
 
 @dataclass(frozen=True, slots=True)
 class Maybe(Type):
-    """Fits nil and what fits ``inner``."""
+    """Fits nil, and values that fit ``inner``."""
 
     inner: Type
 
@@ -124,14 +124,14 @@ class Enum(Type):
 
 @dataclass(frozen=True, slots=True)
 class Or(Type):
-    """Fits what fits at least one of ``choices``."""
+    """Fits values that fit at least one of ``choices``."""
 
     choices: tuple[Type, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class And(Type):
-    """Fits what fits all of ``all_of``: usually a type and constraints."""
+    """Fits values that fit all of ``all_of``: usually a type and constraints."""
 
     all_of: tuple[Type, ...]
 
@@ -154,7 +154,7 @@ def maybe(inner: Type) -> Type:
 
 
 def choice(choices: Iterable[Type]) -> Type:
-    """Return the type that fits what fits any of ``choices``, without duplicates; optional if nil is one of them."""
+    """Return the union of ``choices``, without duplicates; optional if nil is one of them."""
     flat: dict[Type, None] = {}
     takes_nil = False
     for one in choices:

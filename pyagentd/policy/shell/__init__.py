@@ -43,7 +43,7 @@ ANY = "*"
 
 
 class Unreadable(Exception):
-    """The grammar cannot say what a command does; the message is the end of a sentence."""
+    """A command that the grammar cannot read; the message is the end of a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What a command does beyond its program's plain purpose, because of one of its words."""
+    """An effect of one word of a command beyond its program's plain purpose."""
 
     what: str  # "`find -delete` deletes files"
     by: tuple[str, ...]  # entries of ``shell_commands.allow``; each of them admits it
@@ -84,13 +84,13 @@ class SimpleCommand:
 
     @property
     def plain(self) -> bool:
-        """Whether it does nothing beyond what program and subcommand say, and writes no file that is known."""
+        """Whether it has no effects beyond those of program and subcommand, and writes no known file."""
         return not self.effects and not self.writes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellReading:
-    """What a command line runs, and which paths it names to read and to write.
+    """The commands of a line, and the paths that it reads and writes.
 
     A path is as written: relative ones start in the workspace root, and ``~`` is the user's home. ``DIR/*`` stands
     for files in ``DIR`` whose names are known only when the command runs.
@@ -133,8 +133,8 @@ WITH_ARGUMENT = frozenset({"takes", "suffix", "script", "reads", "writes", "into
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """One option or operand as given."""
+class Argument:
+    """One option or operand of a command line."""
 
     role: Role
     name: str  # "-o", "--output" (in full), or "" of an operand
@@ -143,7 +143,7 @@ class Given:
     certain: bool = True  # False: perhaps it is the argument of the option before
 
 
-def given(words: tuple[Word, ...], roles: Mapping[str, Role]) -> Iterator[Given]:
+def arguments(words: tuple[Word, ...], roles: Mapping[str, Role]) -> Iterator[Argument]:
     """Yield the options and operands that follow the program's name.
 
     Operands and options may be mixed, short options bundled, long ones abbreviated. Where an abbreviation may mean
@@ -154,10 +154,10 @@ def given(words: tuple[Word, ...], roles: Mapping[str, Role]) -> Iterator[Given]
         word = words[at]
         if word.text == "--" and not perhaps_taken:
             for index in range(at + 1, len(words)):
-                yield Given(role="operand", name="", value=words[index], at=index)
+                yield Argument(role="operand", name="", value=words[index], at=index)
             return
         if word.text == "-" or not word.text.startswith("-"):
-            yield Given(role="operand", name="", value=word, at=at)
+            yield Argument(role="operand", name="", value=word, at=at)
             at, perhaps_taken = at + 1, False
         else:
             whole = word.text.startswith("--") or (len(word.text) > 2 and word.text.partition("=")[0] in roles)
@@ -171,12 +171,12 @@ def given(words: tuple[Word, ...], roles: Mapping[str, Role]) -> Iterator[Given]
             at, perhaps_taken = at + (2 if certain else 1), took and not certain
 
 
-def is_abbreviated(item: Given, word: Word) -> bool:
+def is_abbreviated(item: Argument, word: Word) -> bool:
     """Return whether the option in ``word`` is written in part, so that others may take it for another."""
     return item.name.startswith("--") and word.text.partition("=")[0] != item.name
 
 
-def _long(words: tuple[Word, ...], at: int, roles: Mapping[str, Role]) -> list[Given]:
+def _long(words: tuple[Word, ...], at: int, roles: Mapping[str, Role]) -> list[Argument]:
     word = words[at]
     name, equals, attached = word.text.partition("=")
     role, full, certain = _role_of_long(name, roles)
@@ -185,7 +185,7 @@ def _long(words: tuple[Word, ...], at: int, roles: Mapping[str, Role]) -> list[G
         value = Word(text=attached, bare=False, varies=word.varies)
     elif role in WITH_ARGUMENT and (certain or role != "takes"):
         value = following(words, at)
-    return [Given(role=role, name=full, value=value, at=at)]
+    return [Argument(role=role, name=full, value=value, at=at)]
 
 
 def _role_of_long(name: str, roles: Mapping[str, Role]) -> tuple[Role, str, bool]:
@@ -196,7 +196,7 @@ def _role_of_long(name: str, roles: Mapping[str, Role]) -> tuple[Role, str, bool
     return (roles[meant[0]], meant[0], False) if meant else ("unknown", name, True)
 
 
-def _short(words: tuple[Word, ...], at: int, roles: Mapping[str, Role]) -> list[Given]:
+def _short(words: tuple[Word, ...], at: int, roles: Mapping[str, Role]) -> list[Argument]:
     word, found = words[at], []
     for index, letter in enumerate(word.text[1:], start=2):
         role = roles.get(f"-{letter}", "unknown")
@@ -205,7 +205,7 @@ def _short(words: tuple[Word, ...], at: int, roles: Mapping[str, Role]) -> list[
             rest = word.text[index:]
             attached = Word(text=rest, bare=False, varies=word.varies) if rest else None
             value = attached or (None if role == "maybe" else following(words, at))
-        found.append(Given(role=role, name=f"-{letter}", value=value, at=at))
+        found.append(Argument(role=role, name=f"-{letter}", value=value, at=at))
         if role == "maybe" or role in WITH_ARGUMENT:
             break
     return found
@@ -231,7 +231,7 @@ class Inner:
 
 
 @dataclass(slots=True, kw_only=True)
-class Found:
+class Effects:
     """The effects, paths and inner commands of one command."""
 
     words: tuple[Word, ...]
@@ -357,7 +357,7 @@ Operands = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """Options by what they do, and what its operands are."""
+    """The roles of a program's options and operands."""
 
     takes: str = ""
     maybe: str = ""  # an argument only where it is attached
@@ -383,5 +383,5 @@ class Program:
 
 @cache
 def roles_of(program: Program) -> dict[str, Role]:
-    """Return what each option that is known of a program does."""
+    """Return the role of each known option of a program."""
     return {option: role for role in get_args(Role) for option in getattr(program, role, "").split()}

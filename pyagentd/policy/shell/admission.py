@@ -7,15 +7,15 @@ from typing import Literal
 
 from pyagentd.policy.shell import (
     ANY,
+    Argument,
     Effect,
-    Found,
-    Given,
+    Effects,
     Program,
     Role,
     ShellReading,
     SimpleCommand,
     Word,
-    given,
+    arguments,
     is_abbreviated,
     names,
     roles_of,
@@ -32,8 +32,8 @@ from pyagentd.policy.shell import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """Every option of a program that is admitted, and what its operands are."""
+class Options:
+    """The admitted options of a program, and the kind of its operands."""
 
     flags: str = ""  # options without an argument
     takes: str = ""  # with an argument that is not a path
@@ -44,42 +44,42 @@ class Known:
     here: bool = False  # without an operand it looks at the current directory
 
 
-_SUMS = Known(flags="-b --binary -t --text -z --zero --tag")
-_TEXT = Known(operands="text")
-_TESTS = Known(operands="tests")
+_SUMS = Options(flags="-b --binary -t --text -z --zero --tag")
+_TEXT = Options(operands="text")
+_TESTS = Options(operands="tests")
 
-UNDERSTOOD: dict[str, Known] = {
+UNDERSTOOD: dict[str, Options] = {
     **dict.fromkeys(names("pwd echo printf true false : exit basename dirname seq sleep whoami id uname"), _TEXT),
     **dict.fromkeys(names("arch nproc logname groups tr which type command"), _TEXT),
     **dict.fromkeys(names("test ["), _TESTS),
     **dict.fromkeys(names("md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum sum"), _SUMS),
-    "date": Known(flags="-u --utc -R", maybe="-I --iso-8601", operands="words"),
-    "cat": Known(flags="-A -b -e -E -n -s -t -T -u -v --number --show-all --squeeze-blank"),
-    "head": Known(flags="-q -v -z", takes="-n --lines -c --bytes"),
-    "tail": Known(flags="-q -v -z", takes="-n --lines -c --bytes"),
-    "wc": Known(flags="-c -m -l -L -w --bytes --chars --lines --words"),
-    "nl": Known(takes="-b -d -f -h -i -l -n -s -v -w", flags="-p"),
-    "tac": Known(flags="-b -r", takes="-s"),
-    "rev": Known(),
-    "cut": Known(flags="-s -n -z --complement", takes="-b -c -d -f --output-delimiter --delimiter --fields"),
-    "paste": Known(flags="-s -z", takes="-d"),
-    "fold": Known(flags="-b -s", takes="-w"),
-    "expand": Known(flags="-i", takes="-t"),
-    "unexpand": Known(flags="-a", takes="-t"),
-    "comm": Known(flags="-1 -2 -3 -z --check-order --nocheck-order"),
-    "join": Known(flags="-i -z", takes="-1 -2 -a -e -o -t -v"),
-    "cmp": Known(flags="-b -l -s"),
-    "sort": Known(flags="-b -d -f -g -h -i -M -n -r -R -s -u -V -z -c -C --reverse --unique", takes="-k --key -t"),
-    "uniq": Known(flags="-c -d -D -i -u -z --count --repeated", takes="-f -s -w"),
-    "od": Known(flags="-b -c -d -o -v -x", takes="-A -j -N -t"),
-    "hexdump": Known(flags="-b -c -C -d -o -v -x", takes="-n -s"),
-    "base64": Known(flags="-d --decode", takes="-w --wrap"),
-    "strings": Known(flags="-a", takes="-n -t"),
-    "stat": Known(takes="-c --format --printf"),
-    "file": Known(flags="-b -i -k --brief --mime --mime-type --mime-encoding"),
-    "readlink": Known(flags="-e -f -m -n -z"),
-    "realpath": Known(flags="-e -m -q -s -z"),
-    "ls": Known(
+    "date": Options(flags="-u --utc -R", maybe="-I --iso-8601", operands="words"),
+    "cat": Options(flags="-A -b -e -E -n -s -t -T -u -v --number --show-all --squeeze-blank"),
+    "head": Options(flags="-q -v -z", takes="-n --lines -c --bytes"),
+    "tail": Options(flags="-q -v -z", takes="-n --lines -c --bytes"),
+    "wc": Options(flags="-c -m -l -L -w --bytes --chars --lines --words"),
+    "nl": Options(takes="-b -d -f -h -i -l -n -s -v -w", flags="-p"),
+    "tac": Options(flags="-b -r", takes="-s"),
+    "rev": Options(),
+    "cut": Options(flags="-s -n -z --complement", takes="-b -c -d -f --output-delimiter --delimiter --fields"),
+    "paste": Options(flags="-s -z", takes="-d"),
+    "fold": Options(flags="-b -s", takes="-w"),
+    "expand": Options(flags="-i", takes="-t"),
+    "unexpand": Options(flags="-a", takes="-t"),
+    "comm": Options(flags="-1 -2 -3 -z --check-order --nocheck-order"),
+    "join": Options(flags="-i -z", takes="-1 -2 -a -e -o -t -v"),
+    "cmp": Options(flags="-b -l -s"),
+    "sort": Options(flags="-b -d -f -g -h -i -M -n -r -R -s -u -V -z -c -C --reverse --unique", takes="-k --key -t"),
+    "uniq": Options(flags="-c -d -D -i -u -z --count --repeated", takes="-f -s -w"),
+    "od": Options(flags="-b -c -d -o -v -x", takes="-A -j -N -t"),
+    "hexdump": Options(flags="-b -c -C -d -o -v -x", takes="-n -s"),
+    "base64": Options(flags="-d --decode", takes="-w --wrap"),
+    "strings": Options(flags="-a", takes="-n -t"),
+    "stat": Options(takes="-c --format --printf"),
+    "file": Options(flags="-b -i -k --brief --mime --mime-type --mime-encoding"),
+    "readlink": Options(flags="-e -f -m -n -z"),
+    "realpath": Options(flags="-e -m -q -s -z"),
+    "ls": Options(
         flags="""
         -1 -a -A -b -B -c -C -d -f -F -g -G -h -i -k -l -m -n -N -o -p -q -Q -r -R -s -S -t -u -U -v -x -X -Z
         --all --almost-all --directory --human-readable --recursive --reverse --size --full-time
@@ -89,11 +89,11 @@ UNDERSTOOD: dict[str, Known] = {
         maybe="--color --classify",
         here=True,
     ),
-    "du": Known(
+    "du": Options(
         flags="-a -b -c -h -k -m -s -S -x --summarize --human-readable --total", takes="-d --max-depth", here=True
     ),
-    "find": Known(operands="found"),
-    "grep": Known(
+    "find": Options(operands="found"),
+    "grep": Options(
         flags="""
         -a -b -c -E -F -G -h -H -i -I -l -L -n -o -P -q -s -T -v -w -x -z --count --extended-regexp --fixed-strings
         --ignore-case --invert-match --line-number --no-filename --with-filename --only-matching --quiet --silent
@@ -103,19 +103,19 @@ UNDERSTOOD: dict[str, Known] = {
         maybe="--color --colour",
         operands="pattern",
     ),
-    "sed": Known(
+    "sed": Options(
         flags="-n -E -r -s -u -z --quiet --silent --regexp-extended", takes="-e --expression", operands="script"
     ),
-    "git": Known(operands="git"),
-    "cp": Known(flags="-f -i -n -p -T -u -v --force --verbose --update", takes="-t", operands="written"),
-    "rm": Known(flags="-f -i -I -v --force --verbose", operands="written"),
-    "rmdir": Known(flags="-v --verbose", operands="written"),
-    "mkdir": Known(flags="-p -v --parents --verbose", operands="written"),
-    "touch": Known(flags="-a -c -m --no-create", operands="written"),
-    "tee": Known(flags="-a -i --append", operands="written"),
+    "git": Options(operands="git"),
+    "cp": Options(flags="-f -i -n -p -T -u -v --force --verbose --update", takes="-t", operands="written"),
+    "rm": Options(flags="-f -i -I -v --force --verbose", operands="written"),
+    "rmdir": Options(flags="-v --verbose", operands="written"),
+    "mkdir": Options(flags="-p -v --parents --verbose", operands="written"),
+    "touch": Options(flags="-a -c -m --no-create", operands="written"),
+    "tee": Options(flags="-a -i --append", operands="written"),
 }
 
-_GIT = Known(
+_GIT = Options(
     flags="""
     --stat --shortstat --numstat --summary --oneline --graph --decorate --all --branches --tags --name-only
     --name-status --cached --staged --short -s --long --branch -b --porcelain -p -u --patch --no-patch --raw
@@ -136,8 +136,8 @@ _COUNT = re.compile(r"-\d+")
 _TEST_WORDS = names("= == != < > ! ] ( )")
 
 
-def misunderstood(found: Found, words: tuple[Word, ...]) -> str | None:
-    """Return what is not understood of a command, the end of a sentence, or None; add to ``found`` what it looks at.
+def misunderstood(found: Effects, words: tuple[Word, ...]) -> str | None:
+    """Return the part of a command that is not understood, to end a sentence, or None; note paths in ``found``.
 
     Args:
         found: What ``programs`` says of it.
@@ -166,8 +166,8 @@ def misunderstood(found: Found, words: tuple[Word, ...]) -> str | None:
     return why
 
 
-def _arguments(name: str, known: Known, words: tuple[Word, ...], found: Found) -> str | None:
-    items = list(given(words, _roles(known)))
+def _arguments(name: str, known: Options, words: tuple[Word, ...], found: Effects) -> str | None:
+    items = list(arguments(words, _roles(known)))
     operands = [item.value for item in items if item.role == "operand" and item.value is not None]
     if known.operands in ("pattern", "script") and not any(_is_script(item) for item in items):
         operands = operands[1:]
@@ -178,11 +178,11 @@ def _arguments(name: str, known: Known, words: tuple[Word, ...], found: Found) -
     return f"`{name} {words[wrong.at].text}` is not an option that is known well enough" if wrong else None
 
 
-def _roles(known: Known) -> dict[str, Role]:
+def _roles(known: Options) -> dict[str, Role]:
     return roles_of(Program(takes=known.takes, maybe=known.maybe))
 
 
-def _is_known(item: Given, known: Known, words: tuple[Word, ...]) -> bool:
+def _is_known(item: Argument, known: Options, words: tuple[Word, ...]) -> bool:
     text = words[item.at].text
     if item.role == "operand":
         return item.certain
@@ -193,18 +193,18 @@ def _is_known(item: Given, known: Known, words: tuple[Word, ...]) -> bool:
     return item.role == "maybe" or (item.value is not None and not item.value.text.startswith("-"))
 
 
-def _is_script(item: Given) -> bool:
+def _is_script(item: Argument) -> bool:
     return item.name in ("-e", "--regexp", "--expression")
 
 
 def _tested(word: Word) -> list[str]:
-    looked = Found(words=(word,))
+    looked = Effects(words=(word,))
     if not word.text.startswith("-") and word.text not in _TEST_WORDS and word.text:
         looked.look(word)
     return looked.looks
 
 
-def _find(words: tuple[Word, ...], found: Found) -> str | None:
+def _find(words: tuple[Word, ...], found: Effects) -> str | None:
     at, starts = 1, 0
     while at < len(words) and not words[at].text.startswith("-") and words[at].text not in _FIND_FLAGS:
         found.look(words[at])
@@ -218,7 +218,7 @@ def _find(words: tuple[Word, ...], found: Found) -> str | None:
     return None
 
 
-def _git(words: tuple[Word, ...], found: Found) -> str | None:
+def _git(words: tuple[Word, ...], found: Effects) -> str | None:
     if len(words) < 2 or words[1].text not in _GIT_LOOKS:
         return f"`git {' '.join(word.text for word in words[1:2])}` is not known well enough"
     if found.where is not None and not found.where.text:
@@ -235,7 +235,7 @@ _FREE = frozenset({"cd"})  # it only moves; where later words lead from there is
 
 
 def refusal(reading: ShellReading, allow: Sequence[str]) -> str | None:
-    """Return why ``shell_commands.allow`` does not allow what was read, as the end of a sentence, or None."""
+    """Return why ``shell_commands.allow`` does not allow a command line, as the end of a sentence, or None."""
     if not reading.commands and reading.unreadable is None:
         return "there is no command"
     if not allow:
@@ -250,7 +250,7 @@ def refusal(reading: ShellReading, allow: Sequence[str]) -> str | None:
 
 
 def allowed_by_name(reading: ShellReading, allow: Sequence[str]) -> bool:
-    """Return whether entries other than ``*`` allow what was read."""
+    """Return whether entries other than ``*`` allow a command line."""
     return refusal(reading, [entry for entry in allow if entry != ANY]) is None
 
 

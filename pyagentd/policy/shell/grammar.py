@@ -7,7 +7,7 @@ import unicodedata
 from dataclasses import dataclass
 
 from pyagentd.policy.shell import (
-    Found,
+    Effects,
     ShellReading,
     SimpleCommand,
     Unreadable,
@@ -82,7 +82,7 @@ def tokens(text: str) -> list[Token]:
 
 
 def check_characters(text: str) -> None:
-    """Refuse what a person who approves the text would not see as what it is."""
+    """Refuse characters that hide part of the command from the person who approves it."""
     for char in text:
         if char not in " \t\n" and unicodedata.category(char) in _HIDDEN:
             raise Unreadable(f"it has the character U+{ord(char):04X}, which is invisible or looks like another")
@@ -136,7 +136,7 @@ class _Lexer:
 
 
 class _WordReader:
-    """One word: its characters, and which of them were quoted."""
+    """Reads one word: its characters, and which of them were quoted."""
 
     def __init__(self, text: str, start: int) -> None:
         self._text = text
@@ -426,7 +426,7 @@ Places = tuple[str, ...]  # directories a command may start in; "" is the worksp
 
 
 def read(command: str) -> ShellReading:
-    """Return what ``command`` runs, reads and writes when bash runs it."""
+    """Return the commands that bash would run for ``command``, and the paths they read and write."""
     reader = _Reader()
     try:
         if len(command) > _MAX_LENGTH:
@@ -484,7 +484,7 @@ class _Reader:
         """Add one simple command; return where it moves the shell."""
         writes = len(self.writes)
         for redirect in part.redirects:
-            target = Found(words=(redirect.target,))
+            target = Effects(words=(redirect.target,))
             if "<" in redirect.operator:
                 target.read(redirect.target)
             if ">" in redirect.operator:
@@ -529,7 +529,7 @@ class _Reader:
     def _program(
         self, words: tuple[Word, ...], text: str, said: tuple[str, ...], places: Places, depth: int, writes: int
     ) -> None:
-        found = Found(words=words, fed=self._fed)
+        found = Effects(words=words, fed=self._fed)
         words = examine(found)
         unlisted = misunderstood(found, words)  # for every one: it also says what that looks at
         self.unlisted = self.unlisted or unlisted
@@ -552,7 +552,7 @@ class _Reader:
         if name not in _PLAIN_WRAPPERS:
             self.unlisted = self.unlisted or f"`{name}` is not one of the programs that are known well enough"
 
-    def _paths(self, found: Found, places: Places) -> None:
+    def _paths(self, found: Effects, places: Places) -> None:
         self.reads += [_join(place, path) for path in found.reads for place in places]
         self.writes += [_join(place, path) for path in found.writes for place in places]
         self.looks += [_join(place, path) for path in found.looks for place in places]
@@ -564,10 +564,10 @@ class _Reader:
             raise Unreadable("it names too many files")
 
 
-def examine(found: Found) -> tuple[Word, ...]:
-    """Add what is known of the program to ``found``; return its words, without harmless options before a subcommand.
+def examine(found: Effects) -> tuple[Word, ...]:
+    """Note the effects of a known program; return its words, without harmless options before a subcommand.
 
-    A program that is not known is read by nobody: whoever allows it by name decides that it may do whatever it does.
+    An unknown program is not examined: allowing it by name allows whatever it does.
     """
     words = found.words
     name = words[0].text.rpartition("/")[2]
@@ -588,7 +588,7 @@ def examine(found: Found) -> tuple[Word, ...]:
 
 
 def _simple(
-    words: tuple[Word, ...], text: str, said: tuple[str, ...], found: Found | None = None, *, writes: bool = False
+    words: tuple[Word, ...], text: str, said: tuple[str, ...], found: Effects | None = None, *, writes: bool = False
 ) -> SimpleCommand:
     effects = tuple(found.effects) if found else ()
     return SimpleCommand(
@@ -610,6 +610,6 @@ def _join(place: str, path: str) -> str:
 
 
 def _climbs(reader: _Reader) -> str | None:
-    """Return why the paths of a line that also writes may be others by then: what ``..`` is above may be replaced."""
+    """Return why a line's paths may change while it runs: it writes, and may replace what ``..`` leads to."""
     climbing = [path for path in (*reader.reads, *reader.writes, *reader.looks) if ".." in path.split("/")[1:]]
     return f"it changes files, and `{climbing[0]}` goes up again" if reader.writes and climbing else None

@@ -11,13 +11,13 @@ import re
 from dataclasses import dataclass
 
 from pyagentd.policy.shell import (
-    Found,
-    Given,
+    Argument,
+    Effects,
     Inner,
     Program,
     Unreadable,
     Word,
-    given,
+    arguments,
     is_abbreviated,
     names,
     roles_of,
@@ -353,7 +353,7 @@ _SHELL_SETTINGS = names("errexit nounset pipefail xtrace")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrappedCommand:
-    """What a wrapper runs: words, or a line for a shell."""
+    """The command that a wrapper runs: words, or a line for a shell."""
 
     words: tuple[Word, ...] = ()
     line: str | None = None
@@ -361,7 +361,7 @@ class WrappedCommand:
 
 
 def unwrap(words: tuple[Word, ...]) -> WrappedCommand | None:
-    """Return what ``words`` run when they are a wrapper with a command, else None.
+    """Return the command inside a wrapper such as ``env``, or None.
 
     Raises:
         Unreadable: Where the command begins cannot be told.
@@ -397,7 +397,7 @@ def _skip(name: str, wrapper: Wrapper, words: tuple[Word, ...]) -> tuple[int, Wo
         if words[at].varies or words[at].text == "-":
             raise Unreadable(f"`{name} {words[at].text}` is not known")
         taken = 1
-        for item in (item for item in given(words[:1] + words[at : at + 2], roles) if item.at == 1):
+        for item in (item for item in arguments(words[:1] + words[at : at + 2], roles) if item.at == 1):
             if (item.role == "unknown" and item.name not in flags) or is_abbreviated(item, words[at]):
                 raise Unreadable(f"`{name} {item.name}` is not known")
             if item.value is not None and item.value.varies:
@@ -413,7 +413,7 @@ def _skip(name: str, wrapper: Wrapper, words: tuple[Word, ...]) -> tuple[int, Wo
     return at + wrapper.operands, where
 
 
-def _took_next(item: Given, words: tuple[Word, ...], at: int) -> bool:
+def _took_next(item: Argument, words: tuple[Word, ...], at: int) -> bool:
     return item.value is not None and at + 1 < len(words) and item.value is words[at + 1]
 
 
@@ -462,7 +462,7 @@ _EVALUATES = {"printf": names("-v"), "wait": names("-p"), "test": names("-v -R")
 
 
 def check(words: tuple[Word, ...]) -> None:
-    """Refuse a builtin that changes what the rest of the line means, or that runs what it is given."""
+    """Refuse a builtin that changes the meaning of the rest of the line, or runs its arguments."""
     name = words[0].text
     if name in REFUSED:
         raise Unreadable(f"`{name}` runs text or changes what later words mean")
@@ -492,9 +492,9 @@ _KEEP_LINKS = "-a --archive -d -P --no-dereference -R -r --recursive -l --links"
 _NO_MODES = names("-R -v -c -f -h -H -L -P --from")
 
 
-def apply(program: Program, found: Found) -> None:
-    """Add to ``found`` what its words make ``program`` do."""
-    items = list(given(found.words, roles_of(program)))
+def apply(program: Program, found: Effects) -> None:
+    """Note in ``found`` the effects of a command's words for ``program``."""
+    items = list(arguments(found.words, roles_of(program)))
     for item in items:
         _option(item, program, found)
     if found.fed and sum(item.role == "operand" and not _is_input(item.value) for item in items) < program.feeds:
@@ -503,7 +503,7 @@ def apply(program: Program, found: Found) -> None:
         _operands(program, items, found)
 
 
-def _option(item: Given, program: Program, found: Found) -> None:
+def _option(item: Argument, program: Program, found: Effects) -> None:
     match item.role:
         case "runs":
             found.runs(item.name, item.at)
@@ -529,7 +529,7 @@ def _option(item: Given, program: Program, found: Found) -> None:
             found.runs(item.value.text, item.at, program.what)
 
 
-def _operands(program: Program, items: list[Given], found: Found) -> None:
+def _operands(program: Program, items: list[Argument], found: Effects) -> None:
     operands = [item.value for item in items if item.role == "operand" and item.value is not None]
     into = next((item.value for item in items if item.role == "into"), None)
     found.links = program.links
@@ -561,13 +561,13 @@ def _operands(program: Program, items: list[Given], found: Found) -> None:
             found.write_beside(word)
 
 
-def _late_options(items: list[Given], found: Found) -> list[Word]:
-    """Return what looks like an option after an operand: some of these programs take it for a file."""
+def _late_options(items: list[Argument], found: Effects) -> list[Word]:
+    """Return options that follow an operand: some of these programs take them for files."""
     first = min((item.at for item in items if item.role == "operand"), default=len(found.words))
     return [word for word in found.words[first + 1 :] if word.text.startswith("-")]
 
 
-def _copied(program: Program, items: list[Given], operands: list[Word], into: Word | None, found: Found) -> None:
+def _copied(program: Program, items: list[Argument], operands: list[Word], into: Word | None, found: Effects) -> None:
     *sources, target = [*operands, into] if into is not None else operands or [_HERE]
     found.links = (
         program.operands in ("moved", "linked")
@@ -594,8 +594,8 @@ def _copied(program: Program, items: list[Given], operands: list[Word], into: Wo
         _arrive(sources or [_HERE], target, found, backups=backups)
 
 
-def _arrive(sources: list[Word], target: Word, found: Found, *, backups: bool) -> None:
-    """Add what is written where ``target`` is a directory."""
+def _arrive(sources: list[Word], target: Word, found: Effects, *, backups: bool) -> None:
+    """Note the files written into ``target``, a directory."""
     if backups:
         found.write_into(target)
         found.write_beside(target)
@@ -604,7 +604,7 @@ def _arrive(sources: list[Word], target: Word, found: Found, *, backups: bool) -
         found.write_into(target, "*" if source.varies or name in ("", ".", "..") else name)
 
 
-def _is_hard_link(program: Program, items: list[Given]) -> bool:
+def _is_hard_link(program: Program, items: list[Argument]) -> bool:
     """Return whether ``cp`` links instead of copying."""
     return program.operands == "copied" and any(_means(item.name, "-l --link -s --symbolic-link") for item in items)
 
@@ -614,7 +614,7 @@ def _means(name: str, options: str) -> bool:
     return any(name == option or (len(name) > 2 and option.startswith(name)) for option in options.split())
 
 
-def _may_be_mode(item: Given) -> bool:
+def _may_be_mode(item: Argument) -> bool:
     """Return whether this stands for the mode, so that the first operand is a file: ``chmod -w FILE``."""
     return item.role != "operand" and item.name not in _NO_MODES
 
@@ -648,12 +648,12 @@ _PRINTS = names("-O --to-stdout")
 _EXTRACTS = names("-x --extract --get")
 
 
-def read_tar(found: Found) -> None:
-    """Add what a ``tar`` runs, and the archive or directory it writes."""
+def read_tar(found: Effects) -> None:
+    """Note the programs that ``tar`` runs, and the archive or directory it writes."""
     archives: list[Word] = []
     places: list[Word] = []
     modes: set[str] = set()
-    for item in given(_with_dashes(found.words), roles_of(_TAR)):
+    for item in arguments(_with_dashes(found.words), roles_of(_TAR)):
         if item.name in ("-f", "--file") and item.value is not None:
             archives.append(item.value)
         elif item.name in ("-C", "--directory") and item.value is not None:
@@ -679,7 +679,7 @@ def read_tar(found: Found) -> None:
         found.write_into(places[0] if places else Word(text="."))
 
 
-def _archive(archive: Word, modes: set[str], found: Found) -> None:
+def _archive(archive: Word, modes: set[str], found: Effects) -> None:
     if ":" in archive.text:
         found.runs("-f HOST:FILE", what="runs a remote shell")
     if archive.text == "-":
@@ -713,7 +713,7 @@ def _with_dashes(words: tuple[Word, ...]) -> tuple[Word, ...]:
     return (*spelled, *rest)
 
 
-def read_dd(found: Found) -> None:
+def read_dd(found: Effects) -> None:
     """Add the files of a ``dd``."""
     for word in found.words[1:]:
         key, _, path = word.text.partition("=")
@@ -739,8 +739,8 @@ _XARGS = Program(
 _XARGS_FLAGS = names("-0 --null -r --no-run-if-empty -t --verbose -x --exit -o --open-tty -p --interactive")
 
 
-def read_find(found: Found) -> None:
-    """Add what a ``find`` runs, writes and deletes."""
+def read_find(found: Effects) -> None:
+    """Note the effects of ``find``: commands, writes, deletions."""
     words = found.words
     starts = _starts(words)
     at = 1
@@ -777,7 +777,7 @@ def _starts(words: tuple[Word, ...]) -> list[Word]:
     return [] if any(start.varies for start in starts) else starts or [Word(text=".")]
 
 
-def _inner(found: Found, at: int, starts: list[Word]) -> int:
+def _inner(found: Effects, at: int, starts: list[Word]) -> int:
     """Add the command after ``-exec``; return the index of its last word."""
     option, words = found.words[at].text, found.words
     end = at + 1
@@ -798,7 +798,7 @@ def _ends(before: str, text: str) -> bool:
 
 
 def _put_in(word: Word, mark: str, within: tuple[str, ...], *, leads: bool) -> Word:
-    """Return ``word`` as one that varies where it has ``mark``."""
+    """Return ``word`` as a varying one if it contains ``mark``."""
     if mark not in word.text:
         return word
     return Word(
@@ -809,8 +809,8 @@ def _put_in(word: Word, mark: str, within: tuple[str, ...], *, leads: bool) -> W
     )
 
 
-def read_xargs(found: Found) -> None:
-    """Add the command that an ``xargs`` runs on words that nobody knows yet."""
+def read_xargs(found: Effects) -> None:
+    """Note the command of ``xargs``, whose further words are unknown."""
     start, mark = _xargs_command(found)
     inner = [*found.words[start:]] or [Word(text="echo")]
     if mark:
@@ -820,12 +820,12 @@ def read_xargs(found: Found) -> None:
     found.inner.append(Inner(words=tuple(inner)))
 
 
-def _xargs_command(found: Found) -> tuple[int, str]:
-    """Return where the command starts and what stands for a word in it ("": words are added at its end)."""
+def _xargs_command(found: Effects) -> tuple[int, str]:
+    """Return the start of the command and its placeholder for a word ("": words are appended)."""
     words, mark, at = found.words, "", 1
     while at < len(words) and words[at].text.startswith("-") and words[at].text != "--":
         taken = 1
-        for item in given(words[:1] + words[at : at + 2], roles_of(_XARGS)):
+        for item in arguments(words[:1] + words[at : at + 2], roles_of(_XARGS)):
             if item.at != 1:
                 continue
             if (item.role == "unknown" and item.name not in _XARGS_FLAGS) or is_abbreviated(item, words[at]):
@@ -902,8 +902,8 @@ _DELETES = {"clean": "deletes files that are not in the repository", "rm": "dele
 _HELPER = re.compile(r"[A-Za-z0-9][\w.+-]*::")
 
 
-def read_git(found: Found) -> tuple[Word, ...]:
-    """Add what a ``git`` runs, deletes and writes; return its words without harmless options before its subcommand.
+def read_git(found: Effects) -> tuple[Word, ...]:
+    """Note the effects of ``git``; return its words without harmless options before the subcommand.
 
     What a repository's own settings and hooks run is their owner's: no tool writes those.
     """
@@ -930,7 +930,7 @@ def read_git(found: Found) -> tuple[Word, ...]:
     return words
 
 
-def _subcommand(found: Found) -> tuple[tuple[Word, ...], int]:
+def _subcommand(found: Effects) -> tuple[tuple[Word, ...], int]:
     """Return the words without the options before the subcommand that change nothing, and where the subcommand is.
 
     Adds what those do that change something, and notes the directory.
@@ -952,9 +952,9 @@ def _subcommand(found: Found) -> tuple[tuple[Word, ...], int]:
     return (*kept, *words[at:]), subcommand
 
 
-def _options(found: Found, name: str, words: tuple[Word, ...], subcommand: int) -> None:
+def _options(found: Effects, name: str, words: tuple[Word, ...], subcommand: int) -> None:
     operands = 0
-    for item in given(words[subcommand:], {**roles_of(_OPTIONS), **roles_of(_OWN.get(name, Program()))}):
+    for item in arguments(words[subcommand:], {**roles_of(_OPTIONS), **roles_of(_OWN.get(name, Program()))}):
         at, value = item.at + subcommand, item.value
         if item.role == "operand" and value is not None:
             operands += 1
@@ -989,9 +989,9 @@ _SED = Program(takes="-l --line-length", script="-e --expression", maybe="-i --i
 _AWK = Program(takes="-F -v")
 
 
-def read_sed(found: Found) -> None:
-    """Add what the script of a ``sed`` runs and writes, and the files it edits in place."""
-    items = list(given(found.words, roles_of(_SED)))
+def read_sed(found: Effects) -> None:
+    """Note the effects of a ``sed`` script, and the files edited in place."""
+    items = list(arguments(found.words, roles_of(_SED)))
     scripts = [item.value for item in items if item.role == "script" and item.value is not None]
     operands = [item.value for item in items if item.role == "operand" and item.value is not None]
     for item in items:
@@ -1017,9 +1017,9 @@ def read_sed(found: Found) -> None:
             found.runs("e", what="runs programs or writes files, unless its script is one of the plain kind")
 
 
-def read_awk(found: Found) -> None:
-    """Add what the program of an ``awk`` runs and writes."""
-    items = list(given(found.words, roles_of(_AWK)))
+def read_awk(found: Effects) -> None:
+    """Note the effects of an ``awk`` program."""
+    items = list(arguments(found.words, roles_of(_AWK)))
     for item in items:
         if item.role == "unknown":
             found.runs(item.name, item.at, "runs a program that cannot be read here")
@@ -1032,7 +1032,7 @@ def read_awk(found: Found) -> None:
             found.runs("system", what="runs programs or writes files, which its program seems to do")
 
 
-def _literal(word: Word, found: Found) -> None:
+def _literal(word: Word, found: Effects) -> None:
     if word.varies:
         raise Unreadable(f"what `{found.program}` does is in the pattern `{word.text}`; quote it")
 
@@ -1046,7 +1046,7 @@ _SEPARATED = re.compile(r"\s*(?:[;\n]|(?=\})|$)")
 
 
 def is_harmless_sed(script: str) -> bool:
-    """Return whether every command of ``script`` is one that neither runs, nor reads or writes another file."""
+    """Return whether no command of ``script`` runs a program, or reads or writes another file."""
     at = 0
     while at < len(script):
         where = _WHERE.match(script, at)
