@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 from pyagentd.errors import (
     BadRequest,
@@ -116,27 +116,7 @@ def validate(wanted: Assignment, known: Collection[str]) -> None:
                 raise BadRequest(f"{name}: {error.message}", hint=error.hint) from None
 
 
-class Spawner(Protocol):
-    """What the tool needs from the kernel."""
-
-    def templates(self) -> Mapping[str, Preset]:
-        """Return the presets an agent may have (mode ``subagent`` or ``all``), by name."""
-        ...
-
-    def reads(self) -> Sequence[str]:
-        """Return the patterns of what the parent may read."""
-        ...
-
-    async def run_agent(self, wanted: Assignment) -> Outcome:
-        """Create the agent under the parent's branch, run it to its end and return the outcome."""
-        ...
-
-    async def start_agent(self, wanted: Assignment) -> str:
-        """Create the agent and start it; return its session's id. Its outcome reaches the parent as a message."""
-        ...
-
-
-def persistent_agent(spawner: Spawner, *, depth: int) -> ToolSpec:
+def persistent_agent(spawner: "ParentSpawner", *, depth: int) -> ToolSpec:
     """Return the tool for a run of a branch that is ``depth`` agents below its root."""
     return agent_tool(
         spawner, depth=depth, name="PersistentAgent", schema=_schema, wanted=_assignment, told=result_of
@@ -144,7 +124,7 @@ def persistent_agent(spawner: Spawner, *, depth: int) -> ToolSpec:
 
 
 def agent_tool(
-    spawner: Spawner,
+    spawner: "ParentSpawner",
     *,
     depth: int,
     name: str,
@@ -330,7 +310,7 @@ NAME = "task"
 _DESCRIBED = 60  # characters of a prompt that name its task
 
 
-def task(spawner: Spawner, *, depth: int) -> ToolSpec:
+def task(spawner: "ParentSpawner", *, depth: int) -> ToolSpec:
     """Return the tool for a run of a branch that is ``depth`` agents below its root."""
     return agent_tool(spawner, depth=depth, name=NAME, schema=_task_schema, wanted=_task_assignment, told=as_output)
 
@@ -924,7 +904,7 @@ class ParentSpawner:
         return self._kernel.presets.of_branch(self.parent.ref).paths.read
 
     async def run_agent(self, wanted: Assignment) -> Outcome:
-        """Create an agent under the parent's branch and run it to its end (see ``Spawner``)."""
+        """Create an agent under the parent's branch and run it to its end."""
         return await self._result(*await self.launch(wanted))
 
     async def start_agent(self, wanted: Assignment) -> str:

@@ -213,7 +213,7 @@ _CARRIED = ("agent", "model", "settings")  # metadata of a prompt that its next 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changed:
+class HistoryChange:
     """What an operation hid and showed: ids of messages, in their order; ``files`` as the snapshots tell it."""
 
     hidden: tuple[str, ...] = ()
@@ -227,7 +227,7 @@ class History:
     def __init__(self, kernel: "Kernel") -> None:
         self._kernel = kernel
 
-    async def rewind(self, branch: LiveBranch, message_id: str, *, files: bool = False) -> Changed:
+    async def rewind(self, branch: LiveBranch, message_id: str, *, files: bool = False) -> HistoryChange:
         """Hide everything behind one of the user's messages, and with ``files`` restore what the turns changed.
 
         Raises:
@@ -242,9 +242,9 @@ class History:
             if gone:
                 notes = {"restored": restored["id"]} if restored and restored.get("id") else {}
                 await self._hide(branch, gone, by="rewind", after=prompt.id, **notes)
-            return Changed(hidden=_ids(gone), files=restored)
+            return HistoryChange(hidden=_ids(gone), files=restored)
 
-    async def unrewind(self, branch: LiveBranch) -> Changed:
+    async def unrewind(self, branch: LiveBranch) -> HistoryChange:
         """Reverse the last rewind, with the files that it restored.
 
         Raises:
@@ -267,11 +267,11 @@ class History:
             restored = str(group.messages[0].metadata.get("restored") or "")
             files = await self._kernel.feature(Snapshots).undo(branch.ref, restored) if restored else None
             await self._change(branch, hidden.show(group.messages, now_ms=branch.recorder.now_ms()))
-            return Changed(shown=_ids(group.messages), files=files)
+            return HistoryChange(shown=_ids(group.messages), files=files)
 
     async def regenerate(
         self, branch: LiveBranch, message_id: str | None, options: SendOptions
-    ) -> tuple[Changed, Receipt]:
+    ) -> tuple[HistoryChange, Receipt]:
         """Ask a prompt again; its answer so far, and what came after it, becomes a variant of the new one.
 
         Args:
@@ -293,11 +293,11 @@ class History:
                 await self._hide(branch, gone, by="variant", after=prompt.id)
             at = await self._place(branch, prompt)
             given = Submission(text=None, at=at, options=options, metadata=_carried(prompt))
-            return Changed(hidden=_ids(gone)), await self._attempt(branch, gone, given)
+            return HistoryChange(hidden=_ids(gone)), await self._attempt(branch, gone, given)
 
     async def edit(
         self, branch: LiveBranch, message_id: str, text: str, options: SendOptions
-    ) -> tuple[Changed, Receipt]:
+    ) -> tuple[HistoryChange, Receipt]:
         """Take a prompt and all after it back, and send ``text`` in its place.
 
         Raises:
@@ -315,9 +315,9 @@ class History:
             gone = hidden.continuation(branch.conversation, after)
             await self._hide(branch, gone, by="edit", after=after)
             given = Submission(text=text, options=options, metadata=_carried(prompt))
-            return Changed(hidden=_ids(gone)), await self._attempt(branch, gone, given)
+            return HistoryChange(hidden=_ids(gone)), await self._attempt(branch, gone, given)
 
-    async def choose(self, branch: LiveBranch, message_id: str, number: int) -> Changed:
+    async def choose(self, branch: LiveBranch, message_id: str, number: int) -> HistoryChange:
         """Show another variant of a message, the oldest is 1, with the turns that came after it.
 
         Raises:
@@ -334,14 +334,14 @@ class History:
                 )
             chosen = found[number - 1]
             if chosen.group is None:
-                return Changed()
+                return HistoryChange()
             now_ms = branch.recorder.now_ms()
             gone = hidden.continuation(conversation, chosen.group.after)
             rows = list(hidden.hide(gone, by="variant", after=chosen.group.after, now_ms=now_ms))
             await self._change(branch, [*rows, *hidden.show(chosen.messages, now_ms=now_ms)])
-            return Changed(hidden=_ids(gone), shown=_ids(chosen.messages))
+            return HistoryChange(hidden=_ids(gone), shown=_ids(chosen.messages))
 
-    async def clear_held(self, branch: LiveBranch, **notes: Any) -> Changed:
+    async def clear_held(self, branch: LiveBranch, **notes: Any) -> HistoryChange:
         """Put the conversation behind a boundary, for a caller that holds ``branch.starting``: the next is a new one.
 
         ``notes`` become metadata of its messages; ``notice``: what whoever opens it until then is told.
@@ -355,7 +355,7 @@ class History:
         if not gone:
             raise BadRequest("No active session to clear")
         await self._hide(branch, gone, by=hidden.CONTEXT, after="", **notes)
-        return Changed(hidden=_ids(gone))
+        return HistoryChange(hidden=_ids(gone))
 
     async def give_roles_held(self, branch: LiveBranch, by: By) -> None:
         """Give the text of messages that were hidden when they were recorded the roles that follow from it.

@@ -17,7 +17,7 @@ from pyagentd.features.agents import (
     MAX_DEPTH,
     AgentSpawner,
     Assignment,
-    Spawner,
+    ParentSpawner,
     child_agents,
     result_of,
     session_row,
@@ -188,7 +188,7 @@ class Missions(Feature):
         return replace(settings, make=make)
 
 
-def mission_tool(spawner: Spawner, *, depth: int, lending: ToolGrant) -> ToolSpec:
+def mission_tool(spawner: ParentSpawner, *, depth: int, lending: ToolGrant) -> ToolSpec:
     """Return the tool for a run of a branch that is ``depth`` agents below its root."""
 
     async def run(args: Args, ctx: ToolContext) -> Output:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 from zoneinfo import ZoneInfo
 
@@ -590,7 +590,7 @@ class Schedules(Feature):
 
     def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
         """Return the tools by which an agent has itself woken."""
-        sleeper = WakeupOwner(ref=run.branch.ref, calendar=self, env=run.options.env, now=self.kernel.clock.now)
+        sleeper = WakeupOwner(ref=run.branch.ref, schedules=self, env=run.options.env, now=self.kernel.clock.now)
         return tuple(wakeup_tools(sleeper).values())
 
     # -- time --------------------------------------------------------------------------------------------------
@@ -756,45 +756,19 @@ _CANCEL_SCHEMA = {
 }
 
 
-class Calendar(Protocol):
-    """What the tools need of the daemon's schedules."""
-
-    async def add(
-        self,
-        ref: BranchRef,
-        when: When,
-        text: str,
-        *,
-        auth_subject: str,
-        source: Source_,
-        reason: str,
-        options: Mapping[str, Any] | None,
-    ) -> Schedule:
-        """Keep a schedule."""
-        ...
-
-    async def get(self, id: str, ref: BranchRef | None = None) -> Schedule:
-        """Return a schedule."""
-        ...
-
-    async def cancel(self, id: str, ref: BranchRef | None = None) -> Schedule:
-        """Forget a schedule."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WakeupOwner:
     """Whose wake-ups they are.
 
     Attributes:
         ref: The branch or agent.
-        calendar: Where they are kept.
+        schedules: Where they are kept.
         env: Of the run that asks: its wake-ups run with the same backend.
         now: Returns the time.
     """
 
     ref: BranchRef
-    calendar: Calendar
+    schedules: Schedules
     env: Mapping[str, str]
     now: Any
 
@@ -804,7 +778,7 @@ def wakeup_tools(sleeper: WakeupOwner) -> dict[str, ToolSpec]:
 
     async def request(args: Args, ctx: ToolContext) -> Output:
         try:
-            schedule = await sleeper.calendar.add(
+            schedule = await sleeper.schedules.add(
                 sleeper.ref,
                 _when(args, sleeper.now()),
                 args["prompt"],
@@ -819,10 +793,10 @@ def wakeup_tools(sleeper: WakeupOwner) -> dict[str, ToolSpec]:
 
     async def cancel(args: Args, ctx: ToolContext) -> Output:
         try:
-            schedule = await sleeper.calendar.get(args["schedule_id"], sleeper.ref)
+            schedule = await sleeper.schedules.get(args["schedule_id"], sleeper.ref)
             if schedule.source != "self-schedule":
                 raise ToolError("That schedule is the user's, who alone can cancel it.")
-            await sleeper.calendar.cancel(schedule.id, sleeper.ref)
+            await sleeper.schedules.cancel(schedule.id, sleeper.ref)
         except PyagentdError as error:
             raise ToolError(f"Nothing was cancelled: {error}") from error
         return Output(text=json.dumps({"cancelled": schedule.id}))

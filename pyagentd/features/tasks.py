@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pyagentd import regularfile
 from pyagentd.clock import iso8601
@@ -760,23 +760,7 @@ _KILL_SCHEMA = {
 }
 
 
-class VisibleTasks(Protocol):
-    """The tasks a run may look at."""
-
-    async def get(self, id: str) -> Task:
-        """Return a task; raises ``NotFound``."""
-        ...
-
-    async def wait(self, task: Task, seconds: float) -> Task:
-        """Return the task when it has ended, or as it is after ``seconds``."""
-        ...
-
-    async def kill(self, task: Task) -> Task:
-        """End a task."""
-        ...
-
-
-def task_tools(tasks: VisibleTasks) -> dict[str, ToolSpec]:
+def task_tools(tasks: RunTasks) -> dict[str, ToolSpec]:
     """Return both tools by name, for one run."""
 
     async def output(args: Args, ctx: ToolContext) -> Output:
@@ -813,7 +797,7 @@ def task_tools(tasks: VisibleTasks) -> dict[str, ToolSpec]:
     }
 
 
-async def _get(tasks: VisibleTasks, id: str) -> Task:
+async def _get(tasks: RunTasks, id: str) -> Task:
     try:
         return await tasks.get(id)
     except PyagentdError as error:
