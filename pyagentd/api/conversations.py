@@ -415,7 +415,7 @@ class Conversations(Group):
         ROLES)``. It is ``{unknown: t}`` where the text is not known and must be sent. Who names no text only hears
         what comes from now on, and with ``seq`` what the run inserted since that event.
         """
-        known = attaching.Known(revision=revision, sha256=sha256, text=text, seq=seq)
+        known = attaching.ClientText(revision=revision, sha256=sha256, text=text, seq=seq)
         async with self._kernel.using(self._ref(branch)) as live:
             preset = self._kernel.presets.of_branch(live.ref)
             unconfined = await self._unconfined(preset) if "Bash" in preset.tools else ""

@@ -10,7 +10,7 @@ from pyagentd.api.group import Client, Group, send_options
 from pyagentd.errors import BadRequest, Busy, NotFound
 from pyagentd.features import history as looking
 from pyagentd.features.contexts import KEPT, Contexts
-from pyagentd.features.history import Changed, History, chosen_prompt, fork_of, forks_of, variants_of
+from pyagentd.features.history import History, HistoryChange, chosen_prompt, fork_of, forks_of, variants_of
 from pyagentd.features.snapshots import Conflicts, Snapshots
 from pyagentd.runtime.queue import Receipt
 from pyagentd.store import paths
@@ -228,12 +228,12 @@ class Histories(Group):
         return History(self._kernel)
 
 
-def _changed(changed: Changed) -> HistoryChanged:
+def _changed(changed: HistoryChange) -> HistoryChanged:
     reply: HistoryChanged = {"hidden": list(changed.hidden), "shown": list(changed.shown)}
     return reply if changed.files is None else {**reply, "files": cast(Restored, changed.files)}
 
 
-def _with_run(changed: Changed, made: Receipt) -> HistoryRun:
+def _with_run(changed: HistoryChange, made: Receipt) -> HistoryRun:
     return {**_changed(changed), "run": made.run_id, "message": made.message_id, "seq": made.seq}
 
 

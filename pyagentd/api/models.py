@@ -452,14 +452,14 @@ class GptelBackend:
     key: bool | None = None
 
 
-class TakenOver(NamedTuple):
+class BackendTable(NamedTuple):
     """What of ``config.toml`` a backend is."""
 
     table: dict[str, Any]
     key: tuple[str, str] | None = None  # the variable that its key is sent in, and the host that it is for
 
 
-def taken_over(backend: GptelBackend) -> TakenOver:
+def backend_table(backend: GptelBackend) -> BackendTable:
     """Return a backend of gptel's as a table of ``[backend.NAME]``.
 
     Raises:
@@ -472,7 +472,7 @@ def taken_over(backend: GptelBackend) -> TakenOver:
     if "?" in url:
         raise ConfigError(f"{backend.name}: its address has a query ({url}), as Azure's has")
     if backend.type == "gptel-bedrock":
-        return TakenOver({"kind": "bedrock", **_region(host)})
+        return BackendTable({"kind": "bedrock", **_region(host)})
     base, kind = _base_and_kind(backend, url)
     service = next((name for name, each in SERVICES.items() if each.base_url == base), None)
     if service and backend.key and SERVICES[service].key_env is None:
@@ -491,7 +491,7 @@ def taken_over(backend: GptelBackend) -> TakenOver:
         table["model"] = names[0]
         if own not in ("anthropic", "openai", "gemini"):  # these list theirs
             table["models"] = names
-    return TakenOver(table, key)
+    return BackendTable(table, key)
 
 
 def _base_and_kind(backend: GptelBackend, url: str) -> tuple[str, str]:
@@ -530,7 +530,7 @@ def configuration_of(
     facts: dict[str, dict[str, Any]] = {}
     for backend in backends:
         try:
-            made = taken_over(backend)
+            made = backend_table(backend)
         except ConfigError as error:
             notes.append(error.message)
             continue

@@ -23,7 +23,7 @@ from pyagentd.wire.sexp import tagged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class ClientText:
     """The text that a client has; one that knows none only hears what comes from now on.
 
     Attributes:
@@ -44,7 +44,7 @@ class Known:
         return self.revision is None and self.sha256 is None and self.text is None
 
 
-async def attach(branch: LiveBranch, sink: Sink, known: Known) -> dict[str, Any] | None:
+async def attach(branch: LiveBranch, sink: Sink, known: ClientText) -> dict[str, Any] | None:
     """Let ``sink`` watch ``branch``; return what it is told, None when its text is not known and is to be sent.
 
     Raises:
@@ -103,7 +103,7 @@ async def _look(branch: LiveBranch, text: str | None) -> tuple[DocumentReading, 
     return reading, (await asyncio.to_thread(difference, text, doc), revision)
 
 
-def _base(branch: LiveBranch, known: Known) -> int | None:
+def _base(branch: LiveBranch, known: ClientText) -> int | None:
     live = branch.document.live
     for version in (DocumentVersion(revision=known.revision or 0), DocumentVersion(sha256=known.sha256 or "")):
         with contextlib.suppress(Stale):
@@ -111,7 +111,7 @@ def _base(branch: LiveBranch, known: Known) -> int | None:
     return None
 
 
-def _inserts(branch: LiveBranch, known: Known) -> list[tuple[int, str, object]]:
+def _inserts(branch: LiveBranch, known: ClientText) -> list[tuple[int, str, object]]:
     """Return what a client without a text has missed of the run, all of it where it missed more."""
     if known.seq is None:
         return []

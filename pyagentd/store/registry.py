@@ -7,7 +7,7 @@ session that another program made is found by the next scan.
 import logging
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -260,35 +260,30 @@ def _one_per_session(refs: Iterable[BranchRef]) -> list[BranchRef]:
 
 
 def _session_entries(session_dir: str, session_id: str, known: "Mapping[str, Entry]") -> "Iterator[Entry]":
-    home, path = f"{session_dir}/{paths.BRANCHES_DIR}", None
+    home = f"{session_dir}/{paths.BRANCHES_DIR}"
+    return _entries(home, known, lambda name: _branch_ref(Path(session_dir), session_id, name), session_id)
+
+
+def _agent_entries(branch_dir: str, known: "Mapping[str, Entry]") -> "Iterator[Entry]":
+    home = f"{branch_dir}/{paths.AGENTS_DIR}"
+    return _entries(home, known, lambda name: paths.agent_ref(Path(home, name)))
+
+
+def _entries(
+    home: str, known: "Mapping[str, Entry]", ref_of: Callable[[str], BranchRef], session_id: str = ""
+) -> "Iterator[Entry]":
     for name in _subdirectories(home):
         place = f"{home}/{name}"
-        if _is_conversation(place):
+        if os.path.isfile(f"{place}/{paths.SESSION_FILE}"):  # noqa: PTH113 - as above
             entry, agents = known.get(place), tuple(_agent_entries(place, known))
-            if entry is None or entry.agents != agents or entry.ref.session_id != session_id:
-                path = path or Path(session_dir)
-                entry = Entry(ref=_branch_ref(path, session_id, name), agents=agents)
+            if entry is None or entry.agents != agents or entry.ref.session_id != (session_id or name):
+                entry = Entry(ref=ref_of(name), agents=agents)
             yield entry
 
 
 def _branch_ref(session_dir: Path, session_id: str, name: str) -> BranchRef:
     place = Path(f"{session_dir}/{paths.BRANCHES_DIR}/{name}")
     return BranchRef(session_id=session_id, session_dir=session_dir, branch_name=name, branch_dir=place)
-
-
-def _agent_entries(branch_dir: str, known: "Mapping[str, Entry]") -> "Iterator[Entry]":
-    home = f"{branch_dir}/{paths.AGENTS_DIR}"
-    for name in _subdirectories(home):
-        place = f"{home}/{name}"
-        if _is_conversation(place):
-            entry, agents = known.get(place), tuple(_agent_entries(place, known))
-            if entry is None or entry.agents != agents:
-                entry = Entry(ref=paths.agent_ref(Path(place)), agents=agents)
-            yield entry
-
-
-def _is_conversation(directory: str) -> bool:
-    return os.path.isfile(f"{directory}/{paths.SESSION_FILE}")  # noqa: PTH113 - as above
 
 
 def _subdirectories(directory: str) -> list[str]:

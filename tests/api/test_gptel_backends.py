@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.api.models import GptelBackend, _append, configuration_of, taken_over
+from pyagentd.api.models import GptelBackend, _append, backend_table, configuration_of
 from pyagentd.config import load_config
 from pyagentd.errors import ConfigError
 
@@ -74,7 +74,7 @@ LISTED = {"model": "one", "models": ["one", "two"]}
     ],
 )  # fmt: skip
 def test_each_kind_becomes_ours(fields: dict[str, Any], table: dict[str, Any], key: object) -> None:
-    assert taken_over(backend(**fields)) == (table, key)
+    assert backend_table(backend(**fields)) == (table, key)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_each_kind_becomes_ours(fields: dict[str, Any], table: dict[str, Any], k
 )
 def test_what_cannot_be_had_says_why(fields: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=f"Mine: .*{why}"):
-        taken_over(backend(**fields))
+        backend_table(backend(**fields))
 
 
 def test_only_what_is_missing_is_written_and_the_result_is_a_configuration(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ async def replayed(world: World, ref: BranchRef, after: int = 0) -> list[list[An
 
 async def joined(branch: LiveBranch, sink: Watcher) -> dict[str, Any]:
     """Attach."""
-    state = await attaching.attach(branch, sink, attaching.Known())
+    state = await attaching.attach(branch, sink, attaching.ClientText())
     assert state is not None
     return state
 

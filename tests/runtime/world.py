@@ -18,7 +18,7 @@ from pyagentd.events import Event
 from pyagentd.features.indexer import Indexer
 from pyagentd.features.titles import Titles
 from pyagentd.policy.profiles import compile_action
-from pyagentd.runtime.attaching import Known, attach
+from pyagentd.runtime.attaching import ClientText, attach
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import DocumentVersion
 from pyagentd.runtime.feature import Feature
@@ -184,7 +184,7 @@ class World:
 
 
 async def attached(branch: LiveBranch, watcher: Watcher) -> dict[str, Any]:
-    given = await attach(branch, watcher, Known(sha256=document.body_sha256(body(branch.ref))))
+    given = await attach(branch, watcher, ClientText(sha256=document.body_sha256(body(branch.ref))))
     assert given is not None
     return given
 

@@ -839,7 +839,7 @@ def mtime_ns(stamp: str) -> int:
     return int(stamp.partition(":")[0] or 0)
 
 
-class Seen(NamedTuple):
+class ComparisonState(NamedTuple):
     """A comparison of a document with all messages, for the next one to go on from.
 
     Attributes:
@@ -880,7 +880,7 @@ def index_branch(
     ref: BranchRef,
     known: Mapping[str, Any] | None,
     stamps: Stamps,
-    seen: dict[str, Seen],
+    seen: dict[str, ComparisonState],
 ) -> int:
     """Bring the rows of a branch up to date, inside a transaction of the caller's.
 
@@ -918,7 +918,7 @@ class _Indexing:
         ref: BranchRef,
         known: Mapping[str, Any] | None,
         stamps: Stamps,
-        seen: Seen | None,
+        seen: ComparisonState | None,
     ) -> None:
         self._tables = tables
         self._ref = ref
@@ -928,11 +928,11 @@ class _Indexing:
         self._document, self._origin = document_cache.glance(paths.session_file(ref.branch_dir))
         holds = seen is not None and known is not None and seen.holds_for(known, self._document, self._origin)
         self._seen = seen if holds else None
-        self._balance: Mapping[str, int] = {}  # as in ``Seen``, like the next
+        self._balance: Mapping[str, int] = {}  # as in ``ComparisonState``, like the next
         self._texts: Mapping[str, DocumentPiece] = {}
         self._edited = False  # the document has edits that the log does not
 
-    def run(self, key: str, seen: dict[str, Seen]) -> int:
+    def run(self, key: str, seen: dict[str, ComparisonState]) -> int:
         log = self._appended() or self._everything()
         lone, lacks = self._compare(log)
         if lacks and not log.is_whole:
@@ -947,7 +947,7 @@ class _Indexing:
         self._tables.put_session({"id": key, **facts}, totals)
         if self._origin is not None and self._document.spans and not facts["reread"]:
             spans = self._document.spans
-            seen[key] = Seen(
+            seen[key] = ComparisonState(
                 stamps=self._stamps,
                 origin=self._origin,
                 end=spans[-1].start,
@@ -1027,7 +1027,7 @@ class _Indexing:
         self._texts = {mark: texts[mark] for mark, count in self._balance.items() if count < 0}
         return lone, any(count > 0 for count in due.values())
 
-    def _pieces(self, log: _Log, seen: Seen | None) -> tuple[Counter[str], Counter[str]]:
+    def _pieces(self, log: _Log, seen: ComparisonState | None) -> tuple[Counter[str], Counter[str]]:
         """Return what the document must show, and what it may: the text of a run that is still on its way there.
 
         What was ``seen`` before the place from which on the document is looked at is left out.
@@ -1177,7 +1177,7 @@ class Projection:
     def __init__(self, state: State, root: Path) -> None:
         self._state = state
         self._root = f"{root.resolve()}/"
-        self._seen: dict[str, Seen] = {}  # the one indexed last behind
+        self._seen: dict[str, ComparisonState] = {}  # the one indexed last behind
 
     def key(self, directory: Path) -> str:
         """Return the ``id`` of the branch in ``directory``: where it is below the root, or absolute."""
