@@ -96,6 +96,14 @@ async def test_the_model_and_the_system_message_of_the_preset(world: World) -> N
         assert (await talk.next()).body["max_tokens"] == 77
 
 
+async def test_what_did_not_change_is_not_made_anew(world: World) -> None:
+    async with warm(world, tools="Read, Write") as talk:
+        plan, tools = talk.branch.plan, talk.tools
+        assert (await talk.next()).tools == tools and talk.branch.plan is plan is not None
+        talk.preset.write_text(talk.preset.read_text())
+        assert (await talk.next()).tools == tools and talk.branch.plan is plan
+
+
 async def test_the_tools_of_the_preset_and_what_its_profile_denies(world: World) -> None:
     async with warm(world, tools="Read, Write") as talk:
         assert set(talk.tools) == {"Read", "Write"}
