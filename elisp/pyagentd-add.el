@@ -12,8 +12,6 @@
 
 ;;; Code:
 
-(require 'subr-x)
-(require 'seq)
 (require 'project)
 (require 'dnd)
 (require 'image)
@@ -132,9 +130,6 @@ By default that is in the whole buffer.  Each is a plist (:line :level
 (declare-function dired-get-marked-files "dired")
 (declare-function pyagentd-menu "pyagentd-menu" nil t)
 (declare-function pyagentd-session "pyagentd")
-(autoload 'pyagentd-sessions "pyagentd-sessions" nil t)
-(autoload 'pyagentd-search "pyagentd-sessions" nil t)
-(autoload 'pyagentd-asks "pyagentd-views" nil t)
 
 (defvar pyagentd-question-history nil
   "Questions that were asked about a region or a buffer.")
@@ -421,13 +416,12 @@ argument, or ASK from Lisp, ask which session."
   "Plist (:old :new :instruction) of the change in this buffer.")
 
 (defvar pyagentd-rewrite-mode-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "y") #'pyagentd-rewrite--accept)
-    (define-key map (kbd "n") #'pyagentd-rewrite--discard)
-    (define-key map (kbd "r") #'pyagentd-rewrite--again)
-    (define-key map (kbd "C-c C-c") #'pyagentd-rewrite--accept)
-    (define-key map (kbd "C-c C-k") #'pyagentd-rewrite--discard)
-    map)
+  (pyagentd-keymap
+   "y" #'pyagentd-rewrite--accept
+   "n" #'pyagentd-rewrite--discard
+   "r" #'pyagentd-rewrite--again
+   "C-c C-c" #'pyagentd-rewrite--accept
+   "C-c C-k" #'pyagentd-rewrite--discard)
   "Keymap of `pyagentd-rewrite-mode'.")
 
 (define-minor-mode pyagentd-rewrite-mode
@@ -574,7 +568,7 @@ be used meanwhile.  The model is that of a new session."
   (pyagentd-viewing-check)
   (deactivate-mark)
   (if-let ((draft (pyagentd-turns-draft))
-           (answered (pyagentd-turns-answered)))
+           (answered (pyagentd-answered-end)))
       (progn
         (delete-region answered (car draft))
         (goto-char answered)
@@ -600,14 +594,12 @@ be used meanwhile.  The model is that of a new session."
 (defcustom pyagentd-media-show t
   "Non-nil means show pictures of prompts in the buffer."
   :type 'boolean
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 (defcustom pyagentd-media-height 240
   "Maximum height of pictures in a conversation, in pixels."
   :type 'natnum
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 (defconst pyagentd-media--largest (* 20 1024 1024)
   "Bytes of the largest file that is copied into a session.")
@@ -852,27 +844,18 @@ reach another machine."
 
 ;;;; Where it is used
 
-(defun pyagentd-media--set-up ()
-  "Have pictures shown and yanked in this buffer, or not with the mode."
-  (if (not (bound-and-true-p pyagentd-mode))
-      (progn
-        (jit-lock-unregister #'pyagentd-media--show)
-        (save-restriction
-          (widen)
-          (dolist (overlay (overlays-in (point-min) (point-max)))
-            (when (overlay-get overlay 'pyagentd-media)
-              (delete-overlay overlay)))))
-    (jit-lock-register #'pyagentd-media--show)
-    (when (fboundp 'yank-media-handler)
-      (yank-media-handler "image/.*" #'pyagentd-media--receive))))
+(defun pyagentd-media--clear ()
+  "Show no pictures in this buffer any more."
+  (dolist (overlay (overlays-in (point-min) (point-max)))
+    (when (overlay-get overlay 'pyagentd-media)
+      (delete-overlay overlay))))
 
-(defun pyagentd-media--after-major-mode ()
-  "Set up again what a change of the major mode has undone."
-  (when (bound-and-true-p pyagentd-mode)
-    (pyagentd-media--set-up)))
-
-(add-hook 'pyagentd-mode-hook #'pyagentd-media--set-up)
-(add-hook 'after-change-major-mode-hook #'pyagentd-media--after-major-mode)
+(pyagentd-display-add #'pyagentd-media--show #'pyagentd-media--clear)
+(add-hook 'pyagentd-session-look-hook
+          (lambda ()
+            (when (and (bound-and-true-p pyagentd-mode)
+                       (fboundp 'yank-media-handler))
+              (yank-media-handler "image/.*" #'pyagentd-media--receive))))
 (add-to-list 'pyagentd-session-settings
              (cons 'dnd-protocol-alist
                    (cons '("^file:" . pyagentd-media-drop)
@@ -951,7 +934,6 @@ reach another machine."
                                   nil t)
                  prompts)))
     (skip-chars-backward "\n")))
-
 
 (provide 'pyagentd-add)
 ;;; pyagentd-add.el ends here

@@ -12,8 +12,6 @@
 
 ;;; Code:
 
-(require 'seq)
-(require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-daemon)
 (require 'pyagentd-menu)
@@ -21,8 +19,6 @@
 (require 'pyagentd-here)
 (require 'pyagentd-rpc)
 (require 'pyagentd-session)
-(autoload 'pyagentd-context-save "pyagentd-views" nil t)
-(autoload 'pyagentd-contexts--clear "pyagentd-views" nil t)
 
 ;;;; Which named agent
 

@@ -13,9 +13,6 @@
 
 ;;; Code:
 
-(require 'cl-lib)
-(require 'seq)
-(require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-session)
 (require 'pyagentd-rpc)
@@ -533,27 +530,23 @@ Which of them an ask offers the daemon says.")
 ;; the question, and only there do letters decide.  Any other command leaves
 ;; the question, and so does another question in its place.
 
-(defvar-local pyagentd-ask-notice--overlay nil
+(pyagentd-deflocal pyagentd-ask-notice--overlay nil
   "Overlay of the notice in this buffer, nil if there is none.")
-(defvar-local pyagentd-ask-notice--current nil
+(pyagentd-deflocal pyagentd-ask-notice--current nil
   "Id of the ask that the keys answer, nil for none.")
 
-(defvar-local pyagentd-ask-notice--focus nil
+(pyagentd-deflocal pyagentd-ask-notice--focus nil
   "Where point is on the question, an overlay; nil while it is not.
 Its property `pyagentd-ask-back' is a marker at where point was before.")
 
-(pyagentd-permanent-local 'pyagentd-ask-notice--overlay
-                          'pyagentd-ask-notice--current
-                          'pyagentd-ask-notice--focus)
 (put 'pyagentd-ask-notice--stay 'permanent-local-hook t)
 
 (declare-function pyagentd-question-open "pyagentd-form")
 (declare-function pyagentd-ask--show "pyagentd-views")
 
 (defvar pyagentd-ask-mode-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "C-c C-c") #'pyagentd-ask--go)
-    map)
+  (pyagentd-keymap
+   "C-c C-c" #'pyagentd-ask--go)
   "Keymap that is active where something is asked.")
 
 (define-minor-mode pyagentd-ask-mode
@@ -564,7 +557,7 @@ It turns itself on and off.
   :lighter nil
   :interactive nil)
 
-(pyagentd-permanent-local 'pyagentd-ask-mode)
+(put 'pyagentd-ask-mode 'permanent-local t)
 (put 'pyagentd-ask-notice--move 'permanent-local-hook t)
 
 ;;;; Keys
@@ -583,11 +576,10 @@ It turns itself on and off.
   "Keymap at point on a question in a conversation.")
 
 (defvar pyagentd-ask-notice-button-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map [mouse-1] #'pyagentd-status--click)
-    (define-key map [mouse-2] #'pyagentd-status--click)
-    (define-key map [down-mouse-1] #'ignore) ; else it sets point first
-    map)
+  (pyagentd-keymap
+   [mouse-1] #'pyagentd-status--click
+   [mouse-2] #'pyagentd-status--click
+   [down-mouse-1] #'ignore) ; else it sets point first
   "Keymap of the keys in a notice, which can be clicked.")
 
 (defun pyagentd-ask-notice--button (key command label)
@@ -920,12 +912,10 @@ A window whose point is there will, once it is displayed."
   "Function that returns the ask which commands in this buffer answer.
 It returns nil if there is none; nil here means the one of the notice.")
 
-(defvar-local pyagentd-ask-here-about nil
+(pyagentd-deflocal pyagentd-ask-here-about nil
   "The ask that this buffer is about and stays about, nil for none.
 A list (ID OPEN ANSWERED PASSING), the header lines while it is open and
 after; PASSING says that the buffer is left once we have answered.")
-
-(pyagentd-permanent-local 'pyagentd-ask-here-about)
 
 (defun pyagentd-ask-here-set (ask open answered &optional passing)
   "Let commands in this buffer answer ASK, and no other.
@@ -970,13 +960,12 @@ Its keys are letters, so whoever asked for it is there."
 
 (declare-function pyagentd-send "pyagentd-chat")
 
-(defvar-local pyagentd-reply-options nil
+(pyagentd-deflocal pyagentd-reply-options nil
   "What the last answer here offers, a plist: :options and :several.
 Each option is a plist with :label and :text, what picking it says.")
-(defvar-local pyagentd-reply-options--overlay nil
+(pyagentd-deflocal pyagentd-reply-options--overlay nil
   "Overlay of the buttons in this buffer, nil if there are none.")
 
-(pyagentd-permanent-local 'pyagentd-reply-options 'pyagentd-reply-options--overlay)
 (put 'pyagentd-reply-options-clear 'permanent-local-hook t)
 
 (defvar pyagentd-reply-options-mode-map
@@ -995,20 +984,9 @@ It turns itself on and off.
   :lighter nil
   :interactive nil)
 
-(pyagentd-permanent-local 'pyagentd-reply-options-mode)
+(put 'pyagentd-reply-options-mode 'permanent-local t)
 
 ;;;; The buttons
-
-(defun pyagentd-reply-options--end ()
-  "Return the end of the last answer in the text."
-  (save-restriction
-    (widen)
-    (let ((position (point-max)))
-      (while (and (> position (point-min))
-                  (not (get-text-property (1- position) 'gptel)))
-        (setq position (previous-single-property-change position 'gptel nil
-                                                        (point-min))))
-      position)))
 
 (defun pyagentd-reply-options--button (option index)
   "Return the button of OPTION, which is the one at INDEX."
@@ -1047,7 +1025,7 @@ It turns itself on and off.
   "Show OPTIONS, what the last answer in this buffer offers, or nothing for nil."
   (pyagentd-reply-options-clear)
   (when (plist-get options :options)
-    (let ((end (pyagentd-reply-options--end)))
+    (let ((end (pyagentd-answered-end)))
       (setq pyagentd-reply-options options
             pyagentd-reply-options--overlay (make-overlay end end nil t))
       (overlay-put pyagentd-reply-options--overlay 'before-string
@@ -1055,13 +1033,9 @@ It turns itself on and off.
       (add-hook 'pyagentd-insert-hook #'pyagentd-reply-options-clear nil t)
       (pyagentd-reply-options-mode))))
 
-(defun pyagentd-reply-options--on-event (branch _seq args)
-  "Show the options in ARGS in the buffer of BRANCH."
-  (when-let ((buffer (pyagentd-place-buffer branch)))
-    (with-current-buffer buffer
-      (pyagentd-reply-options-receive (car args)))))
-
-(pyagentd-events-register 'reply-options #'pyagentd-reply-options--on-event)
+(pyagentd-define-event reply-options `(,options)
+  "Show the options."
+  (pyagentd-reply-options-receive options))
 (add-hook 'pyagentd-session-leave-hook #'pyagentd-reply-options-clear)
 
 ;;;; Picking
@@ -1070,14 +1044,14 @@ It turns itself on and off.
   "Put TEXT at the beginning of the user's next message.
 What is there already follows it; another option, if SEVERAL, goes after."
   (widen)
-  (goto-char (pyagentd-reply-options--end))
+  (goto-char (pyagentd-answered-end))
   (skip-chars-forward "\n")
   (cond ((looking-at (regexp-quote pyagentd-prompt-prefix))
          (goto-char (match-end 0)))
         ((eobp)
          (unless (bolp) (insert "\n"))
          (insert "\n" (if (pyagentd-place-agent-p) "" pyagentd-prompt-prefix)))
-        (t (goto-char (pyagentd-reply-options--end))
+        (t (goto-char (pyagentd-answered-end))
            (skip-chars-forward "\n")))
   (let ((draft (string-trim (buffer-substring-no-properties
                              (point) (point-max)))))
@@ -1127,12 +1101,7 @@ ONLY-PUT, the prefix argument, puts it into the prompt."
 ;; shows, or the one at point where asks are listed.  Nothing here prompts
 ;; by itself, and no answer waits for the daemon.
 
-(autoload 'pyagentd-ask--edit "pyagentd-form" nil t)
-(autoload 'pyagentd-ask--diff "pyagentd-form" nil t)
-(autoload 'pyagentd-ask--ediff "pyagentd-form" nil t)
 (declare-function pyagentd-abort "pyagentd-chat")
-(autoload 'pyagentd-ask--show "pyagentd-views" nil t)
-(autoload 'pyagentd-question-open "pyagentd-form")
 
 (defun pyagentd-answer-current ()
   "Return the ask that commands here answer; signal if there is none."

@@ -12,7 +12,6 @@
 
 ;;; Code:
 
-(require 'seq)
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
 
@@ -34,8 +33,7 @@ the files on disk only."
   :set (lambda (symbol value)
          (set-default symbol value)
          (when (fboundp 'pyagentd-offer) (pyagentd-offer)))
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 (defvar pyagentd-offer-tools-function nil
   "Function that returns the definitions of the tools, as JSON; or nil.")
@@ -333,14 +331,12 @@ Return what became of it; after an error nothing is changed."
 A buffer with unsaved changes is not reverted, and a message says so.
 Buffers in `auto-revert-mode' are left to it."
   :type 'boolean
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 (defcustom pyagentd-pulse-edits t
   "Non-nil means flash visible text that an agent has changed."
   :type 'boolean
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 (defface pyagentd-pulse '((t :inherit pulse-highlight-start-face))
   "Face of text that flashes because an agent changed it."

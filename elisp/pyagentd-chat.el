@@ -12,8 +12,6 @@
 
 ;;; Code:
 
-(require 'subr-x)
-(require 'seq)
 (require 'pyagentd-core)
 (require 'pyagentd-edit)
 (require 'pyagentd-rpc)
@@ -69,15 +67,12 @@ none, and nothing is done.  Return COMMAND."
   "Seconds after which the daemon is asked whether it is there.
 So long it may take to say so, too.")
 
-(defvar-local pyagentd-silent--timer nil
+(pyagentd-deflocal pyagentd-silent--timer nil
   "Timer that finds the daemon silent, nil while nothing is awaited.")
-(defvar-local pyagentd-silent--asked nil
+(pyagentd-deflocal pyagentd-silent--asked nil
   "What says which question of ours counts, nil if none.")
-(defvar-local pyagentd-silent--end nil
+(pyagentd-deflocal pyagentd-silent--end nil
   "Marker at the end of the prompt that has a heading of ours below, or nil.")
-
-(pyagentd-permanent-local 'pyagentd-silent--timer 'pyagentd-silent--asked
-                          'pyagentd-silent--end)
 
 (defun pyagentd-silent-watch (&optional end)
   "Show in this session buffer if the daemon is silent for a while.
@@ -158,10 +153,6 @@ It may be there and have reasons to take its time, a hook for one."
 (declare-function bookmark-get-filename "bookmark")
 (declare-function bookmark-make-record-default "bookmark")
 (declare-function bookmark-prop-get "bookmark")
-(autoload 'pyagentd-queue "pyagentd-views" nil t)
-(autoload 'pyagentd-steer "pyagentd-views" nil t)
-(autoload 'pyagentd-queue--resume "pyagentd-views" nil t)
-(autoload 'pyagentd-queue--retry-now "pyagentd-views" nil t)
 
 (defvar pyagentd-run-finished-functions nil
   "Functions called in a session buffer when a run has finished.
@@ -217,10 +208,8 @@ With a prefix argument show the MENU instead."
       (with-current-buffer (or (buffer-base-buffer) (current-buffer))
         (pyagentd-chat--send-attached end)))))
 
-(defvar-local pyagentd-chat--known nil
+(pyagentd-deflocal pyagentd-chat--known nil
   "The status of the session while that here says that a prompt waits.")
-
-(pyagentd-permanent-local 'pyagentd-chat--known)
 
 (defun pyagentd-chat--waits-p ()
   "Return non-nil if a prompt waits until this session is attached."
@@ -506,46 +495,35 @@ sent."
 
 ;;;; Events
 
-(defmacro pyagentd-chat--define-event (kind arglist docstring &rest body)
-  "Define what happens at an event of KIND in the buffer of its branch.
-ARGLIST is a `pcase' pattern for its arguments.  BODY is evaluated there,
-unless the event is in the text already.  DOCSTRING says what it does."
-  (declare (indent 2) (doc-string 3) (debug t))
-  (let ((name (intern (format "pyagentd-chat--on-%s" kind))))
-    `(progn
-       (defun ,name (branch seq args)
-         ,(concat docstring "\nBRANCH, SEQ and ARGS are those of the event.")
-         (when-let ((buffer (pyagentd-place-buffer branch)))
-           (with-current-buffer buffer
-             (when (pyagentd-attach-new-p seq)
-               (pcase-let ((,arglist args))
-                 ,@body)))))
-       (pyagentd-events-register ',kind #',name))))
-
-(pyagentd-chat--define-event insert `(,text ,role)
+(pyagentd-define-event insert `(,text ,role)
   "Insert text of the run."
+  :when (pyagentd-attach-new-p seq)
   (pyagentd-sync-insert text (pyagentd-edit-role role)))
 
-(pyagentd-chat--define-event prompt `(,text . ,rest)
+(pyagentd-define-event prompt `(,text . ,rest)
   "Insert the prompt of another client where its answer follows."
+  :when (pyagentd-attach-new-p seq)
   (when-let ((position (plist-get (car rest) :position)))
     (pyagentd-sync-begin position))
   (pyagentd-sync-insert (or (plist-get (car rest) :insert) text) nil))
 
-(pyagentd-chat--define-event fired `(,fired)
+(pyagentd-define-event fired `(,fired)
   "Let the run go on behind a prompt that stands in the text."
+  :when (pyagentd-attach-new-p seq)
   (let ((position (plist-get fired :position)))
     (setq pyagentd-edit--place position)
     (pyagentd-queued-fired
      (plist-put (copy-sequence fired)
                 :position (pyagentd-edit-position position t)))))
 
-(pyagentd-chat--define-event queue `(,queue)
+(pyagentd-define-event queue `(,queue)
   "Show what waits."
+  :when (pyagentd-attach-new-p seq)
   (pyagentd-queued-receive (plist-get queue :items)))
 
-(pyagentd-chat--define-event run `(,run)
+(pyagentd-define-event run `(,run)
   "Show that a run started or finished."
+  :when (pyagentd-attach-new-p seq)
   (pcase (pyagentd-symbol (plist-get run :phase))
     ('started (pyagentd-status-set '(:state busy)))
     ('finished (pyagentd-chat--finished run))))
@@ -560,8 +538,9 @@ unless the event is in the text already.  DOCSTRING says what it does."
      '(:state idle)))
   (run-hook-with-args 'pyagentd-run-finished-functions run))
 
-(pyagentd-chat--define-event status `(,status)
+(pyagentd-define-event status `(,status)
   "Show the status of the branch."
+  :when (pyagentd-attach-new-p seq)
   (pyagentd-chat--show-status status))
 
 (defun pyagentd-chat--show-status (status)
@@ -572,14 +551,10 @@ The run of that prompt says that it is busy before it says anything else."
       (setq pyagentd-chat--earlier status)
     (pyagentd-status-set status)))
 
-(defun pyagentd-chat--on-resync (branch _seq _args)
-  "Attach BRANCH anew from the last event seen: later ones were dropped."
-  (when-let ((buffer (pyagentd-place-buffer branch)))
-    (with-current-buffer buffer
-      (setq pyagentd-attach-state nil)
-      (pyagentd-attach))))
-
-(pyagentd-events-register 'resync #'pyagentd-chat--on-resync)
+(pyagentd-define-event resync _
+  "Attach the buffer anew from the last event seen: later ones were dropped."
+  (setq pyagentd-attach-state nil)
+  (pyagentd-attach))
 
 ;;;; Keys
 
@@ -591,20 +566,19 @@ The run of that prompt says that it is busy before it says anything else."
 ;; point, undo and text stay.  What was sent meanwhile is sent then.  If no
 ;; session can be made the header line says why, and sending tries again.
 
-(defvar-local pyagentd-pending--request nil
+(pyagentd-deflocal pyagentd-pending--request nil
   "Arguments of `create-session', of the session that is being made.")
-(defvar-local pyagentd-pending--then nil
+(pyagentd-deflocal pyagentd-pending--then nil
   "Function to be called in this buffer once there is a session, or nil.")
-(defvar-local pyagentd-pending--end nil
+(pyagentd-deflocal pyagentd-pending--end nil
   "Marker at the end of what is to be sent once there is a session, or nil.")
-(defvar-local pyagentd-pending--trouble nil
+(pyagentd-deflocal pyagentd-pending--trouble nil
   "Why there is no session, a sentence; nil while it is being made.")
 
 (defvar pyagentd-pending-mode-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "C-c RET") #'pyagentd-pending--send)
-    (define-key map (kbd "C-c C-k") #'pyagentd-pending--abort)
-    map)
+  (pyagentd-keymap
+   "C-c RET" #'pyagentd-pending--send
+   "C-c C-k" #'pyagentd-pending--abort)
   "Keymap of buffers whose session is being made.")
 
 (define-minor-mode pyagentd-pending-mode
@@ -619,10 +593,7 @@ What is typed is its first prompt.
                 buffer-offer-save t
                 word-wrap t)))
 
-(dolist (variable '(pyagentd-pending-mode pyagentd-pending--request
-                                          pyagentd-pending--then pyagentd-pending--end
-                                          pyagentd-pending--trouble))
-  (pyagentd-permanent-local variable))
+(put 'pyagentd-pending-mode 'permanent-local t)
 
 (defun pyagentd-pending--line ()
   "Return the header line."
@@ -778,13 +749,11 @@ Return the buffer."
   "Face of the answering agent's name in the header line."
   :group 'pyagentd)
 
-(defvar-local pyagentd-plan--agent nil
+(pyagentd-deflocal pyagentd-plan--agent nil
   "Name of the agent of the next message, as the daemon said last.")
 
-(defvar-local pyagentd-plan-next nil
+(pyagentd-deflocal pyagentd-plan-next nil
   "Name of the agent that was chosen for the next message, nil for none.")
-
-(pyagentd-permanent-local 'pyagentd-plan--agent 'pyagentd-plan-next)
 
 (defun pyagentd-plan--agent-words ()
   "Return which agent answers here, nil if it is the session's own."
@@ -918,13 +887,12 @@ message waits for its turn.  Its key has to be confirmed."
   "How the block of a compaction begins.")
 
 (defvar pyagentd-compact-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "TAB") #'pyagentd-chat--compact-toggle)
-    (define-key map (kbd "<tab>") #'pyagentd-chat--compact-toggle)
-    (define-key map (kbd "RET") #'pyagentd-chat--compact-toggle)
-    (define-key map [mouse-1] #'pyagentd-chat--compact-toggle)
-    (define-key map [mouse-2] #'pyagentd-chat--compact-toggle)
-    map)
+  (pyagentd-keymap
+   "TAB" #'pyagentd-chat--compact-toggle
+   "<tab>" #'pyagentd-chat--compact-toggle
+   "RET" #'pyagentd-chat--compact-toggle
+   [mouse-1] #'pyagentd-chat--compact-toggle
+   [mouse-2] #'pyagentd-chat--compact-toggle)
   "Keymap of a divider.")
 
 (defun pyagentd-compact--words (beg end)
@@ -1033,31 +1001,17 @@ The text counts as fontified, so that nobody may look at it again."
          divider (not (overlay-get divider 'pyagentd-compact-folded)))
       (user-error "No compaction here"))))
 
-(defun pyagentd-compact--set-up ()
-  "Have dividers drawn in this buffer, or remove them with the mode."
-  (if (bound-and-true-p pyagentd-mode)
-      (jit-lock-register #'pyagentd-compact--find)
-    (jit-lock-unregister #'pyagentd-compact--find)
-    (save-restriction
-      (widen)
-      (remove-overlays nil nil 'pyagentd-compact t))))
-
-(add-hook 'pyagentd-mode-hook #'pyagentd-compact--set-up)
-;; A change of the major mode takes the registration away.
-(add-hook 'after-change-major-mode-hook #'pyagentd-compact--after-major-mode)
-
-(defun pyagentd-compact--after-major-mode ()
-  "Have dividers drawn again in a session whose major mode has changed."
-  (when (bound-and-true-p pyagentd-mode)
-    (pyagentd-compact--set-up)))
+(pyagentd-display-add #'pyagentd-compact--find
+                      (lambda () (remove-overlays nil nil 'pyagentd-compact t)))
 
 ;;;; Compacting
 
 (defconst pyagentd-compact--patience 60
   "Seconds until a compaction has begun: a long text is compared with its log.")
 
-(pyagentd-chat--define-event compacting `(,place)
+(pyagentd-define-event compacting `(,place)
   "Let what the compaction inserts go behind what was said last."
+  :when (pyagentd-attach-new-p seq)
   (pyagentd-sync-begin (plist-get place :position)))
 
 (defun pyagentd-compact (&optional keep)
@@ -1189,22 +1143,11 @@ The value is a list of (BEG . END), first one first."
   "Return where the answers begin, a list of positions, first one first."
   (delq nil (mapcar #'pyagentd-turns--answer (pyagentd-turns-prompts))))
 
-(defun pyagentd-turns-answered ()
-  "Return where the last answer ends, the beginning of the text without one."
-  (save-restriction
-    (widen)
-    (let ((pos (point-max)))
-      (while (and (> pos (point-min))
-                  (null (get-text-property (1- pos) 'gptel)))
-        (setq pos (previous-single-property-change pos 'gptel nil
-                                                   (point-min))))
-      pos)))
-
 (defun pyagentd-turns-draft ()
   "Return where the prompt is that is being written, (BEG . END), or nil."
   (save-restriction
     (widen)
-    (pyagentd-turns--trim (pyagentd-turns-answered) (point-max))))
+    (pyagentd-turns--trim (pyagentd-answered-end) (point-max))))
 
 (defun pyagentd-turns-words (prompt)
   "Return the first line of PROMPT, (BEG . END)."
@@ -1268,10 +1211,9 @@ WHAT is what they are called."
   (pyagentd-chat--next-prompt (- (or count 1))))
 
 (defvar pyagentd-turns-repeat-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map "]" #'pyagentd-chat--next-answer)
-    (define-key map "[" #'pyagentd-chat--previous-answer)
-    map)
+  (pyagentd-keymap
+   "]" #'pyagentd-chat--next-answer
+   "[" #'pyagentd-chat--previous-answer)
   "Keymap to go on with after one of its commands, in `repeat-mode'.")
 
 (put 'pyagentd-chat--next-answer 'repeat-map 'pyagentd-turns-repeat-map)
@@ -1425,8 +1367,6 @@ It is filled if a daemon runs, else when it is fetched again."
     (when (pyagentd-rpc-connect)
       (revert-buffer))
     (current-buffer)))
-
-(autoload 'pyagentd-list-mode "pyagentd-list" nil t)
 
 (defun pyagentd-return--saved-p ()
   "Let a desktop save this list, though it visits no file."

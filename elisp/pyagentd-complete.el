@@ -12,8 +12,6 @@
 
 ;;; Code:
 
-(require 'seq)
-(require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
 (require 'pyagentd-session)
@@ -41,11 +39,9 @@ NAMES is the symbol `none' where git has none.")
 (defvar pyagentd-mention--agents (make-hash-table :test #'equal)
   "Agents by the root of their project: (TIME . PLISTS).")
 
-(defvar-local pyagentd-mention--resources nil
+(pyagentd-deflocal pyagentd-mention--resources nil
   "What servers of tools offer in this session: (TIME . PLISTS), or nil.
 Each has :mention, :name and :description.")
-
-(pyagentd-permanent-local 'pyagentd-mention--resources)
 
 ;; Names are completed by any part of them.
 (add-to-list 'completion-category-defaults
@@ -287,7 +283,6 @@ It is in text of the user, after white space or an opening bracket."
 
 (add-to-list 'pyagentd-session-hooks
              '(completion-at-point-functions . pyagentd-mention-at-point))
-(put 'pyagentd-mention-at-point 'permanent-local-hook t)
 (add-hook 'pyagentd-attached-hook #'pyagentd-mention--at-attach)
 
 (add-hook 'pyagentd-completing-functions #'pyagentd-mention-bounds)
@@ -325,13 +320,7 @@ It is in text of the user, after white space or an opening bracket."
     (when (bound-and-true-p pyagentd-mode)
       (font-lock-add-keywords nil keywords t))))
 
-(defun pyagentd-mention-look--after-major-mode ()
-  "Show mentions in a session whose major mode has changed."
-  (when (bound-and-true-p pyagentd-mode)
-    (pyagentd-mention-look--show)))
-
-(add-hook 'pyagentd-mode-hook #'pyagentd-mention-look--show)
-(add-hook 'after-change-major-mode-hook #'pyagentd-mention-look--after-major-mode)
+(add-hook 'pyagentd-session-look-hook #'pyagentd-mention-look--show)
 
 ;;;; Completion of commands
 
@@ -339,17 +328,15 @@ It is in text of the user, after white space or an opening bracket."
 ;; and its arguments complete from what the daemon has told; while one is
 ;; completed, nothing is waited for.
 
-(defvar-local pyagentd-commands nil
+(pyagentd-deflocal pyagentd-commands nil
   "The commands of this session, a list of plists as the daemon tells them.
 Keys: :name (words without the slash), :summary, :synopsis and :arguments,
 plists with :name, :hint, :summary, :takes (\"word\", \"rest\" or
 \"flag\"), :values (what completes it) and :choices.")
 
-(defvar-local pyagentd-commands--values nil
+(pyagentd-deflocal pyagentd-commands--values nil
   "What completes arguments here, an alist (KIND . ((TEXT . SUMMARY) ...)).
 It is what the daemon said last.")
-
-(pyagentd-permanent-local 'pyagentd-commands 'pyagentd-commands--values)
 
 ;;;; What the daemon tells
 
@@ -563,7 +550,6 @@ That is a list of (TEXT . SUMMARY)."
             :exit-function #'pyagentd-commands--exit
             :exclusive 'no))))
 
-(put 'pyagentd-commands-at-point 'permanent-local-hook t)
 (add-to-list 'pyagentd-session-hooks
              '(completion-at-point-functions . pyagentd-commands-at-point))
 (add-hook 'pyagentd-attached-hook #'pyagentd-commands-fetch)

@@ -90,37 +90,6 @@ vectors of these."
          (json-serialize plist :null-object nil :false-object :json-false))
         (t (let ((json-false :json-false)) (json-encode plist)))))
 
-;;;; Tokens and dollars in words
-
-;; How numbers of tokens and amounts of money are written, and drawn as
-;; bars, wherever they are shown.
-
-(defun pyagentd-numbers-short (tokens)
-  "Return the number of TOKENS in a few characters: 950, 1.2k, 12k, 1.2M."
-  (cond ((< tokens 1000) (number-to-string tokens))
-        ((< tokens 9950) (format "%.1fk" (/ tokens 1000.0)))
-        ((< tokens 999500) (format "%dk" (round tokens 1000)))
-        (t (format "%.1fM" (/ tokens 1000000.0)))))
-
-(defun pyagentd-numbers-long (tokens)
-  "Return the number of TOKENS with its thousands apart."
-  (let ((digits (number-to-string tokens)))
-    (while (string-match "\\`\\([0-9]+\\)\\([0-9]\\{3\\}\\)" digits)
-      (setq digits (replace-match "\\1,\\2" t nil digits)))
-    digits))
-
-(defun pyagentd-numbers-dollars (amount)
-  "Return AMOUNT of US dollars as text; small ones with more places."
-  (format (if (or (>= amount 0.01) (zerop amount)) "$%.2f" "$%.4f") amount))
-
-(defun pyagentd-numbers-cost (known unpriced)
-  "Return a cost of which KNOWN, in US dollars, is the known part.
-UNPRICED is non-nil where that is not all: an unknown price is a question
-mark, never nothing."
-  (cond ((not unpriced) (pyagentd-numbers-dollars known))
-        ((> known 0) (concat (pyagentd-numbers-dollars known) "+?"))
-        (t "$?")))
-
 ;;;; Read the metadata of a session
 
 ;; scope-plan.yml, branch-metadata.yml and the front matter of preset.md,
@@ -304,8 +273,7 @@ Return (VALUE . REST)."
 (defcustom pyagentd-sessions-directory
   (or (getenv "PYAGENTD_SESSIONS_DIR") "~/.gptel/sessions")
   "Directory that holds one directory per session."
-  :type 'directory
-  :package-version '(pyagentd . "0.1.0"))
+  :type 'directory)
 
 (defconst pyagentd-version "0.1.0"
   "Version of this package; the server of the same version fits it.")
@@ -316,24 +284,21 @@ It is searched for on the path, then in `pyagentd-server-directory',
 where \\[pyagentd-install-server] installs it.  To start the daemon
 the words \"serve\" and \"--detach\" are appended."
   :type '(choice (const :tag "Search for it" nil) (repeat string))
-  :risky t
-  :package-version '(pyagentd . "0.1.0"))
+  :risky t)
 
 (defcustom pyagentd-host nil
   "Machine whose daemon this Emacs uses, as ssh calls it; nil means this one.
 Sessions, files, tools and keys are those of that machine then.  See the
 command `pyagentd-use-host', which changes it while Emacs runs."
   :type '(choice (const :tag "This machine" nil) string)
-  :risky t
-  :package-version '(pyagentd . "0.1.0"))
+  :risky t)
 
 (defcustom pyagentd-runtime-directory nil
   "Directory of the daemon's runtime file and socket.
 nil means the daemon's own default: $PYAGENTD_RUNTIME_DIR, else
 pyagentd/ in $XDG_RUNTIME_DIR, else pyagentd/run/ in $XDG_STATE_HOME
 or ~/.local/state."
-  :type '(choice (const :tag "As the daemon decides" nil) directory)
-  :package-version '(pyagentd . "0.1.0"))
+  :type '(choice (const :tag "As the daemon decides" nil) directory))
 
 (defcustom pyagentd-human 'auto
   "Whether a human can answer approvals and questions.
@@ -341,36 +306,30 @@ or ~/.local/state."
 no.  Without a human, every action that needs approval is denied."
   :type '(choice (const :tag "Unless in batch mode" auto)
                  (const :tag "Yes" t)
-                 (const :tag "No" nil))
-  :package-version '(pyagentd . "0.1.0"))
+                 (const :tag "No" nil)))
 
 (defcustom pyagentd-call-timeout 10
   "Seconds to wait for an answer of the daemon."
-  :type 'number
-  :package-version '(pyagentd . "0.1.0"))
+  :type 'number)
 
 (defcustom pyagentd-start-timeout 15
   "Seconds until the start of the daemon counts as failed."
-  :type 'number
-  :package-version '(pyagentd . "0.1.0"))
+  :type 'number)
 
 (defcustom pyagentd-autosave-idle-time 0.5
   "Seconds without a change after which a session buffer is saved.
 0 means never; \\[save-buffer] still saves."
-  :type 'number
-  :package-version '(pyagentd . "0.1.0"))
+  :type 'number)
 
 (defcustom pyagentd-log-level 'debug
   "Minimum severity of messages that are logged to *Messages*.
 One of `debug', `info', `warn' and `error'; only the latter two also
 show in the echo area."
-  :type '(choice (const debug) (const info) (const warn) (const error))
-  :package-version '(pyagentd . "0.1.0"))
+  :type '(choice (const debug) (const info) (const warn) (const error)))
 
 (defcustom pyagentd-log-to-file nil
   "Non-nil means also log messages about a session to its session.log."
-  :type 'boolean
-  :package-version '(pyagentd . "0.1.0"))
+  :type 'boolean)
 
 ;;;; Faces
 
@@ -528,10 +487,22 @@ For the edges only: hooks, timers, filters and event handlers."
 
 ;;;; Variables
 
-(defun pyagentd-permanent-local (&rest variables)
-  "Let buffer-local values of VARIABLES, symbols, outlive a new major mode."
-  (dolist (variable variables)
-    (put variable 'permanent-local t)))
+(defmacro pyagentd-deflocal (name value docstring)
+  "Define the buffer-local variable NAME, which outlives a new major mode.
+VALUE and DOCSTRING are as for `defvar-local'."
+  (declare (indent defun) (doc-string 3) (debug defvar-local))
+  `(progn (defvar-local ,name ,value ,docstring)
+          (put ',name 'permanent-local t)))
+
+;;;; Keys
+
+(defun pyagentd-keymap (&rest keys)
+  "Return a keymap with KEYS: each key, as for `kbd' or a vector, and its command."
+  (let ((map (make-sparse-keymap)))
+    (while keys
+      (let ((key (pop keys)))
+        (define-key map (if (stringp key) (kbd key) key) (pop keys))))
+    map))
 
 ;;;; Values from the wire
 
@@ -552,15 +523,13 @@ For the edges only: hooks, timers, filters and event handlers."
   "Environment variables to pass to runs that you start in this buffer.
 A key is sent only to the provider whose variable it is in."
   :type '(repeat string)
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 (defcustom pyagentd-api-key-host "api.anthropic.com"
   "Host under which auth-source finds Anthropic's API key, with user \"apikey\".
 nil means do not look there."
   :type '(choice string (const :tag "Do not look" nil))
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 (defcustom pyagentd-keys nil
   "Where API keys are that no environment variable holds.
@@ -570,15 +539,13 @@ auth-source has for it and the user \"apikey\".  It is sent as if the
 variable had it.  The entry of the menu for gptel's backends fills this."
   :type '(alist :key-type (string :tag "Variable")
                 :value-type (string :tag "Host"))
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 (defcustom pyagentd-host-environment nil
   "Environment variables to pass to runs on `pyagentd-host'.
 nil, the default, means that the environment and the keys there hold."
   :type '(repeat string)
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 (defun pyagentd-env-variables ()
   "Return the plist of environment variables to send."

@@ -12,14 +12,58 @@
 
 ;;; Code:
 
-(require 'seq)
-(require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-session)
 (require 'pyagentd-rpc)
 (require 'pyagentd-status)
 (require 'pyagentd-edit)
 (require 'pyagentd-daemon)
+
+;;;; What is drawn where text is displayed
+
+;; Folds, rules above prompts, buttons, dividers and pictures are overlays
+;; that appear when their text is displayed.  Some go when they are far from
+;; what is seen: thousands of overlays make every key slow.
+
+(defvar pyagentd-display--all nil
+  "What is drawn in sessions: pairs of functions (DRAW . CLEAR).")
+
+(defun pyagentd-display-add (draw clear)
+  "Have DRAW called with the bounds of text of a session that is displayed.
+CLEAR removes all that was drawn from the buffer."
+  (push (cons draw clear) pyagentd-display--all))
+
+(defun pyagentd-display--draw (beg end &rest _)
+  "Draw what there is between BEG and END; for `jit-lock-functions'."
+  (pcase-dolist (`(,draw . ,_) pyagentd-display--all)
+    (funcall draw beg end)))
+
+(defun pyagentd-display--set-up ()
+  "Have things drawn in this buffer, or clear it without the mode."
+  (if (bound-and-true-p pyagentd-mode)
+      (jit-lock-register #'pyagentd-display--draw)
+    (jit-lock-unregister #'pyagentd-display--draw)
+    (save-restriction
+      (widen)
+      (pcase-dolist (`(,_ . ,clear) pyagentd-display--all)
+        (funcall clear)))))
+
+(add-hook 'pyagentd-session-look-hook #'pyagentd-display--set-up)
+
+(defun pyagentd-display--near-p (overlay)
+  "Return non-nil if OVERLAY is near to what a window shows."
+  (when-let ((pos (overlay-start overlay)))
+    (seq-some (lambda (window)
+                (<= (- (window-start window) 10000) pos
+                    (+ (window-start window) 20000)))
+              (get-buffer-window-list nil nil t))))
+
+(defun pyagentd-display--remove (overlay)
+  "Remove OVERLAY; it is made again when its text is displayed."
+  (when-let ((beg (overlay-start overlay)))
+    (with-silent-modifications
+      (put-text-property beg (overlay-end overlay) 'fontified nil)))
+  (delete-overlay overlay))
 
 ;;;; Progress of agents in their parent
 
@@ -50,21 +94,17 @@ They get the plist of the agent, see `pyagentd-overlay-update'.")
   "The states of an agent on the wire and in `pyagentd-overlay-handlers'.")
 
 (defvar pyagentd-overlay-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "RET") #'pyagentd-overlay--visit)
-    (define-key map [mouse-1] #'pyagentd-overlay--visit)
-    (define-key map [mouse-2] #'pyagentd-overlay--visit)
-    map)
+  (pyagentd-keymap
+   "RET" #'pyagentd-overlay--visit
+   [mouse-1] #'pyagentd-overlay--visit
+   [mouse-2] #'pyagentd-overlay--visit)
   "Keymap of the progress of an agent.")
 
-(defvar-local pyagentd-overlay--table nil
+(pyagentd-deflocal pyagentd-overlay--table nil
   "Alist of the running agents of this buffer: id and overlay.")
 
-(defvar-local pyagentd-overlay--background nil
+(pyagentd-deflocal pyagentd-overlay--background nil
   "Alist of the agents that nobody waits for: id and plist.")
-
-(pyagentd-permanent-local 'pyagentd-overlay--table
-                          'pyagentd-overlay--background)
 
 (defvar pyagentd-overlay-changed-hook nil
   "Hook run when an agent has begun, moved or ended.")
@@ -286,18 +326,13 @@ One in the background is named in the header line and has no overlay."
   "Return how many agents of this buffer work."
   (+ (length pyagentd-overlay--table) (length pyagentd-overlay--background)))
 
-(defun pyagentd-overlay--on-event (branch _seq args)
-  "Show the event ARGS, about an agent of BRANCH."
-  (when-let ((buffer (pyagentd-place-buffer branch)))
-    (with-current-buffer buffer
-      (let ((known (pyagentd-overlay--count)))
-        (pyagentd-overlay-note (car args))
-        (when (> (pyagentd-overlay--count) known)
-          (run-hook-with-args 'pyagentd-overlay-begun-functions
-                              (car args))))))
-  (run-hooks 'pyagentd-overlay-changed-hook))
-
-(pyagentd-events-register 'agent #'pyagentd-overlay--on-event)
+(pyagentd-define-event agent `(,agent)
+  "Show what an agent does that was spawned here."
+  (let ((known (pyagentd-overlay--count)))
+    (pyagentd-overlay-note agent)
+    (when (> (pyagentd-overlay--count) known)
+      (run-hook-with-args 'pyagentd-overlay-begun-functions agent))
+    (run-hooks 'pyagentd-overlay-changed-hook)))
 
 ;;;; Which calls of tools have failed
 
@@ -305,12 +340,10 @@ One in the background is named in the header line and has no overlay."
 ;; in a few words what it was and how it came out.  The daemon does: of those
 ;; there are when a buffer attaches, of others before their text comes.
 
-(defvar-local pyagentd-failed--ids nil
+(pyagentd-deflocal pyagentd-failed--ids nil
   "Hash table with the ids of calls in this buffer that failed, or nil.")
-(defvar-local pyagentd-failed--lines nil
+(pyagentd-deflocal pyagentd-failed--lines nil
   "Hash table of calls in this buffer: their ids and the lines for them.")
-
-(pyagentd-permanent-local 'pyagentd-failed--ids 'pyagentd-failed--lines)
 
 (defvar pyagentd-failed-hook nil
   "Hook run in a session buffer when it was told how calls came out.")
@@ -336,21 +369,13 @@ LINES are lists (ID LINE), with what says what a call was."
       (pyagentd-failed--note-line id line))
     (run-hooks 'pyagentd-failed-hook)))
 
-(defun pyagentd-failed--on-event (branch _seq args)
-  "Note that a call on BRANCH, named in ARGS, has failed."
-  (when-let ((buffer (pyagentd-place-buffer branch)))
-    (with-current-buffer buffer
-      (pyagentd-failed--note (plist-get (car args) :id)))))
+(pyagentd-define-event failed `(,call)
+  "Note that a call has failed."
+  (pyagentd-failed--note (plist-get call :id)))
 
-(defun pyagentd-failed--on-tool (branch _seq args)
-  "Note what the call on BRANCH was that ARGS tell of."
-  (when-let ((buffer (pyagentd-place-buffer branch)))
-    (with-current-buffer buffer
-      (pyagentd-failed--note-line (plist-get (car args) :id)
-                                  (plist-get (car args) :summary)))))
-
-(pyagentd-events-register 'failed #'pyagentd-failed--on-event)
-(pyagentd-events-register 'tool #'pyagentd-failed--on-tool)
+(pyagentd-define-event tool `(,call)
+  "Note what a call was."
+  (pyagentd-failed--note-line (plist-get call :id) (plist-get call :summary)))
 
 ;;;; Blocks of tools, thoughts
 
@@ -532,8 +557,7 @@ tool calls with their results.  Nil folds none.
 \\<pyagentd-mode-map>\\[pyagentd-fold-toggle] folds and unfolds."
   :type '(set (const :tag "What the model thought" reasoning)
               (const :tag "Calls of tools" tool))
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 (defface pyagentd-fold '((t :inherit shadow))
   "Face of folded blocks."
@@ -543,8 +567,7 @@ tool calls with their results.  Nil folds none.
   "How much space there is below a folded block, in lines; nil is none.
 Terminals show none."
   :type '(choice (const :tag "None" nil) number)
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 (defconst pyagentd-fold--most 300
   "Greatest number of blocks that have overlays.")
@@ -552,22 +575,19 @@ Terminals show none."
 (defvar-local pyagentd-fold--looked nil
   "Marker up to which the text of runs was looked through for blocks.")
 
-(defvar-local pyagentd-fold--kinds 'default
+(pyagentd-deflocal pyagentd-fold--kinds 'default
   "Which blocks are folded in this buffer; `default' is `pyagentd-fold'.")
-(defvar-local pyagentd-fold--lines nil
+(pyagentd-deflocal pyagentd-fold--lines nil
   "The overlays of the first lines of blocks, latest first.")
 
-(pyagentd-permanent-local 'pyagentd-fold--kinds 'pyagentd-fold--lines)
-
 (defvar pyagentd-fold-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "TAB") #'pyagentd-fold-toggle)
-    (define-key map (kbd "<tab>") #'pyagentd-fold-toggle)
-    (define-key map (kbd "RET") #'pyagentd-fold--return)
-    (define-key map (kbd "<return>") #'pyagentd-fold--return)
-    (define-key map [mouse-1] #'pyagentd-fold-toggle)
-    (define-key map [mouse-2] #'pyagentd-fold-toggle)
-    map)
+  (pyagentd-keymap
+   "TAB" #'pyagentd-fold-toggle
+   "<tab>" #'pyagentd-fold-toggle
+   "RET" #'pyagentd-fold--return
+   "<return>" #'pyagentd-fold--return
+   [mouse-1] #'pyagentd-fold-toggle
+   [mouse-2] #'pyagentd-fold-toggle)
   "Keymap of the first line of a block.")
 
 ;;;; Overlays
@@ -620,23 +640,17 @@ Terminals show none."
 (defun pyagentd-fold--forget (line)
   "Remove the overlays of the block with the first line LINE.
 They are made again when the text is displayed."
-  (when-let ((beg (overlay-start line)))
-    (with-silent-modifications
-      (put-text-property beg (overlay-end line) 'fontified nil)))
   (delete-overlay (overlay-get line 'pyagentd-fold-body))
   (delete-overlay (overlay-get line 'pyagentd-fold-after))
-  (delete-overlay line))
+  (pyagentd-display--remove line))
 
-(defun pyagentd-fold--far-p (line ranges)
+(defun pyagentd-fold--far-p (line)
   "Return non-nil if nobody misses the overlay LINE.
-It is in none of RANGES, which are seen, and as it was when it was made."
-  (let ((pos (overlay-start line)))
-    (or (null pos)
-        (and (eq (overlay-get line 'pyagentd-folded)
-                 (pyagentd-fold--folds-p
-                  (overlay-get line 'pyagentd-fold-kind)))
-             (not (seq-some (lambda (range) (<= (car range) pos (cdr range)))
-                            ranges))))))
+It is not seen, and as it was when it was made."
+  (or (null (overlay-start line))
+      (and (eq (overlay-get line 'pyagentd-folded)
+               (pyagentd-fold--folds-p (overlay-get line 'pyagentd-fold-kind)))
+           (not (pyagentd-display--near-p line)))))
 
 (defun pyagentd-fold--line-at (pos)
   "Return the overlay of the first line of a block that begins at POS, or nil."
@@ -657,13 +671,9 @@ It is in none of RANGES, which are seen, and as it was when it was made."
             (when-let ((block (pyagentd-fenced-block start)))
               (apply #'pyagentd-fold--draw block))))))
     (when (> (length pyagentd-fold--lines) pyagentd-fold--most)
-      (let ((ranges (mapcar (lambda (window)
-                              (cons (- (window-start window) 10000)
-                                    (+ (window-end window) 10000)))
-                            (get-buffer-window-list nil nil t)))
-            (kept (seq-take pyagentd-fold--lines (/ pyagentd-fold--most 2))))
+      (let ((kept (seq-take pyagentd-fold--lines (/ pyagentd-fold--most 2))))
         (dolist (line (nthcdr (length kept) pyagentd-fold--lines))
-          (if (pyagentd-fold--far-p line ranges)
+          (if (pyagentd-fold--far-p line)
               (pyagentd-fold--forget line)
             (push line kept)))
         (setq pyagentd-fold--lines kept)))))
@@ -749,8 +759,7 @@ With a prefix argument do so with all blocks of the buffer."
           '(reasoning tool)))
   (save-restriction
     (widen)
-    (mapc #'pyagentd-fold--forget pyagentd-fold--lines)
-    (setq pyagentd-fold--lines nil)
+    (pyagentd-fold--clear)
     (with-silent-modifications
       (put-text-property (point-min) (point-max) 'fontified nil))
     ;; The rest when it is displayed.
@@ -760,25 +769,14 @@ With a prefix argument do so with all blocks of the buffer."
 
 ;;;; Where it is used
 
-(defun pyagentd-fold--set-up ()
-  "Have blocks found in this buffer, or forget them with the mode."
-  (if (bound-and-true-p pyagentd-mode)
-      (jit-lock-register #'pyagentd-fold--find)
-    (jit-lock-unregister #'pyagentd-fold--find)
-    (mapc #'pyagentd-fold--forget pyagentd-fold--lines)
-    (setq pyagentd-fold--lines nil)))
+(defun pyagentd-fold--clear ()
+  "Unfold all blocks and forget them."
+  (mapc #'pyagentd-fold--forget pyagentd-fold--lines)
+  (setq pyagentd-fold--lines nil))
 
-(defun pyagentd-fold--after-major-mode ()
-  "Have blocks found again in a session whose major mode has changed."
-  (when (bound-and-true-p pyagentd-mode)
-    (pyagentd-fold--set-up)
-    (pyagentd-prompt--set-up)))
-
+(pyagentd-display-add #'pyagentd-fold--find #'pyagentd-fold--clear)
 (add-hook 'pyagentd-insert-hook #'pyagentd-fold--on-insert)
 (add-hook 'pyagentd-failed-hook #'pyagentd-fold--say-failed)
-(add-hook 'pyagentd-mode-hook #'pyagentd-fold--set-up)
-;; A change of the major mode takes the registration away.
-(add-hook 'after-change-major-mode-hook #'pyagentd-fold--after-major-mode)
 
 ;;;; Prompts
 
@@ -806,14 +804,8 @@ With a prefix argument do so with all blocks of the buffer."
             (overlay-put line 'evaporate t)
             (overlay-put line 'face 'pyagentd-prompt)))))))
 
-(defun pyagentd-prompt--set-up ()
-  "Have prompts marked in this buffer, or no longer with the mode."
-  (if (bound-and-true-p pyagentd-mode)
-      (jit-lock-register #'pyagentd-prompt--find)
-    (jit-lock-unregister #'pyagentd-prompt--find)
-    (remove-overlays (point-min) (point-max) 'pyagentd-prompt t)))
-
-(add-hook 'pyagentd-mode-hook #'pyagentd-prompt--set-up)
+(pyagentd-display-add #'pyagentd-prompt--find
+                      (lambda () (remove-overlays nil nil 'pyagentd-prompt t)))
 
 ;;;; Copy code, answers
 
@@ -951,8 +943,7 @@ What was thought, and what tools said, is left out."
   "Whether to show a button that copies each block of code in answers.
 \\<pyagentd-mode-map>\\[pyagentd-copy-code] copies them without one."
   :type 'boolean
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 (defconst pyagentd-code-button--most 200
   "Greatest number of buttons in a buffer.")
@@ -960,17 +951,14 @@ What was thought, and what tools said, is left out."
 (defconst pyagentd-code-button--reach 10000
   "How far from what is displayed the fences of a block are looked for.")
 
-(defvar-local pyagentd-code-button--all nil
+(pyagentd-deflocal pyagentd-code-button--all nil
   "The overlays of buttons in this buffer, latest first.")
 
-(pyagentd-permanent-local 'pyagentd-code-button--all)
-
 (defvar pyagentd-code-button-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map [mouse-1] #'pyagentd-code--push)
-    (define-key map [mouse-2] #'pyagentd-code--push)
-    (define-key map [down-mouse-1] #'ignore) ; else it sets point first
-    map)
+  (pyagentd-keymap
+   [mouse-1] #'pyagentd-code--push
+   [mouse-2] #'pyagentd-code--push
+   [down-mouse-1] #'ignore) ; else it sets point first
   "Keymap of a button.")
 
 (defun pyagentd-code--push (event)
@@ -1057,46 +1045,18 @@ one that names a language does."
     (when (> (length pyagentd-code-button--all) pyagentd-code-button--most)
       (let (kept)
         (dolist (overlay pyagentd-code-button--all)
-          (if (pyagentd-code-button--seen-p overlay)
+          (if (pyagentd-display--near-p overlay)
               (push overlay kept)
-            (pyagentd-code-button--forget overlay)))
+            (pyagentd-display--remove overlay)))
         (setq pyagentd-code-button--all (nreverse kept))))))
 
-;;;; Not too many
+(defun pyagentd-code-button--clear ()
+  "Remove all buttons."
+  (mapc #'delete-overlay pyagentd-code-button--all)
+  (setq pyagentd-code-button--all nil))
 
-(defun pyagentd-code-button--seen-p (overlay)
-  "Return non-nil if OVERLAY is near to what a window shows."
-  (when-let ((pos (overlay-start overlay)))
-    (seq-some (lambda (window)
-                (<= (- (window-start window) 10000) pos
-                    (+ (window-start window) 20000)))
-              (get-buffer-window-list nil nil t))))
-
-(defun pyagentd-code-button--forget (overlay)
-  "Remove OVERLAY; it is made again when its text is displayed."
-  (when-let ((beg (overlay-start overlay)))
-    (with-silent-modifications
-      (put-text-property beg (overlay-end overlay) 'fontified nil)))
-  (delete-overlay overlay))
-
-;;;; Where it is used
-
-(defun pyagentd-code-button--set-up ()
-  "Have blocks of code found in this buffer, or forget them with the mode."
-  (if (bound-and-true-p pyagentd-mode)
-      (jit-lock-register #'pyagentd-code-button--find)
-    (jit-lock-unregister #'pyagentd-code-button--find)
-    (mapc #'delete-overlay pyagentd-code-button--all)
-    (setq pyagentd-code-button--all nil)))
-
-(defun pyagentd-code-button--after-major-mode ()
-  "Have blocks found again in a session whose major mode has changed."
-  (when (bound-and-true-p pyagentd-mode)
-    (pyagentd-code-button--set-up)))
-
-(add-hook 'pyagentd-mode-hook #'pyagentd-code-button--set-up)
-(add-hook 'after-change-major-mode-hook
-          #'pyagentd-code-button--after-major-mode)
+(pyagentd-display-add #'pyagentd-code-button--find
+                      #'pyagentd-code-button--clear)
 
 (provide 'pyagentd-display)
 ;;; pyagentd-display.el ends here

@@ -18,7 +18,6 @@
 
 ;;; Code:
 
-(require 'cl-lib)
 (require 'pyagentd-core)
 (require 'pyagentd-session)
 (require 'pyagentd-large)
@@ -171,28 +170,23 @@ same place was written once."
 (defconst pyagentd-edit--most 200
   "How many hunks are told apart; more of them become one.")
 
-(defvar-local pyagentd-edit--pending nil
+(pyagentd-deflocal pyagentd-edit--pending nil
   "The edit that the daemon was not sent.")
-(defvar-local pyagentd-edit--open nil
+(pyagentd-deflocal pyagentd-edit--open nil
   "The change that is being made: (BEG END OLD SIZE), SIZE of the text before.")
-(defvar-local pyagentd-edit--sent nil
+(pyagentd-deflocal pyagentd-edit--sent nil
   "The edit that was sent and has no place in the order of all yet, (ID . EDIT).")
-(defvar-local pyagentd-edit--back nil
+(pyagentd-deflocal pyagentd-edit--back nil
   "The edit that makes what the file holds of the text without what is pending.")
-(defvar-local pyagentd-edit-revision nil
+(pyagentd-deflocal pyagentd-edit-revision nil
   "The state of the document that the text has, without what is sent or pending.
 Nil while the text is that of the file, with what is pending.")
-(defvar-local pyagentd-edit--told nil
+(pyagentd-deflocal pyagentd-edit--told nil
   "The revision that the last edit from here led to, nil if the file has it.")
-(defvar-local pyagentd-edit--place nil
+(pyagentd-deflocal pyagentd-edit--place nil
   "Where the next text of the run goes in the document at that revision, or nil.")
 (defvar pyagentd-edit--applying nil
   "Non-nil while the text is changed as others changed it.")
-
-(pyagentd-permanent-local 'pyagentd-edit--pending 'pyagentd-edit--open
-                          'pyagentd-edit--sent 'pyagentd-edit--back
-                          'pyagentd-edit-revision 'pyagentd-edit--told
-                          'pyagentd-edit--place)
 
 (defun pyagentd-edit--before-change (beg end)
   "Note that the text between BEG and END is about to be changed."
@@ -238,7 +232,6 @@ Nil while the text is that of the file, with what is pending.")
 
 (add-to-list 'pyagentd-session-hooks
              '(before-change-functions . pyagentd-edit--before-change))
-(put 'pyagentd-edit--before-change 'permanent-local-hook t)
 
 (defun pyagentd-edit-forget ()
   "Forget the edits: the text is what the file holds."
@@ -475,20 +468,16 @@ both stand there, and yours is also in %s" (buffer-name) (buffer-name buffer))))
 ;;
 ;; An answer is one step of undo, however many pieces it came in.
 
-(defvar-local pyagentd-insert--marker nil
+(pyagentd-deflocal pyagentd-insert--marker nil
   "Where the next text of the run goes; stays before text typed there.")
-(defvar-local pyagentd-insert--cell nil
+(pyagentd-deflocal pyagentd-insert--cell nil
   "Entry (BEG . END) of `buffer-undo-list' that covers the run's text.")
-(defvar-local pyagentd-insert--dirty nil
+(pyagentd-deflocal pyagentd-insert--dirty nil
   "Markers (BEG . END) around text that was not fontified yet.")
-(defvar-local pyagentd-insert--timer nil
+(pyagentd-deflocal pyagentd-insert--timer nil
   "Timer that fontifies when the stream pauses.")
-(defvar-local pyagentd-insert--time nil
+(pyagentd-deflocal pyagentd-insert--time nil
   "Time (`float-time') of the last insertion.")
-
-(pyagentd-permanent-local 'pyagentd-insert--marker 'pyagentd-insert--cell
-                          'pyagentd-insert--dirty 'pyagentd-insert--timer
-                          'pyagentd-insert--time)
 
 (defvar pyagentd-insert-hook nil
   "Hook run after text of a run was inserted; be quick.")
@@ -511,7 +500,6 @@ It would be part of the answer before it, as text typed anywhere else is."
 
 (add-to-list 'pyagentd-session-hooks
              '(after-change-functions . pyagentd-insert--after-change))
-(put 'pyagentd-insert--after-change 'permanent-local-hook t)
 
 (defun pyagentd-insert-end ()
   "Return where the text of the run ends.
@@ -715,13 +703,11 @@ ROLE is nil, `response', `ignore' or (tool . ID)."
   "Face of queued messages."
   :group 'pyagentd)
 
-(defvar-local pyagentd-queued-items nil
+(pyagentd-deflocal pyagentd-queued-items nil
   "The messages that wait here, the next one first, plists from the daemon.
 Their keys are :id, :text, :queued-at, :steer and :origin.")
-(defvar-local pyagentd-queued--overlays nil
+(pyagentd-deflocal pyagentd-queued--overlays nil
   "Where text that was sent from here stands: an alist (ID . OVERLAY).")
-
-(pyagentd-permanent-local 'pyagentd-queued-items 'pyagentd-queued--overlays)
 
 (defvar pyagentd-queued-hook nil
   "Hook run in a session buffer when what waits there has changed.")
@@ -732,7 +718,7 @@ Their keys are :id, :text, :queued-at, :steer and :origin.")
 
 ;;;; Where the text is
 
-(defun pyagentd-queued--answered ()
+(defun pyagentd-answered-end ()
   "Return the end of the last text that is not the user's."
   (save-restriction
     (widen)
@@ -747,7 +733,7 @@ That is below the last answer and everything that is queued already."
   (save-excursion
     (save-restriction
       (widen)
-      (goto-char (pyagentd-queued--answered))
+      (goto-char (pyagentd-answered-end))
       (when (and pyagentd-insert--marker (<= (point) pyagentd-insert--marker end))
         (goto-char pyagentd-insert--marker))
       (pcase-dolist (`(,_ . ,overlay) pyagentd-queued--overlays)
@@ -838,7 +824,7 @@ It gets the id of the message and what it says now.")
           (save-excursion
             (save-restriction
               (widen)
-              (goto-char (pyagentd-queued--answered))
+              (goto-char (pyagentd-answered-end))
               (when (search-forward (plist-get item :text) nil t)
                 (pyagentd-queued-note (plist-get item :id) (match-beginning 0)
                                       (match-end 0))))))

@@ -12,10 +12,7 @@
 
 ;;; Code:
 
-(require 'cl-lib)
 (require 'json)
-(require 'seq)
-(require 'subr-x)
 (require 'wid-edit)
 (require 'diff-mode)
 (require 'ediff)
@@ -257,12 +254,10 @@ A question may be left open, if not all of them are."
     ("WebSearch" . "query"))
   "The argument of each tool that is edited as a text of its own.")
 
-(defvar-local pyagentd-ask-edit--ask nil
+(pyagentd-deflocal pyagentd-ask-edit--ask nil
   "The ask whose arguments are in this buffer.")
-(defvar-local pyagentd-ask-edit--field nil
+(pyagentd-deflocal pyagentd-ask-edit--field nil
   "Name of the argument in this buffer; nil if it holds all of them.")
-
-(pyagentd-permanent-local 'pyagentd-ask-edit--ask 'pyagentd-ask-edit--field)
 
 ;;;; Arguments
 
@@ -285,10 +280,9 @@ A question may be left open, if not all of them are."
 ;;;; The buffer
 
 (defvar pyagentd-ask-edit-mode-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "C-c C-c") #'pyagentd-ask--edit-finish)
-    (define-key map (kbd "C-c C-k") #'pyagentd-ask--edit-cancel)
-    map)
+  (pyagentd-keymap
+   "C-c C-c" #'pyagentd-ask--edit-finish
+   "C-c C-k" #'pyagentd-ask--edit-cancel)
   "Keymap of `pyagentd-ask-edit-mode'.")
 
 (define-minor-mode pyagentd-ask-edit-mode
@@ -308,7 +302,7 @@ A question may be left open, if not all of them are."
                                     "   \\<pyagentd-ask-edit-mode-map>\
 \\[pyagentd-ask--edit-cancel] close"))))))
 
-(pyagentd-permanent-local 'pyagentd-ask-edit-mode)
+(put 'pyagentd-ask-edit-mode 'permanent-local t)
 
 (defun pyagentd-ask-edit--what ()
   "Return what this buffer holds, in words that are no mode line format."

@@ -33,8 +33,6 @@
 
 ;;; Code:
 
-(require 'seq)
-(require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
 (require 'pyagentd-daemon)

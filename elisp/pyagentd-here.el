@@ -13,8 +13,6 @@
 
 ;;; Code:
 
-(require 'seq)
-(require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-session)
 (require 'pyagentd-status)
@@ -345,23 +343,16 @@ Its text stays, also what was typed and not saved."
 
 ;;;; Events
 
-(defun pyagentd-manage--on-session (branch _seq args)
-  "Show the facts of the session of BRANCH in ARGS, its title above all."
-  (when-let ((buffer (pyagentd-place-buffer branch)))
-    (with-current-buffer buffer
-      (pyagentd-status-set-title (plist-get (car args) :title)))))
+(pyagentd-define-event session `(,session)
+  "Show the title of the session."
+  (pyagentd-status-set-title (plist-get session :title)))
 
-(defun pyagentd-manage--on-deleted (branch _seq args)
-  "Leave the buffer of BRANCH, which was moved to the trash.
-Where ARGS say that it has another name now, follow it."
-  (when-let ((buffer (pyagentd-place-buffer branch)))
-    (if-let ((file (plist-get (car args) :to)))
-        (pyagentd-moved-follow buffer file)
-      (with-current-buffer buffer
-        (pyagentd-manage-leave)))))
-
-(pyagentd-events-register 'session #'pyagentd-manage--on-session)
-(pyagentd-events-register 'deleted #'pyagentd-manage--on-deleted)
+(pyagentd-define-event deleted `(,deleted)
+  "Leave the buffer of a branch that was moved to the trash.
+Where it has another name now, follow it."
+  (if-let ((file (plist-get deleted :to)))
+      (pyagentd-moved-follow (current-buffer) file)
+    (pyagentd-manage-leave)))
 
 (provide 'pyagentd-here)
 ;;; pyagentd-here.el ends here

@@ -12,8 +12,6 @@
 
 ;;; Code:
 
-(require 'cl-lib)
-(require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-session)
 (require 'pyagentd-rpc)
@@ -36,20 +34,16 @@
   "Face of rewound turns and their notices."
   :group 'pyagentd)
 
-(defvar-local pyagentd-hidden--overlays nil
+(pyagentd-deflocal pyagentd-hidden--overlays nil
   "Overlays on hidden turns and on messages that have variants.")
-(defvar-local pyagentd-hidden--shown nil
+(pyagentd-deflocal pyagentd-hidden--shown nil
   "Non-nil if hidden turns are unfolded.")
-(defvar-local pyagentd-hidden--due nil
+(pyagentd-deflocal pyagentd-hidden--due nil
   "Non-nil if what is hidden is to be asked for after the next save.")
 
-(pyagentd-permanent-local 'pyagentd-hidden--overlays 'pyagentd-hidden--shown
-                          'pyagentd-hidden--due)
-
 (defvar pyagentd-hidden-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map [mouse-1] #'pyagentd-history--show-hidden)
-    map)
+  (pyagentd-keymap
+   [mouse-1] #'pyagentd-history--show-hidden)
   "Keymap of the line that stands for hidden turns.")
 
 ;;;; What is said
@@ -658,10 +652,9 @@ come and go with it."
   "Id of the prompt that is edited here.")
 
 (defvar pyagentd-edit-prompt-mode-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "C-c C-c") #'pyagentd-edit-prompt--finish)
-    (define-key map (kbd "C-c C-k") #'pyagentd-edit-prompt--cancel)
-    map)
+  (pyagentd-keymap
+   "C-c C-c" #'pyagentd-edit-prompt--finish
+   "C-c C-k" #'pyagentd-edit-prompt--cancel)
   "Keymap of `pyagentd-edit-prompt-mode'.")
 
 (define-minor-mode pyagentd-edit-prompt-mode

@@ -26,7 +26,6 @@
 
 ;;; Code:
 
-(require 'cl-lib)
 (require 'url-util)
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
@@ -40,8 +39,7 @@ It must not ask anything: keys come from an agent, or the connection is
 one that is already open (ControlMaster)."
   :type '(repeat string)
   :risky t
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 (defcustom pyagentd-host-command nil
   "Program of the server on `pyagentd-host', as its shell is told it.
@@ -49,8 +47,7 @@ nil means what \\[pyagentd-install-server] installed there, else the one
 on the path, else ~/.local/bin/pyagentd."
   :type '(choice (const :tag "Search for it" nil) string)
   :risky t
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 (defvar pyagentd-host--silence 5
   "Seconds between two questions whether the line is alive.

@@ -13,8 +13,6 @@
 
 ;;; Code:
 
-(require 'cl-lib)
-(require 'seq)
 (require 'json)
 (require 'pyagentd)
 (require 'pyagentd-core)
@@ -103,8 +101,7 @@ without either, this version or a later patch from Python's package index.
 A string is a requirement for pip: a file, or a package with its version."
   :type '(choice (const :tag "What came with the package" nil) string)
   :risky t
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 (defconst pyagentd-install--here
   (file-name-directory (or load-file-name buffer-file-name default-directory))
@@ -915,12 +912,11 @@ connected with need not answer: the server has asked it."
 \\[forward-button] next button  \\[quit-window] close")))))))))
 
 (defvar pyagentd-doctor-mode-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "TAB") #'forward-button)
-    (define-key map (kbd "<backtab>") #'backward-button)
-    (define-key map "n" #'forward-button)
-    (define-key map "p" #'backward-button)
-    map)
+  (pyagentd-keymap
+   "TAB" #'forward-button
+   "<backtab>" #'backward-button
+   "n" #'forward-button
+   "p" #'backward-button)
   "Keymap of `pyagentd-doctor-mode'.")
 
 (define-derived-mode pyagentd-doctor-mode pyagentd-report-mode "Doctor"

@@ -14,7 +14,6 @@
 
 ;;; Code:
 
-(require 'seq)
 (require 'easymenu)
 (require 'pyagentd-core)
 (require 'pyagentd-session)
@@ -259,7 +258,6 @@ non-nil if the menu stays.")
 
 ;; What a right click offers in a session (`context-menu-mode').
 
-(autoload 'pyagentd-code-at "pyagentd-display")
 
 (defun pyagentd-menubar--there (position command)
   "Return a command that runs COMMAND with point at POSITION."
@@ -302,7 +300,6 @@ For `context-menu-functions'."
 
 (add-to-list 'pyagentd-session-hooks
              '(context-menu-functions . pyagentd-menubar-context))
-(put 'pyagentd-menubar-context 'permanent-local-hook t)
 
 (provide 'pyagentd-keys)
 ;;; pyagentd-keys.el ends here

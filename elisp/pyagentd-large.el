@@ -12,9 +12,7 @@
 
 ;;; Code:
 
-(require 'cl-lib)
 (require 'paren)
-(require 'seq)
 (require 'pyagentd-core)
 
 ;;;; Garbage is collected when nobody waits
@@ -31,8 +29,7 @@
   "Minimum of `gc-cons-threshold' while answers stream, in bytes.
 nil means do not change it."
   :type '(choice natnum (const :tag "Leave it alone" nil))
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 (defconst pyagentd-gc--pause 1.0
   "Seconds without a call of `pyagentd-gc-postpone' that end its effect.")

@@ -12,8 +12,6 @@
 
 ;;; Code:
 
-(require 'seq)
-(require 'subr-x)
 (require 'tabulated-list)
 (require 'pyagentd)
 (require 'pyagentd-core)
@@ -371,9 +369,8 @@ BUFFER and NUMBER are its arguments.  Here a process is being read."
 ;;;; The mode
 
 (defvar pyagentd-table-mode-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map "/" #'pyagentd-table--filter)
-    map)
+  (pyagentd-keymap
+   "/" #'pyagentd-table--filter)
   "Keymap of `pyagentd-table-mode'.")
 
 (define-derived-mode pyagentd-table-mode tabulated-list-mode "Table"
@@ -1018,8 +1015,7 @@ the decisions of all sessions."
   "How many days the list of usage shows at first, including today.
 0 means all."
   :type 'natnum
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 (defun pyagentd-usage ()
   "Show what all sessions cost, by day, model, session or preset.
@@ -1044,8 +1040,7 @@ The table follows what happens."
 Otherwise, and always on a terminal, they are drawn with characters, which
 a screen reader can read."
   :type 'boolean
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 ;;;; Text
 
@@ -1223,14 +1218,13 @@ The end of a page that is shown moves on with what comes."
 ;;;; The mode
 
 (defvar pyagentd-report-mode-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "RET") #'pyagentd-report--visit)
-    (define-key map (kbd "TAB") #'outline-cycle)
-    (define-key map (kbd "<backtab>") #'outline-cycle-buffer)
-    (define-key map "n" #'outline-next-visible-heading)
-    (define-key map "p" #'outline-previous-visible-heading)
-    (define-key map "l" #'pyagentd-report--back)
-    map)
+  (pyagentd-keymap
+   "RET" #'pyagentd-report--visit
+   "TAB" #'outline-cycle
+   "<backtab>" #'outline-cycle-buffer
+   "n" #'outline-next-visible-heading
+   "p" #'outline-previous-visible-heading
+   "l" #'pyagentd-report--back)
   "Keymap of `pyagentd-report-mode'.")
 
 (define-derived-mode pyagentd-report-mode special-mode "Report"

@@ -21,8 +21,6 @@
 (require 'pyagentd-display)
 (require 'pyagentd-ask)
 (require 'pyagentd-keys)
-(require 'cl-lib)
-(require 'seq)
 (require 'pyagentd-core)
 (require 'pyagentd-daemon)
 (require 'pyagentd-rpc)
@@ -134,7 +132,7 @@ It is at most 26 columns wide, so that the menu fits into 80."
    (when-let ((used (plist-get pyagentd-context :used)))
      (format "%d%% %s" (round (* 100.0 used)
                               (max 1 (plist-get pyagentd-context :window)))
-             (pyagentd-context--cost pyagentd-context)))))
+             (car (last (split-string (plist-get pyagentd-context :short))))))))
 
 (defun pyagentd-menu--steps ()
   "Return the list of steps with how far the agent is."
@@ -271,19 +269,17 @@ WORDS says what the option is; VALUES is a list of (WORD . VALUE)."
 ;; Long values, such as a system prompt, are edited in a buffer and handed
 ;; over when they are finished.  A text that is refused stays there.
 
-(defvar-local pyagentd-edit--on-finish nil
+(pyagentd-deflocal pyagentd-edit--on-finish nil
   "Function that is called with the text, and with what closes this buffer.")
-(defvar-local pyagentd-edit--title nil
+(pyagentd-deflocal pyagentd-edit--title nil
   "What is edited here, in words.")
 
-(pyagentd-permanent-local 'pyagentd-edit--on-finish 'pyagentd-edit--title
-                          'pyagentd-edit-mode)
+(put 'pyagentd-edit-mode 'permanent-local t)
 
 (defvar pyagentd-edit-mode-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "C-c C-c") #'pyagentd-edit--finish)
-    (define-key map (kbd "C-c C-k") #'pyagentd-edit--cancel)
-    map)
+  (pyagentd-keymap
+   "C-c C-c" #'pyagentd-edit--finish
+   "C-c C-k" #'pyagentd-edit--cancel)
   "Keymap of `pyagentd-edit-mode'.")
 
 (define-minor-mode pyagentd-edit-mode

@@ -12,8 +12,6 @@
 
 ;;; Code:
 
-(require 'seq)
-(require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-ask)
 (require 'pyagentd-session)
@@ -131,17 +129,15 @@ THEN is called when it is clicked.  Without a desktop do nothing."
 (defcustom pyagentd-lighter t
   "Whether mode lines show the number of pending approvals."
   :type 'boolean
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 (defvar pyagentd-lighter--text ""
   "What mode lines say of questions that wait.")
 (put 'pyagentd-lighter--text 'risky-local-variable t) ; it has a keymap
 
 (defvar pyagentd-lighter-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map [mode-line mouse-1] 'pyagentd-asks)
-    map)
+  (pyagentd-keymap
+   [mode-line mouse-1] 'pyagentd-asks)
   "Keymap of what mode lines say of questions.")
 
 (defun pyagentd-lighter--words (asks)
@@ -195,16 +191,14 @@ always.  This needs D-Bus; for other desktops see
   :type '(choice (const :tag "Never" nil)
                  (const :tag "When Emacs is in the background" background)
                  (const :tag "Always" t))
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 (defcustom pyagentd-notify-finished nil
   "Whether to show a desktop notification when a run finishes or fails.
 `pyagentd-notify-desktop' says when.  Only runs of open conversations are
 notified of, not those of their agents."
   :type 'boolean
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 (defvar pyagentd-notify-functions nil
   "Functions called with a title and a text when the desktop is told.

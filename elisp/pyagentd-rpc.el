@@ -13,8 +13,6 @@
 
 ;;; Code:
 
-(require 'seq)
-(require 'cl-lib)
 (require 'pyagentd-core)
 
 ;;;; What is sent to the daemon
@@ -133,8 +131,7 @@ or reset all: what is true is looked up again after each frame."
   "Directory of the virtual environments of servers, one for each version."
   :type 'directory
   :risky t
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 (define-error 'pyagentd-no-server "The server is not installed"
   'pyagentd-connection-error)

@@ -13,9 +13,6 @@
 
 ;;; Code:
 
-(require 'seq)
-(require 'cl-lib)
-(require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-large)
 (require 'pyagentd-rpc)
@@ -108,18 +105,15 @@ It is about variables of the directory only, those of the file are text."
 
 ;;;; The current buffer
 
-(defvar-local pyagentd--session-id nil
+(pyagentd-deflocal pyagentd--session-id nil
   "Unique identifier of the session this buffer belongs to.")
-(defvar-local pyagentd--session-dir nil
+(pyagentd-deflocal pyagentd--session-dir nil
   "Absolute directory of the session.")
-(defvar-local pyagentd--branch-name nil
+(pyagentd-deflocal pyagentd--branch-name nil
   "Name of the branch in this buffer; \"main\" for agents.")
-(defvar-local pyagentd--branch-dir nil
+(pyagentd-deflocal pyagentd--branch-dir nil
   "Absolute directory of the branch; of the agent itself for agents.
 It is the name of the branch on the wire.")
-
-(pyagentd-permanent-local 'pyagentd--session-id 'pyagentd--session-dir
-                          'pyagentd--branch-name 'pyagentd--branch-dir)
 
 (defun pyagentd-place-of (file)
   "Return the session to which FILE, a session.md, belongs by its name.
@@ -279,6 +273,27 @@ Its metadata says so where the directory has another name."
 (defun pyagentd-place-buffers ()
   "Return all live session buffers."
   (seq-filter #'buffer-live-p (hash-table-values pyagentd-place--buffers)))
+
+(defmacro pyagentd-define-event (kind arglist docstring &rest body)
+  "Define what happens at an event of KIND in the buffer of its branch.
+ARGLIST is a `pcase' pattern for its arguments; the variable `seq' has
+its number.  BODY is evaluated in that buffer, if there is one; it may
+begin with :when and a condition.  DOCSTRING says what it does."
+  (declare (indent 2) (doc-string 3) (debug t))
+  (let ((name (intern (format "pyagentd-event--%s" kind)))
+        (condition (if (eq :when (car body)) (prog1 (nth 1 body)
+                                               (setq body (nthcdr 2 body)))
+                     t)))
+    `(progn
+       (defun ,name (branch seq args)
+         ,(concat docstring "\nBRANCH, SEQ and ARGS are those of the event.")
+         (ignore seq args)
+         (when-let ((buffer (pyagentd-place-buffer branch)))
+           (with-current-buffer buffer
+             (when ,condition
+               (pcase-let ((,arglist args))
+                 ,@body)))))
+       (pyagentd-events-register ',kind #',name))))
 
 ;;;; Where Local Variables stand, and what they say
 
@@ -594,19 +609,16 @@ gives them, and returns those that stay."
 (defconst pyagentd-block--system '("gptel-system-prompt" "gptel--system-message")
   "Variables that a session file never has; preset.md has the system message.")
 
-(defvar-local pyagentd-block--foreign nil
+(pyagentd-deflocal pyagentd-block--foreign nil
   "Lines \"NAME: VALUE\" of the block that are not ours, as read.")
 
-(defvar-local pyagentd-block--settings nil
+(pyagentd-deflocal pyagentd-block--settings nil
   "Alist of `pyagentd-block-settings' and their values as last set.
 It outlives a change of the major mode, which the variables do not.")
 
-(defvar-local pyagentd-block-tools nil
+(pyagentd-deflocal pyagentd-block-tools nil
   "What is written for the tools of preset.md, a pair (TOOLS . WRITTEN).
 WRITTEN are those of TOOLS that gptel can have, as the daemon says.")
-
-(pyagentd-permanent-local 'pyagentd-block--foreign 'pyagentd-block--settings
-                          'pyagentd-block-tools)
 
 (defun pyagentd-block-set (variable value)
   "Let VARIABLE, one of `pyagentd-block-settings', have VALUE here."
@@ -906,13 +918,11 @@ What a model or a tool said about such blocks is left alone."
   "Non-nil means that a write stops when there is input.
 It throws nil to `pyagentd-write-gives-way' then.")
 
-(defvar-local pyagentd-write--image nil
+(pyagentd-deflocal pyagentd-write--image nil
   "What was computed before a write gave way: (TICK . BYTES).
 TICK is the `buffer-chars-modified-tick' of the text it is of.")
-(defvar-local pyagentd-write--hash nil
+(pyagentd-deflocal pyagentd-write--hash nil
   "The hash computed last: (TICK . SHA256), TICK as above.")
-
-(pyagentd-permanent-local 'pyagentd-write--image 'pyagentd-write--hash)
 
 ;;;; Bytes
 
@@ -1059,22 +1069,17 @@ One that may not be written is not replaced either."
 (defconst pyagentd-autosave--longest-pause 30.0
   "Most seconds between two attempts to save what the disk refused.")
 
-(defvar-local pyagentd-autosave-enabled nil
+(pyagentd-deflocal pyagentd-autosave-enabled nil
   "Non-nil means this buffer is saved after a pause.
 See `pyagentd-autosave-idle-time'.")
-(defvar-local pyagentd-autosave--timer nil
+(pyagentd-deflocal pyagentd-autosave--timer nil
   "Timer of the next automatic save.")
-(defvar-local pyagentd-autosave--deadline nil
+(pyagentd-deflocal pyagentd-autosave--deadline nil
   "Time (`float-time') by which a change shall be saved, nil if none is due.")
-(defvar-local pyagentd-autosave--last-change nil
+(pyagentd-deflocal pyagentd-autosave--last-change nil
   "Time (`float-time') of the latest change.")
-(defvar-local pyagentd-autosave--pause nil
+(pyagentd-deflocal pyagentd-autosave--pause nil
   "Seconds to the next attempt to save, nil unless there is trouble.")
-
-(pyagentd-permanent-local 'pyagentd-autosave-enabled 'pyagentd-autosave--timer
-                          'pyagentd-autosave--deadline
-                          'pyagentd-autosave--last-change
-                          'pyagentd-autosave--pause)
 
 ;;;; When
 
@@ -1172,7 +1177,7 @@ they are all RECORDED by the daemon already."
 
 ;;;; Buffer-local state
 
-(defvar-local pyagentd-session-trouble nil
+(pyagentd-deflocal pyagentd-session-trouble nil
   "Why the text could not be saved, a line with the file's name; nil if it was.")
 
 (defvar pyagentd-session-read-hook nil
@@ -1189,11 +1194,11 @@ That is what it does as long as no daemon does.")
   "Hook run in a session buffer when `pyagentd-session-trouble' has changed.")
 (defvar pyagentd-session-leave-hook nil
   "Hook run in a session buffer when it ceases to be one.")
+(defvar pyagentd-session-look-hook nil
+  "Hook run in a buffer after `pyagentd-mode' or its major mode has changed.")
 (defvar pyagentd-session-change-functions nil
   "Functions called with BEG and END after a change of a session buffer.
 Not called for text that the daemon inserts.")
-
-(pyagentd-permanent-local 'pyagentd-session-trouble)
 
 (declare-function pyagentd-sync-attached-p "pyagentd-sync")
 (declare-function pyagentd-sync-leave "pyagentd-sync")
@@ -1255,9 +1260,9 @@ Text within one answer is part of it, however it came there."
 
 ;;;; Recorded text
 
-(defvar-local pyagentd-session--guard nil
+(pyagentd-deflocal pyagentd-session--guard nil
   "Overlay on the whole text that keeps recorded text from being changed.")
-(defvar-local pyagentd-session-unlocked nil
+(pyagentd-deflocal pyagentd-session-unlocked nil
   "Non-nil if recorded text may be changed here.
 \\[pyagentd-edit-recorded] changes it.")
 
@@ -1265,8 +1270,6 @@ Text within one answer is part of it, however it came there."
   "Non-nil from the beginning of a save to its end, or to the next command.
 Save hooks that clean up white space may change recorded text: a save
 that they made fail would lose what was typed.")
-
-(pyagentd-permanent-local 'pyagentd-session--guard 'pyagentd-session-unlocked)
 
 (defun pyagentd-session--save-begins ()
   "Let save hooks change recorded text."
@@ -1536,10 +1539,7 @@ M-x pyagentd-connect merges both, M-x revert-buffer reads it, C-x C-s overwrites
     (buffer-auto-save-file-name . nil))
   "Buffer-local settings of a session buffer.")
 
-(dolist (pair pyagentd-session-hooks)
-  (put (cdr pair) 'permanent-local-hook t))
-
-(pyagentd-permanent-local 'pyagentd-mode)
+(put 'pyagentd-mode 'permanent-local t)
 
 (defvar pyagentd-completing-functions nil
   "Functions that return non-nil where TAB completes in a session buffer.
@@ -1593,6 +1593,7 @@ saved by itself after a pause.
 (defun pyagentd-session--apply-settings ()
   "Install the buffer-local hooks and settings of a session buffer."
   (pcase-dolist (`(,hook . ,function) pyagentd-session-hooks)
+    (put function 'permanent-local-hook t)
     (add-hook hook function (if (eq hook 'before-save-hook) -100 0) t))
   (pcase-dolist (`(,variable . ,value) pyagentd-session-settings)
     (set (make-local-variable variable) value))
@@ -1607,9 +1608,12 @@ saved by itself after a pause.
 (defun pyagentd-session--after-major-mode ()
   "Install again what a change of the major mode has undone."
   (when (bound-and-true-p pyagentd-mode)
-    (pyagentd-session--apply-settings)))
+    (pyagentd-session--apply-settings)
+    (run-hooks 'pyagentd-session-look-hook)))
 
 (add-hook 'after-change-major-mode-hook #'pyagentd-session--after-major-mode)
+(add-hook 'pyagentd-mode-hook
+          (lambda () (run-hooks 'pyagentd-session-look-hook)))
 
 (defun pyagentd-session--tear-down ()
   "Make the current buffer an ordinary one with the text of the whole file."

@@ -13,8 +13,6 @@
 ;;; Code:
 
 (require 'browse-url)
-(require 'seq)
-(require 'subr-x)
 (require 'pyagentd)
 (require 'pyagentd-core)
 (require 'pyagentd-here)
@@ -23,7 +21,6 @@
 (require 'pyagentd-session)
 (require 'pulse)
 (require 'pyagentd-rpc)
-(autoload 'pyagentd-branches "pyagentd-views" nil t)
 (declare-function pyagentd--project-root "pyagentd")
 
 ;;;; The list
@@ -461,8 +458,7 @@ has said where the message is, unless the user has moved on by then."
 (defcustom pyagentd-search-follow t
   "Non-nil means show the message at point in another window."
   :type 'boolean
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 (defvar pyagentd-search-history nil
   "What was searched for.")

@@ -12,8 +12,6 @@
 
 ;;; Code:
 
-(require 'subr-x)
-(require 'seq)
 (require 'pyagentd-core)
 (require 'pyagentd-session)
 (require 'pyagentd-rpc)
@@ -65,10 +63,9 @@ stands first."
 ;; Every part of a header line can be clicked, and says what that does.
 
 (defvar pyagentd-status-button-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map [header-line mouse-1] #'pyagentd-status--click)
-    (define-key map [header-line mouse-2] #'pyagentd-status--click)
-    map)
+  (pyagentd-keymap
+   [header-line mouse-1] #'pyagentd-status--click
+   [header-line mouse-2] #'pyagentd-status--click)
   "Keymap of the parts of a header line.")
 
 (defun pyagentd-status-button (text command help)
@@ -108,29 +105,29 @@ HELP says in a few words what that does."
 ;; The header line of a session buffer: what it is called, what its run is
 ;; doing, preset and model.  A click on a part does what its tooltip says.
 
-(defvar-local pyagentd-status nil
+(pyagentd-deflocal pyagentd-status nil
   "What the daemon said last about this branch, a plist with :state.
 The state is one of the symbols `idle', `busy', `retrying', `waiting' and
 `error', and here also `sending'; nil without a daemon.  The :phase of a
 busy one is that of gptel's machine: WAIT, TYPE or TOOL, with :tools.")
-(defvar-local pyagentd-status-preset nil
+(pyagentd-deflocal pyagentd-status-preset nil
   "Name of the preset of this branch.")
-(defvar-local pyagentd-status-unconfined nil
+(pyagentd-deflocal pyagentd-status-unconfined nil
   "Why commands of this session are not confined; nil or \"\" if they are.")
-(defvar-local pyagentd-status-model nil
+(pyagentd-deflocal pyagentd-status-model nil
   "Name of the model of this branch.")
-(defvar-local pyagentd-status-hindrance nil
+(pyagentd-deflocal pyagentd-status-hindrance nil
   "Why nothing can be written here, a few words; nil if it can.")
-(defvar-local pyagentd-status-refusal nil
+(pyagentd-deflocal pyagentd-status-refusal nil
   "Why the daemon does not take part in this session, a line, or nil.")
-(defvar-local pyagentd-status-silent nil
+(pyagentd-deflocal pyagentd-status-silent nil
   "Non-nil while the daemon does not say that it has a prompt.")
-(defvar-local pyagentd-status-title nil
+(pyagentd-deflocal pyagentd-status-title nil
   "Title of the session in this buffer, nil if it has none.")
-(defvar-local pyagentd-status--line nil
+(pyagentd-deflocal pyagentd-status--line nil
   "The header line, computed when something changes.")
 
-(defvar-local pyagentd-status--narrow nil
+(pyagentd-deflocal pyagentd-status--narrow nil
   "Header lines for windows with less room, an alist (WIDTH . LINE).")
 
 (defvar pyagentd-title-functions nil
@@ -146,14 +143,6 @@ It returns a string or nil, and is called in the session buffer.")
 (defvar pyagentd-status-segment-functions nil
   "Functions that return more to say in the header line, a string or nil.
 They are called in the session buffer.")
-
-(pyagentd-permanent-local 'pyagentd-status 'pyagentd-status-title
-                          'pyagentd-status-preset 'pyagentd-status-model
-                          'pyagentd-status-unconfined
-                          'pyagentd-status-hindrance 'pyagentd-status-refusal
-                          'pyagentd-status-silent
-                          'pyagentd-status--line
-                          'pyagentd-status--narrow)
 
 ;;;; What a run does
 
@@ -436,35 +425,18 @@ ROOM is one of `pyagentd-status--rooms'."
 
 ;;;; How full the window is and what it cost
 
-;; Events arrive faster than they may be shown.  They wait here in the
-
 ;; A meter in the header line of session buffers: how much of the model's
 ;; window the next request takes and what the session cost so far, its
 ;; agents included.  The daemon counts; this only shows what it says.
 
-(defvar-local pyagentd-context nil
+(pyagentd-deflocal pyagentd-context nil
   "What the daemon said last about the context of this branch, or nil.
-A plist: :used of :window tokens, :usable of them before it is
-compacted, :estimated and :window-known; :model; :tokens of the session
-and :last of the last request, plists by bucket; :cost-usd with the
-agents, nil if a price is unknown, then :known-usd; :own-usd; :agents,
-how many there are, and :agents-total, their tokens; :compactions.")
-
-(pyagentd-permanent-local 'pyagentd-context)
+A plist; used of it are :used of :window tokens, :usable of them before it
+is compacted, :estimated, :known-usd, :short, tokens and cost in a few
+characters, and :words, all of it in lines.")
 
 (defconst pyagentd-context--cells 5
   "How many characters the bar has.")
-
-(defconst pyagentd-context--buckets
-  '((:input . "input") (:output . "output") (:reasoning . "reasoning")
-    (:cache-read . "cache read") (:cache-write . "cache write"))
-  "The kinds of tokens, and their names.")
-
-(defun pyagentd-context--cost (context)
-  "Return what CONTEXT cost, in which an unknown price is a question mark."
-  (if-let ((cost (plist-get context :cost-usd)))
-      (pyagentd-numbers-dollars cost)
-    (pyagentd-numbers-cost (or (plist-get context :known-usd) 0) t)))
 
 (defun pyagentd-context--face (context)
   "Return the face for how full the usable window of CONTEXT is."
@@ -483,47 +455,6 @@ how many there are, and :agents-total, their tokens; :compactions.")
             (make-string (- pyagentd-context--cells full)
                          (if blocks ?▁ ?.)))))
 
-(defun pyagentd-context--counts (counts)
-  "Return COUNTS, tokens by bucket, in words."
-  (mapconcat (pcase-lambda (`(,key . ,name))
-               (format "%s %s" name
-                       (pyagentd-numbers-long (or (plist-get counts key) 0))))
-             pyagentd-context--buckets ", "))
-
-(defun pyagentd-context--details (context)
-  "Return what CONTEXT says, some lines of text."
-  (string-join
-   (delq nil
-         (list
-          (format "Context: %s%s of %s tokens%s%s"
-                  (if (plist-get context :estimated) "about " "")
-                  (pyagentd-numbers-long (plist-get context :used))
-                  (pyagentd-numbers-long (plist-get context :window))
-                  (if (plist-get context :window-known) ""
-                    " (estimated: the window of this model is not configured)")
-                  (if-let ((model (plist-get context :model)))
-                      (concat " of " model) ""))
-          (format "Compacted from %s on"
-                  (pyagentd-numbers-long (or (plist-get context :usable) 0)))
-          (concat "Last request: "
-                  (pyagentd-context--counts (plist-get context :last)))
-          (concat "Session: "
-                  (pyagentd-context--counts (plist-get context :tokens)))
-          (when (> (or (plist-get context :agents) 0) 0)
-            (format "Its %d agents: %s tokens" (plist-get context :agents)
-                    (pyagentd-numbers-long
-                     (or (plist-get context :agents-total) 0))))
-          (if (plist-get context :cost-usd)
-              (concat "Cost: " (pyagentd-context--cost context))
-            (format "Cost: %sunknown (no price of a model in config.toml)"
-                    (let ((known (or (plist-get context :known-usd) 0)))
-                      (if (> known 0)
-                          (concat (pyagentd-numbers-dollars known) " and ")
-                        ""))))
-          (when (> (or (plist-get context :compactions) 0) 0)
-            (format "Compactions: %d" (plist-get context :compactions)))))
-   "\n"))
-
 (defun pyagentd-context--segment ()
   "Return the meter of this buffer, nil before there is anything to say."
   (when-let* ((context pyagentd-context)
@@ -531,14 +462,13 @@ how many there are, and :agents-total, their tokens; :compactions.")
               ((or (> used 0) (> (or (plist-get context :known-usd) 0) 0))))
     (let ((share (/ (float used) (max 1 (plist-get context :window)))))
       (pyagentd-status-button
-       (format "[%s %s%d%% %s %s]"
+       (format "[%s %s%d%% %s]"
                (propertize (pyagentd-context--bar share)
                            'face (pyagentd-context--face context))
                (if (plist-get context :estimated) "~" "")
                (round (* 100 share))
-               (pyagentd-numbers-short used)
-               (pyagentd-context--cost context))
-       'pyagentd-context (pyagentd-context--details context)))))
+               (plist-get context :short))
+       'pyagentd-context (string-join (plist-get context :words) "\n")))))
 
 (add-hook 'pyagentd-status-segment-functions #'pyagentd-context--segment 90)
 
@@ -548,19 +478,15 @@ how many there are, and :agents-total, their tokens; :compactions.")
     (setq pyagentd-context context)
     (pyagentd-status-refresh)))
 
-(defun pyagentd-context--on-event (branch _seq args)
-  "Show the context in ARGS in the buffer of BRANCH."
-  (when-let ((buffer (pyagentd-place-buffer branch)))
-    (with-current-buffer buffer
-      (pyagentd-context-set (car args)))))
-
-(pyagentd-events-register 'context #'pyagentd-context--on-event)
+(pyagentd-define-event context `(,context)
+  "Show the context."
+  (pyagentd-context-set context))
 
 (defun pyagentd-context ()
   "Show how full the context window is and what the session cost."
   (interactive nil pyagentd-mode)
   (if pyagentd-context
-      (message "%s" (pyagentd-context--details pyagentd-context))
+      (message "%s" (string-join (plist-get pyagentd-context :words) "\n"))
     (user-error "No context usage known yet")))
 
 ;;;; What an agent is about
@@ -573,26 +499,22 @@ how many there are, and :agents-total, their tokens; :compactions.")
   "Whether an agent's todo list is folded at first.
 The header line always shows its progress."
   :type 'boolean
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
-(defvar-local pyagentd-todo nil
+(pyagentd-deflocal pyagentd-todo nil
   "The steps of the agent in this buffer, as the daemon sent them.
 Each is a plist: :content, :status (\"pending\", \"in_progress\" or
 \"completed\") and :active-form, what it is called while it is done.")
-(defvar-local pyagentd-todo--overlay nil
+(pyagentd-deflocal pyagentd-todo--overlay nil
   "Overlay of the list in this buffer, nil if there is none.")
-(defvar-local pyagentd-todo--folded 'unset
+(pyagentd-deflocal pyagentd-todo--folded 'unset
   "Whether the list is folded here.")
 
-(pyagentd-permanent-local 'pyagentd-todo 'pyagentd-todo--overlay
-                          'pyagentd-todo--folded)
 (put 'pyagentd-todo--move 'permanent-local-hook t)
 
 (defvar pyagentd-todo-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map [mouse-1] #'pyagentd-todo)
-    map)
+  (pyagentd-keymap
+   [mouse-1] #'pyagentd-todo)
   "Keymap of the list and of what the header line says of it.")
 
 ;;;; Words
@@ -684,13 +606,9 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
     (setq pyagentd-todo steps)
     (pyagentd-todo--refresh)))
 
-(defun pyagentd-todo--on-event (branch _seq args)
-  "Show the steps in ARGS in the buffer of BRANCH."
-  (when-let ((buffer (pyagentd-place-buffer branch)))
-    (with-current-buffer buffer
-      (pyagentd-todo-receive (plist-get (car args) :items)))))
-
-(pyagentd-events-register 'todo #'pyagentd-todo--on-event)
+(pyagentd-define-event todo `(,todo)
+  "Show the steps."
+  (pyagentd-todo-receive (plist-get todo :items)))
 
 (defun pyagentd-todo--on-leave ()
   "Forget the steps in this buffer."
@@ -723,13 +641,11 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
 ;; Another buffer never changes its name because of that, and one that the
 ;; user has renamed keeps its name.
 
-(defvar-local pyagentd-buffer-name--given nil
+(pyagentd-deflocal pyagentd-buffer-name--given nil
   "The name that this buffer was given here, nil if it was given none.")
 
 (defconst pyagentd-buffer-name--longest 60
   "Columns that the name of a session takes in that of its buffer.")
-
-(pyagentd-permanent-local 'pyagentd-buffer-name--given)
 
 (defun pyagentd-buffer-name--agent ()
   "Return the name of the agent whose conversation is here, nil of others."

@@ -30,22 +30,19 @@
 ;; A session that the disk lets nobody write is read-only here, too.  The
 ;; daemon is asked again after a while whether it still is.
 
-(defvar-local pyagentd-viewing-refusal nil
+(pyagentd-deflocal pyagentd-viewing-refusal nil
   "Why nobody can write this session, a line; nil if somebody can.")
-(defvar-local pyagentd-viewing--locked nil
+(pyagentd-deflocal pyagentd-viewing--locked nil
   "Non-nil if we made the buffer read-only.")
 
 (defvar pyagentd-attach-state)          ; below
 
-(defvar-local pyagentd-viewing--timer nil
+(pyagentd-deflocal pyagentd-viewing--timer nil
   "Timer that asks the daemon whether the session can be written, or nil.")
-(defvar-local pyagentd-viewing--pause nil
+(pyagentd-deflocal pyagentd-viewing--pause nil
   "Seconds that were waited before the daemon was asked last, or nil.")
 (defconst pyagentd-viewing--longest-pause 60
   "Seconds that are waited at most before it is asked again.")
-
-(pyagentd-permanent-local 'pyagentd-viewing-refusal 'pyagentd-viewing--locked
-                          'pyagentd-viewing--timer 'pyagentd-viewing--pause)
 
 (defun pyagentd-viewing-set (refusal)
   "Make the buffer read-only because of REFUSAL, nil for no reason."
@@ -98,24 +95,20 @@ OTHERWISE says what else can be done."
 ;; one of them, with gptel's menu for example, and saves, overrides the
 ;; preset for that session.  The header line shows that with a star.
 
-(defvar-local pyagentd-settings--own nil
+(pyagentd-deflocal pyagentd-settings--own nil
   "Alist of `pyagentd-block-settings' and what preset.md says about them.")
-(defvar-local pyagentd-settings--saved nil
+(pyagentd-deflocal pyagentd-settings--saved nil
   "The same with the values the file has as far as we know.")
 
-(defvar-local pyagentd-settings-thinking nil
+(pyagentd-deflocal pyagentd-settings-thinking nil
   "How much the model thinks here, a string; nil for not at all.")
-(defvar-local pyagentd-settings-next nil
+(pyagentd-deflocal pyagentd-settings-next nil
   "Plist of settings for the next message only, as on the wire.
 Keys are :model, :temperature, :max-tokens, :thinking, :system and
 :tools, one string of names.")
 
-(defvar-local pyagentd-settings-next-only nil
+(pyagentd-deflocal pyagentd-settings-next-only nil
   "Non-nil if settings are being chosen for the next message only.")
-
-(pyagentd-permanent-local 'pyagentd-settings--own 'pyagentd-settings--saved
-                          'pyagentd-settings-thinking 'pyagentd-settings-next
-                          'pyagentd-settings-next-only)
 
 (defconst pyagentd-settings--keys
   '((gptel-model . :model) (gptel--backend-name . :backend)
@@ -330,37 +323,29 @@ That is nil where none was changed since the daemon knows them."
 ;; From then on the daemon alone writes the file.  What is typed is sent
 ;; after a pause; a buffer is unmodified when the file holds all of it.
 
-(defvar-local pyagentd-attach-state nil
+(pyagentd-deflocal pyagentd-attach-state nil
   "Whether this buffer is attached: nil, `pending' or t.")
-(defvar-local pyagentd-attach-seq nil
+(pyagentd-deflocal pyagentd-attach-seq nil
   "Number of the last event that is in the text, nil if unknown.")
-(defvar-local pyagentd-attach-mtime nil
+(pyagentd-deflocal pyagentd-attach-mtime nil
   "When the file was modified last by the daemon, a time; nil if unknown.")
-(defvar-local pyagentd-attach-viewer nil
+(pyagentd-deflocal pyagentd-attach-viewer nil
   "The symbol `hidden' in a buffer that is attached when it is displayed.")
-(defvar-local pyagentd-attach-root nil
+(pyagentd-deflocal pyagentd-attach-root nil
   "Directory of the project of this session, nil if it is not known.")
-(defvar-local pyagentd-attach--start 0
+(pyagentd-deflocal pyagentd-attach--start 0
   "Number of the last event that was in the answer to attach.")
-(defvar-local pyagentd-attach--latest 0
+(pyagentd-deflocal pyagentd-attach--latest 0
   "How many requests were made; only the latest counts.")
-(defvar-local pyagentd-attach--looked nil
+(pyagentd-deflocal pyagentd-attach--looked nil
   "The time of the file for which the daemon was asked to look at it.")
-(defvar-local pyagentd-attach--checkpoints nil
+(pyagentd-deflocal pyagentd-attach--checkpoints nil
   "Non-nil while the user waits for the file to hold the text.")
-(defvar-local pyagentd-attach--said nil
+(pyagentd-deflocal pyagentd-attach--said nil
   "Notes about this session that were shown.")
-(defvar-local pyagentd-attach-awaited nil
+(pyagentd-deflocal pyagentd-attach-awaited nil
   "What waits until this buffer is attached, see `pyagentd-attached-then'.
 That is a list of pairs of functions, (THEN . FAILED), first one first.")
-
-(pyagentd-permanent-local 'pyagentd-attach-state 'pyagentd-attach-seq
-                          'pyagentd-attach-mtime
-                          'pyagentd-attach-viewer 'pyagentd-attach-root
-                          'pyagentd-attach--start 'pyagentd-attach--latest
-                          'pyagentd-attach--looked
-                          'pyagentd-attach--checkpoints 'pyagentd-attach--said
-                          'pyagentd-attach-awaited)
 
 (defvar pyagentd-attached-hook nil
   "Hook run in a session buffer after it was attached.")
@@ -601,10 +586,8 @@ The buffer is unmodified once the file holds it."
 (defconst pyagentd-sync--patience 1.5
   "Seconds between two looks at whether the daemon took what was typed.")
 
-(defvar-local pyagentd-sync--watch nil
+(pyagentd-deflocal pyagentd-sync--watch nil
   "Timer that looks whether the daemon took what was typed, or nil.")
-
-(pyagentd-permanent-local 'pyagentd-sync--watch)
 
 (defun pyagentd-sync-watch (&optional waiting)
   "Keep what was typed beside the file if the daemon does not take it soon.
@@ -731,28 +714,12 @@ The text is kept beside the file until the daemon has written it."
         (pyagentd-sync--checkpoint)))))
 
 (add-to-list 'pyagentd-session-hooks '(pre-command-hook . pyagentd-sync--look))
-(put 'pyagentd-sync--look 'permanent-local-hook t)
 
 ;;;; What others do
 
-(defmacro pyagentd-sync--define-event (kind arglist docstring &rest body)
-  "Define what happens at an event of KIND in the buffer of its branch.
-ARGLIST is a `pcase' pattern for its arguments.  BODY is evaluated there
-if it is attached.  DOCSTRING says what it does."
-  (declare (indent 2) (doc-string 3) (debug t))
-  (let ((name (intern (format "pyagentd-sync--on-%s" kind))))
-    `(progn
-       (defun ,name (branch _seq args)
-         ,(concat docstring "\nBRANCH and ARGS are those of the event.")
-         (when-let ((buffer (pyagentd-place-buffer branch)))
-           (with-current-buffer buffer
-             (when (eq pyagentd-attach-state t)
-               (pcase-let ((,arglist args))
-                 ,@body)))))
-       (pyagentd-events-register ',kind #',name))))
-
-(pyagentd-sync--define-event edit `(,edit)
+(pyagentd-define-event edit `(,edit)
   "Change the text as somebody did."
+  :when (eq pyagentd-attach-state t)
   (let ((revision (plist-get edit :revision)))
     (if (not (plist-get edit :own))
         (pyagentd-edit-receive (plist-get edit :hunks) revision)
@@ -762,16 +729,19 @@ if it is attached.  DOCSTRING says what it does."
           (pyagentd-autosave-touch)))
       (pyagentd-attached--soon))))
 
-(pyagentd-sync--define-event persisted `(,file)
+(pyagentd-define-event persisted `(,file)
   "Note that the daemon wrote the file."
+  :when (eq pyagentd-attach-state t)
   (pyagentd-sync--written (plist-get file :revision) (plist-get file :mtime)))
 
-(pyagentd-sync--define-event unsaved `(,refusal)
+(pyagentd-define-event unsaved `(,refusal)
   "Say that the daemon cannot write the file."
+  :when (eq pyagentd-attach-state t)
   (pyagentd-sync--refused-by-disk (plist-get refusal :cause)))
 
-(pyagentd-sync--define-event roles `(,given)
+(pyagentd-define-event roles `(,given)
   "Give the text other roles.  With a :marker the next answer goes there."
+  :when (eq pyagentd-attach-state t)
   (pyagentd-attach-set-roles (plist-get given :spans))
   (when (plist-get given :revision)
     (setq pyagentd-edit-revision (plist-get given :revision)))
@@ -779,8 +749,9 @@ if it is attached.  DOCSTRING says what it does."
     (pyagentd-sync-begin marker))
   (run-hooks 'pyagentd-attach-roles-hook))
 
-(pyagentd-sync--define-event notice `(,notice)
+(pyagentd-define-event notice `(,notice)
   "Show a line about the session."
+  :when (eq pyagentd-attach-state t)
   (message "%s: %s" (buffer-name) (plist-get notice :text)))
 
 (defun pyagentd-sync-begin (position)
@@ -811,8 +782,7 @@ It starts in the background; you can read and edit the text meanwhile,
 and settings are read from the session's files.  In batch mode, or where
 no server is installed, no daemon is started."
   :type 'boolean
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 ;;;; Buffers
 
@@ -990,10 +960,8 @@ In batch mode at once: nobody types, and nothing reads what was seen."
 ;; Emacs goes on: the buffer is attached (`pyagentd-attach'), where there
 ;; is no daemon after it was started.
 
-(defvar-local pyagentd-attached--timer nil
+(pyagentd-deflocal pyagentd-attached--timer nil
   "Timer that gives up waiting, or nil.")
-
-(pyagentd-permanent-local 'pyagentd-attached--timer)
 
 (defun pyagentd-attached-p ()
   "Return non-nil if buffer and daemon agree on the text of this session."

@@ -12,9 +12,6 @@
 
 ;;; Code:
 
-(require 'seq)
-(require 'subr-x)
-(require 'cl-lib)
 (eval-when-compile (require 'json))
 (declare-function json-encode "json")
 (declare-function json-read-from-string "json")

@@ -16,8 +16,6 @@
 (require 'ansi-color)
 (require 'diff)
 (require 'diff-mode)
-(require 'seq)
-(require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
 (require 'pyagentd-list)
@@ -30,7 +28,6 @@
 (require 'pyagentd-history)
 (require 'pyagentd-agents)
 (require 'pyagentd-buffers)
-(autoload 'pyagentd-export "pyagentd-sessions" nil t)
 (declare-function pyagentd--project-root "pyagentd")
 
 ;;;; Queued messages
@@ -560,9 +557,8 @@ Windows that show the end follow it."
          (setq header-line-format (pyagentd-task-output--header)))))))
 
 (defvar pyagentd-task-output-mode-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map "k" #'pyagentd-task--kill)
-    map)
+  (pyagentd-keymap
+   "k" #'pyagentd-task--kill)
   "Keymap of `pyagentd-task-output-mode'.")
 
 (define-derived-mode pyagentd-task-output-mode special-mode "Output"

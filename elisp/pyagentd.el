@@ -64,77 +64,54 @@
 (declare-function pyagentd-host-follow "pyagentd-host")
 (declare-function pyagentd-host-local-name "pyagentd-host")
 
-(autoload 'pyagentd-menu "pyagentd-menu" nil t)
-(autoload 'pyagentd-install-server "pyagentd-install" nil t)
-(autoload 'pyagentd-upgrade "pyagentd-install" nil t)
-(autoload 'pyagentd-install-extra "pyagentd-install" nil t)
-(autoload 'pyagentd-use-host "pyagentd-host" nil t)
-(autoload 'pyagentd-doctor "pyagentd-install" nil t)
-(autoload 'pyagentd-rewind "pyagentd-history" nil t)
-(autoload 'pyagentd-history--unrewind "pyagentd-history" nil t)
-(autoload 'pyagentd-edit-prompt "pyagentd-history" nil t)
-(autoload 'pyagentd-regenerate "pyagentd-history" nil t)
-(autoload 'pyagentd-history--next-variant "pyagentd-history" nil t)
-(autoload 'pyagentd-history--previous-variant "pyagentd-history" nil t)
-(autoload 'pyagentd-fork "pyagentd-history" nil t)
-(autoload 'pyagentd-menu--in-model "pyagentd-menu" nil t)
-(autoload 'pyagentd-choose-model "pyagentd-menu" nil t)
-(autoload 'pyagentd-model--choose-temperature "pyagentd-menu" nil t)
-(autoload 'pyagentd-model--choose-max-tokens "pyagentd-menu" nil t)
-(autoload 'pyagentd-model--choose-thinking "pyagentd-menu" nil t)
-(autoload 'pyagentd-model--choose-tools "pyagentd-menu" nil t)
-(autoload 'pyagentd-edit-system-prompt "pyagentd-menu" nil t)
-(autoload 'pyagentd-copy-code "pyagentd-display" nil t)
-(autoload 'pyagentd-display--copy-answer "pyagentd-display" nil t)
-(autoload 'pyagentd-branch "pyagentd-history" nil t)
-(autoload 'pyagentd-switch-branch "pyagentd-history" nil t)
-(autoload 'pyagentd-branches "pyagentd-views" nil t)
-(autoload 'pyagentd-search "pyagentd-sessions" nil t)
+;; What is loaded when it is first needed: commands, by their file.
+(pcase-dolist
+    (`(,file . ,commands)
+     '(("pyagentd-agents" pyagentd-agent pyagentd-agent-config)
+       ("pyagentd-form" pyagentd-ask--edit pyagentd-ask--diff
+        pyagentd-ask--ediff)
+       ("pyagentd-gptel" pyagentd-import-gptel
+        pyagentd-gptel--import-backends pyagentd-gptel-offer-tools)
+       ("pyagentd-host" pyagentd-use-host)
+       ("pyagentd-install" pyagentd-install-server pyagentd-upgrade
+        pyagentd-install-extra pyagentd-doctor)
+       ("pyagentd-list" pyagentd-agents pyagentd-list pyagentd-inspect
+        pyagentd-report--usage-charts)
+       ("pyagentd-menu" pyagentd-menu pyagentd-menu--in-model
+        pyagentd-choose-model pyagentd-model--choose-temperature
+        pyagentd-model--choose-max-tokens pyagentd-model--choose-thinking
+        pyagentd-model--choose-tools pyagentd-edit-system-prompt)
+       ("pyagentd-sessions" pyagentd-search pyagentd-export pyagentd-import
+        pyagentd-sessions)
+       ("pyagentd-views" pyagentd-branches pyagentd-asks pyagentd-mission
+        pyagentd-mission--trace pyagentd-context-save
+        pyagentd-context--history pyagentd-contexts--clear pyagentd-changes
+        pyagentd-ask--show pyagentd-queue pyagentd-queue--resume
+        pyagentd-queue--retry-now pyagentd-steer)))
+  (dolist (command commands)
+    (autoload command file nil t)))
+(autoload 'pyagentd-question-open "pyagentd-form")
+(autoload 'pyagentd-list-mode "pyagentd-list")
 (autoload 'pyagentd-reindex "pyagentd-sessions")
-(autoload 'pyagentd-export "pyagentd-sessions" nil t)
-(autoload 'pyagentd-import "pyagentd-sessions" nil t)
-(autoload 'pyagentd-import-gptel "pyagentd-gptel" nil t)
-(autoload 'pyagentd-gptel--import-backends "pyagentd-gptel" nil t)
 (autoload 'pyagentd-gptel-register "pyagentd-gptel")
-(autoload 'pyagentd-gptel-offer-tools "pyagentd-gptel" nil t)
-(autoload 'pyagentd-sessions "pyagentd-sessions" nil t)
-(autoload 'pyagentd-asks "pyagentd-views" nil t)
-(autoload 'pyagentd-agents "pyagentd-list" nil t)
-(autoload 'pyagentd-list "pyagentd-list" nil t)
-(autoload 'pyagentd-inspect "pyagentd-list" nil t)
-(autoload 'pyagentd-report--usage-charts "pyagentd-list" nil t)
-(autoload 'pyagentd-mission "pyagentd-views" nil t)
-(autoload 'pyagentd-mission--trace "pyagentd-views" nil t)
-(autoload 'pyagentd-agent "pyagentd-agents" nil t)
-(autoload 'pyagentd-agent-config "pyagentd-agents" nil t)
-(autoload 'pyagentd-context-save "pyagentd-views" nil t)
-(autoload 'pyagentd-context--history "pyagentd-views" nil t)
-(autoload 'pyagentd-changes "pyagentd-views" nil t)
-(autoload 'pyagentd-ask--show "pyagentd-views" nil t)
-(autoload 'pyagentd-ask--edit "pyagentd-form" nil t)
-(autoload 'pyagentd-ask--diff "pyagentd-form" nil t)
-(autoload 'pyagentd-ask--ediff "pyagentd-form" nil t)
-(autoload 'pyagentd-queue "pyagentd-views" nil t)
-(autoload 'pyagentd-make-tool "pyagentd-tools")
 
 ;;;; A keymap of your own
 
 ;;;###autoload (autoload 'pyagentd-command-map "pyagentd" nil nil 'keymap)
 (defvar pyagentd-command-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map "a" #'pyagentd-add)
-    (define-key map "r" #'pyagentd-add--region)
-    (define-key map "b" #'pyagentd-add--buffer)
-    (define-key map "f" #'pyagentd-add--files)
-    (define-key map "d" #'pyagentd-add--diagnostics)
-    (define-key map "?" #'pyagentd-ask)
-    (define-key map "w" #'pyagentd-rewrite)
-    (define-key map "s" #'pyagentd-session)
-    (define-key map "l" #'pyagentd-sessions)
-    (define-key map "/" #'pyagentd-search)
-    (define-key map "q" #'pyagentd-asks)
-    (define-key map "m" #'pyagentd-menu)
-    map)
+  (pyagentd-keymap
+   "a" #'pyagentd-add
+   "r" #'pyagentd-add--region
+   "b" #'pyagentd-add--buffer
+   "f" #'pyagentd-add--files
+   "d" #'pyagentd-add--diagnostics
+   "?" #'pyagentd-ask
+   "w" #'pyagentd-rewrite
+   "s" #'pyagentd-session
+   "l" #'pyagentd-sessions
+   "/" #'pyagentd-search
+   "q" #'pyagentd-asks
+   "m" #'pyagentd-menu)
   "Commands for any buffer, to be bound to a prefix key of yours.
 For instance (global-set-key (kbd \"C-c a\") \\='pyagentd-command-map).")
 
@@ -143,8 +120,7 @@ For instance (global-set-key (kbd \"C-c a\") \\='pyagentd-command-map).")
 (defcustom pyagentd-default-preset nil
   "Name of the preset of new sessions; nil means the daemon's default."
   :type '(choice (const :tag "The daemon's default" nil) string)
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
+  :group 'pyagentd)
 
 (defun pyagentd--project-root ()
   "Return the root of the project here, or else `default-directory'.

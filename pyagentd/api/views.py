@@ -29,7 +29,7 @@ from pyagentd.features.overview import Overview
 from pyagentd.policy.guard import explain_pattern
 from pyagentd.runtime.approvals import agent_words
 from pyagentd.runtime.kernel import Kernel
-from pyagentd.runtime.usage import By
+from pyagentd.runtime.usage import By, cost
 from pyagentd.store import paths
 from pyagentd.wire.operations import Operation, command_line
 from pyagentd.wire.sexp import SexpError, plist_to_dict
@@ -361,18 +361,6 @@ def decision(value: str) -> tuple[str, Face]:
         "deny": ("denied", "bad"),
     }
     return known.get(value, (value, ""))
-
-
-def dollars(amount: float) -> str:
-    """Return an amount of US dollars; below a cent with more places."""
-    return f"${amount:,.2f}" if amount >= 0.01 or not amount else f"${amount:.4f}"
-
-
-def cost(known: float, *, unpriced: bool) -> str:
-    """Return a cost of which ``known`` US dollars are known: an unknown price is a question mark, never nothing."""
-    if not unpriced:
-        return dollars(known)
-    return f"{dollars(known)}+?" if known else "$?"
 
 
 def bar(value: float, most: float, width: int = 16) -> str:

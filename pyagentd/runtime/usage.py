@@ -30,7 +30,6 @@ from pyagentd.store.journal import Row, Served, served_by
 # A tail begins with a turn of the user, or, where the last turn alone is too long, with a step of its answer: never
 # between a call and its result.
 
-
 _CALL_TOKENS = 16  # what the frame of a call or a result takes
 
 
@@ -295,6 +294,54 @@ class ContextReply(TypedDict):
     agents: int  # below it
     agents_total: int  # tokens
     compactions: int
+    short: str  # tokens and cost in a few characters
+    words: list[str]  # all of it in lines for people
+
+
+def context_words(told: ContextReply) -> Iterator[str]:
+    """Yield what is told of a context as lines for people."""
+    window = "" if told["window_known"] else " (estimated: the window of this model is not configured)"
+    model = f" of {told['model']}" if told["model"] else ""
+    about = "about " if told["estimated"] else ""
+    yield f"Context: {about}{told['used']:,} of {told['window']:,} tokens{window}{model}"
+    yield f"Compacted from {told['usable']:,} on"
+    yield f"Last request: {_buckets(told['last'])}"
+    yield f"Session: {_buckets(told['tokens'])}"
+    if told["agents"]:
+        yield f"Its {told['agents']} agents: {told['agents_total']:,} tokens"
+    if told["cost_usd"] is not None:
+        yield f"Cost: {dollars(told['cost_usd'])}"
+    else:
+        known = f"{dollars(told['known_usd'])} and " if told["known_usd"] else ""
+        yield f"Cost: {known}unknown (no price of a model in config.toml)"
+    if told["compactions"]:
+        yield f"Compactions: {told['compactions']}"
+
+
+def _buckets(counts: Mapping[str, int]) -> str:
+    kinds = ("input", "output", "reasoning", "cache_read", "cache_write")
+    return ", ".join(f"{kind.replace('_', ' ')} {counts.get(kind) or 0:,}" for kind in kinds)
+
+
+def short_tokens(tokens: int) -> str:
+    """Return a number of tokens in a few characters: 950, 1.2k, 12k, 1.2M."""
+    if tokens >= 999_500:
+        return f"{tokens / 1_000_000:.1f}M"
+    if tokens >= 9_950:
+        return f"{round(tokens / 1000)}k"
+    return f"{tokens / 1000:.1f}k" if tokens >= 1000 else str(tokens)
+
+
+def dollars(amount: float) -> str:
+    """Return an amount of US dollars; below a cent with more places."""
+    return f"${amount:,.2f}" if amount >= 0.01 or not amount else f"${amount:.4f}"
+
+
+def cost(known: float, *, unpriced: bool) -> str:
+    """Return a cost of which ``known`` US dollars are known: an unknown price is a question mark, never nothing."""
+    if not unpriced:
+        return dollars(known)
+    return f"{dollars(known)}+?" if known else "$?"
 
 
 class InContext(NamedTuple):
@@ -551,7 +598,7 @@ class Meter:
         facts = self._facts_of(served)
         context = context_used(self._conversation)
         together = self.together
-        return {
+        told: ContextReply = {
             "used": context.tokens,
             "estimated": context.estimated,
             "window": facts.context_window,
@@ -566,7 +613,11 @@ class Meter:
             "agents": len(self._agents),
             "agents_total": self._below.tokens.total,
             "compactions": self._compactions,
+            "short": f"{short_tokens(context.tokens)} {cost(together.known_usd, unpriced=together.cost_usd is None)}",
+            "words": [],
         }
+        told["words"] = list(context_words(told))
+        return told
 
     def _last(self) -> tuple[Served, dict[str, int]]:
         """Return who answered last and what their last request counted."""

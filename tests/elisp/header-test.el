@@ -25,7 +25,7 @@
      :title "Tea" :preset "programmer" :settings '(:model "opus")
      :status '(:state busy :phase TYPE :queued 2)
      :context '(:used 500 :window 1000 :usable 900 :known-usd 0.5
-                :cost-usd 0.5 :estimated nil :window-known t)
+                :estimated nil :short "500 $0.50")
      :agents '((:id "a1" :preset "explorer" :state wait)
                (:id "a2" :preset "coder" :state wait :background t))
      :todo '((:content "Boil" :status "pending" :active-form "Boiling"))
@@ -110,7 +110,7 @@
      :title "Making tea for all of us, and cake" :preset "programming-assistant"
      :settings '(:model "claude-opus-4-5") :status '(:state waiting)
      :context '(:used 500 :window 1000 :usable 900 :known-usd 0.5
-                :cost-usd 0.5 :estimated nil :window-known t)
+                :estimated nil :short "500 $0.50")
      :asks (list (list :id "q1" :branch pyagentd--branch-dir :kind 'tool
                        :tool "Bash")))
     (let ((line (header-test--shown 116)))

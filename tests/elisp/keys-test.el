@@ -104,7 +104,7 @@
     (pyagentd-test-attach :title "Tea" :preset "programmer"
                           :settings '(:model "opus")
                           :status '(:state idle :queued 2)
-                          :context '(:used 500 :window 1000 :cost-usd 0.5))
+                          :context '(:used 500 :window 1000 :short "500 $0.50"))
     (should (equal (mapcar (lambda (function)
                              (substring-no-properties (funcall function)))
                            '(pyagentd-menu--title pyagentd-menu--queue
@@ -120,7 +120,7 @@
      :settings '(:model "claude-opus-with-a-very-long-name-20251101"
                  :temperature 0.25)
      :thinking "medium" :status '(:state idle :queued 12)
-     :context '(:used 500 :window 1000 :cost-usd 10.55))
+     :context '(:used 500 :window 1000 :short "500 $10.55"))
     (pyagentd-model--switch-scope)
     (pyagentd-choose-model "claude-haiku-with-a-very-long-name-20251101")
     (dolist (menu (mapcar #'car pyagentd-menus))

@@ -80,7 +80,7 @@
       (pyagentd-overlay-indicate-tool-call overlay '(:count 2))
       (pyagentd-overlay--settle overlay 1)
       (pyagentd-overlay-delete overlay)
-      (pyagentd-overlay--on-event branch 0 '((:id "a1" :state wait)))
+      (pyagentd-event--agent branch 0 '((:id "a1" :state wait)))
       (should-not (overlay-buffer overlay)))))
 
 (ert-deftest pyagentd-overlay-is-rebuilt-on-attach ()

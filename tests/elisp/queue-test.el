@@ -65,7 +65,7 @@
     (pyagentd-status-set '(:state idle))
     (insert "Three")
     (pyagentd-send)
-    (pyagentd-chat--on-fired pyagentd--branch-dir 0
+    (pyagentd-event--fired pyagentd--branch-dir 0
                              '((:id "m2" :position 24)))
     (pyagentd-test-await (string-suffix-p "Three\n\n### " (buffer-string)))
     (pyagentd-insert "\n\nAgain" 'response)

@@ -10,15 +10,6 @@
 (require 'pyagentd-list)
 (require 'pyagentd-core)
 
-;;;; Numbers
-
-(ert-deftest pyagentd-numbers-are-short-and-unknown-prices-no-numbers ()
-  (should (equal (mapcar #'pyagentd-numbers-short '(0 950 1200 12345 2500000))
-                 '("0" "950" "1.2k" "12k" "2.5M")))
-  (should (equal (pyagentd-numbers-cost 1.5 nil) "$1.50"))
-  (should (equal (pyagentd-numbers-cost 1.5 '("m")) "$1.50+?"))
-  (should (equal (pyagentd-numbers-cost 0 t) "$?")))
-
 ;;;; What was spent
 
 (ert-deftest pyagentd-usage-counts-as-long-as-is-set-and-is-shown-otherwise ()

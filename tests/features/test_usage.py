@@ -11,7 +11,19 @@ from hypothesis import strategies as st
 
 from pyagentd.llm.catalog import ModelFacts, Prices
 from pyagentd.messages import Usage
-from pyagentd.runtime.usage import InContext, Meter, context_used, session_usage, tokens_used
+from pyagentd.runtime.usage import (
+    ContextReply,
+    InContext,
+    Meter,
+    context_used,
+    context_words,
+    session_usage,
+    short_tokens,
+    tokens_used,
+)
+from pyagentd.runtime.usage import (
+    cost as told_cost,
+)
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation, compaction_data
 from pyagentd.store.document import text as document
@@ -283,3 +295,52 @@ async def test_before_the_first_answer_the_window_is_that_of_the_presets_model(p
     given = await attach(priced, priced.session())
     assert (given["context"]["used"], given["context"]["window"]) == (0, 100_000)
     assert given["context"]["cost_usd"] == 0
+
+
+_TOLD: ContextReply = {
+    "used": 68_000,
+    "estimated": False,
+    "window": 200_000,
+    "window_known": True,
+    "usable": 180_000,
+    "model": "m",
+    "tokens": {"input": 12, "output": 3456, "cache_read": 1_234_567, "cache_write": 8},
+    "last": {"input": 1, "output": 2, "reasoning": 3, "cache_read": 4, "cache_write": 5},
+    "cost_usd": 0.42,
+    "known_usd": 0.42,
+    "own_usd": 0.42,
+    "agents": 2,
+    "agents_total": 1000,
+    "compactions": 1,
+    "short": "",
+    "words": [],
+}
+
+
+def test_a_context_is_told_in_words() -> None:
+    assert list(context_words(_TOLD)) == [
+        "Context: 68,000 of 200,000 tokens of m",
+        "Compacted from 180,000 on",
+        "Last request: input 1, output 2, reasoning 3, cache read 4, cache write 5",
+        "Session: input 12, output 3,456, reasoning 0, cache read 1,234,567, cache write 8",
+        "Its 2 agents: 1,000 tokens",
+        "Cost: $0.42",
+        "Compactions: 1",
+    ]
+    unknown = ContextReply(**{**_TOLD, "cost_usd": None, "window_known": False, "estimated": True})  # type: ignore[typeddict-item]
+    lines = list(context_words(unknown))
+    assert lines[0].startswith("Context: about 68,000") and "estimated: the window" in lines[0]
+    assert lines[5] == "Cost: $0.42 and unknown (no price of a model in config.toml)"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text"), [(0, "0"), (999, "999"), (1500, "1.5k"), (9949, "9.9k"), (9950, "10k"), (2_500_000, "2.5M")]
+)
+def test_tokens_in_a_few_characters(tokens: int, text: str) -> None:
+    assert short_tokens(tokens) == text
+
+
+def test_an_unknown_price_is_never_nothing() -> None:
+    assert told_cost(0, unpriced=True) == "$?"
+    assert told_cost(0.1, unpriced=True) == "$0.10+?"
+    assert (told_cost(0.0042, unpriced=False), told_cost(1.5, unpriced=False)) == ("$0.0042", "$1.50")
