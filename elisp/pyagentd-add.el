@@ -185,10 +185,10 @@ One that can be written here goes before others."
     (if (not ask)
         (let ((meant (or near buffers)))
           (or (seq-find #'pyagentd-add--writable-p meant) (car meant)))
-      (let ((names (mapcar (lambda (buffer)
-                             (cons (pyagentd-add--label buffer) buffer))
-                           buffers)))
-        (cdr (assoc (completing-read "Session: " names nil t) names))))))
+      (pyagentd-choose "Session: "
+                       (mapcar (lambda (buffer)
+                                 (cons (pyagentd-add--label buffer) buffer))
+                               buffers)))))
 
 (defun pyagentd-add--check-size (beg end)
   "Ask whether the text between BEG and END is meant if it is large."
@@ -359,10 +359,8 @@ for this buffer."
            (let ((things (if (bound-and-true-p pyagentd-mode)
                              pyagentd-add--in-session
                            pyagentd-add--elsewhere)))
-             (cdr (assoc (completing-read
-                          (format-prompt "Add" (caar things))
-                          things nil t nil nil (caar things))
-                         things))))))
+             (pyagentd-choose (format-prompt "Add" (caar things)) things
+                              :default (caar things))))))
   (cond (what (call-interactively what))
         ((use-region-p)
          (pyagentd-add--region (region-beginning) (region-end) ask))
@@ -905,15 +903,6 @@ reach another machine."
   (when-let ((last (car (last (pyagentd-turns-prompts)))))
     (null (next-single-property-change (car last) 'gptel))))
 
-(defun pyagentd-recall--table (prompts)
-  "Return a completion table of PROMPTS in their order."
-  (lambda (string predicate action)
-    (if (eq action 'metadata)
-        '(metadata (category . pyagentd-prompt)
-                   (display-sort-function . identity)
-                   (cycle-sort-function . identity))
-      (complete-with-action action prompts string predicate))))
-
 (defun pyagentd-recall--line (prompt)
   "Return PROMPT in one line."
   (replace-regexp-in-string "[ \t]*\n[ \t\n]*" " ⏎ " prompt))
@@ -927,12 +916,8 @@ reach another machine."
                            (cons (pyagentd-recall--line prompt) prompt))
                          (pyagentd-recall--prompts))))
     (unless prompts (user-error "No earlier prompts"))
-    (pyagentd-add-text
-     (cdr (assoc (completing-read "Earlier prompt: "
-                                  (pyagentd-recall--table
-                                   (mapcar #'car prompts))
-                                  nil t)
-                 prompts)))
+    (pyagentd-add-text (pyagentd-choose "Earlier prompt: " prompts
+                                        :category 'pyagentd-prompt))
     (skip-chars-backward "\n")))
 
 (provide 'pyagentd-add)

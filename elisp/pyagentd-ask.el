@@ -198,147 +198,43 @@ They get the ask and the plist of the event: :decision and :by.")
 
 ;;;; A change in the colours of its file
 
-;; The lines of a diff have the colours of what was added and removed, and
-;; those that the mode of the file gives its text.  What a hunk has of a
-;; file, before and after, is fontified on its own: a comment that begins
-;; above it is not known.
+;; A diff has the faces of `diff-mode', which gives what a hunk has of a file
+;; those of the file's mode: a comment that begins above it is not known.
 
 (defconst pyagentd-ask-look--most 40000
   "How many characters are given the colours of a mode.")
 
-(defvar pyagentd-ask-look--known nil
-  "What was computed last, a list of ((PATH . LINES) . RESULT).
-A notice is made anew whenever one of several questions is settled.")
+(defvar diff-font-lock-syntax)
+(defvar diff-refine)
 
-;;;; Colours of a mode
-
-(defun pyagentd-ask-look--mode (path)
-  "Turn on the mode of the file PATH, without what hooks do for files.
-Neither the text here nor its mode may do more than colour it."
-  (delay-mode-hooks
-    (let ((buffer-file-name path) (enable-local-variables nil)
-          (magic-mode-alist nil) (inhibit-message t))
-      (set-auto-mode))))
-
-(defun pyagentd-ask-look--coloured (path lines)
-  "Return LINES, strings, in the colours of the mode of the file PATH."
-  (with-temp-buffer
-    (insert (string-join lines "\n"))
-    (pyagentd-ask-look--mode path)
-    (font-lock-ensure)
-    (split-string (pyagentd-ask-look--faces) "\n")))
-
-(defun pyagentd-ask-look--faces ()
-  "Return the text of this buffer with its faces and no other properties."
-  (let ((text (buffer-substring-no-properties (point-min) (point-max)))
-        (pos (point-min)))
-    (while (< pos (point-max))
-      (let ((next (next-single-property-change pos 'face nil (point-max)))
-            (face (get-text-property pos 'face)))
-        (when face
-          (put-text-property (- pos (point-min)) (- next (point-min))
-                             'face face text))
-        (setq pos next)))
-    text))
-
-;;;; Hunks
-
-(defun pyagentd-ask-look--sides (lines)
-  "Return which of LINES, those of a hunk, are before and which after.
-That is (BEFORE . AFTER), lists of places in LINES; context is in both."
-  (let (before after)
-    (seq-do-indexed
-     (lambda (line place)
-       (pcase (and (not (string-empty-p line)) (aref line 0))
-         (?- (push place before))
-         (?+ (push place after))
-         (?\\ nil)
-         (_ (push place before) (push place after))))
-     lines)
-    (cons (nreverse before) (nreverse after))))
-
-(defun pyagentd-ask-look--hunk (path lines)
-  "Return LINES, the body of a hunk, in the colours of the file PATH."
-  (let ((result (vconcat lines))
-        (sides (pyagentd-ask-look--sides lines)))
-    (dolist (side (list (car sides) (cdr sides)))
-      (seq-mapn
-       (lambda (place text)
-         (let ((line (aref result place)))
-           (unless (string-empty-p line)
-             (aset result place (concat (substring line 0 1) text)))))
-       side
-       (pyagentd-ask-look--coloured
-        path (mapcar (lambda (place)
-                       (let ((line (aref result place)))
-                         (if (string-empty-p line) "" (substring line 1))))
-                     side))))
-    (append result nil)))
-
-(defun pyagentd-ask-look--header-p (line)
-  "Return non-nil if LINE of a diff is none of a file."
-  (string-match-p "\\`\\(?:--- \\|\\+\\+\\+ \\|@@\\)" line))
-
-(defun pyagentd-ask-look--hunks (path lines)
-  "Return LINES of a diff of the file PATH in the colours of its mode."
-  (let (result)
-    (while lines
-      (let ((body (seq-take-while
-                   (lambda (line) (not (pyagentd-ask-look--header-p line)))
-                   lines)))
-        (setq result (if body
-                         (append (reverse (pyagentd-ask-look--hunk path body))
-                                 result)
-                       (cons (car lines) result))
-              lines (nthcdr (max 1 (length body)) lines))))
-    (nreverse result)))
-
-;;;; Colours of a diff
-
-(defun pyagentd-ask-look-face (line)
-  "Return the face that the end of LINE has, nil unless it is of a diff."
-  (when-let ((face (and (not (string-empty-p line))
-                        (get-text-property 0 'face line))))
-    (car (memq face '(diff-added diff-removed)))))
-
-(defun pyagentd-ask-look--face (line)
-  "Return the face of LINE of a diff."
+(defun pyagentd-ask-look (text)
+  "Return the lines of TEXT, a diff, coloured, each with its newline.
+Neither the text nor the mode of its file may do more than colour it."
   (require 'diff-mode)
-  (cond ((string-match-p "\\`\\(?:--- \\|\\+\\+\\+ \\)" line)
-         'diff-file-header)
-        ((string-prefix-p "@@" line) 'diff-hunk-header)
-        ((string-prefix-p "+" line) 'diff-added)
-        ((string-prefix-p "-" line) 'diff-removed)
-        (t 'diff-context)))
-
-(defun pyagentd-ask-look--lined (line)
-  "Return LINE of a diff with its face behind those it has."
-  (let ((line (copy-sequence line)))
-    (add-face-text-property 0 (length line) (pyagentd-ask-look--face line)
-                            t line)
-    line))
-
-(defun pyagentd-ask-look--compute (path lines)
-  "Return LINES of a diff of the file PATH, which may be nil, coloured."
-  (mapcar #'pyagentd-ask-look--lined
-          (if (and path (< (apply #'+ (mapcar #'length lines))
-                           pyagentd-ask-look--most))
-              (condition-case-unless-debug err
-                  (pyagentd-ask-look--hunks path lines)
-                (error (pyagentd-log 'debug "No colours for %s: %s" path
-                                     (error-message-string err))
-                       lines))
-            lines)))
-
-(defun pyagentd-ask-look (path lines)
-  "Return LINES of a diff, coloured; PATH is the file, nil if unknown."
-  (let ((key (cons path lines)))
-    (or (cdr (assoc key pyagentd-ask-look--known))
-        (let ((result (pyagentd-ask-look--compute path lines)))
-          (setq pyagentd-ask-look--known
-                (cons (cons key result)
-                      (seq-take pyagentd-ask-look--known 5)))
-          result))))
+  (with-temp-buffer
+    (insert text "\n")
+    (let ((diff-font-lock-syntax (and (< (length text) pyagentd-ask-look--most)
+                                      'hunk-only))
+          (diff-refine nil)
+          (delay-mode-hooks t)
+          (inhibit-local-variables-regexps '(""))
+          (magic-mode-alist nil)
+          (inhibit-message t))
+      (diff-mode)
+      (condition-case-unless-debug err
+          (font-lock-ensure)
+        (error (pyagentd-log 'debug "No colours: %s"
+                             (error-message-string err)))))
+    (dolist (overlay (overlays-in (point-min) (point-max)))
+      (when-let ((face (overlay-get overlay 'face)))
+        (add-face-text-property (overlay-start overlay) (overlay-end overlay)
+                                face)))
+    (remove-list-of-text-properties (point-min) (point-max) '(fontified))
+    (goto-char (point-min))
+    (let (lines)
+      (while (not (eobp))
+        (push (buffer-substring (point) (progn (forward-line) (point))) lines))
+      (nreverse lines))))
 
 ;;;; An ask in a few words
 
@@ -352,10 +248,6 @@ That is (BEFORE . AFTER), lists of places in LINES; context is in both."
 (defun pyagentd-ask-what (ask)
   "Return in a line what ASK is about, without who asks."
   (or (plist-get ask :what) ""))
-
-(defun pyagentd-ask-one-line (text)
-  "Return TEXT, whatever it is, on one line."
-  (replace-regexp-in-string "[\n\t ]+" " " (string-trim (format "%s" text))))
 
 (defun pyagentd-ask-title (ask)
   "Return one line about ASK."
@@ -412,45 +304,37 @@ The daemon says in a sentence what that allows from now on."
 (defun pyagentd-ask-text (ask &optional room place)
   "Return the lines about ASK; PLACE, a text, ends the first.
 A preview has at most ROOM lines, nil for all that the daemon shows."
-  (let ((path (plist-get ask :path)))
-    (mapconcat (lambda (line)
-                 (concat (mapconcat (lambda (part)
-                                      (pyagentd-ask-text-part part path room))
-                                    (plist-get line :parts) "")
-                         (prog1 place (setq place nil))
-                         "\n"))
-               (plist-get ask :lines) "")))
+  (mapconcat (lambda (line)
+               (concat (mapconcat (lambda (part)
+                                    (pyagentd-ask-text-part part room))
+                                  (plist-get line :parts) "")
+                       (prog1 place (setq place nil))
+                       "\n"))
+             (plist-get ask :lines) ""))
 
-(defun pyagentd-ask-text-part (part path room)
-  "Return PART of a line about the file PATH, nil for none.
-A preview has at most ROOM lines, nil for all."
+(defun pyagentd-ask-text-part (part &optional room)
+  "Return PART of a line as text; a preview has at most ROOM lines, nil for all."
   (pcase (and (consp part) (plist-get part :face))
-    ((or "diff" "preview") (pyagentd-ask-text--preview part path room))
+    ((or "diff" "preview") (pyagentd-ask-text--preview part room))
     (_ (pyagentd-text part))))
 
-(defun pyagentd-ask-text--preview (part path room)
-  "Return PART, a change of the file PATH or another preview.
+(defun pyagentd-ask-text--preview (part room)
+  "Return PART, a change of a file or another preview.
 It has at most ROOM lines, nil for all; of a change the first changed one."
-  (let* ((lines (split-string (plist-get part :text) "\n"))
+  (let* ((text (plist-get part :text))
          (diff (equal "diff" (plist-get part :face)))
+         (lines (if diff (pyagentd-ask-look text)
+                  (mapcar (lambda (line)
+                            (propertize (concat "  " line "\n")
+                                        'face 'pyagentd-detail
+                                        'wrap-prefix "  "))
+                          (split-string text "\n"))))
          (skipped (if (and diff room) (pyagentd-ask-text--unchanged lines) 0))
-         (shown (seq-take (nthcdr skipped
-                                  (if diff (pyagentd-ask-look path lines)
-                                    (mapcar (lambda (line)
-                                              (propertize (concat "  " line)
-                                                          'face 'pyagentd-detail
-                                                          'wrap-prefix "  "))
-                                            lines)))
-                          (or room (length lines))))
+         (shown (seq-take (nthcdr skipped lines) (or room (length lines))))
          (more (+ (or (plist-get part :more) 0)
                   (- (length lines) skipped (length shown)))))
     (concat
-     (mapconcat (lambda (line)          ; the colour of a change is the whole line's
-                  (if-let ((face (pyagentd-ask-look-face line)))
-                      (concat line (propertize "\n" 'face face))
-                    (concat line "\n")))
-                (butlast shown) "")
-     (car (last shown))
+     (substring (string-join shown) 0 -1)
      (when (> more 0)
        (propertize (format "\n  … %s" (pyagentd-count more "more line"))
                    'face 'shadow)))))
@@ -1064,9 +948,8 @@ What is there already follows it; another option, if SEVERAL, goes after."
 (defun pyagentd-reply-options--read ()
   "Let the user choose an option; return its number."
   (let* ((options (plist-get pyagentd-reply-options :options))
-         (labels (mapcar (lambda (option) (plist-get option :text)) options))
-         (picked (completing-read "Option: " labels nil t)))
-    (1+ (seq-position labels picked))))
+         (labels (mapcar (lambda (option) (plist-get option :text)) options)))
+    (1+ (seq-position labels (pyagentd-choose "Option: " labels)))))
 
 (defun pyagentd-reply-options--pick (number &optional only-put)
   "Send option NUMBER of those that the last answer offers.
@@ -1253,7 +1136,7 @@ With a prefix argument read a REASON, which the model is told."
                          ask))
                  asks)))
     (if (cdr table)
-        (cdr (assoc (completing-read "Answer: " table nil t) table))
+        (pyagentd-choose "Answer: " table)
       (car asks))))
 
 (defun pyagentd-answer--read-decision (ask)

@@ -781,26 +781,6 @@ Return the buffer."
 
 ;;;; Choosing
 
-(defun pyagentd-plan--annotation (agents)
-  "Return a function that says what a name in AGENTS, plists, stands for."
-  (lambda (name)
-    (when-let ((agent (seq-find (lambda (agent)
-                                  (equal (plist-get agent :name) name))
-                                agents)))
-      (concat "  " (and (plist-get agent :read-only) "[read-only] ")
-              (plist-get agent :description)))))
-
-(defun pyagentd-plan--table (agents)
-  "Return a completion table of AGENTS, plists, in their order."
-  (let ((names (mapcar (lambda (agent) (plist-get agent :name)) agents))
-        (metadata `(metadata
-                    (category . pyagentd-agent)
-                    (annotation-function . ,(pyagentd-plan--annotation agents))
-                    (display-sort-function . identity))))
-    (lambda (string predicate action)
-      (if (eq action 'metadata) metadata
-        (complete-with-action action names string predicate)))))
-
 (defun pyagentd-plan--read (then)
   "Read the name of an agent for this session; call THEN with it.
 That is in the session's buffer, and once the daemon has said which there
@@ -814,9 +794,22 @@ are."
          (unless agents
            (user-error
             "An agent uses its own preset only"))
-         (funcall then (completing-read
-                        (format-prompt "Agent for the next messages" now)
-                        (pyagentd-plan--table agents) nil t nil nil now)))))))
+         (funcall
+          then
+          (or
+           (plist-get
+            (pyagentd-choose
+             (format-prompt "Agent for the next messages" now)
+             (mapcar (lambda (agent) (cons (plist-get agent :name) agent))
+                     agents)
+             :default now :category 'pyagentd-agent
+             :annotate (lambda (agent)
+                         (concat "  "
+                                 (and (plist-get agent :read-only)
+                                      "[read-only] ")
+                                 (plist-get agent :description))))
+            :name)
+           "")))))))
 
 (defun pyagentd-choose-agent (&optional name)
   "Choose the agent NAME for your next messages here.

@@ -504,6 +504,127 @@ VALUE and DOCSTRING are as for `defvar-local'."
         (define-key map (if (stringp key) (kbd key) key) (pop keys))))
     map))
 
+;;;; Choosing
+
+(cl-defun pyagentd-choose (prompt candidates
+                                  &key default category annotate loose)
+  "Read one of CANDIDATES with PROMPT, in their order; return its value.
+They are strings or pairs (STRING . VALUE).  DEFAULT is one of the strings,
+CATEGORY a symbol; ANNOTATE is called with a value and returns what to say
+beside it.  What is none of them is returned if LOOSE is non-nil."
+  (let* ((pairs (mapcar (lambda (each) (if (consp each) each (cons each each)))
+                        candidates))
+         (buffer (current-buffer))
+         (metadata
+          `(metadata
+            (category . ,category)
+            (display-sort-function . identity)
+            (cycle-sort-function . identity)
+            ,@(and annotate
+                   `((annotation-function
+                      . ,(lambda (text)
+                           (when-let ((pair (assoc text pairs)))
+                             (with-current-buffer buffer
+                               (funcall annotate (cdr pair))))))))))
+         (chosen (completing-read
+                  prompt
+                  (lambda (string predicate action)
+                    (if (eq action 'metadata) metadata
+                      (complete-with-action action pairs string predicate)))
+                  nil (not loose) nil nil default)))
+    (if-let ((pair (assoc chosen pairs))) (cdr pair)
+      (and loose chosen))))
+
+(defun pyagentd-one-line (text &optional most)
+  "Return TEXT, whatever it is, on one line of at most MOST columns."
+  (let ((line (replace-regexp-in-string "[\n\t ]+" " "
+                                        (string-trim (format "%s" text)))))
+    (if most (truncate-string-to-width line most nil nil "…") line)))
+
+;;;; Edit a text in a buffer
+
+;; Long values, such as a system prompt, are edited in a buffer and handed
+;; over when they are finished.  A text that is refused stays there.
+
+(pyagentd-deflocal pyagentd-edit--of nil
+  "What is edited here: a plist of :key, :header and :finish.")
+
+(defvar pyagentd-edit-mode-map
+  (pyagentd-keymap
+   "C-c C-c" #'pyagentd-edit--finish
+   "C-c C-k" #'pyagentd-edit--cancel)
+  "Keymap of `pyagentd-edit-mode'.")
+
+(define-minor-mode pyagentd-edit-mode
+  "Minor mode of buffers in which a value is edited.
+
+\\{pyagentd-edit-mode-map}"
+  :lighter " Edit"
+  :interactive nil
+  (when pyagentd-edit-mode
+    (setq header-line-format (plist-get pyagentd-edit--of :header))))
+
+(put 'pyagentd-edit-mode 'permanent-local t)
+
+(cl-defun pyagentd-edit (name text mode finish &key about key (word "save"))
+  "Edit TEXT in a buffer called after NAME in MODE, a function; show and return it.
+FINISH is called there with the text when it is finished, and with a
+function that closes the buffer; it may call that later.  The header line
+says what it is ABOUT, by default NAME, and in a WORD what finishing does.
+What was begun with an equal KEY is shown as it is."
+  (let* ((name (format "*edit: %s*" name))
+         (buffer (get-buffer-create name))
+         (begun (buffer-modified-p buffer))
+         (about (string-replace "%" "%%" (or about (substring name 7 -1)))))
+    (if (and begun (equal key (plist-get (buffer-local-value
+                                          'pyagentd-edit--of buffer)
+                                         :key)))
+        (pop-to-buffer buffer)
+      (pop-to-buffer (if begun (generate-new-buffer name) buffer))
+      (erase-buffer)
+      (insert text)
+      (goto-char (point-min))
+      (funcall mode)
+      (font-lock-mode)
+      (setq buffer-undo-list nil
+            pyagentd-edit--of
+            (list :key key :finish finish :header
+                  (format (substitute-command-keys
+                           " %s   \\<pyagentd-edit-mode-map>\\[pyagentd-edit--finish] \
+%s   \\[pyagentd-edit--cancel] cancel")
+                          about word)))
+      (set-buffer-modified-p nil)
+      (pyagentd-edit-mode))
+    (current-buffer)))
+
+(defun pyagentd-edit--finish ()
+  "Use the text in this buffer."
+  (interactive nil pyagentd-edit-mode)
+  (let ((buffer (current-buffer))
+        (tick (buffer-chars-modified-tick)))
+    (funcall (plist-get pyagentd-edit--of :finish)
+             (buffer-substring-no-properties (point-min) (point-max))
+             (lambda ()
+               (when (buffer-live-p buffer)
+                 (if (= tick (buffer-chars-modified-tick buffer))
+                     (pyagentd-close buffer)
+                   (message "Done; what you typed after that is still in %s"
+                            (buffer-name buffer))))))))
+
+(defun pyagentd-edit--cancel ()
+  "Discard the edit."
+  (interactive nil pyagentd-edit-mode)
+  (when (or (not (buffer-modified-p)) (y-or-n-p "Discard the changes? "))
+    (pyagentd-close (current-buffer))))
+
+(defun pyagentd-close (buffer)
+  "Kill BUFFER, if it is alive, and put its window back."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer (set-buffer-modified-p nil))
+    (if-let ((window (get-buffer-window buffer t)))
+        (quit-window t window)
+      (kill-buffer buffer))))
+
 ;;;; Values from the wire
 
 (defun pyagentd-symbol (value)

@@ -85,7 +85,7 @@ SEVERAL says whether more than one may be picked."
 
 (defun pyagentd-question--quoted (text)
   "Return TEXT on one line, as a part of a widget's format."
-  (string-replace "%" "%%" (pyagentd-ask-one-line text)))
+  (string-replace "%" "%%" (pyagentd-one-line text)))
 
 (defun pyagentd-question--insert (question number count)
   "Insert QUESTION, which is NUMBER of COUNT; return its widgets."
@@ -166,9 +166,7 @@ SEVERAL says whether more than one may be picked."
       (with-current-buffer
           (generate-new-buffer
            (format "*question: %s*"
-                   (truncate-string-to-width
-                    (pyagentd-ask-one-line (or (plist-get ask :detail) ""))
-                    40 nil nil "…")))
+                   (pyagentd-one-line (or (plist-get ask :detail) "") 40)))
         (pyagentd-question--fill ask)
         (current-buffer))))
 
@@ -202,11 +200,7 @@ SEVERAL says whether more than one may be picked."
 (defun pyagentd-question--done ()
   "Return a function that closes this form."
   (let ((buffer (current-buffer)))
-    (lambda ()
-      (when (buffer-live-p buffer)
-        (if-let ((window (get-buffer-window buffer t)))
-            (quit-window t window)
-          (kill-buffer buffer))))))
+    (lambda () (pyagentd-close buffer))))
 
 (defun pyagentd-question--send ()
   "Send the answers of this form.
@@ -254,11 +248,6 @@ A question may be left open, if not all of them are."
     ("WebSearch" . "query"))
   "The argument of each tool that is edited as a text of its own.")
 
-(pyagentd-deflocal pyagentd-ask-edit--ask nil
-  "The ask whose arguments are in this buffer.")
-(pyagentd-deflocal pyagentd-ask-edit--field nil
-  "Name of the argument in this buffer; nil if it holds all of them.")
-
 ;;;; Arguments
 
 (defun pyagentd-ask-edit--parse (text)
@@ -279,40 +268,6 @@ A question may be left open, if not all of them are."
 
 ;;;; The buffer
 
-(defvar pyagentd-ask-edit-mode-map
-  (pyagentd-keymap
-   "C-c C-c" #'pyagentd-ask--edit-finish
-   "C-c C-k" #'pyagentd-ask--edit-cancel)
-  "Keymap of `pyagentd-ask-edit-mode'.")
-
-(define-minor-mode pyagentd-ask-edit-mode
-  "Minor mode of buffers with the arguments of a call that is asked for.
-
-\\{pyagentd-ask-edit-mode-map}"
-  :lighter " Edited"
-  :interactive nil
-  (when pyagentd-ask-edit-mode
-    (let ((what (pyagentd-ask-edit--what)))
-      (pyagentd-ask-here-set
-       pyagentd-ask-edit--ask
-       (concat " " what (substitute-command-keys
-                         "   \\<pyagentd-ask-edit-mode-map>\
-\\[pyagentd-ask--edit-finish] allow with changes   \\[pyagentd-ask--edit-cancel] cancel"))
-       (concat " (answered) " what (substitute-command-keys
-                                    "   \\<pyagentd-ask-edit-mode-map>\
-\\[pyagentd-ask--edit-cancel] close"))))))
-
-(put 'pyagentd-ask-edit-mode 'permanent-local t)
-
-(defun pyagentd-ask-edit--what ()
-  "Return what this buffer holds, in words that are no mode line format."
-  (string-replace
-   "%" "%%"
-   (let ((path (plist-get pyagentd-ask-edit--ask :path)))
-     (format "%s: %s%s" (plist-get pyagentd-ask-edit--ask :tool)
-             (or pyagentd-ask-edit--field "arguments")
-             (if path (format " (%s)" (abbreviate-file-name path)) "")))))
-
 (defun pyagentd-ask-edit--major-mode (tool field path)
   "Turn on a mode for FIELD, nil for all, of the arguments of TOOL.
 PATH is the file they are about, or nil."
@@ -330,27 +285,6 @@ PATH is the file they are about, or nil."
                (stringp (gethash field (pyagentd-ask-arguments ask))))
       field)))
 
-(defun pyagentd-ask-edit-buffer (ask field text)
-  "Return a buffer for TEXT, which is FIELD of the arguments of ASK.
-FIELD is nil if it is all of them."
-  (with-current-buffer (get-buffer-create
-                        (format "*edit: %s*" (truncate-string-to-width
-                                              (pyagentd-ask-title ask)
-                                              40 nil nil "…")))
-    (let ((inhibit-read-only t))
-      (erase-buffer)
-      (insert text))
-    (goto-char (point-min))
-    (pyagentd-ask-edit--major-mode (plist-get ask :tool) field
-                                   (plist-get ask :path))
-    (font-lock-mode)
-    (setq pyagentd-ask-edit--ask ask
-          pyagentd-ask-edit--field field
-          buffer-undo-list nil)
-    (set-buffer-modified-p nil)
-    (pyagentd-ask-edit-mode)
-    (current-buffer)))
-
 (defun pyagentd-ask--edit (&optional all)
   "Edit the arguments of the proposed call, and allow it with them.
 The text itself where one matters, such as a shell command; with a prefix
@@ -359,42 +293,31 @@ argument, or ALL from Lisp, all of them as JSON."
   (let* ((ask (pyagentd-answer-current))
          (arguments (or (pyagentd-ask-arguments ask)
                         (user-error "Nothing to edit")))
-         (field (and (not all) (pyagentd-ask-edit--field ask))))
-    (pop-to-buffer
-     (pyagentd-ask-edit-buffer
-      ask field (if field (gethash field arguments)
-                  (pyagentd-ask-edit-pretty (plist-get ask :input)))))))
-
-(defun pyagentd-ask-edit--input ()
-  "Return the arguments that the current buffer stands for, as JSON."
-  (let ((text (buffer-substring-no-properties (point-min) (point-max))))
-    (if (null pyagentd-ask-edit--field)
-        (progn (pyagentd-ask-edit--parse text) text)
-      (let ((arguments (pyagentd-ask-arguments pyagentd-ask-edit--ask)))
-        (puthash pyagentd-ask-edit--field text arguments)
-        (pyagentd-json-of-table arguments)))))
-
-(defun pyagentd-ask--edit-finish ()
-  "Allow the call with the arguments as they are here."
-  (interactive nil pyagentd-ask-edit-mode)
-  (let ((ask (pyagentd-answer-current)) (buffer (current-buffer))
-        (input (pyagentd-ask-edit--input)))
-    (pyagentd-answer-with
-     ask 'allow :input input
-     :then (lambda ()
-             (when (buffer-live-p buffer)
-               (pyagentd-ask-edit--quit buffer))))))
-
-(defun pyagentd-ask--edit-cancel ()
-  "Forget what was edited here; the question stays open."
-  (interactive nil pyagentd-ask-edit-mode)
-  (pyagentd-ask-edit--quit (current-buffer)))
-
-(defun pyagentd-ask-edit--quit (buffer)
-  "Kill BUFFER and put its window back."
-  (if-let ((window (get-buffer-window buffer t)))
-      (quit-window t window)
-    (kill-buffer buffer)))
+         (field (and (not all) (pyagentd-ask-edit--field ask)))
+         (tool (plist-get ask :tool))
+         (path (plist-get ask :path))
+         (about (format "%s: %s%s" tool (or field "arguments")
+                        (if path (format " (%s)" (abbreviate-file-name path))
+                          ""))))
+    (with-current-buffer
+        (pyagentd-edit
+         (pyagentd-one-line (pyagentd-ask-title ask) 40)
+         (if field (gethash field arguments)
+           (pyagentd-ask-edit-pretty (plist-get ask :input)))
+         (lambda () (pyagentd-ask-edit--major-mode tool field path))
+         (lambda (text close)
+           (pyagentd-answer-with
+            (pyagentd-answer-current) 'allow :then close
+            :input (if (null field) (progn (pyagentd-ask-edit--parse text) text)
+                     (puthash field text arguments)
+                     (pyagentd-json-of-table arguments))))
+         :about about :key (list (pyagentd-ask-id ask) field)
+         :word "allow with changes")
+      (pyagentd-ask-here-set
+       ask header-line-format
+       (concat " (answered) " (string-replace "%" "%%" about)
+               (substitute-command-keys
+                "   \\<pyagentd-edit-mode-map>\\[pyagentd-edit--cancel] close"))))))
 
 ;;;; Look at a change that is asked for
 

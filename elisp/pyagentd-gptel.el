@@ -57,7 +57,6 @@
 (declare-function gptel-backend-models "ext:gptel-request")
 (declare-function gptel-backend-key "ext:gptel-request")
 (declare-function pyagentd--project-root "pyagentd")
-(declare-function pyagentd-edit "pyagentd-menu")
 (defvar gptel--known-backends)
 (defvar gptel--known-tools)
 (defvar gptel-backend)
@@ -296,7 +295,6 @@ gptel or auth-source are asked for them."
 
 (defun pyagentd-gptel--show (answer)
   "Show what the daemon's ANSWER would write; write it when it is saved."
-  (require 'pyagentd-menu)
   (let ((notes (plist-get answer :notes))
         (keys (plist-get answer :keys)))
     (if (string-empty-p (plist-get answer :text))

@@ -239,13 +239,9 @@ Each is a plist with :number, :message-id (or nil), :start, :end and
    'branch-points (list :branch pyagentd--branch-dir)
    (lambda (answer) (funcall then (plist-get answer :points)))))
 
-(defun pyagentd-branch--label (point)
-  "Return the candidate for POINT, a prompt as a plist."
-  (format "%d  %s" (plist-get point :number)
-          (truncate-string-to-width
-           (replace-regexp-in-string
-            "[ \t\n]+" " " (string-trim (or (plist-get point :text) "")))
-           70 nil nil "…")))
+(defun pyagentd-prompt-label (number text)
+  "Return the candidate for the prompt NUMBER with TEXT."
+  (format "%d  %s" number (pyagentd-one-line (or text "") 70)))
 
 (defun pyagentd-branch--annotation (point)
   "Return what to say beside POINT: its place in the text."
@@ -262,37 +258,18 @@ Each is a plist with :number, :message-id (or nil), :start, :end and
                 (reverse points))
       (car points)))
 
-(defun pyagentd-branch--table (candidates category annotate)
-  "Return a completion table of CANDIDATES in their order.
-They are of CATEGORY and ANNOTATE, a function, annotates them."
-  (lambda (string predicate action)
-    (if (eq action 'metadata)
-        `(metadata (category . ,category)
-                   (display-sort-function . identity)
-                   (cycle-sort-function . identity)
-                   (annotation-function . ,annotate))
-      (complete-with-action action candidates string predicate))))
-
 (defun pyagentd-branch--read-point (points position)
   "Let the user choose one of POINTS; the one at POSITION is the default."
   (let* ((alist (mapcar (lambda (point)
-                          (cons (pyagentd-branch--label point) point))
+                          (cons (pyagentd-prompt-label (plist-get point :number)
+                                                       (plist-get point :text))
+                                point))
                         points))
-         (notes (mapcar (lambda (pair)
-                          (cons (car pair)
-                                (pyagentd-branch--annotation (cdr pair))))
-                        alist))
          (default (car (rassq (pyagentd-branch--nearest points position) alist))))
-    (pyagentd-branch--numbered
-     (car (split-string
-           (completing-read (format-prompt "Branch at prompt"
-                                           (truncate-string-to-width
-                                            default 40 nil nil "…"))
-                            (pyagentd-branch--table
-                             (mapcar #'car alist) 'pyagentd-prompt
-                             (lambda (label) (cdr (assoc label notes))))
-                            nil t nil nil default)))
-     points)))
+    (pyagentd-choose
+     (format-prompt "Branch at prompt" (pyagentd-one-line default 40)) alist
+     :default default :category 'pyagentd-prompt
+     :annotate #'pyagentd-branch--annotation)))
 
 (defun pyagentd-branch--numbered (number points)
   "Return the one of POINTS whose number is written NUMBER."
@@ -392,23 +369,15 @@ SIDE is how it was made."
 
 (defun pyagentd-branch--read-branch (prompt branches default)
   "Read one of BRANCHES with PROMPT; DEFAULT is the name of one."
-  (let* ((find (lambda (name)
-                 (seq-find (lambda (branch)
-                             (equal (plist-get branch :name) name))
-                           branches)))
-         (annotate (lambda (name)
-                     (let ((branch (funcall find name)))
-                       (concat
-                        (and (plist-get branch :current) "  current")
-                        (when (plist-get branch :parent)
-                          (concat "  from " (pyagentd-branch-lineage branch)))
-                        "  " (pyagentd-time (plist-get branch :created)))))))
-    (funcall find (completing-read
-                   (format-prompt prompt default)
-                   (pyagentd-branch--table
-                    (mapcar (lambda (branch) (plist-get branch :name)) branches)
-                    'pyagentd-branch annotate)
-                   nil t nil nil default))))
+  (pyagentd-choose
+   (format-prompt prompt default)
+   (mapcar (lambda (branch) (cons (plist-get branch :name) branch)) branches)
+   :default default :category 'pyagentd-branch
+   :annotate (lambda (branch)
+               (concat (and (plist-get branch :current) "  current")
+                       (when (plist-get branch :parent)
+                         (concat "  from " (pyagentd-branch-lineage branch)))
+                       "  " (pyagentd-time (plist-get branch :created))))))
 
 (defun pyagentd-branch--others (branches)
   "Return BRANCHES without the one of this buffer."
@@ -503,27 +472,21 @@ See `pyagentd-branch-with-points'."
               (<= (plist-get point :start) position (plist-get point :end)))
             points))
 
+(defun pyagentd-prompt-labels (prompts)
+  "Return PROMPTS, as the daemon tells them, as pairs (LABEL . ID), last first."
+  (let ((number 0))
+    (nreverse (mapcar (lambda (each)
+                        (cons (pyagentd-prompt-label (cl-incf number)
+                                                     (plist-get each :text))
+                              (plist-get each :message-id)))
+                      prompts))))
+
 (defun pyagentd-history--read (prompts prompt)
   "Read one of PROMPTS, as the daemon tells them, with PROMPT; return its id."
-  (let* ((all (reverse prompts))
-         (number (length all))
-         (labels (mapcar
-                  (lambda (each)
-                    (cons (format "%d  %s" (1+ (cl-decf number))
-                                  (truncate-string-to-width
-                                   (replace-regexp-in-string
-                                    "[ \t\n]+" " "
-                                    (string-trim (plist-get each :text)))
-                                   70 nil nil "…"))
-                          (plist-get each :message-id)))
-                  all)))
+  (let ((labels (pyagentd-prompt-labels prompts)))
     (unless labels (user-error "No prompt was sent yet"))
-    (cdr (assoc (completing-read
-                 (format-prompt prompt (caar labels))
-                 (pyagentd-branch--table (mapcar #'car labels)
-                                         'pyagentd-prompt #'ignore)
-                 nil t nil nil (caar labels))
-                labels))))
+    (pyagentd-choose (format-prompt prompt (caar labels)) labels
+                     :default (caar labels) :category 'pyagentd-prompt)))
 
 (defun pyagentd-history--choose (prompt then)
   "Read one of the prompts of this conversation with PROMPT.
@@ -646,30 +609,6 @@ come and go with it."
 
 ;;;; Editing a prompt
 
-(defvar-local pyagentd-history--session nil
-  "Buffer of the session whose prompt is edited here.")
-(defvar-local pyagentd-history--message nil
-  "Id of the prompt that is edited here.")
-
-(defvar pyagentd-edit-prompt-mode-map
-  (pyagentd-keymap
-   "C-c C-c" #'pyagentd-edit-prompt--finish
-   "C-c C-k" #'pyagentd-edit-prompt--cancel)
-  "Keymap of `pyagentd-edit-prompt-mode'.")
-
-(define-minor-mode pyagentd-edit-prompt-mode
-  "Minor mode of buffers with a prompt that is edited to be sent again.
-
-\\{pyagentd-edit-prompt-mode-map}"
-  :lighter " Prompt"
-  :interactive nil
-  (setq header-line-format
-        (and pyagentd-edit-prompt-mode
-             (substitute-command-keys
-              " Prompt   \\<pyagentd-edit-prompt-mode-map>\
-\\[pyagentd-edit-prompt--finish] send it instead   \
-\\[pyagentd-edit-prompt--cancel] cancel"))))
-
 (defun pyagentd-history--text (point)
   "Return the text of the prompt POINT, a plist, as it stands here."
   (save-restriction
@@ -753,62 +692,20 @@ variant: see `pyagentd-history--next-variant'."
 (defun pyagentd-history--edit (message text)
   "Show TEXT, the prompt MESSAGE, to be edited.
 What was written in its place before and not sent is shown as it is."
-  (let* ((session (current-buffer))
-         (name (format "*prompt of %s*" pyagentd--session-id))
-         (old (get-buffer name))
-         (begun (and old (buffer-modified-p old))))
-    (if (and begun (equal message (buffer-local-value
-                                   'pyagentd-history--message old)))
-        (pop-to-buffer old)
-      (pop-to-buffer (if begun (generate-new-buffer name)
-                       (get-buffer-create name)))
-      (erase-buffer)
-      (insert text)
-      (goto-char (point-min))
-      (text-mode)
-      (setq pyagentd-history--session session
-            pyagentd-history--message message)
-      (set-buffer-modified-p nil)
-      (pyagentd-edit-prompt-mode))))
-
-(defun pyagentd-edit-prompt--finish ()
-  "Send the prompt in this buffer in place of the old one."
-  (interactive nil pyagentd-edit-prompt-mode)
-  (let ((text (string-trim (buffer-string)))
-        (message pyagentd-history--message)
-        (buffer (current-buffer))
-        (tick (buffer-chars-modified-tick)))
-    (when (string-empty-p text)
-      (user-error "The prompt is empty"))
-    (unless (buffer-live-p pyagentd-history--session)
-      (user-error "The session's buffer was killed"))
-    (with-current-buffer pyagentd-history--session
-      (pyagentd-history--prepare
-       (lambda ()
-         (pyagentd-history--run
-          'edit (list :message message :text text)
-          (lambda () (pyagentd-history--leave-sent buffer tick))))))))
-
-(defun pyagentd-edit-prompt--cancel ()
-  "Discard the edit of the prompt."
-  (interactive nil pyagentd-edit-prompt-mode)
-  (pyagentd-history--leave (current-buffer)))
-
-(defun pyagentd-history--leave-sent (buffer tick)
-  "Close BUFFER, whose text was sent, unless it was changed since TICK."
-  (pyagentd-later-in buffer
-    (if (= tick (buffer-chars-modified-tick))
-        (pyagentd-history--leave buffer)
-      (message "Sent; what you typed after that is still in %s"
-               (buffer-name)))))
-
-(defun pyagentd-history--leave (buffer)
-  "Close BUFFER, in which a prompt was edited, unless that is done."
-  (pyagentd-later-in buffer
-    (set-buffer-modified-p nil)
-    (if-let ((window (get-buffer-window buffer)))
-        (quit-window t window)
-      (kill-buffer buffer))))
+  (let ((session (current-buffer)))
+    (pyagentd-edit
+     (format "prompt of %s" pyagentd--session-id) text #'text-mode
+     (lambda (new close)
+       (when (string-blank-p new)
+         (user-error "The prompt is empty"))
+       (unless (buffer-live-p session)
+         (user-error "The session's buffer was killed"))
+       (with-current-buffer session
+         (pyagentd-history--prepare
+          (lambda ()
+            (pyagentd-history--run
+             'edit (list :message message :text (string-trim new)) close)))))
+     :about "Prompt" :key message :word "send it instead")))
 
 ;;;; Forks
 

@@ -35,10 +35,10 @@ in the list of sessions."
       ("Send"
        ("RET" "Send" pyagentd-send :key "C-c RET")
        ("W" "Steer this run" pyagentd-steer :key "C-c C-w")
-       ("Q" "Queue" pyagentd-queue :key "C-c C-q" :value pyagentd-menu--queue)
+       ("Q" "Queue" pyagentd-queue :key "C-c C-q" :value (plist-get pyagentd-status :queued))
        ("k" "Abort" pyagentd-abort :key "C-c C-k")
        ("L" "Agent" pyagentd-choose-agent :key "C-c M-l"
-        :value pyagentd-menu--agent)
+        :value (pyagentd-menu--agent))
        ("!" "Approve plan" pyagentd-approve :key "C-c C-c")
        ("#" "Pick an option" pyagentd-reply-options--pick))
       ("Approvals"
@@ -52,7 +52,7 @@ in the list of sessions."
        ("E" "Ediff" pyagentd-ask--ediff)
        ("o" "Details" pyagentd-ask--show)
        ("w" "Answer any" pyagentd-answer :key "C-c C-r")
-       ("l" "List all" pyagentd-asks :value pyagentd-menu--asks))
+       ("l" "List all" pyagentd-asks :value (length (pyagentd-ask-open))))
       ("Turns"
        ("U" "Rewind" pyagentd-rewind :key "C-c M-u")
        ("z" "Undo rewind" pyagentd-history--unrewind)
@@ -67,17 +67,17 @@ in the list of sessions."
      (nil
       ("Model and tools" :if pyagentd-menu--session-p
        ("-=" "Set for" pyagentd-model--switch-scope
-        :value pyagentd-menu--scope :stay t)
-       ("*" "Model" pyagentd-choose-model :value pyagentd-menu--model :stay t)
+        :value (if pyagentd-settings-next-only "next message" "this session") :stay t)
+       ("*" "Model" pyagentd-choose-model :value (pyagentd-menu--setting "Model" :model) :stay t)
        ("-t" "Temperature" pyagentd-model--choose-temperature
-        :value pyagentd-menu--temperature :stay t)
+        :value (pyagentd-menu--setting "Temperature" :temperature) :stay t)
        ("-c" "Maximum tokens" pyagentd-model--choose-max-tokens
-        :value pyagentd-menu--max-tokens :stay t)
+        :value (pyagentd-menu--setting "Maximum tokens" :max-tokens) :stay t)
        ("-e" "Thinking" pyagentd-model--choose-thinking
-        :value pyagentd-menu--thinking :stay t)
+        :value (pyagentd-menu--setting "Thinking" :thinking) :stay t)
        ("-s" "System prompt" pyagentd-edit-system-prompt
-        :value pyagentd-menu--system)
-       ("-T" "Tools" pyagentd-model--choose-tools :value pyagentd-menu--tools)
+        :value (pyagentd-menu--setting "System prompt" :system))
+       ("-T" "Tools" pyagentd-model--choose-tools :value (pyagentd-menu--setting "Tools" :tools))
        ("-0" "Forget for next message" pyagentd-model--forget-next
         :if pyagentd-menu--next-p :stay t))
       ("Add to prompt"
@@ -98,11 +98,12 @@ in the list of sessions."
        ("c" "Copy code" pyagentd-copy-code :key "C-c M-w")
        ("f" "Fold block" pyagentd-fold-toggle :key "C-c M-f")
        ("TAB" "Fold all" pyagentd-display--fold-toggle-all)
-       ("h" "Hidden turns" pyagentd-history--show-hidden :value pyagentd-menu--hidden)
-       ("O" "Steps" pyagentd-todo :value pyagentd-menu--steps)
+       ("h" "Hidden turns" pyagentd-history--show-hidden :value (and pyagentd-hidden--overlays
+                    (if pyagentd-hidden--shown "shown" "folded")))
+       ("O" "Steps" pyagentd-todo :value (pyagentd-todo-count))
        "View"
-       ("$" "Context" pyagentd-context :value pyagentd-menu--context)
-       ("g" "Agents" pyagentd-agents :value pyagentd-menu--agents)
+       ("$" "Context" pyagentd-context :value (pyagentd-menu--context))
+       ("g" "Agents" pyagentd-agents :value (pyagentd-overlay--count))
        ("M-i" "Inspect" pyagentd-inspect :key "C-c M-i"))))
     (pyagentd-menu--in-model
      "Model, temperature, tools and system prompt.
@@ -133,9 +134,9 @@ They are set for this session, or for the next message only."
        ("b" "Branch here" pyagentd-branch)
        ("w" "Switch to" pyagentd-switch-branch)
        ("v" "Tree" pyagentd-branches :key "C-c C-v"
-        :value pyagentd-menu--branch))
+        :value pyagentd--branch-name))
       ("Daemon"
-       ("c" "Connect" pyagentd-connect :value pyagentd-menu--daemon)
+       ("c" "Connect" pyagentd-connect :value (and (pyagentd-rpc-connected-p) "(connected)"))
        ("d" "Disconnect" (pyagentd-rpc-disconnect))
        ("?" "Check the installation" pyagentd-doctor)
        ("q" "Quit" transient-quit-one))))
@@ -144,7 +145,7 @@ They are set for this session, or for the next message only."
      (nil
       ("Running"
        ("a" "Running now" (pyagentd-list "running"))
-       ("g" "Agents" pyagentd-agents :value pyagentd-menu--agents)
+       ("g" "Agents" pyagentd-agents :value (pyagentd-overlay--count))
        ("t" "Tasks" (pyagentd-list "tasks"))
        ("s" "Schedules" (pyagentd-list "schedules"))
        ("m" "Mission" pyagentd-mission)
@@ -175,10 +176,10 @@ They are set for this session, or for the next message only."
      "Settings of this session and of this Emacs."
      (nil
       ("Settings of this session" :if pyagentd-menu--session-p
-       ("L" "Agent" pyagentd-choose-agent :value pyagentd-menu--agent)
+       ("L" "Agent" pyagentd-choose-agent :value (pyagentd-menu--agent))
        ("m" "Model and tools…" pyagentd-menu--in-model)
        ("+" "Save to preset.md" pyagentd-sync--keep-settings
-        :value pyagentd-menu--overridden)
+        :value (pyagentd-menu--overridden))
        ("-" "Back to preset.md" pyagentd-sync--drop-settings)
        ("p" "preset.md" pyagentd-visit-preset)
        ("R" "Show recovered roles" pyagentd-sync--show-recovery)
@@ -197,9 +198,9 @@ A row is (DESCRIPTION GROUP...); DESCRIPTION is a function or nil.  A group
 is (TITLE ENTRY...), with :if and a predicate before the entries where it
 is not always there; the title of another group stands for that group.
 An entry is (LETTER WORDS COMMAND), a heading or nil; COMMAND is one, or a
-form.  Behind it may stand :key, its key in a session, :value, a function
-that returns the words with the present value, :if, a predicate, and :stay,
-non-nil if the menu stays.")
+form.  Behind it may stand :key, its key in a session, :value, a form for
+the present value, which is shown behind the words unless it is nil, \"\" or
+0, :if, a predicate, and :stay, non-nil if the menu stays.")
 
 (defun pyagentd-menus-groups ()
   "Return the groups of all menus as lists (TITLE IF ENTRY...)."

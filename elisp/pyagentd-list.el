@@ -22,124 +22,72 @@
 (require 'outline)
 (require 'pyagentd-ask)
 
-;;;; Lists that follow all sessions
+;;;; Lists that follow what happens
 
-;; Who lists sessions asks the daemon once, with :watch, and is told from then
-;; on what changes in any of them.  Here the rows of a list are brought up to
-;; date with what is told, and its buffer is printed again in a moment: not
+;; The daemon is asked for a list with :watch, and tells from then on when
+;; something in it changes.  The list is fetched again in a moment: not
 ;; while something is typed, and the less often the longer it takes.
 
-(defvar pyagentd-live-functions nil
-  "Functions that are told which sessions changed.
-They get ROWS, plists with :branch and those keys of a session that are
-another by now, and GONE, the names of branches that are no more.")
+(defvar pyagentd-live-pause 0.5
+  "How long a list waits for more to change before it is fetched, in seconds.")
 
-(defvar pyagentd-live-pause 0.3
-  "How long a list waits for more to change before it is printed, in seconds.")
-
-(defvar pyagentd-live--watching nil
-  "Non-nil if the daemon that is connected was asked to tell what changes.")
-
+(defvar-local pyagentd-list--follows nil
+  "What this list follows, strings that the daemon named.")
 (defvar-local pyagentd-live--timer nil
-  "Timer that prints this list, or nil.")
-(defvar-local pyagentd-live-took 0
-  "How long printing took the last time, in seconds.")
-
-(defun pyagentd-live--on-event (_branch _seq args)
-  "Tell lists what ARGS say has changed."
-  (let ((told (car args)))
-    (run-hook-with-args 'pyagentd-live-functions
-                        (plist-get told :rows) (plist-get told :gone))))
-
-(pyagentd-events-register 'sessions #'pyagentd-live--on-event)
-
-(defun pyagentd-live-watch ()
-  "Have the daemon that is connected tell what changes, unless it does."
-  (unless pyagentd-live--watching
-    (setq pyagentd-live--watching t)
-    (pyagentd-rpc-call-async 'running '(:watch t)
-                             :error #'pyagentd-live--forget)))
-
-(defun pyagentd-live--forget (&rest _)
-  "Note that the daemon does not tell what changes."
-  (setq pyagentd-live--watching nil))
-
-(add-hook 'pyagentd-rpc-disconnected-hook #'pyagentd-live--forget)
-
-;;;; No list any more
-
+  "Timer that fetches this list, or nil.")
 (defvar-local pyagentd-live--listing nil
   "Non-nil in a buffer that may have asked to be told what changes.")
+
+(pyagentd-events-register 'sessions (lambda (&rest _)
+                                      (pyagentd-list-changed "sessions")))
 
 (defun pyagentd-live-listing ()
   "Unsubscribe from changes when the last list is killed."
   (setq pyagentd-live--listing t)
-  (add-hook 'kill-buffer-hook #'pyagentd-live--on-kill nil t))
-
-(defun pyagentd-live--on-kill ()
-  "See in a moment whether a list is left."
-  (run-at-time 0 nil #'pyagentd-live--unwatch))
+  (add-hook 'kill-buffer-hook
+            (lambda () (run-at-time 0 nil #'pyagentd-live--unwatch)) nil t))
 
 (defun pyagentd-live--unwatch ()
   "Have the daemon tell nothing more of all sessions, if no list is left."
-  (when (and (pyagentd-rpc-connected-p)
-             (not (seq-some (lambda (buffer)
-                              (buffer-local-value 'pyagentd-live--listing
-                                                  buffer))
-                            (buffer-list))))
-    (setq pyagentd-live--watching nil)
+  (unless (or (not (pyagentd-rpc-connected-p))
+              (seq-some (lambda (buffer)
+                          (buffer-local-value 'pyagentd-live--listing buffer))
+                        (buffer-list)))
     (pyagentd-rpc-call-async 'unwatch nil :error #'ignore)))
 
-;;;; Without a daemon
-
-(defvar pyagentd-connect-wanted-functions)
-
-(defconst pyagentd-live-no-daemon "no daemon"
-  "What a list says in the mode line when nobody tells it what changes.")
-
-(defvar-local pyagentd-live nil
-  "Non-nil in a list that follows what happens.")
+(defun pyagentd-live-shown-p (buffer)
+  "Return non-nil if BUFFER is in a window of a frame that can be seen."
+  (get-buffer-window buffer 'visible))
 
 (defun pyagentd-live--wanted-p ()
   "Return non-nil if a list that follows what happens is shown."
   (seq-some (lambda (buffer)
-              (and (buffer-local-value 'pyagentd-live buffer)
+              (and (buffer-local-value 'pyagentd-list--follows buffer)
                    (pyagentd-live-shown-p buffer)))
             (buffer-list)))
 
 (add-hook 'pyagentd-connect-wanted-functions #'pyagentd-live--wanted-p)
 
-;;;; Printing
-
-(defun pyagentd-live-print-soon (print)
-  "Call PRINT in this buffer in a moment, once for much that changes at once."
+(defun pyagentd-live--soon ()
+  "Fetch this list in a moment, once for much that changes at once."
   (unless pyagentd-live--timer
     (setq pyagentd-live--timer
-          (run-at-time (max pyagentd-live-pause (* 10 pyagentd-live-took)) nil
-                       #'pyagentd-live--on-timer (current-buffer) print))))
+          (run-at-time (if (zerop pyagentd-live-pause) 0
+                         (max pyagentd-live-pause (* 5 pyagentd-table--took)))
+                       nil (pyagentd-later-back #'pyagentd-live--on-timer)))))
 
-(defun pyagentd-live--on-timer (buffer print)
-  "Call PRINT in BUFFER, unless something is being typed."
-  (when (buffer-live-p buffer)
-    (with-current-buffer buffer
-      (setq pyagentd-live--timer nil)
-      (if (input-pending-p)
-          (pyagentd-live-print-soon print)
-        (let ((start (float-time)))
-          (pyagentd-guarded "List" (funcall print))
-          (setq pyagentd-live-took (- (float-time) start)))))))
+(defun pyagentd-live--on-timer ()
+  "Fetch this list, unless something is being typed."
+  (setq pyagentd-live--timer nil)
+  (if (input-pending-p) (pyagentd-live--soon)
+    (pyagentd-guarded "List" (pyagentd-list--catch-up))))
 
-(defun pyagentd-live-shown-p (buffer)
-  "Return non-nil if BUFFER is in a window of a frame that can be seen."
-  (get-buffer-window buffer 'visible))
 ;;;; Tables: rows, marks and a filter, wherever they come from
 
 (defvar-local pyagentd-table-rows nil
   "The rows of this list, plists as the daemon sent them.")
 (defvar-local pyagentd-table-help nil
   "Keys that the last line names, a list of (KEY WORD).")
-(defvar-local pyagentd-table-empty "Nothing."
-  "What to say where there are no rows.")
 (defvar-local pyagentd-table--filter nil
   "Words that a line must have to be shown, or nil.")
 (defvar-local pyagentd-table-filter-function nil
@@ -149,14 +97,14 @@ It is called with the words.")
   "Ids of the lines that are marked.")
 (defvar-local pyagentd-table--entries nil
   "All entries, as `tabulated-list-entries' has them without a filter.")
-(defvar-local pyagentd-table--empty nil
-  "What was said last where there are no entries.")
+(defvar-local pyagentd-table--empty "Nothing."
+  "What to say where there are no entries.")
 (defvar-local pyagentd-table--note nil
   "What the mode line says, or nil.")
-(defvar-local pyagentd-table--follow nil
-  "Function that fetches the rows again when sessions change, or nil.")
+(defvar-local pyagentd-table--follow #'pyagentd-list--fetch
+  "Function that fetches this list again when something has changed.")
 (defvar-local pyagentd-table--behind nil
-  "Non-nil if sessions have changed since the rows were fetched.")
+  "Non-nil if something has changed since the rows were fetched.")
 (defvar-local pyagentd-table--took 0
   "How long the daemon took for the rows there are, in seconds.")
 (defvar pyagentd-table--quietly nil
@@ -178,11 +126,11 @@ It is called with the words.")
            (setq column (if fits wide (string-width text))))))
      keys "")))
 
-(defun pyagentd-table-print (entries &optional note)
+(defun pyagentd-table-print (entries empty)
   "Show ENTRIES, as `tabulated-list-entries' has them, and name the keys.
-Where there are none say NOTE, by default that there is nothing."
+Where there are none say EMPTY."
   (setq pyagentd-table--entries entries
-        pyagentd-table--empty (or note pyagentd-table-empty)
+        pyagentd-table--empty empty
         pyagentd-table-marks (seq-filter (lambda (id) (assoc id entries))
                                          pyagentd-table-marks))
   (pyagentd-table-print-again))
@@ -245,7 +193,7 @@ Where there are none say NOTE, by default that there is nothing."
   "Show only lines in which all words of FILTER occur; nothing shows all."
   (interactive (list (read-string "Filter (words, empty for all): "
                                   pyagentd-table--filter))
-               pyagentd-table-mode)
+               pyagentd-list-mode)
   (setq pyagentd-table--filter (unless (string-blank-p filter) filter))
   (pyagentd-table-say pyagentd-table--note)
   (if pyagentd-table-filter-function
@@ -277,35 +225,32 @@ Else take their marks away."
 (defun pyagentd-table--mark ()
   "Mark the line at point, or those in the region.
 What is done next is done to all that are marked."
-  (interactive nil pyagentd-table-mode)
+  (interactive nil pyagentd-list-mode)
   (pyagentd-table--set-mark t))
 
 (defun pyagentd-table--unmark ()
   "Take the mark from the line at point, or from those in the region."
-  (interactive nil pyagentd-table-mode)
+  (interactive nil pyagentd-list-mode)
   (pyagentd-table--set-mark nil))
 
 (defun pyagentd-table--unmark-all ()
   "Take all marks away."
-  (interactive nil pyagentd-table-mode)
+  (interactive nil pyagentd-list-mode)
   (setq pyagentd-table-marks nil)
   (pyagentd-table-print-again))
 
-(defun pyagentd-table-marked (&optional key)
+(defun pyagentd-table-marked ()
   "Return the rows whose lines are marked and shown.
-A mark that a filter hides does not count while it does.  KEY is that of
-`pyagentd-table-row', or a function from a row to the id of its line."
+A mark that a filter hides does not count while it does."
   (seq-filter (lambda (row)
-                (let ((id (if (functionp key) (funcall key row)
-                            (plist-get row (or key :id)))))
+                (let ((id (plist-get row :id)))
                   (and (member id pyagentd-table-marks)
                        (assoc id tabulated-list-entries))))
               pyagentd-table-rows))
 
-(defun pyagentd-table-targets (&optional key)
-  "Return the rows that are marked, else a list of the one at point.
-KEY is that of `pyagentd-table-marked'."
-  (or (pyagentd-table-marked key) (list (pyagentd-table-row key))))
+(defun pyagentd-table-targets ()
+  "Return the rows that are marked, else a list of the one at point."
+  (or (pyagentd-table-marked) (list (pyagentd-table-row))))
 
 (defun pyagentd-table-forget-marks ()
   "Forget the marks that are shown: what they were for is done."
@@ -313,73 +258,12 @@ KEY is that of `pyagentd-table-marked'."
         (seq-remove (lambda (id) (assoc id tabulated-list-entries))
                     pyagentd-table-marks)))
 
-;;;; Fetching
-
-(defun pyagentd-table-fetch (method plist show)
-  "Call METHOD with PLIST and SHOW its answer in this buffer when it comes.
-SHOW is a function; it is called here with the answer."
-  (let ((buffer (current-buffer))
-        (number (setq pyagentd-table--latest (1+ pyagentd-table--latest)))
-        (start (float-time)))
-    (unless pyagentd-table--quietly (pyagentd-table-say "loading…"))
-    (setq pyagentd-table--behind nil)
-    (when pyagentd-table--follow (pyagentd-live-watch))
-    (pyagentd-rpc-call-async
-     method plist
-     :timeout pyagentd-call-timeout
-     :success (lambda (answer)
-                (pyagentd-table--soon
-                 buffer number
-                 (lambda ()
-                   (setq pyagentd-table--took (- (float-time) start))
-                   (pyagentd-table-say nil)
-                   (funcall show answer))))
-     :error (lambda (err)
-              (pyagentd-table--soon
-               buffer number (lambda () (pyagentd-table--failed err)))))))
-
-(defun pyagentd-table--soon (buffer number function)
-  "Call FUNCTION as `pyagentd-table--with-latest' does, but not here.
-BUFFER and NUMBER are its arguments.  Here a process is being read."
-  (pyagentd-later-in buffer
-    (pyagentd-later-soon
-     (lambda () (pyagentd-table--with-latest buffer number function)))))
-
-(defun pyagentd-table--failed (err)
-  "Say that ERR kept the rows from this buffer; those there are stay."
-  (pyagentd-table-say "failed")
-  (unless pyagentd-table-rows
-    (pyagentd-table-print nil (pyagentd-error-text err)))
-  (message "%s" (pyagentd-error-text err)))
-
-(defun pyagentd-table--with-latest (buffer number function)
-  "Call FUNCTION in BUFFER if it waits for the answer to question NUMBER."
-  (when (buffer-live-p buffer)
-    (with-current-buffer buffer
-      (when (= number pyagentd-table--latest)
-        (funcall function)))))
-
-(defun pyagentd-table-row (&optional key)
-  "Return the row at point, whose KEY (default :id) is the id of the line."
+(defun pyagentd-table-row ()
+  "Return the row at point."
   (let ((id (tabulated-list-get-id)))
-    (or (seq-find (lambda (row) (equal id (plist-get row (or key :id))))
+    (or (seq-find (lambda (row) (equal id (plist-get row :id)))
                   pyagentd-table-rows)
         (user-error "Nothing at point"))))
-
-;;;; The mode
-
-(defvar pyagentd-table-mode-map
-  (pyagentd-keymap
-   "/" #'pyagentd-table--filter)
-  "Keymap of `pyagentd-table-mode'.")
-
-(define-derived-mode pyagentd-table-mode tabulated-list-mode "Table"
-  "Parent of the modes of lists.
-
-\\{pyagentd-table-mode-map}"
-  :interactive nil
-  (pyagentd-plain-characters)
-  (pyagentd-live-listing))
 
 ;;;; Lists: tables that the daemon makes
 
@@ -396,17 +280,11 @@ BUFFER and NUMBER are its arguments.  Here a process is being read."
 TOP is such a list, that of the row of level 0 that it belongs to.")
 (defvar-local pyagentd-list--folded nil
   "Ids of the rows whose rows below are not shown.")
-(defvar-local pyagentd-list--follows nil
-  "What this list follows, strings that the daemon named.")
 
 (defvar pyagentd-list-after-show-hook nil
   "Hook run in the buffer of a list after its rows came.")
 
-(defconst pyagentd-list--pause 0.5
-  "Seconds a list that is shown waits for more to change.")
-
 ;;;; Places
-
 
 (defvar pyagentd-list-places
   '(("session" . pyagentd-list--visit-session)
@@ -449,21 +327,46 @@ if another window is to show it.")
 
 (defun pyagentd-list--fetch ()
   "Fetch the list of this buffer; it is shown when it comes."
-  ;; What thousands of sessions cost takes its time.
-  (let ((pyagentd-call-timeout (* 6 pyagentd-call-timeout)))
-    (pyagentd-table-fetch
+  (let* ((number (setq pyagentd-table--latest (1+ pyagentd-table--latest)))
+         (start (float-time))
+         ;; Soon: here a process is being read.
+         (with-latest
+          (lambda (function)
+            (pyagentd-later-back
+             (lambda (value)
+               (pyagentd-later-soon
+                (lambda ()
+                  (when (= number pyagentd-table--latest)
+                    (funcall function value)))))))))
+    (unless pyagentd-table--quietly (pyagentd-table-say "loading…"))
+    (setq pyagentd-table--behind nil)
+    (pyagentd-rpc-call-async
      'view
      (append (list :name pyagentd-list-name)
              (when pyagentd-list-arguments
                (list :arguments pyagentd-list-arguments))
              (when pyagentd-list--limit (list :limit pyagentd-list--limit))
              '(:watch t))
-     #'pyagentd-list--receive)))
+     ;; What thousands of sessions cost takes its time.
+     :timeout (* 6 pyagentd-call-timeout)
+     :success (funcall with-latest
+                       (lambda (view)
+                         (setq pyagentd-table--took (- (float-time) start))
+                         (pyagentd-table-say nil)
+                         (pyagentd-list--receive view)))
+     :error (funcall with-latest #'pyagentd-list--failed))))
+
+(defun pyagentd-list--failed (err)
+  "Say that ERR kept the rows from this buffer; those there are stay."
+  (pyagentd-table-say "failed")
+  (unless pyagentd-table-rows
+    (pyagentd-table-print nil (pyagentd-error-text err)))
+  (pyagentd-later-tell err))
 
 (defun pyagentd-list--revert (&rest _)
   "Fetch the list of this buffer again."
   (pyagentd-start (pyagentd-later-back #'pyagentd-list--fetch)
-                  (pyagentd-later-back #'pyagentd-table--failed)))
+                  (pyagentd-later-back #'pyagentd-list--failed)))
 
 (defun pyagentd-list--receive (view)
   "Show VIEW, a list as the daemon tells it, in this buffer."
@@ -483,12 +386,8 @@ if another window is to show it.")
   (setq pyagentd-table-rows (plist-get view :rows)
         pyagentd-list--view view
         pyagentd-list--follows (plist-get view :follows)
-        pyagentd-live (and pyagentd-list--follows t)
-        pyagentd-table-empty (plist-get view :empty)
         mode-name (plist-get view :title)
         tabulated-list-format (pyagentd-list--format view))
-  (when (member "sessions" pyagentd-list--follows)
-    (setq pyagentd-live--watching t))
   (unless (assoc (car tabulated-list-sort-key)
                  (append tabulated-list-format nil))
     (setq tabulated-list-sort-key nil))
@@ -503,8 +402,9 @@ if another window is to show it.")
 (defun pyagentd-list--print-rows ()
   "Print the rows there are but for what is folded."
   (let ((gc-cons-threshold (max gc-cons-threshold (* 64 1024 1024))))
-    (pyagentd-table-print (mapcar #'pyagentd-list--entry
-                                  (pyagentd-list--unfolded)))))
+    (pyagentd-table-print
+     (mapcar #'pyagentd-list--entry (pyagentd-list--unfolded))
+     (or (plist-get pyagentd-list--view :empty) "Nothing."))))
 
 (defun pyagentd-list--filter (words)
   "Have the daemon filter the rows of this list by WORDS."
@@ -619,20 +519,13 @@ Rows of a tree stay below the row that they belong to."
       (with-current-buffer buffer
         (setq pyagentd-table--behind t)
         (when (pyagentd-live-shown-p buffer)
-          (let ((pyagentd-live-pause
-                 (if (zerop pyagentd-live-pause) 0
-                   (max pyagentd-list--pause (* 5 pyagentd-table--took)))))
-            (pyagentd-live-print-soon #'pyagentd-list--catch-up)))))))
+          (pyagentd-live--soon))))))
 
 (defun pyagentd-list--catch-up (&rest _)
   "Fetch this list again if something has changed since."
   (when pyagentd-table--behind
     (let ((pyagentd-table--quietly t))
-      (funcall (or pyagentd-table--follow #'pyagentd-list--fetch)))))
-
-(defun pyagentd-list--on-told (&rest _)
-  "Fetch the lists that follow sessions again."
-  (pyagentd-list-changed "sessions"))
+      (funcall pyagentd-table--follow))))
 
 (defun pyagentd-list--on-connected ()
   "Fetch all lists that follow something from a new daemon."
@@ -647,22 +540,20 @@ Rows of a tree stay below the row that they belong to."
   (dolist (buffer (buffer-list))
     (when (buffer-local-value 'pyagentd-list--follows buffer)
       (with-current-buffer buffer
-        (pyagentd-table-say pyagentd-live-no-daemon)))))
+        (pyagentd-table-say "no daemon")))))
 
-(add-hook 'pyagentd-live-functions #'pyagentd-list--on-told)
-(add-hook 'pyagentd-changed-hook #'pyagentd-list--on-told)
+(add-hook 'pyagentd-changed-hook (lambda () (pyagentd-list-changed "sessions")))
 (add-hook 'pyagentd-rpc-connected-hook #'pyagentd-list--on-connected)
 (add-hook 'pyagentd-rpc-disconnected-hook #'pyagentd-list--on-disconnected)
 
 ;;;; Actions
 
 (defvar pyagentd-list-mode-map
-  (let ((map (make-sparse-keymap)))
-    (set-keymap-parent map pyagentd-table-mode-map)
-    (define-key map (kbd "RET") #'pyagentd-list--visit)
-    (define-key map (kbd "TAB") #'pyagentd-list--fold)
-    (define-key map "o" #'pyagentd-list--visit-other-window)
-    map)
+  (pyagentd-keymap
+   "RET" #'pyagentd-list--visit
+   "TAB" #'pyagentd-list--fold
+   "o" #'pyagentd-list--visit-other-window
+   "/" #'pyagentd-table--filter)
   "Keymap of `pyagentd-list-mode'.")
 
 (defvar pyagentd-list--defined nil
@@ -866,11 +757,13 @@ That is a plist as `pyagentd-here' has it."
 
 ;;;; The mode
 
-(define-derived-mode pyagentd-list-mode pyagentd-table-mode "List"
+(define-derived-mode pyagentd-list-mode tabulated-list-mode "List"
   "Major mode for lists that the daemon makes.
 
 \\{pyagentd-list-mode-map}"
   :interactive nil
+  (pyagentd-plain-characters)
+  (pyagentd-live-listing)
   (setq tabulated-list-padding 1
         pyagentd-here-function #'pyagentd-list--here)
   (setq-local revert-buffer-function #'pyagentd-list--revert)
@@ -967,27 +860,20 @@ with a prefix argument (ALL from Lisp) that of all."
 
 (defun pyagentd-list--read-name (views)
   "Read the name of one of VIEWS, plists."
-  (let* ((pages (seq-filter (lambda (entry)
-                              (member (car entry) '("hooks" "presets" "trust"
-                                                     "mission" "charts")))
-                            pyagentd-list-functions))
-         (summary (lambda (name)
-                    (or (plist-get (seq-find (lambda (view)
-                                               (equal name
-                                                      (plist-get view :name)))
-                                             views)
-                                   :summary)
-                        (car (split-string
-                              (documentation (cdr (assoc name pages)))
-                              "\n")))))
-         (completion-extra-properties
-          (list :annotation-function
-                (lambda (name) (concat "  " (funcall summary name))))))
-    (completing-read "List: " (append (mapcar (lambda (view)
-                                                (plist-get view :name))
-                                              views)
-                                      (mapcar #'car pages))
-                     nil t)))
+  (let ((summaries
+         (append
+          (mapcar (lambda (view) (cons (plist-get view :name)
+                                       (plist-get view :summary)))
+                  views)
+          (cl-loop for (name . function) in pyagentd-list-functions
+                   when (member name '("hooks" "presets" "trust" "mission"
+                                       "charts"))
+                   collect (cons name (car (split-string (documentation function)
+                                                         "\n")))))))
+    (or (car (pyagentd-choose
+              "List: " (mapcar (lambda (each) (cons (car each) each)) summaries)
+              :annotate (lambda (each) (concat "  " (cdr each)))))
+        (user-error "Name a list"))))
 
 ;;;; Lists that need no more
 
@@ -1066,7 +952,7 @@ a screen reader can read."
         (svg (and (consp part) (plist-get part :svg))))
     (insert (if (and svg (not (char-displayable-p ?█)))
                 (pyagentd-report--ascii (pyagentd-text part))
-              (pyagentd-ask-text-part part nil nil)))
+              (pyagentd-ask-text-part part)))
     (when (and svg pyagentd-report-pictures
                (display-images-p) (image-type-available-p 'svg))
       (put-text-property start (point) 'display
@@ -1134,8 +1020,7 @@ The end of a page that is shown moves on with what comes."
                   found))
          (place (if (zerop (buffer-size)) '(nil 0 0) (pyagentd-report--place))))
     (setq mode-name (plist-get report :title)
-          pyagentd-list--follows (plist-get report :follows)
-          pyagentd-live (and pyagentd-list--follows t))
+          pyagentd-list--follows (plist-get report :follows))
     (erase-buffer)
     (mapc #'pyagentd-report--insert lines)
     (pyagentd-report--headings

@@ -31,8 +31,8 @@
 ;;;; Present values
 
 (defun pyagentd-menu--value (name value)
-  "Return NAME with VALUE, its present one; nil or \"\" for none."
-  (if (member value '(nil ""))
+  "Return NAME with VALUE, its present one; nil, \"\" or 0 for none."
+  (if (member value '(nil "" 0))
       name
     (concat name " " (propertize (format "%s" value) 'face 'transient-value))))
 
@@ -54,116 +54,45 @@
                         'face 'transient-heading)
             "  " (pyagentd-status--text pyagentd-status))))
 
-(defun pyagentd-menu--queue ()
-  "Return the queue with how many messages wait."
-  (let ((number (or (plist-get pyagentd-status :queued) 0)))
-    (pyagentd-menu--value "Queue" (and (> number 0) number))))
-
 (defun pyagentd-menu--agent ()
   "Return the agent that answers next."
-  (pyagentd-menu--value "Agent" (or pyagentd-plan-next pyagentd-plan--agent
-                                    pyagentd-status-preset)))
+  (or pyagentd-plan-next pyagentd-plan--agent pyagentd-status-preset))
 
 (defun pyagentd-menu--setting (words key)
-  "Return WORDS, which name the setting KEY, with the value it has.
-It is at most 26 columns wide, so that the menu fits into 80."
-  (let* ((value (pyagentd-model-value key))
-         (next (and (plist-member pyagentd-settings-next key) " (next)"))
-         (shown (pcase key
-                  (:model (if next value pyagentd-status-model))
-                  (:thinking (or value "off"))
-                  (:system (if value "edited" "preset.md"))
-                  (:tools (length (split-string (or value ""))))
-                  (_ (or value "default")))))
-    (concat (pyagentd-menu--value
-             words (and (pyagentd-menu--session-p)
-                        (truncate-string-to-width
-                         (format "%s" (or shown ""))
-                         (- 25 (length words) (length next)) nil nil t)))
-            next)))
-
-(defun pyagentd-menu--model ()
-  "Return the model that answers."
-  (pyagentd-menu--setting "Model" :model))
-
-(defun pyagentd-menu--temperature ()
-  "Return the temperature."
-  (pyagentd-menu--setting "Temperature" :temperature))
-
-(defun pyagentd-menu--max-tokens ()
-  "Return the maximum tokens of an answer."
-  (pyagentd-menu--setting "Maximum tokens" :max-tokens))
-
-(defun pyagentd-menu--thinking ()
-  "Return the thinking effort."
-  (pyagentd-menu--setting "Thinking" :thinking))
-
-(defun pyagentd-menu--system ()
-  "Return the system prompt, if it is another one for the next message."
-  (pyagentd-menu--setting "System prompt" :system))
-
-(defun pyagentd-menu--tools ()
-  "Return how many tools there are."
-  (pyagentd-menu--setting "Tools" :tools))
-
-(defun pyagentd-menu--scope ()
-  "Return what settings are chosen for."
-  (pyagentd-menu--value "Set for" (if pyagentd-settings-next-only
-                                      "next message" "this session")))
+  "Return the value of the setting KEY, which WORDS name.
+Both are at most 26 columns wide, so that the menu fits into 80."
+  (when (pyagentd-menu--session-p)
+    (let* ((value (pyagentd-model-value key))
+           (next (if (plist-member pyagentd-settings-next key) " (next)" ""))
+           (shown (pcase key
+                    (:model (if (string-empty-p next) pyagentd-status-model value))
+                    (:thinking (or value "off"))
+                    (:system (if value "edited" "preset.md"))
+                    (:tools (length (split-string (or value ""))))
+                    (_ (or value "default")))))
+      (concat (truncate-string-to-width
+               (format "%s" (or shown ""))
+               (- 25 (length words) (length next)) nil nil t)
+              next))))
 
 (defun pyagentd-menu--next-p ()
   "Return non-nil if something is set for the next message only."
   pyagentd-settings-next)
 
-(defun pyagentd-menu--asks ()
-  "Return the list of approvals with how many wait in all sessions."
-  (let ((number (length (pyagentd-ask-open))))
-    (pyagentd-menu--value "List all" (and (> number 0) number))))
-
-(defun pyagentd-menu--agents ()
-  "Return the list of agents with how many work here."
-  (let ((number (pyagentd-overlay--count)))
-    (pyagentd-menu--value "Agents" (and (> number 0) number))))
-
 (defun pyagentd-menu--context ()
-  "Return the context with how full the window is."
-  (pyagentd-menu--value
-   "Context"
-   (when-let ((used (plist-get pyagentd-context :used)))
-     (format "%d%% %s" (round (* 100.0 used)
-                              (max 1 (plist-get pyagentd-context :window)))
-             (car (last (split-string (plist-get pyagentd-context :short))))))))
-
-(defun pyagentd-menu--steps ()
-  "Return the list of steps with how far the agent is."
-  (pyagentd-menu--value
-   "Steps" (and pyagentd-todo (format "%d/%d" (pyagentd-todo--done)
-                                      (length pyagentd-todo)))))
-
-(defun pyagentd-menu--hidden ()
-  "Return the hidden turns with whether they are shown."
-  (pyagentd-menu--value
-   "Hidden turns" (and pyagentd-hidden--overlays
-                       (if pyagentd-hidden--shown "shown" "folded"))))
+  "Return how full the window is, and what the session cost."
+  (when-let ((used (plist-get pyagentd-context :used)))
+    (format "%d%% %s" (round (* 100.0 used)
+                             (max 1 (plist-get pyagentd-context :window)))
+            (car (last (split-string (plist-get pyagentd-context :short)))))))
 
 (defun pyagentd-menu--overridden ()
   "Return the settings that differ from preset.md."
-  (pyagentd-menu--value
-   "Save to preset.md"
-   (and (pyagentd-menu--session-p)
-        (mapconcat (lambda (variable)
-                     (string-remove-prefix
-                      "gptel-" (string-remove-prefix
-                                "gptel--" (symbol-name variable))))
-                   (pyagentd-settings-overridden) ", "))))
-
-(defun pyagentd-menu--branch ()
-  "Return the tree of branches with the name of the one here."
-  (pyagentd-menu--value "Tree" pyagentd--branch-name))
-
-(defun pyagentd-menu--daemon ()
-  "Return how to connect to the daemon, or that this is connected."
-  (pyagentd-menu--value "Connect" (and (pyagentd-rpc-connected-p) "(connected)")))
+  (when (pyagentd-menu--session-p)
+    (mapconcat (lambda (variable)
+                 (replace-regexp-in-string "\\`gptel--?" ""
+                                           (symbol-name variable)))
+               (pyagentd-settings-overridden) ", ")))
 
 ;;;; Options
 
@@ -226,7 +155,8 @@ WORDS says what the option is; VALUES is a list of (WORD . VALUE)."
                 (list (if (symbolp command) command
                         `(lambda () (interactive) ,command)))
                 (when-let ((value (plist-get plist :value)))
-                  (list :description value))
+                  `(:description
+                    (lambda () (pyagentd-menu--value ,words ,value))))
                 (when-let ((predicate (plist-get plist :if)))
                   (list :if predicate))
                 (when (plist-get plist :stay) '(:transient t)))))))
@@ -261,79 +191,6 @@ WORDS says what the option is; VALUES is a list of (WORD . VALUE)."
 (pyagentd-menu--define-all)
 
 ;;;; Choosing a model and other settings
-
-;; Chooses the model of a session, and edits texts in buffers of their own.
-
-;;;; Edit a text in a buffer
-
-;; Long values, such as a system prompt, are edited in a buffer and handed
-;; over when they are finished.  A text that is refused stays there.
-
-(pyagentd-deflocal pyagentd-edit--on-finish nil
-  "Function that is called with the text, and with what closes this buffer.")
-(pyagentd-deflocal pyagentd-edit--title nil
-  "What is edited here, in words.")
-
-(put 'pyagentd-edit-mode 'permanent-local t)
-
-(defvar pyagentd-edit-mode-map
-  (pyagentd-keymap
-   "C-c C-c" #'pyagentd-edit--finish
-   "C-c C-k" #'pyagentd-edit--cancel)
-  "Keymap of `pyagentd-edit-mode'.")
-
-(define-minor-mode pyagentd-edit-mode
-  "Minor mode of buffers in which a value is edited.
-
-\\{pyagentd-edit-mode-map}"
-  :lighter " Edit"
-  :interactive nil
-  (when pyagentd-edit-mode
-    (setq header-line-format
-          (string-replace
-           "%" "%%"
-           (concat " " pyagentd-edit--title
-                   (substitute-command-keys "   \\<pyagentd-edit-mode-map>\
-\\[pyagentd-edit--finish] save   \\[pyagentd-edit--cancel] cancel"))))))
-
-(defun pyagentd-edit (title text mode finish)
-  "Edit TEXT, which is called TITLE, in a buffer in MODE, a function.
-FINISH is called with the text when it is finished, and with a function
-that closes the buffer; it may call that later."
-  (let ((buffer (get-buffer-create (format "*edit: %s*" title))))
-    ;; What is being edited stays.
-    (unless (buffer-local-value 'pyagentd-edit--on-finish buffer)
-      (with-current-buffer buffer
-        (insert text)
-        (goto-char (point-min))
-        (funcall mode)
-        (setq pyagentd-edit--title title
-              pyagentd-edit--on-finish finish
-              buffer-undo-list nil)
-        (set-buffer-modified-p nil)
-        (pyagentd-edit-mode)))
-    (pop-to-buffer buffer)))
-
-(defun pyagentd-edit--finish ()
-  "Save the text in this buffer as the value."
-  (interactive nil pyagentd-edit-mode)
-  (let ((buffer (current-buffer)))
-    (funcall pyagentd-edit--on-finish
-             (buffer-substring-no-properties (point-min) (point-max))
-             (lambda () (pyagentd-edit--close buffer)))))
-
-(defun pyagentd-edit--cancel ()
-  "Discard the edit."
-  (interactive nil pyagentd-edit-mode)
-  (when (or (not (buffer-modified-p)) (y-or-n-p "Discard the changes? "))
-    (pyagentd-edit--close (current-buffer))))
-
-(defun pyagentd-edit--close (buffer)
-  "Kill BUFFER and put its window back."
-  (when (buffer-live-p buffer)
-    (if-let ((window (get-buffer-window buffer t)))
-        (quit-window t window)
-      (kill-buffer buffer))))
 
 ;;;; Model, temperature, tools and system prompt
 
@@ -561,9 +418,9 @@ That is \"off\", \"low\", \"medium\" or \"high\"."
   (interactive
    (list (pyagentd-model--in-session
            (let ((now (or (pyagentd-model-value :thinking) "off")))
-             (completing-read
+             (pyagentd-choose
               (format-prompt (pyagentd-model--scoped "Thinking effort") now)
-              '("off" "low" "medium" "high") nil t nil nil now))))
+              '("off" "low" "medium" "high") :default now))))
    pyagentd-mode)
   (pyagentd-model--in-session
     (if pyagentd-settings-next-only (pyagentd-model--next :thinking effort)
@@ -575,68 +432,60 @@ That is \"off\", \"low\", \"medium\" or \"high\"."
            (setq pyagentd-settings-thinking before)
            (pyagentd-later-tell err)))))))
 
+(defun pyagentd-model--change (operation key read)
+  "Change the setting KEY, for this session or for the next message only.
+READ is called with the answer of the daemon to OPERATION, with the present
+value for the next message, nil for none, and with a function that takes the
+new value and maybe what is to be called once it is set."
+  (pyagentd-model--in-session
+    (let* ((next pyagentd-settings-next-only)
+           (set (pyagentd-later-back
+                 (lambda (value &optional then)
+                   (if (not next) (pyagentd-model--configure key value then)
+                     (pyagentd-model--next key value)
+                     (when then (funcall then)))))))
+      (pyagentd-later-asking
+       operation (list :branch pyagentd--branch-dir)
+       (lambda (answer)
+         (funcall read answer
+                  (and next (plist-get pyagentd-settings-next key)) set))))))
+
 (defun pyagentd-edit-system-prompt ()
   "Edit the system prompt of this session, or of the next message only."
   (interactive nil pyagentd-mode)
-  (pyagentd-model--in-session
-    (let ((next pyagentd-settings-next-only))
-      (pyagentd-later-asking
-       'system-prompt (list :branch pyagentd--branch-dir)
-       (lambda (answer)
-         (pyagentd-model--edit-system
-          (or (and next (plist-get pyagentd-settings-next :system))
-              (plist-get answer :system) "")
-          next))))))
-
-(defun pyagentd-model--edit-system (text next)
-  "Edit TEXT as the system prompt; NEXT means of the next message only."
-  (let ((session (current-buffer)))
-    (pyagentd-edit
-     (format "system prompt of %s%s" (buffer-name)
-             (if next ", next message only" ""))
-     text (if (fboundp 'markdown-mode) 'markdown-mode #'text-mode)
-     (lambda (new close)
-       (pyagentd-later-in session
-         (if (not next) (pyagentd-model--configure :system new close)
-           (pyagentd-model--next :system new)
-           (funcall close)))))))
+  (pyagentd-model--change
+   'system-prompt :system
+   (lambda (answer next set)
+     (pyagentd-edit (format "system prompt of %s%s" (buffer-name)
+                            (if pyagentd-settings-next-only
+                                ", next message only" ""))
+                    (or next (plist-get answer :system) "")
+                    (if (fboundp 'markdown-mode) 'markdown-mode #'text-mode)
+                    set))))
 
 (defun pyagentd-model--choose-tools ()
   "Switch tools on and off, for this session or for the next message only."
   (interactive nil pyagentd-mode)
-  (pyagentd-model--in-session
-    (let ((next pyagentd-settings-next-only))
-      (pyagentd-later-asking
-       'tools-available (list :branch pyagentd--branch-dir)
-       (lambda (answer)
-         (let* ((chosen (plist-get pyagentd-settings-next :tools))
-                (on (pyagentd-model--read-tools
-                     (plist-get answer :tools)
-                     (if (and next chosen) (split-string chosen)
-                       (plist-get answer :on))))
-                (names (string-join on " ")))
-           (if next (pyagentd-model--next :tools names)
-             (pyagentd-model--configure :tools names))))))))
+  (pyagentd-model--change
+   'tools-available :tools
+   (lambda (answer next set)
+     (funcall set (string-join
+                   (pyagentd-model--read-tools
+                    (plist-get answer :tools)
+                    (if next (split-string next) (plist-get answer :on)))
+                   " ")))))
 
 (defun pyagentd-model--read-tools (names on)
   "Let the user switch the tools NAMES, of which ON are on; return those on."
   (let ((name t))
-    (while (not (equal name ""))
+    (while name
       (setq name
-            (let ((completion-extra-properties
-                   (list :annotation-function
-                         (lambda (tool)
-                           (if (member tool on) "  on" "  off")))))
-              (completing-read
-               (format "Switch tool (%d of %d on; RET alone when done): "
-                       (length on) (length names))
-               (lambda (string predicate action)
-                 (if (eq action 'metadata)
-                     '(metadata (display-sort-function . identity)
-                                (cycle-sort-function . identity))
-                   (complete-with-action action names string predicate)))
-               nil t)))
-      (unless (equal name "")
+            (pyagentd-choose
+             (format "Switch tool (%d of %d on; RET alone when done): "
+                     (length on) (length names))
+             names
+             :annotate (lambda (tool) (if (member tool on) "  on" "  off"))))
+      (when name
         (setq on (if (member name on) (remove name on)
                    (append on (list name))))))
     on))

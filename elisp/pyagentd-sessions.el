@@ -112,13 +112,11 @@ After one that fails, nothing more is done; the others stay marked."
 
 (defun pyagentd-exchange--read-format ()
   "Read the format of an export."
-  (let ((completion-extra-properties
-         (list :annotation-function
-               (lambda (name)
-                 (concat "  " (cdr (assoc name pyagentd-exchange--formats)))))))
-    (completing-read (format-prompt "Format" "md")
-                     (mapcar #'car pyagentd-exchange--formats)
-                     nil t nil nil "md")))
+  (car (pyagentd-choose
+        (format-prompt "Format" "md")
+        (mapcar (lambda (format) (cons (car format) format))
+                pyagentd-exchange--formats)
+        :default "md" :annotate (lambda (format) (concat "  " (cdr format))))))
 
 (defun pyagentd-exchange--export-name (session format)
   "Return the name proposed for the export of SESSION in FORMAT."

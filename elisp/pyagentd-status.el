@@ -528,12 +528,17 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
   (seq-count (lambda (step) (pyagentd-todo--is step "completed"))
              pyagentd-todo))
 
+(defun pyagentd-todo-count ()
+  "Return how many of the steps here are completed, nil if there is no list."
+  (and pyagentd-todo
+       (format "%d/%d" (pyagentd-todo--done) (length pyagentd-todo))))
+
 (defun pyagentd-todo-line ()
   "Return in a line how far the agent here is, nil if it has no list."
   (when pyagentd-todo
     (let ((doing (seq-find (lambda (step) (pyagentd-todo--is step "in_progress"))
                            pyagentd-todo)))
-      (format "todo %d/%d%s" (pyagentd-todo--done) (length pyagentd-todo)
+      (format "todo %s%s" (pyagentd-todo-count)
               (if doing (concat ": " (plist-get doing :active-form)) "")))))
 
 (defun pyagentd-todo--segment ()

@@ -655,9 +655,10 @@ of all agents."
 KIND is what TIME says: `:at', `:delay', `:every' or `:cron'.  Nobody is
 asked in the run: what would be asked is denied."
   (interactive
-   (let* ((kind (completing-read "When: " pyagentd-schedules--kinds nil t))
-          (time (read-string (format "Time, %s: " kind))))
-     (list (cdr (assoc kind pyagentd-schedules--kinds)) time
+   (let ((kind (pyagentd-choose "When: " pyagentd-schedules--kinds)))
+     (list kind
+           (read-string (format "Time, %s: "
+                                (car (rassq kind pyagentd-schedules--kinds))))
            (read-string "Message: "))))
   (pyagentd-later-here
    'schedule-add (list :branch (or (plist-get pyagentd-list-arguments :branch)
@@ -745,25 +746,9 @@ That is a plist with :path, :change, :reason and :diff."
    'history (list :branch (plist-get pyagentd-list-arguments :branch))
    (lambda (answer)
      (pyagentd-list-again-with
-      (list :message
-            (pyagentd-snapshots--read (plist-get answer :prompts)))))))
-
-(defun pyagentd-snapshots--read (prompts)
-  "Read one of PROMPTS, as the daemon tells them; return its id, nil for none."
-  (let* ((number (1+ (length prompts)))
-         (labels (mapcar
-                  (lambda (each)
-                    (setq number (1- number))
-                    (cons (format "%d  %s" number
-                                  (truncate-string-to-width
-                                   (string-join (split-string
-                                                 (plist-get each :text))
-                                                " ")
-                                   70 nil nil "…"))
-                          (plist-get each :message-id)))
-                  (reverse prompts))))
-    (cdr (assoc (completing-read "Changes since (empty for all): " labels nil t)
-                labels))))
+      (list :message (pyagentd-choose
+                      "Changes since (empty for all): "
+                      (pyagentd-prompt-labels (plist-get answer :prompts))))))))
 
 ;;;; Restoring
 

@@ -136,16 +136,6 @@ for the daemon the project that the session works in."
           (project-root project))
         default-directory))))
 
-(defun pyagentd--preset-annotation (presets)
-  "Return a function that says what a name in PRESETS, plists, stands for."
-  (lambda (name)
-    (when-let ((preset (seq-find (lambda (preset)
-                                   (equal (plist-get preset :name) name))
-                                 presets)))
-      (format "  %s" (or (plist-get preset :error)
-                         (plist-get preset :description)
-                         "")))))
-
 (defun pyagentd--preset-prompt (untrusted)
   "Return how to ask for a preset where UNTRUSTED ones await a word."
   (if untrusted
@@ -157,11 +147,17 @@ for the daemon the project that the session works in."
 (defun pyagentd--read-preset (answer)
   "Read the name of one of the presets in ANSWER, one of the daemon."
   (let* ((presets (plist-get answer :presets))
-         (completion-extra-properties
-          (list :annotation-function (pyagentd--preset-annotation presets))))
-    (completing-read (pyagentd--preset-prompt (plist-get answer :untrusted))
-                     (mapcar (lambda (preset) (plist-get preset :name)) presets)
-                     nil (and presets t) nil nil pyagentd-default-preset)))
+         (chosen (pyagentd-choose
+                  (pyagentd--preset-prompt (plist-get answer :untrusted))
+                  (mapcar (lambda (preset)
+                            (cons (plist-get preset :name) preset))
+                          presets)
+                  :default pyagentd-default-preset :loose (null presets)
+                  :annotate (lambda (preset)
+                              (format "  %s" (or (plist-get preset :error)
+                                                 (plist-get preset :description)
+                                                 ""))))))
+    (if (stringp chosen) chosen (plist-get chosen :name))))
 
 ;;;###autoload
 (defun pyagentd-session (name &optional preset directory then)

@@ -115,9 +115,9 @@ def test_a_prompt_is_edited_in_place_or_in_a_buffer_and_sent_instead(
     assert "Second question?" in (main / "session.md").read_text(), "what was edited in place is put back"
     model_server.say("A fourth answer.")
     emacs.eval('(progn (goto-char (point-min)) (search-forward "First q") (pyagentd-edit-prompt) t)')
-    emacs.wait("(bound-and-true-p pyagentd-edit-prompt-mode)")
+    emacs.wait("(bound-and-true-p pyagentd-edit-mode)")
     assert emacs.eval("(buffer-string)") == "First question?"
-    emacs.eval('(progn (erase-buffer) (insert "Zeroth question?") (pyagentd-edit-prompt--finish) t)')
+    emacs.eval('(progn (erase-buffer) (insert "Zeroth question?") (pyagentd-edit--finish) t)')
     shows(emacs, "Zeroth question?", "A fourth answer.", without=("First answer.", "Better question?"))
     assert asked(model_server) == ["Zeroth question?"]
     by = {

@@ -78,7 +78,7 @@ The variables `session' and `project' are bound."
     (let (offered (chosen "this buffer"))
       (cl-letf (((symbol-function 'completing-read)
                  (lambda (_ things &rest _)
-                   (setq offered (mapcar #'car things))
+                   (setq offered (all-completions "" things))
                    chosen)))
         (call-interactively #'pyagentd-add)
         (should (equal (add-test--said session) "### @a.el\n\n"))

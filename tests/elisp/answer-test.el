@@ -152,7 +152,6 @@ The variable `asked' is bound to the question, or nil."
     (answer-test--confirming ?y (pyagentd-allow-always))
     (should (eq 'always (plist-get (answer-test--sent) :decision)))))
 
-
 ;;;; Editing
 
 (ert-deftest pyagentd-answer-edits-a-command-as-text ()
@@ -183,9 +182,9 @@ The variable `asked' is bound to the question, or nil."
                              "  \"max\": null\n}\n")))
       (goto-char (point-max))
       (insert "]")
-      (should-error (pyagentd-ask--edit-finish) :type 'user-error)
+      (should-error (pyagentd-edit--finish) :type 'user-error)
       (delete-char -1)
-      (pyagentd-ask--edit-finish))
+      (pyagentd-edit--finish))
     (should (string-search "\"é\"" (plist-get (answer-test--sent) :input)))))
 
 (ert-deftest pyagentd-answer-cancelled-edit-answers-nothing ()
@@ -216,8 +215,8 @@ The variable `asked' is bound to the question, or nil."
           (should-not (string-search "C-c C-c" header-line-format))))
       (with-current-buffer "*edit: Bash ls -l*"
         (should (equal '(user-error "Already answered")
-                       (should-error (pyagentd-ask--edit-finish))))
-        (pyagentd-ask--edit-cancel))
+                       (should-error (pyagentd-edit--finish))))
+        (pyagentd-edit--cancel))
       (should-not (pyagentd-test-calls 'answer)))))
 
 (ert-deftest pyagentd-answer-edited-twice-in-a-row-answers-once ()
@@ -225,8 +224,8 @@ The variable `asked' is bound to the question, or nil."
     (answer-test--open)
     (pyagentd-ask--edit)
     (with-current-buffer "*edit: Bash ls -l*"
-      (pyagentd-ask--edit-finish)
-      (should-error (pyagentd-ask--edit-finish) :type 'user-error))
+      (pyagentd-edit--finish)
+      (should-error (pyagentd-edit--finish) :type 'user-error))
     (pyagentd-test-await (null (pyagentd-ask-find "q2")))
     (should (= 1 (length (pyagentd-test-calls 'answer))))))
 
@@ -236,11 +235,11 @@ The variable `asked' is bound to the question, or nil."
     (pyagentd-test-refuse 'answer "not even so")
     (pyagentd-ask--edit)
     (let ((buffer (window-buffer)))
-      (with-current-buffer buffer (pyagentd-ask--edit-finish))
+      (with-current-buffer buffer (pyagentd-edit--finish))
       (pyagentd-test-await (not (pyagentd-ask-answered-p
                                  (pyagentd-ask-find "q2"))))
       (should (buffer-live-p buffer))
-      (with-current-buffer buffer (pyagentd-ask--edit-cancel)))))
+      (with-current-buffer buffer (pyagentd-edit--cancel)))))
 
 ;;;; Diffs
 
@@ -333,7 +332,7 @@ The variable `asked' is bound to the question, or nil."
   (pyagentd-test-with-ask
     (answer-test--open)
     (cl-letf (((symbol-function 'completing-read)
-               (lambda (_ table &rest _) (caadr table)))
+               (lambda (_ table &rest _) (nth 1 (all-completions "" table))))
               ((symbol-function 'read-multiple-choice)
                (lambda (_ choices)
                  (should (equal '(?y ?s ?p ?n ?r ?o ?k) (mapcar #'car choices)))

@@ -59,9 +59,9 @@ The variable `branch' is bound to its directory."
     (with-current-buffer (window-buffer)
       (should (equal (buffer-string) "One?"))
       (insert "Or ")
-      (should (equal (pyagentd-test-said (pyagentd-edit-prompt--finish))
+      (should (equal (pyagentd-test-said (pyagentd-edit--finish))
                      "A run is in flight"))
-      (should pyagentd-edit-prompt-mode)
+      (should pyagentd-edit-mode)
       (pyagentd-test-answer 'edit nil)
       (let ((edited (current-buffer)))
         (pyagentd-test-type "C-c C-c")
@@ -78,14 +78,15 @@ The variable `branch' is bound to its directory."
     (pyagentd-test-type "M-x pyagentd-edit-prompt RET")
     (let ((buffer (window-buffer)))
       (with-current-buffer buffer
-        (should (string-prefix-p "Sent; what you typed after that"
+        (should (string-prefix-p "Done; what you typed after that"
                                  (pyagentd-test-said
-                                   (pyagentd-edit-prompt--finish)
+                                   (pyagentd-edit--finish)
                                    (insert "And two? ")))))
       (should (buffer-live-p buffer))
       (with-current-buffer buffer
         (should (equal (buffer-string) "And two? One?"))
-        (pyagentd-edit-prompt--cancel)))))
+        (cl-letf (((symbol-function 'y-or-n-p) #'always))
+          (pyagentd-edit--cancel))))))
 
 (ert-deftest pyagentd-edit-prompt-again-shows-what-was-begun ()
   (history-test-with-session

@@ -43,7 +43,7 @@
         (dolist (case '((us-ascii ?- ?>) (utf-8 nil nil)))
           (set-terminal-coding-system (car case))
           (with-temp-buffer
-            (pyagentd-table-mode)
+            (pyagentd-list-mode)
             (should (equal (mapcar (lambda (char)
                                      (and buffer-display-table
                                           (aref buffer-display-table char)))
@@ -99,18 +99,23 @@
       (dolist (title '("Send" "Turns" "Approvals" "Sessions" "Trust"))
         (should (member title titles))))))
 
+(defun keys-test--described (words)
+  "Return what the entry of the menu that is called WORDS says now."
+  (let ((entry (seq-find (lambda (entry) (equal words (nth 1 (ensure-list entry))))
+                         (keys-test--entries))))
+    (substring-no-properties
+     (eval `(pyagentd-menu--value ,words ,(plist-get (nthcdr 3 entry) :value)) t))))
+
 (ert-deftest pyagentd-menu-shows-what-holds ()
   (pyagentd-test-with-session "### Hi"
     (pyagentd-test-attach :title "Tea" :preset "programmer"
                           :settings '(:model "opus")
                           :status '(:state idle :queued 2)
                           :context '(:used 500 :window 1000 :short "500 $0.50"))
-    (should (equal (mapcar (lambda (function)
-                             (substring-no-properties (funcall function)))
-                           '(pyagentd-menu--title pyagentd-menu--queue
-                             pyagentd-menu--agent pyagentd-menu--model
-                             pyagentd-menu--context pyagentd-menu--steps))
-                   '("Tea  Ready" "Queue 2" "Agent programmer" "Model opus"
+    (should (equal (substring-no-properties (pyagentd-menu--title)) "Tea  Ready"))
+    (should (equal (mapcar #'keys-test--described
+                           '("Queue" "Agent" "Model" "Context" "Steps"))
+                   '("Queue 2" "Agent programmer" "Model opus"
                      "Context 50% $0.50" "Steps")))))
 
 (ert-deftest pyagentd-menus-fit-into-80-columns ()
@@ -146,12 +151,9 @@
                                       :tools ("Read" "Bash"))
                           :thinking "low")
     (let ((shown (lambda ()
-                   (mapcar (lambda (function)
-                             (substring-no-properties (funcall function)))
-                           '(pyagentd-menu--scope
-                             pyagentd-menu--model pyagentd-menu--temperature
-                             pyagentd-menu--max-tokens pyagentd-menu--thinking
-                             pyagentd-menu--tools pyagentd-menu--system)))))
+                   (mapcar #'keys-test--described
+                           '("Set for" "Model" "Temperature" "Maximum tokens"
+                             "Thinking" "Tools" "System prompt")))))
       (should (equal (funcall shown)
                      '("Set for this session" "Model opus" "Temperature 0.5"
                        "Maximum tokens default" "Thinking low" "Tools 2"
@@ -247,7 +249,7 @@ whatever its key, is none."
       (should-not (memq command
                         '(pyagentd-allow-once pyagentd-allow-session
                           pyagentd-allow-always pyagentd-deny
-                          pyagentd-deny-with-reason pyagentd-ask--edit-finish
+                          pyagentd-deny-with-reason pyagentd-edit--finish
                           pyagentd-ask--abort))))))
 
 (ert-deftest pyagentd-menubar-a-right-click-offers-what-is-there ()

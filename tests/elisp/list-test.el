@@ -175,7 +175,7 @@
       (pyagentd-test-push '(task "/b" 0 (:id "task_001" :status "failed")))
       (pyagentd-test-settle)
       (should (= 3 (length (list-test--first-words))))
-      (run-hook-with-args 'pyagentd-live-functions nil nil)
+      (pyagentd-list-changed "sessions")
       (pyagentd-test-await (equal (list-test--first-words) '("writer")))
       (pyagentd-rpc-disconnect)
       (pyagentd-test-await (equal mode-line-process " no daemon")))))

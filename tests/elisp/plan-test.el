@@ -58,14 +58,17 @@
     (should-not (string-match-p "\\[" pyagentd-status--line))))
 
 (ert-deftest pyagentd-plan-agents-are-annotated ()
-  (let* ((agents '((:name "build" :description "Works.")
-                   (:name "plan" :description "Looks." :read-only t)))
-         (table (pyagentd-plan--table agents))
-         (metadata (completion-metadata "" table nil))
-         (annotate (completion-metadata-get metadata 'annotation-function)))
-    (should (eq (completion-metadata-get metadata 'category) 'pyagentd-agent))
-    (should (equal (funcall annotate "plan") "  [read-only] Looks."))
-    (should (equal (all-completions "" table) '("build" "plan")))))
+  (plan-test--with-session "### Hi"
+    (pyagentd-test-tell
+     'fake-answer
+     "(:agent \"build\" :agents ((:name \"build\" :description \"Works.\") (:name \"plan\" :description \"Looks.\" :read-only t)))"
+     'agents-available)
+    (let (seen)
+      (pyagentd-test-with-options seen
+        (pyagentd-test-type "M-x pyagentd-choose-agent RET plan RET")
+        (pyagentd-test-await pyagentd-plan-next))
+      (should (equal pyagentd-plan-next "plan"))
+      (should (equal seen '(("build" "  Works.") ("plan" "  [read-only] Looks.")))))))
 
 (ert-deftest pyagentd-plan-approving-saves-and-says-so-with-one-key ()
   (plan-test--with-session "### Plan"

@@ -180,7 +180,7 @@
     (let ((view (sessions-test--view root)))
       (pyagentd-test-answer 'view (plist-put view :rows
                                              (butlast (plist-get view :rows)))))
-    (run-hook-with-args 'pyagentd-live-functions nil nil)
+    (pyagentd-list-changed "sessions")
     (pyagentd-test-await (equal (sessions-test--names) '("bag" "Making tea")))
     (should (string-prefix-p "*Making tea  +3" (nth 1 (pyagentd-test-lines))))))
 
@@ -197,7 +197,6 @@
     (should-not (pyagentd-test-calls 'unwatch))
     (kill-buffer "*pyagentd running*")
     (pyagentd-test-await (pyagentd-test-calls 'unwatch))
-    (should-not pyagentd-live--watching)
     (pyagentd-sessions)
     (pyagentd-test-await (= 3 (length (pyagentd-test-calls 'view))))))
 
