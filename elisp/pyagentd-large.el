@@ -110,12 +110,6 @@ else took most of the pause, the next one is awaited."
              (not (input-pending-p)))
     (garbage-collect)))
 
-(defun pyagentd-gc-make-room (bytes)
-  "Collect garbage now, if else it might be done while BYTES more are made.
-For work in steps between which somebody may type."
-  (when (> (+ bytes (pyagentd-gc--garbage)) (* 0.8 gc-cons-threshold))
-    (garbage-collect)))
-
 ;;;; Syntax of long conversations, where somebody looks
 
 ;; A mode with `syntax-propertize-function', such as `markdown-mode', wants

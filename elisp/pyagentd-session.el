@@ -297,12 +297,17 @@ begin with :when and a condition.  DOCSTRING says what it does."
 
 ;;;; Where Local Variables stand, and what they say
 
-;; A block of Local Variables as text: where it begins and ends, whatever
-;; happened to it, and what it says.  What counts as a block is exactly
-;; what the daemon takes for one.
+;; A session file is BODY, an empty line and a block of Local Variables
+;; from which gptel restores the roles of the text.  In the buffer there
+;; is only BODY, with the roles in the text property `gptel': the symbols
+;; `response' and `ignore', a cons (tool . ID), or nothing for text of
+;; the user.  Here one gets from one to the other.
 ;;
 ;; Emacs itself reads Local Variables only within the last 3000 characters
-;; of a file; here they are looked for in the whole text.
+;; of a file, which a conversation passes after some 25 tool calls; here
+;; they are looked for in the whole text.  What is torn, or was left in the
+;; text by a program, is text here: the daemon repairs that when the buffer
+;; is attached.
 
 ;; Spelled in two parts, lest Emacs takes it for a block of this file.
 (defconst pyagentd-locals--heading (concat "Local " "Variables:")
@@ -398,47 +403,7 @@ none."
                for block = (pyagentd-locals--read start stop)
                when block return (cons start (cdr block))))))
 
-(defun pyagentd-locals--torn ()
-  "Return the block that ends the text but has lost some of it, or nil.
-The value is as of `pyagentd-locals-find'."
-  (let ((stop (pyagentd-locals--stop (point-max))))
-    (cl-loop
-     for start in (pyagentd-locals--openings stop)
-     for lines = (pyagentd-locals--lines start stop)
-     for affixes = (pyagentd-locals--affixes (car lines))
-     for read = (mapcar (lambda (line)
-                          (or (pyagentd-locals--entry
-                               (pyagentd-locals--content line affixes))
-                              (pyagentd-locals--cut-entry line (car affixes))))
-                        (cdr lines))
-     for entries = (pyagentd-locals--unique (delq nil (copy-sequence read)))
-     when (and (pyagentd-locals-ours-p entries)
-               (cl-every (lambda (line) (string-prefix-p (car affixes) line)) lines)
-               (>= (* 2 (length (delq nil (copy-sequence read)))) (length read)))
-     return (list :start start :end stop :entries entries :torn t
-                  :bounds (list (pyagentd-locals--bounds-of entries))))))
-
-(defun pyagentd-locals--cut-entry (line prefix)
-  "Return what LINE, which begins with PREFIX but lost its end, says."
-  (let ((entry (pyagentd-locals--entry
-                (string-trim (string-remove-prefix prefix (string-trim line))))))
-    (and entry (string-prefix-p "gptel" (car entry)) entry)))
-
-(defun pyagentd-locals--passed ()
-  "Return the last block below which somebody wrote, or nil.
-Only one with roles for the text above is believed.  The value is as of
-`pyagentd-locals-find'."
-  (cl-loop
-   for start in (pyagentd-locals--openings (point-max))
-   for end = (pyagentd-locals--passed-end start)
-   for block = (and end (pyagentd-locals--read start end))
-   for bounds = (and block (pyagentd-locals--bounds-of (cdr block)))
-   when (and bounds (not (equal bounds "nil"))
-             (not (pyagentd-locals-fenced-p (point-min) start)))
-   return (list :start start :end end :entries (cdr block)
-                :bounds (list bounds))))
-
-(defun pyagentd-locals--passed-end (start)
+(defun pyagentd-locals--end (start)
   "Return where the last line ends of the block that begins at START, or nil."
   (save-excursion
     (goto-char start)
@@ -455,52 +420,31 @@ Only one with roles for the text above is believed.  The value is as of
   (alist-get "gptel--bounds" entries nil nil #'equal))
 
 (defun pyagentd-locals-find ()
-  "Return the block of the whole buffer, or nil.
-That is a plist with :start and :end, :entries (an alist of strings),
-:bounds (printed ones, of several blocks in a row those of the last
-first; nil where a block has none), for one that is whole and ends the
-text :count, the number of blocks that say something, and :guarded,
-non-nil if an empty block stands before it; for one that ends the text
-but has lost some of it :torn.
+  "Return the block that ends the buffer, or nil.
+That is a plist with :start, :end, :entries (an alist of strings), :bounds
+\(printed ones, of several blocks in a row those of the last first; nil
+where a block has none) and :count, the number of blocks that say
+something.
 
 An Emacs that does not see a block writes another one behind it: blocks
 in a row count as one, the later settings hold.  An empty block ends the
 row: the text before it ends like a block."
-  (if-let ((last (pyagentd-locals--last (point-max))))
-      (let* ((start (car last)) (entries (cdr last)) (all (cdr last))
-             (bounds (list (pyagentd-locals--bounds-of entries)))
-             (count 1)
-             earlier)
-        (while (and entries (setq earlier (pyagentd-locals--last start))
-                    (or (null (cdr earlier))
-                        (pyagentd-locals-ours-p (cdr earlier))))
-          (setq start (car earlier)
-                entries (and (cdr earlier)
-                             (pyagentd-locals--unique
-                              (append (cdr earlier) entries)))
-                all (pyagentd-locals--unique (append (cdr earlier) all)))
-          (when (cdr earlier) (cl-incf count))
-          (push (pyagentd-locals--bounds-of (cdr earlier)) bounds))
-        (list :start start :end (point-max) :entries all
-              :guarded (null entries) :count count :bounds (nreverse bounds)))
-    (or (pyagentd-locals--torn) (pyagentd-locals--passed))))
-
-(defun pyagentd-locals-mentioned-p ()
-  "Return non-nil if the words that open a block stand in the text itself."
-  (save-restriction
-    (widen)
-    (save-excursion
-      (goto-char (point-max))
-      (let ((case-fold-search nil))
-        (search-backward pyagentd-locals--heading nil t)))))
-
-(defun pyagentd-locals-fenced-p (start end)
-  "Return non-nil if a code block of Markdown is open at END.
-It begins after START."
-  (save-excursion
-    (goto-char start)
-    (cl-oddp (cl-loop while (re-search-forward "^ \\{0,3\\}\\(?:```\\|~~~\\)" end t)
-                      count t))))
+  (when-let ((last (pyagentd-locals--last (point-max))))
+    (let* ((start (car last)) (entries (cdr last)) (all entries)
+           (bounds (list (pyagentd-locals--bounds-of entries)))
+           (count 1)
+           earlier)
+      (while (and entries (setq earlier (pyagentd-locals--last start))
+                  (or (null (cdr earlier))
+                      (pyagentd-locals-ours-p (cdr earlier))))
+        (setq start (car earlier)
+              entries (cdr earlier)
+              all (pyagentd-locals--unique (append entries all)))
+        (when entries
+          (cl-incf count)
+          (push (pyagentd-locals--bounds-of entries) bounds)))
+      (list :start start :end (point-max) :entries all :count count
+            :bounds (nreverse bounds)))))
 
 ;;;; Cleaning
 
@@ -513,7 +457,7 @@ nil if there are none; ENTRIES is an alist of strings."
       (goto-char (point-min))
       (while (search-forward pyagentd-locals--heading nil t)
         (let* ((start (line-beginning-position))
-               (end (pyagentd-locals--passed-end start))
+               (end (pyagentd-locals--end start))
                (block (and end (pyagentd-locals--read start end))))
           (when (and block (pyagentd-locals-ours-p (cdr block)))
             (push (list start end (pyagentd-locals--bounds-of (cdr block))
@@ -550,38 +494,12 @@ gives them, and returns those that stay."
 
 ;;;; Values
 
-(defun pyagentd-locals-read-bounds (printed)
-  "Return the bounds that are PRINTED; of a torn line what is whole."
-  (condition-case nil
-      (car (read-from-string printed))
-    (error
-     (let ((pos 0) sections)
-       (while (string-match "(\\(?:tool\\|ignore\\|response\\) " printed pos)
-         (setq pos (match-end 0))
-         (when-let ((section (ignore-errors
-                               (read-from-string printed (match-beginning 0)))))
-           (push (car section) sections)))
-       (nreverse sections)))))
-
 (defun pyagentd-locals-printed (lines)
   "Return a block of LINES."
   (mapconcat (lambda (line) (concat "<!-- " line " -->\n"))
              `(,pyagentd-locals--heading ,@lines "End:") ""))
 
-;;;; Local Variables block of session files
-
-;; A session file is BODY, an empty line and a block of Local Variables
-;; from which gptel restores the roles of the text.  In the buffer there
-;; is only BODY, with the roles in the text property `gptel': the symbols
-;; `response' and `ignore', a cons (tool . ID), or nothing for text of
-;; the user.  This file knows how to get from one to the other.
-;;
-;; Emacs itself reads Local Variables only within the last 3000
-;; characters of a file.  A conversation passes that after some 25 tool
-;; calls, so the block is searched for in the whole file here.
-;;
-;; What is read, and what stays in the text, is exactly what the daemon
-;; makes of the same file.
+;;;; Settings and roles
 
 ;;;###autoload
 (progn
@@ -635,11 +553,8 @@ WRITTEN are those of TOOLS that gptel can have, as the daemon says.")
 
 (defun pyagentd-block-strip ()
   "Move the block at the end of the buffer into properties and variables.
-Several blocks in a row count as one, and those that a program left in
-the text go with it.  One that was cut off is read as far as it goes and
-stays in the text, which has the role `ignore' there.
-Return the number of blocks removed.  Works on the whole buffer,
-silently."
+Several blocks in a row count as one.  Return the number of blocks removed.
+Works on the whole buffer, silently."
   (save-restriction
     (widen)
     (with-silent-modifications
@@ -647,94 +562,31 @@ silently."
       (kill-local-variable 'gptel--bounds)
       (let* ((block (pyagentd-locals-find))
              (start (plist-get block :start))
-             (count (plist-get block :count)))
-        (if (null block) 0
+             (count (or (plist-get block :count) 0)))
+        (when block
           (pyagentd-block--set-variables (plist-get block :entries))
-          (when count
-            (pyagentd-block--cut start))
-          (pyagentd-block--restore-all (plist-get block :bounds)
-                                       (if count (point-max) start))
-          (when (plist-get block :torn)
-            (put-text-property start (plist-get block :end) 'gptel 'ignore))
-          (+ (or count 0)
-             (pyagentd-block-heal (plist-get block :guarded))))))))
-
-(defun pyagentd-block-heal (guarded)
-  "Delete the blocks that a program left in the text; return how many.
-gptel's own save hook and an Emacs that does not see our block write
-another one; text that was merged, or added by another editor, leaves
-one behind.  GUARDED means that a person may have typed what is there."
-  (let ((strays (and (pyagentd-locals-mentioned-p)
-                     (pyagentd-block--strays guarded)))
-        (inhibit-read-only t))
-    (save-restriction
-      (widen)
-      (save-excursion
-        (pcase-dolist (`(,start ,end . ,_) (reverse strays))
-          (goto-char end)
-          (skip-chars-forward "\n")
-          (if (eobp) (pyagentd-block--cut start)
-            (delete-region start (point))))))
-    (length strays)))
-
-(defun pyagentd-block--strays (guarded)
-  "Return the blocks in the text that a program left there, first one first.
-Each is as `pyagentd-locals-all' gives it.  What has a role, or stands
-in a code block, is a quotation.  GUARDED means that a person may have
-typed the others: then a block counts only if it says of this very text
-what is known of it."
-  (let ((spans (and guarded (mapcar #'pyagentd-block--range
-                                    (pyagentd-block--spans
-                                     (pyagentd-block-bounds))))))
-    (save-restriction
-      (widen)
-      (seq-filter
-       (pcase-lambda (`(,start ,_ ,bounds ,entries))
-         (let ((before (and (> start (point-min))
-                            (get-text-property (1- start) 'gptel))))
-           (and (pcase (get-text-property start 'gptel)
-                  ('nil t)
-                  ('ignore (not (eq before 'ignore))))
-                (not (pyagentd-locals-fenced-p
-                      (if (or before (get-text-property start 'gptel)) start
-                        (or (previous-single-property-change start 'gptel)
-                            (point-min)))
-                      start))
-                (or (not guarded)
-                    (pyagentd-block--repeats-p bounds entries spans)))))
-       (pyagentd-locals-all)))))
-
-(defun pyagentd-block--range (span)
-  "Return where SPAN begins and ends."
-  (list (nth 0 span) (nth 1 span)))
-
-(defun pyagentd-block--repeats-p (bounds entries spans)
-  "Return non-nil if a block says of this text what is known of it.
-BOUNDS are printed, ENTRIES are what else it says, and SPANS the ranges
-of the text that have a role."
-  (let ((ranges (mapcar #'pyagentd-block--range
-                        (and bounds (pyagentd-block--spans
-                                     (pyagentd-locals-read-bounds bounds)))))
-        (model (pyagentd-block-get 'gptel-model)))
-    (if ranges (cl-every (lambda (range) (member range spans)) ranges)
-      (and model (equal (alist-get "gptel-model" entries nil nil #'equal)
-                        (format "%S" model))))))
+          (pyagentd-block--cut start)
+          (pyagentd-block-restore
+           (seq-mapcat (lambda (printed)
+                         (and printed
+                              (pyagentd-block--spans
+                               (ignore-errors
+                                 (car (read-from-string printed))))))
+                       (plist-get block :bounds))))
+        count))))
 
 (defun pyagentd-block--cut (start)
   "Delete the block that begins at START, and the empty line before it."
-  (let ((newlines (cond ((equal (char-before start) ?\n)
-                         (if (equal (char-before (1- start)) ?\n) 2 1))
-                        (t 0))))
-    (delete-region (- start newlines) (point-max))))
+  (save-excursion
+    (goto-char start)
+    (skip-chars-backward "\n" (max (point-min) (- start 2)))
+    (delete-region (point) (point-max))))
 
-(defun pyagentd-block--restore-all (bounds end)
-  "Put the roles in BOUNDS, a list of printed ones, on the text before END."
-  (pyagentd-block-restore
-   (seq-mapcat (lambda (printed)
-                 (and printed (pyagentd-block--spans
-                               (pyagentd-locals-read-bounds printed))))
-               bounds)
-   end))
+(defun pyagentd-block--end ()
+  "Return where the block begins that ends the text itself, or nil."
+  (save-restriction
+    (widen)
+    (car (pyagentd-locals--last (point-max)))))
 
 (defun pyagentd-block--set-variables (entries)
   "Set the settings in ENTRIES buffer-locally and keep the other lines."
@@ -781,11 +633,11 @@ The form before gptel 0.9.8 is a list of (BEG . END), all responses."
                                   (cons 'tool (or id (format "call-%d" beg)))
                                 kind)))))))
 
-(defun pyagentd-block-restore (spans &optional end)
-  "Put roles on the text before END, by default all text.
+(defun pyagentd-block-restore (spans)
+  "Put roles on the text.
 SPANS are lists (BEG END PROPERTY).  Those outside the text, or that
 overlap an earlier one, are ignored with a message."
-  (let* ((limit (or end (point-max)))
+  (let* ((limit (point-max))
          (found (cl-remove-if-not (pcase-lambda (`(,beg ,end . ,_))
                                     (and (integerp beg) (integerp end)))
                                   spans))
@@ -871,10 +723,7 @@ end of the text is taken for an older block."
            pyagentd-block--foreign
            (and bounds (list (pyagentd-block--print 'gptel--bounds bounds)))))
          (block (if lines (pyagentd-locals-printed lines) "")))
-    (if (and (pyagentd-locals-mentioned-p)
-             (save-restriction
-               (widen)
-               (or (pyagentd-locals-find) (pyagentd-block--strays nil))))
+    (if (pyagentd-block--end)
         (concat (pyagentd-locals-printed nil)
                 (and lines (concat "\n" block)))
       block)))
@@ -906,99 +755,56 @@ What a model or a tool said about such blocks is left alone."
 ;; A save writes the text and its block beside the file and moves that over
 ;; it, as the daemon does: the file is either its old or its new self,
 ;; whatever the disk refuses.
-;;
-;; For five megabytes that takes some 40 ms.  Nobody shall feel that while
-;; typing, so the work is in steps, and a save that nobody has asked for
-;; gives way to a key between two of them.
 
 (defconst pyagentd-write-coding 'utf-8-unix
   "Coding system of session files.")
 
-(defvar pyagentd-write-gives-way nil
-  "Non-nil means that a write stops when there is input.
-It throws nil to `pyagentd-write-gives-way' then.")
-
-(pyagentd-deflocal pyagentd-write--image nil
-  "What was computed before a write gave way: (TICK . BYTES).
-TICK is the `buffer-chars-modified-tick' of the text it is of.")
-(pyagentd-deflocal pyagentd-write--hash nil
-  "The hash computed last: (TICK . SHA256), TICK as above.")
-
-;;;; Bytes
-
-(defun pyagentd-write--step ()
-  "Give way to input if that is asked for."
-  (when (and pyagentd-write-gives-way (input-pending-p))
-    (throw 'pyagentd-write-gives-way nil)))
-
 (defun pyagentd-write--bytes ()
-  "Return the whole text of the buffer in UTF-8.
-Emacs holds text so already: to copy that takes a third of the time of
-encoding it, and gives the same, raw bytes included."
-  (let ((text (save-restriction
-                (widen)
-                (buffer-substring-no-properties (point-min) (point-max)))))
-    (with-suppressed-warnings ((obsolete string-as-unibyte))
-      (if (fboundp 'string-as-unibyte)  ; obsolete since Emacs 26, without a match
-          (string-as-unibyte text)
-        (encode-coding-string text 'utf-8-emacs-unix)))))
+  "Return the whole text of the buffer in UTF-8."
+  (save-restriction
+    (widen)
+    (encode-coding-string (buffer-substring-no-properties (point-min) (point-max))
+                          'utf-8-emacs-unix)))
 
-(defun pyagentd-write--current-bytes ()
-  "Return the bytes of the text, computed once for a text."
-  (let ((tick (buffer-chars-modified-tick)))
-    (unless (eql tick (car pyagentd-write--image))
-      (setq pyagentd-write--image (cons tick (pyagentd-write--bytes))))
-    (cdr pyagentd-write--image)))
-
-(defun pyagentd-write--sha256 (bytes)
-  "Return the SHA-256 of BYTES, those of the text, computed once for a text."
-  (let ((tick (buffer-chars-modified-tick)))
-    (unless (eql tick (car pyagentd-write--hash))
-      (setq pyagentd-write--hash (cons tick (secure-hash 'sha256 bytes))))
-    (cdr pyagentd-write--hash)))
-
-(defun pyagentd-write-sha256 ()
+(defun pyagentd-session-body-sha256 ()
   "Return the SHA-256 of the text of the buffer, as the daemon computes it."
-  (if (eql (buffer-chars-modified-tick) (car pyagentd-write--hash))
-      (cdr pyagentd-write--hash)
-    (pyagentd-gc-postpone)
-    (pyagentd-write--sha256 (pyagentd-write--bytes))))
-
-;;;; Disk
+  (pyagentd-gc-postpone)
+  (secure-hash 'sha256 (pyagentd-write--bytes)))
 
 (defun pyagentd-write (file)
   "Write text and block of the current buffer to FILE.
-Return the SHA-256 of the text.  Signal a `file-error' if the disk
-refuses; FILE is untouched then.  A symbolic link in its place is
-replaced."
+Signal a `file-error' if the disk refuses; FILE is untouched then.  A
+symbolic link in its place is replaced."
   (pyagentd-gc-postpone)                ; it makes megabytes of garbage
-  (pyagentd-write--step)
-  (when pyagentd-write-gives-way
-    (pyagentd-gc-make-room (* 2 (position-bytes (point-max))))
-    (pyagentd-write--step))
-  (let* ((bytes (pyagentd-write--current-bytes))
-         (sha256 (progn (pyagentd-write--step) (pyagentd-write--sha256 bytes)))
-         (block (progn (pyagentd-write--step) (pyagentd-block-text))))
-    (pyagentd-write--step)
-    (condition-case err
-        (pyagentd-write--replace file bytes block)
-      (file-error (pyagentd-write--refused file (pyagentd-write--cause err))))
-    (setq pyagentd-write--image nil)
-    sha256))
+  (condition-case err
+      (pyagentd-write--replace file (pyagentd-write--bytes) (pyagentd-block-text))
+    (file-error
+     (let ((texts (seq-filter #'stringp (cdr err))))
+       (signal 'file-error
+               (list "Not saved"        ; and what the operating system said
+                     (or (nth 1 texts) (car texts) (error-message-string err))
+                     file))))))
 
 (defun pyagentd-write--replace (file bytes block)
   "Let FILE hold BYTES, and BLOCK after an empty line unless it is empty."
   (let ((mode (pyagentd-write--mode file))
-        (temporary (pyagentd-write--beside file)))
+        (temporary (make-temp-file
+                    (expand-file-name
+                     (concat "." (file-name-nondirectory file) ".")
+                     (file-name-directory file))
+                    nil ".tmp"))
+        (coding-system-for-write 'no-conversion)
+        (write-region-inhibit-fsync t)
+        (write-region-annotate-functions nil)
+        (write-region-post-annotation-function nil))
     (unwind-protect
         (progn
           (when mode (set-file-modes temporary mode))
-          (pyagentd-write--append bytes temporary)
-          (unless (string-empty-p block)
-            (pyagentd-write--append
-             (encode-coding-string (concat "\n\n" block)
-                                   pyagentd-write-coding)
-             temporary))
+          (write-region
+           (if (string-empty-p block) bytes
+             (concat bytes (encode-coding-string (concat "\n\n" block)
+                                                 pyagentd-write-coding)))
+           nil temporary nil 'quiet)
           (rename-file temporary file t)
           (setq temporary nil))
       (when temporary (ignore-errors (delete-file temporary))))))
@@ -1013,32 +819,6 @@ One that may not be written is not replaced either."
       (signal 'file-error (list "Writing" "Permission denied" file)))
     mode))
 
-(defun pyagentd-write--beside (file)
-  "Make an empty file beside FILE, hidden and for its owner alone."
-  (make-temp-file (expand-file-name
-                   (concat "." (file-name-nondirectory file) ".")
-                   (file-name-directory file))
-                  nil ".tmp"))
-
-(defun pyagentd-write--append (bytes file)
-  "Add BYTES to FILE."
-  (let ((coding-system-for-write 'no-conversion)
-        (write-region-inhibit-fsync t)
-        (write-region-annotate-functions nil)
-        (write-region-post-annotation-function nil))
-    (write-region bytes nil file t 'quiet)))
-
-;;;; What went wrong
-
-(defun pyagentd-write--cause (err)
-  "Return what the operating system said in ERR, a `file-error'."
-  (let ((texts (seq-filter #'stringp (cdr err))))
-    (or (nth 1 texts) (car texts) (error-message-string err))))
-
-(defun pyagentd-write--refused (file cause)
-  "Signal that FILE cannot be written because of CAUSE, a string."
-  (signal 'file-error (list "Not saved" cause file)))
-
 (defun pyagentd-write-trouble (err)
   "Return ERR, a `file-error' from `pyagentd-write', as one line for people."
   (pcase err
@@ -1050,9 +830,8 @@ One that may not be written is not replaced either."
 ;;;; When a session buffer is saved by itself
 
 ;; A session buffer is saved after a pause in its changes, so that nobody
-;; needs to.  Typed text is saved soon, and while typing goes on a pause
-;; between two keys is looked for; text that the daemon has recorded waits
-;; longer.  What the disk refuses is tried again, ever less often.
+;; needs to, and after some seconds anyway.  What the disk refuses is tried
+;; again, ever less often.
 ;;
 ;; How it is saved is the matter of `pyagentd-session'.
 
@@ -1062,10 +841,6 @@ One that may not be written is not replaced either."
 
 (defconst pyagentd-autosave--longest-delay 5.0
   "Seconds after the first unsaved change at which a buffer is saved anyway.")
-(defconst pyagentd-autosave--longest-recorded-delay 60.0
-  "The same for text that the daemon has recorded, which nobody can lose.")
-(defconst pyagentd-autosave--patience 1.0
-  "Seconds before that for which a pause between two keys is looked for.")
 (defconst pyagentd-autosave--longest-pause 30.0
   "Most seconds between two attempts to save what the disk refused.")
 
@@ -1091,31 +866,18 @@ See `pyagentd-autosave-idle-time'.")
         pyagentd-autosave--pause nil
         pyagentd-autosave--deadline nil))
 
-(defun pyagentd-autosave-touch (&optional recorded)
+(defun pyagentd-autosave-touch ()
   "Note that the text changed now: save it after a pause.
-While changes go on it is saved after five seconds, or after a minute if
-they are all RECORDED by the daemon already."
+While changes go on it is saved after five seconds."
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
     (when (and pyagentd-autosave-enabled (> pyagentd-autosave-idle-time 0))
-      (let* ((now (float-time))
-             (latest (+ now (if recorded
-                                pyagentd-autosave--longest-recorded-delay
-                              pyagentd-autosave--longest-delay))))
+      (let ((now (float-time)))
         (setq pyagentd-autosave--last-change now
               pyagentd-autosave--deadline
-              (min latest (or pyagentd-autosave--deadline latest))))
-      (cond ((null pyagentd-autosave--timer)
-             (pyagentd-autosave--arm pyagentd-autosave-idle-time))
-            ((and (not recorded) (pyagentd-autosave--soon-p))
-             ;; The pause after this key is as long as any will be.
-             (cancel-timer pyagentd-autosave--timer)
-             (pyagentd-autosave--arm 0.005))))))
-
-(defun pyagentd-autosave--soon-p ()
-  "Return non-nil if by now a pause between two keys is looked for."
-  (and (null pyagentd-autosave--pause)
-       (> pyagentd-autosave--last-change
-          (- pyagentd-autosave--deadline pyagentd-autosave--patience))))
+              (or pyagentd-autosave--deadline
+                  (+ now pyagentd-autosave--longest-delay))))
+      (unless pyagentd-autosave--timer
+        (pyagentd-autosave--arm pyagentd-autosave-idle-time)))))
 
 (defun pyagentd-autosave--arm (delay)
   "Look after DELAY seconds whether it is time to save."
@@ -1125,7 +887,7 @@ they are all RECORDED by the daemon already."
 (defun pyagentd-autosave--due (now)
   "Return how many seconds after NOW the buffer shall be saved."
   (- (min (+ pyagentd-autosave--last-change pyagentd-autosave-idle-time)
-          (- pyagentd-autosave--deadline pyagentd-autosave--patience))
+          pyagentd-autosave--deadline)
      now))
 
 (defun pyagentd-autosave--on-timer (buffer)
@@ -1141,21 +903,18 @@ they are all RECORDED by the daemon already."
             ;; Timers come before the display of the key just typed.
             (redisplay)
             (pyagentd-guarded "Autosave"
-              (pyagentd-session-save (< now pyagentd-autosave--deadline)))
+              (pyagentd-session-save))
             (pyagentd-autosave--after-attempt)))))))
 
 (defun pyagentd-autosave--after-attempt ()
   "Arrange for another attempt if the text is not saved yet."
-  (cond ((or (not (buffer-modified-p)) buffer-read-only
-             (pyagentd-sync-attached-p))
-         (pyagentd-autosave-settle))
-        (pyagentd-session-trouble
-         (setq pyagentd-autosave--pause
-               (min (* 2 (or pyagentd-autosave--pause 0.5))
-                    pyagentd-autosave--longest-pause))
-         (pyagentd-autosave--arm pyagentd-autosave--pause))
-        ;; It gave way to a key; if that changes the text it is tried then.
-        (t (pyagentd-autosave--arm 0.1))))
+  (if (or (not (buffer-modified-p)) buffer-read-only
+          (pyagentd-sync-attached-p))
+      (pyagentd-autosave-settle)
+    (setq pyagentd-autosave--pause
+          (min (* 2 (or pyagentd-autosave--pause 0.5))
+               pyagentd-autosave--longest-pause))
+    (pyagentd-autosave--arm pyagentd-autosave--pause)))
 
 ;;;; Session buffers: recognise, read, save
 
@@ -1207,10 +966,6 @@ Not called for text that the daemon inserts.")
 (declare-function pyagentd-sync-watch "pyagentd-sync")
 
 ;;;; Reading
-
-(defun pyagentd-session-body-sha256 ()
-  "Return the SHA-256 of the text of the buffer, as the daemon computes it."
-  (pyagentd-write-sha256))
 
 (defun pyagentd-session--after-read ()
   "Turn the file's text, just read, into a conversation."
@@ -1268,12 +1023,13 @@ Text within one answer is part of it, however it came there."
 
 (defvar-local pyagentd-session--saving nil
   "Non-nil from the beginning of a save to its end, or to the next command.
+It is a list of where a block began then that the text itself ends with.
 Save hooks that clean up white space may change recorded text: a save
 that they made fail would lose what was typed.")
 
 (defun pyagentd-session--save-begins ()
   "Let save hooks change recorded text."
-  (setq pyagentd-session--saving t)
+  (setq pyagentd-session--saving (list (pyagentd-block--end)))
   (add-hook 'pre-command-hook #'pyagentd-session--save-ends nil t))
 
 (defun pyagentd-session--save-ends ()
@@ -1372,8 +1128,12 @@ The first function of its hook, so that gptel's does not run at all."
   "Write the file of the branch in this buffer; return t if that is done.
 For `write-contents-functions', so that every save goes through it."
   (when pyagentd-mode
-    ;; In case that another hook called what writes gptel's block.
-    (pyagentd-block-heal t)
+    (when-let ((start (and (equal '(nil) pyagentd-session--saving)
+                           (pyagentd-block--end))))
+      ;; Another hook has called what writes gptel's block.
+      (save-restriction
+        (widen)
+        (pyagentd-block--cut start)))
     (if (pyagentd-sync-attached-p)
         (pyagentd-sync-save)
       (run-hooks 'pyagentd-session-before-write-hook)
@@ -1454,12 +1214,11 @@ It would write a second block, with the system message in it."
       (and (not (eql 0 (visited-file-modtime))) ; 0: nothing is known
            (verify-visited-file-modtime))))
 
-(defun pyagentd-session-save (&optional politely)
+(defun pyagentd-session-save ()
   "Save the session in this buffer if it needs it, without a question.
 While a daemon writes the file it is sent what was typed.  Return
 non-nil if file and buffer agree.  A file that was changed on disk
-meanwhile is left alone.  POLITELY means give way to input; then the
-buffer may stay modified although there is no trouble."
+meanwhile is left alone."
   (cond ((or buffer-read-only (null buffer-file-name)) nil)
         ((pyagentd-sync-attached-p)
          (pyagentd-sync-flush)
@@ -1473,15 +1232,13 @@ M-x pyagentd-connect merges both, M-x revert-buffer reads it, C-x C-s overwrites
                   (abbreviate-file-name buffer-file-name)))
          nil)
         (t (let ((save-silently t)
-                 (pyagentd-write-gives-way politely)
                  ;; A cleanup meant for files edited by hand would move
                  ;; text under the user's fingers.
                  (before-save-hook nil))
              (pyagentd-session--before-save)
-             (catch 'pyagentd-write-gives-way
-               (condition-case nil
-                   (progn (save-buffer 0) t)
-                 (file-error nil)))))))
+             (condition-case nil
+                 (progn (save-buffer 0) t)
+               (file-error nil))))))
 
 ;;;; Leaving
 

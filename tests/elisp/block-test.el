@@ -168,18 +168,6 @@
       (pyagentd-session--clean-local-variables)
       (should (equal (buffer-string) text)))))
 
-(ert-deftest pyagentd-block-those-that-a-program-left-in-the-text-are-taken-out ()
-  (dolist (left '("### One\n\nmore" "### One\n\nmore\n\n" "### One\nmore"))
-    (pyagentd-test-with-session
-        (concat (string-replace "more" (concat block-test--block "\nmore") left)
-                "\n\n<!-- Local Variables: -->\n<!-- gptel-model: m -->\n<!-- End: -->\n")
-      (should (equal (buffer-string) left))
-      (should (buffer-modified-p))
-      (save-buffer)
-      (should (equal (pyagentd-test-content file)
-                     (concat left "\n\n<!-- Local Variables: -->\n\
-<!-- gptel-model: m -->\n<!-- End: -->\n"))))))
-
 (ert-deftest pyagentd-block-in-a-code-block-is-a-quotation ()
   (let ((body (concat "### What is this?\n\n```\n" block-test--block "```\n\n### ")))
     (pyagentd-test-with-session body

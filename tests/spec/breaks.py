@@ -110,8 +110,8 @@ BREAKS = [
     Break(
         "Auto-save after idle time",
         _AUTOSAVE_EL,
-        "(pyagentd-session-save (< now pyagentd-autosave--deadline))",
-        "nil",
+        "              (pyagentd-session-save))\n            (pyagentd-autosave--after-attempt)",
+        "              nil)\n            (pyagentd-autosave--after-attempt)",
     ),
     Break(
         "Disabling auto-save",
@@ -176,7 +176,7 @@ BREAKS = [
     Break(
         "Duplicate Local Variables cleanup",
         _BLOCK_EL,
-        "          (when count\n            (pyagentd-block--cut start))\n",
+        "          (pyagentd-block--cut start)\n",
         "",
     ),
     Break(
