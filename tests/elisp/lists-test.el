@@ -129,9 +129,10 @@
       (cl-letf (((symbol-function 'completing-read)
                  (lambda (said names &rest _)
                    (setq prompt said
-                         annotated (mapcar (plist-get completion-extra-properties
-                                                      :annotation-function)
-                                           names))
+                         annotated (mapcar (completion-metadata-get
+                                            (completion-metadata "" names nil)
+                                            'annotation-function)
+                                           (all-completions "" names)))
                    "ours")))
         (pyagentd-session "mine" t)
         (pyagentd-test-await (pyagentd-test-calls 'create-session)))

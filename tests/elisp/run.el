@@ -17,6 +17,10 @@
 
 (setq load-prefer-newer t)
 
+;; Whatever the locale, there are the characters that the tests name.
+(set-language-environment "UTF-8")
+(set-terminal-coding-system 'utf-8-unix)
+
 (dolist (site '("/usr/share/emacs/site-lisp/elpa"
                 "/usr/share/emacs/site-lisp/elpa-src"
                 "~/.emacs.d/elpa"))
