@@ -1,4 +1,4 @@
-"""Emacs and Python read the same of a session file, and write the same bytes."""
+"""Emacs and Python read the same of a session file, and write the same bytes; of a torn one the same text is left."""
 
 from __future__ import annotations
 
@@ -129,10 +129,8 @@ def test_line_ends_of_the_whole_file_are_read_alike(read_by_emacs, line_end: str
         assert saved == encoded(format_file(read))
 
 
-def test_damaged_files_have_one_text_for_emacs_and_python(read_by_emacs) -> None:
-    """Roles that only the log knows come with ``attach``; the text is what hashes and edits are about."""
+def test_a_damaged_file_that_emacs_alone_saves_has_the_same_text_still(read_by_emacs) -> None:
+    """What is torn is text for Emacs until the daemon repairs it; saving it meanwhile loses and adds nothing."""
     files = [encoded(case(file_of(talk()))) for case in CASES]
-    for case, file, (sha256, _, saved) in zip(CASES, files, read_by_emacs(files), strict=True):
-        read = parse(file.decode())
-        assert sha256 == body_sha256(read.body), case.__name__
-        assert parse(saved.decode()).body == read.body, case.__name__
+    for case, file, (_, _, saved) in zip(CASES, files, read_by_emacs(files), strict=True):
+        assert parse(saved.decode()).body == parse(file.decode()).body, case.__name__
