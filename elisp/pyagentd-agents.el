@@ -12,13 +12,8 @@
 
 ;;; Code:
 
-(require 'pyagentd-core)
-(require 'pyagentd-daemon)
 (require 'pyagentd-menu)
 (require 'pyagentd-list)
-(require 'pyagentd-here)
-(require 'pyagentd-rpc)
-(require 'pyagentd-session)
 
 ;;;; Which named agent
 

@@ -33,13 +33,7 @@
 
 ;;; Code:
 
-(require 'pyagentd-core)
-(require 'pyagentd-rpc)
-(require 'pyagentd-daemon)
 (require 'pyagentd-jf)
-(require 'pyagentd-session)
-(require 'pyagentd-here)
-(require 'pyagentd-tools)
 
 (declare-function gptel-make-tool "ext:gptel-request")
 (declare-function gptel-tool-name "ext:gptel-request")
@@ -56,7 +50,6 @@
 (declare-function gptel-backend-endpoint "ext:gptel-request")
 (declare-function gptel-backend-models "ext:gptel-request")
 (declare-function gptel-backend-key "ext:gptel-request")
-(declare-function pyagentd--project-root "pyagentd")
 (defvar gptel--known-backends)
 (defvar gptel--known-tools)
 (defvar gptel-backend)

@@ -27,10 +27,6 @@
 ;;; Code:
 
 (require 'url-util)
-(require 'pyagentd-core)
-(require 'pyagentd-rpc)
-(require 'pyagentd-daemon)
-(require 'pyagentd-session)
 (require 'pyagentd-sync)
 
 (defcustom pyagentd-host-ssh '("ssh")

@@ -14,11 +14,6 @@
 ;;; Code:
 
 (require 'json)
-(require 'pyagentd)
-(require 'pyagentd-core)
-(require 'pyagentd-rpc)
-(require 'pyagentd-daemon)
-(require 'pyagentd-status)
 (require 'pyagentd-list)
 
 (declare-function pyagentd-host-install "pyagentd-host")

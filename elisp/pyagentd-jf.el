@@ -22,13 +22,6 @@
 ;;; Code:
 
 (require 'pyagentd)
-(require 'pyagentd-history)
-(require 'pyagentd-core)
-(require 'pyagentd-display)
-(require 'pyagentd-sync)
-(require 'pyagentd-rpc)
-(require 'pyagentd-daemon)
-(require 'pyagentd-session)
 
 ;;;; Variables
 

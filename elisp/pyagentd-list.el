@@ -12,15 +12,9 @@
 
 ;;; Code:
 
+(require 'outline)
 (require 'tabulated-list)
 (require 'pyagentd)
-(require 'pyagentd-core)
-(require 'pyagentd-rpc)
-(require 'pyagentd-here)
-(require 'pyagentd-daemon)
-(require 'pyagentd-session)
-(require 'outline)
-(require 'pyagentd-ask)
 
 ;;;; Lists that follow what happens
 

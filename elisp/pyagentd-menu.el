@@ -15,18 +15,6 @@
 
 (require 'transient)
 (require 'pyagentd)
-(require 'pyagentd-here)
-(require 'pyagentd-chat)
-(require 'pyagentd-history)
-(require 'pyagentd-display)
-(require 'pyagentd-ask)
-(require 'pyagentd-keys)
-(require 'pyagentd-core)
-(require 'pyagentd-daemon)
-(require 'pyagentd-rpc)
-(require 'pyagentd-session)
-(require 'pyagentd-status)
-(require 'pyagentd-sync)
 
 ;;;; Present values
 

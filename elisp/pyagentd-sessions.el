@@ -13,15 +13,8 @@
 ;;; Code:
 
 (require 'browse-url)
-(require 'pyagentd)
-(require 'pyagentd-core)
-(require 'pyagentd-here)
-(require 'pyagentd-daemon)
-(require 'pyagentd-list)
-(require 'pyagentd-session)
 (require 'pulse)
-(require 'pyagentd-rpc)
-(declare-function pyagentd--project-root "pyagentd")
+(require 'pyagentd-list)
 
 ;;;; The list
 

@@ -16,19 +16,8 @@
 (require 'ansi-color)
 (require 'diff)
 (require 'diff-mode)
-(require 'pyagentd-core)
-(require 'pyagentd-rpc)
 (require 'pyagentd-list)
-(require 'pyagentd-edit)
-(require 'pyagentd-chat)
-(require 'pyagentd-session)
-(require 'pyagentd-here)
-(require 'pyagentd-ask)
-(require 'pyagentd-daemon)
-(require 'pyagentd-history)
 (require 'pyagentd-agents)
-(require 'pyagentd-buffers)
-(declare-function pyagentd--project-root "pyagentd")
 
 ;;;; Queued messages
 
