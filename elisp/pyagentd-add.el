@@ -139,15 +139,6 @@ By default that is in the whole buffer.  Each is a plist (:line :level
 
 ;;;; Which session
 
-(defun pyagentd-add--sessions ()
-  "Return the buffers of sessions that can be written to, latest first."
-  (seq-filter (lambda (buffer)
-                (with-current-buffer buffer
-                  (and (bound-and-true-p pyagentd-mode)
-                       (not (buffer-base-buffer))
-                       (not pyagentd-attach-viewer))))
-              (buffer-list)))
-
 (defun pyagentd-add--near-p (buffer directory)
   "Return non-nil if the session in BUFFER is about DIRECTORY."
   (let ((root (buffer-local-value 'pyagentd-attach-root buffer)))
@@ -176,7 +167,12 @@ can be written there."
 (defun pyagentd-add--choose (ask)
   "Return the buffer of the session that is meant; ASK which if non-nil.
 One that can be written here goes before others."
-  (let* ((buffers (or (pyagentd-add--sessions)
+  (let* ((buffers (or (seq-filter (lambda (buffer)
+                                    (with-current-buffer buffer
+                                      (and (bound-and-true-p pyagentd-mode)
+                                           (not (buffer-base-buffer))
+                                           (not pyagentd-attach-viewer))))
+                                  (buffer-list))
                       (user-error
                        "No open session; make one with M-x pyagentd-session")))
          (near (seq-filter (lambda (buffer)

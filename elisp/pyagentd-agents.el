@@ -135,15 +135,6 @@ again."
 
 ;;;; Another name
 
-(defun pyagentd-named--directory (name)
-  "Return the directory of the agent NAME if it is known, or shown here."
-  (or (plist-get (pyagentd-named-row name) :dir)
-      (seq-some (lambda (buffer)
-                  (with-current-buffer buffer
-                    (and (equal name (pyagentd-named-here))
-                         pyagentd--session-dir)))
-                (pyagentd-place-buffers))))
-
 (defun pyagentd-agents--rename (name new-name)
   "Rename the agent NAME to NEW-NAME.
 Its directory, its session's id and its records follow."
@@ -153,7 +144,12 @@ Its directory, its session's id and its records follow."
                                           name)))))
   (when (equal name new-name)
     (user-error "Its name is already %s" name))
-  (let* ((old (pyagentd-named--directory name))
+  (let* ((old (or (plist-get (pyagentd-named-row name) :dir)
+                  (seq-some (lambda (buffer)
+                              (with-current-buffer buffer
+                                (and (equal name (pyagentd-named-here))
+                                     pyagentd--session-dir)))
+                            (pyagentd-place-buffers))))
          (shown (and old (pyagentd-moved-shown old))))
     (when old
       (pyagentd-here-save (list :session-dir old)))

@@ -357,7 +357,9 @@ SUCCESS is called with its answer, FAILURE with an error."
                        :end (marker-position end) :id id
                        :env (pyagentd-env-variables) :key (pyagentd-env-key)
                        :allow nil)
-                 (pyagentd-chat--agent)
+                 (when-let ((agent (and (boundp 'pyagentd-plan-next)
+                                        (symbol-value 'pyagentd-plan-next))))
+                   (list :agent agent))
                  (pyagentd-chat--settings))
    :success (pyagentd-chat--using-settings success)
    :error failure))
@@ -368,12 +370,6 @@ BUSY says that a run was in progress; else nothing else is."
   (pyagentd-slash-answered (plist-get answer :command) id)
   (unless (or busy (plist-get answer :run))
     (pyagentd-status-set '(:state idle))))
-
-(defun pyagentd-chat--agent ()
-  "Return :agent and the preset chosen for the next turn, or nil."
-  (when-let ((agent (and (boundp 'pyagentd-plan-next)
-                         (symbol-value 'pyagentd-plan-next))))
-    (list :agent agent)))
 
 (defun pyagentd-chat--settings ()
   "Return :settings and those of the next message, or nil."
@@ -888,12 +884,6 @@ message waits for its turn.  Its key has to be confirmed."
    [mouse-2] #'pyagentd-chat--compact-toggle)
   "Keymap of a divider.")
 
-(defun pyagentd-compact--words (beg end)
-  "Return what the first line between BEG and END says of the compaction."
-  (let ((line (buffer-substring-no-properties
-               (+ beg (length pyagentd-compact--open)) end)))
-    (concat "compacted, " (string-remove-suffix ")" line))))
-
 (defun pyagentd-compact--line (words folded)
   "Return the divider with WORDS; FOLDED says whether the summary is."
   (format "%s %s %s %s" (if folded "▸" "▾") (make-string 8 ?─) words
@@ -918,7 +908,9 @@ message waits for its turn.  Its key has to be confirmed."
       (overlay-put overlay 'pyagentd-compact t))
     (overlay-put line 'pyagentd-compact-body body)
     (overlay-put line 'pyagentd-compact-words
-                 (pyagentd-compact--words beg eol))
+                 (let ((line (buffer-substring-no-properties
+                              (+ beg (length pyagentd-compact--open)) eol)))
+                   (concat "compacted, " (string-remove-suffix ")" line))))
     (overlay-put line 'face 'pyagentd-compaction)
     (overlay-put line 'mouse-face 'highlight)
     (overlay-put line 'keymap pyagentd-compact-map)

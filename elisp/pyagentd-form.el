@@ -177,18 +177,14 @@ SEVERAL says whether more than one may be picked."
 
 ;;;; Answers
 
-(defun pyagentd-question--picked (options)
-  "Return the labels that are picked in OPTIONS, a widget or nil."
-  (when options
-    (let ((value (widget-value options)))
-      (cond ((listp value) value)
-            ((member value '(nil "")) nil)
-            (t (list value))))))
-
 (defun pyagentd-question-answers ()
   "Return the answers of this form: for each question a list of texts."
   (mapcar (pcase-lambda (`(,options . ,other))
-            (append (pyagentd-question--picked options)
+            (append (when options
+                      (let ((value (widget-value options)))
+                        (cond ((listp value) value)
+                              ((member value '(nil "")) nil)
+                              (t (list value)))))
                     (let ((words (string-trim (widget-value other))))
                       (unless (string-empty-p words) (list words)))))
           pyagentd-question--parts))
@@ -431,15 +427,10 @@ Quitting changes nothing; the question is still to be answered."
            (append buffers
                    (list (list (lambda ()
                                  (add-hook 'ediff-quit-hook
-                                           (pyagentd-ask-diff--leave
-                                            buffers windows)
+                                           (lambda ()
+                                             (mapc #'kill-buffer buffers)
+                                             (set-window-configuration windows))
                                            t t))))))))
-
-(defun pyagentd-ask-diff--leave (buffers windows)
-  "Return a function that kills BUFFERS and puts the WINDOWS back."
-  (lambda ()
-    (mapc #'kill-buffer buffers)
-    (set-window-configuration windows)))
 
 (provide 'pyagentd-form)
 ;;; pyagentd-form.el ends here

@@ -85,15 +85,6 @@ Their keys are :id, a number, nil as long as the desktop did not tell it;
 
 ;;;; Showing and hiding
 
-(defun pyagentd-desktop--told (name)
-  "Return a function that notes the id of the notification NAME."
-  (lambda (id)
-    (when-let ((shown (alist-get name pyagentd-desktop--shown)))
-      (setf (alist-get name pyagentd-desktop--shown)
-            (plist-put shown :id id))
-      (when (plist-get shown :hidden)
-        (pyagentd-desktop-hide name)))))
-
 (defun pyagentd-desktop-show (name title text then)
   "Show the notification NAME, a symbol, with TITLE and TEXT.
 THEN is called when it is clicked.  Without a desktop do nothing."
@@ -104,7 +95,12 @@ THEN is called when it is clicked.  Without a desktop do nothing."
         (setf (alist-get name pyagentd-desktop--shown)
               (list :id id :then then))
         (pyagentd-desktop--call
-         "Notify" (pyagentd-desktop--told name)
+         "Notify" (lambda (id)
+                    (when-let ((shown (alist-get name pyagentd-desktop--shown)))
+                      (setf (alist-get name pyagentd-desktop--shown)
+                            (plist-put shown :id id))
+                      (when (plist-get shown :hidden)
+                        (pyagentd-desktop-hide name))))
          :string "Emacs" :uint32 (or id 0) :string "emacs"
          :string title :string (pyagentd-desktop--text text)
          '(:array "default" "Show") '(:array :signature "{sv}")
@@ -225,11 +221,6 @@ are called without one, too.")
                    (frame-focus-state frame)))
             (frame-list)))
 
-(defun pyagentd-notify--wanted-p ()
-  "Return non-nil if the desktop is to be told now."
-  (or (eq pyagentd-notify-desktop t)
-      (and pyagentd-notify-desktop (not (pyagentd-notify--focused-p)))))
-
 ;;;; On the desktop
 
 (defun pyagentd-notify--soon ()
@@ -244,7 +235,8 @@ are called without one, too.")
     (setq pyagentd-notify--timer nil
           pyagentd-notify--asked nil
           pyagentd-notify--finished nil)
-    (when (pyagentd-notify--wanted-p)
+    (when (or (eq pyagentd-notify-desktop t)
+              (and pyagentd-notify-desktop (not (pyagentd-notify--focused-p))))
       (when (seq-some (lambda (ask) (pyagentd-ask-find (pyagentd-ask-id ask)))
                       asked)
         (pyagentd-notify--tell-asks

@@ -82,10 +82,6 @@ A socket of macOS takes 8192.")
     (setq pyagentd-outbox--fence nil))
   (pyagentd-outbox--flush))
 
-(defun pyagentd-outbox--bytes ()
-  "Return how many bytes the daemon may not have read."
-  (apply #'+ (mapcar #'cdr pyagentd-outbox--written)))
-
 (defun pyagentd-outbox--write (entry)
   "Write the frame in ENTRY, a pair (UID . FRAME)."
   (pcase-let ((`(,uid . ,frame) entry))
@@ -96,7 +92,7 @@ A socket of macOS takes 8192.")
 (defun pyagentd-outbox--fits-p (frame)
   "Return non-nil if FRAME can be written without waiting.
 A frame that never fits is written where all before it was read."
-  (let ((bytes (pyagentd-outbox--bytes)))
+  (let ((bytes (apply #'+ (mapcar #'cdr pyagentd-outbox--written))))
     (or (= bytes 0)
         (<= (+ bytes pyagentd-outbox--overhead (length frame))
             pyagentd-outbox--most))))
@@ -291,16 +287,12 @@ Do nothing when called while an event is being applied."
               (pyagentd-guarded "Event"
                 (setq pyagentd-events--next
                       (append (funcall item) pyagentd-events--next)))
-            (pyagentd-events--apply item)))))))
-
-(defun pyagentd-events--apply (event)
-  "Call the handler of EVENT, a list (KIND BRANCH SEQ . ARGS)."
-  (pyagentd-guarded (format "Event %s" (car-safe event))
-    (pcase-let ((`(,kind ,branch ,seq . ,args) event))
-      (if-let ((handler (gethash (pyagentd-symbol kind)
-                                 pyagentd-events--handlers)))
-          (funcall handler branch seq args)
-        (pyagentd-log 'debug "No handler for event %s" kind)))))
+            (pyagentd-guarded (format "Event %s" (car-safe item))
+              (pcase-let ((`(,kind ,branch ,seq . ,args) item))
+                (if-let ((handler (gethash (pyagentd-symbol kind)
+                                           pyagentd-events--handlers)))
+                    (funcall handler branch seq args)
+                  (pyagentd-log 'debug "No handler for event %s" kind))))))))))
 
 ;;;; The session log
 
@@ -409,7 +401,10 @@ SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA).")
     (dolist (frame (nreverse frames))
       (if (string-prefix-p "(call " frame)
           (pyagentd-events-enqueue (lambda () (pyagentd-rpc--called frame)))
-        (pyagentd-guarded "Answer" (pyagentd-rpc--answer frame))))))
+        (pyagentd-guarded "Answer"
+          (let ((answer (pyagentd-rpc--read frame)))
+            (pyagentd-outbox-answered (nth 1 answer))
+            (pyagentd-rpc--give answer)))))))
 
 (defun pyagentd-rpc--called (frame)
   "Return the events in FRAME; answer it if it is another call by the daemon."
@@ -422,12 +417,6 @@ SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA).")
       (pyagentd-rpc--frame
        (list 'epc-error uid (format "No such method: %s" name))))
      nil)))
-
-(defun pyagentd-rpc--answer (frame)
-  "Give the answer in FRAME to the call that waits for it."
-  (let ((answer (pyagentd-rpc--read frame)))
-    (pyagentd-outbox-answered (nth 1 answer))
-    (pyagentd-rpc--give answer)))
 
 (defun pyagentd-rpc--give (answer)
   "Give ANSWER, a message read from a frame, to the call that waits for it."

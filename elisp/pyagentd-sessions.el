@@ -294,13 +294,6 @@ is; MATCH is nil if nothing is marked."
           ((and match (search-forward match end t))
            (cons (match-beginning 0) (match-end 0))))))
 
-(defun pyagentd-found--question (hit)
-  "Return what to tell the daemon to learn where the message of HIT is."
-  (append (list :branch (plist-get hit :branch))
-          (if-let ((message (plist-get hit :message-id)))
-              (list :message message :part (plist-get hit :part-id))
-            (list :query (plist-get hit :query)))))
-
 (defun pyagentd-found--locate (hit then)
   "Call THEN with (BEG END) of the message of HIT in its saved document.
 That is nil if it is not there, or if the daemon does not say so soon.
@@ -308,7 +301,10 @@ THEN is called later, in this buffer."
   (if (not (pyagentd-rpc-connect))
       (pyagentd-later-soon (lambda () (funcall then nil)))
     (pyagentd-later-here
-     'locate (pyagentd-found--question hit)
+     'locate (append (list :branch (plist-get hit :branch))
+                     (if-let ((message (plist-get hit :message-id)))
+                         (list :message message :part (plist-get hit :part-id))
+                       (list :query (plist-get hit :query))))
      (lambda (place)
        (let ((position (plist-get place :position)))
          (funcall then (and position

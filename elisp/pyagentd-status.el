@@ -404,16 +404,12 @@ ROOM is one of `pyagentd-status--rooms'."
         pyagentd-status--line
       (or (alist-get width pyagentd-status--narrow)
           (setf (alist-get width pyagentd-status--narrow)
-                (pyagentd-status--fitting width))))))
-
-(defun pyagentd-status--fitting (width)
-  "Return the header line with as much as WIDTH columns have room for."
-  (let ((rooms (cdr pyagentd-status--rooms)) line)
-    (while (and rooms
-                (> (string-width (setq line (pyagentd-status--make
-                                             (pop rooms))))
-                   width)))
-    line))
+                (let ((rooms (cdr pyagentd-status--rooms)) line)
+                  (while (and rooms
+                              (> (string-width (setq line (pyagentd-status--make
+                                                           (pop rooms))))
+                                 width)))
+                  line))))))
 
 (add-hook 'pyagentd-session-trouble-hook #'pyagentd-status-refresh)
 
