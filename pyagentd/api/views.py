@@ -308,11 +308,6 @@ def time_of(key: str, form: str = "%Y-%m-%d %H:%M") -> Value:
     return lambda item: local_time(item[key], form)
 
 
-def number_of(key: str) -> Value:
-    """Return what makes the cell of one number of an item; 0 is not shown."""
-    return lambda item: cell(str(item[key] or ""), sort=item[key] or 0)
-
-
 def moment(value: object) -> datetime | None:
     """Return a time of a reply, milliseconds or ISO 8601, in local time; None where there is none."""
     if isinstance(value, int | float):
@@ -943,7 +938,9 @@ class Lists(Group):
                 Column("Id", 9, lambda row: cell(row["id"][:8], "dim")),
                 Column("Saved", 17, time_of("saved_at")),
                 Column("Why", 9, lambda row: cell(SAVED_BY.get(row["trigger"], row["trigger"]))),
-                Column("Messages", 9, number_of("message_count"), right=True),
+                Column(
+                    "Messages", 9, lambda row: cell(str(row["message_count"]), sort=row["message_count"]), right=True
+                ),
                 Column(
                     "Description", 0, lambda row: cell(row["description"], "dim" if row["gone"] else ""), sorts=False
                 ),
@@ -1041,7 +1038,7 @@ class Lists(Group):
             columns=(
                 Column("Server", 18, of("name")),
                 Column("State", 12, _server_state_cell),
-                Column("Tools", 6, number_of("tools"), right=True),
+                Column("Tools", 6, lambda row: cell(str(row["tools"] or ""), sort=row["tools"] or 0), right=True),
                 Column("From", 12, lambda row: cell("you" if row["origin"] == "user" else "the project")),
                 Column(
                     "Reached by",
