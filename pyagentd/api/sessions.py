@@ -189,7 +189,7 @@ class Sessions(Group):
             session_id=session_id,
             activity_org_file=activity_org_file,
             facts={
-                "workspace_root": str(workspace or _first(projects) or Path.home()),
+                "workspace_root": str(workspace or (directory(projects[0]) if projects else None) or Path.home()),
                 "agent": preset,
                 "title": title,
             },
@@ -302,10 +302,6 @@ async def session_rows(group: "Sessions", *, archived: bool) -> list[SessionRow]
         if live and live.meter is not None:
             row |= spent_row(live.meter.own)
     return cast(list[SessionRow], found)
-
-
-def _first(projects: Sequence[str]) -> Path | None:
-    return directory(projects[0]) if projects else None
 
 
 def _write(path: Path, found: list[SessionRow], form: str) -> None:

@@ -450,7 +450,7 @@ class Hooks(Feature):
             if hook.is_about(tool):
                 told = {**common, **facts()}
                 word = await ask_program(hook, told, base=base, root=moment.root, env=moment.options.env)
-                name = _name(hook)
+                name = " ".join(hook.command)[:80]
                 self._note(event, moment, name, word)
                 yield name, word
         for client in self.clients.of(event, self.kernel.watching(moment.branch)):
@@ -525,10 +525,6 @@ def _common(event: str, moment: "HookMoment") -> dict[str, Any]:
         "root": str(moment.root),
         "run": moment.run_id,
     }
-
-
-def _name(hook: HookSettings) -> str:
-    return " ".join(hook.command)[:80]
 
 
 def _root(branch: LiveBranch) -> Path:

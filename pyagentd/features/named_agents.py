@@ -972,14 +972,10 @@ async def destroy_warnings(kernel: "Kernel", name: str) -> DestroyWarnings:
             tasks=tasks,
             asks=asks,
             runs=sum(branch.run is not None for branch in live.values()),
-            schedules=sum(_within(Path(key), each.branch_dir) for each in schedules.find(kernel.state)),
+            schedules=sum(Path(each.branch_dir).is_relative_to(Path(key)) for each in schedules.find(kernel.state)),
         )
 
     return await asyncio.to_thread(counted)
-
-
-def _within(place: Path, path: str) -> bool:
-    return Path(path).is_relative_to(place)
 
 
 def _counted(place: Path) -> tuple[int, int, bool]:

@@ -300,7 +300,7 @@ def tree(session_dir: Path) -> list[Node]:
         Node(
             ref=refs[name],
             parent=parents[name],
-            created=told[name].get("created") or _session_created(refs[name]),
+            created=told[name].get("created") or (read_session_metadata(refs[name].branch_dir) or {}).get("created"),
             position=told[name].get("branch_point_position"),
             current=name == chosen,
             depth=depth,
@@ -359,10 +359,6 @@ def _stacked(names: Iterable[str], depth: int, *, single: bool = False) -> list[
     """Return siblings in the order in which a stack gives them back; ``single`` ones are not among each other."""
     listed = list(names)
     return [(name, depth, single or name == listed[-1]) for name in reversed(listed)]
-
-
-def _session_created(ref: BranchRef) -> str | None:
-    return (read_session_metadata(ref.branch_dir) or {}).get("created")
 
 
 # Where a session works, without reading its conversation: for lists.
