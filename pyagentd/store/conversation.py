@@ -245,6 +245,19 @@ class Conversation:
             message.row = dict(row)
         return copied
 
+    def edited(self, edits: Iterable[Mapping[str, Any]]) -> "Conversation":
+        """Return the conversation after edits of the user's; this one stays as it is."""
+        copied = self.snapshot()
+        for edit in edits:
+            part = copied.parts.get(edit.get("part_id", ""))
+            message_id = part.row["message_id"] if part is not None else edit.get("message_id", "")
+            if (message := copied.messages.get(message_id)) is not None:
+                message = copied.messages[message_id] = copy(message)
+                message.parts = [copy(own) for own in message.parts]
+                copied.parts.update((own.id, own) for own in message.parts)
+                copied._apply_edit(edit)
+        return copied
+
     def shown(self) -> "Conversation":
         """Return the conversation without what was taken back; itself when that is nothing."""
         if not any(message.is_rewound for message in self.messages.values()):

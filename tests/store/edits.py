@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -201,6 +202,54 @@ def _move(draw: st.DrawFn, doc: Document) -> list[Splice]:
     return sorted([Splice(*one, ""), Splice(other[0], other[0], doc.body[slice(*one)] + "\n")])
 
 
+def _move_several(draw: st.DrawFn, doc: Document) -> list[Splice]:
+    """Up to three paragraphs at once, with what stands between them."""
+    found = [match.span() for match in _PARAGRAPH.finditer(doc.body)]
+    if not found:
+        return []
+    first = draw(st.integers(0, len(found) - 1))
+    start, end = found[first][0], found[min(len(found) - 1, first + draw(st.integers(0, 2)))][1]
+    at = draw(st.sampled_from(found))[0]
+    if start <= at <= end:
+        return []
+    return sorted([Splice(start, end, ""), Splice(at, at, doc.body[start:end] + draw(st.sampled_from(["\n", ""])))])
+
+
+def _move_region(draw: st.DrawFn, doc: Document) -> list[Splice]:
+    region, paragraph = _region(draw, doc), _paragraph(draw, doc)
+    if region is None or paragraph is None or region.start <= paragraph[0] <= region.end:
+        return []
+    text = doc.body[region.start : region.end] + "\n\n"
+    return sorted([Splice(region.start, region.end, ""), Splice(paragraph[0], paragraph[0], text)])
+
+
+def _swap(draw: st.DrawFn, doc: Document) -> list[Splice]:
+    one, other = _paragraph(draw, doc), _paragraph(draw, doc)
+    if one is None or other is None or one == other:
+        return []
+    one, other = sorted([one, other])
+    return [Splice(*one, doc.body[slice(*other)]), Splice(*other, doc.body[slice(*one)])]
+
+
+def _copy(draw: st.DrawFn, doc: Document) -> list[Splice]:
+    """A paragraph once more, somewhere else."""
+    one, other = _paragraph(draw, doc), _paragraph(draw, doc)
+    if one is None or other is None:
+        return []
+    around = st.sampled_from(["", "\n"])
+    return [Splice(other[0], other[0], draw(around) + doc.body[slice(*one)] + draw(around))]
+
+
+def _across(draw: st.DrawFn, doc: Document) -> list[Splice]:
+    """What stands around the beginning of a role is joined."""
+    region = _region(draw, doc)
+    if region is None:
+        return []
+    start = max(0, region.start - draw(st.integers(0, 6)))
+    end = min(len(doc.body), region.start + draw(st.integers(1, 12)))
+    return [Splice(start, end, draw(st.sampled_from(["", "x", "\n\n"])))]
+
+
 def _join(draw: st.DrawFn, doc: Document) -> list[Splice]:
     found = [match.span() for match in _BLANK_LINES.finditer(doc.body)]
     return [Splice(*draw(st.sampled_from(found)), draw(st.sampled_from(["", " ", "\n"])))] if found else []
@@ -234,7 +283,8 @@ def _beside(draw: st.DrawFn, doc: Document) -> list[Splice]:
     return [Splice(at, at, draw(typed | texts))]
 
 
-_KINDS: list[Callable[[st.DrawFn, Document], list[Splice]]] = [
+_Editor = Callable[[st.DrawFn, Document], list[Splice]]
+_KINDS: list[_Editor] = [
     _insert,
     _delete,
     _replace,
@@ -251,9 +301,33 @@ _KINDS: list[Callable[[st.DrawFn, Document], list[Splice]]] = [
 ]
 
 
+_MOVING = [
+    _move,
+    _move,
+    _move_several,
+    _move_several,
+    _move_region,
+    _swap,
+    _copy,
+    _across,
+    _duplicate,
+    _join,
+    _heading,
+]
+
+
 @st.composite
-def edits(draw: st.DrawFn, doc: Document) -> Edit:
+def edits(draw: st.DrawFn, doc: Document, kinds: Sequence[_Editor] = _KINDS) -> Edit:
     """One edit that changes the body, or none at all where there is nothing of that kind to edit."""
-    kind = draw(st.sampled_from(_KINDS))
+    kind = draw(st.sampled_from(kinds))
     splices = [splice for splice in kind(draw, doc) if doc.body[splice.start : splice.end] != splice.text]
     return Edit(name=kind.__name__.strip("_"), splices=tuple(splices))
+
+
+@st.composite
+def moves(draw: st.DrawFn, doc: Document) -> Edit:
+    """One edit, or two at once, of those that move, repeat and join what stands there."""
+    one, other = draw(edits(doc, _MOVING)), draw(st.none() | edits(doc, _MOVING))
+    both = sorted((*one.splices, *(other.splices if other else ())))
+    is_apart = all(before.end <= after.start for before, after in itertools.pairwise(both))
+    return Edit(name=one.name, splices=tuple(both)) if is_apart else one

@@ -268,3 +268,44 @@ turns = st.builds(
     Turn, prompt=prompts, steps=st.lists(steps, max_size=3).map(tuple), error=st.none() | st.just("no\nmore")
 )
 talks = st.lists(turns, min_size=1, max_size=4)
+
+# conversations of few texts, so that many are alike, or begin or end alike
+_alike = st.sampled_from(
+    [
+        "OK",
+        "a",
+        "0",
+        "\n0",
+        "0\nOK",
+        "0\n\n00",
+        "OK\n\nOK",
+        "### z",
+        "### z\n\nmore",
+        "\n\n### ",
+        "x\n\n### y",
+        "b\n\n### c\n\nd",
+        "One\n\nTwo",
+        "The same text twice.",
+        "``` reasoning\nfake\n```",
+        "Look: ``` tool (X)\n",
+    ]
+)
+_alike_calls = st.builds(
+    Call,
+    name=st.sampled_from(["Bash", "Read"]),
+    input=st.sampled_from([{}, {"command": "ls"}]),
+    result=st.sampled_from(["", "0", "OK", "far " * 20 + "\nnear", "### z", "0\n\n00"]),
+)
+_alike_steps = st.builds(
+    Step,
+    reasoning=st.sampled_from([None, None, "", "0", "a b\n\nc"]),
+    texts=st.lists(_alike, max_size=2).map(tuple),
+    calls=st.lists(_alike_calls, max_size=2).map(tuple),
+)
+_alike_turns = st.builds(
+    Turn,
+    prompt=st.sampled_from(["a", "ab", "0", "OK", "x\n\n### y", "x\n\n### y\n\n### y", "b\n\n### c\n\nd"]),
+    steps=st.lists(_alike_steps, max_size=3).map(tuple),
+    error=st.sampled_from([None, None, "no\nmore"]),
+)
+alike_talks = st.lists(_alike_turns, min_size=1, max_size=3)

@@ -1,7 +1,8 @@
 """Random edits of a document: whatever one of them does, the rest of the conversation stays exact.
 
 What counts as touched by an edit is defined in ``edits.touched``. ``PYAGENTD_EDITS`` sets how many other edits are
-tried, in Emacs and elsewhere each.
+tried, in Emacs and elsewhere each; ``PYAGENTD_MOVES`` how many where most texts are alike and whole paragraphs move,
+which is harder: of many thousands of those a few still fail.
 """
 
 from __future__ import annotations
@@ -20,14 +21,18 @@ from pyagentd.store.document.pieces import found_pieces, recorded_pieces
 from pyagentd.store.document.reconcile import Alignment, align
 from pyagentd.store.document.text import Document, format_file, parse
 from pyagentd.store.journal import Row
-from tests.store.edits import Edit, Splice, edits, elsewhere, in_emacs, touched, touched_units
-from tests.store.talk import Call, Step, Talk, Turn, assert_valid, expected_units, expected_view, talks
+from tests.store.edits import Edit, Splice, edits, elsewhere, in_emacs, moves, touched, touched_units
+from tests.store.talk import Call, Step, Talk, Turn, alike_talks, assert_valid, expected_units, expected_view, talks
 
 EDITS = int(os.environ.get("PYAGENTD_EDITS", "400"))
+MOVES = int(os.environ.get("PYAGENTD_MOVES", "400"))
 EACH = 10  # edits tried of one conversation
 
 # The same edits each time, unless more are asked for; then different ones.
 many = settings(max_examples=max(1, EDITS // EACH), derandomize="PYAGENTD_EDITS" not in os.environ, database=None)
+many_moves = settings(
+    max_examples=max(1, MOVES // EACH), derandomize="PYAGENTD_MOVES" not in os.environ, database=None
+)
 
 
 class Case:
@@ -105,8 +110,21 @@ def test_an_edit_in_another_editor_leaves_the_rest_exact(turns: list[Turn], data
         case.check(parse(format_file(elsewhere(case.document, edit))), edit)
 
 
+@many_moves
+@given(alike_talks, st.booleans(), st.data())
+def test_what_is_moved_among_texts_that_are_alike_leaves_the_rest_exact(
+    turns: list[Turn], by_emacs: bool, data: st.DataObject
+) -> None:
+    case = Case(turns)
+    for _ in range(EACH):
+        edit = data.draw(moves(case.document))
+        edited = in_emacs(case.document, edit) if by_emacs else parse(format_file(elsewhere(case.document, edit)))
+        case.check(edited, edit, known=by_emacs)
+
+
 TWO = "x\n\n### y"  # a prompt with a heading looks like two
 THOUGHT = Step(reasoning="0")
+LINES = "far " * 20 + "\nnear"
 QUIET = Call(name="Bash", input={}, result="")
 
 FOUND: list[tuple[str, list[Turn], list[Splice]]] = [
@@ -203,6 +221,182 @@ FOUND: list[tuple[str, list[Turn], list[Splice]]] = [
             ),
         ],
         [Splice(20, 20, "a\n\n"), Splice(85, 87, "")],
+    ),
+    # a piece of a prompt that was moved away, and the rest of it, are not two places of one message
+    (
+        "emacs",
+        [Turn(prompt=TWO, steps=(Step(reasoning="", texts=("### z", "0\nOK")),))],
+        [Splice(7, 7, "### z\n\n"), Splice(14, 20, "")],
+    ),
+    (
+        "shell",
+        [Turn(prompt=TWO, steps=(Step(reasoning="", texts=("### z", "0\nOK")),))],
+        [Splice(7, 7, "### z\n\n"), Splice(14, 20, "")],
+    ),
+    # of a message of the user's several pieces are alike, and one of them was moved
+    (
+        "shell",
+        [Turn(prompt="x\n\n### y\n\n### y"), Turn(prompt="a", steps=(Step(reasoning="", texts=("OK\n\nOK",)),))],
+        [Splice(0, 6, "OK\n"), Splice(30, 33, "### x\n")],
+    ),
+    (
+        "emacs",
+        [Turn(prompt="x\n\n### y\n\n### y", steps=(Step(texts=("\n\n### ",)),)), Turn(prompt=TWO, error="no\nmore")],
+        [Splice(7, 13, "### x\n"), Splice(29, 35, "### y\n")],
+    ),
+    (
+        "shell",
+        [
+            Turn(prompt="x\n\n### y\n\n### y", steps=(Step(texts=("### z\n\nmore",)),)),
+            Turn(prompt="x\n\n### y\n\n### y"),
+        ],
+        [Splice(14, 20, ""), Splice(41, 41, "### y\n\n")],
+    ),
+    (
+        "shell",
+        [
+            Turn(
+                prompt="x\n\n### y\n\n### y",
+                steps=(
+                    Step(reasoning="0", texts=("0\n\n00",)),
+                    Step(reasoning="a b\n\nc", texts=("0\n\n00a",)),
+                ),
+                error="no\nmore",
+            )
+        ],
+        [Splice(0, 6, "00\n"), Splice(46, 49, "### x\n")],
+    ),
+    (
+        "shell",
+        [
+            Turn(
+                prompt="x\n\n### y\n\n### y",
+                steps=(
+                    Step(reasoning="0", texts=("0\n\n00",)),
+                    Step(reasoning="a b\n\nc", texts=("0\n\n00a",)),
+                ),
+                error="no\nmore",
+            )
+        ],
+        [Splice(0, 6, "c\n```\n"), Splice(69, 75, "### x\n")],
+    ),
+    (
+        "emacs",
+        [
+            Turn(
+                prompt="x\n\n### y\n\n### y",
+                steps=(
+                    Step(
+                        reasoning="A thought.",
+                        texts=("a",),
+                        calls=(Call(name="mcp__x", input={"a b": "long enough command"}, result="### z"),),
+                    ),
+                ),
+                error="no\nmore",
+            )
+        ],
+        [Splice(0, 6, "a\n"), Splice(52, 54, "### x\n")],
+    ),
+    (
+        "shell",
+        [
+            Turn(prompt="x\n\n### y\n\n### y", steps=(Step(reasoning="A thought."),)),
+            Turn(prompt="x\n\n### y\n\n### y", steps=(Step(texts=("0\n\n00",)),)),
+        ],
+        [Splice(7, 7, "### y\n\n"), Splice(66, 72, "")],
+    ),
+    (
+        "emacs",
+        [
+            Turn(prompt="x\n\n### y\n\n### y", error="no\nmore"),
+            Turn(prompt="x\n\n### y\n\n### y", steps=(Step(reasoning="A thought.", texts=("OK\n\nOK",)),)),
+            Turn(prompt="0"),
+        ],
+        [Splice(0, 6, "### 0\n"), Splice(104, 110, "### x\n")],
+    ),
+    (
+        "shell",
+        [
+            Turn(
+                prompt="x\n\n### y\n\n### y",
+                steps=(Step(reasoning="A thought.", texts=("b\n\n### c\n\nd", "OK\n\nOK")),),
+            ),
+            Turn(prompt="one two", steps=(Step(reasoning="a b\n\nc"),), error="no\nmore"),
+        ],
+        [Splice(0, 6, "OK\n"), Splice(69, 72, "### x\n")],
+    ),
+    (
+        "shell",
+        [
+            Turn(
+                prompt=TWO,
+                steps=(
+                    Step(
+                        reasoning="A thought.",
+                        texts=("``` reasoning\nfake\n```a",),
+                        calls=(Call(name="mcp__x", input={"command": "ls"}, result="OK"),),
+                    ),
+                    Step(reasoning="0", texts=("### z\n\nmore",)),
+                ),
+            ),
+            Turn(prompt="x\n\n### y\n\n### y", steps=(Step(),)),
+            Turn(
+                prompt="x\n\n### y\n\n### y",
+                steps=(Step(texts=("0", "\n\n### "), calls=(Call(name="mcp__x", result="OK", is_error=True),)),),
+            ),
+        ],
+        [Splice(198, 198, "0\n\n"), Splice(228, 229, "")],
+    ),
+    # what tells that the bounds are shifted is not shown any more
+    (
+        "shell",
+        [Turn(prompt="OK"), Turn(prompt=TWO, steps=(Step(reasoning="a b\n\nc"),))],
+        [Splice(0, 0, "c\n```\n\n"), Splice(44, 50, "")],
+    ),
+    # a block was moved above another one, or a heading to where answers follow
+    (
+        "shell",
+        [
+            Turn(
+                prompt="b\n\n### c\n\nd",
+                steps=(
+                    Step(reasoning="", texts=("One\n\nTwo", "Hello there, all of you.")),
+                    Step(
+                        reasoning="a b\n\nc",
+                        texts=("Look: ``` tool (X)\n", "a"),
+                        calls=(
+                            Call(
+                                name="mcp__x", input={"a b": "long enough command"}, result="0\n\n00", is_error=True
+                            ),
+                            Call(name="Bash", input={"command": "ls"}, result="### z"),
+                        ),
+                    ),
+                ),
+            )
+        ],
+        [Splice(14, 14, "### \n\n"), Splice(293, 297, "")],
+    ),
+    # an answer was moved, and a piece of a prompt that stands behind its like is not text of it
+    (
+        "shell",
+        [
+            Turn(prompt="x\n\n### y\n\n### y"),
+            Turn(
+                prompt="x\n\n### y\n\n### y",
+                steps=(
+                    Step(reasoning="a b\n\nc", texts=(TWO, "")),
+                    Step(
+                        reasoning="a b\n\nc",
+                        texts=(TWO,),
+                        calls=(
+                            Call(name="Bash", result="0\n\n00"),
+                            Call(name="Read", result=LINES),
+                        ),
+                    ),
+                ),
+            ),
+        ],
+        [Splice(30, 36, "x\n"), Splice(107, 109, "### y\n"), Splice(185, 185, "## ")],
     ),
     # an answer that is nothing but a heading, below a prompt that became a part of the one above
     ("shell", [Turn(prompt="a"), Turn(prompt="0", steps=(Step(texts=("", "\n\n### ")),))], [Splice(9, 13, "## ")]),

@@ -53,29 +53,35 @@ _KINDS: dict[PieceKind, Kind] = {
 
 
 def find_moved(
-    body: str, spans: Sequence[Span], kept: Sequence[TextMatch], keys: Iterable[Key], end: int
+    body: str,
+    spans: Sequence[Span],
+    said: Sequence[tuple[int, int]],
+    kept: Sequence[TextMatch],
+    keys: Iterable[Key],
+    end: int,
 ) -> list[Span]:
     """Return ``spans`` with the roles of those of ``keys`` that are found in what is new in the text.
 
     Args:
         body: The text.
         spans: The roles that are known, sorted.
+        said: Where text of the user is known to stand.
         kept: What of the text is not new.
         keys: What to look for, no text of the user's among it.
         end: Where to stop; what the user is writing there may quote an answer.
     """
-    searched = _Searched(body, spans, kept, end)
+    searched = _Searched(body, sorted([*(span[:2] for span in spans), *said]), kept, end)
     for key in keys:
         searched.take(key)
     return sorted([*spans, *searched.found])
 
 
 class _Searched:
-    def __init__(self, body: str, spans: Sequence[Span], kept: Sequence[TextMatch], end: int) -> None:
+    def __init__(self, body: str, taken: Sequence[tuple[int, int]], kept: Sequence[TextMatch], end: int) -> None:
         self.found: list[Span] = []
         self._body = body
         self._lines: dict[str, list[int]] = defaultdict(list)
-        self._gaps = list(_gaps(spans, end))
+        self._gaps = list(_gaps(taken, end))
         line = 0
         for before, after in pairwise([TextMatch(0, 0, 0), *kept]):
             line = max(line, body.rfind("\n", 0, before.new + before.size) + 1)
@@ -119,12 +125,12 @@ class _Searched:
         return in_gap and not any(start < span.end and span.start < end for span in self.found)
 
 
-def _gaps(spans: Sequence[Span], end: int) -> Iterator[tuple[int, int]]:
+def _gaps(taken: Sequence[tuple[int, int]], end: int) -> Iterator[tuple[int, int]]:
     position = 0
-    for span in spans:
-        if position < min(span.start, end):
-            yield position, min(span.start, end)
-        position = span.end
+    for start, stop in taken:
+        if position < min(start, end):
+            yield position, min(start, end)
+        position = max(position, stop)
     if position < end:
         yield position, end
 
@@ -322,7 +328,7 @@ def compare(conversation: Conversation, recorded: Sequence[RecordedPiece], body:
     target = expected(conversation, recorded)
     hidden = [place for piece, place in zip(recorded, target.places, strict=True) if piece.is_hidden]
     shown = [place for piece, place in zip(recorded, target.places, strict=True) if not piece.is_hidden]
-    kept = _at_pieces(common_text(target.body, body), target.body, hidden, shown)
+    kept = _at_pieces(common_text(target.body, body), target.body, body, hidden, shown)
     places = _find_places(target.places, kept)
     lost: dict[str, list[tuple[str, int]]] = defaultdict(list)  # what stands nowhere else, by its first telling line
     for piece, place in zip(recorded, places, strict=True):
@@ -365,18 +371,28 @@ def _first_moved(body: str, start: int, end: int, lost: Mapping[str, Sequence[tu
 
 
 def _at_pieces(
-    kept: Sequence[TextMatch], text: str, hidden: Sequence[tuple[int, int]], shown: Sequence[tuple[int, int]]
+    kept: Sequence[TextMatch],
+    text: str,
+    body: str,
+    hidden: Sequence[tuple[int, int]],
+    shown: Sequence[tuple[int, int]],
 ) -> list[TextMatch]:
-    """Return ``kept`` with what is missing of ``text`` moved back to where pieces begin, where the texts allow both.
+    """Return ``kept`` with what differs moved back to where pieces begin, where the texts allow both.
 
     Of a ``hidden`` piece that begins like the one behind it, the beginning would be found and the rest be missing;
-    of a ``shown`` one that begins like what is missing before it, the beginning would be missing.
+    of a ``shown`` one that begins like what is missing before it, the beginning would be missing; and what is new
+    above a block would stand behind the fence with which both begin.
     """
     moved = list(kept)
     for number, (_, after) in enumerate(pairwise(kept)):
         before = moved[number]
         end = before.old + before.size
         if before.new + before.size != after.new:
+            torn = _around(shown, end)
+            size = end - torn[0] if torn is not None and end == after.old and text.startswith("```", torn[0]) else 0
+            if 0 < size <= before.size and body.endswith("\n" + text[end - size : end], 0, after.new):
+                moved[number] = before._replace(size=before.size - size)
+                moved[number + 1] = TextMatch(after.old - size, after.new - size, after.size + size)
             continue
         first = _around(hidden, end)
         size = end - first[0] if first is not None and first[1] <= after.old - (end - first[0]) else 0
@@ -507,7 +523,8 @@ def loss(
     ]
     if not document.spans:
         return "lost" if absent else None
-    sizes = {size for piece in absent for size in _sizes(piece)}
+    gone = [piece for number, piece in enumerate(recorded) if number not in linked and piece.key[0] != "user"]
+    sizes = {size for piece in gone for size in _sizes(piece)}
     sizes |= {("ignore", "", len(block)) for block in _displaced(document, error_blocks(conversation))}
     known = {piece.end for piece, number in zip(found, links, strict=True) if number >= 0}
     if any(span.kind == "response" and document.body.endswith(_HEADING, 0, span.start) for span in document.spans):
@@ -577,6 +594,12 @@ def heal(document: Document, conversation: Conversation) -> Document:
     body, recorded = document.body, recorded_pieces(conversation)
     target, kept, spans, places = compare(conversation, recorded, body)
     draft = _last_heading(body, spans, len(body))
+    if any(
+        body.startswith(f"{_HEADING}{piece.key[2]}\n", draft)
+        for piece, place in zip(recorded, places, strict=True)
+        if place is None and piece.key[0] == "user" and not piece.is_hidden
+    ):
+        draft = -1  # a prompt that was moved is no draft
     if _quotes(body, target, recorded, places, draft):
         spans = [span for span in spans if span.start < draft]
     absent = [
@@ -584,13 +607,13 @@ def heal(document: Document, conversation: Conversation) -> Document:
         for piece, place in zip(recorded, places, strict=True)
         if place is None and piece.key[0] != "user" and not piece.is_hidden
     ]
+    said = [place for piece, place in zip(recorded, places, strict=True) if place and piece.key[0] == "user"]
     if absent:
-        spans = find_moved(body, spans, kept, absent, len(body) if draft < 0 else draft)
+        spans = find_moved(body, spans, said, kept, absent, len(body) if draft < 0 else draft)
     if document.block is not None:
         spans = [span for piece in spans for span in outside(piece, *document.block)]
         spans.append(Span(*document.block, "ignore"))
     ranges = _find_places([span[:2] for span in target.spans], kept)
-    said = [place for piece, place in zip(recorded, places, strict=True) if place and piece.key[0] == "user"]
     spans += _unrecorded(document, target, recorded, spans, ranges, said)
     spans += error_note_spans(body, conversation, spans)
     return replace(document, spans=tuple(merged(sorted(spans))), stale=False, block=None)
@@ -621,14 +644,13 @@ def _quotes(
 ) -> bool:
     """Return whether the prompt at the end of the text, from ``draft`` on, quotes answers that stood before it.
 
-    A heading on a line of its own, right above an answer, was moved there: the answer stays one.
+    A heading on a line of its own was moved there: answers below it stay answers.
     """
     for number, (piece, here) in enumerate(zip(recorded, places, strict=True)):
         if here is None or here[0] < draft or piece.key[0] == "user":
             continue
         before = places[number - 1] if number else None
-        begin = body.rfind("\n", 0, here[0]) + 1
-        if before is None or before[1] > draft or body[:begin].endswith(_HEADING + "\n"):
+        if before is None or before[1] > draft or body.startswith(_HEADING + "\n", draft):
             return False
         return _last_heading(target.body, target.spans, target.places[number][0]) < target.places[number - 1][1]
     return False

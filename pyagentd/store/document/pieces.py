@@ -282,6 +282,11 @@ class RecordedPiece(NamedTuple):
     restored: bool = False
 
     @property
+    def id(self) -> str:
+        """The id of what an edit of it is recorded for: its part, or its message."""
+        return self.message.id if self.part is None else self.part.id
+
+    @property
     def is_hidden(self) -> bool:
         """Whether the record already says that the document does not show it."""
         return self.message.is_hidden or (self.part is not None and self.part.hidden)
@@ -578,6 +583,47 @@ def match(recorded: Sequence[Key], found: Sequence[Key]) -> list[int]:
     return links
 
 
+def match_whole(
+    body: str, recorded: Sequence[RecordedPiece], found: Sequence[DocumentPiece], numbers: Sequence[int]
+) -> list[int]:
+    """Match the recorded pieces ``numbers``, all of a message of the user's or nothing of it."""
+    units: list[list[int]] = []
+    for number in numbers:
+        if recorded[number].joint and units:
+            units[-1].append(number)
+        else:
+            units.append([number])
+    keys = [(*recorded[unit[0]].key[:2], _whole_text(recorded, unit)) for unit in units]
+    sizes: dict[Key, set[int]] = defaultdict(set)  # how many pieces messages have, by the first of them
+    for unit in units:
+        sizes[recorded[unit[0]].key].add(len(unit))
+    starts: list[int] = []
+    there: list[Key] = []
+    known, index = set(keys), 0
+    while index < len(found):
+        (kind, id, text), start, _, region = found[index]
+        size = 1
+        for longer in sorted(sizes.get(found[index].key, ()), reverse=True):
+            last = index + longer - 1
+            if longer > 1 and last < len(found) and found[last].region == region:
+                whole = body[start : found[last].end]
+                if (kind, id, whole) in known:
+                    text, size = whole, longer
+                    break
+        starts.append(index)
+        there.append((kind, id, text))
+        index += size
+    links = [-1] * len(found)
+    for start, number in zip(starts, match(keys, there), strict=True):
+        if number >= 0:
+            links[start : start + len(units[number])] = units[number]
+    return links
+
+
+def _whole_text(recorded: Sequence[RecordedPiece], numbers: Iterable[int]) -> str:
+    return "".join(text for number in numbers for text in (recorded[number].joint, recorded[number].key[2]))
+
+
 def fill(links: list[int], numbers: Sequence[int], recorded: Sequence[Key], found: Sequence[Key]) -> None:
     """Match the recorded pieces ``numbers`` with the found ones in each gap between those that are linked."""
     low, start = 0, 0  # in ``numbers`` and in ``found``
@@ -595,7 +641,10 @@ def fill(links: list[int], numbers: Sequence[int], recorded: Sequence[Key], foun
 def keep_together(
     links: list[int], recorded: Sequence[RecordedPiece], keys: Sequence[Key], found: Sequence[Key]
 ) -> None:
-    """Of equal texts link the one that stands right above what follows it in its message, or in its step."""
+    """Of equal texts link the one that stands right above what follows it in its message or step.
+
+    Where none does, link the one right below what precedes it.
+    """
     units = [piece.message.id if piece.step is None else id(piece.step) for piece in recorded]
     places = {number: index for index, number in enumerate(links) if number >= 0}
     there = Counter(units[number] for number in places)
@@ -615,6 +664,18 @@ def keep_together(
             else:
                 there[units[number]] += 1
             links[above], places[number] = number, above
+    for number in range(1, len(recorded)):
+        if units[number] != units[number - 1] or number - 1 not in places or number in places:
+            continue
+        below = places[number - 1] + 1
+        if below == len(found) or found[below] != keys[number] or recorded[number].is_hidden:
+            continue
+        other = links[below]  # gives way if it is not right above what follows it either
+        if other > number and not (
+            other + 1 < len(recorded) and units[other] == units[other + 1] and places.get(other + 1) == below + 1
+        ):
+            del places[other]
+            links[below], places[number] = number, below
 
 
 def common(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:

@@ -1,6 +1,21 @@
-"""Matches a document with its log: which recorded text stands where, what was edited, what the model is shown."""
+"""Matches a document with its log: which recorded text stands where, what was edited, what the model is shown.
+
+The document counts: what stands there is what the model sees. The record adds what the document does not show
+(reasoning, ids, exact calls). Guaranteed, whatever the edit and wherever it was made:
+
+- A message of the user or a step of the model that the edit does not touch is sent exactly as it was recorded.
+- Messages are valid for a provider: roles alternate, and each call has its one result.
+- Aligning again, with the edits recorded, finds the same messages and no more edits. For this a message of the user
+  stands in one place, that with most of it, since an edit is recorded as one text; what is shown is matched before
+  what is hidden; and ``align`` answers what it would answer once its edits are recorded.
+- Where the document is again as it was, the messages are too.
+
+The order in which texts are matched: whole messages and answers in order; pieces of messages between these; what is
+hidden between those; what moved; last, what was edited with what stands in its place, by likeness.
+"""
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -25,6 +40,7 @@ from pyagentd.store.document.pieces import (
     keep_together,
     link_moved,
     match,
+    match_whole,
     original_text,
     pair,
     recorded_pieces,
@@ -342,20 +358,35 @@ class Recognition:
         self.above = len(self.found)  # the number of pieces above ``end``
         if end is not None:
             self.above = sum(1 for piece in self.found if piece.end <= end)
-        self.links = self._matched()
-        if restored := restored_ids(self.body, conversation, self.recorded, self.found, self.links):
+        self.links, self.moved = self._matched()
+        restored = restored_ids(self.body, conversation, self.recorded, self.found, self.links)
+        while restored:
             self.recorded = recorded_pieces(conversation, restored)
-            self.links = self._matched()
-        self.moved = link_moved(self.recorded, self.found, self.links, self._last_answer())
+            self.links, self.moved = self._matched()
+            linked = set(self.links)
+            absent = {
+                piece.id for number, piece in enumerate(self.recorded) if piece.restored and number not in linked
+            }
+            if not absent:
+                break
+            if not (restored := restored - absent):  # what looked like it is another text
+                self.recorded = recorded_pieces(conversation)
+                self.links, self.moved = self._matched()
+        self._put_together()
         self.prompt_start = self._find_prompt()
 
-    def _matched(self) -> list[int]:
+    def _matched(self) -> tuple[list[int], set[int]]:
+        """Return the links, and the numbers of the found pieces that were moved."""
+        links = self._in_order()
+        return links, link_moved(self.recorded, self.found, links, self._last_answer())
+
+    def _in_order(self) -> list[int]:
         """Match what the record shows, then between that what it says is hidden: the user may have it back."""
         keys, found = joined_keys(self.body, self.recorded, self.found)
         visible = [number for number, piece in enumerate(self.recorded) if not piece.is_hidden]
-        links = [-1] * len(found)
-        fill(links, visible, keys, found)
+        links = match_whole(self.body, self.recorded, self.found, visible)
         if links != list(range(len(keys))):
+            fill(links, visible, keys, found)
             keep_together(links, self.recorded, keys, found)
             # What begins a message may stand where a fragment of one would: without blank lines before its heading.
             fill(links, visible, [piece.key for piece in self.recorded], [piece.key for piece in self.found])
@@ -363,7 +394,29 @@ class Recognition:
             return links
         fill(links, range(len(keys)), keys, found)
         together = match(keys, found)  # of equal texts the hidden one may be the one in between
-        return max(links, together, key=lambda each: sum(1 for number in each if number >= 0))
+        shown = set(visible)
+        return max(links, together, key=lambda each: (len(shown.intersection(each)), -each.count(-1)))
+
+    def _put_together(self) -> None:
+        """Leave each message of the user in one place, that with most of it: it is recorded as one text."""
+        runs: dict[str, list[list[int]]] = defaultdict(list)
+        before = -1  # the last piece that is linked
+        for index, number in enumerate(self.links):
+            if number < 0:
+                continue
+            message = self.recorded[number].message
+            joined = before >= 0 and self.recorded[self.links[before]].message is message
+            if message.role == "user":
+                if joined and self.found[before].region == self.found[index].region:
+                    runs[message.id][-1].append(index)
+                else:
+                    runs[message.id].append([index])
+            before = index
+        for own in runs.values():
+            best = max(own, key=lambda run: (len(run), self.moved.isdisjoint(run)))
+            for index in (index for run in own if run is not best for index in run):
+                self.links[index] = -1
+                self.moved.discard(index)
 
     @property
     def spans(self) -> tuple[Span, ...] | None:
@@ -891,6 +944,7 @@ def _span_role(role: InsertRole) -> tuple[str, str]:
 # Where a piece of the document equals what was recorded, the exact recorded parts are used; where the user edited
 # it, the edited text; what the user removed is hidden.
 
+_PASSES = 8  # two are almost always enough
 RECOVERED = "The roles in this document were lost or shifted; they were recovered from the log"
 
 
@@ -921,8 +975,11 @@ def recognise(document: Document, conversation: Conversation, end: int | None = 
 
 
 def align(document: Document, conversation: Conversation, end: int | None = None) -> Alignment:
-    """Return what ``document`` up to offset ``end`` (code points from 0; None: all of it) means."""
-    aligned = recognise(document, conversation, end).aligned()
+    """Return what ``document`` up to offset ``end`` (code points from 0; None: all of it) means.
+
+    What the record says once the edits are in it is what counts, so aligning again finds the same and no more edits.
+    """
+    aligned = _settled(document, conversation, end)
     view, new = aligned.view, aligned.new_prompt
     if new and view[-1].parts == (Text(text=new),):
         view, new = view[:-1], ""
@@ -937,6 +994,24 @@ def align(document: Document, conversation: Conversation, end: int | None = None
     calls = {part.id for message in view for part in message.parts if isinstance(part, ToolCall)}
     seen = Seen(seq=conversation.last_seq, messages=set(conversation.messages), view=view, calls=calls)
     return replace(aligned, seen=seen)
+
+
+def _settled(document: Document, conversation: Conversation, end: int | None) -> Alignment:
+    """Return what a document means once the edits that are found in it are recorded, and these edits."""
+    first = last = recognise(document, conversation, end).aligned()
+    edits: dict[str, dict[str, Any]] = {}
+    spans = first.spans
+    for _ in range(_PASSES):
+        if not last.edits:
+            break
+        edits |= {edit.get("part_id") or edit["message_id"]: edit for edit in last.edits}
+        if spans is not None:
+            document = replace(document, spans=spans, stale=False)
+        conversation = conversation.edited(last.edits)
+        last = recognise(document, conversation, end).aligned()
+        spans = spans if last.spans is None else last.spans
+    notes = tuple(dict.fromkeys(first.notes + last.notes))
+    return replace(last, edits=tuple(edits.values()), notes=notes, spans=spans)
 
 
 def _is_any_removed(conversation: Conversation) -> bool:

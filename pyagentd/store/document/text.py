@@ -269,7 +269,7 @@ def _settings(entries: dict[str, str]) -> Settings:
 
 
 def _name(datum: Any) -> str | None:
-    if datum == NIL:
+    if isinstance(datum, ElispSymbol) and datum == NIL:
         return None
     if not isinstance(datum, str):
         raise LispError("not a name")
