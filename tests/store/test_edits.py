@@ -30,9 +30,7 @@ EACH = 10  # edits tried of one conversation
 
 # The same edits each time, unless more are asked for; then different ones.
 many = settings(max_examples=max(1, EDITS // EACH), derandomize="PYAGENTD_EDITS" not in os.environ, database=None)
-many_moves = settings(
-    max_examples=max(1, MOVES // EACH), derandomize="PYAGENTD_MOVES" not in os.environ, database=None
-)
+many_moves = settings(many, max_examples=max(1, MOVES // EACH), derandomize="PYAGENTD_MOVES" not in os.environ)
 
 
 class Case:
