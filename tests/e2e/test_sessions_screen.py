@@ -56,7 +56,7 @@ def test_a_branch_by_keys_and_the_tree_that_shows_it(system: System, talk: tuple
     visit(emacs, main / "session.md")
     shows(emacs, "Making tea", "Ready", "Grind beans")
     emacs.keys("C-c", "M-b")
-    shows(emacs, "Branch at prompt (default 2  And coffee?):")
+    shows(emacs, "Branch at prompt (default 2 And coffee?):")
     emacs.keys("Tab", "Tab")
     offered = shows(emacs, "1  How do I make tea?", "2  And coffee?")
     assert offered.index("1  How do I") < offered.index("2  And coffee?")
