@@ -321,7 +321,7 @@ def apply(doc: Document, marker: int, *inserts: Insert) -> tuple[Document, int]:
     for insert in inserts:
         own += _span(place, place := place + len(insert.text), insert.role)
     joined = (*left[:-1], *merged([*left[-1:], *own, *shifted[:1]]), *shifted[1:])
-    body = doc.body[:marker] + text + doc.body[marker:]
+    body = "".join((doc.body[:marker], text, doc.body[marker:]))
     return replace(doc, body=body, spans=joined), marker + length
 
 
