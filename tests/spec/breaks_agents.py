@@ -127,8 +127,8 @@ BREAKS_OF_AGENTS = [
     _of(
         "gptel-with-preset isolation",
         _EQUIPPING,
-        "return preset_with_overrides(self._answering(), override)",
-        "return self._presets.of_branch(self._branch.ref)",
+        "preset = turn.answered_by(preset_with_overrides(self._answering(), override))",
+        "preset = turn.answered_by(self.kernel.presets.of_branch(self.branch.ref))",
     ),
     _of(
         "Prompt inserted to buffer before request",
@@ -226,12 +226,8 @@ BREAKS_OF_AGENTS = [
     _of(
         "Session registered in global registry",
         "pyagentd/store/registry.py",
-        "        if _is_conversation(place):\n"
-        "            entry, agents = known.get(place), tuple(_agent_entries(place, known))\n"
-        "            if entry is None or entry.agents != agents:\n",
-        "        if False:\n"
-        "            entry, agents = known.get(place), tuple(_agent_entries(place, known))\n"
-        "            if entry is None or entry.agents != agents:\n",
+        "            entry, agents = known.get(place), tuple(_agent_entries(place, known))\n",
+        "            entry, agents = known.get(place), ()\n",
     ),
     _of(
         "Conversation history fully preserved",
@@ -371,7 +367,7 @@ BREAKS_OF_AGENTS = [
     _of(
         "gptel-with-preset creates clean scope",
         _EQUIPPING,
-        "            temperature=preset.temperature,\n",
+        "            temperature=plan.preset.temperature,\n",
         "            temperature=None,\n",
     ),
     _of(
