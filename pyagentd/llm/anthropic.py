@@ -526,7 +526,7 @@ class AnthropicBackend:
             if request.sent is not None:
                 request.sent(body)
             try:
-                answer = await stack.enter_async_context(self._server.post("/v1/messages", body.encoded()))
+                answer = await stack.enter_async_context(self._server.post("/v1/messages", body))
             except Refused as error:
                 found = unsupported_param(settings, error.message) if error.status == HTTPStatus.BAD_REQUEST else None
                 if found is None:

@@ -10,7 +10,7 @@ This module knows no provider and imports none.
 import hashlib
 import json
 import weakref
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
@@ -18,6 +18,7 @@ import msgspec
 
 from pyagentd.messages import Message, Reasoning, Text, ToolCall, Usage
 
+_CHUNK = 128 << 10  # bytes of a request that are sent at once, about
 MAX_ARGUMENTS = 1_000_000  # characters of one call's arguments; a call with more is not made, see ``ToolCall``
 
 # A request as it is sent: in pieces, so that whoever keeps it pays for what is new in it.
@@ -76,16 +77,33 @@ class Body:
     marked: Mapping[int, Mark]  # those that carry a breakpoint, by their number
     key: str = "messages"  # under which they are sent
 
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        pieces = self._pieces()
+        return sum(map(len, pieces)) + len(pieces) - 1
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the bytes of the request, some messages at a time: nothing as long as the conversation is made."""
+        pieces = self._pieces()
+        most = max(1, _CHUNK * len(pieces) // self.size)
+        for end in range(most, len(pieces) + most, most):
+            group = pieces[end - most : end]
+            yield b",".join(group if end >= len(pieces) else (*group, b""))
+
     def encoded(self) -> bytes:
-        """Return the bytes of the request."""
-        messages = list(self.messages) or [b""]
+        """Return the bytes of the request in one."""
+        return b",".join(self._pieces())
+
+    def _pieces(self) -> list[bytes]:
+        """Return what the request is when it is joined by commas."""
+        pieces = list(self.messages) or [b""]
         for number, mark in self.marked.items():
-            messages[number] = mark.json
+            pieces[number] = mark.json
         head = b"".join(b'"%s":%s,' % (name.encode(), value) for name, value in self.head.items())
-        # One join copies the conversation once.
-        messages[0] = b'{%s"%s":[%s' % (head, self.key.encode(), messages[0])
-        messages[-1] += b"]}"
-        return b",".join(messages)
+        pieces[0] = b'{%s"%s":[%s' % (head, self.key.encode(), pieces[0])
+        pieces[-1] += b"]}"
+        return pieces
 
 
 class _Reference(weakref.ref[Message]):

@@ -27,6 +27,7 @@ from pyagentd.clock import SystemClock
 from pyagentd.errors import ConfigError, NoKey, ProviderError
 from pyagentd.installation import extra
 from pyagentd.llm.anthropic import AnthropicBackend
+from pyagentd.llm.backend import Body
 from pyagentd.llm.http import Answer, Refused
 from pyagentd.llm.sdk import LIMITS, provider_error, timeouts
 
@@ -42,8 +43,8 @@ class CloudServer:
         self._client = client
 
     @asynccontextmanager
-    async def post(self, path: str, body: bytes) -> AsyncIterator[Answer]:
-        """Send a JSON body, see ``Server``."""
+    async def post(self, path: str, body: Body) -> AsyncIterator[Answer]:
+        """Send a request, see ``Server``."""
         try:
             stream = await self._post(path, body)
             try:
@@ -64,11 +65,11 @@ class CloudServer:
         """Close the connections, see ``Server``."""
         await self._client.close()
 
-    async def _post(self, path: str, body: bytes) -> AsyncStream[object]:
+    async def _post(self, path: str, body: Body) -> AsyncStream[object]:
         try:
             return await self._client.post(
                 path,
-                body=json.loads(body),
+                body=json.loads(body.encoded()),
                 cast_to=object,
                 stream=True,
                 stream_cls=AsyncStream[object],

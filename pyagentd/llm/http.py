@@ -17,17 +17,18 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import quote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
 import truststore
+from aiohttp.abc import AbstractStreamWriter
 
 from pyagentd import __version__, reader
 from pyagentd.errors import ContextOverflow, NoKey, ProviderError, TransientProviderError
-from pyagentd.llm.backend import StreamItem
+from pyagentd.llm.backend import Body, StreamItem
 
 Json = dict[str, Any]
 
@@ -356,8 +357,8 @@ class Answer(NamedTuple):
 class Server(Protocol):
     """One provider's server."""
 
-    def post(self, path: str, body: bytes) -> AbstractAsyncContextManager[Answer]:
-        """Send a JSON body and return the answer; leaving the block ends it.
+    def post(self, path: str, body: Body) -> AbstractAsyncContextManager[Answer]:
+        """Send a request and return the answer; leaving the block ends it.
 
         Raises:
             Refused: The server said so.
@@ -368,6 +369,23 @@ class Server(Protocol):
     async def close(self) -> None:
         """Close the connections; answers that still come end with an error."""
         ...
+
+
+class _Chunks(aiohttp.Payload):
+    """A request that is sent a chunk at a time: nobody holds it in one while the server answers."""
+
+    def __init__(self, body: Body) -> None:
+        super().__init__(body)
+        self._size = body.size
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """Return it as text."""
+        return cast(Body, self._value).encoded().decode(encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        """Send it."""
+        for chunk in cast(Body, self._value).chunks():
+            await writer.write(chunk)
 
 
 class HttpServer:
@@ -391,10 +409,10 @@ class HttpServer:
         self._session: aiohttp.ClientSession | None = None
 
     @asynccontextmanager
-    async def post(self, path: str, body: bytes) -> AsyncIterator[Answer]:
-        """Send a JSON body, see ``Server``."""
+    async def post(self, path: str, body: Body) -> AsyncIterator[Answer]:
+        """Send a request, see ``Server``."""
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream"}
-        async with self._asked("POST", path, headers, body) as response:
+        async with self._asked("POST", path, headers, _Chunks(body)) as response:
             yield Answer(response.headers, response.content.iter_any())
 
     async def get(self, path: str) -> object:
@@ -410,7 +428,7 @@ class HttpServer:
 
     @asynccontextmanager
     async def _asked(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None
+        self, method: str, path: str, headers: Mapping[str, str], body: aiohttp.Payload | None = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         if self._session is None:
             connector = aiohttp.TCPConnector(

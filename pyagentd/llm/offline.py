@@ -18,6 +18,7 @@ from typing import Any
 from pyagentd.errors import ConfigError
 from pyagentd.llm import catalog, prompts
 from pyagentd.llm.anthropic import AnthropicBackend
+from pyagentd.llm.backend import Body
 from pyagentd.llm.http import Answer
 from pyagentd.llm.prompts import HEADINGS, SYSTEM, TITLE_SYSTEM, quoted_prompt
 
@@ -805,11 +806,12 @@ class OfflineServer:
         self._serial = itertools.count(1)
 
     @asynccontextmanager
-    async def post(self, path: str, body: bytes) -> AsyncIterator[Answer]:
-        """Answer a JSON body, see ``Server``."""
+    async def post(self, path: str, body: Body) -> AsyncIterator[Answer]:
+        """Answer a request, see ``Server``."""
         # The same requests in the same order get the same ids, and no two calls of a process share one.
-        key = f"{hashlib.sha256(body).hexdigest()[:10]}{next(self._serial):05d}"
-        yield Answer({"content-type": "text/event-stream"}, self._chunks(_answer(json.loads(body), key)))
+        sent = body.encoded()
+        key = f"{hashlib.sha256(sent).hexdigest()[:10]}{next(self._serial):05d}"
+        yield Answer({"content-type": "text/event-stream"}, self._chunks(_answer(json.loads(sent), key)))
 
     async def close(self) -> None:
         """Do nothing: there are no connections."""

@@ -605,7 +605,7 @@ class OpenAIBackend:
             if request.sent is not None:
                 request.sent(body)
             try:
-                answer = await stack.enter_async_context(self._server.post(self.path, body.encoded()))
+                answer = await stack.enter_async_context(self._server.post(self.path, body))
             except Refused as error:
                 found = None
                 if error.status in (*_OTHER_FORM, *range(500, 600)):

@@ -74,6 +74,15 @@ async def test_the_request_carries_the_key_the_version_and_the_body(
     assert sent.body["tools"][0]["name"] == "Read"
 
 
+async def test_a_conversation_of_megabytes_arrives_whole(
+    model_server: ModelServer, backend: AnthropicBackend
+) -> None:
+    said = [f"{number} " * 50_000 for number in range(20)]
+    await collect(backend, request(*(turn for text in said for turn in (text, assistant("yes"))), "end"))
+    users = [message["content"][0]["text"] for message in model_server.last.body["messages"][::2]]
+    assert users == [*said, "end"]
+
+
 async def test_a_key_in_the_environment_is_not_used(
     model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -135,5 +135,16 @@ def test_a_message_that_was_sent_before_is_written_the_same_way_and_forgotten_wi
     assert writer._known == {}
 
 
+def test_a_long_request_is_sent_in_chunks_that_are_it() -> None:
+    long = (text for number in range(100) for text in (user(f"{number} " * 5_000), assistant("yes")))
+    body = AnthropicBodyWriter().request(settings_body(request("hi", tools=(tool("A"),))), (*long, user("end")))
+    chunks = list(body.chunks())
+    assert len(chunks) > 2
+    assert max(map(len, chunks)) < len(body.encoded()) / 2
+    assert b"".join(chunks) == body.encoded()
+    assert body.size == len(body.encoded())
+    assert len(json.loads(body.encoded())["messages"]) == 201
+
+
 def test_half_a_surrogate_pair_can_be_sent() -> None:
     assert "?" in str(request_body(request("a\ud83d b"))["messages"])
