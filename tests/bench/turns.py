@@ -12,6 +12,7 @@ from tests.bench.world import World
 from tests.e2e.emacs import wait_for
 
 _GROWS_BY = 20  # turns of a run
+_QUIET = 6  # halves of a second in which nothing happens
 
 
 def turns(world: World) -> Iterator[Result]:
@@ -74,8 +75,8 @@ def _growth(world: World, daemon: int) -> Figure:
 
 
 def _rest(daemon: int) -> None:
-    """Return when the daemon has hardly anything left to do."""
-    wait_for(lambda: _share(daemon) < 1.0, "the daemon to rest")
+    """Return when the daemon has hardly had anything to do for some seconds: the index waits before it goes on."""
+    wait_for(lambda: all(_share(daemon) < 1.0 for _ in range(_QUIET)), "the daemon to rest")
 
 
 def _share(daemon: int) -> float:

@@ -72,7 +72,10 @@ The variable `root' is bound to the temporary directory."
        ;; A watch on a directory that is gone keeps Emacs from seeing that
        ;; processes end.
        (pyagentd-connect--unwatch)
-       (delete-directory root t))))
+       ;; A process that ends may write there still.
+       (pyagentd-test-await
+        (progn (ignore-errors (delete-directory root t))
+               (not (file-directory-p root)))))))
 
 (defun pyagentd-test-stop-starting ()
   "End the process that starts a daemon, and forget who waits for it."
