@@ -282,7 +282,7 @@ the file came before it.  The buffer is not narrowed."
   (save-restriction (widen) (point-max)))
 
 (defun pyagentd-chat-when-ready (then &optional idle)
-  "Attach the session here and save it, then call THEN in this buffer.
+  "Attach the session here, then call THEN in this buffer.
 That is at once if it is attached, else later.  Signal a `user-error' if
 nothing can be written from here, or, with IDLE, if a run is in progress."
   (let ((check (lambda ()
@@ -299,11 +299,11 @@ nothing can be written from here, or, with IDLE, if a run is in progress."
        (funcall check)
        (funcall then)))))
 
-(defvar-local pyagentd-chat--earlier nil
+(pyagentd-deflocal pyagentd-chat--earlier nil
   "The status that came while a prompt was being sent, of the run before it.")
 
 (defun pyagentd-chat--send (end)
-  "Ask the daemon to answer the saved text up to END.
+  "Ask the daemon to answer the text up to END.
 While a run is in progress it waits for its turn, and stays where it is."
   (let* ((buffer (current-buffer))
          (busy (pyagentd-status-busy-p))

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pyagentd.errors import StoreError
 from pyagentd.store import paths
@@ -22,9 +21,6 @@ from pyagentd.store.db.projection import Facts, Hit, Projection, Query, Scope, S
 from pyagentd.store.db.state import Damaged, State, StateError
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry, is_finished
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +54,7 @@ class _Job:
 
 
 class Indexer:
-    """The index of one sessions root, and its thread; .
+    """The index of one sessions root, and the thread that keeps it up to date.
 
     Args:
         state: The database; the indexer closes it.

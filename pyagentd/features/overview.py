@@ -25,7 +25,7 @@ _RUN = ("phase", "tools", "started_at", "message", "attempt", "max_attempts", "r
 
 
 class Overview(Feature):
-    """Tells watchers which sessions changed; .
+    """Tells watchers which sessions changed.
 
     Attributes:
         watchers: The clients that are told.

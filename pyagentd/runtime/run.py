@@ -24,7 +24,7 @@ from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never
+from typing import Any, Literal, Protocol, assert_never
 
 from pyagentd import reader
 from pyagentd.clock import new_id
@@ -58,9 +58,6 @@ from pyagentd.store.trace import OrgLog
 from pyagentd.tools import invoke as spool
 from pyagentd.tools.invoke import Edited, Envelope, invoke
 from pyagentd.tools.spec import Args, CallHooks, Output, Target, ToolContext, ToolSpec, schema_of, summary
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger(__name__)
 
