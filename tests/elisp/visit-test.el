@@ -74,7 +74,8 @@ Return the directory; the autoloads are in all.el."
 
 (defun visit-test--run (root &rest forms)
   "Evaluate FORMS in a new Emacs, files being below ROOT; return the last value."
-  (let ((process-environment
+  (let ((default-directory (expand-file-name default-directory)) ; "~" changes
+        (process-environment
          (append (list (concat "PYAGENTD_RUNTIME_DIR=" root "/run")
                        (concat "PYAGENTD_SESSIONS_DIR=" root "/sessions")
                        (concat "HOME=" root))
