@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from pyagentd import __version__
-from pyagentd.cli import upgrade
+from pyagentd.cli import doctor
 from pyagentd.cli.app import cli
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -339,11 +339,11 @@ for work in (
 
 
 def test_what_can_be_installed_later_is_declared() -> None:
-    later = upgrade.EXTRAS
+    later = doctor.EXTRAS
     assert set(later) == set(EXTRAS) - {"anthropic", "daemon", "dev", "full", "openai"}
-    assert all("pyagentd" not in each for name in later for each in upgrade.requirements(name))
-    assert upgrade.requirements("mcp") == EXTRAS["mcp"]
-    listed = CliRunner().invoke(upgrade.install, [])
+    assert all("pyagentd" not in each for name in later for each in doctor.requirements(name))
+    assert doctor.requirements("mcp") == EXTRAS["mcp"]
+    listed = CliRunner().invoke(doctor.install, [])
     assert [line.split()[0] for line in listed.output.splitlines()] == list(later)
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyagentd.cli import upgrade
+from pyagentd.cli import doctor
 from pyagentd.config import runtime_dir
 from pyagentd.llm import http
 from pyagentd.store import sessions
@@ -111,7 +111,7 @@ def test_certificates_are_those_that_the_system_trusts(monkeypatch: pytest.Monke
 def test_an_upgrade_runs_the_python_of_windows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ran: list[tuple[str, ...]] = []
     monkeypatch.setattr(sys, "platform", "win32")
-    monkeypatch.setattr(upgrade, "_run", lambda *command: ran.append(command))
-    monkeypatch.setattr(upgrade.shutil, "which", lambda name: None)
-    new = upgrade.install_beside(tmp_path / "0.1.0", "pyagentd[daemon]")
+    monkeypatch.setattr(doctor, "_run", lambda *command: ran.append(command))
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    new = doctor.install_beside(tmp_path / "0.1.0", "pyagentd[daemon]")
     assert ran[-1][0] == str(new / "Scripts/python.exe")

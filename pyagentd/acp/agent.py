@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import json
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from pyagentd.acp import files
 from pyagentd.acp.conversation import Conversation
 from pyagentd.acp.files import Files
 from pyagentd.acp.wire import Daemon
+from pyagentd.cli.link import rows_of
 from pyagentd.errors import BadRequest, NotASession, NotFound, PyagentdError, UserError
 from pyagentd.events import Event
 from pyagentd.store.metadata import workspace_root
@@ -265,10 +265,8 @@ class PyagentdAgent:
         return found
 
     async def _listed(self) -> list[Mapping[str, Any]]:
-        answer = await self._daemon.call("sessions", form="json")
-        if path := answer.get("path"):
-            answer = json.loads(await asyncio.to_thread(Path(path).read_text, "utf-8"))
-        return [row for row in answer["sessions"] or () if row["current"] and not row["agent"]]
+        rows = await asyncio.to_thread(rows_of, await self._daemon.call("sessions", form="json"), "sessions")
+        return [row for row in rows if row["current"] and not row["agent"]]
 
     def _greet(self, opened: Conversation) -> None:
         # After the answer: before it the editor does not know the session.
@@ -311,9 +309,12 @@ def _infos(rows: Sequence[Mapping[str, Any]], cwd: str | None) -> list[schema.Se
     return found
 
 
-async def serve(preset: str = "") -> None:
-    """Speak the protocol on stdin and stdout until the editor is gone."""
-    agent = PyagentdAgent(preset)
+def serve(preset: str = "") -> None:
+    """Speak the protocol on stdin and stdout until the editor is gone; new sessions are made from ``preset``."""
+    asyncio.run(_serve(PyagentdAgent(preset)))
+
+
+async def _serve(agent: PyagentdAgent) -> None:
     try:
         await run_agent(cast("Agent", agent), use_unstable_protocol=True)  # session/resume and session/close
     finally:

@@ -532,7 +532,8 @@ def _step(run: Mapping[str, Any], step: Mapping[str, Any], branch: str) -> Itera
     for name, value in (step["parameters"] or {}).items():
         yield body(f"{name}: {json.dumps(value, ensure_ascii=False)}")
     for retry in step["retries"]:
-        yield body(f"attempt {retry['attempt']} failed: {retry['message']}")
+        again = f"again after {retry['delay_s']:.1f} s"
+        yield body(f"attempt {retry['attempt']} failed: {retry['message']}; {again}")
     for call in step["calls"]:
         took = f", {call['duration_ms']} ms" if call.get("duration_ms") is not None else ""
         yield body(f"• {call['name']}: {call.get('error') or call.get('state') or 'no result'}{took}")

@@ -1,16 +1,22 @@
 """``pyagentd agent``: named agents, with a configuration and a workspace of their own."""
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
-from pyagentd.cli.link import branch_of, complete_model, complete_named, complete_session, daemon, run_environment
-from pyagentd.cli.output import json_option, note, print_json, print_reply, print_table, printable
+from pyagentd.cli.link import (
+    complete_model,
+    complete_named,
+    complete_session,
+    daemon,
+    rows_of,
+    run_environment,
+    session_link,
+)
+from pyagentd.cli.output import json_option, note, one_line, print_json, print_reply, print_table, printable
 from pyagentd.cli.sessions import LONG_S
 from pyagentd.clock import span
 
@@ -111,7 +117,7 @@ def config(name: str, key: str | None, value: str | None, reset: bool, as_json: 
     if held["model"] is None and told.get("effective_model"):
         held["model"] = f"{told['effective_model']} (from {told['model_source']})"
     for each in held if key is None else [key]:
-        click.echo(f"{each}\t{_line(held[each])}" if key is None else _line(held[each]))
+        click.echo(f"{each}\t{_value_text(held[each])}" if key is None else _value_text(held[each]))
 
 
 @agent.command("rename")
@@ -148,10 +154,6 @@ def destroy(name: str, keep_files: bool, yes: bool, as_json: bool) -> None:
     print_reply({key: done[key] for key in ("name", "dir", "files", "saved")}, done["text"], as_json=as_json)
 
 
-def _line(value: Any) -> str:
-    return "-" if value is None else value if isinstance(value, str) else str(value)
-
-
 # ``pyagentd agents``: the agents of a session as a tree, what became of them, and stopping one.
 
 _TIMEOUT_S = 120.0
@@ -167,8 +169,7 @@ def agents(session: str, agent: str | None, as_json: bool) -> None:
 
     An agent is a session: `pyagentd show AGENT` and `pyagentd send AGENT TEXT` work.
     """
-    with daemon() as link:
-        branch = str(branch_of(link, session))
+    with session_link(session) as (link, branch):
         if agent is not None:
             stopped = link.call("abort-agent", branch=branch, agent=agent)
             if as_json:
@@ -176,10 +177,7 @@ def agents(session: str, agent: str | None, as_json: bool) -> None:
             elif not stopped["aborted"]:
                 note(f"{stopped['id']} has no run to abort")
             return
-        answer = link.call("agents", timeout=_TIMEOUT_S, branch=branch, form="json")
-    # What is too large for a frame comes by path.
-    path = answer.get("path")
-    found = json.loads(Path(path).read_bytes())["agents"] if path else answer["agents"]
+        found = rows_of(link.call("agents", timeout=_TIMEOUT_S, branch=branch, form="json"), "agents")
     if as_json:
         print_json(found)
     else:
@@ -192,13 +190,9 @@ def _lines(agents: list[dict[str, Any]], depth: int = 0) -> Iterator[tuple[str, 
     for agent in agents:
         name = f"{'  ' * (depth - 1)}└ {agent['id']}" if depth else agent["id"]
         state = f"{agent['state']} (background)" if agent["background"] else agent["state"]
-        yield name, state, str(agent["tokens"]), agent["description"] or "", _agents_line(agent["result"])
+        result = one_line(agent["result"], _SHOWN if sys.stdout.isatty() else sys.maxsize)
+        yield name, state, str(agent["tokens"]), agent["description"] or "", result
         yield from _lines(agent["agents"], depth + 1)
-
-
-def _agents_line(text: str | None) -> str:
-    line = " ".join((text or "").split())
-    return line if len(line) <= _SHOWN or not sys.stdout.isatty() else line[: _SHOWN - 1] + "…"
 
 
 # ``pyagentd settings``: what named agents get where nobody says otherwise.
@@ -230,14 +224,11 @@ def settings(key: str | None, value: str | None, reset: bool, as_json: bool) -> 
     elif key is not None:
         held = told["settings"][key]
         is_set = reset or value is not None
-        click.echo(_span(held) if is_set and key == "idle_timeout" else _value_text(held))
+        seconds = is_set and key == "idle_timeout"
+        click.echo((span(held) if held else "never") if seconds else _value_text(held))
     else:
         for name in _DEFAULTS_KEYS:
             click.echo(f"{name}\t{_value_text(told['settings'][name])}")
-
-
-def _span(seconds: float) -> str:
-    return span(seconds) if seconds else "never"
 
 
 def _value_text(value: Any) -> str:

@@ -30,7 +30,7 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Sessions": {
         "sessions": ("sessions", "list sessions with their branches and agents"),
         "show": ("sessions", "print a conversation, or what happened in it"),
-        "search": ("search", "search everything that was said"),
+        "search": ("sessions", "search everything that was said"),
         "list": ("schedule", "print a list as Emacs shows it"),
         "report": ("schedule", "print a page as Emacs shows it"),
         "usage": ("usage", "show tokens and cost"),
@@ -61,8 +61,8 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "tasks": ("schedule", "list, show or end background commands"),
         "schedule": ("schedule", "send messages later, or repeatedly"),
         "trigger": ("schedule", "deliver a message of another program"),
-        "watch": ("sources", "send a message whenever files change"),
-        "webhook": ("sources", "send a message for each request of another program"),
+        "watch": ("schedule", "send a message whenever files change"),
+        "webhook": ("schedule", "send a message for each request of another program"),
     },
     "Approvals and permissions": {
         "asks": ("asks", "list pending approvals and questions"),
@@ -74,10 +74,10 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
     "Set up": {
         "doctor": ("doctor", "check the installation"),
-        "upgrade": ("upgrade", "install a newer version"),
-        "install": ("upgrade", "install what only some features need"),
+        "upgrade": ("doctor", "install a newer version"),
+        "install": ("doctor", "install what only some features need"),
         "config": ("daemon", "show every setting and where it comes from"),
-        "models": ("tools", "list the models you can use"),
+        "models": ("models", "list the models you can use"),
         "presets": ("tools", "list presets"),
         "skills": ("tools", "list the skills of project, user and package"),
         "mcp": ("tools", "add, list, test and trust MCP servers"),
@@ -90,10 +90,10 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "serve": ("serve", "run the daemon"),
         "stop": ("daemon", "stop the daemon"),
         "logs": ("daemon", "print the daemon's log"),
-        "reindex": ("search", "rebuild the search index"),
+        "reindex": ("sessions", "rebuild the search index"),
     },
     "For programs and other editors": {
-        "acp": ("acp", "speak the Agent Client Protocol on stdin and stdout"),
+        "acp": ("daemon", "speak the Agent Client Protocol on stdin and stdout"),
         "messages": ("send", "print what gptel would send for a file"),
         "lisp": ("mission", "run a program of the mission language"),
         "signature": ("mission", "check a signature"),
@@ -197,7 +197,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 def _tell_local_servers() -> None:
     """Say which servers of this machine could answer without a key; asking them takes half a second at most."""
-    local = importlib.import_module("pyagentd.cli.local")
+    local = importlib.import_module("pyagentd.cli.models")
     if found := local.find():
         note(f"{found[0].words}: `pyagentd models --local --use` has it answer")
 

@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,26 @@ import click
 from click.shell_completion import CompletionItem
 
 from pyagentd.cli.follow import choices, command, printable, question
-from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment, watch
-from pyagentd.cli.output import dim, json_option, note, print_json, print_reply, print_table, print_view
+from pyagentd.cli.link import (
+    branch_of,
+    complete_session,
+    daemon,
+    run_environment,
+    session_filter,
+    session_link,
+    watch,
+)
+from pyagentd.cli.output import (
+    dim,
+    json_option,
+    local_time,
+    note,
+    one_line,
+    print_json,
+    print_reply,
+    print_table,
+    print_view,
+)
 from pyagentd.errors import PyagentdError
 
 _DECISIONS = ("allow", "session", "always", "answer", "deny", "abort")
@@ -39,8 +56,7 @@ def asks(session: str | None, as_json: bool) -> None:
     Answer one with: pyagentd answer ID allow|session|always|deny
     """
     with daemon() as link:
-        wanted = str(branch_of(link, session)) if session and session.startswith((".", "~")) else session
-        found = [_normal(row) for row in link.call("asks", session=wanted)["asks"]]
+        found = [_normal(row) for row in link.call("asks", session=session_filter(link, session))["asks"]]
     if as_json:
         print_json(found)
     elif sys.stdout.isatty():
@@ -115,10 +131,9 @@ def _session(row: Mapping[str, Any]) -> str:
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    detail = " ".join(str(row.get("detail") or row.get("action") or "").split())
+    detail = one_line(str(row.get("detail") or row.get("action") or ""), _DETAIL)
     task = " ".join(str(row.get("description") or "").split())
-    shown = detail if len(detail) <= _DETAIL else f"{detail[: _DETAIL - 1]}…"
-    return printable(f"{shown} ({task[:_DETAIL]})" if task else shown)
+    return printable(f"{detail} ({task[:_DETAIL]})" if task else detail)
 
 
 def _show(row: Mapping[str, Any]) -> None:
@@ -156,8 +171,7 @@ def grants(session: str, revoke: str | None, as_json: bool) -> None:
 
     A grant is a regular expression for actions, as the question showed it.
     """
-    with daemon() as link:
-        branch = str(branch_of(link, session))
+    with session_link(session) as (link, branch):
         revoked = link.call("revoke", branch=branch, action=revoke)["revoked"] if revoke else 0
         if not as_json and not revoke:
             print_view(link.call("view", name="grants", arguments={"branch": branch}))
@@ -187,8 +201,8 @@ def check(session: str, kind: str, resource: str, as_json: bool) -> None:
     A path is relative to the session's project. Nothing is read, written or run; use it to try out changes to
     preset.md.
     """
-    with daemon() as link:
-        told = link.call("scope-check", branch=str(branch_of(link, session)), kind=kind, resource=resource)
+    with session_link(session) as (link, branch):
+        told = link.call("scope-check", branch=branch, kind=kind, resource=resource)
     print_reply(
         {"decision": told["decision"], "reason": told["reason"]},
         f"{told['decision']}\t{printable(told['reason'])}",
@@ -215,8 +229,7 @@ def audit(session: str | None, limit: int, as_json: bool) -> None:
     found: list[dict[str, Any]] = []
     problem = None
     with daemon() as link:
-        wanted = str(branch_of(link, session)) if session and session.startswith((".", "~")) else session
-        more = True
+        wanted, more = session_filter(link, session), True
         while more and len(found) < limit:
             page = link.call(
                 "audit",
@@ -237,22 +250,10 @@ def audit(session: str | None, limit: int, as_json: bool) -> None:
 
 
 def _audit_columns(row: dict[str, Any]) -> tuple[str, ...]:
-    when = datetime.fromtimestamp(row["at"] / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    when = local_time(row["at"], "%Y-%m-%d %H:%M:%S")
     by = f"{row['rule']} ({row['by']})" if row["by"] else row["rule"]
-    columns = (
-        when,
-        row["agent"] or row["session"],
-        row["decision"],
-        by,
-        _audit_line(row["action"]),
-        _audit_line(row["reason"]),
-    )
-    return tuple(map(printable, columns))
-
-
-def _audit_line(text: str | None) -> str:
-    line = " ".join((text or "").split())
-    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
+    texts = (one_line(row["action"], _SHOWN), one_line(row["reason"], _SHOWN))
+    return tuple(map(printable, (when, row["agent"] or row["session"], row["decision"], by, *texts)))
 
 
 # ``pyagentd trust``: agree to what a session from elsewhere may do.
@@ -268,8 +269,7 @@ def trust(session: str, as_json: bool) -> None:
 
     Until then, and when it changes, its profile, its grants and its settings for confinement are ignored.
     """
-    with daemon(human=True) as link:
-        branch = str(branch_of(link, session))
+    with session_link(session, human=True) as (link, branch):
         told = link.call("trust-session", branch=branch)
         if not as_json:
             _trust_show(told)

@@ -1,4 +1,4 @@
-"""``pyagentd stop``, ``status``, ``logs`` and ``config``: the daemon's process."""
+"""The daemon's process: ``pyagentd stop``, ``status``, ``logs``, ``config``; ``acp``, its link to other editors."""
 
 import contextlib
 import os
@@ -10,11 +10,13 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
+from pyagentd import acp as protocol
 from pyagentd import config as configuration
-from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment
-from pyagentd.cli.output import json_option, print_json, print_reply, print_table
+from pyagentd.cli.link import branch_of, complete_agent, complete_session, daemon, run_environment
+from pyagentd.cli.output import ExitCode, json_option, print_json, print_reply, print_table
 from pyagentd.config import runtime_dir
 from pyagentd.errors import NotFound, Unreachable, WireError
+from pyagentd.installation import extra
 from pyagentd.wire.client import terminate
 from pyagentd.wire.lifecycle import LOG
 
@@ -36,23 +38,16 @@ def stop() -> None:
     deadline = time.monotonic() + _STOP_S
     while time.monotonic() < deadline:
         if not _lives(pid):  # only then are its locks free for the next one
-            click.echo(f"stopped (pid {pid}){_left_open(asks)}")
+            left = "1 question stays open and is" if asks == 1 else f"{asks} questions stay open and are"
+            left = f"; {left} asked again by the next daemon" if asks else ""
+            click.echo(f"stopped (pid {pid}){left}")
             return
         time.sleep(0.02)
     raise Unreachable(f"The daemon (pid {pid}) was told to stop and still runs", hint="See pyagentd logs")
 
 
-def _left_open(asks: int) -> str:
-    match asks:
-        case 0:
-            return ""
-        case 1:
-            return "; 1 question stays open and is asked again by the next daemon"
-    return f"; {asks} questions stay open and are asked again by the next daemon"
-
-
 def _lives(pid: int) -> bool:
-    """Return whether a process runs; one that only waits to be noticed by its parent has let go of everything."""
+    """Return whether the process is alive; a zombie is not."""
     try:
         os.kill(pid, 0)
         with contextlib.suppress(OSError):  # systems without /proc
@@ -180,3 +175,23 @@ def completion(context: click.Context, shell: str) -> None:
     assert kind is not None  # click knows the three
     root = context.find_root()
     click.echo(kind(root.command, {}, root.info_name or "pyagentd", "_PYAGENTD_COMPLETE").source())
+
+
+@click.command()
+@click.option(
+    "--preset",
+    default="",
+    metavar="NAME",
+    shell_complete=complete_agent,
+    help="Preset of new sessions (default: as for `pyagentd new`).",
+)
+def acp(preset: str) -> ExitCode:
+    """Speak the Agent Client Protocol on stdin and stdout.
+
+    Editors run this, people do not. The sessions are the same as in Emacs and on the command line. A run continues
+    when the editor quits.
+    """
+    with extra("acp", "The Agent Client Protocol"):
+        serve = protocol.agent.serve
+    serve(preset)
+    return ExitCode.DONE

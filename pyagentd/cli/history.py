@@ -1,6 +1,5 @@
 """Commands on turns of a session: ``rewind``, ``fork``, ``regenerate``, ``variants``, ``changes``, ``context``."""
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,8 +7,7 @@ from typing import Any
 
 import click
 
-from pyagentd.cli.follow import Follower
-from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment, watch
+from pyagentd.cli.link import branch_of, complete_session, daemon, session_link, watched_run
 from pyagentd.cli.output import (
     ExitCode,
     json_option,
@@ -22,7 +20,7 @@ from pyagentd.cli.output import (
     shown,
     stream_options,
 )
-from pyagentd.cli.send import RunFailed, finished, form_of, is_human, view_of
+from pyagentd.cli.send import RunFailed, follow_sent, form_of, is_human
 from pyagentd.cli.sessions import LONG_S, can_ask, choose_prompt, prompt_line
 from pyagentd.errors import NotFound
 from pyagentd.store import contexts
@@ -44,8 +42,7 @@ def rewind(session: str, message_id: str | None, files: bool, only_list: bool, a
     """
     if not message_id and not only_list and not can_ask():
         raise click.UsageError(f"Name the prompt with --to. `pyagentd rewind {session} --list` has their ids")
-    with daemon() as link:
-        branch = str(branch_of(link, session))
+    with session_link(session) as (link, branch):
         if only_list or not message_id:
             prompts = link.call("history", timeout=_HISTORY_S, branch=branch)["prompts"]
             if only_list:
@@ -65,8 +62,8 @@ def rewind(session: str, message_id: str | None, files: bool, only_list: bool, a
 @json_option
 def unrewind(session: str, as_json: bool) -> None:
     """Undo the last rewind of SESSION, unless you have sent a message since."""
-    with daemon() as link:
-        changed = link.call("unrewind", timeout=LONG_S, branch=str(branch_of(link, session)))
+    with session_link(session) as (link, branch):
+        changed = link.call("unrewind", timeout=LONG_S, branch=branch)
     if as_json:
         print_json(changed)
         return
@@ -85,8 +82,7 @@ def fork(session: str, message_id: str | None, title: str | None, only_list: boo
 
     Copies conversation and configuration, but no grants, agents or changes to files.
     """
-    with daemon() as link:
-        branch = str(branch_of(link, session))
+    with session_link(session) as (link, branch):
         if only_list:
             found = link.call("forks", timeout=LONG_S, branch=branch)["forks"]
             if as_json:
@@ -108,18 +104,9 @@ def regenerate(session: str, message_id: str | None, wait: bool, as_json: bool, 
     form = form_of(as_json, as_events)
     human = is_human(form, headless=False)
     with daemon(human=human) as link:
-        state = watch(link, branch_of(link, session))
-        branch = state["branch"]
-        env, key = run_environment(os.environ, state["settings"]["backend"])
-        run = link.call(
-            "regenerate", timeout=_HISTORY_S, branch=branch, message=message_id, env=env, key=key, allow=()
-        )
-        if not wait:
-            print_json(run) if form != "text" else print(run["run"])
-            return 0
-        view = view_of(form)
-        ending = Follower(link, branch, run["run"], view, human=human).follow(None)
-        return finished(link, branch, session, view, ending, form)
+        _, begin = watched_run(link, session)
+        run = link.call("regenerate", timeout=_HISTORY_S, message=message_id, allow=(), **begin)
+        return follow_sent(link, begin["branch"], session, run, form, human=human, wait=wait)
 
 
 @click.command()
@@ -133,8 +120,7 @@ def variants(session: str, message_id: str | None, number: int | None, as_json: 
     --choose shows another one, with the turns that followed it. --of names the message (default: the last one that
     has variants).
     """
-    with daemon() as link:
-        branch = str(branch_of(link, session))
+    with session_link(session) as (link, branch):
         found = link.call("variants", timeout=_HISTORY_S, branch=branch, message=message_id)["variants"]
         if number is not None:
             if not found:
@@ -206,8 +192,8 @@ def changes(session: str, message: str | None, diff: bool, as_json: bool) -> Non
     Covers files that Write and Edit touch and, around commands, the workspace if it has at most 20,000 files. Ignored
     files, .git and files that may hold secrets are not covered.
     """
-    with daemon() as link:
-        told = link.call("changes", timeout=LONG_S, branch=str(branch_of(link, session)), message=message)
+    with session_link(session) as (link, branch):
+        told = link.call("changes", timeout=LONG_S, branch=branch, message=message)
     _show(told["files"], diff=diff, as_json=as_json)
 
 
@@ -247,8 +233,7 @@ def restore(
     if (message is None) == (undone is None):
         raise click.UsageError("Name what to restore: --to MESSAGE-ID, or --undo ID")
     only = [str(path.absolute()) for path in paths] or None
-    with daemon() as link:
-        branch = str(branch_of(link, session))
+    with session_link(session) as (link, branch):
         if undone is not None:
             done = link.call("undo-restore", timeout=LONG_S, branch=branch, id=undone)
         else:
@@ -313,10 +298,8 @@ def compact(session: str, instructions: str, wait: bool, as_json: bool) -> int:
     Nothing is deleted: the text stays in the document, and rewinding to before the summary restores it.
     """
     with daemon() as link:
-        state = watch(link, branch_of(link, session))
-        env, key = run_environment(os.environ, state["settings"]["backend"])
-        wishes = {"instructions": instructions, "wait": wait or None, "env": env, "key": key}
-        made = link.call("compact", timeout=_LONGEST_S, branch=state["branch"], **wishes)
+        _, begin = watched_run(link, session)
+        made = link.call("compact", timeout=_LONGEST_S, instructions=instructions, wait=wait or None, **begin)
     if not wait:
         print_reply(made, made["run"], as_json=as_json)
         return ExitCode.DONE
@@ -350,10 +333,8 @@ def context() -> None:
 def save(session: str, description: str, as_json: bool) -> None:
     """Save the conversation of SESSION and continue it. Without DESCRIPTION a model writes one."""
     with daemon() as link:
-        state = watch(link, branch_of(link, session))
-        env, key = run_environment(os.environ, state["settings"]["backend"])
-        wishes = {"description": description, "env": env, "key": key}
-        made = link.call("context-save", timeout=_CONTEXT_LONGEST_S, branch=state["branch"], **wishes)
+        _, begin = watched_run(link, session)
+        made = link.call("context-save", timeout=_CONTEXT_LONGEST_S, description=description, **begin)
     print_reply(made, f"[{made['id'][:_ID]}] {made['description']}\n{made['file']}", as_json=as_json)
 
 
@@ -362,8 +343,8 @@ def save(session: str, description: str, as_json: bool) -> None:
 @json_option
 def clear(session: str, as_json: bool) -> None:
     """Start a new conversation in SESSION without saving the present one. Its text stays in the document."""
-    with daemon() as link:
-        made = link.call("context-clear", branch=str(branch_of(link, session)))
+    with session_link(session) as (link, branch):
+        made = link.call("context-clear", branch=branch)
     print_reply(made, f"Context cleared. {made['note']}", as_json=as_json)
 
 
@@ -373,8 +354,8 @@ def clear(session: str, as_json: bool) -> None:
 @json_option
 def context_restore(session: str, id: str, as_json: bool) -> None:
     """Replace the conversation of SESSION by the saved one, ID (or its beginning)."""
-    with daemon() as link:
-        made = link.call("context-restore", timeout=_CONTEXT_LONGEST_S, branch=str(branch_of(link, session)), id=id)
+    with session_link(session) as (link, branch):
+        made = link.call("context-restore", timeout=_CONTEXT_LONGEST_S, branch=branch, id=id)
     print_reply(
         made,
         f"Context restored: {made['description']} ({counted(made['message_count'], 'message')})",

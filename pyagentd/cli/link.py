@@ -5,6 +5,8 @@ completed here, since the daemon has another working directory.
 """
 
 import importlib
+import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -53,6 +55,13 @@ def daemon(*, start: bool = True, human: bool = False, name: str = "") -> Iterat
         yield link
 
 
+@contextmanager
+def session_link(session: str, *, start: bool = True, human: bool = False) -> Iterator[tuple[DaemonClient, str]]:
+    """Connect to the daemon for the time of the block; yield the link and the branch that ``session`` means."""
+    with daemon(start=start, human=human) as link:
+        yield link, str(branch_of(link, session))
+
+
 def _check_root(served: str, wanted: Path) -> None:
     if Path(served).resolve() != wanted.resolve():
         raise ConfigError(
@@ -71,6 +80,30 @@ def watch(link: DaemonClient, branch_dir: Path) -> Mapping[str, Any]:
     """Have the events of a branch sent from now on; return the answer to ``attach``."""
     state: Mapping[str, Any] = link.call("attach", branch=str(branch_dir))
     return state
+
+
+def watched_run(link: DaemonClient, session: str) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    """Watch ``session``; return its state, and the arguments of a call that begins a run: branch, env and key."""
+    state = watch(link, branch_of(link, session))
+    env, key = run_environment(os.environ, state["settings"]["backend"])
+    return state, {"branch": state["branch"], "env": env, "key": key}
+
+
+def session_filter(link: DaemonClient, session: str | None) -> str | None:
+    """Return what a list is narrowed to: a path as its branch, a name as it is (that session may be gone)."""
+    return str(branch_of(link, session)) if session and session.startswith((".", "~")) else session
+
+
+def json_text(answer: Mapping[str, Any]) -> str:
+    """Return the JSON of a reply, which comes by path where it is too large for a frame."""
+    return answer.get("json") or Path(answer["path"]).read_text("utf-8")
+
+
+def rows_of(answer: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the rows ``name`` of a reply, which come as a file of JSON where they are too large for a frame."""
+    path = answer.get("path")
+    rows: list[dict[str, Any]] = (json.loads(Path(path).read_bytes()) if path else answer)[name]
+    return rows
 
 
 def run_environment(env: Mapping[str, str], backend: str = "") -> tuple[dict[str, str], str | None]:

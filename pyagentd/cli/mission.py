@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from pyagentd import lisp as language
 from pyagentd.cli.follow import FollowEnd, Follower, TextView, View
-from pyagentd.cli.link import branch_of, complete_agent, daemon, run_environment, watch
+from pyagentd.cli.link import branch_of, complete_agent, daemon, json_text, run_environment, watch
 from pyagentd.cli.output import (
     ExitCode,
     asking_options,
@@ -258,7 +258,6 @@ class _Quiet:
     """Shows what the wait is for, and notices; the answer comes at the end."""
 
     def __init__(self) -> None:
-
         self._view: View = TextView()
         self.denied: list[Mapping[str, Any]] = []
 
@@ -325,9 +324,7 @@ def _followed(link: DaemonClient, begun: Mapping[str, Any], *, human: bool, trac
 
 def _mission_state(link: DaemonClient, begun: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the daemon knows of the mission."""
-    answer = link.call("mission-trace", branch=begun["branch"])
-    text = answer.get("json") or Path(answer["path"]).read_text("utf-8")
-    found = json.loads(text)["missions"]
+    found = json.loads(json_text(link.call("mission-trace", branch=begun["branch"])))["missions"]
     return next((each for each in found if each["run"] == begun["run"]), {})
 
 
@@ -408,8 +405,6 @@ def check(signature: str | None, jsonl: bool, as_json: bool) -> int:
 
     SIGNATURE is shorthand, "(query :string, limit :int?) -> [{id :int}]", or Malli, "[:map [:id :int]]".
     """
-    # Loaded here: every other command would pay for it too.
-
     if jsonl:
         _check_rows(sys.stdin)
         return ExitCode.DONE
@@ -483,7 +478,6 @@ def _validity(problems: tuple[Problem, ...]) -> dict[str, Any]:
 
 
 def _coercion(made: Coercion) -> dict[str, Any]:
-
     if made.problems:
         return {"coerce_ok": False, "coerce_error": str(made.problems[0])}
     return {"coerce_ok": True, "coerced": encode(made.value), "warnings": [str(one) for one in made.warnings]}
@@ -504,8 +498,6 @@ def _coercion(made: Coercion) -> dict[str, Any]:
 @json_option
 def lisp(file: IO[str], context: IO[str] | None, isolated: bool, jsonl: bool, as_json: bool) -> int:
     """Run the program in FILE ("-", the default, is stdin) and print its value."""
-    # Loaded here: every other command would pay for it too.
-
     if jsonl:
         _run_rows(file)
         return ExitCode.DONE
@@ -521,7 +513,6 @@ def lisp(file: IO[str], context: IO[str] | None, isolated: bool, jsonl: bool, as
 
 
 def _lisp_context(file: IO[str] | None) -> dict[str, Any]:
-
     if file is None:
         return {}
     try:
@@ -541,12 +532,7 @@ def _described(result: Result) -> dict[str, Any]:
         "value": encode(result.value),
         "signal": result.signal,
         "memory": encode(result.memory),
-        "usage": {
-            "steps": usage.steps,
-            "cells": usage.cells,
-            "bytes": usage.bytes,
-            "duration_ms": round(usage.duration_ms, 3),
-        },
+        "usage": {**asdict(usage), "duration_ms": round(usage.duration_ms, 3)},
     }
 
 
@@ -583,7 +569,6 @@ def _run_rows(lines: Iterable[str]) -> None:
 
 
 def _run_row(row: Mapping[str, Any]) -> dict[str, Any]:
-
     try:
         context, memory = decode(row.get("ctx") or {}), decode(row.get("memory") or {})
         result = language.run(row["program"], context, memory=memory, tools=_tools(row.get("tools") or {}))

@@ -1,17 +1,57 @@
-"""``pyagentd schedule``; ``trigger``: turns without a person; ``tasks``: background commands; ``list``: any list."""
+"""Turns without a person, and what runs in the background.
 
+``pyagentd schedule``, ``trigger``, ``watch`` and ``webhook`` send messages; ``tasks`` are background commands;
+``list`` and ``report`` print what Emacs shows. ``watch`` and ``webhook`` are processes of their own that call the
+operation ``trigger``: the daemon itself accepts connections of its user alone.
+"""
+
+import asyncio
+import hashlib
+import hmac
 import json
 import os
+import re
+import stat
 import sys
 import uuid
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment, watch
-from pyagentd.cli.output import json_option, note, print_json, print_page, print_reply, print_table, print_view
+from pyagentd.cli.link import (
+    branch_of,
+    complete_session,
+    daemon,
+    run_environment,
+    session_link,
+    watched_run,
+)
+from pyagentd.cli.output import (
+    json_option,
+    local_time,
+    note,
+    print_json,
+    print_page,
+    print_reply,
+    print_table,
+    print_view,
+)
+from pyagentd.errors import BadRequest, PyagentdError, RateLimited, UserError
+from pyagentd.installation import extra
+from pyagentd.store.conversation import counted
+
+_MOST_FILES = 50  # that a message names
+_LARGEST = 100_000  # bytes of a request's body
+_HEADERS = ("x-github-event", "x-gitlab-event", "x-event")  # kept with the message
+_KEYS = ("idempotency-key", "x-github-delivery", "x-gitlab-event-uuid")
+
+_allow = click.option(
+    "--allow", multiple=True, metavar="REGEX", help="What its runs may do without approval, as in send."
+)
 
 
 @click.group()
@@ -34,7 +74,7 @@ def schedule() -> None:
     help="Such as Europe/Berlin (default: the machine's).",
 )
 @click.option("--for", "lifetime", metavar="DURATION", help="How long it repeats (default: 7d), or 'never' to end.")
-@click.option("--allow", multiple=True, metavar="REGEX", help="What its runs may do without approval, as in send.")
+@_allow
 @json_option
 def add(session: str, text: str, allow: tuple[str, ...], lifetime: str | None, as_json: bool, **when: Any) -> None:
     """Send TEXT to SESSION at a time, after a delay, at intervals, or by a cron expression.
@@ -44,14 +84,14 @@ def add(session: str, text: str, allow: tuple[str, ...], lifetime: str | None, a
     Nobody is asked in these runs: what needs approval is denied unless --allow covers it.
     """
     message = sys.stdin.read() if text == "-" else text
-    with daemon() as link:
-        branch = str(branch_of(link, session))
-        env, _ = run_environment(os.environ, "")
+    with session_link(session) as (link, branch):
+        env, _ = run_environment(os.environ)
         made = link.call("schedule-add", branch=branch, text=message, env=env, allow=allow, lifetime=lifetime, **when)
     if as_json:
         print_json(made)
         return
-    print(f"{made['id']}\t{made['when']}\tnext {_local(made['next_at'])}{_end(made)}")
+    until = f"\tuntil {local_time(made['expires_at'])}" if made["expires_at"] else ""
+    print(f"{made['id']}\t{made['when']}\tnext {local_time(made['next_at'])}{until}")
     if made["expires_at"] and lifetime is None:
         note("What repeats ends after 7 days; --for says otherwise, `--for never` has it repeat without end.")
 
@@ -94,7 +134,7 @@ def run(id: str, as_json: bool) -> None:
     "--source", type=click.Choice(["api", "webhook", "mcp-event"]), default="api", help="Source of the message."
 )
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Kept with the message.")
-@click.option("--allow", multiple=True, metavar="REGEX", help="What its run may do without approval, as in send.")
+@_allow
 @json_option
 def trigger(
     session: str,
@@ -108,22 +148,35 @@ def trigger(
     """Send TEXT from another program to SESSION. Nobody is asked in that run. TEXT "-" is read from stdin."""
     message = sys.stdin.read() if text == "-" else text
     pairs = dict(_header(header) for header in headers)
+    delivered = _deliver(session, message, source=source, allow=allow, delivery_id=delivery_id, headers=pairs)
+    _report(delivered or {}, as_json)
+
+
+def _deliver(
+    session: str,
+    text: str,
+    *,
+    source: str,
+    allow: Sequence[str],
+    delivery_id: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    only_idle: bool = False,
+) -> dict[str, Any] | None:
+    """Send a message; return what became of it, None where only an idle session was to have it."""
     with daemon() as link:
-        state = watch(link, branch_of(link, session))
-        branch = state["branch"]
-        env, key = run_environment(os.environ, state["settings"]["backend"])
-        delivered = link.call(
+        state, begin = watched_run(link, session)
+        if only_idle and state["status"]["state"] not in ("idle", "error"):
+            return None
+        delivered: dict[str, Any] = link.call(
             "trigger",
-            branch=branch,
-            text=message,
+            text=text,
             delivery_id=delivery_id or uuid.uuid4().hex,
             source=source,
-            headers=json.dumps(pairs) if pairs else None,
-            env=env,
-            key=key,
-            allow=allow,
+            headers=json.dumps(dict(headers)) if headers else None,
+            allow=list(allow),
+            **begin,
         )
-    _report(delivered, as_json)
+    return delivered
 
 
 def _header(text: str) -> tuple[str, str]:
@@ -143,17 +196,155 @@ def _report(delivered: dict[str, Any], as_json: bool) -> None:
         print(delivered["run"] or f"{delivered['message']} is queued")
 
 
-def _until(row: dict[str, Any]) -> str:
-    """Return when a schedule that repeats ends; "-" of one that comes once or has no end."""
-    return _local(row["expires_at"]) if row["expires_at"] else "-"
+# ``pyagentd watch``: a message when files change.
 
 
-def _end(row: dict[str, Any]) -> str:
-    return f"\tuntil {_until(row)}" if row["expires_at"] else ""
+@click.command()
+@click.argument("session", shell_complete=complete_session)
+@click.argument("text")
+@click.argument("places", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.option("--match", metavar="GLOB", default="*", help="Only files whose names match, such as '*.py'.")
+@click.option(
+    "--settle",
+    type=click.FloatRange(0.1, 3600),
+    default=2.0,
+    help="Send after so many seconds without a change (default: 2).",
+)
+@_allow
+def watch(
+    session: str, text: str, places: tuple[Path, ...], match: str, settle: float, allow: tuple[str, ...]
+) -> None:
+    """Send TEXT to SESSION, with the names of the files, whenever files in PLACES change; Ctrl-C ends.
+
+    Changes during a run of the session are ignored, because most of them are its own.
+    """
+    with extra("watch", "Watching files"):
+        import watchfiles
+
+    def is_wanted(change: object, path: str) -> bool:
+        return Path(path).match(match) and usual(change, path)  # type: ignore[arg-type]
+
+    usual = watchfiles.DefaultFilter()
+    note(f"watching {', '.join(map(str, places))}")
+    changes = watchfiles.watch(
+        *(place.absolute() for place in places),
+        watch_filter=is_wanted,
+        debounce=max(1600, round(4000 * settle)),
+        step=round(1000 * settle),
+        raise_interrupt=False,
+    )
+    for batch in changes:
+        names = sorted({path for _, path in batch})
+        try:
+            delivered = _deliver(session, _message_text(text, names), source="files", allow=allow, only_idle=True)
+        except PyagentdError as error:  # one that could not be sent ends nothing
+            note(str(error))
+            continue
+        outcome = "the session works, not sent" if delivered is None else "sent"
+        note(f"{counted(len(names), 'file')} changed: {outcome}")
 
 
-def _local(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M")
+def _message_text(text: str, names: Sequence[str]) -> str:
+    """Return the message about files that changed."""
+    more = [f"- … and {len(names) - _MOST_FILES} more"] if len(names) > _MOST_FILES else []
+    return "\n".join([text, "", "Changed:", *(f"- {name}" for name in names[:_MOST_FILES]), *more])
+
+
+# ``pyagentd webhook``: a message for each HTTP request.
+
+
+@click.command()
+@click.argument("session", shell_complete=complete_session)
+@click.argument("text")
+@click.option("--port", type=click.IntRange(0, 65535), help="Listen on this port of 127.0.0.1; 0: any free one.")
+@click.option("--socket", "place", type=click.Path(path_type=Path), help="Or on a unix socket, yours alone.")
+@click.option("--secret-env", metavar="NAME", default="PYAGENTD_WEBHOOK_SECRET", help="Variable with the secret.")
+@_allow
+def webhook(
+    session: str, text: str, port: int | None, place: Path | None, secret_env: str, allow: tuple[str, ...]
+) -> None:
+    """Send TEXT to SESSION, with the body of the request, for each POST request with the secret; Ctrl-C ends.
+
+    A request needs `Authorization: Bearer SECRET` or GitHub's signature, `X-Hub-Signature-256`. Of requests with the
+    same `Idempotency-Key` (or GitHub's `X-GitHub-Delivery`) only the first is sent.
+    """
+    if (port is None) == (place is None):
+        raise click.UsageError("Give --port or --socket")
+    secret = os.environ.get(secret_env, "")
+    if len(secret) < 16:
+        raise BadRequest(
+            f"The variable {secret_env} holds no secret of at least 16 characters",
+            hint=f"For example: export {secret_env}=$(openssl rand -hex 32)",
+        )
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_listen(partial(_deliver, session, source="webhook", allow=allow), text, secret, port, place))
+
+
+async def _listen(deliver: Any, text: str, secret: str, port: int | None, place: Path | None) -> None:
+    from aiohttp import web  # loaded here: every other command would pay for it too
+
+    async def answer(request: web.Request) -> web.Response:
+        body = await request.read()
+        if not _is_proved(request.headers, body, secret):
+            return web.json_response({"error": "The secret is missing or wrong"}, status=401)
+        key = next((request.headers[name] for name in _KEYS if request.headers.get(name)), "")
+        if not key:
+            return web.json_response({"error": "There is no Idempotency-Key"}, status=400)
+        kept = {name: request.headers[name] for name in _HEADERS if name in request.headers}
+        try:
+            message = f"{text}\n\n{_quoted(body)}" if body.strip() else text
+            told = await asyncio.to_thread(deliver, message, delivery_id=key, headers=kept)
+        except RateLimited as error:
+            return web.json_response({"error": str(error)}, status=429)
+        except UserError as error:
+            return web.json_response({"error": str(error)}, status=400)
+        except PyagentdError as error:
+            note(str(error))
+            return web.json_response({"error": "The daemon cannot be reached"}, status=503)
+        return web.json_response({"message": told["message"], "duplicate": told["duplicate"]}, status=202)
+
+    app = web.Application(client_max_size=_LARGEST)
+    app.router.add_post("/", answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    if place is not None:
+        _clear(place)
+        before = os.umask(0o177)  # nobody else can open it, from its first moment
+        try:
+            await web.UnixSite(runner, str(place)).start()
+        finally:
+            os.umask(before)
+        note(f"listening on {place}")
+    else:
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+        note(f"listening on http://127.0.0.1:{runner.addresses[0][1]}/")
+    sys.stderr.flush()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await runner.cleanup()
+
+
+def _is_proved(headers: Mapping[str, str], body: bytes, secret: str) -> bool:
+    """Return whether a request knows the secret."""
+    signed = "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+    given = ((headers.get("Authorization", ""), f"Bearer {secret}"), (headers.get("X-Hub-Signature-256", ""), signed))
+    return any(hmac.compare_digest(told.encode(), expected.encode()) for told, expected in given)
+
+
+def _quoted(body: bytes) -> str:
+    """Return a body as a block of code whose fence is longer than any in it."""
+    text = body.decode("utf-8", "replace").strip()
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence}\n{text}\n{fence}"
+
+
+def _clear(place: Path) -> None:
+    """Remove the socket that one before left; raises ``BadRequest`` where something else is."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(place.lstat().st_mode):
+            raise BadRequest(f"{place} exists and is not a socket")
+        place.unlink()
 
 
 # ``pyagentd tasks``: commands that run behind conversations.

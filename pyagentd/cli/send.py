@@ -35,8 +35,11 @@ from pyagentd.cli.link import (
     complete_model,
     complete_session,
     daemon,
+    json_text,
     run_environment,
+    session_link,
     watch,
+    watched_run,
 )
 from pyagentd.cli.output import (
     ExitCode,
@@ -44,6 +47,7 @@ from pyagentd.cli.output import (
     dim,
     json_option,
     note,
+    one_line,
     preset_option,
     print_json,
     print_reply,
@@ -333,41 +337,55 @@ def _send(
     if form == "text":  # there they are events
         for line in state.get("notes") or ():
             note(line)
-    if not wait:
-        print_sent(sent, form != "text")
-        return ExitCode.DONE
-    view = view_of(form)
-    for line in state.get("notes") or () if form == "events" else ():
-        view.show(Event("notice", branch, 0, ({"text": line},)))
-    if sent["queued"] and form == "text":
-        note("it waits for the run in flight" if not steer else "the run in flight reads it at its next step")
-    if sent["ended"]:
-        if sent["ended"] != "canceled" and form == "text":
-            note(f"it was sent before, and answered: pyagentd show {session}")
-        ending = FollowEnd(sent["ended"])
-    else:
-        queued = sent["message"] if sent["queued"] else None
-        ending = Follower(link, branch, sent["run"], view, human=human, queued=queued).follow(given["timeout"])
-    view.message_id = sent["message"] or view.message_id
-    return finished(link, branch, session, view, ending, form, strict=given["strict"])
+    how: dict[str, Any] = {"human": human, "wait": wait, "strict": given["strict"], "timeout": given["timeout"]}
+    return follow_sent(link, branch, session, sent, form, steer=steer, notes=state.get("notes") or (), **how)
 
 
-def view_of(form: Form) -> ResultView | TextView:
-    """Return where the events of a run go."""
-    return TextView() if form == "text" else JsonView() if form == "events" else ResultView()
-
-
-def finished(
+def follow_sent(
     link: DaemonClient,
     branch: str,
     session: str,
-    view: RunNotes,
-    ending: FollowEnd,
+    sent: Mapping[str, Any],
     form: Form,
     *,
+    human: bool,
+    wait: bool,
     strict: bool = False,
+    timeout: float | None = None,
+    steer: bool = False,
+    notes: Iterable[str] = (),
 ) -> ExitCode:
-    """Print what is left to print of a run that was followed, and return the exit status."""
+    """Follow the run that ``sent``, a daemon's reply, began or will begin; print it and return the exit status.
+
+    Args:
+        link: The daemon; it watches ``branch``.
+        branch: The branch.
+        session: What the user calls it.
+        sent: The reply, with the run, or the message that waits.
+        form: What is printed.
+        human: Put asks to the user at this terminal.
+        wait: Follow it; otherwise only print what was begun.
+        strict: A denial for want of somebody to ask is a failure.
+        timeout: Seconds until it is followed no longer.
+        steer: The message goes into the run in flight.
+        notes: Notices that are older than the run, which are events among others.
+    """
+    if not wait:
+        print_reply(sent, sent["run"] or sent["message"], as_json=form != "text")
+        return ExitCode.DONE
+    view = TextView() if form == "text" else JsonView() if form == "events" else ResultView()
+    for line in notes if form == "events" else ():
+        view.show(Event("notice", branch, 0, ({"text": line},)))
+    queued = sent["message"] if sent.get("queued") else None
+    if queued and form == "text":
+        note("it waits for the run in flight" if not steer else "the run in flight reads it at its next step")
+    if ended := sent.get("ended"):
+        if ended != "canceled" and form == "text":
+            note(f"it was sent before, and answered: pyagentd show {session}")
+        ending = FollowEnd(ended)
+    else:
+        ending = Follower(link, branch, sent["run"], view, human=human, queued=queued).follow(timeout)
+    view.message_id = sent.get("message") or view.message_id
     status = conclude(ending, session, form != "text")
     if form != "text":
         print_json(_result(link, branch, session, view, ending))
@@ -395,8 +413,7 @@ def _denied_call(call: Mapping[str, Any]) -> str:
 
 def _result(link: DaemonClient, branch: str, session: str, view: RunNotes, ending: FollowEnd) -> dict[str, Any]:
     """Return what ``--json`` prints of a run: its answer, what it took, and how each call of a tool came out."""
-    answer = link.call("show", timeout=_LONG_S, branch=branch)
-    text = answer.get("json") or Path(answer["path"]).read_text("utf-8")
+    text = json_text(link.call("show", timeout=_LONG_S, branch=branch))
     texts: list[str] = []
     tools: list[dict[str, Any]] = []
     usage: Counter[str] = Counter()
@@ -449,14 +466,6 @@ def _print_command(command: Mapping[str, Any], as_json: bool) -> ExitCode:
     else:
         click.echo(shown(command["text"], sys.stdout))
     return ExitCode.FAILED if command["code"] else ExitCode.DONE
-
-
-def print_sent(sent: Mapping[str, Any], as_json: bool) -> None:
-    """Print the run that was begun, or the message that waits."""
-    if as_json:
-        print_json(sent)
-    else:
-        print(sent["run"] or sent["message"])
 
 
 def conclude(ending: FollowEnd, session: str, as_json: bool) -> ExitCode:
@@ -653,8 +662,7 @@ def queue(session: str, cancel: str | None, edit: tuple[str, str] | None, resume
     """
     if sum(map(bool, (cancel, edit, resume))) > 1:
         raise click.UsageError("--cancel, --edit and --resume exclude each other")
-    with daemon() as link:
-        branch = str(branch_of(link, session))
+    with session_link(session) as (link, branch):
         if cancel:
             text = link.call("queue-cancel", branch=branch, id=cancel)["text"]
             print_reply({"id": cancel, "text": text}, text, as_json=as_json)
@@ -662,24 +670,18 @@ def queue(session: str, cancel: str | None, edit: tuple[str, str] | None, resume
         if edit:
             link.call("queue-edit", branch=branch, id=edit[0], text=edit[1])
         if resume:
-            env, key = run_environment(os.environ, watch(link, Path(branch))["settings"]["backend"])
-            link.call("queue-resume", branch=branch, env=env, key=key)
+            link.call("queue-resume", **watched_run(link, branch)[1])
         found = link.call("queue", branch=branch)
     items = found["items"]
     if as_json:
         print_json(items)
         return
-    rows = [(item["id"], "steers" if item["steer"] else "", _line(item["text"])) for item in items]
+    rows = [(item["id"], "steers" if item["steer"] else "", one_line(item["text"], _TEXT)) for item in items]
     print_table(("id", "how", "message"), rows, empty="No message waits.")
     if found["paused"]:
         note(f"they wait because of an error; go on with: pyagentd queue {session} --resume")
     elif not items:
         note("nothing waits")
-
-
-def _line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _TEXT else f"{line[: _TEXT - 1]}…"
 
 
 # ``pyagentd approve``: agree to a plan and have it carried out.
@@ -717,20 +719,9 @@ def approve(
     form = form_of(as_json, as_events)
     human = is_human(form, headless=headless)
     with daemon(human=human) as link:
-        state = watch(link, branch_of(link, session))
-        branch = state["branch"]
-        env, key = run_environment(os.environ, state["settings"]["backend"])
-        sent: dict[str, Any] = link.call("approve", branch=branch, agent=agent, env=env, key=key, allow=allow)
-        if not wait:
-            print_sent(sent, form != "text")
-            return ExitCode.DONE
-        if sent["queued"] and form == "text":
-            note("it waits for the run in flight")
-        view = view_of(form)
-        queued = sent["message"] if sent["queued"] else None
-        ending = Follower(link, branch, sent["run"], view, human=human, queued=queued).follow(None)
-        view.message_id = sent["message"] or view.message_id
-        return finished(link, branch, session, view, ending, form, strict=strict)
+        _, begin = watched_run(link, session)
+        sent: dict[str, Any] = link.call("approve", agent=agent, allow=allow, **begin)
+        return follow_sent(link, begin["branch"], session, sent, form, human=human, wait=wait, strict=strict)
 
 
 # ``pyagentd messages``: what a model would be sent if there were nothing but the document.

@@ -1,17 +1,29 @@
-"""``pyagentd new``, ``sessions``, ``show`` and ``abort``: sessions as the daemon knows them."""
+"""Sessions as the daemon knows them: made, listed, shown, searched, branched, renamed, deleted, exported."""
 
+import contextlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from pyagentd.cli.link import branch_of, complete_session, daemon
+from pyagentd.cli.link import (
+    branch_of,
+    complete_session,
+    daemon,
+    json_text,
+    rows_of,
+    session_filter,
+    session_link,
+)
 from pyagentd.cli.output import (
+    colour,
+    dim,
     json_option,
+    local_time,
     note,
     preset_option,
     print_json,
@@ -22,6 +34,8 @@ from pyagentd.cli.output import (
 )
 from pyagentd.cli.usage import show_trace
 from pyagentd.errors import BadRequest
+from pyagentd.store.conversation import counted
+from pyagentd.store.db.projection import parse
 from pyagentd.store.document.hidden import fold_hidden
 from pyagentd.store.document.text import read
 from pyagentd.store.paths import AGENTS_DIR, BRANCHES_DIR
@@ -67,10 +81,7 @@ def sessions(archived: bool, as_json: bool) -> None:
 
 def sessions_known(link: DaemonClient, *, archived: bool = False) -> list[dict[str, Any]]:
     """Return all branches and agents, as the operation ``sessions`` has them."""
-    answer = link.call("sessions", timeout=LIST_TIMEOUT_S, archived=archived, form="json")
-    path = answer.get("path")  # what is too large for a frame comes by path
-    found: list[dict[str, Any]] = json.loads(Path(path).read_bytes())["sessions"] if path else answer["sessions"]
-    return found
+    return rows_of(link.call("sessions", timeout=LIST_TIMEOUT_S, archived=archived, form="json"), "sessions")
 
 
 def _lines(found: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
@@ -84,12 +95,10 @@ def _lines(found: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
             mark = " *" if session["current"] and sys.stdout.isatty() else ""
             name = f"{session['session_id']}/{session['branch_name']}{mark}"
         state = "archived" if session["archived_at"] else session["state"]
-        updated = _local(session["updated"]) if sys.stdout.isatty() else session["updated"]
+        updated = session["updated"]
+        if sys.stdout.isatty():
+            updated = datetime.fromisoformat(updated).astimezone().strftime("%Y-%m-%d %H:%M")
         yield name, session["title"] or "", state, session["preset"] or "", updated
-
-
-def _local(time: str) -> str:
-    return datetime.fromisoformat(time).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 @click.command()
@@ -114,30 +123,23 @@ def show(session: str, trace: bool, step: int | None, request: bool, as_json: bo
         needed = as_json or not (branch_dir / "session.md").exists()
         answer = link.call("show", branch=str(branch_dir)) if needed else {}
     if as_json:
-        print_json(json.loads(_payload(answer)))
+        print_json(json.loads(json_text(answer)))
         return
 
     document = read(branch_dir / "session.md")
     # Into a pipe bytes as they are.
-    shown = printable(fold_hidden(document)) if _on_terminal() else document.body.encode("utf-8", "surrogateescape")
+    shown = (
+        printable(fold_hidden(document)) if sys.stdout.isatty() else document.body.encode("utf-8", "surrogateescape")
+    )
     click.echo(shown)
-
-
-def _on_terminal() -> bool:
-    return sys.stdout.isatty()
-
-
-def _payload(answer: dict[str, Any]) -> str:
-    # What is too large for a frame comes by path.
-    return answer.get("json") or Path(answer["path"]).read_text(encoding="utf-8")
 
 
 @click.command()
 @click.argument("session", shell_complete=complete_session)
 def abort(session: str) -> None:
     """Stop the run of SESSION. The answer so far is kept."""
-    with daemon(start=False) as link:
-        if not link.call("abort", branch=str(branch_of(link, session)))["aborted"]:
+    with session_link(session, start=False) as (link, branch):
+        if not link.call("abort", branch=branch)["aborted"]:
             note(f"{session} has no run to abort")
 
 
@@ -165,8 +167,7 @@ def branch(
             f"Name the prompt with --at. `pyagentd branch {session} --list` has their ids, and so has "
             f"`pyagentd show {session} --json`"
         )
-    with daemon() as link:
-        branch_dir = str(branch_of(link, session))
+    with session_link(session) as (link, branch_dir):
         points: Sequence[dict[str, Any]] = ()
         if only_list or not message_id:
             points = link.call("branch-points", branch=branch_dir)["points"]
@@ -189,8 +190,8 @@ def branch(
 @json_option
 def branches(session: str, as_json: bool) -> None:
     """List the branches of SESSION as a tree; the active one is marked with a star."""
-    with daemon() as link:
-        found = link.call("branches", branch=str(branch_of(link, session)))["branches"]
+    with session_link(session) as (link, branch):
+        found = link.call("branches", branch=branch)["branches"]
     if as_json:
         print_json(found)
         return
@@ -202,8 +203,8 @@ def branches(session: str, as_json: bool) -> None:
 @json_option
 def switch(branch: str, as_json: bool) -> None:
     """Make SESSION/BRANCH the active branch of its session."""
-    with daemon() as link:
-        active = link.call("switch", branch=str(branch_of(link, branch)))
+    with session_link(branch) as (link, branch_dir):
+        active = link.call("switch", branch=branch_dir)
     print_reply(active, f"{active['session_id']}/{active['branch_name']}\t{active['file']}", as_json=as_json)
 
 
@@ -264,8 +265,8 @@ _SHOWN = 8  # branches named in a question
 @json_option
 def rename(session: str, title: str, as_json: bool) -> None:
     """Change the title of SESSION. Its id stays."""
-    with daemon() as link:
-        renamed = link.call("rename", branch=str(branch_of(link, session)), title=title)
+    with session_link(session) as (link, branch):
+        renamed = link.call("rename", branch=branch, title=title)
     _say_more(renamed)
     print_reply(renamed, f"{renamed['session_id']}\t{renamed['title']}", as_json=as_json)
 
@@ -276,8 +277,8 @@ def rename(session: str, title: str, as_json: bool) -> None:
 @json_option
 def archive(session: str, undo: bool, as_json: bool) -> None:
     """Hide SESSION from lists. It stays usable."""
-    with daemon() as link:
-        archived = link.call("archive", branch=str(branch_of(link, session)), undo=undo or None)
+    with session_link(session) as (link, branch):
+        archived = link.call("archive", branch=branch, undo=undo or None)
     print_reply(archived, archived["session_id"], as_json=as_json)
 
 
@@ -287,8 +288,8 @@ def archive(session: str, undo: bool, as_json: bool) -> None:
 @json_option
 def duplicate(session: str, name: str | None, as_json: bool) -> None:
     """Copy SESSION with its branches, agents and files, under a new id."""
-    with daemon() as link:
-        made = link.call("duplicate", timeout=LONG_S, branch=str(branch_of(link, session)), name=name)
+    with session_link(session) as (link, branch):
+        made = link.call("duplicate", timeout=LONG_S, branch=branch, name=name)
     _say_more(made)
     print_reply(made, f"{made['session_id']}\t{made['file']}", as_json=as_json)
 
@@ -373,8 +374,7 @@ def export(session: str, format_: str | None, output: Path | None, force: bool) 
     if place is not None and place.exists() and not force:
         raise BadRequest(f"{output} exists", hint="Choose another name, or give --force")
     wanted = format_ or _format_of(place)
-    with daemon() as link:
-        branch = str(branch_of(link, session))
+    with session_link(session) as (link, branch):
         answer = link.call("export", timeout=_PATIENCE_S, branch=branch, format=wanted, file=place and str(place))
     for line in answer["notes"]:
         note(line)
@@ -422,3 +422,116 @@ def _content(answer: dict[str, Any]) -> bytes:
     if (text := answer.get("text")) is not None:
         return str(text).encode("utf-8", "surrogateescape")
     return Path(answer["path"]).read_bytes()
+
+
+# ``pyagentd search`` and ``reindex``: full text of all sessions and agents.
+
+REINDEX_TIMEOUT_S = 24 * 3600.0
+
+
+@click.command()
+@click.argument("query", nargs=-1, required=True)
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Print at most so many messages."
+)
+@click.option("--session", metavar="SESSION", shell_complete=complete_session, help="Search only there.")
+@click.option("--all", "everything", is_flag=True, help="Include archived sessions, and text that was removed.")
+@json_option
+def search(query: tuple[str, ...], limit: int, session: str | None, everything: bool, as_json: bool) -> None:
+    """Search all sessions and agents for QUERY.
+
+    All words must match; the last may be the beginning of a word. "…" is a phrase; -WORD (after --) excludes.
+    """
+    text = " ".join(query)
+    try:
+        parse(text)  # wrong usage is told before a daemon is started for it
+    except BadRequest as error:
+        raise click.UsageError(str(error)) from error
+    with daemon() as link:
+        place = session_filter(link, session)
+        found = link.call("search", query=text, limit=limit, session=place, archived=everything, hidden=everything)
+    hits = found["hits"]
+    if as_json:
+        print_json(found)
+        return
+    for hit in hits:
+        click.echo(_hit_lines(hit))
+    for remark in _remarks(found, hits):
+        note(remark)
+
+
+@click.command()
+@json_option
+def reindex(as_json: bool) -> None:
+    """Rebuild the search index from the sessions' files."""
+    with daemon() as link, _progress(quiet=as_json) as show:
+
+        def on_event(event: Any) -> None:
+            if event.kind == "progress":
+                show(event.args[0]["done"], event.args[0]["total"])
+
+        with link.watching(on_event):
+            totals = link.call("reindex", timeout=REINDEX_TIMEOUT_S)
+    if as_json:
+        print_json(totals)
+    else:
+        messages, branches = counted(totals["messages"], "message"), counted(totals["branches"], "branch", "branches")
+        click.echo(f"Indexed {messages} in {branches}, {totals['seconds']:.1f} s")
+
+
+def _hit_lines(hit: dict[str, Any]) -> str:
+    where = hit["session_id"] if hit["agent"] else f"{hit['session_id']}/{hit['branch_name']}"
+    when = local_time(hit["created_at"])
+    who = hit["kind"] if hit["kind"] in ("reasoning", "tool", "title") else hit["role"]
+    copies = f"(+{hit['copies']})" if hit["copies"] else ""
+    if not sys.stdout.isatty():
+        return "\t".join((where, who, when, printable(hit["preview"])))
+    head = " ".join(filter(None, (_styled(where, bold=True), who, copies)))
+    return f"{head} {dim(when, sys.stdout)}\n  {_highlighted(hit['preview'], hit['matches'])}"
+
+
+def _highlighted(text: str, matches: Sequence[Sequence[int]]) -> str:
+    pieces, position = [], 0
+    for start, end in matches:
+        pieces += [printable(text[position:start]), _styled(printable(text[start:end]), fg="yellow", bold=True)]
+        position = end
+    return "".join([*pieces, printable(text[position:])])
+
+
+def _styled(text: str, **style: Any) -> str:
+    return click.style(text, **style) if colour(sys.stdout) else text
+
+
+def _remarks(found: dict[str, Any], hits: list[dict[str, Any]]) -> Iterator[str]:
+    if found["problem"]:
+        yield f"the index is not up to date: {found['problem']}"
+    elif found["indexing"]:
+        yield "more is being indexed; search again in a moment"
+    if not hits:
+        yield "nothing found"
+    elif found["more"]:
+        yield f"there are more than {len(hits)}; --limit shows them"
+
+
+@contextlib.contextmanager
+def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """Yield what shows how far it is: a bar on a terminal, a line at every tenth otherwise."""
+    if quiet:
+        yield lambda done, total: None
+    elif sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import Progress
+
+        with Progress(console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("Indexing", total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+    else:
+        said = 0
+
+        def line(done: int, total: int) -> None:
+            nonlocal said
+            if total and (tenth := 10 * done // total) > said:
+                said = tenth
+                print(f"{10 * tenth} % of {total} branches", file=sys.stderr, flush=True)
+
+        yield line

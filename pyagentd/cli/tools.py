@@ -1,4 +1,4 @@
-"""``pyagentd mcp``, ``hooks``, ``skills``, ``presets`` and ``models``: what agents can use.
+"""``pyagentd mcp``, ``hooks``, ``skills`` and ``presets``: what agents can use.
 
 ``add``, ``add-json``, ``get`` and ``remove`` take the arguments that ``claude mcp`` takes. Your own servers are in
 config.toml, which keeps its comments: a new one goes to its end, and removing one changes no other line.
@@ -10,23 +10,19 @@ import re
 import shlex
 import sys
 import tomllib
-import urllib.request
 from collections.abc import Iterator
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
 import click
 
-from pyagentd import regularfile
-from pyagentd.cli import local as local_servers
-from pyagentd.cli.link import daemon, run_environment
+from pyagentd.cli.link import daemon
+from pyagentd.cli.models import DAEMON_NOTE
 from pyagentd.cli.output import (
     ExitCode,
     json_option,
     note,
     print_json,
-    print_reply,
     print_table,
     printable,
     project_option,
@@ -35,11 +31,9 @@ from pyagentd.config import config_file
 from pyagentd.config.loading import read_config_file
 from pyagentd.config.tables import read_server
 from pyagentd.errors import ConfigError, Conflict, NotFound
-from pyagentd.llm import catalog
 from pyagentd.reader import Source
 from pyagentd.store.atomic import make_dirs, write_text
 
-_DAEMON = ". The daemon reads it when it starts: pyagentd stop lets the next command start a new one"
 _PROJECT_FILE = ".mcp.json"
 _TEST_S = 120.0  # a server may be fetched first
 
@@ -181,7 +175,9 @@ def remove(scope: str | None, root: Path, name: str) -> None:
         if {**tomllib.loads(after), "mcp": {}} != {**tables, "mcp": {}} or _tables_in(after) != tables["mcp"]:
             raise ConfigError(f"{config}: [mcp.{name}] could not be removed", hint="Remove it with an editor")
         write_text(config, after)
-    note(f"removed {name} from {project if named == ['project'] else config}{_DAEMON if named == ['user'] else ''}")
+    note(
+        f"removed {name} from {project if named == ['project'] else config}{DAEMON_NOTE if named == ['user'] else ''}"
+    )
 
 
 @mcp.command("list")
@@ -290,7 +286,7 @@ def _added(name: str, table: dict[str, Any], scope: str | None, root: Path) -> N
         raise ConfigError(f"{config}: the server could not be added at its end", hint="Add it with an editor")
     make_dirs(config.parent)
     write_text(config, after)
-    note(f"added {name} to {config}{_DAEMON}")
+    note(f"added {name} to {config}{DAEMON_NOTE}")
 
 
 def _toml(value: Any) -> str:
@@ -502,80 +498,3 @@ def _lines(rows: list[Row]) -> Iterator[tuple[str, ...]]:
         if warning := row.get("warning"):
             said = f"{said} (WARNING: {warning})"
         yield row["name"], row.get("mode") or "", said if row["trusted"] else f"NOT TRUSTED: {said}", row["source"]
-
-
-# ``pyagentd models``: which models can be had.
-
-_LARGEST = 20_000_000  # bytes of a table of models
-_LONGEST_S = 60.0  # providers are asked all at once, each with a limit
-
-
-@click.command()
-@click.option("--refresh", is_flag=True, help="Ask the providers again, even if they were asked today.")
-@click.option("--local", is_flag=True, help="Look for servers on this machine instead: Ollama, llama.cpp and others.")
-@click.option("--use", is_flag=True, help="Make the first server found the default backend, in config.toml.")
-@click.option(
-    "--catalogue",
-    metavar="[FILE|URL]",
-    is_flag=False,
-    flag_value=catalog.SOURCE,
-    help="Renew prices, windows and abilities from LiteLLM's table: theirs on the web, or FILE.",
-)
-@json_option
-def models(refresh: bool, local: bool, use: bool, catalogue: str | None, as_json: bool) -> int:
-    """List the models that your API keys give access to, with what is known of them.
-
-    Each provider is asked at most once a day. Where it cannot be asked, known names are listed.
-    """
-    if local or use:
-        return _local(use=use, as_json=as_json)
-    if catalogue is not None:
-        return _renew(catalogue)
-    env, key = run_environment(os.environ)
-    with daemon() as link:
-        told = link.call("models", timeout=_LONGEST_S, refresh=refresh or None, env=env, key=key)
-    found: list[dict[str, Any]] = told["providers"]
-    print_reply(
-        {each["name"]: {name: each[name] for name in each if name != "name"} for each in found},
-        printable(catalog.listing(found)),
-        as_json=as_json,
-    )
-    return ExitCode.DONE
-
-
-def _renew(source: str) -> int:
-    """Write the user's catalogue anew from LiteLLM's table."""
-    made = catalog.catalogue_of(_fetched(source))
-    file = catalog.refreshed(config_file(os.environ))
-    make_dirs(file.parent)
-    write_text(file, catalog.catalogue_text(made))
-    click.echo(f"{file} knows {len(made)} models now{_DAEMON}.")
-    return ExitCode.DONE
-
-
-def _fetched(source: str) -> bytes:
-    """Return what a file or an address on the web holds."""
-    try:
-        if not source.startswith(("https://", "http://")):
-            return regularfile.read_bytes(Path(source), limit=_LARGEST, links=True)
-        with urllib.request.urlopen(source, timeout=_LONGEST_S) as answer:
-            data: bytes = answer.read(_LARGEST)
-    except (OSError, HTTPException, ValueError) as error:
-        hint = "Nothing has changed; a file that was fetched otherwise will do: pyagentd models --catalogue FILE"
-        raise ConfigError(f"{source} cannot be read ({error})", hint=hint) from error
-    return data
-
-
-def _local(*, use: bool, as_json: bool) -> int:
-    """Print the servers on this machine; exit 1 when there is none."""
-    found = local_servers.find()
-    if as_json:
-        print_json([each._asdict() for each in found])
-    elif not found:
-        click.echo("No server of models answers on the usual ports of this machine.")
-    for each in () if as_json else found:
-        click.echo(printable(each.words))
-    if found and use:
-        written = local_servers.use(found[0], file := config_file(os.environ))
-        click.echo(f"\n{file} says now what follows{_DAEMON}.\n\n{written}", err=as_json)
-    return ExitCode.DONE if found else ExitCode.FAILED

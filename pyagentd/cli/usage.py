@@ -1,41 +1,55 @@
 """``pyagentd usage``: what sessions cost, and how full the model's context window is."""
 
 import json
+import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
-from datetime import datetime
-from itertools import pairwise
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise, takewhile
 from typing import Any
 
 import click
 
-from pyagentd.cli.link import branch_of, complete_session, daemon
-from pyagentd.cli.output import BUCKETS, dim, json_option, note, price, print_json, print_page, print_table, shown
+from pyagentd.cli.link import branch_of, complete_session, daemon, json_text, session_link
+from pyagentd.cli.output import (
+    BUCKETS,
+    json_option,
+    local_time,
+    note,
+    price,
+    print_json,
+    print_page,
+    print_table,
+    print_view,
+)
 from pyagentd.errors import NotFound
-from pyagentd.store.conversation import counted
 from pyagentd.wire.client import DaemonClient
+
+TIMEOUT_S = 60.0
+_WIDEST_CHART = 120
 
 # ``pyagentd usage`` without a session: what all of them cost, by day, model, session or preset.
 
-TIMEOUT_S = 60.0
-_BAR = 12  # columns
-_WIDEST = 30
-_WIDEST_CHART = 120
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
-
 
 def print_report(by: str, days: int, *, as_json: bool) -> None:
-    """Print what was spent in the last ``days`` days (0: ever), with a bar for each line on a terminal."""
+    """Print what was spent in the last ``days`` days (0: ever), for people as the list that Emacs shows."""
     with daemon() as link:
+        if sys.stdout.isatty() and not as_json:
+            print_view(link.call("view", timeout=TIMEOUT_S, name="usage", arguments={"by": by, "days": days}))
+            return
         told = link.call("usage-report", timeout=TIMEOUT_S, by=by, days=days)
     if as_json:
         print_json(told)
         return
-    for_people = ("requests", "in", "cached", "out", "cost", "")
-    head = for_people if _on_terminal() else ("requests", *(bucket.replace("_", " ") for bucket in BUCKETS), "cost")
-    print_table((by, *head), _usagereport_lines(told), empty="Nothing was spent in this time.")
+    lines = [(str(line.get("title") or line.get("session_id") or line["key"]), line) for line in told["lines"]]
+    if rest := told["rest"]:
+        lines.append((f"{rest['number']} others", rest))
+    head = (by, "requests", *(bucket.replace("_", " ") for bucket in BUCKETS), "cost")
+    rows = [
+        (name, str(line["requests"]), *(str(line["tokens"][bucket]) for bucket in BUCKETS), price(line))
+        for name, line in [*lines, ("together", told["together"])]
+    ]
+    print_table(head, rows)
     if told["problem"] or told["indexing"]:
         note(told["problem"] or "not all sessions are counted yet: they are still being read")
 
@@ -53,52 +67,6 @@ def print_charts(session: str | None, by: str, days: int) -> None:
     for title, line in pairwise(lines):
         if any(not isinstance(part, str) and part["svg"] for part in line["parts"]):
             print_page({"lines": [title, line]})
-
-
-def _usagereport_lines(told: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    measure = "known_usd" if any(line["known_usd"] for line in told["lines"]) else "total"
-    most = max((line[measure] for line in told["lines"]), default=0)
-    for line in told["lines"]:
-        yield _usagereport_line(_name(line), line, bar(line[measure], most))
-    if told["rest"]:
-        yield _usagereport_line(f"{told['rest']['number']} others", told["rest"], "")
-    yield _usagereport_line("together", told["together"], "")
-
-
-def _usagereport_line(what: str, line: Mapping[str, Any], drawn: str) -> tuple[str, ...]:
-    tokens = line["tokens"]
-    if not _on_terminal():  # for programs everything, in the order of the buckets
-        return (what, str(line["requests"]), *(str(tokens[bucket]) for bucket in BUCKETS), price(line))
-    read = tokens["input"] + tokens["cache_read"] + tokens["cache_write"]
-    counts = (read, tokens["cache_read"], tokens["output"] + tokens["reasoning"])
-    return (_cut(what), f"{line['requests']:,}", *map(short, counts), price(line), drawn)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
-
-
-def _on_terminal() -> bool:
-    return sys.stdout.isatty()
-
-
-def short(number: int) -> str:
-    """Return a number of tokens as people write it in a column: 950, 12.3k, 1.2M."""
-    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
-        if number >= size:
-            return f"{number / size:.1f}{unit}" if number < 100 * size else f"{number // size}{unit}"
-    return str(number)
-
-
-def _name(line: Mapping[str, Any]) -> str:
-    return str(line.get("title") or line.get("session_id") or line["key"])
-
-
-def bar(value: float, most: float, width: int = _BAR) -> str:
-    """Return a bar of at most ``width`` columns; what is more than nothing is seen."""
-    eighths = max(round(8 * width * value / most), 1) if most > 0 and value > 0 else 0
-    whole, part = divmod(eighths, 8)
-    return "█" * whole + (_EIGHTHS[part] if part else "")
 
 
 def of_session_only(context: click.Context, session: str | None) -> None:
@@ -148,8 +116,8 @@ def usage(context: click.Context, session: str | None, by: str, days: int, chart
     if session is None:
         print_report(by, days, as_json=as_json)
         return
-    with daemon() as link:
-        told = link.call("usage", branch=str(branch_of(link, session)))
+    with session_link(session) as (link, branch):
+        told = link.call("usage", branch=branch)
     if as_json:
         print_json(told)
         return
@@ -160,9 +128,13 @@ def usage(context: click.Context, session: str | None, by: str, days: int, chart
 def _lines(told: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     for message in told["messages"]:
         what = "compaction" if message["compaction"] else "answer"
-        at = datetime.fromtimestamp((message["created_at"] or 0) / 1000).astimezone()
         hidden = " (hidden)" if message["hidden"] else ""
-        yield _line(f"{at:%Y-%m-%d %H:%M} {what}{hidden}", message, message["model"], str(message["steps"]))
+        yield _line(
+            f"{local_time(message['created_at'] or 0)} {what}{hidden}",
+            message,
+            message["model"],
+            str(message["steps"]),
+        )
     for agent in told["agents"]:
         yield _line(f"agent {agent['id']}", agent)
     if told["agents"]:
@@ -189,8 +161,6 @@ def _meter(context: Mapping[str, Any]) -> str:
 
 # ``pyagentd show --trace``: what happened in a session, request by request.
 
-_BUCKETS = (("input", "in"), ("cache_read", "cached"), ("cache_write", "to cache"), ("reasoning", "thought"))
-
 
 def show_trace(link: DaemonClient, branch: str, *, step: int | None, request: bool, as_json: bool) -> None:
     """Print the trace of a branch, or one request of it.
@@ -198,80 +168,35 @@ def show_trace(link: DaemonClient, branch: str, *, step: int | None, request: bo
     Raises:
         NotFound: There is no such request.
     """
-    if step is None and not as_json:
-        print_page(link.call("report", name="inspect", arguments={"branch": branch}))
+    if not as_json and not request:
+        page = link.call("report", name="inspect", arguments={"branch": branch})
+        print_page(page if step is None else {"lines": _step_lines(page["lines"], step)})
         return
-    report = _payload(link.call("trace", branch=branch))
+    told = json.loads(json_text(link.call("trace", branch=branch)))
     if step is None:
-        print_json(report)
+        print_json(told)
         return
-    run, found = _found(report, step)
+    steps = ((run, each) for run in told["runs"] for each in run["steps"] if each["number"] == step)
+    run, found = next(steps, (None, None))
+    if run is None or found is None:
+        raise _no_step(step)
     if not request:
-        print_json({"run": run["id"], **found}) if as_json else _say(_step(found))
+        print_json({"run": run["id"], **found})
         return
     sent = link.call("traced-request", branch=branch, run=run["id"], step=found["step"], purpose=found["purpose"])
     if as_json:
-        print(_text(sent))
+        print(json_text(sent))
     else:
-        print(json.dumps(json.loads(_text(sent)), ensure_ascii=False, indent=2))
+        print(json.dumps(json.loads(json_text(sent)), ensure_ascii=False, indent=2))
 
 
-def _payload(answer: Mapping[str, Any]) -> dict[str, Any]:
-    payload: dict[str, Any] = json.loads(_text(answer))
-    return payload
+def _step_lines(lines: Sequence[Mapping[str, Any]], number: int) -> list[Mapping[str, Any]]:
+    """Return what a page of the inspector says of one request."""
+    for at, line in enumerate(lines):
+        if line["level"] and re.match(rf"#{number}\b", line["parts"][0]["text"]):
+            return [line, *takewhile(lambda below: not below["level"], lines[at + 1 :])]
+    raise _no_step(number)
 
 
-def _text(answer: Mapping[str, Any]) -> str:
-    # What is too large for a frame comes by path.
-    return answer.get("json") or Path(answer["path"]).read_text(encoding="utf-8")
-
-
-def _found(report: Mapping[str, Any], number: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    for run in report["runs"]:
-        for step in run["steps"]:
-            if step["number"] == number:
-                return run, step
-    raise NotFound(f"There is no request {number}", hint="`pyagentd show SESSION --trace` lists them")
-
-
-def _say(lines: Iterator[tuple[str, bool]]) -> None:
-    for line, secondary in lines:
-        said = shown(line, sys.stdout)
-        print(dim(said, sys.stdout) if secondary else said)
-
-
-def _step(step: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
-    at = datetime.fromtimestamp(step["at"] / 1000).astimezone()
-    purpose = "" if step["purpose"] == "step" else f" {step['purpose']}"
-    sent = (
-        "gone" if step["messages"] is None else f"{counted(step['messages'], 'message')}, {step['new_messages']} new"
-    )
-    end = (step["error"] or {}).get("message") or step["stop_reason"] or "no answer"
-    yield f"  #{step['number']}{purpose} {at:%H:%M:%S} {step['model']}: {sent}; {_time(step)}; {end}", False
-    if step["usage"]:
-        yield f"     {_tokens(step['usage'])}, {_dollars(step['cost_usd'])}", True
-    for retry in step["retries"]:
-        yield (
-            f"     attempt {retry['attempt']} failed: {retry['message']}; again after {retry['delay_s']:.1f} s",
-            True,
-        )
-    for call in step["calls"]:
-        took = f", {call['duration_ms']} ms" if call.get("duration_ms") is not None else ""
-        what = call.get("error") or call.get("state") or "no result"
-        yield f"     • {call['name']}: {what}{took}", True
-
-
-def _time(step: Mapping[str, Any]) -> str:
-    if step["duration_ms"] is None:
-        return "no end"
-    first = step["first_token_ms"]
-    return f"{step['duration_ms']} ms" + (f" ({first} to the first word)" if first is not None else "")
-
-
-def _tokens(usage: Mapping[str, int]) -> str:
-    told = [f"{usage[key]:,} {word}" for key, word in (*_BUCKETS, ("output", "out")) if usage.get(key)]
-    return ", ".join(told) or "no tokens"
-
-
-def _dollars(cost: float | None) -> str:
-    return "price unknown" if cost is None else f"${cost:.4f}"
+def _no_step(number: int) -> NotFound:
+    return NotFound(f"There is no request {number}", hint="`pyagentd show SESSION --trace` lists them")

@@ -11,7 +11,7 @@ from unittest.mock import MagicMock
 import pytest
 from click.testing import CliRunner
 
-from pyagentd.cli import asks, search, sessions
+from pyagentd.cli import asks, sessions
 from pyagentd.cli.follow import TextView
 from pyagentd.cli.output import note, print_table, printable
 from pyagentd.events import Event
@@ -71,7 +71,7 @@ def test_an_answer_is_exact_in_a_pipe_and_printable_on_a_terminal(onto: Callable
 def test_a_hit_obeys_nothing(onto: Callable[[], Stream]) -> None:
     onto()
     hit = {"session_id": "s", "agent": False, "branch_name": "main", "created_at": 0, "kind": "text", "role": "user"}
-    said = search._hit_lines({**hit, "copies": 0, "preview": EVIL, "matches": [[0, 3]]})
+    said = sessions._hit_lines({**hit, "copies": 0, "preview": EVIL, "matches": [[0, 3]]})
     assert SEEN in said
 
 
@@ -82,7 +82,7 @@ def test_a_conversation_is_exact_in_a_pipe_and_printable_on_a_terminal(
     monkeypatch.setattr(sessions, "daemon", MagicMock())
     monkeypatch.setattr(sessions, "branch_of", lambda link, session: tmp_path)
     for terminal, expected in ((False, EVIL), (True, SEEN)):
-        monkeypatch.setattr(sessions, "_on_terminal", lambda terminal=terminal: terminal)
+        monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda stream, terminal=terminal: terminal)
         assert CliRunner().invoke(sessions.show, ["s"]).stdout_bytes.decode() == f"{expected}\n"
 
 

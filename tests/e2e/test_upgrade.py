@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from pyagentd import __version__
-from pyagentd.cli import upgrade as upgrading
+from pyagentd.cli import doctor as upgrading
 from pyagentd.errors import PyagentdError, WireError
 from pyagentd.wire.frames import check_versions
 

@@ -1,0 +1,167 @@
+"""``pyagentd models``: which models can be had, also of servers on this machine."""
+
+import json
+import os
+import urllib.request
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from pyagentd import regularfile
+from pyagentd.cli.link import daemon, run_environment
+from pyagentd.cli.output import ExitCode, json_option, print_json, print_reply, printable
+from pyagentd.config import config_file
+from pyagentd.config.loading import read_config_file
+from pyagentd.config.tables import SERVICES
+from pyagentd.errors import ConfigError
+from pyagentd.llm import catalog
+from pyagentd.store import atomic
+
+DAEMON_NOTE = ". The daemon reads it when it starts: pyagentd stop lets the next command start a new one"
+
+_LARGEST = 20_000_000  # bytes of a table of models
+_LONGEST_S = 60.0  # providers are asked all at once, each with a limit
+
+
+@click.command()
+@click.option("--refresh", is_flag=True, help="Ask the providers again, even if they were asked today.")
+@click.option("--local", is_flag=True, help="Look for servers on this machine instead: Ollama, llama.cpp and others.")
+@click.option("--use", is_flag=True, help="Make the first server found the default backend, in config.toml.")
+@click.option(
+    "--catalogue",
+    metavar="[FILE|URL]",
+    is_flag=False,
+    flag_value=catalog.SOURCE,
+    help="Renew prices, windows and abilities from LiteLLM's table: theirs on the web, or FILE.",
+)
+@json_option
+def models(refresh: bool, local: bool, use: bool, catalogue: str | None, as_json: bool) -> int:
+    """List the models that your API keys give access to, with what is known of them.
+
+    Each provider is asked at most once a day. Where it cannot be asked, known names are listed.
+    """
+    if local or use:
+        return _local(apply=use, as_json=as_json)
+    if catalogue is not None:
+        return _renew(catalogue)
+    env, key = run_environment(os.environ)
+    with daemon() as link:
+        told = link.call("models", timeout=_LONGEST_S, refresh=refresh or None, env=env, key=key)
+    found: list[dict[str, Any]] = told["providers"]
+    print_reply(
+        {each["name"]: {name: each[name] for name in each if name != "name"} for each in found},
+        printable(catalog.listing(found)),
+        as_json=as_json,
+    )
+    return ExitCode.DONE
+
+
+def _renew(source: str) -> int:
+    """Write the user's catalogue anew from LiteLLM's table."""
+    made = catalog.catalogue_of(_fetched(source))
+    file = catalog.refreshed(config_file(os.environ))
+    atomic.make_dirs(file.parent)
+    atomic.write_text(file, catalog.catalogue_text(made))
+    click.echo(f"{file} knows {len(made)} models now{DAEMON_NOTE}.")
+    return ExitCode.DONE
+
+
+def _fetched(source: str) -> bytes:
+    """Return what a file or an address on the web holds."""
+    try:
+        if not source.startswith(("https://", "http://")):
+            return regularfile.read_bytes(Path(source), limit=_LARGEST, links=True)
+        with urllib.request.urlopen(source, timeout=_LONGEST_S) as answer:
+            data: bytes = answer.read(_LARGEST)
+    except (OSError, HTTPException, ValueError) as error:
+        hint = "Nothing has changed; a file that was fetched otherwise will do: pyagentd models --catalogue FILE"
+        raise ConfigError(f"{source} cannot be read ({error})", hint=hint) from error
+    return data
+
+
+def _local(*, apply: bool, as_json: bool) -> int:
+    """Print the servers on this machine; exit 1 when there is none."""
+    found = find()
+    if as_json:
+        print_json([each._asdict() for each in found])
+    elif not found:
+        click.echo("No server of models answers on the usual ports of this machine.")
+    for each in () if as_json else found:
+        click.echo(printable(each.words))
+    if found and apply:
+        written = use(found[0], file := config_file(os.environ))
+        click.echo(f"\n{file} says now what follows{DAEMON_NOTE}.\n\n{written}", err=as_json)
+    return ExitCode.DONE if found else ExitCode.FAILED
+
+
+# Servers of models on this machine: looked for on their usual ports, and one written into ``config.toml``.
+
+_ASK_S = 0.5  # each port; all are asked at once
+_MOST = 1 << 20  # bytes of a list
+
+
+class LocalServer(NamedTuple):
+    """A server that answers."""
+
+    name: str  # of a service
+    url: str
+    models: tuple[str, ...]  # that can talk; not empty
+
+    @property
+    def words(self) -> str:
+        """What it is and has, in words."""
+        more = f" and {len(self.models) - 3} more" if len(self.models) > 3 else ""
+        return f"{self.name} at {self.url} has {', '.join(self.models[:3])}{more}"
+
+
+def find(env: Mapping[str, str] = os.environ) -> list[LocalServer]:
+    """Return the servers that answer with a model, in the order of ``SERVICES``; takes half a second at most.
+
+    ``OLLAMA_HOST`` says where Ollama is, as it does for Ollama itself.
+    """
+    places = {name: known.base_url for name, known in SERVICES.items() if known.key_env is None and known.base_url}
+    if host := env.get("OLLAMA_HOST", "").strip().rstrip("/"):
+        address = host.split("://")[-1].replace("0.0.0.0", "127.0.0.1")
+        places["ollama"] = f"http://{address}{'' if ':' in address else ':11434'}/v1"
+    with ThreadPoolExecutor(len(places)) as pool:
+        listed = pool.map(_models, places.values())
+    return [
+        LocalServer(name, url, models) for (name, url), models in zip(places.items(), listed, strict=True) if models
+    ]
+
+
+def use(server: LocalServer, file: Path) -> str:
+    """Have a server answer where no other backend is named: write that to the configuration and return what.
+
+    Raises:
+        ConfigError: The file has a default backend, or one of that name; or it cannot be read.
+        StoreError: It cannot be written.
+    """
+    known = read_config_file(file)
+    if "default" in known.data or server.name in known.data.get("backend", {}):
+        raise ConfigError(f"{file} has [default] or [backend.{server.name}] already", hint="Edit it by hand")
+    name = json.dumps(server.name)
+    table = (
+        f'[backend.{name}]\nkind = {name}\nbase_url = "{server.url}"\nmodel = {json.dumps(server.models[0])}\n\n'
+        f"[default]\nbackend = {name}\n"
+    )
+    atomic.make_dirs(file.parent)
+    atomic.write_text(file, f"{known.text.rstrip()}\n\n{table}" if known.text.strip() else table)
+    return table
+
+
+def _models(url: str) -> tuple[str, ...]:
+    """Return the models that a server lists; none where nobody answers in that form."""
+    request = urllib.request.Request(f"{url}/models", headers={"Authorization": "Bearer no-key"})  # as runs send it
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=_ASK_S) as answer:
+            listed = json.loads(answer.read(_MOST))["data"]
+        names = [str(each["id"]) for each in listed]
+    except (OSError, HTTPException, ValueError, KeyError, TypeError):
+        return ()
+    return tuple(name for name in names if "embed" not in name.lower())
