@@ -202,6 +202,12 @@ form.  Behind it may stand :key, its key in a session, :value, a form for
 the present value, which is shown behind the words unless it is nil, \"\" or
 0, :if, a predicate, and :stay, non-nil if the menu stays.")
 
+(defun pyagentd-menus-group (group)
+  "Return GROUP of a menu, or that of this title, as (TITLE IF ENTRY...)."
+  (cond ((stringp group) (assoc group (pyagentd-menus-groups)))
+        ((eq :if (cadr group)) (cons (car group) (cddr group)))
+        (t (append (list (car group) nil) (cdr group)))))
+
 (defun pyagentd-menus-groups ()
   "Return the groups of all menus as lists (TITLE IF ENTRY...)."
   (let (groups)
@@ -209,10 +215,7 @@ the present value, which is shown behind the words unless it is nil, \"\" or
       (dolist (row (cddr menu))
         (dolist (group (cdr row))
           (when (consp group)
-            (push (if (eq :if (cadr group))
-                      (cons (car group) (cddr group))
-                    (cons (car group) (cons nil (cdr group))))
-                  groups)))))))
+            (push (pyagentd-menus-group group) groups)))))))
 
 ;;;; Keys of sessions
 

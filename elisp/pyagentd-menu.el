@@ -131,17 +131,22 @@ WORDS says what the option is; VALUES is a list of (WORD . VALUE)."
 ;;;; Menus
 
 (eval-and-compile
-  (defun pyagentd-menu--entry (entry)
-    "Return ENTRY of `pyagentd-menus' as transient has it."
+  (defun pyagentd-menu--command (menu entry)
+    "Return the name of the command of ENTRY, of MENU of `pyagentd-menus'."
+    (let ((command (nth 2 entry)))
+      (if (symbolp command) command
+        (intern (format "%s--%s" menu (car entry))))))
+
+  (defun pyagentd-menu--entry (menu entry)
+    "Return ENTRY of MENU, of `pyagentd-menus', as transient has it."
     (pcase entry
       ((pred stringp) (list "" entry))
-      (`(,key ,words ,command . ,plist)
+      (`(,key ,words ,_ . ,plist)
        (list
         (append (list key)
                 (unless (or (null words) (plist-get plist :value))
                   (list words))
-                (list (if (symbolp command) command
-                        `(lambda () (interactive) ,command)))
+                (list (pyagentd-menu--command menu entry))
                 (when-let ((value (plist-get plist :value)))
                   `(:description
                     (lambda () (pyagentd-menu--value ,words ,value))))
@@ -149,30 +154,44 @@ WORDS says what the option is; VALUES is a list of (WORD . VALUE)."
                   (list :if predicate))
                 (when (plist-get plist :stay) '(:transient t)))))))
 
-  (defun pyagentd-menu--group (group)
-    "Return GROUP, a list or a title, of `pyagentd-menus' as transient has it."
-    (pcase-let ((`(,title ,predicate . ,entries)
-                 (if (stringp group)
-                     (assoc group (pyagentd-menus-groups))
-                   (if (eq :if (cadr group))
-                       (cons (car group) (cddr group))
-                     (cons (car group) (cons nil (cdr group)))))))
+  (defun pyagentd-menu--column (menu group)
+    "Return GROUP of MENU, of `pyagentd-menus', as transient has it."
+    (pcase-let ((`(,title ,predicate . ,entries) (pyagentd-menus-group group)))
       (vconcat (and title (list title))
                (and predicate (list :if predicate))
-               (seq-mapcat #'pyagentd-menu--entry entries)))))
+               (seq-mapcat (lambda (entry) (pyagentd-menu--entry menu entry))
+                           entries))))
+
+  (defun pyagentd-menu--commands (menu rows)
+    "Return what defines the commands of MENU's ROWS that are given as a form.
+The transient of Emacs 29 quotes a function that has no name."
+    (let (forms)
+      (dolist (row rows)
+        (dolist (group (cdr row))
+          (dolist (entry (cddr (pyagentd-menus-group group)))
+            (unless (or (stringp entry) (symbolp (nth 2 entry)))
+              (push `(defun ,(pyagentd-menu--command menu entry) ()
+                       ,(format "%s." (or (nth 1 entry) "Do this"))
+                       (interactive)
+                       ,(nth 2 entry))
+                    forms)))))
+      (nreverse forms))))
 
 (defmacro pyagentd-menu--define-all ()
   "Define the menus that `pyagentd-menus' describes."
   `(progn
-     ,@(mapcar
+     ,@(seq-mapcat
         (pcase-lambda (`(,name ,documentation . ,rows))
-          `(transient-define-prefix ,name ()
-             ,documentation
-             ,@(mapcar (pcase-lambda (`(,description . ,groups))
-                         (vconcat (and description
-                                       (list :description description))
-                                  (mapcar #'pyagentd-menu--group groups)))
-                       rows)))
+          `(,@(pyagentd-menu--commands name rows)
+            (transient-define-prefix ,name ()
+              ,documentation
+              ,@(mapcar (pcase-lambda (`(,description . ,groups))
+                          (vconcat (and description
+                                        (list :description description))
+                                   (mapcar (lambda (group)
+                                             (pyagentd-menu--column name group))
+                                           groups)))
+                        rows))))
         pyagentd-menus)))
 
 ;;;###autoload (autoload 'pyagentd-menu "pyagentd-menu" nil t)
