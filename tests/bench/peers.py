@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
@@ -40,6 +41,17 @@ def echo(link: socket.socket) -> None:
     """Send back whatever comes."""
     while data := link.recv(65536):
         link.sendall(data)
+
+
+def asyncio_echo(link: socket.socket) -> None:
+    """Send back whatever comes, from a task of an event loop."""
+
+    async def serve() -> None:
+        reader, writer = await asyncio.open_unix_connection(sock=link)
+        while data := await reader.read(65536):
+            writer.write(data)
+
+    asyncio.run(serve())
 
 
 def flood(data: bytes) -> Callable[[socket.socket], None]:

@@ -20,16 +20,20 @@ def call(world: World) -> Iterator[Result]:
     emacs = world.emacs()
     emacs.eval("(progn (bench-calls 20) t)")
     ours = world.value(emacs, f"(bench-calls {count})")
-    with peers.listening(world.system.home, peers.echo) as socket:
-        raw = world.value(emacs, f'(bench-echo "{socket}" {count})')
-    yield Figure(
-        name="synchronous call from Emacs, p50",
-        value=1000 * median(ours),
-        unit="ms",
-        reference=1000 * median(raw),
-        beside="raw socket echo",
-        target=at_most(2.5, "ratio"),
-    )
+    for serve, beside, target in (
+        (peers.echo, "raw socket echo", at_most(2.5, "ratio")),
+        (peers.asyncio_echo, "echo by asyncio", None),
+    ):
+        with peers.listening(world.system.home, serve) as socket:
+            raw = world.value(emacs, f'(bench-echo "{socket}" {count})')
+        yield Figure(
+            name="synchronous call from Emacs, p50",
+            value=1000 * median(ours),
+            unit="ms",
+            reference=1000 * median(raw),
+            beside=beside,
+            target=target,
+        )
 
 
 def events(world: World) -> Iterator[Result]:
