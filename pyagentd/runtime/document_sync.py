@@ -38,6 +38,7 @@ from pyagentd.store.document.files import (
     cut_spans,
     difference,
     document_cache,
+    lacks_end,
     moved,
     moved_spans,
     transform,
@@ -528,7 +529,9 @@ PERSIST_PAUSE_S = 16.0  # ... at the longest, while the disk refuses
 PERSIST_S_PER_BYTE = 1 / 4_000_000  # ... and this for its size, since it is written whole
 PERSIST_LARGE_S = 5.0  # ... up to this
 PERSIST_TOGETHER_S = 0.05  # ... and this for each document that is being written by and by
-_WRITING = 4  # times that a file which was changed just now is left to its writer for a moment
+_WRITING_S = 0.2  # so long a file that was changed just now is left to its writer
+_PIECE_S = 1.5  # ... and one that lacks its end, if nothing is written
+_PIECES_S = 4.0  # ... or at the most
 _KEPT = 20  # documents of a crowd that nobody watches
 
 
@@ -831,14 +834,13 @@ class DocumentSync:
         live = self._live
         if live is None:
             return await self._load()
-        stamp = await self._settled(live.file.stamp)
-        if stamp == live.file.stamp:
+        found = await self._settled(live.file)
+        if found is live.file:
             return live
-        if stamp is None:  # it was removed, and is written again
+        if found.stamp is None:  # it was removed, and is written again
             live.file, live.is_dirty = replace(live.file, stamp=None), True
             self._schedule()
             return live
-        found = await asyncio.to_thread(document_cache.read, self._path)
         if found.formatted.data == live.file.formatted.data:
             live.file = found
             return live
@@ -860,17 +862,23 @@ class DocumentSync:
         self._schedule()
         return live
 
-    async def _settled(self, known: Stamp | None) -> Stamp | None:
-        """Return the stamp of the file when nobody is writing it.
+    async def _settled(self, known: CachedDocument) -> CachedDocument:
+        """Return the file when nobody is writing it; ``known``, if it did not change.
 
-        An editor empties or moves a file before it writes it: what half of it lacks would be taken for deleted.
+        An editor empties or moves a file before it writes it, and a program may write it in pieces: what half of it
+        lacks would be taken for deleted. A file without its end is left to its writer for longer, but not for ever.
         """
-        for _ in range(_WRITING):
-            stamp = stamp_of(self._path)
-            if stamp == known or (stamp and not 0 <= time.time_ns() - stamp.mtime_ns < SETTLED_NS):
-                break
+        began_s = time.monotonic()
+        while (stamp := stamp_of(self._path)) != known.stamp:
+            waited_s = time.monotonic() - began_s
+            age_s = (time.time_ns() - stamp.mtime_ns) / 1e9 if stamp else 0.0
+            if waited_s > _WRITING_S or not 0 <= age_s < SETTLED_NS / 1e9:
+                found = await asyncio.to_thread(document_cache.read, self._path)
+                is_fresh = found.stamp is not None and 0 <= age_s < _PIECE_S and waited_s < _PIECES_S
+                if not (is_fresh and lacks_end(found.formatted, known.formatted)):
+                    return found
             await asyncio.sleep(SETTLED_NS / 1e9)
-        return stamp
+        return known
 
     async def _load(self) -> LiveDocument:
         inserts = self.inserts

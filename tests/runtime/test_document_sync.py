@@ -285,6 +285,34 @@ async def test_a_file_that_is_being_written_is_left_to_its_writer(desk: Desk, ha
     assert len(desk.edits) == told + 2
 
 
+@pytest.mark.parametrize("half", [0.1, 0.5, 0.8, 0.95])
+async def test_a_file_that_is_written_in_pieces_is_taken_in_whole(desk: Desk, half: float) -> None:
+    """Also by a program that pauses, whatever it had got to: the text, its roles, the end of the block."""
+    desk.begin()
+    desk.add("".join(ANSWER))
+    desk.document.set_block(Settings(model="claude-opus-5"), Settings())
+    await desk.document.flush()
+    whole = desk.file.read_text().replace("Tell me.", "Tell us.")
+    place, told = int(half * len(whole)), len(desk.edits)
+    desk.file.write_text(whole[:place])
+    looking = asyncio.create_task(desk.document.look())
+    await asyncio.sleep(0.5)
+    with desk.file.open("a") as opened:
+        opened.write(whole[place:])
+    assert document.format_file((await looking).document) == whole
+    assert len(desk.edits) == told + 1
+
+
+@pytest.mark.parametrize("half", ["", "### Tell me.", "### Tell me, please."])
+async def test_a_file_that_stays_without_its_end_is_taken_in(desk: Desk, half: str) -> None:
+    desk.begin()
+    desk.add(ANSWER[0])
+    await desk.document.flush()
+    desk.file.write_text(half)
+    async with asyncio.timeout(10):
+        assert (await desk.document.look()).document.body == half
+
+
 async def test_a_cancelled_wait_does_not_stop_the_write(desk: Desk) -> None:
     desk.begin()
     for sentence in ANSWER:

@@ -93,6 +93,12 @@ def parse_bytes(data: bytes) -> DocumentFile:
     )
 
 
+def lacks_end(found: DocumentFile, before: DocumentFile) -> bool:
+    """Return whether a file that held ``before`` may be one of which only the beginning was written yet."""
+    lost_block = len(before.data) > before.length and len(found.data) == found.length
+    return lost_block or (found.data != before.data and before.data.startswith(found.data))
+
+
 def format_document(doc: Document, before: DocumentFile | None = None, kept: int = 0) -> DocumentFile:
     """Return ``doc`` with its file, which is ``format_file(doc)``.
 
