@@ -19,6 +19,8 @@
 (require 'seq)
 
 (declare-function auth-source-search "auth-source")
+(declare-function ansi-color-apply "ansi-color")
+(defvar ansi-color-context)
 (declare-function gptel--get-api-key "ext:gptel-request")
 (declare-function gptel-backend-host "ext:gptel-request")
 (declare-function gptel-backend-key "ext:gptel-request")
@@ -625,6 +627,22 @@ What was begun with an equal KEY is shown as it is."
         (quit-window t window)
       (kill-buffer buffer))))
 
+;;;; Show a difference
+
+(defun pyagentd-show-diff (name diff &optional display)
+  "Show DIFF, a text, in a buffer called NAME and return that.
+It is displayed with DISPLAY, a function, by default `display-buffer'."
+  (with-current-buffer (get-buffer-create name)
+    (let ((inhibit-read-only t))
+      (erase-buffer)
+      (insert diff "\n"))
+    (diff-mode)
+    (goto-char (point-min))
+    (set-buffer-modified-p nil)
+    (setq buffer-read-only t)
+    (funcall (or display #'display-buffer) (current-buffer))
+    (current-buffer)))
+
 ;;;; Values from the wire
 
 (defun pyagentd-symbol (value)
@@ -745,6 +763,9 @@ nil, the default, means that the environment and the keys there hold."
             (put-text-property beg end 'face 'pyagentd-match text))))
       (cond ((equal (plist-get part :face) "lisp")
              (pyagentd-text--program text))
+            ((equal (plist-get part :face) "output")
+             (require 'ansi-color)
+             (let ((ansi-color-context nil)) (ansi-color-apply text)))
             (face (propertize text 'face face))
             (t text)))))
 

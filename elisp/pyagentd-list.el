@@ -626,6 +626,10 @@ command is for all rows that are marked.")
   "Return the fact of ROW that is called NAME, a string."
   (plist-get (plist-get row :facts) (intern (concat ":" name))))
 
+(defun pyagentd-list-facts ()
+  "Return the facts of all rows of this list."
+  (mapcar (lambda (row) (plist-get row :facts)) pyagentd-table-rows))
+
 (defun pyagentd-list--confirmed-p (action rows)
   "Return non-nil if nobody objects to doing ACTION to ROWS."
   (let ((question (plist-get action :question)))
@@ -1012,7 +1016,12 @@ The end of a page that is shown moves on with what comes."
                    (lambda (id)
                      (push (cons id (invisible-p (line-end-position))) found)))
                   found))
-         (place (if (zerop (buffer-size)) '(nil 0 0) (pyagentd-report--place))))
+         (place (cond ((> (buffer-size) 0)
+                       (when-let ((window (get-buffer-window nil t)))
+                         (goto-char (window-point window)))
+                       (pyagentd-report--place))
+                      ((plist-get report :end) nil)
+                      (t '(nil 0 0)))))
     (setq mode-name (plist-get report :title)
           pyagentd-list--follows (plist-get report :follows))
     (erase-buffer)
@@ -1125,9 +1134,11 @@ The header line names the keys of a page that has some of its own.
   (add-hook 'window-buffer-change-functions #'pyagentd-list--catch-up nil t)
   (setq-local revert-buffer-function #'pyagentd-report--revert))
 
-(defun pyagentd-report-buffer (name arguments)
-  "Return a buffer in which the page NAME with ARGUMENTS, a plist, is shown."
-  (with-current-buffer (get-buffer-create (format "*pyagentd %s*" name))
+(defun pyagentd-report-buffer (name arguments &optional called)
+  "Return a buffer in which the page NAME with ARGUMENTS, a plist, is shown.
+It is CALLED so, by default after NAME."
+  (with-current-buffer (get-buffer-create (format "*pyagentd %s*"
+                                                  (or called name)))
     (unless (equal (list name arguments)
                    (list pyagentd-list-name pyagentd-list-arguments))
       (let ((inhibit-read-only t)
@@ -1158,7 +1169,8 @@ The header line names the keys of a page that has some of its own.
     (plist-get place :name)
     (append (plist-get place :arguments)
             (and (plist-get place :env)
-                 (list :env (pyagentd-env-variables)))))))
+                 (list :env (pyagentd-env-variables))))
+    (unless (equal "" (plist-get place :called)) (plist-get place :called)))))
 
 (defun pyagentd-report-show (name)
   "Show the page NAME of the session here, or of the project here."

@@ -1070,17 +1070,8 @@ text that the daemon has.  The others follow."
    (lambda (answer)
      (when (member (plist-get answer :diff) '(nil ""))
        (user-error "No roles were recovered since this session was opened"))
-     (pyagentd-sync--show-diff (plist-get answer :diff)))))
-
-(defun pyagentd-sync--show-diff (diff)
-  "Show DIFF, what a recovery of roles changed in this session."
-  (pop-to-buffer (format "*recovery: %s*" pyagentd--session-id))
-  (let ((inhibit-read-only t))
-    (erase-buffer)
-    (insert diff "\n"))
-  (goto-char (point-min))
-  (diff-mode)
-  (setq buffer-read-only t))
+     (pyagentd-show-diff (format "*recovery: %s*" pyagentd--session-id)
+                         (plist-get answer :diff) #'pop-to-buffer))))
 
 ;;;; Buffers of agents that were spawned
 

@@ -13,9 +13,6 @@
 
 ;;; Code:
 
-(require 'ansi-color)
-(require 'diff)
-(require 'diff-mode)
 (require 'pyagentd-list)
 (require 'pyagentd-agents)
 
@@ -298,73 +295,27 @@ That is a plist with :branch, :name, :parent and :file."
     (goto-char (point-max))
     (pyagentd-branch)))
 
-(defun pyagentd-branches--text (branch)
-  "Return the name of a new file with the text of BRANCH, without its block."
-  (let ((file (make-temp-file "branch-")))
-    (with-temp-buffer
-      (let ((coding-system-for-read 'utf-8-unix)
-            (coding-system-for-write 'utf-8-unix))
-        (insert-file-contents (plist-get branch :file))
-        (pyagentd-block-strip)
-        (write-region nil nil file nil 'quiet)))
-    file))
-
-(defun pyagentd-branches--show-diff (old new)
-  "Show in the current buffer how the branch NEW differs from OLD."
-  (let ((inhibit-read-only t)
-        (files (list (pyagentd-branches--text old)
-                     (pyagentd-branches--text new))))
-    (erase-buffer)
-    (make-process
-     :name "pyagentd-branches--diff" :buffer (current-buffer) :noquery t
-     :connection-type 'pipe :filter #'pyagentd-branches--insert
-     :command (append (list diff-command "-u"
-                            "--label" (plist-get old :name)
-                            "--label" (plist-get new :name))
-                      files)
-     :sentinel (lambda (process _)
-                 (mapc #'delete-file files)
-                 (when (zerop (process-exit-status process))
-                   (pyagentd-branches--insert
-                    process (format "%s and %s are identical\n"
-                                    (plist-get old :name)
-                                    (plist-get new :name))))))))
-
-(defun pyagentd-branches--insert (process text)
-  "Insert TEXT, which PROCESS has printed, at the end of its buffer."
-  (pyagentd-later-in (process-buffer process)
-    (let ((inhibit-read-only t))
-      (save-excursion
-        (goto-char (point-max))
-        (insert text)))))
-
-(defun pyagentd-branches--all ()
-  "Return what is known of all branches listed here."
-  (mapcar (lambda (row) (plist-get row :facts)) pyagentd-table-rows))
-
 (defun pyagentd-branches--diff (&optional other)
   "Show how the branch at point differs from the one it comes from.
 With a prefix argument ask for the OTHER branch, a plist."
   (interactive
    (list (when current-prefix-arg
            (pyagentd-branch--read-branch "Compare with"
-                                         (pyagentd-branches--all) nil)))
+                                         (pyagentd-list-facts) nil)))
    pyagentd-list-mode)
   (let* ((branch (pyagentd-branches--at-point))
          (other (or other
                     (seq-find (lambda (candidate)
                                 (equal (plist-get candidate :name)
                                        (plist-get branch :parent)))
-                              (pyagentd-branches--all))
+                              (pyagentd-list-facts))
                     (user-error "%s was not branched from another; \
 C-u = chooses one" (plist-get branch :name)))))
-    (with-current-buffer (get-buffer-create "*Branch diff*")
-      (diff-mode)
-      (pyagentd-branches--show-diff other branch)
-      (setq buffer-read-only t)
-      (setq-local revert-buffer-function
-                  (lambda (&rest _) (pyagentd-branches--show-diff other branch)))
-      (display-buffer (current-buffer)))))
+    (pyagentd-later
+     'branch-diff (list :branch (plist-get branch :branch)
+                        :other (plist-get other :branch))
+     (lambda (told)
+       (pyagentd-show-diff "*Branch diff*" (plist-get told :diff))))))
 
 (pyagentd-list-add-keys "branches"
   '("b" pyagentd-branches--branch "branch")
@@ -451,175 +402,13 @@ may be gone: its conversations are still known."
 
 ;;;; Commands in the background
 
-;; What agents run behind their conversations: listed with how it stands,
-;; looked at while it prints, and ended.  What a task prints is followed
-;; like the end of a log.
-
-(defvar-local pyagentd-task-output-of nil
-  "The task whose output is in this buffer, a plist as the daemon tells it.")
-(defvar-local pyagentd-task-output--seen ""
-  "What is shown in this buffer, as the task printed it.")
-
-;;;; Words
-
-(defun pyagentd-task-running-p (task)
-  "Return non-nil if TASK runs."
-  (equal "running" (format "%s" (plist-get task :status))))
-
-(defun pyagentd-task-status (task)
-  "Return how TASK stands, with its face."
-  (let ((code (plist-get task :exit-code))
-        (status (format "%s" (plist-get task :status))))
-    (propertize (if (or (null code) (equal code 0)) status
-                  (format "%s (%s)" status code))
-                'face (pcase status
-                        ("running" 'success)
-                        ("completed" 'shadow)
-                        (_ 'error)))))
-
-(defun pyagentd-task-line (task most)
-  "Return the command of TASK on a line of at most MOST characters."
-  (truncate-string-to-width
-   (string-replace "\n" " " (plist-get task :command)) most nil nil "…"))
-
-;;;; The buffer
-
-(defun pyagentd-task-output--name (task)
-  "Return the name of the buffer with what TASK prints."
-  (format "*pyagentd %s of %s*" (plist-get task :id) (plist-get task :agent)))
-
-(defun pyagentd-task-output-buffer (task)
-  "Return the buffer with what TASK prints, or nil."
-  (get-buffer (pyagentd-task-output--name task)))
-
-(defun pyagentd-task-output--joined (old new)
-  "Return what to add to OLD, which ends a log, so that it ends in NEW.
-NEW is what the log ends with now.  Return nil if they do not meet."
-  (if (string-prefix-p old new)
-      (substring new (length old))
-    ;; The beginning of what was seen has gone out of what is told.
-    (when-let* ((line (and (string-match "\\`.*\n" new) (match-string 0 new)))
-                (start (string-search line old))
-                (rest (substring old start))
-                ((string-prefix-p rest new)))
-      (substring new (length rest)))))
-
-(defun pyagentd-task-output--set (text)
-  "Show TEXT, the end of what the task here printed.
-Windows that show the end follow it."
-  (let* ((inhibit-read-only t)
-         (text (or text ""))
-         (at-end (= (point) (point-max)))
-         (windows (seq-filter (lambda (window)
-                                (= (window-point window) (point-max)))
-                              (get-buffer-window-list nil nil t)))
-         (more (pyagentd-task-output--joined pyagentd-task-output--seen text)))
-    (save-excursion
-      (unless more
-        (erase-buffer)
-        (setq ansi-color-context nil))
-      (goto-char (point-max))
-      (insert (ansi-color-apply (or more text))))
-    (setq pyagentd-task-output--seen text)
-    (when at-end (goto-char (point-max)))
-    (dolist (window windows)
-      (set-window-point window (point-max)))))
-
-(defun pyagentd-task-output--header ()
-  "Return the header line of a buffer with the output of a task."
-  (let ((task pyagentd-task-output-of))
-    (string-replace
-     "%" "%%"
-     (format " %s  %s" (pyagentd-task-status task)
-             (string-replace "\n" " " (plist-get task :command))))))
-
-(defun pyagentd-task-output-fetch (&rest _)
-  "Fetch what the task here has printed."
-  (let ((buffer (current-buffer)))
-    (pyagentd-later
-     'task-output (list :branch (plist-get pyagentd-task-output-of :branch)
-                        :id (plist-get pyagentd-task-output-of :id))
-     (lambda (task)
-       (pyagentd-later-in buffer
-         (setq pyagentd-task-output-of task)
-         (pyagentd-task-output--set (plist-get task :output))
-         (setq header-line-format (pyagentd-task-output--header)))))))
-
-(defvar pyagentd-task-output-mode-map
-  (pyagentd-keymap
-   "k" #'pyagentd-task--kill)
-  "Keymap of `pyagentd-task-output-mode'.")
-
-(define-derived-mode pyagentd-task-output-mode special-mode "Output"
-  "Major mode for what a command in the background prints.
-At the end of the buffer, point follows what is printed.
-
-\\{pyagentd-task-output-mode-map}"
-  :interactive nil
-  (setq buffer-undo-list t)
-  (pyagentd-live-listing)
-  (setq-local revert-buffer-function #'pyagentd-task-output-fetch))
-
-;;;; Commands
-
-(defun pyagentd-tasks--visit (place _other-window)
-  "Show what the task in PLACE prints, and follow it."
-  (let* ((task (plist-get place :task))
-         (buffer (get-buffer-create (pyagentd-task-output--name task))))
-    (with-current-buffer buffer
-      (unless (derived-mode-p 'pyagentd-task-output-mode)
-        (pyagentd-task-output-mode)
-        (goto-char (point-max)))
-      (setq pyagentd-task-output-of task
-            header-line-format (pyagentd-task-output--header))
-      (pyagentd-task-output-fetch))
-    (display-buffer buffer)))
-
-(setf (alist-get "task" pyagentd-list-places nil nil #'equal)
-      #'pyagentd-tasks--visit)
-
-(defun pyagentd-task--kill ()
-  "End the task whose output is here, with all it started."
-  (interactive nil pyagentd-task-output-mode)
-  (let ((task pyagentd-task-output-of))
-    (unless (pyagentd-task-running-p task)
-      (user-error "%s has ended" (plist-get task :id)))
-    (when (y-or-n-p (format "End %s (%s)? " (plist-get task :id)
-                            (pyagentd-task-line task 40)))
-      (pyagentd-later-here
-       'task-kill (list :branch (plist-get task :branch)
-                        :id (plist-get task :id))
-       (lambda (ended)
-         (pyagentd-task-output-fetch)
-         (message "%s: %s" (plist-get ended :id)
-                  (pyagentd-task-status ended)))))))
-
-;;;; Events
-
-(defun pyagentd-tasks--on-event (_branch _seq args)
-  "Show what ARGS tell of a task, where it is shown."
-  (let ((task (car args)))
-    (if (and (plist-get task :output) (pyagentd-task-running-p task))
-        (when-let ((buffer (pyagentd-task-output-buffer task)))
-          (with-current-buffer buffer
-            (pyagentd-task-output--set (plist-get task :output))))
-      (pyagentd-list-changed "tasks")
-      (when-let ((buffer (pyagentd-task-output-buffer task)))
-        (with-current-buffer buffer (pyagentd-task-output-fetch))))))
-
-(pyagentd-events-register 'task #'pyagentd-tasks--on-event)
-
-(defun pyagentd-tasks--on-connected ()
-  "Have a new daemon tell of tasks whose output is shown, and look at them."
-  (when-let ((buffers (seq-filter (lambda (buffer)
-                                    (buffer-local-value 'pyagentd-task-output-of
-                                                        buffer))
-                                  (buffer-list))))
-    (pyagentd-rpc-call-async 'tasks '(:watch t) :error #'ignore)
-    (dolist (buffer buffers)
-      (with-current-buffer buffer (pyagentd-task-output-fetch)))))
-
-(add-hook 'pyagentd-rpc-connected-hook #'pyagentd-tasks--on-connected)
+(pyagentd-events-register
+ 'task (lambda (_branch _seq args)
+         (pyagentd-list-changed
+          (if (and (plist-get (car args) :output)
+                   (eq 'running (pyagentd-symbol (plist-get (car args) :status))))
+              "output"
+            "tasks"))))
 
 (pyagentd-list-define tasks
   "List the commands that the agent here runs in the background.
@@ -710,16 +499,9 @@ That is a plist with :path, :change, :reason and :diff."
   (interactive nil pyagentd-list-mode)
   (let* ((file (pyagentd-snapshots--file))
          (diff (plist-get file :diff)))
-    (with-current-buffer (get-buffer-create "*pyagentd diff*")
-      (let ((inhibit-read-only t))
-        (erase-buffer)
-        (insert (cond ((member diff '(nil ""))
-                       (format "%s\n" (or (plist-get file :reason) "")))
-                      (t (concat diff "\n")))))
-      (diff-mode)
-      (setq buffer-read-only t)
-      (goto-char (point-min))
-      (display-buffer (current-buffer)))))
+    (pyagentd-show-diff "*pyagentd diff*"
+                        (if (member diff '(nil "")) (or (plist-get file :reason) "")
+                          diff))))
 
 (defun pyagentd-snapshots--visit ()
   "Visit the file at point."
@@ -795,8 +577,7 @@ or it is overwritten."
                 (seq-filter (lambda (file)
                               (memq (pyagentd-symbol (plist-get file :change))
                                     '(restore create delete)))
-                            (mapcar (lambda (row) (plist-get row :facts))
-                                    pyagentd-table-rows)))))
+                            (pyagentd-list-facts)))))
     (unless paths (user-error "Nothing can be restored"))
     (when (yes-or-no-p (format "Restore %s (new files are deleted)? "
                                (pyagentd-count (length paths) "file")))

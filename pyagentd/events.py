@@ -134,6 +134,7 @@ class ReportPlace(TypedDict):
     name: str
     arguments: Mapping[str, Any]
     env: bool  # the client's environment is one of the arguments
+    called: str  # what a client may call its window, "" for the page's name
 
 
 class ViewPlace(TypedDict):
@@ -144,7 +145,14 @@ class ViewPlace(TypedDict):
     arguments: Mapping[str, Any]
 
 
-Place = SessionPlace | ReportPlace | ViewPlace
+class FilePlace(TypedDict):
+    """A file or directory."""
+
+    kind: Literal["file"]
+    file: str
+
+
+Place = SessionPlace | ReportPlace | ViewPlace | FilePlace
 
 
 class TextReply(TypedDict):
@@ -171,7 +179,7 @@ class Text:
     """A piece of a line.
 
     Attributes:
-        text: That; of face "lisp", "diff" or "preview" it has newlines.
+        text: That; of face "lisp", "diff", "preview" or "output" it has newlines, of the last also escapes.
         face: How it looks.
         visit: What it is a button for: the place to open.
         svg: A picture of the same, for a client that can show one in the place of the text.
@@ -179,7 +187,7 @@ class Text:
     """
 
     text: str
-    face: Face | Literal["lisp", "diff", "preview"] = ""
+    face: Face | Literal["lisp", "diff", "preview", "output"] = ""
     visit: Place | None = None
     svg: str = ""
     more: int = 0

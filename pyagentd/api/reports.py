@@ -18,6 +18,7 @@ from pyagentd.api.mcp import Env, HookOperations, McpOperations
 from pyagentd.api.missions import Missions
 from pyagentd.api.models import PresetTemplates, UsageOperations
 from pyagentd.api.sessions import Sessions
+from pyagentd.api.tasks import TaskOperations
 from pyagentd.api.views import (
     ActionReply,
     Followed,
@@ -25,11 +26,13 @@ from pyagentd.api.views import (
     count,
     cut,
     decision,
+    file_place,
     follow,
     local_time,
     make,
     report_place,
     session_place,
+    task_status,
 )
 from pyagentd.errors import BadRequest, NotFound
 from pyagentd.events import Face, Line, LineReply, Place, Text
@@ -50,6 +53,7 @@ class ReportReply(TypedDict):
     lines: list[LineReply]
     actions: list[ActionReply]
     follows: list[str]  # what has it made again when it changes
+    end: bool  # it is shown from its end, like a log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +64,7 @@ class Report:
     lines: Sequence[Line]
     actions: Sequence[ActionReply] = ()
     follows: Sequence[Followed] = ()
+    end: bool = False
 
 
 def heading(text: str, level: int = 1, *, folded: bool = False, visit: Place | None = None) -> Line:
@@ -118,6 +123,20 @@ class Pages(Group):
             actions=actions,
             follows=("sessions", "asks"),
         )
+
+    async def task(self, client: Client, *, branch: str, id: str) -> Report:
+        """Return the end of what a background command printed."""
+        task = await self._group(TaskOperations).task_output(client, branch=branch, id=id)
+        lines = [
+            Line((Text(*task_status(task)), "  ", *task["command"].splitlines()[:1])),
+            Line((Text(task["output_path"], "dim", file_place(task["output_path"])),)),
+            Line((Text(task["output"].rstrip("\n"), "output"),)),
+        ]
+        arguments = {"branch": branch, "id": id}
+        question = f"End {id} ({cut(' '.join(task['command'].split()), 40)})?"
+        end = action("k", "end it", "task-kill", arguments=arguments, question=question, done=f"Ended {id}")
+        actions = [end] if task["status"] == "running" else []
+        return Report(title="Output", lines=lines, actions=actions, end=True, follows=("tasks", "output"))
 
     async def hooks(self, client: Client, *, branch: str | None = None, root: str | None = None) -> Report:
         """Return the hooks, yours and the project's, with the texts of the project's."""
@@ -283,10 +302,10 @@ class Reports(Group):
         """Return the page ``name``, as lines with headings, faces and buttons.
 
         It is "ask" (``id``) and "decision" (``id``), "inspect" and "mission" (``branch``), "request" (of an
-        inspector), "usage" (``days``, ``width``, ``by``: one chart instead of three), "server" (``name``, ``root``,
-        ``env``), which starts an MCP server, or what somebody reads before trusting it: "hooks", "presets" and
-        "servers" of the project (``branch`` or ``root``), "trust" (``branch``). With ``watch`` the client is told
-        what changes of what the page ``follows``.
+        inspector), "task" (``branch``, ``id``: what a background command printed), "usage" (``days``, ``width``,
+        ``by``: one chart instead of three), "server" (``name``, ``root``, ``env``), which starts an MCP server, or
+        what somebody reads before trusting it: "hooks", "presets" and "servers" of the project (``branch`` or
+        ``root``), "trust" (``branch``). With ``watch`` the client is told what changes of what the page ``follows``.
         """
         report: Report = await make(self._pages, "report", client, name, arguments)
         if watch:
@@ -297,6 +316,7 @@ class Reports(Group):
             "lines": [line.to_wire() for line in report.lines],
             "actions": list(report.actions),
             "follows": list(report.follows),
+            "end": report.end,
         }
 
 

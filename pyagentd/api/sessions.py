@@ -566,6 +566,12 @@ class BranchesReply(TypedDict):
     branches: list[BranchRow]
 
 
+class BranchesCompared(TypedDict):
+    """How two branches differ."""
+
+    diff: str  # unified
+
+
 class Branches(Group):
     """The timelines of a session."""
 
@@ -619,6 +625,11 @@ class Branches(Group):
         """Return the branches of a session as a tree: each after its parent, one level deeper."""
         nodes = await asyncio.to_thread(metadata.tree, self._ref(branch).session_dir)
         return {"branches": [_branch_row(node) for node in nodes]}
+
+    async def branch_diff(self, client: Client, *, branch: str, other: str) -> BranchesCompared:
+        """Return how the saved conversation of a branch differs from that of another; a sentence if not at all."""
+        told = await asyncio.to_thread(branching.difference, self._ref(other), self._ref(branch))
+        return {"diff": told}
 
     @command_line("switch")
     async def switch(self, client: Client, *, branch: str) -> BranchPlaces:

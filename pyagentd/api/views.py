@@ -22,9 +22,9 @@ from pyagentd.api.mcp import Env, McpOperations
 from pyagentd.api.models import UsageOperations
 from pyagentd.api.schedules import ScheduleOperations
 from pyagentd.api.sessions import Branches, Sessions, session_rows
-from pyagentd.api.tasks import TaskOperations, TaskReply
+from pyagentd.api.tasks import TaskOperations
 from pyagentd.errors import BadRequest, NotFound, did_you_mean
-from pyagentd.events import Face, Place, ReportPlace, SessionPlace, ViewPlace
+from pyagentd.events import Face, FilePlace, Place, ReportPlace, SessionPlace, ViewPlace
 from pyagentd.features.overview import Overview
 from pyagentd.policy.guard import explain_pattern
 from pyagentd.runtime.approvals import agent_words
@@ -37,7 +37,7 @@ from pyagentd.wire.sexp import SexpError, plist_to_dict
 LIMIT = 500  # rows, where the client does not say
 LONGEST_CELL = 400  # characters
 
-Followed = Literal["sessions", "tasks", "agents", "queue", "asks"]
+Followed = Literal["sessions", "tasks", "output", "agents", "queue", "asks"]  # output: of tasks
 
 
 class ColumnReply(TypedDict):
@@ -60,13 +60,6 @@ class CellReply(TypedDict):
     matches: NotRequired[list[list[int]]]  # what of it was searched for: pairs of offsets from 0
 
 
-class TaskPlace(TypedDict):
-    """The output of a background command."""
-
-    kind: Literal["task"]
-    task: TaskReply
-
-
 class MessagePlace(HitFacts):
     """A message that was found."""
 
@@ -74,14 +67,7 @@ class MessagePlace(HitFacts):
     query: str  # what was searched for
 
 
-class FilePlace(TypedDict):
-    """A file or directory."""
-
-    kind: Literal["file"]
-    file: str
-
-
-Fact = str | bool | None | Place | FilePlace | AskRow
+Fact = str | bool | None | Place | AskRow
 
 
 class RowReply(TypedDict):
@@ -91,7 +77,7 @@ class RowReply(TypedDict):
     cells: list[CellReply]
     label: str  # what a question or message calls it
     facts: Mapping[str, Fact]  # the arguments that actions take
-    visit: Place | TaskPlace | MessagePlace | None  # what visiting it opens
+    visit: Place | MessagePlace | None  # what visiting it opens
     level: int  # more than 0: it belongs to the next one above with a smaller level
 
 
@@ -180,7 +166,7 @@ class Row:
     id: str
     label: str
     facts: Mapping[str, Fact] = field(default_factory=dict)
-    visit: Place | TaskPlace | MessagePlace | None = None
+    visit: Place | MessagePlace | None = None
     level: int = 0
 
 
@@ -408,9 +394,9 @@ def session_place(branch: str, title: str = "") -> SessionPlace:
     return {"kind": "session", "branch": branch, "title": title or None}
 
 
-def report_place(report: str, /, *, env: bool = False, **arguments: Any) -> ReportPlace:
-    """Return the place that is a report; with ``env`` the client's environment is one of its arguments."""
-    return {"kind": "report", "name": report, "arguments": arguments, "env": env}
+def report_place(report: str, /, *, env: bool = False, called: str = "", **arguments: Any) -> ReportPlace:
+    """Return the place that is a report, see ``ReportPlace``."""
+    return {"kind": "report", "name": report, "arguments": arguments, "env": env, "called": called}
 
 
 def view_place(name: str, **arguments: Any) -> ViewPlace:
@@ -732,7 +718,7 @@ class Lists(Group):
             columns=(
                 Column("Id", 9, of("id")),
                 Column("Agent", 20, of("agent")),
-                Column("Status", 14, _task_status_cell),
+                Column("Status", 14, lambda row: cell(*task_status(row))),
                 Column("Since", 6, lambda row: age(row["ended_at"] or row["started_at"], now)),
                 Column(
                     "PID",
@@ -754,7 +740,9 @@ class Lists(Group):
                         "running": row["status"] == "running",
                         "conversation": session_place(row["branch"]),
                     },
-                    visit={"kind": "task", "task": row},
+                    visit=report_place(
+                        "task", called=f"{row['id']} of {row['agent']}", branch=row["branch"], id=row["id"]
+                    ),
                 )
                 for row in reversed(found)
             ],
@@ -1116,7 +1104,7 @@ def follow(kernel: Kernel, client: Client, follows: Iterable[Followed]) -> None:
     """Have a client told what changes of what it shows."""
     if "sessions" in follows and (overview := kernel.find(Overview)) is not None:
         overview.watchers.add(client)
-    if {"tasks", "agents"} & set(follows):
+    if {"tasks", "output", "agents"} & set(follows):
         kernel.overseers.add(client)
 
 
@@ -1420,10 +1408,11 @@ def _problem_cell(problem: str | None) -> CellReply | None:
 # Tasks, agents and branches.
 
 
-def _task_status_cell(row: Mapping[str, Any]) -> CellReply:
+def task_status(row: Mapping[str, Any]) -> tuple[str, Face]:
+    """Return how a background command stands."""
     faces: Mapping[str, Face] = {"running": "good", "completed": "dim"}
     text = f"{row['status']} ({row['exit_code']})" if row["exit_code"] else row["status"]
-    return cell(text, faces.get(row["status"], "bad"))
+    return text, faces.get(row["status"], "bad")
 
 
 def _agent_cell(row: Mapping[str, Any]) -> CellReply:

@@ -409,10 +409,10 @@ def list_view(name: str | None, session: str | None, limit: int, as_json: bool) 
 @click.command("report")
 @click.argument("name")
 @click.argument("session", required=False, shell_complete=complete_session)
-@click.option("--id", metavar="ID", help="Of a question (ask) or a decision of the audit.")
+@click.option("--id", metavar="ID", help="Of a task, a question (ask) or a decision of the audit.")
 @json_option
 def report_page(name: str, session: str | None, id: str | None, as_json: bool) -> None:
-    """Print the page NAME: inspect, mission, trust (of SESSION), hooks, presets, servers, ask, decision.
+    """Print the page NAME: inspect, mission, trust, task (of SESSION), hooks, presets, servers, ask, decision.
 
     Emacs shows the same pages. Of a project (hooks, presets, servers) it is SESSION's, else the current one.
     """

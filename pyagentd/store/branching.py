@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
@@ -410,6 +411,17 @@ def read_outline(branch: BranchRef) -> Outline:
     # The document first: what is in it is in the log, which is written before it.
     saved = text.read(paths.session_file(branch.branch_dir))
     return outline(saved, read_rows(paths.journal_file(branch.branch_dir)))
+
+
+def difference(old: BranchRef, new: BranchRef) -> str:
+    """Return how the saved conversation of ``new`` differs from that of ``old``: a unified diff, a sentence if not.
+
+    Raises:
+        StoreError: The disk refused.
+    """
+    before, after = (text.read(paths.session_file(each.branch_dir)).body.splitlines() for each in (old, new))
+    told = "\n".join(unified_diff(before, after, old.branch_name, new.branch_name, lineterm=""))
+    return told or f"{old.branch_name} and {new.branch_name} are identical"
 
 
 def choose(found: Outline, *, message_id: str | None = None, offset: int | None = None) -> BranchPoint:

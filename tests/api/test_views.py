@@ -256,8 +256,15 @@ async def test_tasks_are_listed_with_their_ends_the_latest_first(world: World) -
         ("task_002", "failed (3)", "exit 3"),
         ("task_001", "completed", "echo tea"),
     ]
-    assert not view["rows"][0]["facts"]["running"] and view["rows"][0]["visit"]["task"]["id"] == "task_002"
+    assert not view["rows"][0]["facts"]["running"]
+    assert view["rows"][0]["visit"]["called"] == f"task_002 of {ref.session_id}"
     assert (await do(service, view, "k"))["status"] == "failed", "what has ended stays as it is"
+    place = view["rows"][1]["visit"]
+    page = await service.report(Watcher(), name=place["name"], arguments=place["arguments"])
+    first, file, last = (line["parts"] for line in page["lines"])
+    assert (first[0]["text"], first[2], last[0]["text"]) == ("completed", "echo tea", "tea")
+    assert file[0]["visit"] == {"kind": "file", "file": file[0]["text"]}
+    assert page["end"] and "output" in page["follows"] and not page["actions"], "it has ended"
 
 
 async def test_agents_are_a_tree_that_is_stopped_as_a_whole(world: World) -> None:

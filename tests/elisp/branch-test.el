@@ -246,26 +246,19 @@ The variable `new' is bound to the file of the branch that it makes."
     (should (equal (plist-get (car (pyagentd-test-calls 'branch)) :branch)
                    (plist-get (nth 1 branches) :branch)))))
 
-(ert-deftest pyagentd-branches-diff-shows-bodies ()
+(ert-deftest pyagentd-branches-diff-is-shown ()
   (branch-test-with-tree
-    (let ((block "\n\n<!-- Local Variables: -->
-<!-- gptel--bounds: ((response (1 2))) -->\n<!-- End: -->\n"))
-      (write-region (concat "### Hi\nsame\nold\n" block) nil
-                    (plist-get (nth 1 branches) :file) nil 'quiet)
-      (write-region "### Hi\nsame\nnew\n" nil
-                    (plist-get (nth 2 branches) :file) nil 'quiet))
+    (pyagentd-test-answer 'branch-diff '(:diff "--- x\n+++ y\n-old\n+new"))
     (should-error (pyagentd-branches--diff) :type 'user-error)
     (forward-line 2)
     (pyagentd-branches--diff)
+    (pyagentd-test-settle)
+    (should (equal (pyagentd-test-calls 'branch-diff)
+                   `((:branch ,(plist-get (nth 2 branches) :branch)
+                              :other ,(plist-get (nth 1 branches) :branch)))))
     (with-current-buffer "*Branch diff*"
-      (pyagentd-test-await (string-match-p "^-old" (buffer-string)))
-      (should (string-match-p "^\\+new" (buffer-string)))
-      (should-not (string-match-p "Local Variables" (buffer-string))))
-    (write-region "### Hi\nsame\nold\n" nil (plist-get (nth 2 branches) :file)
-                  nil 'quiet)
-    (pyagentd-branches--diff)
-    (with-current-buffer "*Branch diff*"
-      (pyagentd-test-await (string-match-p "are identical" (buffer-string))))
+      (should (derived-mode-p 'diff-mode))
+      (should (string-match-p "^\\+new" (buffer-string))))
     (kill-buffer "*Branch diff*")))
 
 ;;; branch-test.el ends here

@@ -410,9 +410,20 @@ PERMISSIONS are JSON if CUSTOM is non-nil."
   "Return the list of tasks with TASK as the daemon tells it."
   (pyagentd-test-view '("Id" "Status")
                       `(("web/task_001" (:branch "/b" :id "task_001")
-                         (:kind "task" :task ,task)
+                         (:kind "report" :name "task" :called "task_001 of web"
+                                :arguments (:branch "/b" :id "task_001"))
                          "task_001" ,(plist-get task :status)))
                       nil :follows '("tasks")))
+
+(defun named-test--output (text)
+  "Have TEXT be what the task printed, as the daemon tells it."
+  (pyagentd-test-answer
+   'report `(:title "Output" :end t :follows ("tasks" "output")
+                    :lines ((:parts ((:text "running" :face "good")))
+                            (:parts ((:text ,text :face "output"))))
+                    :actions ((:key "k" :label "end it" :operation "task-kill"
+                                    :arguments (:branch "/b" :id "task_001")
+                                    :question "End task_001 (npm run build)?")))))
 
 (ert-deftest pyagentd-tasks-are-live ()
   "SPEC 003 Viewing Tasks: /tasks"
@@ -426,39 +437,44 @@ PERMISSIONS are JSON if CUSTOM is non-nil."
       (pyagentd-test-await (string-search "failed" (buffer-string))))))
 
 (ert-deftest pyagentd-task-output-is-followed-at-its-end ()
-  (named-test--with ((task (named-test--task "/b")))
+  (named-test--with ((pyagentd-live-pause 0) (task (named-test--task "/b")))
       'view (named-test--tasks task)
-    (pyagentd-test-answer 'task-output (append '(:output "one\ntwo\n") task))
+    (named-test--output "one\ntwo")
     (named-test--in (pyagentd-tasks t)
       (call-interactively (key-binding (kbd "RET")))
       (let* ((buffer (get-buffer "*pyagentd task_001 of web*"))
              (window (get-buffer-window buffer))
              (print (lambda (text)
+                      (named-test--output text)
                       (pyagentd-test-push
                        `(task "/b" 0 (:id "task_001" :agent "web"
                                       :status "running" :output ,text)))))
              (shows (lambda (text)
-                      (equal text (with-current-buffer buffer (buffer-string))))))
-        (pyagentd-test-await (funcall shows "one\ntwo\n"))
-        (funcall print "two\nthree\n")
-        (pyagentd-test-await (funcall shows "one\ntwo\nthree\n"))
+                      (equal (concat "running\n" text "\n")
+                             (with-current-buffer buffer (buffer-string))))))
+        (pyagentd-test-await (funcall shows "one\ntwo"))
+        (funcall print "one\ntwo\nthree")
+        (pyagentd-test-await (funcall shows "one\ntwo\nthree"))
         (should (= (window-point window)
                    (with-current-buffer buffer (point-max))))
+        (should (= 1 (length (pyagentd-test-calls 'view))))
         (set-window-point window 2)
-        (funcall print "two\nthree\n\e[31mfour\e[0m\n")
-        (pyagentd-test-await (funcall shows "one\ntwo\nthree\nfour\n"))
-        (should (= 2 (window-point window)))
-        (funcall print "far\n")
-        (pyagentd-test-await (funcall shows "far\n"))))))
+        (funcall print "one\ntwo\nthree\n\e[31mfour\e[0m")
+        (pyagentd-test-await (funcall shows "one\ntwo\nthree\nfour"))
+        (with-current-buffer buffer
+          (goto-char (- (point-max) 2))
+          (should (get-char-property (point) 'font-lock-face)))
+        (should (= 2 (window-point window)))))))
 
 (ert-deftest pyagentd-task-is-ended-from-its-output-after-a-question ()
   (named-test--with ((task (named-test--task "/b")))
       'view (named-test--tasks task)
-    (pyagentd-test-answer 'task-output (append '(:output "one\n") task))
+    (named-test--output "one")
     (pyagentd-test-answer 'task-kill (named-test--task "/b" :status "killed"))
     (named-test--in (pyagentd-tasks t)
       (call-interactively (key-binding (kbd "RET")))
       (with-current-buffer "*pyagentd task_001 of web*"
+        (pyagentd-test-await (> (buffer-size) 0))
         (cl-letf (((symbol-function 'y-or-n-p)
                    (lambda (prompt)
                      (should (equal prompt "End task_001 (npm run build)? ")))))

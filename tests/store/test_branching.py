@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreError
 from pyagentd.store import atomic, metadata, paths
-from pyagentd.store.branching import create_branch, read_outline, switch
+from pyagentd.store.branching import create_branch, difference, read_outline, switch
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import text as document
 from pyagentd.store.document.reconcile import align
@@ -111,6 +111,13 @@ class TestText:
         rows = read_rows(paths.journal_file(made.branch_dir))
         assert [row.seq for row in rows] == list(range(1, len(rows) + 1))
         assert all(run.is_kept for run in conversation(made).runs.values())
+
+    def test_the_difference_of_two_branches_is_that_of_their_texts(self, tmp_path: Path) -> None:
+        parent = told(tmp_path)
+        made = branch(parent, include=False)
+        assert difference(parent, made).startswith(f"--- main\n+++ {made.branch_name}\n@@")
+        assert "-### Three? 😀" in difference(parent, made) and "Local Variables" not in difference(parent, made)
+        assert difference(parent, parent) == "main and main are identical"
 
     def test_a_branch_can_be_branched(self, tmp_path: Path) -> None:
         parent = told(tmp_path)
