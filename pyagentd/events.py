@@ -227,3 +227,13 @@ class Line:
             "id": self.id or None,
             "parts": [part if isinstance(part, str) else part.to_wire() for part in self.parts],
         }
+
+
+def shortened(text: str, most: int) -> str:
+    """Return ``text`` if it has at most ``most`` characters, else its beginning and an ellipsis."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def one_line(text: str | None, most: int) -> str:
+    """Return ``text`` on one line of at most ``most`` characters."""
+    return shortened(" ".join((text or "").split()), most)

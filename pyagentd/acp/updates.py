@@ -22,6 +22,7 @@ from acp import (
     update_user_message_text,
 )
 
+from pyagentd.events import one_line
 from pyagentd.policy.action import canonical_tool
 from pyagentd.store.conversation import COMPACTION
 from pyagentd.store.document.hidden import COMMAND
@@ -114,8 +115,7 @@ def title(tool: str, arguments: Mapping[str, Any], root: str) -> str:
     """Return the line that names a call: the tool, and what it is about."""
     about = next((str(arguments[key]) for key in _TOLD_BY if isinstance(arguments.get(key), str)), "")
     line = f"{tool} {_relative(about, root)}" if about else tool
-    line = " ".join(line.split())
-    return line if len(line) <= _TITLE else f"{line[: _TITLE - 1]}…"
+    return one_line(line, _TITLE)
 
 
 def locations(arguments: Mapping[str, Any], root: str) -> list[schema.ToolCallLocation]:

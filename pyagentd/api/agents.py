@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from pyagentd import clock
-from pyagentd.api.group import INLINE_LIMIT, Client, Group, expand_home, send_options
+from pyagentd.api.group import INLINE_LIMIT, Client, Env, Form, Group, expand_home, send_options
 from pyagentd.api.models import checked_model, model_source
 from pyagentd.clock import stamp
 from pyagentd.errors import Ambiguous, BadRequest, NotFound, PresetError, PyagentdError, StoreError, Unconfirmed
@@ -67,7 +67,7 @@ class Agents(Group):
     """The tree below one branch."""
 
     @command_line("agents")
-    async def agents(self, client: Client, *, branch: str, form: str = "sexp") -> AgentsReply:
+    async def agents(self, client: Client, *, branch: str, form: Form = "sexp") -> AgentsReply:
         """Return the agents of a branch as a tree; a large one as the file ``path``, in the ``form`` sexp or json."""
         ref = self._ref(branch)
         found = await agent_tree(self._kernel, ref)
@@ -148,7 +148,7 @@ class SpawnOperations(Group):
         allowed_paths: Sequence[str] = (),
         unrestricted: bool = False,
         denied_paths: Sequence[str] = (),
-        env: Mapping[str, str] | Sequence[Any] = (),
+        env: Env = (),
         key: str | None = None,
         allow: Sequence[str] = (),
     ) -> BranchPlaces:
@@ -390,7 +390,7 @@ class NamedAgents(Group):
         system_prompt: str | None = None,
         model: str | None = None,
         permissions: str | Mapping[str, Any] | None = None,
-        env: Mapping[str, str] | Sequence[Any] = (),
+        env: Env = (),
         key: str | None = None,
     ) -> AgentCreated:
         """Make an agent; ``permissions`` is a profile's name or a profile, as JSON or as ``{allow, ask}``."""
@@ -442,7 +442,7 @@ class NamedAgents(Group):
         key: str | None = None,
         value: Any = None,
         reset: bool = False,
-        env: Mapping[str, str] | Sequence[Any] = (),
+        env: Env = (),
         api_key: str | None = None,
     ) -> AgentConfigured | AgentRenamed:
         """Return an agent's configuration, or set ``key`` (system_prompt, model, permissions, name) to ``value``.
@@ -622,7 +622,7 @@ class Settings(Group):
         key: str | None = None,
         value: Any = None,
         reset: bool = False,
-        env: Mapping[str, str] | Sequence[Any] = (),
+        env: Env = (),
         api_key: str | None = None,
     ) -> SettingsReply:
         """Return the settings, or set ``key`` to ``value``, or with ``reset`` to its default.

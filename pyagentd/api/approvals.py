@@ -3,11 +3,11 @@
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict, cast, get_args
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
-from pyagentd.api.group import INLINE_LIMIT, Client, Group, send_options
+from pyagentd.api.group import INLINE_LIMIT, Client, Env, Group, send_options
 from pyagentd.errors import BadRequest, NotFound, ToolError
 from pyagentd.events import LineReply
 from pyagentd.features.questions import checked_answers
@@ -32,8 +32,10 @@ MOST_DECISIONS = 1000  # in one answer
 
 _REMEMBERED_AS: Mapping[str, Kind] = {"session": "session", "always": "project"}
 
+Access = Literal["read", "write", "command"]
+
 # What stands for each right when somebody asks what the guard would say, and the argument that names the resource.
-_CHECKED: Mapping[str, tuple[ToolSpec, str, Mapping[str, Any]]] = {
+_CHECKED: Mapping[Access, tuple[ToolSpec, str, Mapping[str, Any]]] = {
     "read": (READ, "file_path", {}),
     "write": (WRITE, "file_path", {"content": ""}),
     "command": (BASH, "command", {}),
@@ -186,11 +188,11 @@ class Approvals(Group):
         client: Client,
         *,
         ask: str,
-        decision: str,
+        decision: Decision,
         reason: str = "",
         input: str | None = None,
         answers: str | None = None,
-        env: Mapping[str, str] | Sequence[Any] = (),
+        env: Env = (),
         key: str | None = None,
     ) -> Answered:
         """Answer a question.
@@ -203,12 +205,11 @@ class Approvals(Group):
         """
         options = send_options(client, env, key, ())
         await self._kernel.trees.awake()
-        decided = _decision(decision)
-        said = self._answers(ask, decided, answers)
-        answer = Answer(decision=decided, reason=reason, input=input, answers=said, by=client.name)
+        said = self._answers(ask, decision, answers)
+        answer = Answer(decision=decision, reason=reason, input=input, answers=said, by=client.name)
         async with self._remembering(ask, answer):
             accepted = await self._kernel.questions.answer(ask, answer, options)
-        if decided in _REMEMBERED_AS:
+        if decision in _REMEMBERED_AS:
             await self._answer_covered(client, options)
         return {"accepted": accepted}
 
@@ -222,14 +223,15 @@ class Approvals(Group):
         return {"grants": list(map(grant_row, found)), "root": str(workspace), "session": root.session_id}
 
     @command_line("grants")
-    async def revoke(self, client: Client, *, branch: str, action: str, kind: str | None = None) -> Revoked:
+    async def revoke(self, client: Client, *, branch: str, action: str, kind: Kind | None = None) -> Revoked:
         """Revoke the grants whose expression is ``action``, of kind "session", "project" or both."""
-        for known in get_args(Kind):
-            if kind == known:
-                return await self._revoke(branch, action, known)
-        if kind:
-            raise BadRequest(f"{kind!r} is not a kind of grant", hint=f"One of {', '.join(get_args(Kind))}")
-        return await self._revoke(branch, action, None)
+        async with self._kernel.using(self._ref(branch)) as live:
+            revoked = await self._kernel.grants.revoke(paths.root_of(live.ref), _workspace(live), action, kind)
+        if not revoked:
+            raise NotFound(
+                f"There is no grant {action!r}", hint="`pyagentd grants SESSION` lists them; name one exactly"
+            )
+        return {"revoked": revoked}
 
     @command_line("audit")
     async def audit(
@@ -256,13 +258,11 @@ class Approvals(Group):
         return {"decisions": rows, "more": len(rows) < len(found), "problem": problem or None}
 
     @command_line("scope check")
-    async def scope_check(self, client: Client, *, branch: str, kind: str, resource: str) -> ScopeChecked:
+    async def scope_check(self, client: Client, *, branch: str, kind: Access, resource: str) -> ScopeChecked:
         """Return how the guard would decide about an access in a run with a human.
 
-        ``kind`` is read, write or command; ``resource`` a path, relative to the workspace root, or a command.
+        ``resource`` is a path, relative to the workspace root, or a command.
         """
-        if kind not in _CHECKED:
-            raise BadRequest(f"{kind!r} is not a kind of access", hint=f"One of {', '.join(_CHECKED)}")
         async with self._kernel.using(self._ref(branch)) as live:
             await self._kernel.grants.load(paths.root_of(live.ref), _workspace(live))
             decision, reason = await asyncio.to_thread(self._checked, live.ref, _workspace(live), kind, resource)
@@ -346,17 +346,8 @@ class Approvals(Group):
                         str(row["id"]), Answer(decision="allow", by=client.name), options
                     )
 
-    async def _revoke(self, branch: str, action: str, kind: Kind | None) -> Revoked:
-        async with self._kernel.using(self._ref(branch)) as live:
-            revoked = await self._kernel.grants.revoke(paths.root_of(live.ref), _workspace(live), action, kind)
-        if not revoked:
-            raise NotFound(
-                f"There is no grant {action!r}", hint="`pyagentd grants SESSION` lists them; name one exactly"
-            )
-        return {"revoked": revoked}
-
     def _checked(
-        self, ref: BranchRef, workspace: Path, kind: str, resource: str
+        self, ref: BranchRef, workspace: Path, kind: Access, resource: str
     ) -> tuple[Literal["allow", "ask", "deny"], str]:
         spec, argument, others = _CHECKED[kind]
         root, ancestors = paths.root_of(ref), paths.ancestors_of(ref)
@@ -406,13 +397,6 @@ class Approvals(Group):
 def grant_row(grant: Grant) -> GrantRow:
     """Return a grant as clients are told of it."""
     return {"kind": grant.kind, "action": grant.action, "at": grant.at, "ask": grant.ask, "by": grant.by}
-
-
-def _decision(text: str) -> Decision:
-    for known in get_args(Decision):
-        if text == known:
-            return known  # type: ignore[no-any-return]  # get_args forgets the type
-    raise BadRequest(f"{text!r} is not a decision", hint=f"One of {', '.join(get_args(Decision))}")
 
 
 def _workspace(live: LiveBranch) -> Path:

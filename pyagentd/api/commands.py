@@ -1,45 +1,42 @@
 """The built-in slash commands, and ``/help``, which lists all of them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from pyagentd.api.models import SETTINGS
 from pyagentd.errors import NotFound, did_you_mean
+from pyagentd.events import one_line
 from pyagentd.features.named_agents import DEFAULTS
 from pyagentd.features.slash_commands import Answer, Argument, Call, Command, Commands
 from pyagentd.llm import catalog
 from pyagentd.store import contexts, paths
 from pyagentd.store.conversation import counted
 
-if TYPE_CHECKING:
-    from pyagentd.store.paths import BranchRef
-
-
 # How a slash command asks for an operation, in the name of whoever typed it.
 
 Operations = Mapping[str, Callable[..., Awaitable[Any]]]
 
 
-class OperationCaller:
-    """Asks for operations.
+OperationCaller = Callable[..., Awaitable[Any]]
+"""Called with the call of a slash command, the operation and its arguments; returns the reply, raises its errors."""
 
-    Args:
-        operations: All there are, by their names on the wire.
-    """
 
-    def __init__(self, operations: Operations) -> None:
-        self._operations = operations
+def caller_of(operations: Operations) -> OperationCaller:
+    """Return what asks for ``operations``, those by their names on the wire that the command declares."""
 
-    async def __call__(self, call: Call, operation: str, **arguments: Any) -> Any:
-        """Return the reply of one of the command's operations; raises what it raises."""
+    async def ask(call: Call, operation: str, **arguments: Any) -> Any:
         if operation not in call.command.operations:
             raise LookupError(f"/{call.command.name} does not declare the operation {operation}")
-        return await self._operations[operation](call.client, **arguments)
+        return await operations[operation](call.client, **arguments)
 
-    def has(self, operation: str) -> bool:
-        """Return whether there is such an operation."""
-        return operation in self._operations
+    return ask
+
+
+def noted(text: str, told: Mapping[str, Any]) -> Answer:
+    """Return the answer ``text``, with the note that the reply may have."""
+    return Answer(text=f"{text}\n{told['note']}" if told.get("note") else text, data=told)
 
 
 def run_options(call: Call) -> dict[str, Any]:
@@ -145,35 +142,26 @@ async def _settings(ask: OperationCaller, call: Call) -> Answer:
     given = call.arguments
     told = await ask(call, "settings", **given, env=call.options.env, api_key=call.options.api_key)
     rows = [(key, "-" if value is None else str(value)) for key, value in told["settings"].items()]
-    note = f"\n{told['note']}" if told.get("note") else ""
     if key := given.get("key"):
-        value = dict(rows)[key]
-        return Answer(text=f"{key} is {value}{' now' if len(given) > 1 else ''}{note}", data=told)
+        return noted(f"{key} is {dict(rows)[key]}{' now' if len(given) > 1 else ''}", told)
     return Answer(text=columns(rows), data=told)
 
 
 async def _init(ask: OperationCaller, call: Call) -> Answer:
     made = await ask(call, "agent-init", **call.arguments, **run_options(call))
-    text = f"The agent {made['name']} is in {made['dir']}. {made['welcome']}"
-    if made["note"]:
-        text = f"{text}\n{made['note']}"
-    return Answer(text=text, data={key: made[key] for key in ("name", "dir", "session_id", "branch", "file")})
+    answer = noted(f"The agent {made['name']} is in {made['dir']}. {made['welcome']}", made)
+    return replace(answer, data={key: made[key] for key in ("name", "dir", "session_id", "branch", "file")})
 
 
 async def _list(ask: OperationCaller, call: Call) -> Answer:
     found = (await ask(call, "agent-list"))["agents"]
     if not found:
         return Answer(text="There is no named agent yet; /agent init makes one.", data={"agents": []})
-    rows = [
-        (
-            each["name"],
-            each["status"],
-            _model_of(each),
-            _profile(each["permissions"]),
-            each["error"] or "",
-        )
-        for each in found
-    ]
+    rows = []
+    for each in found:
+        profile, model = each["permissions"], str(each["model"] or each.get("effective_model") or "-")
+        profile = profile if isinstance(profile, str) and not profile.startswith("{") else "custom"
+        rows.append((each["name"], each["status"], model, profile, each["error"] or ""))
     return Answer(text=columns(rows), data={"agents": found})
 
 
@@ -188,8 +176,7 @@ async def _config(ask: OperationCaller, call: Call) -> Answer:
     said = "has no value of its own" if value is None else f"{verb} {value}"
     if "value" not in call.arguments:
         return Answer(text=f"The {key} of {told['name']} {said}", data=told)
-    text = f"The {key} of {told['name']} {said} now"
-    return Answer(text=f"{text}\n{told['note']}" if told["note"] else text, data=told)
+    return noted(f"The {key} of {told['name']} {said} now", told)
 
 
 async def _rename(ask: OperationCaller, call: Call) -> Answer:
@@ -208,14 +195,6 @@ async def _destroy(ask: OperationCaller, call: Call) -> Answer:
     head = f"The agent {name} is not destroyed yet. What would be lost or ended:"
     lines = [f"  {line}" for line in lost["lines"]] or ["  nothing"]
     return Answer(text="\n".join([head, *lines, f"To destroy it: {again}"]), data=lost)
-
-
-def _model_of(agent: Mapping[str, Any]) -> str:
-    return str(agent["model"] or agent.get("effective_model") or "-")
-
-
-def _profile(permissions: object) -> str:
-    return permissions if isinstance(permissions, str) and not permissions.startswith("{") else "custom"
 
 
 # ``/context …``: the conversation saved, put behind, taken up again.
@@ -329,8 +308,7 @@ async def _model(ask: OperationCaller, call: Call) -> Answer:
     name = f"{told['model'] or 'the default model'} of {told['backend']}"
     if "model" not in call.arguments:
         return Answer(text=f"{name} answers here (from {told['source']})", data=told)
-    text = f"{name} answers from now on"
-    return Answer(text=f"{text}\n{told['note']}" if told["note"] else text, data=told)
+    return noted(f"{name} answers from now on", told)
 
 
 async def _models(ask: OperationCaller, call: Call) -> Answer:
@@ -347,8 +325,7 @@ async def _set(ask: OperationCaller, call: Call) -> Answer:
         return Answer(text=columns(rows), data=told)
     value = told["next" if given.get("next") else "settings"][str(key).replace("-", "_")]
     when = "for the next message" if given.get("next") else "from now on"
-    text = f"{key} is {_in_short(value)} {when}"
-    return Answer(text=f"{text}\n{told['note']}" if told["note"] else text, data=told)
+    return noted(f"{key} is {_in_short(value)} {when}", told)
 
 
 def _of_setting(name: str, told: Mapping[str, Any]) -> tuple[str, str]:
@@ -359,8 +336,7 @@ def _of_setting(name: str, told: Mapping[str, Any]) -> tuple[str, str]:
 
 def _in_short(value: object) -> str:
     text = " ".join(value) if isinstance(value, list) else "default" if value is None else str(value)
-    text = " ".join(text.split()) or "none"
-    return text if len(text) <= _SHORT else f"{text[: _SHORT - 1]}…"
+    return one_line(text, _SHORT) or "none"
 
 
 # Commands about the conversation in which they are typed: how it stands, what runs behind it, its length.
@@ -450,7 +426,7 @@ class Builtin:
     """
 
     def __init__(self, operations: Operations, known: Commands) -> None:
-        ask = OperationCaller(operations)
+        ask = caller_of(operations)
         self._commands = (
             Command(
                 name="help",
@@ -466,7 +442,7 @@ class Builtin:
             *settings_commands(ask),
         )
 
-    async def commands(self, ref: "BranchRef | None") -> Sequence[Command]:
+    async def commands(self, ref: paths.BranchRef | None) -> Sequence[Command]:
         """Return them; they are the same everywhere."""
         return self._commands
 
@@ -522,21 +498,15 @@ class CommandRow(TypedDict):
 
 def command_to_wire(command: Command) -> CommandRow:
     """Return a command as clients are told of it."""
+    names = ("name", "hint", "summary", "required", "takes", "values")
+    arguments = [
+        cast(ArgumentRow, {name: getattr(each, name) for name in names} | {"choices": list(each.choices)})
+        for each in command.arguments
+    ]
     return {
         "name": command.name,
         "summary": command.summary,
         "synopsis": command.synopsis,
         "origin": command.origin,
-        "arguments": [
-            {
-                "name": each.name,
-                "hint": each.hint,
-                "summary": each.summary,
-                "required": each.required,
-                "takes": each.takes,
-                "values": each.values,
-                "choices": list(each.choices),
-            }
-            for each in command.arguments
-        ],
+        "arguments": arguments,
     }

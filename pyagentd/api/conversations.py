@@ -9,16 +9,14 @@ from typing import Any, Literal, NotRequired, TypedDict, cast
 from pyagentd.api.approvals import AskRow
 from pyagentd.api.commands import CommandRow, command_to_wire
 from pyagentd.api.group import (
-    INLINE_LIMIT,
     Client,
+    Env,
     Group,
     JsonReply,
     Submitted,
-    command_options,
     directory,
     message_settings,
     send_options,
-    spill,
     told_submitted,
     turn_metadata,
 )
@@ -45,7 +43,7 @@ from pyagentd.runtime.document_sync import (
     settings_of,
 )
 from pyagentd.runtime.kernel import Kernel
-from pyagentd.runtime.queue import Submission
+from pyagentd.runtime.queue import CommandRule, Submission
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.status import call_summaries, failed_calls
 from pyagentd.runtime.system_prompt import skills_of
@@ -184,7 +182,7 @@ class Queue(Group):
         client: Client,
         *,
         branch: str,
-        env: Mapping[str, str] | Sequence[Any] = (),
+        env: Env = (),
         key: str | None = None,
     ) -> Resumed:
         """Resume a paused queue; environment and key are for messages whose client is gone."""
@@ -600,7 +598,7 @@ class Conversations(Group):
         revision: int,
         end: int,
         after: str = "",
-        env: Mapping[str, str] | Sequence[Any] = (),
+        env: Env = (),
         key: str | None = None,
         allow: Sequence[str] = (),
         id: str | None = None,
@@ -627,7 +625,7 @@ class Conversations(Group):
         *,
         branch: str,
         text: str,
-        env: Mapping[str, str] | Sequence[Any] = (),
+        env: Env = (),
         key: str | None = None,
         allow: Sequence[str] = (),
         id: str | None = None,
@@ -635,7 +633,7 @@ class Conversations(Group):
         model: str | None = None,
         settings: Mapping[str, Any] | Sequence[Any] = (),
         steer: bool = False,
-        command: str = "human",
+        command: CommandRule = "human",
     ) -> Submitted | CommandAnswered:
         """Submit ``text`` as the next message; it is put into the document when its turn comes.
 
@@ -645,9 +643,7 @@ class Conversations(Group):
         """
         options = send_options(client, env, key, allow)
         metadata = await self._metadata(branch, options, agent, model, settings)
-        given = Submission(
-            text=text, options=options, id=id, metadata=metadata, steer=bool(steer), command=command_options(command)
-        )
+        given = Submission(text=text, options=options, id=id, metadata=metadata, steer=steer, command=command)
         return await self._submit(client, branch, given)
 
     async def _metadata(
@@ -697,9 +693,7 @@ class Conversations(Group):
             shown = live.conversation.canonical() | ({"usage": summary(live.meter)} if live.meter else {})
             shown |= {"todo": steps} if (steps := todo.current(live.conversation)) else {}
             text, seq = json.dumps(shown, ensure_ascii=False), live.recorder.last_seq
-        if len(text) < INLINE_LIMIT:
-            return {"json": text, "seq": seq}
-        return {"path": str(spill(self._kernel.config.runtime_dir, live.ref, text)), "seq": seq}
+        return {**await self._json_reply(live.ref, "show", text), "seq": seq}
 
     def _described_live(self, live: LiveBranch, preset: Preset, made_from: str | None) -> BranchDescription:
         override, agents = live.override(preset), self._kernel.find(AgentSpawner)
@@ -768,13 +762,7 @@ def _local_settings(said: Mapping[str, Any]) -> Settings:
 
 
 def _settings_row(settings: Settings) -> SettingsRow:
-    return {
-        "model": settings.model,
-        "backend": settings.backend,
-        "tools": settings.tools,
-        "temperature": settings.temperature,
-        "max_tokens": settings.max_tokens,
-    }
+    return cast(SettingsRow, {name: getattr(settings, name) for name in FIELDS})
 
 
 # Operations on the length of a conversation: compacting it when somebody wants it.
@@ -808,7 +796,7 @@ class Compaction(Group):
         branch: str,
         instructions: str = "",
         wait: bool = False,
-        env: Mapping[str, str] | Sequence[Any] = (),
+        env: Env = (),
         key: str | None = None,
     ) -> Compacted:
         """Summarise everything said so far; ``instructions`` say what to keep, ``wait`` answers when it is done."""
@@ -923,7 +911,7 @@ class TurnAgents(Group):
         *,
         branch: str,
         agent: str = BUILD,
-        env: Mapping[str, str] | Sequence[Any] = (),
+        env: Env = (),
         key: str | None = None,
         allow: Sequence[str] = (),
         id: str | None = None,

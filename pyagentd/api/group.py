@@ -4,6 +4,7 @@ A group is a class whose public methods are operations: they take the client tha
 return plain values; ``wire.operations`` says how both travel. Errors are those of ``errors.py``.
 """
 
+import asyncio
 import inspect
 import logging
 import os
@@ -11,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NotRequired, Protocol, TypedDict, TypeVar, cast, get_args
+from typing import Any, Literal, NotRequired, Protocol, TypedDict, TypeVar
 
 from pyagentd.errors import BadRequest, NotASession, NotFound, StoreError
 from pyagentd.events import Sink
@@ -21,7 +22,7 @@ from pyagentd.policy.profiles import compile_action
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchWritten
 from pyagentd.runtime.kernel import Kernel
-from pyagentd.runtime.queue import CommandRule, Receipt
+from pyagentd.runtime.queue import Receipt
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.store import metadata, paths
 from pyagentd.store.atomic import write_text
@@ -36,6 +37,11 @@ INLINE_LIMIT = 512 * 1024
 
 TITLE_LENGTH = 200  # characters
 
+Form = Literal["sexp", "json"]
+"""How a large reply is written to its file."""
+
+Env = Mapping[str, str] | Sequence[Any]
+"""The client's variables; on the wire a plist, ``(:NAME "value" …)``."""
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +100,14 @@ class Group:
         if self._indexer is None:
             raise StoreError("There is no index here")
         return self._indexer
+
+    async def _json_reply(self, ref: BranchRef, what: str, text: str) -> JsonReply:
+        """Return JSON about a branch, as a file called after ``what`` where it is too large for a frame."""
+        if len(text) < INLINE_LIMIT // 4:  # characters may have four bytes
+            return {"json": text}
+        path = self._kernel.config.runtime_dir / f"{what}-{ref.session_id}-{ref.branch_name}.json"
+        await asyncio.to_thread(write_text, path, text.encode("utf-8", "replace").decode(), fsync=False)
+        return {"path": str(path)}
 
     def _touch(self, *branches: BranchRef) -> None:
         """Set when the metadata was last changed; what was done is done, even where the disk refuses this."""
@@ -171,19 +185,10 @@ def project_of(path: str) -> Path | None:
     return place
 
 
-def spill(runtime_dir: Path, ref: BranchRef, text: str) -> Path:
-    """Write a reply that is too large for a frame to a file and return its path."""
-    path = runtime_dir / f"show-{ref.session_id}-{ref.branch_name}.json"
-    write_text(path, text, fsync=False)
-    return path
-
-
 # What a client says about a message: the run's environment, its key, what it allows beforehand, preset and model.
 
 
-def send_options(
-    client: Client, env: Mapping[str, str] | Sequence[Any], key: str | None, allow: Sequence[str]
-) -> SendOptions:
+def send_options(client: Client, env: Env, key: str | None, allow: Sequence[str]) -> SendOptions:
     """Return what a client wants of the run it starts.
 
     Raises:
@@ -191,17 +196,6 @@ def send_options(
     """
     grants = tuple(map(compile_action, allow))
     return SendOptions(interactive=client.human, env=_environment(env), api_key=key, grants=grants)
-
-
-def command_options(command: str) -> CommandRule:
-    """Return what a client says about slash commands.
-
-    Raises:
-        BadRequest: It is none of what can be said.
-    """
-    if command not in get_args(CommandRule):
-        raise BadRequest(f"command cannot be {command[:60]!r}", hint=f"One of {', '.join(get_args(CommandRule))}")
-    return cast(CommandRule, command)
 
 
 def turn_metadata(
@@ -236,8 +230,7 @@ def message_settings(settings: Mapping[str, Any] | Sequence[Any]) -> dict[str, A
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _environment(env: Mapping[str, str] | Sequence[Any]) -> dict[str, str]:
-    """Return the client's variables; they travel as a plist, ``(:NAME "value" …)``."""
+def _environment(env: Env) -> dict[str, str]:
     try:
         variables = env if isinstance(env, Mapping) else plist_to_dict(list(env))
     except SexpError as error:

@@ -1,12 +1,12 @@
 """Operations on history: rewind, edit and ask again, variants, forks; files as they were; saved conversations."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict, cast, get_args
+from typing import Literal, NotRequired, TypedDict, cast
 
-from pyagentd.api.group import Client, Group, send_options
+from pyagentd.api.group import Client, Env, Group, send_options
 from pyagentd.errors import BadRequest, Busy, NotFound
 from pyagentd.features import history as looking
 from pyagentd.features.contexts import KEPT, Contexts
@@ -149,7 +149,7 @@ class Histories(Group):
         branch: str,
         message: str,
         text: str,
-        env: Mapping[str, str] | Sequence[Any] = (),
+        env: Env = (),
         key: str | None = None,
         allow: Sequence[str] = (),
     ) -> HistoryRun:
@@ -166,7 +166,7 @@ class Histories(Group):
         *,
         branch: str,
         message: str | None = None,
-        env: Mapping[str, str] | Sequence[Any] = (),
+        env: Env = (),
         key: str | None = None,
         allow: Sequence[str] = (),
     ) -> HistoryRun:
@@ -308,21 +308,17 @@ class SnapshotOperations(Group):
         branch: str,
         message: str | None = None,
         paths: Sequence[str] | None = None,
-        conflicts: str = "keep",
+        conflicts: Conflicts = "keep",
     ) -> Restored:
         """Put files back as they were before a message of the user's.
 
         ``paths`` are those of files and directories, nil all; ``conflicts`` says what becomes of files that somebody
         else changed since: keep, copy (the old version is put beside) or overwrite.
         """
-        if conflicts not in get_args(Conflicts):
-            raise BadRequest(f"conflicts is {conflicts!r}", hint=f"Known: {', '.join(get_args(Conflicts))}")
         ref = self._ref(branch)
         self._require_quiet(ref)
-        done = await self._kernel.feature(Snapshots).restore(
-            ref, await self._message(ref, message), paths, cast(Conflicts, conflicts)
-        )
-        return cast(Restored, done)
+        since = await self._message(ref, message)
+        return cast(Restored, await self._kernel.feature(Snapshots).restore(ref, since, paths, conflicts))
 
     @command_line("restore")
     async def undo_restore(self, client: Client, *, branch: str, id: str) -> Restored:
@@ -390,7 +386,7 @@ class ContextOperations(Group):
         *,
         branch: str,
         description: str = "",
-        env: Mapping[str, str] | Sequence[Any] = (),
+        env: Env = (),
         key: str | None = None,
     ) -> SavedConversation:
         """Save the conversation, which goes on; without ``description`` a model writes one."""

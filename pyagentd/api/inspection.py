@@ -14,7 +14,7 @@ from pyagentd.api.approvals import grant_row
 from pyagentd.api.group import INLINE_LIMIT, Client, Group, JsonReply
 from pyagentd.api.models import summary
 from pyagentd.errors import BadRequest, NotFound, StoreError
-from pyagentd.events import Event
+from pyagentd.events import Event, shortened
 from pyagentd.features.tasks import Tasks
 from pyagentd.features.telemetry import Telemetry
 from pyagentd.features.usage import facts_of
@@ -24,7 +24,6 @@ from pyagentd.runtime import attaching, turn_agent
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.usage import FactsOf
 from pyagentd.store import charts, paths
-from pyagentd.store.atomic import write_text
 from pyagentd.store.charts import Chart
 from pyagentd.store.conversation import Conversation, usage_of
 from pyagentd.store.db import audit
@@ -78,11 +77,7 @@ class Inspection(Group):
             if begin < 0:
                 raise BadRequest(f"{begin} is not a number of a row")
             page = await attaching.page(live, after=begin, upto=last if upto is None else min(upto, last), size=_PAGE)
-        return {
-            "events": [_travelling(event) for event in page.events],
-            "seq": page.seq,
-            "done": page.done,
-        }
+        return {"events": list(map(_travelling, page.events)), "seq": page.seq, "done": page.done}
 
     async def rows(self, client: Client, *, branch: str, after: int) -> RowsPage:
         """Return the rows of a branch after row ``after`` as JSON texts, for clients that show the parts themselves.
@@ -118,7 +113,7 @@ class Inspection(Group):
                 "permissions": await self._permissions(live),
                 "runs": timeline(conversation, steps, decisions, facts_of(self._kernel)),
             }
-            return await self._json_or_file(live.ref, "trace", json.dumps(report, ensure_ascii=False))
+            return await self._json_reply(live.ref, "trace", json.dumps(report, ensure_ascii=False))
 
     @command_line("show")
     async def traced_request(
@@ -131,7 +126,7 @@ class Inspection(Group):
         ref = self._ref(branch)
         for traced in await asyncio.to_thread(read_trace, ref.branch_dir):
             if (traced.run_id, traced.step, traced.purpose) == (run, step, purpose):
-                return await self._json_or_file(
+                return await self._json_reply(
                     ref, f"request-{run}-{step}", await asyncio.to_thread(_body, traced, pretty=pretty)
                 )
         raise NotFound(f"No step {step} of {run} is traced", hint="`pyagentd show SESSION --trace` lists them")
@@ -171,13 +166,6 @@ class Inspection(Group):
             "denied_above": [pattern for preset in above for pattern in preset.paths.deny],
             "grants": list(map(grant_row, grants)),
         }
-
-    async def _json_or_file(self, ref: BranchRef, what: str, text: str) -> JsonReply:
-        if len(text) < INLINE_LIMIT // 4:
-            return {"json": text}
-        path = self._kernel.config.runtime_dir / f"{what}-{ref.session_id}-{ref.branch_name}.json"
-        await asyncio.to_thread(write_text, path, text.encode("utf-8", "replace").decode(), fsync=False)
-        return {"path": str(path)}
 
 
 def _body(step: TracedStep, *, pretty: bool) -> str:
@@ -515,7 +503,7 @@ def _run(conversation: Conversation, data: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "id": data["id"],
         "message_id": data["message_id"],
-        "prompt": text if len(text) <= _PROMPT else f"{text[: _PROMPT - 1]}…",
+        "prompt": shortened(text, _PROMPT),
         "created_at": message.row.get("created_at") if message is not None else None,
         "trigger": metadata.get("trigger"),
         "agent": metadata.get("agent"),

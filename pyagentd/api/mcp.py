@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
 
-from pyagentd.api.group import Client, Group, directory, project_of, send_options
+from pyagentd.api.group import Client, Env, Group, directory, project_of, send_options
 from pyagentd.config.tables import HookSettings, ServerSettings, read_server
 from pyagentd.errors import BadRequest, ConfigError, NotFound, ToolError
 from pyagentd.features.emacs import EmacsClients, EmacsOffer, OfferedTool, offered_tool
@@ -20,8 +20,6 @@ from pyagentd.runtime.grants import ProjectHooks, ProjectServers, project_hooks,
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.tools.mcp.connection import rule_of
 from pyagentd.wire.operations import by_person, command_line
-
-Env = Mapping[str, str] | Sequence[Any]
 
 _SHOWN = 100_000  # characters of all files and scripts in one answer
 _LISTED = 500  # resources and prompts in one answer

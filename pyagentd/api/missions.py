@@ -2,19 +2,18 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from pyagentd.api.group import (
-    INLINE_LIMIT,
     Client,
+    Env,
     Group,
     JsonReply,
     Submitted,
     project_of,
     send_options,
-    spill,
     told_submitted,
 )
 from pyagentd.errors import BadRequest
@@ -76,7 +75,7 @@ class Missions(Group):
         max_turns: int | None = None,
         parallel: int | None = None,
         root: str | None = None,
-        env: Mapping[str, str] | Sequence[Any] = (),
+        env: Env = (),
         key: str | None = None,
         allow: Sequence[str] = (),
     ) -> MissionStarted:
@@ -112,7 +111,7 @@ class Missions(Group):
         client: Client,
         *,
         branch: str,
-        env: Mapping[str, str] | Sequence[Any] = (),
+        env: Env = (),
         key: str | None = None,
         allow: Sequence[str] = (),
     ) -> MissionStarted | MissionRuns:
@@ -148,9 +147,7 @@ class Missions(Group):
             preset = live.conversation.session.get("agent")
             trace = {"session": describe_branch(live.ref), "preset": preset, "asks": asks, "missions": found}
             text = json.dumps(trace, ensure_ascii=False, default=str)
-        if len(text) < INLINE_LIMIT:
-            return {"json": text}
-        return {"path": str(spill(self._kernel.config.runtime_dir, live.ref, text))}
+        return await self._json_reply(live.ref, "mission", text)
 
     async def mission_check(self, client: Client, *, signature: str) -> MissionChecked:
         """Return a signature as it is understood; an error names the place."""

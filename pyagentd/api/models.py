@@ -9,10 +9,10 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from difflib import unified_diff
 from pathlib import Path
-from typing import Any, NamedTuple, NotRequired, TypedDict, cast, get_args
+from typing import Any, NamedTuple, NotRequired, TypedDict, cast
 from urllib.parse import urlsplit
 
-from pyagentd.api.group import Client, Group, expand_home, project_of, send_options
+from pyagentd.api.group import Client, Env, Group, expand_home, project_of, send_options
 from pyagentd.config import Config
 from pyagentd.config.loading import check_config, read_config_file, read_toml
 from pyagentd.config.tables import SERVICES
@@ -65,8 +65,6 @@ from pyagentd.store.paths import BranchRef
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.wire.operations import by_person, command_line
 from pyagentd.wire.sexp import plists_to_dicts
-
-Env = Mapping[str, str] | Sequence[Any]
 
 
 class ModelRow(TypedDict):
@@ -852,8 +850,6 @@ class UsageOperations(Group):
 
         ``days`` are local ones of the daemon's machine, today with them; 0 is always.
         """
-        if by not in get_args(By):
-            raise BadRequest(f"Usage cannot be grouped by {by!r}", hint=f"By {', '.join(get_args(By))}")
         if not 0 <= days <= MOST_DAYS:
             raise BadRequest(f"{days} is not a number of days", hint=f"Up to {MOST_DAYS}; 0 is always")
         for live in self._kernel.runs:  # what they have so far

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from pyagentd.api.approvals import Approvals
-from pyagentd.api.group import Client, Group, operations_of
+from pyagentd.api.group import Client, Env, Group, operations_of
 from pyagentd.api.inspection import Inspection, context_chart
-from pyagentd.api.mcp import Env, HookOperations, McpOperations
+from pyagentd.api.mcp import HookOperations, McpOperations
 from pyagentd.api.missions import Missions
 from pyagentd.api.models import PresetTemplates, UsageOperations
 from pyagentd.api.sessions import Sessions
@@ -23,8 +23,6 @@ from pyagentd.api.views import (
     ActionReply,
     Followed,
     action,
-    count,
-    cut,
     decision,
     file_place,
     follow,
@@ -35,11 +33,12 @@ from pyagentd.api.views import (
     task_status,
 )
 from pyagentd.errors import BadRequest, NotFound
-from pyagentd.events import Face, Line, LineReply, Place, Text
+from pyagentd.events import Face, Line, LineReply, Place, Text, one_line
 from pyagentd.runtime.approvals import agent_words, lines_of
 from pyagentd.runtime.usage import By
 from pyagentd.store import charts, paths, presetfile
 from pyagentd.store.charts import Chart
+from pyagentd.store.conversation import counted
 from pyagentd.wire.operations import command_line
 
 _WIDTH = 76  # columns of a chart
@@ -133,7 +132,7 @@ class Pages(Group):
             Line((Text(task["output"].rstrip("\n"), "output"),)),
         ]
         arguments = {"branch": branch, "id": id}
-        question = f"End {id} ({cut(' '.join(task['command'].split()), 40)})?"
+        question = f"End {id} ({one_line(task['command'], 40)})?"
         end = action("k", "end it", "task-kill", arguments=arguments, question=question, done=f"Ended {id}")
         actions = [end] if task["status"] == "running" else []
         return Report(title="Output", lines=lines, actions=actions, end=True, follows=("tasks", "output"))
@@ -157,7 +156,7 @@ class Pages(Group):
         if told["file"]:
             lines += _files([{"path": told["file"], "text": told["text"]}, *told["scripts"]])
         waiting = sum(not hook["trusted"] for hook in told["hooks"])
-        question = f"Let {count(waiting, 'program')} of this project run with your rights at every turn here?"
+        question = f"Let {counted(waiting, 'program')} of this project run with your rights at every turn here?"
         arguments = {"root": root, "hash": told["hash"]}
         can = waiting and not told["error"]
         return Report(title="Hooks", lines=lines, actions=[_trust("trust-hooks", arguments, question)] if can else [])
@@ -385,7 +384,7 @@ _STATES: Mapping[str, Face] = {"done": "good", "running": "warn", "restart": "wa
 def _mission(mission: Mapping[str, Any], branch: str) -> Iterator[Line]:
     run, state = str(mission["run"]), str(mission["state"])
     prompt = str(mission["prompt"] or "")
-    first = cut(prompt, 66)
+    first = one_line(prompt, 66)
     yield Line((Text(state, _STATES.get(state, "bad")), "  ", Text(first, visit=session_place(branch))), 1, id=run)
     if prompt != first:
         yield from _block(prompt)
@@ -424,13 +423,13 @@ def _turn(turn: Mapping[str, Any], id: str) -> Iterator[Line]:
     for number, call in enumerate(turn["calls"] or ()):
         yield from _called(call, f"{id}/{number}")
     if result := turn.get("result"):
-        yield Line((f"= {cut(result, 60)}",), 3, True, f"{id}/=")
+        yield Line((f"= {one_line(result, 60)}",), 3, True, f"{id}/=")
         yield from _block(result, "bad" if failed else "")
 
 
 def _called(call: Mapping[str, Any], id: str) -> Iterator[Line]:
     state, given = call["state"], call["input"] or {}
-    words = cut(" ".join(str(value) for value in given.values()), 50)
+    words = one_line(" ".join(str(value) for value in given.values()), 50)
     visit = report_place("mission", branch=call["branch"]) if call.get("branch") else None
     how = {"failed": [Text("  failed", "bad")], "running": [Text("  running", "warn")]}.get(state, [])
     took = _took(call["duration_ms"])
@@ -442,7 +441,7 @@ def _called(call: Mapping[str, Any], id: str) -> Iterator[Line]:
 
 
 def _waiting(ask: Mapping[str, Any]) -> Iterator[Line]:
-    what = f"Waiting for your approval: {ask['tool']} {cut(ask['detail'] or '', 60)}"
+    what = f"Waiting for your approval: {ask['tool']} {one_line(ask['detail'] or '', 60)}"
     yield Line((Text(what, "warn", report_place("ask", id=ask["id"])),), 2, id=ask["id"])
     if reason := ask["reason"]:
         yield from _block(reason, "dim")
@@ -542,7 +541,7 @@ def _step(run: Mapping[str, Any], step: Mapping[str, Any], branch: str) -> Itera
         2,
         visit=report_place("request", branch=branch, run=run["id"], step=step["step"], purpose=step["purpose"]),
     )
-    messages = "? messages" if step["messages"] is None else count(step["messages"], "message")
+    messages = "? messages" if step["messages"] is None else counted(step["messages"], "message")
     yield body(
         f"{messages}, {_known(step['new_messages'])} new; {_known(step['duration_ms'])} ms, "
         f"the first word after {_known(step['first_token_ms'])} ms"

@@ -1,9 +1,9 @@
 """Operations on schedules, and on triggers that other programs send."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from collections.abc import Sequence
+from typing import TypedDict
 
-from pyagentd.api.group import Client, Group, name_of, send_options
+from pyagentd.api.group import Client, Env, Group, name_of, send_options
 from pyagentd.errors import BadRequest
 from pyagentd.features import schedules as occurrences
 from pyagentd.features.schedules import (
@@ -78,7 +78,7 @@ class ScheduleOperations(Group):
         every: str | None = None,
         zone: str = "",
         lifetime: str | None = None,
-        env: Mapping[str, str] | Sequence[Any] = (),
+        env: Env = (),
         allow: Sequence[str] = (),
     ) -> ScheduleRow:
         """Have ``text`` sent to a branch later: at a time, after a delay, at intervals, or by a cron expression.
@@ -125,7 +125,7 @@ class ScheduleOperations(Group):
         delivery_id: str,
         source: str = "api",
         headers: str | None = None,
-        env: Mapping[str, str] | Sequence[Any] = (),
+        env: Env = (),
         key: str | None = None,
         allow: Sequence[str] = (),
     ) -> Delivered:

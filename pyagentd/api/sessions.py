@@ -9,9 +9,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict, cast, get_args
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
-from pyagentd.api.group import INLINE_LIMIT, TITLE_LENGTH, Client, Group, directory, expand_home, project_of
+from pyagentd.api.group import INLINE_LIMIT, TITLE_LENGTH, Client, Form, Group, directory, expand_home, project_of
 from pyagentd.api.inspection import context_chart
 from pyagentd.clock import epoch_ms
 from pyagentd.errors import BadRequest, Busy, ConfigError, PyagentdError, StoreError
@@ -233,7 +233,7 @@ class Sessions(Group):
 
     @command_line("sessions")
     async def sessions(
-        self, client: Client, *, archived: bool = False, form: str = "sexp", watch: bool = False
+        self, client: Client, *, archived: bool = False, form: Form = "sexp", watch: bool = False
     ) -> SessionsReply:
         """Return every branch and agent, agents after the branch they belong to; archived ones only if asked for.
 
@@ -241,8 +241,6 @@ class Sessions(Group):
         """
         if watch:
             self._watch(client)
-        if form not in ("sexp", "json"):
-            raise BadRequest(f"{form!r} is not a form", hint="sexp or json")
         found = await session_rows(self, archived=archived)
         if len(found) <= INLINE_SESSIONS:
             return {"sessions": found}
@@ -304,7 +302,7 @@ async def session_rows(group: "Sessions", *, archived: bool) -> list[SessionRow]
     return cast(list[SessionRow], found)
 
 
-def _write(path: Path, found: list[SessionRow], form: str) -> None:
+def _write(path: Path, found: list[SessionRow], form: Form) -> None:
     if form == "json":  # one by one: a single call would hold up every other thread
         data = f'{{"sessions": [{", ".join(map(json.dumps, found))}]}}'.encode()
     else:
@@ -401,7 +399,7 @@ class Lifecycle(Group):
         return {**describe_branch(made), "note": note if named else None}
 
     @command_line("delete")
-    async def delete(self, client: Client, *, branch: str, what: str | None = None) -> Trashed:
+    async def delete(self, client: Client, *, branch: str, what: What | None = None) -> Trashed:
         """Move a session, a branch or an agent to the trash.
 
         Without ``what`` an agent's ref means the agent, a branch's ref the branch, or the session if it is all of it.
@@ -483,14 +481,12 @@ def _is_title(text: str) -> bool:
     return 0 < len(text) <= TITLE_LENGTH and not any(unicodedata.category(char) in ("Cc", "Cs") for char in text)
 
 
-def _what(ref: BranchRef, wanted: str | None) -> What:
+def _what(ref: BranchRef, wanted: What | None) -> What:
     """Return what is to be deleted.
 
     Raises:
         BadRequest: ``ref`` is no such thing, or the only branch of its session.
     """
-    if wanted is not None and wanted not in get_args(What):
-        raise BadRequest(f"{wanted!r} cannot be deleted", hint="session, branch or agent")
     if ref.is_agent:
         if wanted not in (None, "agent"):
             raise BadRequest(f"{ref.session_id} is an agent, no {wanted}")

@@ -1,12 +1,11 @@
 """Operations on background commands: list, read and end them; and the status of the session or agent of theirs."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from pyagentd.api.group import Client, Group, name_of, send_options
+from pyagentd.api.group import Client, Env, Group, name_of, send_options
 from pyagentd.clock import iso8601
 from pyagentd.errors import NotFound, PyagentdError
 from pyagentd.features import named_agents
@@ -121,7 +120,7 @@ class TaskOperations(Group):
 
     @command_line("status")
     async def agent_status(
-        self, client: Client, *, branch: str, env: Mapping[str, str] | Sequence[Any] = (), key: str | None = None
+        self, client: Client, *, branch: str, env: Env = (), key: str | None = None
     ) -> AgentStatus:
         """Return the status of a session or named agent: configuration, conversation, tasks."""
         kernel, ref, options = self._kernel, paths.root_of(self._ref(branch)), send_options(client, env, key, ())

@@ -15,22 +15,23 @@ from typing import Any, Literal, NotRequired, TypedDict, cast, get_args
 from pyagentd.api.agents import NamedAgents, Settings, agent_tree
 from pyagentd.api.approvals import Approvals, AskRow
 from pyagentd.api.conversations import Queue
-from pyagentd.api.group import Client, Group, operations_of
+from pyagentd.api.group import Client, Env, Group, operations_of
 from pyagentd.api.history import ContextOperations, SnapshotOperations
 from pyagentd.api.inspection import MAX_HITS, HitFacts, Search
-from pyagentd.api.mcp import Env, McpOperations
+from pyagentd.api.mcp import McpOperations
 from pyagentd.api.models import UsageOperations
 from pyagentd.api.schedules import ScheduleOperations
 from pyagentd.api.sessions import Branches, Sessions, session_rows
 from pyagentd.api.tasks import TaskOperations
 from pyagentd.errors import BadRequest, NotFound, did_you_mean
-from pyagentd.events import Face, FilePlace, Place, ReportPlace, SessionPlace, ViewPlace
+from pyagentd.events import Face, FilePlace, Place, ReportPlace, SessionPlace, ViewPlace, one_line, shortened
 from pyagentd.features.overview import Overview
 from pyagentd.policy.guard import explain_pattern
 from pyagentd.runtime.approvals import agent_words
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.usage import By, cost
 from pyagentd.store import paths
+from pyagentd.store.conversation import counted
 from pyagentd.wire.operations import Operation, command_line
 from pyagentd.wire.sexp import SexpError, plist_to_dict
 
@@ -187,31 +188,17 @@ class View:
 
     def to_wire(self, name: str, limit: int) -> ViewReply:
         """Return it as it travels, with at most ``limit`` rows."""
+        columns = [{key: getattr(each, key) for key in ColumnReply.__annotations__} for each in self.columns]
+        rows = [
+            {key: getattr(row, key) for key in ("id", "label", "facts", "visit", "level")}
+            | {"cells": [column.value(row.item) for column in self.columns]}
+            for row in self.rows[:limit]
+        ]
         return {
             "name": name,
             "title": self.title,
-            "columns": [
-                {
-                    "title": each.title,
-                    "width": each.width,
-                    "most": each.most,
-                    "least": each.least,
-                    "right": each.right,
-                    "sorts": each.sorts,
-                }
-                for each in self.columns
-            ],
-            "rows": [
-                {
-                    "id": row.id,
-                    "cells": [column.value(row.item) for column in self.columns],
-                    "label": row.label,
-                    "facts": row.facts,
-                    "visit": row.visit,
-                    "level": row.level,
-                }
-                for row in self.rows[:limit]
-            ],
+            "columns": cast(list[ColumnReply], columns),
+            "rows": cast(list[RowReply], rows),
             "actions": list(self.actions),
             "empty": self.empty,
             "note": self.note or None,
@@ -279,7 +266,7 @@ def cell(
     text: str, face: Face = "", sort: str | float | None = None, matches: Sequence[Sequence[int]] = ()
 ) -> CellReply:
     """Return what stands in one column of a row, in one line."""
-    line = _shortened(text.replace("\n", " ").replace("\t", " "), LONGEST_CELL)
+    line = shortened(text.replace("\n", " ").replace("\t", " "), LONGEST_CELL)
     made: CellReply = {"text": line, "face": face or None, "sort": sort}
     return {**made, "matches": [list(each) for each in matches]} if matches else made
 
@@ -350,11 +337,6 @@ def bar(value: float, most: float, width: int = 16) -> str:
     return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
 
 
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun: "1 run", "3 branches"."""
-    return f"{number} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
-
-
 def span(seconds: float) -> str:
     """Return a time as people write it, in a form that can be set: "45min", "2h", "never"."""
     whole = int(seconds)
@@ -362,15 +344,6 @@ def span(seconds: float) -> str:
         return "never"
     unit, size = next((unit, size) for unit, size in (("h", 3600), ("min", 60), ("s", 1)) if not whole % size)
     return f"{whole // size}{unit}"
-
-
-def cut(text: str, most: int) -> str:
-    """Return a text as one line of at most ``most`` characters."""
-    return _shortened(" ".join(text.split()), most)
-
-
-def _shortened(line: str, most: int) -> str:
-    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def title_of(row: Mapping[str, Any]) -> str:
@@ -475,7 +448,7 @@ class Lists(Group):
         rows = [row for hits in groups.values() for row in _found_in(hits, query)]
         hits = sum(row.level for row in rows)
         notes = [
-            f"{'first ' if found['more'] else ''}{count(hits, 'message')} with {query}",
+            f"{'first ' if found['more'] else ''}{counted(hits, 'message')} with {query}",
             *(["archived too"] if archived else []),
             *([found["problem"]] if found["problem"] else []),
             *(["indexing is not finished; g searches again"] if found["indexing"] else []),
@@ -553,7 +526,7 @@ class Lists(Group):
                 Row(
                     item=row,
                     id=row["id"],
-                    label=f"“{cut(row['text'], 40)}”",
+                    label=f"“{one_line(row['text'], 40)}”",
                     facts={"branch": branch, "id": row["id"], "text": row["text"], "origin": row["origin"]},
                 )
                 for row in answer["items"]
@@ -687,7 +660,7 @@ class Lists(Group):
                 Row(
                     item=row,
                     id=row["id"],
-                    label=f"“{cut(row['text'], 40)}”, {row['when']}",
+                    label=f"“{one_line(row['text'], 40)}”, {row['when']}",
                     facts={"id": row["id"]},
                     visit=session_place(row["branch"]),
                 )
@@ -733,7 +706,7 @@ class Lists(Group):
                 Row(
                     item=row,
                     id=f"{row['agent']}/{row['id']}",
-                    label=f"{row['id']} ({cut(row['command'], 40)})",
+                    label=f"{row['id']} ({one_line(row['command'], 40)})",
                     facts={
                         "branch": row["branch"],
                         "id": row["id"],
@@ -937,7 +910,7 @@ class Lists(Group):
                 Row(
                     item=row,
                     id=row["id"],
-                    label=f"“{cut(row['description'], 50)}”",
+                    label=f"“{one_line(row['description'], 50)}”",
                     facts={"branch": branch, "id": row["id"], "file": file_place(row["file"])},
                 )
                 for row in answer["contexts"]
@@ -983,7 +956,7 @@ class Lists(Group):
         sums = [(f"{rest['number']} others", rest)] if rest else []
         for name, line in [*sums, ("Together", answer["together"])] if lines else []:
             rows.append(Row(item={**line, "name": cell(name, "heading"), "bar": cell("")}, id=name, label=name))
-        period = f"last {count(days, 'day')}" if days else "always"
+        period = f"last {counted(days, 'day')}" if days else "always"
         return View(
             title="Usage",
             columns=(
@@ -1302,7 +1275,7 @@ def _found_in(hits: Sequence[Mapping[str, Any]], query: str) -> Iterator[Row]:
     for hit in shown:
         kind, copies = str(hit["kind"] or ""), hit["copies"] or 0
         who = kind.capitalize() if kind in ("tool", "reasoning", "title") else ""
-        also = f"  (also in {count(copies, 'branch')})" if copies else ""
+        also = f"  (also in {counted(copies, 'branch', 'branches')})" if copies else ""
         yield Row(
             item=(
                 cell(f"  {who or ('You' if hit['role'] == 'user' else 'Model')}", "dim"),

@@ -16,9 +16,10 @@ from pyagentd.cli.link import (
     run_environment,
     session_link,
 )
-from pyagentd.cli.output import json_option, note, one_line, print_json, print_reply, print_table, printable
+from pyagentd.cli.output import json_option, note, print_json, print_reply, print_table, printable
 from pyagentd.cli.sessions import LONG_S
 from pyagentd.clock import span
+from pyagentd.events import one_line
 
 _PLACES = ("name", "dir", "session_id")
 _KEYS = ("system_prompt", "model", "permissions", "name")

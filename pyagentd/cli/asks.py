@@ -24,13 +24,13 @@ from pyagentd.cli.output import (
     json_option,
     local_time,
     note,
-    one_line,
     print_json,
     print_reply,
     print_table,
     print_view,
 )
 from pyagentd.errors import PyagentdError
+from pyagentd.events import one_line
 
 _DECISIONS = ("allow", "session", "always", "answer", "deny", "abort")
 _LISTS = ("choices", "remember", "covers", "commands", "patterns")  # that not every kind of question has

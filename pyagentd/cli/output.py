@@ -70,12 +70,6 @@ def _visible(char: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def one_line(text: str | None, most: int) -> str:
-    """Return ``text`` on one line of at most ``most`` characters."""
-    line = " ".join((text or "").split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
-
-
 def local_time(at_ms: int, form: str = "%Y-%m-%d %H:%M") -> str:
     """Return a moment, in milliseconds since 1970, in the time of this machine."""
     return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime(form)

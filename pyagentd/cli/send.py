@@ -47,7 +47,6 @@ from pyagentd.cli.output import (
     dim,
     json_option,
     note,
-    one_line,
     preset_option,
     print_json,
     print_reply,
@@ -60,7 +59,7 @@ from pyagentd.cli.output import (
 )
 from pyagentd.cli.sessions import sessions_known
 from pyagentd.errors import BadRequest, NotFound, PyagentdError
-from pyagentd.events import Event
+from pyagentd.events import Event, one_line
 from pyagentd.runtime.status import tool_event
 from pyagentd.store.atomic import make_dirs, write_bytes
 from pyagentd.store.document.text import gptel_messages

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreError
+from pyagentd.events import one_line
 from pyagentd.features.snapshots import Snapshots
 from pyagentd.features.suggestions import tell_anew
 from pyagentd.runtime.branch import LiveBranch
@@ -111,7 +112,7 @@ def candidates(of: Conversation | Sequence[Message]) -> str:
     found = hidden.prompts(of) if isinstance(of, Conversation) else of
     if not found:
         return "There is no prompt yet"
-    listed = ", ".join(f"{message.id} “{_line(message.text)}”" for message in reversed(found[-_LISTED:]))
+    listed = ", ".join(f"{message.id} “{one_line(message.text, _SHOWN)}”" for message in reversed(found[-_LISTED:]))
     left = len(found) - _LISTED
     return f"The prompts are {listed}" + (f" and {left} earlier ones" if left > 0 else "")
 
@@ -142,11 +143,6 @@ def _turns(conversation: Conversation, ids: Sequence[str]) -> int:
     """Return how many turns hidden messages are; an answer whose prompt is shown is one as well."""
     known = [conversation.messages[id] for id in ids]
     return sum(message.role == "user" for message in known) + (known[0].role != "user")
-
-
-def _line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _SHOWN else line[: _SHOWN - 1] + "…"
 
 
 # Which message is meant: a prompt to go back to or to ask again, a variant to show.

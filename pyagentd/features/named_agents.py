@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, assert_never, cast
 from pyagentd import installation, regularfile
 from pyagentd.clock import epoch_ms, iso8601
 from pyagentd.errors import BadRequest, Busy, Conflict, NotFound, PresetError, PyagentdError, StoreError
+from pyagentd.events import one_line, shortened
 from pyagentd.features.contexts import Contexts, left_notice
 from pyagentd.features.idling import IDLE_S, Idling
 from pyagentd.features.schedules import Schedules, local_user
@@ -278,8 +279,7 @@ def checked_model(kernel: "Kernel", model: str) -> str:
 def introduction_of(kernel: "Kernel", ref: BranchRef) -> str:
     """Return the introduction of a named agent: what it is told to be, and what it may do."""
     file = kernel.named.file(ref)
-    prompt = " ".join((file.system_prompt or "").split())
-    prompt = prompt if len(prompt) <= _SHOWN else prompt[: _SHOWN - 1] + "…"
+    prompt = one_line(file.system_prompt, _SHOWN)
     profile = file.permissions or DEFAULT_PERMISSIONS
     shown = profile if isinstance(profile, str) else "custom"
     said = f"Its system prompt: {prompt}" if prompt else "It has the system prompt of its preset."
@@ -493,7 +493,7 @@ def _checked(kernel: "Kernel", key: str, value: Any) -> Any:
 
 def _short(value: Any) -> Any:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return value if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return value if len(text) <= _LONGEST else shortened(text, _LONGEST)
 
 
 # Destroying a named agent, step by step.

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.errors import PresetError, PyagentdError, ToolError
+from pyagentd.events import shortened
 from pyagentd.features import models
 from pyagentd.features.models import Models
 from pyagentd.policy.guard import Confirm
@@ -101,8 +102,7 @@ class _Change:
         """See that it would still replace ``old``; raises ``ToolError``, which shows what it would replace."""
         if self.old == old:
             return
-        now = "nothing" if self.old is None else _text(self.old)
-        now = now if len(now) <= _TOLD else f"{now[: _TOLD - 1]}…"
+        now = "nothing" if self.old is None else shortened(_text(self.old), _TOLD)
         raise ToolError(
             f"{self.key} was changed by somebody else meanwhile, so nothing was written over that. Ask again, with a "
             f"change of what it is now if one is still needed. It is now:\n\n{now}"
@@ -265,11 +265,8 @@ def _error_text(error: PyagentdError | OSError) -> str:
     return str(error) if isinstance(error, PyagentdError) else f"{error.strerror}"
 
 
-def _short(value: Any) -> Any:
-    if value is None:
-        return None
-    text = _text(value)
-    return text if len(text) <= _AUDITED else f"{text[: _AUDITED - 1]}…"
+def _short(value: Any) -> str | None:
+    return None if value is None else shortened(_text(value), _AUDITED)
 
 
 def _text(value: Any) -> str:

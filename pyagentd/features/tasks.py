@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from pyagentd import regularfile
 from pyagentd.clock import iso8601
 from pyagentd.errors import Busy, NotFound, PyagentdError, StoreError, ToolError
-from pyagentd.events import Event
+from pyagentd.events import Event, one_line
 from pyagentd.runtime.feature import Feature
 from pyagentd.runtime.queue import Submission
 from pyagentd.runtime.settings import SendOptions
@@ -281,7 +281,7 @@ def task_outcome(task: Task) -> str:
 
 def task_for_model(task: Task) -> str:
     """Return a task and the end of its output, for the model."""
-    head = f"{task.id} ({one_line(task.command)}): {task_outcome(task)}"
+    head = f"{task.id} ({one_line(task.command, _LONGEST)}): {task_outcome(task)}"
     text, whole = tail(Path(task.output_path), SHOWN_BYTES)
     if not text:
         return f"{head}\n[no output{' yet' if task.status == 'running' else ''}]"
@@ -292,7 +292,7 @@ def task_for_model(task: Task) -> str:
 def completion(task: Task) -> str:
     """Return the message that wakes the agent when its task has ended."""
     text, whole = tail(Path(task.output_path), TOLD_BYTES)
-    said = f"Background task {task.id} ({one_line(task.command)}): {task_outcome(task)}."
+    said = f"Background task {task.id} ({one_line(task.command, _LONGEST)}): {task_outcome(task)}."
     if not text:
         return f"{said} It printed nothing."
     return f"{said} {'Its output' if whole else f'The end of its output (all of it: {task.output_path})'}:\n\n{text}"
@@ -345,12 +345,6 @@ def ago(at: str | None, now: datetime) -> str:
         if seconds >= size:
             return f"{seconds // size} {unit} ago"
     return f"{seconds} sec ago"
-
-
-def one_line(command: str, most: int = _LONGEST) -> str:
-    """Return a command in one line."""
-    text = " ".join(command.split())
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 MOST = 16  # tasks of one agent that run at a time

@@ -11,6 +11,7 @@ import pytest
 from pyagentd.errors import BadRequest, ConfigError, NotASession, NotFound, PresetError, PyagentdError
 from pyagentd.store.document import text as document
 from pyagentd.store.document.text import body_sha256
+from pyagentd.wire.operations import operation
 from tests.runtime.world import Watcher, World
 from tests.server import answer, tool_use
 
@@ -42,7 +43,7 @@ ERRORS: list[tuple[str, dict[str, Any], type[PyagentdError], str]] = [
     ("prompt", {"branch": "{branch}", "text": "Hi", "env": {"PYAGENTD_BACKEND": "moon"}}, ConfigError, "moon"),
     ("abort", {"branch": "nobody"}, NotFound, "nobody"),
     ("answer", {"ask": "ask_1", "decision": "allow"}, NotFound, "ask_1"),
-    ("answer", {"ask": "ask_1", "decision": "perhaps"}, BadRequest, "not a decision"),
+    ("answer", {"ask": "ask_1", "decision": "perhaps"}, BadRequest, "must be one of"),
 ]
 
 
@@ -55,8 +56,9 @@ async def test_a_wrong_call_says_what_is_wrong_and_leaves_nothing_open(
         key: value.format(branch=branch, home=world.home) if isinstance(value, str) else value
         for key, value in arguments.items()
     }
+    run = getattr(world.service(), name)
     with pytest.raises(error, match=said) as raised:
-        await getattr(world.service(), name)(Watcher(), **filled)
+        await run(Watcher(), **operation(name, run).bind_named(filled))
     assert str(raised.value)
     assert world.kernel.opened(branch) is None
 
@@ -161,7 +163,7 @@ async def test_edits_by_operations(world: World) -> None:
 
 
 async def test_a_large_conversation_is_shown_by_file(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyagentd.api.conversations.INLINE_LIMIT", 10)
+    monkeypatch.setattr("pyagentd.api.group.INLINE_LIMIT", 10)
     branch = await made(world)
     shown = await world.service().show(Watcher(), branch=branch)
     with open(shown["path"]) as file:  # noqa: ASYNC230, PTH123 - a test may block

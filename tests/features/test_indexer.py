@@ -22,6 +22,7 @@ from pyagentd.store import paths
 from pyagentd.store.db.state import State
 from pyagentd.store.document import text as document
 from pyagentd.store.registry import Registry
+from pyagentd.wire.operations import operation
 from pyagentd.wire.sexp import decode, plists_to_dicts
 from tests.runtime.world import Calls, Watcher, World
 from tests.store.shelf import Shelf
@@ -234,4 +235,4 @@ async def test_a_long_list_goes_by_file(world: World, monkeypatch, form: str) ->
         listed = (json.loads(data) if form == "json" else plists_to_dicts(decode(data)))["sessions"]
         assert [row["title"] for row in listed] == ["Ein Titel – ä", None]
         with pytest.raises(BadRequest):
-            await service.sessions(Watcher(), form="xml")
+            operation("sessions", service.sessions).bind_named({"form": "xml"})

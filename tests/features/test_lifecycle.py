@@ -24,6 +24,7 @@ from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import text as document
 from pyagentd.store.document.text import body_sha256
 from pyagentd.store.paths import BranchRef
+from pyagentd.wire.operations import operation
 from tests.runtime.test_resume import until
 from tests.runtime.world import FixedClock, Watcher, World, attached, body, rows, type_
 from tests.server import answer, tool_use
@@ -352,9 +353,11 @@ class TestDelete:
         assert (trash / child.session_id / "session.md").is_file()
         assert other.branch_dir.is_dir() and body(ref)
 
-    @pytest.mark.parametrize(
-        ("of", "what"), [("branch", "agent"), ("agent", "session"), ("agent", "branch"), ("branch", "everything")]
-    )
+    async def test_only_what_there_is_can_be_named(self, service: Service) -> None:
+        with pytest.raises(BadRequest, match="everything"):
+            operation("delete", service.delete).bind_named({"branch": "b", "what": "everything"})
+
+    @pytest.mark.parametrize(("of", "what"), [("branch", "agent"), ("agent", "session"), ("agent", "branch")])
     async def test_what_it_is_not_is_not_deleted(self, world: World, service: Service, of: str, what: str) -> None:
         ref = await told(world, "One?")
         child = agent(ref)

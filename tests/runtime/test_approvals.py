@@ -18,6 +18,7 @@ from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.status import failed_calls
 from pyagentd.store import branching, paths
 from pyagentd.store.paths import BranchRef
+from pyagentd.wire.operations import operation
 from tests.runtime.world import Watcher, World, attached, last_of, rows
 from tests.server import Request, answer, tool_use
 
@@ -242,7 +243,7 @@ async def test_what_is_revoked_is_asked_again(world: World, service: Service) ->
         with pytest.raises(NotFound, match="pyagentd grants"):
             await service.revoke(talk.watcher, branch=talk.branch.key, action="tool:.*")
         with pytest.raises(BadRequest, match="session, project"):
-            await service.revoke(talk.watcher, branch=talk.branch.key, action="tool:Bash:make -v", kind="x")
+            operation("revoke", service.revoke).bind_named({"branch": "b", "action": "a", "kind": "x"})
         revoked = await service.revoke(talk.watcher, branch=talk.branch.key, action="tool:Bash:make -v")
         assert revoked == {"revoked": 1}
         await talk.say(bash("make -v"), "Done")
@@ -440,6 +441,6 @@ async def test_what_the_guard_would_say(
 async def test_a_wrong_check_says_what_is_wrong(world: World, service: Service) -> None:
     ref = await session(world, service)
     with pytest.raises(BadRequest, match="read, write, command"):
-        await service.scope_check(Watcher(), branch=ref.key, kind="eat", resource="x")
+        operation("scope-check", service.scope_check).bind_named({"branch": "b", "kind": "eat", "resource": "x"})
     with pytest.raises(BadRequest, match="NUL"):
         await service.scope_check(Watcher(), branch=ref.key, kind="read", resource="a\0b")

@@ -17,6 +17,7 @@ from pyagentd.runtime.feature import Feature
 from pyagentd.store import paths
 from pyagentd.store.document import text as document
 from pyagentd.store.paths import BranchRef
+from pyagentd.wire.operations import operation
 from tests.runtime.world import Watcher, World, attached, body, rows, type_
 from tests.server import answer, tool_use
 
@@ -387,5 +388,5 @@ async def test_what_is_never_a_command_is_a_message(world: World) -> None:
     world.server.say("A strange thing to say.")
     assert "command" not in await said(world, service, ref, "/context clear", command="never")
     assert "/context clear" in json.dumps(world.server.requests[-1].body)
-    with pytest.raises(BadRequest, match="command cannot be 'maybe'"):
-        await said(world, service, ref, "/tasks", command="maybe")
+    with pytest.raises(BadRequest, match="maybe"):
+        operation("prompt", service.prompt).bind_named({"branch": ref.key, "text": "/tasks", "command": "maybe"})
