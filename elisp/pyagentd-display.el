@@ -382,7 +382,8 @@ LINES are lists (ID LINE), with what says what a call was."
 ;; What the model thought, and what its tools were asked and answered,
 ;; stands in the text in fences.  Where they begin and end their roles say.
 
-(defconst pyagentd-fenced-open "^``` \\(?:\\(tool\\) (\\|\\(reasoning\\)$\\)"
+(defconst pyagentd-fenced-open
+  "^``` \\(?:\\(tool\\|compaction\\) (\\|\\(reasoning\\)$\\)"
   "How the first line of a block begins.")
 
 (defun pyagentd-fenced--change (pos)
@@ -413,7 +414,8 @@ One that is still being written is none."
     (save-match-data
       (when (and (eq (get-text-property pos 'gptel) 'ignore)
                  (looking-at pyagentd-fenced-open))
-        (let* ((kind (if (match-beginning 1) 'tool 'reasoning))
+        (let* ((kind (intern (or (match-string-no-properties 1)
+                                 (match-string-no-properties 2))))
                (end (pyagentd-fenced--end pos kind)))
           (when (and end (< (line-end-position) end))
             (list kind pos (line-end-position) end)))))))
@@ -506,16 +508,22 @@ What the daemon says of it, else its tool and its first argument."
                     (concat " → " failure)
                   (concat " · " (pyagentd-fenced--output eol end)))))))
 
-(defun pyagentd-fenced-words (kind beg eol end)
-  "Return the line for a block of KIND from BEG to END; its first ends at EOL."
+(defun pyagentd-fenced-words (kind beg eol end folded)
+  "Return the line for a block of KIND from BEG to END; its first ends at EOL.
+FOLDED says whether the rest is; only a compaction has a line else."
   (concat
-   (if (char-displayable-p ?▸) "▸ " "> ")
-   (if (eq kind 'reasoning)
-       (concat "thought · " (pyagentd-fenced--output eol end))
-     (let ((line (pyagentd-fenced--line beg eol end)))
-       (if (pyagentd-fenced--failure eol end)
-           (propertize line 'face '(error pyagentd-fold))
-         line)))))
+   (cond ((not (char-displayable-p ?▸)) "> ") (folded "▸ ") (t "▾ "))
+   (pcase-exhaustive kind
+     ('reasoning (concat "thought · " (pyagentd-fenced--output eol end)))
+     ('compaction
+      (format "%s compacted, %s %s" (make-string 8 ?─)
+              (string-remove-suffix ")" (buffer-substring-no-properties
+                                         (+ beg (length "``` compaction (")) eol))
+              (make-string 24 ?─)))
+     ('tool (let ((line (pyagentd-fenced--line beg eol end)))
+              (if (pyagentd-fenced--failure eol end)
+                  (propertize line 'face '(error pyagentd-fold))
+                line))))))
 
 (defun pyagentd-fenced-agents-call (start)
   "Return the id of the call at START if it is one that makes an agent."
@@ -543,7 +551,10 @@ What the daemon says of it, else its tool and its first argument."
 
 ;; What the model thought, and what its tools were asked and answered,
 ;; stands in the text in fences.  Here each of them is folded into one
-;; line, which TAB or a click unfolds.
+;; line, which TAB or a click unfolds.  A compaction is such a block, too: the
+;; model is shown the summary in it in place of what stands above.  The
+;; summary can be edited; who deletes the block lets the model see again what
+;; it stood for.
 ;;
 ;; The lines are overlays that appear when the text is displayed: neither
 ;; undo nor saving knows of them, and text that is folded is not fontified.
@@ -594,14 +605,15 @@ Terminals show none."
 
 (defun pyagentd-fold--set (overlay fold)
   "Fold the block with the first line OVERLAY, or unfold it unless FOLD."
-  (let ((body (overlay-get overlay 'pyagentd-fold-body)))
+  (let* ((body (overlay-get overlay 'pyagentd-fold-body))
+         (kind (overlay-get overlay 'pyagentd-fold-kind))
+         (drawn (or fold (eq kind 'compaction))))
     (overlay-put overlay 'pyagentd-folded fold)
     (overlay-put overlay 'display
-                 (and fold (pyagentd-fenced-words
-                            (overlay-get overlay 'pyagentd-fold-kind)
-                            (overlay-start overlay) (overlay-end overlay)
-                            (overlay-end body))))
-    (overlay-put overlay 'face (and fold 'pyagentd-fold))
+                 (and drawn (pyagentd-fenced-words
+                             kind (overlay-start overlay) (overlay-end overlay)
+                             (overlay-end body) fold)))
+    (overlay-put overlay 'face (and drawn 'pyagentd-fold))
     (overlay-put body 'invisible (and fold 'pyagentd-fold))
     ;; Its end is at the end of the line that is seen, too.
     (overlay-put body 'keymap (and fold pyagentd-fold-map))
@@ -623,6 +635,12 @@ Terminals show none."
     (overlay-put line 'mouse-face 'highlight)
     (overlay-put line 'keymap pyagentd-fold-map)
     (overlay-put line 'help-echo "RET, TAB, mouse-1: show or hide the rest")
+    ;; Whoever deletes the line sees what else there is of the block.
+    (overlay-put line 'modification-hooks
+                 (list (lambda (line changed from to &rest _)
+                         (unless (or changed (< (overlay-start line) from)
+                                     (< to (overlay-end line)))
+                           (mapc #'delete-overlay (list body after))))))
     ;; What follows stands a little apart; a terminal has no room for that.
     (overlay-put after 'line-spacing pyagentd-fold-spacing)
     (overlay-put body 'isearch-open-invisible
@@ -633,8 +651,9 @@ Terminals show none."
 
 (defun pyagentd-fold--folds-p (kind)
   "Return t if blocks of KIND are folded here when they appear."
-  (and (memq kind (if (eq pyagentd-fold--kinds 'default) pyagentd-fold
-                    pyagentd-fold--kinds))
+  (and (memq kind (cons 'compaction
+                        (if (eq pyagentd-fold--kinds 'default) pyagentd-fold
+                          pyagentd-fold--kinds)))
        t))
 
 (defun pyagentd-fold--forget (line)
@@ -719,7 +738,7 @@ With a prefix argument do so with all blocks of the buffer."
     (let* ((pos (if (mouse-event-p event) (posn-point (event-end event))
                   (point)))
            (start (or (pyagentd-fenced-start pos)
-                      (user-error "No tool call or reasoning here")))
+                      (user-error "No tool call, reasoning or summary here")))
            (line (or (pyagentd-fold--line-at start)
                      (apply #'pyagentd-fold--draw
                             (pyagentd-fenced-block start))))

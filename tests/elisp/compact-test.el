@@ -25,7 +25,7 @@
                             'gptel 'ignore))
        (set-buffer-modified-p nil)
        (setq buffer-undo-list nil)
-       (pyagentd-compact--find (point-min) (point-max))
+       (pyagentd-fold--find (point-min) (point-max))
        ,@body)))
 
 (defun compact-test--shown (pos)
@@ -45,13 +45,13 @@
     (should-not (invisible-p (+ beg 60)))
     (should (string-prefix-p "▾" (compact-test--shown beg)))
     (goto-char (+ beg 60))
-    (pyagentd-chat--compact-toggle)
+    (pyagentd-fold-toggle)
     (should (invisible-p (+ beg 60)))))
 
 (ert-deftest pyagentd-compact-dividers-are-neither-saved-nor-undone ()
   (compact-test--with
-    (pyagentd-compact--find (point-min) (point-max))
-    (should (= 2 (length (pyagentd-test-overlays
+    (pyagentd-fold--find (point-min) (point-max))
+    (should (= 3 (length (pyagentd-test-overlays
                           beg (+ beg 2 (length compact-test--block))))))
     (should-not (buffer-modified-p))
     (should-not buffer-undo-list)
@@ -61,9 +61,9 @@
 
 (ert-deftest pyagentd-compact-takes-no-other-text-for-a-block ()
   (pyagentd-test-with-session (concat compact-test--head compact-test--block)
-    (pyagentd-compact--find (point-min) (point-max))
+    (pyagentd-fold--find (point-min) (point-max))
     (should-not (pyagentd-test-overlays))
-    (should-error (pyagentd-chat--compact-toggle) :type 'user-error)))
+    (should-error (pyagentd-fold-toggle) :type 'user-error)))
 
 (ert-deftest pyagentd-compact-puts-its-block-where-the-daemon-says ()
   (pyagentd-test-with-session "### Hi\n\nYes\n\n### "
