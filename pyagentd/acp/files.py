@@ -168,7 +168,7 @@ _UNSAFE: Final = re.compile(r"[^\w.-]+")
 _TICKS: Final = re.compile(r"`{3,}")
 
 
-class Attached(NamedTuple):
+class Attachment(NamedTuple):
     """A file for the session's ``files/``."""
 
     name: str
@@ -179,7 +179,7 @@ class Prompt(NamedTuple):
     """A message: its text, and the files it links."""
 
     text: str
-    files: tuple[Attached, ...]
+    files: tuple[Attachment, ...]
 
 
 def prompt(blocks: Sequence[Block], root: str) -> Prompt:
@@ -190,7 +190,7 @@ def prompt(blocks: Sequence[Block], root: str) -> Prompt:
     """
     said: list[str] = []
     behind: list[str] = []
-    files: list[Attached] = []
+    files: list[Attachment] = []
     for block in blocks:
         match block:
             case schema.TextContentBlock():
@@ -260,13 +260,13 @@ def _bytes(data: str) -> bytes:
         raise BadRequest("What was attached is not base64") from None
 
 
-def _file(name: str, kind: str, data: bytes) -> Attached:
+def _file(name: str, kind: str, data: bytes) -> Attachment:
     """Return ``data`` under a name that two different contents never share."""
     stem, dot, suffix = name.rpartition(".")
     ending = f".{suffix}" if dot and stem else mimetypes.guess_extension(kind) or ""
     base = _UNSAFE.sub("-", stem or name).strip("-.") or "file"
     check_size(name, media_type(data), len(data))
-    return Attached(f"{base}-{hashlib.sha256(data).hexdigest()[:8]}{_UNSAFE.sub('', ending)}", data)
+    return Attachment(f"{base}-{hashlib.sha256(data).hexdigest()[:8]}{_UNSAFE.sub('', ending)}", data)
 
 
 def _link(label: str, name: str, *, shown: bool = False) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyagentd.api.agents import Agents, NamedAgents, Pieces, Settings, SpawnOperations
 from pyagentd.api.approvals import Approvals
+from pyagentd.api.background import ScheduleOperations, TaskOperations
 from pyagentd.api.commands import Builtin
 from pyagentd.api.conversations import Compaction, Conversations, Queue, SlashCommands, TurnAgents
 from pyagentd.api.group import Process, methods
@@ -17,9 +18,7 @@ from pyagentd.api.mcp import EmacsOperations, HookOperations, McpOperations
 from pyagentd.api.missions import Missions
 from pyagentd.api.models import ConfigurationOperations, ModelOperations, PresetTemplates, UsageOperations
 from pyagentd.api.reports import Reports
-from pyagentd.api.schedules import ScheduleOperations
 from pyagentd.api.sessions import Branches, Exchange, Lifecycle, Sessions
-from pyagentd.api.tasks import TaskOperations
 from pyagentd.api.views import Views
 from pyagentd.features.indexer import Indexer
 from pyagentd.features.slash_commands import Commands

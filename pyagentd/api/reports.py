@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from pyagentd.api.approvals import Approvals
+from pyagentd.api.background import TaskOperations
 from pyagentd.api.group import Client, Env, Group, operations_of
 from pyagentd.api.inspection import Inspection, context_chart
 from pyagentd.api.mcp import HookOperations, McpOperations
 from pyagentd.api.missions import Missions
 from pyagentd.api.models import PresetTemplates, UsageOperations
 from pyagentd.api.sessions import Sessions
-from pyagentd.api.tasks import TaskOperations
 from pyagentd.api.views import (
     ActionReply,
     Followed,

@@ -14,15 +14,14 @@ from typing import Any, Literal, NotRequired, TypedDict, cast, get_args
 
 from pyagentd.api.agents import NamedAgents, Settings, agent_tree
 from pyagentd.api.approvals import Approvals, AskRow
+from pyagentd.api.background import ScheduleOperations, TaskOperations
 from pyagentd.api.conversations import Queue
 from pyagentd.api.group import Client, Env, Group, operations_of
 from pyagentd.api.history import ContextOperations, SnapshotOperations
 from pyagentd.api.inspection import MAX_HITS, HitFacts, Search
 from pyagentd.api.mcp import McpOperations
 from pyagentd.api.models import UsageOperations
-from pyagentd.api.schedules import ScheduleOperations
 from pyagentd.api.sessions import Branches, Sessions, session_rows
-from pyagentd.api.tasks import TaskOperations
 from pyagentd.errors import BadRequest, NotFound, did_you_mean
 from pyagentd.events import Face, FilePlace, Place, ReportPlace, SessionPlace, ViewPlace, one_line, shortened
 from pyagentd.features.overview import Overview

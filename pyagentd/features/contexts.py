@@ -189,14 +189,14 @@ class Turn:
 
 
 @dataclass(slots=True)
-class Restored:
+class RestoredContext:
     """A saved conversation: its turns, and the results of its calls by their ids."""
 
     turns: list[Turn]
     results: dict[str, str]
 
 
-def restored_turns(entries: Iterable[Mapping[str, Any]]) -> Restored:
+def restored_turns(entries: Iterable[Mapping[str, Any]]) -> RestoredContext:
     """Return the turns of a saved conversation; one that begins with an answer gets a prompt that says so."""
     turns: list[Turn] = []
     results: dict[str, str] = {}
@@ -214,11 +214,11 @@ def restored_turns(entries: Iterable[Mapping[str, Any]]) -> Restored:
             turns[-1].prompt = "\n\n".join([turns[-1].prompt, *said])
         else:
             turns.append(Turn("\n\n".join(said)))
-    return Restored(turns, results)
+    return RestoredContext(turns, results)
 
 
 def facts_of_turns(
-    found: Restored, *, session_id: str, run_id: str, metadata: Mapping[str, Any], now_ms: int
+    found: RestoredContext, *, session_id: str, run_id: str, metadata: Mapping[str, Any], now_ms: int
 ) -> Iterator[Fact]:
     """Yield the rows of all turns, without the first one's prompt.
 
@@ -299,7 +299,7 @@ class _LiveConversation(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cleared:
+class ClearedContext:
     """What a boundary put behind the conversation."""
 
     messages: int
@@ -335,7 +335,7 @@ class Contexts(Feature):
         text = one_line(description) or await self._described(branch, said.messages, options)
         return await self._write(branch, said, text, "manual_save")
 
-    async def clear(self, branch: LiveBranch) -> Cleared:
+    async def clear(self, branch: LiveBranch) -> ClearedContext:
         """Put the conversation of a branch behind a boundary, without saving it.
 
         Raises:
@@ -346,7 +346,7 @@ class Contexts(Feature):
             changed = await self._history.clear_held(branch)
         self.kernel.bus.tell(ConversationCleared(branch))
         self._say(branch, f"Context cleared. {KEPT}")
-        return Cleared(messages=len(changed.hidden))
+        return ClearedContext(messages=len(changed.hidden))
 
     async def restore(self, branch: LiveBranch, id: str) -> ContextRow:
         """Let a saved conversation be the one that goes on, in the place of what did, which is not saved.

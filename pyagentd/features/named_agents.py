@@ -508,7 +508,7 @@ Files = Literal["kept", "trashed", "deleted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Destroyed:
+class Destruction:
     """What was done."""
 
     name: str
@@ -532,7 +532,7 @@ class Destroyed:
         return f"Destroyed the agent {self.name}. {where}."
 
 
-async def destroy(kernel: "Kernel", name: str, *, keep_files: bool, user: str) -> Destroyed:
+async def destroy(kernel: "Kernel", name: str, *, keep_files: bool, user: str) -> Destruction:
     """End an agent with all it does, and remove its directory or leave it.
 
     Args:
@@ -549,7 +549,7 @@ async def destroy(kernel: "Kernel", name: str, *, keep_files: bool, user: str) -
     return await asyncio.shield(kernel.spawn(_destroy(kernel, name, keep_files, user)))
 
 
-async def _destroy(kernel: "Kernel", name: str, keep_files: bool, user: str) -> Destroyed:
+async def _destroy(kernel: "Kernel", name: str, keep_files: bool, user: str) -> Destruction:
     place = await asyncio.to_thread(agent_dir, kernel, name)
     if kernel.closing:
         raise Busy("The daemon is stopping", hint="Try again in a moment")
@@ -574,7 +574,7 @@ async def _destroy(kernel: "Kernel", name: str, keep_files: bool, user: str) -> 
                     agents.set_status, kernel.state, name, "destroyed", now_ms=now_ms, intent=noted
                 )
                 files = await destroying_complete(kernel, row, intent, user=user)
-    return Destroyed(name=name, directory=place, files=files, saved=tuple(saved), gone=gone)
+    return Destruction(name=name, directory=place, files=files, saved=tuple(saved), gone=gone)
 
 
 async def destroying_complete(kernel: "Kernel", row: AgentRow, intent: str, *, user: str) -> Files:

@@ -45,7 +45,7 @@ from pyagentd.lisp.limits import Budget, Limits, too_long
 from pyagentd.lisp.parallel import (
     Ended,
     Group,
-    Ordered,
+    OrderedRecords,
     Position,
     Threads,
     abandoned,
@@ -386,7 +386,7 @@ class _ChildRun:
         self._source = source
         self._tools = tools
         self._limits = limits
-        self._calls: Ordered[ToolCall] = Ordered()
+        self._calls: OrderedRecords[ToolCall] = OrderedRecords()
         self._parallel = _is_parallel(source, limits)
         self._threads = Threads(Budget(limits))
         self._lock = threading.Lock()

@@ -24,7 +24,7 @@ Position = tuple[int, ...]
 """Where in a program a call stands: the number of the call, and of the item and the call in it for parallel ones."""
 
 
-class Ordered(Generic[_T]):
+class OrderedRecords(Generic[_T]):
     """Records in the order of their positions."""
 
     __slots__ = ("_lock", "_positions", "items")

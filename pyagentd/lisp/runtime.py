@@ -16,7 +16,7 @@ from pyagentd.lisp.builtins import BUILTINS
 from pyagentd.lisp.builtins.table import items
 from pyagentd.lisp.errors import MISSING, Fail, LispError, Return
 from pyagentd.lisp.limits import Budget
-from pyagentd.lisp.parallel import Ordered, Position, Threads
+from pyagentd.lisp.parallel import OrderedRecords, Position, Threads
 from pyagentd.lisp.serialization import check_extent, size
 from pyagentd.lisp.values import (
     Keyword,
@@ -107,7 +107,7 @@ class Run:
         self.memory = {key.name if type(key) is Keyword else key: value for key, value in memory.items()}
         self.tools = tools
         self.budget = budget
-        self.calls: Ordered[ToolCall] = Ordered()
+        self.calls: OrderedRecords[ToolCall] = OrderedRecords()
         self.started = 0  # tool calls, those still running too
         self.threads = Threads(budget)
 

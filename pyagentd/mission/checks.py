@@ -15,7 +15,7 @@ from pyagentd.mission import registry, template, tools
 from pyagentd.mission import signature as signatures
 from pyagentd.mission.firewall import Firewall
 from pyagentd.mission.llmtool import ToolsError
-from pyagentd.mission.options import LLM, Options, Request, options_of
+from pyagentd.mission.options import LLM, Arguments, Options, Request, arguments_of
 from pyagentd.mission.signature import Map, Problem, Signature
 from pyagentd.mission.step import Fail, Step
 from pyagentd.mission.tools import Tool
@@ -154,75 +154,48 @@ class CannotStart(Exception):
         self.fails = fails
 
 
-def problems(
-    prompt: str,
-    *,
-    llm: Any = None,
-    signature: Any = None,
-    tools: Any = None,
-    tool_catalog: Any = None,
-    context: Any = None,
-    context_signature: Any = None,
-    models: Mapping[str, Any] | None = None,
-    signature_validation: str = "enabled",
-    **options: Any,
-) -> tuple[Fail, ...]:
+def problems(prompt: str, *, llm: Any = None, **given: Any) -> tuple[Fail, ...]:
     """Return why ``delegate`` with these arguments would fail before its first turn; ``llm`` may be omitted."""
     try:
         prepare(
-            prompt,
-            llm=_no_llm if llm is None else llm,
-            signature=signature,
-            tools=tools,
-            tool_catalog=tool_catalog,
-            context=context,
-            context_signature=context_signature,
-            models=models,
-            options=options_of(signature_validation=signature_validation, **options),
+            arguments_of({"prompt": prompt, "llm": _no_llm if llm is None else llm, **given}), given.get("models")
         )
     except CannotStart as refused:
         return refused.fails
     return ()
 
 
-def prepare(
-    prompt: str,
-    *,
-    llm: Any,
-    signature: Any = None,
-    tools: Any = None,
-    tool_catalog: Any = None,
-    context: Any = None,
-    context_signature: Any = None,
-    memory: Mapping[str, Any] | None = None,
-    models: Mapping[str, Any] | None = None,
-    caller: LLM | None = None,
-    options: Options,
-) -> ReadyMission:
-    """Return the mission, ready to run; the arguments are those of ``delegate``.
+def prepare(args: Arguments, models: Mapping[str, Any] | None = None, *, caller: LLM | None = None) -> ReadyMission:
+    """Return the mission, ready to run.
+
+    Args:
+        args: The arguments of ``delegate``.
+        models: The registry: the mission's own, or that of the mission that calls it.
+        caller: The callback of the mission that calls it.
 
     Raises:
         CannotStart: Something is wrong with them.
     """
+    options, context = args.options, args.context
     found = _Findings(options)
     found.fails += [Fail(reason="validation_error", message=each) for each in options.mistakes()]
-    contract = found.signature(signature, "signature")
-    start = found.start_context(context, context_signature)
+    contract = found.signature(args.signature, "signature")
+    start = found.start_context(context, args.context_signature)
     declared = found.signature(start.signature, "context_signature")
-    own = found.tools(tools, catalog=False)
-    catalog = found.tools(tool_catalog, catalog=True)
-    callback = found.llm(llm, models, caller)
+    own = found.tools(args.tools, catalog=False)
+    catalog = found.tools(args.tool_catalog, catalog=True)
+    callback = found.llm(args.llm, models, caller)
     firewall = Firewall(options.prompt_limit)
     data = found.context(start.context, contract, declared)
     firewall.learn(data)
-    text = found.text(prompt, data, firewall)
-    kept = found.plain_values(memory or {}, "memory")
+    text = found.text(args.prompt, data, firewall)
+    kept = found.plain_values(args.memory or {}, "memory")
     firewall.learn(kept)
     found.check_strict(own, data, contract, declared)
     if found.fails:
         raise CannotStart(tuple(found.fails))
     return ReadyMission(
-        prompt=prompt,
+        prompt=args.prompt,
         text=text,
         llm=callback,
         signature=contract,

@@ -12,9 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Generic, Unpack, cast, overload
 
 from pyagentd.errors import PyagentdError, UserError
@@ -27,18 +26,19 @@ from pyagentd.mission.checkpoint import CheckpointError, State
 from pyagentd.mission.checks import CannotStart, ReadyMission, prepare
 from pyagentd.mission.llmtool import LLMTool
 from pyagentd.mission.options import (
+    ARGUMENTS,
     KNOWN,
+    Arguments,
     Context,
     Limits,
     Message,
     ModelLike,
     MoreOptions,
-    Options,
     Request,
     ToolLike,
     Tools,
+    arguments_of,
     check_known,
-    options_of,
     seconds,
 )
 from pyagentd.mission.prompt import Brief, system_prompt
@@ -52,26 +52,6 @@ _log = logging.getLogger(__name__)
 
 
 MAX_CONCURRENCY = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arguments:
-    """The arguments of ``delegate``, by the same names."""
-
-    prompt: str
-    llm: Any
-    signature: Any = None
-    tools: Any = None
-    tool_catalog: Any = None
-    context: Any = None
-    context_signature: Any = None
-    memory: Mapping[str, Any] | None = None
-    models: Mapping[str, Any] | None = None
-    budget: Budget | None = None
-    checkpoint_dir: str | Path | None = None
-    resume_from: State | str | Path | None = None
-    on_checkpoint: Callable[[State], None] | None = None
-    options: Options = field(default_factory=Options)
 
 
 def run(args: Arguments, runtime: Runtime) -> Step[Any]:
@@ -104,19 +84,8 @@ def run(args: Arguments, runtime: Runtime) -> Step[Any]:
 def _step(args: Arguments, runtime: Runtime, parent: Scope | None, span: str) -> Step[Any]:
     try:
         resumed = checkpoint.load(args.resume_from, args.checkpoint_dir) if args.resume_from is not None else None
-        mission = prepare(
-            args.prompt,
-            llm=args.llm,
-            signature=args.signature,
-            tools=args.tools,
-            tool_catalog=args.tool_catalog,
-            context=args.context,
-            context_signature=args.context_signature,
-            memory=args.memory,
-            models=args.models if args.models is not None or parent is None else parent.models,
-            caller=parent.llm if parent else None,
-            options=args.options,
-        )
+        models = args.models if args.models is not None or parent is None else parent.models
+        mission = prepare(args, models, caller=parent.llm if parent else None)
     except CannotStart as error:
         return Step(ok=False, fail=error.fails[0])
     except CheckpointError as error:
@@ -368,12 +337,9 @@ async def adelegate(prompt: str, *, llm: ModelLike, limits: Limits | None = None
     return await bridge.run(lambda: _run(given, runtime))
 
 
-_ARGUMENTS = frozenset(each.name for each in fields(Arguments) if each.name != "options")
-
-
 def _run(given: Mapping[str, Any], runtime: Runtime) -> Step[Any]:
     """Run a mission, given the arguments of ``delegate``."""
-    check_known(given, KNOWN | _ARGUMENTS | {"limits"})
+    check_known(given, KNOWN | ARGUMENTS | {"limits"})
     given_cancelled, bridge_cancelled = given.get("cancelled"), runtime.cancelled
     services = {name: given[name] for name in ("monotonic", "epoch", "sleep") if name in given}
     runtime = replace(
@@ -382,8 +348,7 @@ def _run(given: Mapping[str, Any], runtime: Runtime) -> Step[Any]:
         listener=given.get("telemetry"),
         cancelled=bridge_cancelled if given_cancelled is None else lambda: bridge_cancelled() or given_cancelled(),
     )
-    named = {name: given[name] for name in _ARGUMENTS if name in given}
-    return run(Arguments(**named, options=options_of(**given)), runtime)
+    return run(arguments_of(given), runtime)
 
 
 # Dry run.
@@ -508,7 +473,7 @@ class Mission(Generic[T]):
         **options: Unpack[MoreOptions],
     ) -> None: ...
     def __init__(self, prompt: str, **options: Any) -> None:
-        check_known(options, KNOWN | _ARGUMENTS | {"limits"})
+        check_known(options, KNOWN | ARGUMENTS | {"limits"})
         object.__setattr__(self, "prompt", prompt)
         object.__setattr__(self, "options", options)
 

@@ -313,6 +313,34 @@ def options_of(limits: Limits | None = None, **named: Any) -> Options:
 _OPTIONS = frozenset(each.name for each in fields(Options))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arguments:
+    """The arguments of ``delegate``, by the same names."""
+
+    prompt: str
+    llm: Any
+    signature: Any = None
+    tools: Any = None
+    tool_catalog: Any = None
+    context: Any = None
+    context_signature: Any = None
+    memory: Mapping[str, Any] | None = None
+    models: Mapping[str, Any] | None = None
+    budget: "Budget | None" = None
+    checkpoint_dir: str | Path | None = None
+    resume_from: "State | str | Path | None" = None
+    on_checkpoint: "Callable[[State], None] | None" = None
+    options: Options = field(default_factory=Options)
+
+
+ARGUMENTS = frozenset(each.name for each in fields(Arguments) if each.name != "options")
+
+
+def arguments_of(given: Mapping[str, Any]) -> Arguments:
+    """Return the arguments of ``delegate`` that are ``given`` by name, single limits and options among them."""
+    return Arguments(**{name: given[name] for name in ARGUMENTS if name in given}, options=options_of(**given))
+
+
 def seconds(time: Seconds) -> float:
     """Return a time in seconds."""
     return time.total_seconds() if isinstance(time, timedelta) else float(time)

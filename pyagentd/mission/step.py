@@ -5,7 +5,7 @@ stored, used as the context of another mission, and read from several threads.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from pyagentd.lisp import values
@@ -40,27 +40,14 @@ class Usage:
 
     def plus(self, other: "Usage") -> "Usage":
         """Return the sum; duration and memory are those of ``self``."""
-        return Usage(
-            duration_ms=self.duration_ms,
-            turns=self.turns + other.turns,
-            llm_requests=self.llm_requests + other.llm_requests,
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cost_usd=self.cost_usd + other.cost_usd,
-            memory_bytes=self.memory_bytes,
-        )
+        return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in _SUMMED})
 
     def minus(self, before: "Usage") -> "Usage":
         """Return the usage since ``before``; duration and memory are those of ``self``."""
-        return Usage(
-            duration_ms=self.duration_ms,
-            turns=self.turns - before.turns,
-            llm_requests=self.llm_requests - before.llm_requests,
-            input_tokens=self.input_tokens - before.input_tokens,
-            output_tokens=self.output_tokens - before.output_tokens,
-            cost_usd=self.cost_usd - before.cost_usd,
-            memory_bytes=self.memory_bytes,
-        )
+        return replace(self, **{name: getattr(self, name) - getattr(before, name) for name in _SUMMED})
+
+
+_SUMMED = ("turns", "llm_requests", "input_tokens", "output_tokens", "cost_usd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from pyagentd.errors import PyagentdError, did_you_mean
 from pyagentd.lisp import values
 from pyagentd.lisp.errors import LispError
-from pyagentd.lisp.parallel import Ordered
+from pyagentd.lisp.parallel import OrderedRecords
 from pyagentd.lisp.values import check_data
 from pyagentd.mission import llmtool
 from pyagentd.mission import signature as signatures
@@ -460,8 +460,8 @@ class Toolbox:
     scope: Scope
     span: str
     runtime: Runtime
-    recorded: Ordered[ToolCall] = field(default_factory=Ordered)
-    noticed: Ordered[str] = field(default_factory=Ordered)
+    recorded: OrderedRecords[ToolCall] = field(default_factory=OrderedRecords)
+    noticed: OrderedRecords[str] = field(default_factory=OrderedRecords)
     warnings: list[str] = field(default_factory=list)
 
     @property
