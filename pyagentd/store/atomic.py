@@ -41,6 +41,7 @@ class System:
     pread = staticmethod(os.pread)
     write = staticmethod(os.write)
     fsync = staticmethod(os.fsync)
+    fstat = staticmethod(os.fstat)
     close = staticmethod(os.close)
     ftruncate = staticmethod(os.ftruncate)
     replace = staticmethod(os.replace)
@@ -82,10 +83,13 @@ def write_bytes(
     fsync: bool = True,
     mode: int = FILE_MODE,
     check: Callable[[], None] = lambda: None,
-) -> None:
+) -> os.stat_result:
     """Replace the content of ``path`` with ``data``; see ``write_text``.
 
     ``check`` is called when the file is about to take its place, which it does not if that raises.
+
+    Returns:
+        The status of the file that was written, whatever may be in its place by now.
     """
     with _Refusals(path):
         with _draft(path) as draft:
@@ -94,6 +98,7 @@ def write_bytes(
                 _write_all(fd, data)
                 if fsync:
                     system.fsync(fd)
+                status = system.fstat(fd)
             except BaseException:
                 with suppress(OSError):
                     system.close(fd)
@@ -103,6 +108,7 @@ def write_bytes(
             system.replace(draft, path)
         if fsync:
             _sync_directory(path.parent)
+    return status
 
 
 def replace_link(path: Path, target: str) -> None:

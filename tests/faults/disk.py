@@ -56,6 +56,7 @@ class FaultyDisk(atomic.System):
             "pread",
             "write",
             "fsync",
+            "fstat",
             "close",
             "ftruncate",
             "replace",
@@ -117,7 +118,7 @@ class FaultyDisk(atomic.System):
         return result
 
     def _path(self, name: str, args: tuple[Any, ...]) -> str:
-        if name in ("pread", "write", "fsync", "close", "ftruncate"):
+        if name in ("pread", "write", "fsync", "fstat", "close", "ftruncate"):
             return self._paths.get(args[0], "?")
         return os.fsdecode(args[-1] if name in ("replace", "symlink") else args[0])
 

@@ -234,12 +234,12 @@ async def test_a_refused_write_is_told_once_and_tried_again(desk: Desk, monkeypa
     await desk.document.flush()
     write, tried = atomic.write_bytes, 0
 
-    def full(path: Path, data: bytes, **options: Any) -> None:
+    def full(path: Path, data: bytes, **options: Any) -> Any:
         nonlocal tried
         tried += 1
         if tried < 3:
             raise StoreError(f"{path}: it is full") from OSError(errno.ENOSPC, "No space left on device")
-        write(path, data, **options)
+        return write(path, data, **options)
 
     monkeypatch.setattr(atomic, "write_bytes", full)
     monkeypatch.setattr(document_sync, "PERSIST_EVERY_S", 0.01)
@@ -249,22 +249,28 @@ async def test_a_refused_write_is_told_once_and_tried_again(desk: Desk, monkeypa
     assert desk.body() == "### Tell me.\n\n" + ANSWER[0]
 
 
+@pytest.mark.parametrize("calls", [1, 2])
 async def test_what_is_written_while_the_daemon_syncs_its_file_is_kept(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Before the file takes its place, and when it has and its directory is synced."""
     desk.begin()
     await desk.document.flush()
-    sync, others = atomic.system.fsync, [desk.file.read_text() + "A draft"]
+    sync = atomic.system.fsync
 
     def slow(fd: int) -> None:
-        if others:
-            desk.file.write_text(others.pop())
+        nonlocal calls
+        calls -= 1
+        if not calls:
+            desk.file.write_text(desk.file.read_text().replace("Tell me.", "Tell us."))
         sync(fd)
 
     desk.add(ANSWER[0])
     monkeypatch.setattr(atomic.system, "fsync", slow)
     await desk.document.flush()
-    assert desk.body() == "### Tell me.\n\n" + ANSWER[0] + "A draft"
+    desk.add(ANSWER[1])
+    await desk.document.flush()
+    assert desk.body() == "### Tell us.\n\n" + ANSWER[0] + ANSWER[1]
 
 
 @pytest.mark.parametrize("half", ["", "### Tell", None])

@@ -23,7 +23,7 @@ from pyagentd.store import atomic
 from pyagentd.store.document import text
 from pyagentd.store.document.pieces import TextMatch, common_text
 from pyagentd.store.document.render import Insert
-from pyagentd.store.document.text import OPENING, Bounds, Document, Span, Stamp, merged, stamp_of
+from pyagentd.store.document.text import OPENING, Bounds, Document, Span, Stamp, merged, stamp_in, stamp_of
 
 # A document together with its file's bytes, made from those of the document before it.
 #
@@ -172,8 +172,8 @@ def _is_utf8(data: bytes) -> bool:
 # Session documents as they were last read or written here, so that a file that did not change is not parsed again.
 #
 # A file is known by its stamp. As git does with its index, a stamp is believed only if the file was last written a
-# while before it was read (else a second write may have left the same stamp), and never right after our own write
-# (somebody may have put another file in its place before its stamp was taken): then its bytes are compared.
+# while before it was read, and never right after our own write: a second write may have left the same stamp. Else its
+# bytes are compared.
 
 SETTLED_NS = 50_000_000  # a file system's clock ticks every 10 ms at most, ...
 SETTLED_COARSE_NS = 2_100_000_000  # ... or every second or two, where times are whole seconds
@@ -305,8 +305,8 @@ def write_document(path: Path, doc: Document, before: CachedDocument | None = No
 
     check()
     made = format_document(doc, before.formatted if before else None, kept)
-    atomic.write_bytes(path, made.data, check=check)  # syncing takes a while
-    file = CachedDocument(formatted=made, stamp=stamp_of(path))
+    status = atomic.write_bytes(path, made.data, check=check)  # syncing takes a while
+    file = CachedDocument(formatted=made, stamp=stamp_in(status))
     document_cache.wrote(path, made, file.stamp)
     return file
 

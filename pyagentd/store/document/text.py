@@ -7,6 +7,7 @@ every document whose spans are sound.
 """
 
 import hashlib
+import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -710,12 +711,16 @@ def stamp_of(path: Path) -> Stamp | None:
         StoreError: The disk refused.
     """
     try:
-        stat = path.stat()
+        return stamp_in(path.stat())
     except FileNotFoundError:
         return None
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror}") from error
-    return Stamp(stat.st_mtime_ns, stat.st_size, stat.st_ino)
+
+
+def stamp_in(status: os.stat_result) -> Stamp:
+    """Return the stamp of a file of which this is the status."""
+    return Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
 
 
 def inspect(path: Path) -> Condition:
