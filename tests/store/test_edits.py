@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyagentd.messages import Message, Part, Role
+from pyagentd.messages import Message, Part, Role, ToolResult
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document.pieces import found_pieces, recorded_pieces
 from pyagentd.store.document.reconcile import Alignment, align
@@ -396,6 +396,77 @@ FOUND: list[tuple[str, list[Turn], list[Splice]]] = [
         ],
         [Splice(30, 36, "x\n"), Splice(107, 109, "### y\n"), Splice(185, 185, "## ")],
     ),
+    # what is left of a tool's block, whose result was moved, is no text of the prompt above it
+    (
+        "shell",
+        [
+            Turn(prompt="a", steps=(Step(texts=("### z\n\nmore",)),)),
+            Turn(prompt="a", steps=(Step(calls=(Call(name="Read", result=LINES),)),)),
+        ],
+        [
+            Splice(
+                14,
+                14,
+                f'{LINES}\n```\n``` tool (Bash)\n(:name "Bash" :args nil)\n\n0\n```\n\n``` reasoning\n0\n```\n',
+            ),
+            Splice(70, 161, ""),
+        ],
+    ),
+    (
+        "shell",
+        [
+            Turn(prompt="a", steps=(Step(calls=(Call(result="0"),)),)),
+            Turn(prompt="0", steps=(Step(calls=(Call(result=LINES),)),)),
+        ],
+        [
+            Splice(8, 49, f"{LINES}\n```\n"),
+            Splice(108, 198, '``` tool (Bash :command "ls")\n(:name "Bash" :args (:command "ls"))\n'),
+        ],
+    ),
+    # an answer that was moved into a prompt stands between the prompt and what answers it
+    (
+        "shell",
+        [
+            Turn(prompt="x\n\n### y\n\n### y", steps=(Step(texts=("0",), calls=(Call(result="0"),)),)),
+            Turn(prompt="a", steps=(Step(texts=("\n0",)),)),
+        ],
+        [Splice(14, 14, "0\n\n"), Splice(82, 84, "")],
+    ),
+    # so many words, of which none occurs once, are compared by lines
+    (
+        "shell",
+        [
+            Turn(
+                prompt="0",
+                steps=(
+                    Step(texts=("``` reasoning\nfake\n```",), calls=(Call(result="0"),)),
+                    Step(
+                        reasoning="a b\n\nc",
+                        texts=("0", "``` reasoning\nfake\n```"),
+                        calls=(
+                            Call(result="OK"),
+                            Call(input={"command": "ls"}, result="0\n\n00"),
+                        ),
+                    ),
+                    Step(reasoning="a b\n\nc"),
+                ),
+            ),
+            Turn(
+                prompt="0",
+                steps=(
+                    Step(
+                        texts=("``` reasoning\nfake\n```",),
+                        calls=(
+                            Call(result="OK"),
+                            Call(input={"command": "ls"}, result="0\n\n00"),
+                        ),
+                    ),
+                    Step(reasoning="a b\n\nc", texts=("0",)),
+                ),
+            ),
+        ],
+        [Splice(0, 6, "0\n"), Splice(472, 474, "### 0\n")],
+    ),
     # an answer that is nothing but a heading, below a prompt that became a part of the one above
     ("shell", [Turn(prompt="a"), Turn(prompt="0", steps=(Step(texts=("", "\n\n### ")),))], [Splice(9, 13, "## ")]),
 ]
@@ -467,6 +538,22 @@ def test_a_text_that_was_joined_to_the_one_above_takes_nothing_of_its_like_below
     start = case.document.body.index("\n``` reasoning\nSo") - 1
     edit = Edit(name="replace", splices=(Splice(start, start + 9, "``` tool (X)\n"),))
     case.check(parse(format_file(elsewhere(case.document, edit))), edit)
+
+
+def test_a_block_that_was_moved_far_and_edited_is_still_of_its_tool() -> None:
+    call = Call(input={"command": "ls"}, result="one\ntwo\nthree")
+    turns = [Turn(prompt="First", steps=(Step(calls=(call,)), Step(texts=("One",)))), Turn(prompt="Second")]
+    case = Case([*turns, Turn(prompt="Third", steps=(Step(texts=("Three",)),))])
+    body = case.document.body
+    start, end = body.index("``` tool"), body.index("One")
+    block = body[start:end].replace("two", "2")
+    at = body.rindex("\n\n### ")
+    edit = Edit(name="move", splices=(Splice(start, end, ""), Splice(at, at, "\n\n" + block.rstrip())))
+    edited = parse(format_file(elsewhere(case.document, edit)))
+    case.check(edited, edit)
+    shown = [part for message in align(edited, case.talk.conversation).view for part in message.parts]
+    results = [part.text for part in shown if isinstance(part, ToolResult)]
+    assert results == ["one\n2\nthree"]
 
 
 def test_a_call_that_cannot_be_read_any_more_is_said_in_one_line() -> None:

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import unified_diff
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Literal, NamedTuple
 
 from pyagentd.store.conversation import COMPACTION, Conversation, Message, Part
@@ -58,6 +58,7 @@ def find_moved(
     said: Sequence[tuple[int, int]],
     kept: Sequence[TextMatch],
     keys: Iterable[Key],
+    torn: Iterable[Key],
     end: int,
 ) -> list[Span]:
     """Return ``spans`` with the roles of those of ``keys`` that are found in what is new in the text.
@@ -68,11 +69,14 @@ def find_moved(
         said: Where text of the user is known to stand.
         kept: What of the text is not new.
         keys: What to look for, no text of the user's among it.
+        torn: Calls of which to look for the rest, where they are not found whole.
         end: Where to stop; what the user is writing there may quote an answer.
     """
     searched = _Searched(body, sorted([*(span[:2] for span in spans), *said]), kept, end)
-    for key in keys:
-        searched.take(key)
+    whole = {key for key in keys if searched.take(key)}
+    for key in torn:
+        if key not in whole:
+            searched.take_torn(key[1], key[2].partition("\n\n")[0])
     return sorted([*spans, *searched.found])
 
 
@@ -91,22 +95,40 @@ class _Searched:
                 self._lines[body[line:line_end]].append(line)
                 line = line_end + 1
 
-    def take(self, key: Key) -> None:
-        """Give the text its role where it stands first as a block and has none yet."""
+    def take(self, key: Key) -> bool:
+        """Give the text its role where it stands first as a block and has none yet; return whether it does."""
         kind, call_id, text = key
-        line, offset = _telling_line(text)
-        for start in self._lines.get(line, ()) if line else ():
-            begin, end = start - offset, start - offset + len(text)
-            if not (self._body.startswith(text, begin) and self._is_block(kind, begin, end)):
+        for begin in self._places(text):
+            end = begin + len(text)
+            if not self._is_block(kind, begin, end):
                 continue
             spans = list(self._fenced(begin, end, call_id)) if kind == "tool" else [Span(begin, end, _KINDS[kind])]
             if self._is_free(spans[0].start, end):
                 self.found += [span for span in spans if self._is_free(span.start, span.end)]
-                return
+                return True
+        return False
+
+    def take_torn(self, call_id: str, call: str) -> None:
+        """Give a block with this call, but another result, its role; without the end of one it is not sent."""
+        for begin in self._places(call):
+            head, end = self._body.rfind("\n", 0, begin) + 1, begin + len(call)
+            if not (self._body.startswith(TOOL_OPEN, head) and self._is_free(head, end)):
+                continue
+            close = self._body.find(FENCE_CLOSE, end)
+            if self._body.startswith(FENCE_CLOSE + "\n", close) and self._is_free(head, close):
+                self.found += self._fenced(begin, close, call_id)
+            else:
+                self.found.append(Span(head, end, "ignore"))
+            return
+
+    def _places(self, text: str) -> Iterator[int]:
+        """Yield where a text may stand in what is new, the first place first."""
+        line, offset = _telling_line(text)
+        for start in self._lines.get(line, ()) if line else ():
+            if start >= offset and self._body.startswith(text, start - offset):
+                yield start - offset
 
     def _is_block(self, kind: str, start: int, end: int) -> bool:
-        if start < 0:
-            return False
         if kind == "tool":
             return self._body.startswith(FENCE_CLOSE, end)
         return (start == 0 or self._body[start - 1] == "\n") and self._body[end : end + 1] in ("", "\n")
@@ -328,7 +350,11 @@ def compare(conversation: Conversation, recorded: Sequence[RecordedPiece], body:
     target = expected(conversation, recorded)
     hidden = [place for piece, place in zip(recorded, target.places, strict=True) if piece.is_hidden]
     shown = [place for piece, place in zip(recorded, target.places, strict=True) if not piece.is_hidden]
-    kept = _at_pieces(common_text(target.body, body), target.body, body, hidden, shown)
+    units: list[tuple[int, int]] = []
+    for _, unit in groupby(zip(recorded, target.places, strict=True), key=lambda each: each[0].unit):
+        own = [place for _, place in unit]
+        units.append((own[0][0], own[-1][1]))
+    kept = _at_pieces(common_text(target.body, body), target.body, body, hidden, shown, units)
     places = _find_places(target.places, kept)
     lost: dict[str, list[tuple[str, int]]] = defaultdict(list)  # what stands nowhere else, by its first telling line
     for piece, place in zip(recorded, places, strict=True):
@@ -376,6 +402,7 @@ def _at_pieces(
     body: str,
     hidden: Sequence[tuple[int, int]],
     shown: Sequence[tuple[int, int]],
+    units: Sequence[tuple[int, int]],
 ) -> list[TextMatch]:
     """Return ``kept`` with what differs moved back to where pieces begin, where the texts allow both.
 
@@ -389,7 +416,9 @@ def _at_pieces(
         end = before.old + before.size
         if before.new + before.size != after.new:
             torn = _around(shown, end)
-            size = end - torn[0] if torn is not None and end == after.old and text.startswith("```", torn[0]) else 0
+            if torn is None or not text.startswith("```", torn[0]):
+                torn = _around(units, end)
+            size = end - torn[0] if torn is not None and end == after.old else 0
             if 0 < size <= before.size and body.endswith("\n" + text[end - size : end], 0, after.new):
                 moved[number] = before._replace(size=before.size - size)
                 moved[number + 1] = TextMatch(after.old - size, after.new - size, after.size + size)
@@ -608,8 +637,13 @@ def heal(document: Document, conversation: Conversation) -> Document:
         if place is None and piece.key[0] != "user" and not piece.is_hidden
     ]
     said = [place for piece, place in zip(recorded, places, strict=True) if place and piece.key[0] == "user"]
-    if absent:
-        spans = find_moved(body, spans, said, kept, absent, len(body) if draft < 0 else draft)
+    torn = [
+        piece.key
+        for piece, place in zip(recorded, places, strict=True)
+        if place is None and piece.key[0] == "tool" and not piece.message.is_hidden
+    ]
+    if absent or torn:
+        spans = find_moved(body, spans, said, kept, absent, torn, len(body) if draft < 0 else draft)
     if document.block is not None:
         spans = [span for piece in spans for span in outside(piece, *document.block)]
         spans.append(Span(*document.block, "ignore"))

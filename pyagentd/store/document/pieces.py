@@ -20,7 +20,7 @@ from pyagentd.store.document.text import BLANK, PROMPT_PREFIX, Document, Region,
 _LEVELS = (re.compile(r"[^\n]*\n|[^\n]+"), re.compile(r"\w+|\s|[^\w\s]"))  # lines, words
 _WITHIN = re.compile(r"\w\w")
 _LONGEST_WORD = 40  # what is longer has no spaces between its words
-_SMALL = 300  # words up to which all are compared with all
+_SMALL = 300  # words, or lines, up to which all are compared with all
 SURE = 24  # characters from which equal text is hardly chance
 _FARTHEST = 400  # characters by which a change is moved at most to be whole lines
 
@@ -93,10 +93,14 @@ def _split_by_tokens(old: str, new: str, window: _Window) -> Iterator[TextMatch 
     left = list(_LEVELS[level].finditer(old, a, a_end))
     right = list(_LEVELS[level].finditer(new, b, b_end))
     anchors = list(_anchors([m[0] for m in left], [m[0] for m in right]))
-    small = level == len(_LEVELS) - 1 and len(left) <= _SMALL and len(right) <= _SMALL
-    if not anchors and small:
-        anchors = list(_compared([m[0] for m in left], [m[0] for m in right]))
-        level += 1
+    if not anchors and level == len(_LEVELS) - 1:
+        if max(len(left), len(right)) > _SMALL:  # so many words, and none of them occurs once
+            left = list(_LEVELS[0].finditer(old, a, a_end))
+            right = list(_LEVELS[0].finditer(new, b, b_end))
+        else:
+            level += 1
+        if max(len(left), len(right)) <= _SMALL:
+            anchors = list(_compared([m[0] for m in left], [m[0] for m in right]))
     if not anchors:
         yield _Window(a, a_end, b, b_end, level + 1)
         return
@@ -285,6 +289,11 @@ class RecordedPiece(NamedTuple):
     def id(self) -> str:
         """The id of what an edit of it is recorded for: its part, or its message."""
         return self.message.id if self.part is None else self.part.id
+
+    @property
+    def unit(self) -> object:
+        """What is exact as a whole or not at all: a message of the user, or one step of the model."""
+        return self.message.id if self.step is None else id(self.step)
 
     @property
     def is_hidden(self) -> bool:
@@ -645,7 +654,7 @@ def keep_together(
 
     Where none does, link the one right below what precedes it.
     """
-    units = [piece.message.id if piece.step is None else id(piece.step) for piece in recorded]
+    units = [piece.unit for piece in recorded]
     places = {number: index for index, number in enumerate(links) if number >= 0}
     there = Counter(units[number] for number in places)
     for number in range(len(recorded) - 2, -1, -1):
