@@ -746,29 +746,13 @@ Only what the window system itself says."
         (buffer (current-buffer)))
     (unless command
       (user-error "No picture in the clipboard"))
-    (let ((output (generate-new-buffer " *pyagentd clipboard*")))
-      (with-current-buffer output (set-buffer-multibyte nil))
-      (make-process
-       :name "pyagentd-clipboard" :buffer output :command command
-       :coding 'binary :noquery t :connection-type 'pipe
-       :stderr (make-pipe-process :name "pyagentd-clipboard-errors" :noquery t
-                                  :buffer nil :filter #'ignore
-                                  :sentinel #'ignore)
-       :sentinel (lambda (process _)
-                   (unless (process-live-p process)
-                     (pyagentd-guarded "Yank"
-                       (pyagentd-media--printed process buffer))))))))
-
-(defun pyagentd-media--printed (process buffer)
-  "Put what PROCESS, which has ended, printed into the prompt in BUFFER."
-  (let ((content (with-current-buffer (process-buffer process)
-                   (buffer-string))))
-    (kill-buffer (process-buffer process))
-    (if (not (string-prefix-p "\211PNG" content))
-        (message "No picture in the clipboard")
-      (when (buffer-live-p buffer)
-        (with-current-buffer buffer
-          (pyagentd-media--receive 'image/png content))))))
+    (pyagentd-run "pyagentd-clipboard" command
+                  (lambda (_status content)
+                    (if (not (string-prefix-p "\211PNG" content))
+                        (message "No picture in the clipboard")
+                      (pyagentd-later-in buffer
+                        (pyagentd-media--receive 'image/png content))))
+                  'binary)))
 
 ;;;; Showing them
 
@@ -899,17 +883,15 @@ reach another machine."
   (when-let ((last (car (last (pyagentd-turns-prompts)))))
     (null (next-single-property-change (car last) 'gptel))))
 
-(defun pyagentd-recall--line (prompt)
-  "Return PROMPT in one line."
-  (replace-regexp-in-string "[ \t]*\n[ \t\n]*" " ⏎ " prompt))
-
 (defun pyagentd-recall-prompt ()
   "Insert an earlier prompt, from this or any other session."
   (interactive nil pyagentd-mode)
   (unless (bound-and-true-p pyagentd-mode) (user-error "Not a session"))
   (pyagentd-viewing-check)
   (let ((prompts (mapcar (lambda (prompt)
-                           (cons (pyagentd-recall--line prompt) prompt))
+                           (cons (replace-regexp-in-string
+                                  "[ \t]*\n[ \t\n]*" " ⏎ " prompt)
+                                 prompt))
                          (pyagentd-recall--prompts))))
     (unless prompts (user-error "No earlier prompts"))
     (pyagentd-add-text (pyagentd-choose "Earlier prompt: " prompts

@@ -297,7 +297,10 @@ KEEP from Lisp, their files stay."
   (let ((buffer (current-buffer)))
     (pyagentd-later
      'agent-config (if value (append (list :name name :key key :value value)
-                                     (pyagentd-named-config--means key))
+                                     (when (equal key "model")
+                                       ;; It is checked with ours.
+                                       (list :env (pyagentd-env-variables)
+                                             :api-key (pyagentd-env-key))))
                      (list :name name :key key :reset t))
      (lambda (answer)
        (when then (funcall then))
@@ -308,11 +311,6 @@ KEEP from Lisp, their files stay."
                 (or (plist-get answer :note)
                     (if value "set" "the default again"))))
      60)))
-
-(defun pyagentd-named-config--means (key)
-  "Return what the daemon needs to check a value of KEY: for models, ours."
-  (when (equal key "model")
-    (list :env (pyagentd-env-variables) :api-key (pyagentd-env-key))))
 
 (defun pyagentd-named-config--edit (name key text mode)
   "Edit TEXT, which KEY of the agent NAME is, in a buffer in MODE."

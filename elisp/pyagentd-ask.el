@@ -93,14 +93,20 @@
           pyagentd-ask--answered (delete id pyagentd-ask--answered))
     (run-hooks 'pyagentd-ask-changed-hook)))
 
+(defun pyagentd-ask--keep (asks known)
+  "Note that of KNOWN, open asks, those are settled that are not among ASKS."
+  (dolist (ask known)
+    (unless (seq-find (lambda (open) (equal (pyagentd-ask-id open)
+                                            (pyagentd-ask-id ask)))
+                      asks)
+      (pyagentd-ask-remove (pyagentd-ask-id ask)))))
+
 (defun pyagentd-ask-receive (asks branch)
   "Note that ASKS, and no others, are those shown on BRANCH."
-  (dolist (known pyagentd-ask--pending)
-    (when (and (member branch (pyagentd-ask-branches known))
-               (not (seq-some (lambda (ask) (equal (pyagentd-ask-id ask)
-                                                   (pyagentd-ask-id known)))
-                              asks)))
-      (pyagentd-ask-remove (pyagentd-ask-id known))))
+  (pyagentd-ask--keep asks (seq-filter
+                            (lambda (known)
+                              (member branch (pyagentd-ask-branches known)))
+                            pyagentd-ask--pending))
   (dolist (ask asks)
     (pyagentd-ask-add ask branch))
   (when asks                            ; one known before is new to a buffer
@@ -109,11 +115,7 @@
 (defun pyagentd-ask-receive-all (asks)
   "Note that ASKS, and no others, are open anywhere."
   (let ((pyagentd-ask-new-functions nil))
-    (dolist (known pyagentd-ask--pending)
-      (unless (seq-some (lambda (ask) (equal (pyagentd-ask-id ask)
-                                             (pyagentd-ask-id known)))
-                        asks)
-        (pyagentd-ask-remove (pyagentd-ask-id known))))
+    (pyagentd-ask--keep asks pyagentd-ask--pending)
     (mapc #'pyagentd-ask-add asks)))
 
 (defun pyagentd-ask-clear ()
@@ -166,11 +168,6 @@
 (defun pyagentd-ask-question-p (ask)
   "Return non-nil if ASK, which may be nil, is a model's questions."
   (eq 'question (pyagentd-symbol (plist-get ask :kind))))
-
-(defun pyagentd-ask-choices (ask)
-  "Return the decisions that ASK offers, a list of symbols."
-  (or (mapcar #'pyagentd-symbol (plist-get ask :choices))
-      '(allow deny)))
 
 (defun pyagentd-ask-arguments (ask)
   "Return the arguments in ASK as a hash table; nil if it has none."
@@ -627,7 +624,11 @@ A preview has at most ROOM lines, nil for all."
 What does not fit below the top of a window cannot be scrolled to."
   (let* ((text (pyagentd-ask-notice--text current asks))
          (window (get-buffer-window nil 'visible))
-         (excess (pyagentd-ask-notice--excess text window))
+         (excess (if window
+                     (- (pyagentd-ask-notice--rows
+                         text (window-body-width window))
+                        (- (window-body-height window) 2))
+                   0))
          (fitted (if (<= excess 0) text
                    (pyagentd-ask-notice--text
                     current asks
@@ -665,13 +666,6 @@ Emacs would draw the cursor in a line that it has to continue itself."
             (forward-line -1))))
       (forward-line 1))
     (buffer-string)))
-
-(defun pyagentd-ask-notice--excess (text window)
-  "Return how many rows TEXT has more than WINDOW, which may be nil."
-  (if window
-      (- (pyagentd-ask-notice--rows text (window-body-width window))
-         (- (window-body-height window) 2))
-    0))
 
 (defun pyagentd-ask-notice--reveal (position)
   "Scroll the windows whose point is at POSITION so that they show the notice."
@@ -1051,7 +1045,8 @@ Questions of the model's are answered in a form."
 (defun pyagentd-answer--lasting (ask decision)
   "Allow ASK with DECISION, which outlives this once, after confirmation.
 The question names what is granted and where; only the letter y grants it."
-  (unless (memq decision (pyagentd-ask-choices ask))
+  (unless (memq decision (or (mapcar #'pyagentd-symbol (plist-get ask :choices))
+                             '(allow deny)))
     (user-error "This can be allowed once or denied"))
   (when (eq ?y (read-char-choice (pyagentd-ask-lasting-question ask decision)
                                  '(?y ?n)))

@@ -991,10 +991,6 @@ The value is a list of (BEG . END), first one first."
           (skip-chars-forward "\n")
           (point))))))
 
-(defun pyagentd-turns-answers ()
-  "Return where the answers begin, a list of positions, first one first."
-  (delq nil (mapcar #'pyagentd-turns--answer (pyagentd-turns-prompts))))
-
 (defun pyagentd-turns-draft ()
   "Return where the prompt is that is being written, (BEG . END), or nil."
   (save-restriction
@@ -1040,7 +1036,9 @@ WHAT is what they are called."
   (interactive "p"
                pyagentd-mode)
   (pyagentd-turns--require)
-  (pyagentd-turns--go (pyagentd-turns-answers) (or count 1) "answer"))
+  (pyagentd-turns--go (delq nil (mapcar #'pyagentd-turns--answer
+                                        (pyagentd-turns-prompts)))
+                      (or count 1) "answer"))
 
 (defun pyagentd-chat--previous-answer (&optional count)
   "Go to the beginning of the answer at point or before it, COUNT times."

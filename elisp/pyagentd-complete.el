@@ -17,6 +17,7 @@
 (require 'pyagentd-session)
 (require 'pyagentd-sync)
 (require 'pyagentd-edit)
+(require 'pyagentd-daemon)
 
 ;;;; Complete @file, @agent
 
@@ -60,29 +61,13 @@ Each has :mention, :name and :description.")
     (puthash root (cons (float-time)
                         (cdr (gethash root pyagentd-mention--agents)))
              pyagentd-mention--agents)
-    (pyagentd-rpc-call-async
+    (pyagentd-later-quietly
      'presets (list :root root)
-     :timeout pyagentd-call-timeout
-     :success (lambda (answer)
-                (puthash root
-                         (cons (float-time)
-                               (seq-filter #'pyagentd-mention--usable-p
-                                           (plist-get answer :presets)))
-                         pyagentd-mention--agents))
-     :error #'ignore)))
-
-(defun pyagentd-mention--ask-servers ()
-  "Ask the daemon what servers of tools offer in this session."
-  (let ((buffer (current-buffer)))
-    (pyagentd-rpc-call-async
-     'mcp-resources (list :branch pyagentd--branch-dir)
-     :timeout pyagentd-call-timeout
-     :success (lambda (answer)
-                (when (buffer-live-p buffer)
-                  (with-current-buffer buffer
-                    (setq pyagentd-mention--resources
-                          (cons (float-time) (plist-get answer :resources))))))
-     :error #'ignore)))
+     (lambda (answer)
+       (puthash root (cons (float-time)
+                           (seq-filter #'pyagentd-mention--usable-p
+                                       (plist-get answer :presets)))
+                pyagentd-mention--agents)))))
 
 (defconst pyagentd-mention--git
   '("git" "-c" "core.fsmonitor=false" "-c" "core.hooksPath=/dev/null"
@@ -103,37 +88,18 @@ Each has :mention, :name and :description.")
   (let* ((file-name-handler-alist nil)
          (git (let ((default-directory "/")) (executable-find "git")))
          (default-directory (file-name-as-directory root))
-         (process-environment (pyagentd-mention--environment))
-         (process-connection-type nil))
+         (process-environment (pyagentd-mention--environment)))
     (when (and git (file-directory-p root))
-      (let ((output (generate-new-buffer " *pyagentd files*")))
-        (with-current-buffer output (buffer-disable-undo))
-        (make-process
-         :name "pyagentd-files" :buffer output :noquery t
-         :stderr (make-pipe-process :name "pyagentd-files-errors" :noquery t
-                                    :buffer nil :filter #'ignore
-                                    :sentinel #'ignore)
-         :coding 'utf-8-unix
-         :command (cons git (cdr pyagentd-mention--git))
-         :sentinel (lambda (process _)
-                     (unless (process-live-p process)
-                       (pyagentd-guarded "List files"
-                         (pyagentd-mention--listed process root)))))))))
-
-(defun pyagentd-mention--listed (process root)
-  "Take the files of the project ROOT from PROCESS, which has ended."
-  (let ((output (process-buffer process)))
-    (when (buffer-live-p output)
-      (puthash root
-               (cons (float-time)
-                     (if (zerop (process-exit-status process))
-                         (pyagentd-mention--with-directories
-                          (split-string (with-current-buffer output
-                                          (buffer-string))
-                                        "\0" t))
-                       'none))
-               pyagentd-mention--files)
-      (kill-buffer output))))
+      (pyagentd-run "pyagentd-files" (cons git (cdr pyagentd-mention--git))
+                    (lambda (status text)
+                      (puthash root
+                               (cons (float-time)
+                                     (if (zerop status)
+                                         (pyagentd-mention--with-directories
+                                          (split-string text "\0" t))
+                                       'none))
+                               pyagentd-mention--files))
+                    'utf-8-unix))))
 
 (defun pyagentd-mention--with-directories (files)
   "Return FILES with the directories they are in."
@@ -267,7 +233,11 @@ It is in text of the user, after white space or an opening bracket."
     (when (pyagentd-mention--due-p pyagentd-mention--resources)
       (setq pyagentd-mention--resources
             (cons (float-time) (cdr pyagentd-mention--resources)))
-      (pyagentd-mention--ask-servers))
+      (pyagentd-later-quietly
+       'mcp-resources (list :branch pyagentd--branch-dir)
+       (lambda (answer)
+         (setq pyagentd-mention--resources
+               (cons (float-time) (plist-get answer :resources))))))
     (list (car bounds) (cdr bounds) (pyagentd-mention--table root)
           :annotation-function (pyagentd-mention--annotation root)
           :company-kind (lambda (name)
@@ -340,21 +310,9 @@ It is what the daemon said last.")
 
 ;;;; What the daemon tells
 
-(defun pyagentd-commands--ask (method plist success)
-  "Call METHOD with PLIST, then SUCCESS with the answer in this buffer.
-A daemon that does not know or is not there says nothing."
-  (let ((buffer (current-buffer)))
-    (pyagentd-rpc-call-async
-     method plist
-     :timeout pyagentd-call-timeout
-     :success (lambda (answer)
-                (when (buffer-live-p buffer)
-                  (with-current-buffer buffer (funcall success answer))))
-     :error #'ignore)))
-
 (defun pyagentd-commands-fetch ()
   "Ask which commands there are here."
-  (pyagentd-commands--ask
+  (pyagentd-later-quietly
    'commands (list :branch pyagentd--branch-dir)
    (lambda (answer)
      (setq pyagentd-commands (plist-get answer :commands)))))
@@ -375,25 +333,25 @@ A daemon that does not know or is not there says nothing."
                                   (plist-get answer key)))))))
     (pcase kind
       ("agents"
-       (pyagentd-commands--ask
+       (pyagentd-later-quietly
         'agent-list nil
         (funcall taken :agents (lambda (row) (plist-get row :name))
                  (lambda (row) (plist-get row :status)))))
       ("contexts"
-       (pyagentd-commands--ask
+       (pyagentd-later-quietly
         'context-history branch
         (funcall taken :contexts
                  (lambda (row) (substring (plist-get row :id) 0 8))
                  (lambda (row) (plist-get row :description)))))
       ("models"
-       (pyagentd-commands--ask
+       (pyagentd-later-quietly
         'models nil
         (lambda (answer)
           (pyagentd-commands--keep
            kind (seq-mapcat #'pyagentd-commands--models
                             (plist-get answer :providers))))))
       ("tasks"
-       (pyagentd-commands--ask
+       (pyagentd-later-quietly
         'tasks branch
         (funcall taken :tasks (lambda (row) (plist-get row :id))
                  (lambda (row) (plist-get row :command))))))))

@@ -414,14 +414,11 @@ of ours tells the user."
              (if ours (list 'user-error (pyagentd-error-text data)) data)
              context
              (if (or ours (and (eq (car-safe data) 'user-error)
-                               (pyagentd-core--command-p this-command)))
+                               (symbolp this-command)
+                               (string-prefix-p "pyagentd-"
+                                                (symbol-name this-command))))
                  'pyagentd
                caller))))
-
-(defun pyagentd-core--command-p (command)
-  "Return non-nil if COMMAND is one of this package."
-  (and (symbolp command)
-       (string-prefix-p "pyagentd-" (symbol-name command))))
 
 (add-function :around command-error-function #'pyagentd-core--command-error)
 
@@ -543,6 +540,12 @@ beside it.  What is none of them is returned if LOOSE is non-nil."
                                         (string-trim (format "%s" text)))))
     (if most (truncate-string-to-width line most nil nil "…") line)))
 
+(defun pyagentd-count (number noun)
+  "Return NUMBER with NOUN as a person writes it."
+  (cond ((= number 1) (concat "1 " noun))
+        ((string-suffix-p "ch" noun) (format "%d %ses" number noun))
+        (t (format "%d %ss" number noun))))
+
 ;;;; Edit a text in a buffer
 
 ;; Long values, such as a system prompt, are edited in a buffer and handed
@@ -626,6 +629,31 @@ What was begun with an equal KEY is shown as it is."
     (if-let ((window (get-buffer-window buffer t)))
         (quit-window t window)
       (kill-buffer buffer))))
+
+;;;; Programs
+
+(defun pyagentd-run (name command then &optional coding)
+  "Run COMMAND, a list, in the background as a process NAME; return that.
+THEN is called with its exit status and what it printed.  With CODING that
+is decoded so (`binary' leaves bytes), and errors are not part of it."
+  (let ((output (generate-new-buffer (format " *%s*" name))))
+    (with-current-buffer output
+      (buffer-disable-undo)
+      (set-buffer-multibyte (not (eq coding 'binary))))
+    (make-process
+     :name name :command command :buffer output :coding coding
+     :noquery t :connection-type 'pipe
+     :stderr (and coding
+                  (make-pipe-process :name (concat name "-errors") :noquery t
+                                     :buffer nil :filter #'ignore
+                                     :sentinel #'ignore))
+     :sentinel
+     (lambda (process _change)
+       (unless (process-live-p process)
+         (let ((text (with-current-buffer output (buffer-string))))
+           (kill-buffer output)
+           (pyagentd-guarded name
+             (funcall then (process-exit-status process) text))))))))
 
 ;;;; Show a difference
 

@@ -273,6 +273,15 @@ and not at all if that is dead.  TIMEOUT is in seconds."
                   (and failure (pyagentd-later-back failure))
                   (and late (pyagentd-later-back late))))
 
+(defun pyagentd-later-quietly (method plist success)
+  "Call METHOD of the daemon with PLIST, if there is a daemon.
+SUCCESS is called with the answer in the buffer that is current now; where
+it is refused or late nothing is said."
+  (pyagentd-rpc-call-async method plist
+                           :timeout pyagentd-call-timeout
+                           :success (pyagentd-later-back success)
+                           :error #'ignore))
+
 (defun pyagentd-later-asking (method plist success
                                      &optional timeout failure late)
   "Call METHOD of the daemon with PLIST, as `pyagentd-later-here' does.

@@ -124,9 +124,7 @@ They get the plist of the agent, see `pyagentd-overlay-update'.")
   (let ((text (if (stringp call) call
                 (format "%s %s" (or (plist-get call :name) "")
                         (or (plist-get call :detail) "")))))
-    (concat "\n  " (truncate-string-to-width
-                    (replace-regexp-in-string "[\n\t ]+" " " text)
-                    70 nil nil "…"))))
+    (concat "\n  " (pyagentd-one-line text 70))))
 
 (defun pyagentd-overlay--calls (batch)
   "Return a few lines about BATCH, a list of strings or plists."
@@ -296,8 +294,7 @@ One in the background is named in the header line and has no overlay."
        (propertize
         (string-join
          (delq nil (list (and (> here 0)
-                              (if (= here 1) "1 agent"
-                                (format "%d agents" here)))
+                              (pyagentd-count here "agent"))
                          (and pyagentd-overlay--background
                               (pyagentd-overlay--background-words))))
          ", ")
@@ -340,42 +337,38 @@ One in the background is named in the header line and has no overlay."
 ;; in a few words what it was and how it came out.  The daemon does: of those
 ;; there are when a buffer attaches, of others before their text comes.
 
-(pyagentd-deflocal pyagentd-failed--ids nil
-  "Hash table with the ids of calls in this buffer that failed, or nil.")
-(pyagentd-deflocal pyagentd-failed--lines nil
-  "Hash table of calls in this buffer: their ids and the lines for them.")
+(pyagentd-deflocal pyagentd-failed--calls nil
+  "Hash table of calls in this buffer: from their ids (FAILED . LINE), or nil.
+LINE says what the call was; nil where that is not known.")
 
 (defvar pyagentd-failed-hook nil
   "Hook run in a session buffer when it was told how calls came out.")
 
-(defun pyagentd-failed--note (id)
-  "Note that the call ID of this buffer has failed."
-  (unless pyagentd-failed--ids
-    (setq pyagentd-failed--ids (make-hash-table :test #'equal)))
-  (puthash id t pyagentd-failed--ids))
-
-(defun pyagentd-failed--note-line (id line)
-  "Note that LINE says what the call ID of this buffer was."
-  (unless pyagentd-failed--lines
-    (setq pyagentd-failed--lines (make-hash-table :test #'equal)))
-  (puthash id line pyagentd-failed--lines))
+(defun pyagentd-failed--call (id)
+  "Return what is known of the call ID of this buffer, (FAILED . LINE)."
+  (unless pyagentd-failed--calls
+    (setq pyagentd-failed--calls (make-hash-table :test #'equal)))
+  (or (gethash id pyagentd-failed--calls)
+      (puthash id (list nil) pyagentd-failed--calls)))
 
 (defun pyagentd-failed-receive (ids lines)
   "Note that the calls IDS of this buffer, and others known, have failed.
 LINES are lists (ID LINE), with what says what a call was."
   (when (or ids lines)
-    (mapc #'pyagentd-failed--note ids)
+    (dolist (id ids)
+      (setcar (pyagentd-failed--call id) t))
     (pcase-dolist (`(,id ,line) lines)
-      (pyagentd-failed--note-line id line))
+      (setcdr (pyagentd-failed--call id) line))
     (run-hooks 'pyagentd-failed-hook)))
 
 (pyagentd-define-event failed `(,call)
   "Note that a call has failed."
-  (pyagentd-failed--note (plist-get call :id)))
+  (setcar (pyagentd-failed--call (plist-get call :id)) t))
 
 (pyagentd-define-event tool `(,call)
   "Note what a call was."
-  (pyagentd-failed--note-line (plist-get call :id) (plist-get call :summary)))
+  (setcdr (pyagentd-failed--call (plist-get call :id))
+          (plist-get call :summary)))
 
 ;;;; Blocks of tools, thoughts
 
@@ -444,8 +437,7 @@ Texts in it may have lines; where it is none it is taken for one line."
 (defun pyagentd-fenced--output (eol end)
   "Return how to say how much text is in a block between EOL and END."
   (pcase-let ((`(,beg . ,end) (pyagentd-fenced--result eol end)))
-    (let ((lines (count-lines beg end)))
-      (if (= lines 1) "1 line" (format "%d lines" lines)))))
+    (pyagentd-count (count-lines beg end) "line")))
 
 (defun pyagentd-fenced--failure (eol end)
   "Return in words how the call between EOL and END failed, nil if it did not."
@@ -454,7 +446,7 @@ Texts in it may have lines; where it is none it is taken for one line."
                (id (cdr-safe (get-text-property eol 'gptel))))
     (cond ((string-match "\\[\\(exit\\) code \\([0-9]+\\)\\]\\'" last)
            (concat (match-string 1 last) " " (match-string 2 last)))
-          ((and id pyagentd-failed--ids (gethash id pyagentd-failed--ids))
+          ((and id (car (pyagentd-failed--call id)))
            (truncate-string-to-width
             (save-excursion
               (goto-char beg)
@@ -484,16 +476,13 @@ Texts in it may have lines; where it is none it is taken for one line."
                     (seq-find (lambda (value) (or (stringp value)
                                                   (numberp value)))
                               arguments))))
-    (truncate-string-to-width
-     (replace-regexp-in-string "[ \t\n]+" " "
-                               (string-trim (format "%s" (or value ""))))
-     80 nil nil "…")))
+    (pyagentd-one-line (or value "") 80)))
 
 (defun pyagentd-fenced--line (beg eol end)
   "Return what the call from BEG to END was; its first line ends at EOL.
 What the daemon says of it, else its tool and its first argument."
   (or (when-let ((id (cdr-safe (get-text-property eol 'gptel))))
-        (and pyagentd-failed--lines (gethash id pyagentd-failed--lines)))
+        (cdr (pyagentd-failed--call id)))
       (pcase-let ((`(,name . ,arguments)
                    (or (pyagentd-fenced--call eol end)
                        (list (buffer-substring-no-properties
@@ -894,8 +883,8 @@ That is a list of (BEG END LANGUAGE), without the fences, first one first."
 (defun pyagentd-code--say (beg end what)
   "Say that WHAT, the text between BEG and END, was copied, and show it."
   (pulse-momentary-highlight-region beg end)
-  (let ((lines (count-lines beg end)))
-    (message "Copied %s, %d line%s" what lines (if (= lines 1) "" "s"))))
+  (message "Copied %s, %s" what
+           (pyagentd-count (count-lines beg end) "line")))
 
 (defun pyagentd-copy-code (&optional whole)
   "Copy the block of code at point, or the last one above it.
@@ -988,13 +977,6 @@ What was thought, and what tools said, is left out."
       (goto-char (posn-point (event-start event)))
       (pyagentd-copy-code))))
 
-(defun pyagentd-code-button--text ()
-  "Return the button."
-  (concat "  " (propertize "copy" 'face 'pyagentd-key
-                           'mouse-face 'highlight
-                           'help-echo "mouse-1: copy this block"
-                           'keymap pyagentd-code-button-map)))
-
 ;;;; Where they are
 
 (defun pyagentd-code-button--there-p (pos)
@@ -1011,7 +993,12 @@ What was thought, and what tools said, is left out."
       (let ((overlay (make-overlay (point) (line-end-position) nil t nil)))
         (overlay-put overlay 'evaporate t)
         (overlay-put overlay 'pyagentd-code-button t)
-        (overlay-put overlay 'after-string (pyagentd-code-button--text))
+        (overlay-put overlay 'after-string
+                     (concat "  " (propertize
+                                   "copy" 'face 'pyagentd-key
+                                   'mouse-face 'highlight
+                                   'help-echo "mouse-1: copy this block"
+                                   'keymap pyagentd-code-button-map)))
         (push overlay pyagentd-code-button--all)))))
 
 (defun pyagentd-code-button--start (pos answer)

@@ -189,10 +189,6 @@ SEVERAL says whether more than one may be picked."
                       (unless (string-empty-p words) (list words)))))
           pyagentd-question--parts))
 
-(defun pyagentd-question--json (answers)
-  "Return ANSWERS, lists of texts, as JSON."
-  (json-serialize (vconcat (mapcar #'vconcat answers))))
-
 (defun pyagentd-question--done ()
   "Return a function that closes this form."
   (let ((buffer (current-buffer)))
@@ -208,7 +204,8 @@ A question may be left open, if not all of them are."
       (user-error "No question is answered yet; %s declines them"
                   (substitute-command-keys "\\[pyagentd-question--decline]")))
     (pyagentd-answer-with ask 'answer
-                          :answers (pyagentd-question--json answers)
+                          :answers (json-serialize
+                                    (vconcat (mapcar #'vconcat answers)))
                           :then (pyagentd-question--done))))
 
 (defun pyagentd-question--next-or-send ()

@@ -101,23 +101,14 @@ in a buffer that was there before it stays where somebody moved it."
         (format "%s" (plist-get session :session-id))
       (format "%s" title))))
 
-(defun pyagentd-here-time (value)
-  "Return VALUE, a time from the wire, as a Lisp time, or nil.
-That is ISO 8601 or a number of milliseconds."
-  (cond ((numberp value) (seconds-to-time (/ value 1000.0)))
-        ((stringp value) (ignore-errors (parse-iso8601-time-string value)))))
-
 (defun pyagentd-time (value)
-  "Return VALUE, a time from the wire or nil, in local time for a column."
-  (if-let ((time (pyagentd-here-time value)))
+  "Return VALUE, a time from the wire or nil, in local time for a column.
+That is ISO 8601 or a number of milliseconds."
+  (if-let ((time (cond ((numberp value) (seconds-to-time (/ value 1000.0)))
+                       ((stringp value)
+                        (ignore-errors (parse-iso8601-time-string value))))))
       (format-time-string "%F %R" time)
     ""))
-
-(defun pyagentd-count (number noun)
-  "Return NUMBER with NOUN as a person writes it."
-  (cond ((= number 1) (concat "1 " noun))
-        ((string-suffix-p "ch" noun) (format "%d %ses" number noun))
-        (t (format "%d %ss" number noun))))
 
 ;;;; Sessions whose files are elsewhere now
 

@@ -138,15 +138,9 @@ That is the sign of a prompt, above which its variant is told."
 
 (defun pyagentd-hidden-refresh ()
   "Ask which text of this buffer is hidden, and show that."
-  (let ((buffer (current-buffer)))
-    (when pyagentd-mode
-      (pyagentd-rpc-call-async
-       'history (list :branch pyagentd--branch-dir)
-       :success (lambda (answer)
-                  (when (buffer-live-p buffer)
-                    (with-current-buffer buffer
-                      (pyagentd-hidden--receive answer))))
-       :error #'ignore))))
+  (when pyagentd-mode
+    (pyagentd-later-quietly 'history (list :branch pyagentd--branch-dir)
+                            #'pyagentd-hidden--receive)))
 
 (defun pyagentd-hidden--receive (answer)
   "Show what ANSWER says, if it is about the text in this buffer."
@@ -287,11 +281,6 @@ Each is a plist with :number, :message-id (or nil), :start, :end and
     (?i 'include)
     (?e 'exclude)))
 
-(defun pyagentd-branch--read-name ()
-  "Read the name of a branch."
-  (read-string (format-prompt "Branch name" pyagentd-branch-default-name)
-               nil nil pyagentd-branch-default-name))
-
 ;;;; Making one
 
 (defun pyagentd-branch--create (request then)
@@ -322,7 +311,10 @@ branch is visited when it is made."
               (if number (pyagentd-branch-point points number position)
                 (pyagentd-branch--read-point points position))
               (or side (pyagentd-branch--read-side))
-              (or name (pyagentd-branch--read-name)))
+              (or name
+                  (read-string (format-prompt "Branch name"
+                                              pyagentd-branch-default-name)
+                               nil nil pyagentd-branch-default-name)))
            (message "No prompt to branch at yet")))))))
 
 (defun pyagentd-branch--at (point side name)
@@ -379,12 +371,6 @@ SIDE is how it was made."
                          (concat "  from " (pyagentd-branch-lineage branch)))
                        "  " (pyagentd-time (plist-get branch :created))))))
 
-(defun pyagentd-branch--others (branches)
-  "Return BRANCHES without the one of this buffer."
-  (seq-remove (lambda (branch)
-                (equal (plist-get branch :name) pyagentd--branch-name))
-              branches))
-
 (defun pyagentd-switch-branch (&optional branch)
   "Visit BRANCH of this session, a plist, and make it the current one.
 The current one is what the session's id alone stands for.  Without
@@ -397,7 +383,10 @@ BRANCH it is asked for."
      (pyagentd-here)
      (lambda (branches)
        (pyagentd-switch-branch
-        (pyagentd-branch--read-other (pyagentd-branch--others branches)))))))
+        (pyagentd-branch--read-other
+         (seq-remove (lambda (branch)
+                       (equal (plist-get branch :name) pyagentd--branch-name))
+                     branches)))))))
 
 (defun pyagentd-branch--read-other (others)
   "Read one of OTHERS, the other branches of this session."
@@ -514,15 +503,12 @@ the files that those turns changed."
          (pyagentd-history--with-points
           (lambda (points)
             (let ((rewind (lambda (message)
-                            (pyagentd-history--rewind message (and arg t)))))
+                            (pyagentd-history--call
+                             'rewind (list :message message :files (and arg t))
+                             #'pyagentd-history--rewound))))
               (if-let ((here (pyagentd-history--at points position)))
                   (funcall rewind (plist-get here :message-id))
                 (pyagentd-history--choose "Rewind to prompt" rewind))))))))))
-
-(defun pyagentd-history--rewind (message files)
-  "Take back everything after the prompt MESSAGE; with FILES restore those."
-  (pyagentd-history--call 'rewind (list :message message :files files)
-                          #'pyagentd-history--rewound))
 
 (defun pyagentd-history--rewound (answer)
   "Say what ANSWER tells about a rewind."

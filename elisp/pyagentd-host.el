@@ -290,33 +290,27 @@ CALLBACK is called later with a version and nil, or with nil and the
 reason, a text.  After TIMEOUT seconds that is the reason."
   (let* ((pyagentd-host host)
          (default-directory (expand-file-name "~/"))
+         (late nil)
          (process
-          (make-process
-           :name "pyagentd-probe" :noquery t :connection-type 'pipe
-           :buffer (generate-new-buffer " *pyagentd-probe*")
-           :command (pyagentd-host--ssh (pyagentd-host--command "--version"))
-           :sentinel
-           (lambda (process _change)
-             (unless (process-live-p process)
-               (let* ((output (with-current-buffer (process-buffer process)
-                                (string-trim (buffer-string))))
-                      (version (and (eql 0 (process-exit-status process))
-                                    (string-match "[0-9]+\\.[0-9.]+" output)
-                                    (match-string 0 output)))
-                      (reason (cond
-                               (version nil)
-                               ((process-get process 'late)
-                                (format "no answer within %s s" timeout))
-                               (t (let ((pyagentd-host host))
-                                    (string-join (pyagentd-host-reason output)
-                                                 "\n"))))))
-                 (kill-buffer (process-buffer process))
-                 (pyagentd-guarded "Host"
-                   (funcall callback version reason))))))))
+          (pyagentd-run
+           "pyagentd-probe"
+           (pyagentd-host--ssh (pyagentd-host--command "--version"))
+           (lambda (status text)
+             (let* ((output (string-trim text))
+                    (version (and (eql 0 status)
+                                  (string-match "[0-9]+\\.[0-9.]+" output)
+                                  (match-string 0 output)))
+                    (reason (cond
+                             (version nil)
+                             (late (format "no answer within %s s" timeout))
+                             (t (let ((pyagentd-host host))
+                                  (string-join (pyagentd-host-reason output)
+                                               "\n"))))))
+               (funcall callback version reason))))))
     (run-at-time timeout nil
                  (lambda ()
                    (when (process-live-p process)
-                     (process-put process 'late t)
+                     (setq late t)
                      (delete-process process))))))
 
 ;;;; Names

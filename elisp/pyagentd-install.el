@@ -71,14 +71,8 @@ sys.exit(tuple(map(int, pip.__version__.split('.')[:2])) < (22, 3))"
   "Call THEN with whether the program PYTHON runs CODE to a good end."
   (let ((default-directory "/"))
     (if (not (executable-find python)) (funcall then nil)
-      (make-process
-       :name "pyagentd-installer" :command (list python "-I" "-c" code)
-       :connection-type 'pipe :noquery t :filter #'ignore
-       :sentinel (lambda (process _change)
-                   (unless (process-live-p process)
-                     (pyagentd-guarded "Looking for an installer"
-                       (funcall then
-                                (eql 0 (process-exit-status process))))))))))
+      (pyagentd-run "pyagentd-installer" (list python "-I" "-c" code)
+                    (lambda (status _) (funcall then (eql 0 status)))))))
 
 ;;;; Installing the server
 
@@ -467,18 +461,10 @@ Then restart the daemon if RESTART is non-nil."
 
 (defun pyagentd-doctor-mend-restart ()
   "Stop the daemon and start the one that is found now."
-  (let ((output (generate-new-buffer " *pyagentd-stop*")))
-    (make-process
-     :name "pyagentd-stop" :buffer output :noquery t :connection-type 'pipe
-     :command (append (pyagentd-server-command) '("stop"))
-     :sentinel
-     (lambda (process _change)
-       (unless (process-live-p process)
-         (pyagentd-guarded "Stopping the daemon"
-           (message "pyagentd: %s" (with-current-buffer output
-                                     (string-trim (buffer-string))))
-           (kill-buffer output)
-           (pyagentd-start #'pyagentd-doctor-mend--done)))))))
+  (pyagentd-run "pyagentd-stop" (append (pyagentd-server-command) '("stop"))
+                (lambda (_status text)
+                  (message "pyagentd: %s" (string-trim text))
+                  (pyagentd-start #'pyagentd-doctor-mend--done))))
 
 (defun pyagentd-doctor-mend-use-here ()
   "Use the daemon of this machine."
@@ -788,20 +774,20 @@ connected with need not answer: the server has asked it."
   (when-let* ((found (pyagentd-server-found))
               (command (plist-get found :command))
               ((executable-find (car command))))
-    (let ((buffer (current-buffer))
-          (output (generate-new-buffer " *pyagentd-doctor*")))
-      (setq pyagentd-doctor--server 'asked
-            pyagentd-doctor--process
-            (make-process
-             :name "pyagentd-doctor" :buffer output :noquery t
-             :command (append command '("doctor" "--json" "--no-emacs"))
-             :connection-type 'pipe :stderr nil
-             :sentinel (lambda (process _change)
-                         (unless (process-live-p process)
-                           (pyagentd-guarded "Doctor"
-                             (pyagentd-doctor--answered process buffer))))))
+    (let (process)
+      (setq process
+            (pyagentd-run
+             "pyagentd-doctor" (append command '("doctor" "--json" "--no-emacs"))
+             (pyagentd-later-back
+              (lambda (_status text)
+                (when (eq process pyagentd-doctor--process)
+                  (setq pyagentd-doctor--process nil
+                        pyagentd-doctor--server (pyagentd-doctor-check-read text))
+                  (pyagentd-doctor--show)))))
+            pyagentd-doctor--server 'asked
+            pyagentd-doctor--process process)
       (run-at-time pyagentd-doctor--timeout nil #'pyagentd-doctor--give-up
-                   pyagentd-doctor--process))))
+                   process))))
 
 (defun pyagentd-doctor--ask-hosts ()
   "Ask the other machines whose daemon is used or was used."
@@ -830,17 +816,6 @@ connected with need not answer: the server has asked it."
 (defun pyagentd-doctor--give-up (process)
   "End PROCESS, if it still runs."
   (when (process-live-p process) (delete-process process)))
-
-(defun pyagentd-doctor--answered (process buffer)
-  "Show in BUFFER what PROCESS, the server's examination, said."
-  (let ((text (with-current-buffer (process-buffer process) (buffer-string))))
-    (kill-buffer (process-buffer process))
-    (when (buffer-live-p buffer)
-      (with-current-buffer buffer
-        (when (eq process pyagentd-doctor--process)
-          (setq pyagentd-doctor--process nil
-                pyagentd-doctor--server (pyagentd-doctor-check-read text))
-          (pyagentd-doctor--show))))))
 
 ;;;; The buffer
 

@@ -52,10 +52,6 @@ Nil before the first call of `pyagentd-gc-postpone'.")
     (+ (* 16 conses) (* 8 floats) (* 8 cells) (* 48 symbols)
        chars (* 56 intervals) (* 32 strings))))
 
-(defun pyagentd-gc--garbage ()
-  "Return how many bytes were made since the latest collection."
-  (- (pyagentd-gc--made) (or pyagentd-gc--base 0)))
-
 (defun pyagentd-gc--collected ()
   "Note that garbage was collected."
   (setq pyagentd-gc--base (pyagentd-gc--made)))
@@ -105,7 +101,8 @@ Nil before the first call of `pyagentd-gc-postpone'.")
   "Collect if there is garbage for PART of the threshold and no key waits.
 DELAY is how many seconds after the key this should be; when something
 else took most of the pause, the next one is awaited."
-  (when (and (> (pyagentd-gc--garbage) (* part gc-cons-threshold))
+  (when (and (> (- (pyagentd-gc--made) (or pyagentd-gc--base 0))
+                (* part gc-cons-threshold))
              (< (float-time (or (current-idle-time) 0)) (+ delay 0.03))
              (not (input-pending-p)))
     (garbage-collect)))

@@ -914,8 +914,6 @@ The table follows what happens."
 ;; The daemon's operation `report' returns lines with headings, faces and
 ;; buttons; here they are shown, folded by the headings and fetched again.
 
-(defvar-local pyagentd-report--latest 0
-  "How many times the daemon was asked; only the latest answer counts.")
 (defvar-local pyagentd-report--pages-before nil
   "Pages that were shown here before, a list of (NAME . ARGUMENTS).")
 
@@ -1068,14 +1066,14 @@ The end of a page that is shown moves on with what comes."
 
 (defun pyagentd-report--fetch ()
   "Fetch the page of this buffer; it is shown when it comes."
-  (let ((number (setq pyagentd-report--latest (1+ pyagentd-report--latest))))
+  (let ((number (setq pyagentd-table--latest (1+ pyagentd-table--latest))))
     (setq pyagentd-table--behind nil)
     (pyagentd-later-here
      'report (list :name pyagentd-list-name
                    :arguments pyagentd-list-arguments
                    :watch t)
      (lambda (report)
-       (when (= number pyagentd-report--latest)
+       (when (= number pyagentd-table--latest)
          (pyagentd-report-print report)))
      (* 6 pyagentd-call-timeout))))
 

@@ -347,15 +347,12 @@ begin with :when and a condition.  DOCSTRING says what it does."
                                    content))
     (cons (match-string 1 content) (substring content (match-end 0)))))
 
-(defun pyagentd-locals--lines (start end)
-  "Return the lines of the text from START to END."
-  (split-string (buffer-substring-no-properties start end) "\n"))
-
 (defun pyagentd-locals--read (start end)
   "Read the text from START to END, both of a line, as a block.
 Return (t . ALIST) with names and values as strings, or nil if it is
 none."
-  (pcase-let* ((`(,heading . ,lines) (pyagentd-locals--lines start end))
+  (pcase-let* ((`(,heading . ,lines)
+                (split-string (buffer-substring-no-properties start end) "\n"))
                (affixes (pyagentd-locals--affixes heading))
                (entries (mapcar (lambda (line)
                                   (pyagentd-locals--entry

@@ -14,7 +14,6 @@
 
 (eval-when-compile (require 'json))
 (declare-function json-encode "json")
-(declare-function json-read-from-string "json")
 (require 'pyagentd-core)
 (require 'pyagentd-session)
 (require 'pyagentd-buffers)
@@ -734,11 +733,8 @@ See `pyagentd-add-hook'."
 
 (defun pyagentd-hooks--asked (event text)
   "Return what the functions for EVENT say about the facts in TEXT, JSON."
-  (require 'json)
   (condition-case-unless-debug err
-      (let ((facts (let ((json-object-type 'plist) (json-array-type 'vector)
-                         (json-key-type 'keyword))
-                     (json-read-from-string text)))
+      (let ((facts (pyagentd-json-plist text))
             (said nil))
         (seq-some (lambda (function)
                     (pyagentd-hooks--merge (funcall function facts)

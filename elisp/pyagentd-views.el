@@ -33,17 +33,12 @@
       (user-error "Not a session"))
     base))
 
-(defun pyagentd-queue--call (method plist &optional success)
+(defun pyagentd-queue--call (method plist success)
   "Call METHOD with PLIST for the session, then SUCCESS with its answer."
-  (let ((buffer (pyagentd-queue--base)))
-    (with-current-buffer buffer
-      (pyagentd-rpc-call-async
-       method (append (list :branch pyagentd--branch-dir) plist)
-       :timeout pyagentd-call-timeout
-       :success (lambda (answer)
-                  (when (and success (buffer-live-p buffer))
-                    (with-current-buffer buffer (funcall success answer))))
-       :error (lambda (err) (message "%s" (pyagentd-error-text err)))))))
+  (with-current-buffer (pyagentd-queue--base)
+    (pyagentd-later-here method
+                         (append (list :branch pyagentd--branch-dir) plist)
+                         success)))
 
 ;;;; Steering
 
