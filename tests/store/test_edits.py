@@ -543,7 +543,8 @@ def test_a_text_that_was_joined_to_the_one_above_takes_nothing_of_its_like_below
 def test_a_block_that_was_moved_far_and_edited_is_still_of_its_tool() -> None:
     call = Call(input={"command": "ls"}, result="one\ntwo\nthree")
     turns = [Turn(prompt="First", steps=(Step(calls=(call,)), Step(texts=("One",)))), Turn(prompt="Second")]
-    case = Case([*turns, Turn(prompt="Third", steps=(Step(texts=("Three",)),))])
+    turns += [Turn(prompt=f"Prompt {number}", steps=(Step(texts=(f"Answer {number}",)),)) for number in range(3)]
+    case = Case(turns)
     body = case.document.body
     start, end = body.index("``` tool"), body.index("One")
     block = body[start:end].replace("two", "2")
