@@ -23,6 +23,7 @@ from pyagentd.errors import BadRequest, Busy, Conflict, NotFound, PresetError, P
 from pyagentd.events import one_line, shortened
 from pyagentd.features.contexts import Contexts, left_notice
 from pyagentd.features.idling import IDLE_S, Idling
+from pyagentd.features.models import parse_model
 from pyagentd.features.schedules import Schedules, local_user
 from pyagentd.features.slash_commands import record_command
 from pyagentd.features.tasks import Tasks
@@ -266,16 +267,6 @@ def checked_prompt(text: str) -> str:
     return text
 
 
-def checked_model(kernel: "Kernel", model: str) -> str:
-    """Return ``[BACKEND/]MODEL``; ``BadRequest`` if it is not a name, ``ConfigError`` for another backend."""
-    text = model.strip()
-    if not text or any(char.isspace() or not char.isprintable() for char in text):
-        raise BadRequest(f"{model[:80]!r} is not a model", hint="Give its name, or BACKEND/NAME")
-    if backend := text.rpartition("/")[0]:
-        kernel.config.backend(backend)
-    return text
-
-
 def introduction_of(kernel: "Kernel", ref: BranchRef) -> str:
     """Return the introduction of a named agent: what it is told to be, and what it may do."""
     file = kernel.named.file(ref)
@@ -353,7 +344,7 @@ async def _overrides(kernel: "Kernel", wanted: AgentRequest, *, adopted: bool) -
     if wanted.system_prompt is not None:
         values["system_prompt"] = checked_prompt(wanted.system_prompt)
     if model:
-        values["model"] = checked_model(kernel, model)
+        values["model"] = parse_model(model, kernel.config)
     if permissions:
         values["permissions"] = checked_permissions(kernel, permissions)
     return values
@@ -487,7 +478,7 @@ def _checked(kernel: "Kernel", key: str, value: Any) -> Any:
     if value is None or value == "":
         return None if key == "model" else DEFAULT_PERMISSIONS
     if key == "model":
-        return checked_model(kernel, str(value))
+        return parse_model(str(value), kernel.config)
     return checked_permissions(kernel, value)
 
 
@@ -1048,7 +1039,7 @@ def checked_setting(kernel: "Kernel", key: str, value: Any) -> Any:
         if not isinstance(value, str | Mapping):
             raise BadRequest("The permissions are not a profile", hint="Give its name, or its JSON")
         return checked_permissions(kernel, value)
-    return checked_model(kernel, str(value)) if key == MODEL_SETTING else _seconds(value)
+    return parse_model(str(value), kernel.config) if key == MODEL_SETTING else _seconds(value)
 
 
 def put(kernel: "Kernel", key: str, value: Any) -> None:

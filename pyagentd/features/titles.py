@@ -19,7 +19,7 @@ from pyagentd.runtime.feature import BranchWritten, Feature, RunEnded
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.settings import SendOptions, backend_for, extra_model, provider_of
 from pyagentd.runtime.turn_agent import answers_next
-from pyagentd.store import paths
+from pyagentd.store import metadata
 from pyagentd.store.paths import BranchRef
 
 log = logging.getLogger(__name__)
@@ -83,7 +83,8 @@ class Titles(Feature):
 
     async def _note(self, ref: BranchRef, title: str) -> None:
         """Record the title in every branch that has none yet."""
-        for sibling in _branches(ref):
+        others = [each for each in metadata.branches(ref.session_dir) if each.key != ref.key]
+        for sibling in (ref, *others):
             async with self.kernel.using(sibling) as branch:
                 if _title(branch):
                     return  # the user was faster
@@ -119,12 +120,3 @@ def _title(branch: LiveBranch) -> str:
 def _first_prompt(branch: LiveBranch) -> str:
     prompts = (m.text for m in branch.conversation.messages.values() if m.role == "user" and not m.is_hidden)
     return next(prompts, "")
-
-
-def _branches(ref: BranchRef) -> list[BranchRef]:
-    """Return the session's branches, the given one first."""
-    found = [ref]
-    for place in sorted(paths.branches_dir(ref.session_dir).iterdir()):
-        if place != ref.branch_dir and not place.name.startswith(".") and paths.session_file(place).is_file():
-            found.append(paths.ref_of(place))
-    return found
