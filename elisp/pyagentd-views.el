@@ -498,13 +498,6 @@ That is a plist with :path, :change, :reason and :diff."
                         (if (member diff '(nil "")) (or (plist-get file :reason) "")
                           diff))))
 
-(defun pyagentd-snapshots--visit ()
-  "Visit the file at point."
-  (interactive nil pyagentd-list-mode)
-  (let ((path (plist-get (pyagentd-snapshots--file) :path)))
-    (unless (file-exists-p path) (user-error "%s is gone" path))
-    (find-file-other-window path)))
-
 (defun pyagentd-snapshots--since ()
   "Choose the prompt since which changes are listed."
   (interactive nil pyagentd-list-mode)
@@ -520,18 +513,9 @@ That is a plist with :path, :change, :reason and :diff."
 
 (defun pyagentd-snapshots--restored (answer)
   "Say what ANSWER tells about a restoring, and fetch the list again."
-  (when-let ((id (plist-get answer :id)))
-    (unless (string-empty-p id)
-      (setq pyagentd-snapshots--undo-id id)))
-  (let ((kept (plist-get answer :kept)))
-    (message "%d restored%s%s" (length (plist-get answer :restored))
-             (if kept (format ", %d kept (%s)" (length kept)
-                              (plist-get (car kept) :reason))
-               "")
-             (if-let ((copies (plist-get answer :copies)))
-                 (format "; the old version is in %s"
-                         (mapconcat #'abbreviate-file-name copies ", "))
-               "")))
+  (unless (string-empty-p (plist-get answer :id))
+    (setq pyagentd-snapshots--undo-id (plist-get answer :id)))
+  (message "%s" (plist-get answer :note))
   (revert-buffer))
 
 (defun pyagentd-snapshots--request-restore (paths conflicts)
@@ -591,7 +575,6 @@ or it is overwritten."
 (pyagentd-list-add-keys "changes"
   '("RET" pyagentd-snapshots--diff "difference")
   '("=" pyagentd-snapshots--diff "difference")
-  '("o" pyagentd-snapshots--visit "visit")
   '("r" pyagentd-snapshots--restore "restore")
   '("R" pyagentd-snapshots--restore-all "restore all")
   '("s" pyagentd-snapshots--since "since")

@@ -38,6 +38,7 @@ class Restored(TypedDict):
     restored: list[str]
     kept: list[KeptFile]
     copies: list[str]  # old versions, beside the files
+    note: str  # what was done, a line
 
 
 class HistoryChanged(TypedDict):

@@ -1036,7 +1036,13 @@ class Lists(Group):
                 Column("Why", 0, of("reason", "dim"), sorts=False),
             ),
             rows=[
-                Row(row, row["path"], row["path"], _picked(row, "path", "change", "reason", "diff"))
+                Row(
+                    row,
+                    row["path"],
+                    row["path"],
+                    _picked(row, "path", "change", "reason", "diff"),
+                    file_place(row["path"]),
+                )
                 for row in answer["files"]
             ],
             empty="No file is another than it was.",

@@ -560,8 +560,13 @@ class RestoreResult:
     copies: list[str] = field(default_factory=list)
 
     def to_wire(self) -> dict[str, Any]:
-        """Return it for clients."""
-        return {"id": self.id, "restored": self.restored, "kept": self.kept, "copies": self.copies}
+        """Return it for clients, with a line that says what was done."""
+        note = f"{len(self.restored)} restored"
+        if self.kept:
+            note += f", {len(self.kept)} kept ({self.kept[0]['reason']})"
+        if self.copies:
+            note += f"; the old version is in {', '.join(self.copies)}"
+        return {"id": self.id, "restored": self.restored, "kept": self.kept, "copies": self.copies, "note": note}
 
 
 class Snapshots(Feature):

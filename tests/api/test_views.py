@@ -381,6 +381,7 @@ async def test_files_that_agents_changed_are_listed_with_what_became_of_them(wor
         view = await service.view(Watcher(), name="changes", arguments={"branch": talk.branch.key})
     assert texts(view) == [["created", str(world.project / "tea"), ""]]
     assert "green" in view["rows"][0]["facts"]["diff"] and view["note"] == "whole session"
+    assert view["rows"][0]["visit"] == {"kind": "file", "file": str(world.project / "tea")}
 
 
 async def test_servers_of_a_project_are_listed_as_not_trusted_and_not_started(world: World) -> None:

@@ -31,8 +31,10 @@
 
 (ert-deftest pyagentd-snapshots-restore-and-undo ()
   (snapshots-test-with-list
-    (pyagentd-test-answer 'restore '(:id "r1" :restored ("/p/a")))
-    (pyagentd-test-answer 'undo-restore '(:id "" :restored ("/p/a")))
+    (pyagentd-test-answer 'restore '(:id "r1" :restored ("/p/a")
+                                    :note "1 restored"))
+    (pyagentd-test-answer 'undo-restore '(:id "" :restored ("/p/a")
+                                         :note "1 restored"))
     (should-error (pyagentd-snapshots--undo) :type 'user-error)
     (should (equal "1 restored"
                    (pyagentd-test-said

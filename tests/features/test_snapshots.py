@@ -142,8 +142,10 @@ async def test_what_somebody_else_changed_since_is_kept_and_both_versions_are_th
         assert row["change"] == "conflict" and "-mine" in row["diff"] and "+one" in row["diff"]
         done = await talk.restore(turn)
         assert file.read_text() == "mine\n" and not done["restored"] and len(done["kept"]) == 1
+        assert done["note"] == "0 restored, 1 kept (it was changed since by somebody else)"
         done = await talk.restore(turn, conflicts="copy")
         assert Path(done["copies"][0]).read_text() == "one\n"  # noqa: ASYNC240
+        assert done["note"].endswith(f"; the old version is in {done['copies'][0]}")
         assert file.read_text() == "mine\n"
         await talk.restore(turn, conflicts="overwrite")
         assert file.read_text() == "one\n"
