@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from pyagentd.config import BUILTIN_PROFILES, Config, ProfileSettings, Setting, load_config, runtime_dir, sessions_dir
+from pyagentd.config.loading import check_config, read_toml
 from pyagentd.config.tables import CompactionSettings
 from pyagentd.errors import ConfigError
 from pyagentd.policy.profiles import BUILTIN
@@ -243,3 +244,9 @@ def test_compaction_has_defaults_and_is_configured_key_by_key(tmp_path: Path) ->
 def test_an_impossible_value_of_compaction_is_reported_with_its_line(tmp_path: Path, line: str) -> None:
     with pytest.raises(ConfigError, match=r"config.toml:2: "):
         config_of(tmp_path, f"[compaction]\n{line}\n")
+
+
+def test_the_file_in_the_documentation_can_be_read() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "configuration.md").read_text("utf-8").partition("\n| variable")[0]
+    example = "\n".join(line[4:] for line in page.splitlines() if line.startswith("    "))
+    check_config(read_toml(Path("config.toml"), example))
