@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 from pyagentd.errors import NotInstalled, PyagentdError, UserError
@@ -38,11 +39,16 @@ def installed() -> tuple[Path, ...]:
 
     They are this package, the packages beside it, and Python: its environment where it is one of its own.
     """
+    return _directories(sys.prefix, sys.base_prefix, Path.home())
+
+
+@lru_cache(maxsize=1)
+def _directories(prefix: str, base_prefix: str, home: Path) -> tuple[Path, ...]:
     package = Path(__file__).resolve().parent
     library = Path(os.__file__).resolve().parent
-    home = Path("~").expanduser().resolve()
+    home = home.resolve()
     shared = {*map(Path, _SHARED), home, home / ".local", *home.parents}
-    prefixes = (Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix))
+    prefixes = (Path(prefix).resolve() for prefix in (prefix, base_prefix))
     own = (prefix for prefix in prefixes if prefix not in shared)
     beside = (package.parent,) if package.parent.name in _PACKAGES else ()
     return tuple(dict.fromkeys((package, *beside, library, *own)))

@@ -177,7 +177,8 @@ class Sessions(Group):
         inside = [] if workspace is None else [under(str(workspace))]
         readable = [under(str(directory(project))) for project in projects]
         title = one_line(name, TITLE_LENGTH) if titled else ""
-        ref = sessions.create_session(
+        ref = await asyncio.to_thread(
+            sessions.create_session,
             self._kernel.config.sessions_dir,
             name,
             preset_name=parsed.name,

@@ -269,6 +269,8 @@ class Prompts:
             aligned = align_turn(now.seen, now.document, conversation, now.end, now.marker)
             if aligned is not None:
                 return aligned
+        if not conversation.messages and len(now.document.body) <= _SHORT:
+            return align(now.document, conversation, now.end)
         return await asyncio.to_thread(align, now.document, conversation.snapshot(), now.end)
 
     async def _above_drafts(self, now: DocumentNow) -> int:
@@ -303,6 +305,7 @@ class Prompts:
         )
 
 
+_SHORT = 2000  # characters of a document without a record: waking a thread takes longer than reading them
 _MOST_ROLES = 4000  # in one event; a client gets more of them when it attaches
 
 

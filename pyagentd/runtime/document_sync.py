@@ -1003,11 +1003,14 @@ class DocumentReader:
             if live.is_compared:
                 return DocumentReading(settings=live.document.settings, notes=self._notes)
             doc, revision = live.document, live.revision
-            conversation, seq = self._recorder.conversation.snapshot(), self._recorder.last_seq
-            now_ms = self._recorder.now_ms()
-            reading = await asyncio.to_thread(
-                compare, doc, conversation, session_id=self._ref.session_id, now_ms=now_ms
-            )
+            conversation, seq = self._recorder.conversation, self._recorder.last_seq
+            if doc.spans or conversation.messages:
+                now_ms = self._recorder.now_ms()
+                reading = await asyncio.to_thread(
+                    compare, doc, conversation.snapshot(), session_id=self._ref.session_id, now_ms=now_ms
+                )
+            else:  # there is nothing to compare
+                reading = DocumentReading(settings=doc.settings, notes=doc.damage)
             self.looked = True
             lacked = self._record(reading) if self._recorder.last_seq == seq else ""
             self._notes = reading.notes

@@ -569,7 +569,8 @@ def project_hooks(root: Path) -> ProjectHooks | None:
 
 def protecting_hooks(scope: Callable[[], ShellScope], root: Path) -> Callable[[], ShellScope]:
     """Return ``scope`` with the project's hooks where there are any: a command must not put a guard to sleep."""
-    own = [path for name in (FILE, DIRECTORY) if os.path.lexists(path := str(root.resolve() / name))]
+    place = os.path.realpath(root)
+    own = [path for name in (FILE, DIRECTORY) if os.path.lexists(path := f"{place}/{name}")]
     return scope if not own else lambda: replace(known := scope(), protected=(*known.protected, *own))
 
 

@@ -146,7 +146,7 @@ class Supervisor:
 
     def observe(self, branch: LiveBranch, run: Run, status: Mapping[str, Any]) -> None:
         """Tell what a run does to all who watch its branch or wait for it."""
-        if run.state is not RunPhase.TOOL:
+        if run.state is RunPhase.TRET:  # its calls have ended
             self._kernel.questions.close_left(branch, run.id)
         match dict(status):
             case {"state": "retrying", "attempt": attempt, "max_attempts": most, "delay_s": delay_s, "message": text}:
@@ -470,6 +470,6 @@ class Kernel(OpenBranches):
             settings=settings,
             prepare=branch.secure,
             observe=partial(self.supervisor.observe, branch),
-            steering=lambda: self.queue.steering(branch, run_id),
+            steering=partial(self.queue.steering, branch, run_id),
             resumed=resumed,
         )

@@ -920,10 +920,12 @@ def best_matching_tools(query: str, tools: Mapping[str, ToolSpec]) -> list[str]:
 def found_before(conversation: Conversation) -> Sequence[str]:
     """Return the names of all tools that searches in a conversation found, in that order."""
     names: dict[str, None] = {}
-    types = (type for type in conversation.by_type if canonical_tool(type.removeprefix("tool-")) == NAME)
-    for part in (part for type in types for part in conversation.by_type[type]):
-        if part.data.get("state") == "output-available":
-            names |= dict.fromkeys(_matches(str(part.data.get("output", ""))))
+    for type, parts in conversation.by_type.items():
+        if canonical_tool(type.removeprefix("tool-")) != NAME:
+            continue
+        for part in parts:
+            if part.data.get("state") == "output-available":
+                names |= dict.fromkeys(_matches(str(part.data.get("output", ""))))
     return list(names)
 
 

@@ -124,11 +124,11 @@ def protected_paths(config: Config) -> tuple[str, ...]:
     skills = (*config.own.skills, *config.own.more_skills)  # they and the instructions speak to every session
     own = (config.sessions_dir, config.runtime_dir, config.presets_dir, *skills, *installation.installed())
     files = (config.file, *config.own.instructions)
-    agents = under(str(config.agents_dir.resolve())).removesuffix("/**")  # where each has a workspace of its own
+    agents = exactly(os.path.realpath(config.agents_dir))  # where each has a workspace of its own
     return (
         *(f"{agents}/*/{name}" for name in named_agents.DECISIVE),
-        *(under(str(each.resolve())) for each in own),
-        *(exactly(str(each.resolve())) for each in files),
+        *(under(os.path.realpath(each)) for each in own),
+        *(exactly(os.path.realpath(each)) for each in files),
     )
 
 

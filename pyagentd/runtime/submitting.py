@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.errors import Blocked, Busy, Conflict, PyagentdError
@@ -62,7 +63,7 @@ class Submissions:
             # It stands below text that waits since an error: all of it is answered in order.
             return await self._add_and_go_on(branch, given)
         try:
-            run_id = await self._start(branch, lambda: self._prompt_of(branch, given), given.options)
+            run_id = await self._start(branch, partial(self._prompt_of, branch, given), given.options)
         except PyagentdError:
             if given.is_persons:  # who can correct it
                 raise
@@ -295,7 +296,9 @@ class Queues:
 
     async def steering(self, branch: LiveBranch, run_id: str) -> Sequence[str]:
         """Record the messages that steer a run as the user's next words in it, and return their texts."""
-        seen = {each.id: await self._seen(branch, each, run_id) for each in branch.queue.steering()}
+        if not (waiting := branch.queue.steering()):
+            return ()
+        seen = {each.id: await self._seen(branch, each, run_id) for each in waiting}
         found = [each for each in branch.queue.steering() if each.id in seen]
         if not found:
             return ()

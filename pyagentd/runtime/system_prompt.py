@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 from weakref import WeakKeyDictionary
@@ -287,6 +287,7 @@ class Skills:
         )
 
 
+@cache
 def shipped_skills() -> Path:
     """Return the directory of the skills that come with the package, installed or in a checkout."""
     package = Path(__file__).resolve().parents[1]

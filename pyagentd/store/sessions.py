@@ -134,7 +134,10 @@ def create_session(
         StoreError: The disk refused; nothing is left behind.
     """
     now = clock.now()
-    text = _session_preset(preset_text, preset_name, paths_read, paths_write)
+    if paths_read is None and paths_write is None:
+        text = preset_text
+    else:
+        text = _session_preset(preset_text, preset_name, tuple(paths_read or ()), tuple(paths_write or ()))
     home, wanted, is_given = _place_of(root, session_dir, session_id, ids.session_id(name, stamp(now)))
     with build_directory(home, wanted, exactly=is_given) as (draft, place):
         if session_id is None:  # of a directory that somebody else named, the one that was made
@@ -232,12 +235,11 @@ def _agent_preset(
     return presetfile.with_paths(template, read=read, write_default=write_default, deny=deny)
 
 
-def _session_preset(text: str, name: str, read: Sequence[str] | None, write: Sequence[str] | None) -> str:
-    if read is None and write is None:
-        return text
+@functools.lru_cache(maxsize=64)
+def _session_preset(text: str, name: str, read: tuple[str, ...], write: tuple[str, ...]) -> str:
     template = presetfile.parse(text, Path(f"{name}.md"))
     own_read = template.patterns("read") or ()
-    return presetfile.with_paths(template, read=(*own_read, *(read or ())), write_default=(), also_write=write or ())
+    return presetfile.with_paths(template, read=(*own_read, *read), write_default=(), also_write=write)
 
 
 def _place_of(root: Path, session_dir: Path | None, given: str | None, made: str) -> tuple[Path, str, bool]:

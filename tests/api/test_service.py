@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pyagentd.errors import BadRequest, ConfigError, NotASession, NotFound, PresetError, PyagentdError
+from pyagentd.store import sessions
 from pyagentd.store.document import text as document
 from pyagentd.store.document.text import body_sha256
+from pyagentd.store.paths import BranchRef
 from pyagentd.wire.operations import operation
 from tests.runtime.world import Watcher, World
 from tests.server import answer, tool_use
@@ -78,6 +81,20 @@ async def test_a_session_is_made_listed_resolved_and_shown(world: World) -> None
     assert (await service.resolve(client, name="my-work"))["branch"] == session["branch"]
     shown = json.loads((await service.show(client, branch=session["branch"]))["json"])
     assert shown["session"]["workspace_root"] == str(world.project) and shown["messages"] == []
+
+
+async def test_nothing_waits_for_the_disk_while_a_session_is_made(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make_session(*args: Any, **more: Any) -> BranchRef:
+        threads.append(threading.current_thread())
+        return create_session(*args, **more)
+
+    threads: list[threading.Thread] = []
+    create_session = sessions.create_session
+    monkeypatch.setattr(sessions, "create_session", make_session)
+    await made(world)
+    assert threads and threading.main_thread() not in threads, "the loop serves every other session meanwhile"
 
 
 async def test_a_name_that_somebody_typed_is_the_title(world: World) -> None:
