@@ -489,19 +489,18 @@ be used meanwhile.  The model is that of a new session."
     (let ((buffer (generate-new-buffer
                    (format "*rewrite: %s*"
                            (buffer-name (overlay-buffer overlay))))))
-      (with-current-buffer buffer
-        (insert (plist-get answer :diff) "\n")
-        (goto-char (point-min))
-        (diff-mode)
-        (setq buffer-read-only t
-              pyagentd-rewrite--overlay overlay
+      (with-current-buffer
+          (pyagentd-show-diff buffer (plist-get answer :diff)
+                              (lambda (shown)
+                                (display-buffer
+                                 shown '((display-buffer-reuse-window
+                                          display-buffer-pop-up-window)))))
+        (setq pyagentd-rewrite--overlay overlay
               pyagentd-rewrite--change
               (list :old old :new (plist-get answer :text)
                     :instruction instruction))
         (pyagentd-rewrite-mode)
         (add-hook 'kill-buffer-hook #'pyagentd-rewrite--forget nil t))
-      (display-buffer buffer '((display-buffer-reuse-window
-                                display-buffer-pop-up-window)))
       (if (eq (window-buffer) (overlay-buffer overlay))
           (select-window (get-buffer-window buffer))
         (message "Rewritten: see %s" (buffer-name buffer)))))))
@@ -781,14 +780,12 @@ Only what the user wrote shows one: an answer may link what it likes."
                                       (overlay-get overlay 'pyagentd-media)))
                              (overlays-in beg end))))
              (image (ignore-errors (pyagentd-media--image file))))
-    (let ((overlay (make-overlay beg end nil t nil)))
-      (overlay-put overlay 'evaporate t)
-      (overlay-put overlay 'pyagentd-media file)
-      (overlay-put overlay 'modification-hooks
+    (pyagentd-draw beg end 'pyagentd-media file
+                   'modification-hooks
                    (list (lambda (overlay after &rest _)
-                           (when after (delete-overlay overlay)))))
-      (overlay-put overlay 'after-string
-                   (concat "\n" (propertize " " 'display image))))))
+                           (when after (delete-overlay overlay))))
+                   'after-string
+                   (concat "\n" (propertize " " 'display image)))))
 
 (defun pyagentd-media--file (link)
   "Return the true name of the file of the session that LINK names, or nil.

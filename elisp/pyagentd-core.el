@@ -630,6 +630,17 @@ What was begun with an equal KEY is shown as it is."
         (quit-window t window)
       (kill-buffer buffer))))
 
+;;;; What is shown over a text
+
+(defun pyagentd-draw (beg end &rest properties)
+  "Return a new overlay from BEG to END with PROPERTIES, a plist.
+It goes with its text, and what is inserted at either end is not in it."
+  (let ((overlay (make-overlay beg end nil t nil)))
+    (overlay-put overlay 'evaporate t)
+    (while properties
+      (overlay-put overlay (pop properties) (pop properties)))
+    overlay))
+
 ;;;; Programs
 
 (defun pyagentd-run (name command then &optional coding)
@@ -658,7 +669,7 @@ is decoded so (`binary' leaves bytes), and errors are not part of it."
 ;;;; Show a difference
 
 (defun pyagentd-show-diff (name diff &optional display)
-  "Show DIFF, a text, in a buffer called NAME and return that.
+  "Show DIFF, a text, in a buffer called NAME, or that buffer, and return it.
 It is displayed with DISPLAY, a function, by default `display-buffer'."
   (with-current-buffer (get-buffer-create name)
     (let ((inhibit-read-only t))

@@ -611,27 +611,23 @@ Terminals show none."
 
 (defun pyagentd-fold--draw (kind beg eol end)
   "Make the block of KIND from BEG to END foldable; its first line ends at EOL."
-  (let ((line (make-overlay beg eol nil t nil))
-        (body (make-overlay eol end nil t nil))
-        (after (make-overlay end (min (1+ end) (point-max)) nil t nil)))
-    (add-to-invisibility-spec 'pyagentd-fold)
-    (dolist (overlay (list line body after))
-      (overlay-put overlay 'evaporate t)
-      (overlay-put overlay 'pyagentd-fold t))
-    (overlay-put line 'pyagentd-fold-body body)
-    (overlay-put line 'pyagentd-fold-after after)
-    (overlay-put line 'pyagentd-fold-kind kind)
-    (overlay-put line 'mouse-face 'highlight)
-    (overlay-put line 'keymap pyagentd-fold-map)
-    (overlay-put line 'help-echo "RET, TAB, mouse-1: show or hide the rest")
-    ;; Whoever deletes the line sees what else there is of the block.
-    (overlay-put line 'modification-hooks
-                 (list (lambda (line changed from to &rest _)
-                         (unless (or changed (< (overlay-start line) from)
-                                     (< to (overlay-end line)))
-                           (mapc #'delete-overlay (list body after))))))
-    ;; What follows stands a little apart; a terminal has no room for that.
-    (overlay-put after 'line-spacing pyagentd-fold-spacing)
+  (add-to-invisibility-spec 'pyagentd-fold)
+  (let* ((body (pyagentd-draw eol end 'pyagentd-fold t))
+         ;; What follows stands a little apart; a terminal has no room for that.
+         (after (pyagentd-draw end (min (1+ end) (point-max)) 'pyagentd-fold t
+                               'line-spacing pyagentd-fold-spacing))
+         (line (pyagentd-draw
+                beg eol 'pyagentd-fold t
+                'pyagentd-fold-body body 'pyagentd-fold-after after
+                'pyagentd-fold-kind kind
+                'mouse-face 'highlight 'keymap pyagentd-fold-map
+                'help-echo "RET, TAB, mouse-1: show or hide the rest"
+                ;; Whoever deletes the line sees what else there is of the block.
+                'modification-hooks
+                (list (lambda (line changed from to &rest _)
+                        (unless (or changed (< (overlay-start line) from)
+                                    (< to (overlay-end line)))
+                          (mapc #'delete-overlay (list body after))))))))
     (overlay-put body 'isearch-open-invisible
                  (lambda (_) (pyagentd-fold--set line nil)))
     (pyagentd-fold--set line (pyagentd-fold--folds-p kind))
@@ -806,11 +802,8 @@ With a prefix argument do so with all blocks of the buffer."
       (remove-overlays (point) end 'pyagentd-prompt t)
       (while (re-search-forward "^### .*\n" (min (point-max) (1+ end)) t)
         (unless (get-text-property (match-beginning 0) 'gptel)
-          (let ((line (make-overlay (match-beginning 0) (match-end 0)
-                                    nil t nil)))
-            (overlay-put line 'pyagentd-prompt t)
-            (overlay-put line 'evaporate t)
-            (overlay-put line 'face 'pyagentd-prompt)))))))
+          (pyagentd-draw (match-beginning 0) (match-end 0)
+                         'pyagentd-prompt t 'face 'pyagentd-prompt))))))
 
 (pyagentd-display-add #'pyagentd-prompt--find
                       (lambda () (remove-overlays nil nil 'pyagentd-prompt t)))
@@ -990,16 +983,14 @@ What was thought, and what tools said, is left out."
     (goto-char (car block))
     (forward-line -1)
     (unless (or (eolp) (pyagentd-code-button--there-p (point)))
-      (let ((overlay (make-overlay (point) (line-end-position) nil t nil)))
-        (overlay-put overlay 'evaporate t)
-        (overlay-put overlay 'pyagentd-code-button t)
-        (overlay-put overlay 'after-string
-                     (concat "  " (propertize
-                                   "copy" 'face 'pyagentd-key
-                                   'mouse-face 'highlight
-                                   'help-echo "mouse-1: copy this block"
-                                   'keymap pyagentd-code-button-map)))
-        (push overlay pyagentd-code-button--all)))))
+      (push (pyagentd-draw
+             (point) (line-end-position) 'pyagentd-code-button t
+             'after-string
+             (concat "  " (propertize "copy" 'face 'pyagentd-key
+                                      'mouse-face 'highlight
+                                      'help-echo "mouse-1: copy this block"
+                                      'keymap pyagentd-code-button-map)))
+            pyagentd-code-button--all))))
 
 (defun pyagentd-code-button--start (pos answer)
   "Return where to look from for the block with POS in ANSWER, (BEG . END).

@@ -81,12 +81,10 @@ C-u \\[pyagentd-rewind] brings %s back" (if (= count 1) "it" "them"))))
     (overlay-put overlay 'before-string line)
     (overlay-put overlay 'face 'pyagentd-hidden)))
 
-(defun pyagentd-hidden--add (beg end)
-  "Return a new overlay between BEG and END."
-  (let ((overlay (make-overlay beg (min end (1+ (buffer-size))) nil t nil)))
-    (overlay-put overlay 'evaporate t)
-    (push overlay pyagentd-hidden--overlays)
-    overlay))
+(defun pyagentd-hidden--add (beg end &rest properties)
+  "Return a new overlay from BEG to END with PROPERTIES, a plist."
+  (car (push (apply #'pyagentd-draw beg (min end (1+ (buffer-size))) properties)
+             pyagentd-hidden--overlays)))
 
 (defun pyagentd-hidden--set (hidden variants)
   "Show which regions are HIDDEN and which messages are VARIANTS of others.
@@ -97,17 +95,16 @@ NUMBER OF), where NUMBER is 0 if none of them is shown."
   (save-restriction
     (widen)
     (pcase-dolist (`(,beg ,end ,count ,by) hidden)
-      (let ((overlay (pyagentd-hidden--add beg end)))
-        (overlay-put overlay 'pyagentd-line
-                     (pyagentd-hidden--line
-                      (pyagentd-hidden--words count (pyagentd-symbol by))
-                      beg))
-        (overlay-put overlay 'isearch-open-invisible
-                     (lambda (overlay) (overlay-put overlay 'invisible nil)))
-        (pyagentd-hidden--fold overlay)))
+      (pyagentd-hidden--fold
+       (pyagentd-hidden--add
+        beg end 'isearch-open-invisible
+        (lambda (overlay) (overlay-put overlay 'invisible nil))
+        'pyagentd-line (pyagentd-hidden--line
+                        (pyagentd-hidden--words count (pyagentd-symbol by))
+                        beg))))
     (pcase-dolist (`(,beg ,end ,message ,number ,of) variants)
-      (let ((overlay (pyagentd-hidden--add beg end)))
-        (overlay-put overlay 'pyagentd-variant (list message number of))
+      (let ((overlay (pyagentd-hidden--add
+                      beg end 'pyagentd-variant (list message number of))))
         (when (> number 0)
           (overlay-put (pyagentd-hidden--whole-line overlay) 'before-string
                        (propertize (format "variant %d/%d\n" number of)
