@@ -389,12 +389,11 @@ argument, or ASK from Lisp, ask which session."
     (display-buffer session)
     (pyagentd-start
      (lambda ()
-       (when (buffer-live-p session)
-         (with-current-buffer session
-           (save-restriction
-             (widen)
-             (pyagentd-add--above (concat question "\n\n" about))
-             (pyagentd-send))))))))
+       (pyagentd-later-in session
+         (save-restriction
+           (widen)
+           (pyagentd-add--above (concat question "\n\n" about))
+           (pyagentd-send)))))))
 
 ;;;; Rewriting a region
 

@@ -750,10 +750,9 @@ Emacs would draw the cursor in a line that it has to continue itself."
 
 (defun pyagentd-ask-notice--fit (buffer)
   "Make the notice in BUFFER fit its window."
-  (when (buffer-live-p buffer)
-    (with-current-buffer buffer
-      (when pyagentd-ask-notice--overlay
-        (pyagentd-ask-notice-refresh)))))
+  (pyagentd-later-in buffer
+    (when pyagentd-ask-notice--overlay
+      (pyagentd-ask-notice-refresh))))
 
 (put 'pyagentd-ask-notice--resized 'permanent-local-hook t)
 

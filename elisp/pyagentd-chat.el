@@ -418,15 +418,14 @@ The next prompt can be written below."
 (defun pyagentd-chat--tell-edits (buffer)
   "Tell the daemon which queued texts were changed in BUFFER.
 One that was removed is taken back."
-  (when (buffer-live-p buffer)
-    (with-current-buffer buffer
-      (pcase-dolist (`(,id . ,text) pyagentd-chat--edits)
-        (pyagentd-rpc-call-async
-         (if (string-blank-p text) 'queue-cancel 'queue-edit)
-         (append (list :branch pyagentd--branch-dir :id id)
-                 (unless (string-blank-p text) (list :text text)))
-         :error #'ignore))               ; it has been sent meanwhile
-      (setq pyagentd-chat--edits nil))))
+  (pyagentd-later-in buffer
+    (pcase-dolist (`(,id . ,text) pyagentd-chat--edits)
+      (pyagentd-rpc-call-async
+       (if (string-blank-p text) 'queue-cancel 'queue-edit)
+       (append (list :branch pyagentd--branch-dir :id id)
+               (unless (string-blank-p text) (list :text text)))
+       :error #'ignore))               ; it has been sent meanwhile
+    (setq pyagentd-chat--edits nil)))
 
 (setq pyagentd-queued-edited-function #'pyagentd-chat--edited)
 

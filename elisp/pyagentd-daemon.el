@@ -217,14 +217,6 @@ So long is also waited for a pause in typing before something is asked.")
 
 ;;;; Asking the daemon
 
-(defmacro pyagentd-later-in (buffer &rest body)
-  "Evaluate BODY in BUFFER if that is still alive."
-  (declare (indent 1) (debug t))
-  (let ((live (make-symbol "buffer")))
-    `(let ((,live ,buffer))
-       (when (buffer-live-p ,live)
-         (with-current-buffer ,live ,@body)))))
-
 (defun pyagentd-later (method plist &optional success timeout failure late)
   "Call METHOD of the daemon with PLIST; start the daemon if there is none.
 SUCCESS is called with the answer, in whatever buffer is shown then.

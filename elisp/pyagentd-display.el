@@ -192,11 +192,10 @@ They get the plist of the agent, see `pyagentd-overlay-update'.")
 
 (defun pyagentd-overlay-finish (buffer id)
   "Remove the overlay of the agent ID from BUFFER, its parent's, if any."
-  (when (buffer-live-p buffer)
-    (with-current-buffer buffer
-      (when-let ((overlay (alist-get id pyagentd-overlay--table
-                                     nil nil #'equal)))
-        (pyagentd-overlay-delete overlay)))))
+  (pyagentd-later-in buffer
+    (when-let ((overlay (alist-get id pyagentd-overlay--table
+                                   nil nil #'equal)))
+      (pyagentd-overlay-delete overlay))))
 
 ;;;; Overlays
 

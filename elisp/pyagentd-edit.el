@@ -672,13 +672,12 @@ ROLE is nil, `response', `ignore' or (tool . ID)."
 
 (defun pyagentd-insert--on-timer (buffer)
   "Let what is new in BUFFER be fontified, unless more arrives just now."
-  (when (buffer-live-p buffer)
-    (with-current-buffer buffer
-      (setq pyagentd-insert--timer nil)
-      (if (and pyagentd-insert--time
-               (< (- (float-time) pyagentd-insert--time) 0.45))
-          (pyagentd-insert--arm 0.5)
-        (pyagentd-guarded "Fontify" (pyagentd-insert-flush))))))
+  (pyagentd-later-in buffer
+    (setq pyagentd-insert--timer nil)
+    (if (and pyagentd-insert--time
+             (< (- (float-time) pyagentd-insert--time) 0.45))
+        (pyagentd-insert--arm 0.5)
+      (pyagentd-guarded "Fontify" (pyagentd-insert-flush)))))
 
 (defun pyagentd-insert-flush ()
   "Let what was inserted since the last time be fontified when it is shown."

@@ -803,12 +803,11 @@ connected with need not answer: the server has asked it."
           (pyagentd-host-probe
            (car entry) pyagentd-doctor--host-timeout
            (lambda (version reason)
-             (when (buffer-live-p buffer)
-               (with-current-buffer buffer
-                 (when (memq entry pyagentd-doctor--hosts)
-                   (setcdr entry (pyagentd-doctor-check-host
-                                  (car entry) version reason))
-                   (pyagentd-doctor--show))))))
+             (pyagentd-later-in buffer
+               (when (memq entry pyagentd-doctor--hosts)
+                 (setcdr entry (pyagentd-doctor-check-host
+                                (car entry) version reason))
+                 (pyagentd-doctor--show)))))
         (error                          ; there is no ssh
          (setcdr entry (pyagentd-doctor-check-host
                         (car entry) nil (error-message-string error))))))))

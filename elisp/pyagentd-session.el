@@ -889,19 +889,18 @@ While changes go on it is saved after five seconds."
 
 (defun pyagentd-autosave--on-timer (buffer)
   "Save BUFFER, or wait longer after another change."
-  (when (buffer-live-p buffer)
-    (with-current-buffer buffer
-      (setq pyagentd-autosave--timer nil)
-      (when (and pyagentd-autosave--deadline pyagentd-autosave-enabled)
-        (let* ((now (float-time))
-               (due (pyagentd-autosave--due now)))
-          (if (> due 0.001)
-              (pyagentd-autosave--arm due)
-            ;; Timers come before the display of the key just typed.
-            (redisplay)
-            (pyagentd-guarded "Autosave"
-              (pyagentd-session-save))
-            (pyagentd-autosave--after-attempt)))))))
+  (pyagentd-later-in buffer
+    (setq pyagentd-autosave--timer nil)
+    (when (and pyagentd-autosave--deadline pyagentd-autosave-enabled)
+      (let* ((now (float-time))
+             (due (pyagentd-autosave--due now)))
+        (if (> due 0.001)
+            (pyagentd-autosave--arm due)
+          ;; Timers come before the display of the key just typed.
+          (redisplay)
+          (pyagentd-guarded "Autosave"
+            (pyagentd-session-save))
+          (pyagentd-autosave--after-attempt))))))
 
 (defun pyagentd-autosave--after-attempt ()
   "Arrange for another attempt if the text is not saved yet."

@@ -383,10 +383,9 @@ know that."
            (number pyagentd-attach--latest)
            (with-latest
             (lambda (function)
-              (when (buffer-live-p buffer)
-                (with-current-buffer buffer
-                  (when (= number pyagentd-attach--latest)
-                    (funcall function)))))))
+              (pyagentd-later-in buffer
+                (when (= number pyagentd-attach--latest)
+                  (funcall function))))))
       (pyagentd-rpc-call-async
        'attach (append (list :branch pyagentd--branch-dir)
                        (if text (list :text text) (pyagentd-attach--known)))
@@ -651,9 +650,8 @@ late, since answers may have come while Emacs was busy."
   "Return a producer of events that calls FUNCTION with ARGS in this buffer."
   (let ((buffer (current-buffer)))
     (lambda ()
-      (when (buffer-live-p buffer)
-        (with-current-buffer buffer
-          (apply function args)))
+      (pyagentd-later-in buffer
+        (apply function args))
       nil)))
 
 (defun pyagentd-sync-finish ()
@@ -797,11 +795,10 @@ no server is installed, no daemon is started."
 
 (defun pyagentd-connect--later (buffer)
   "Attach BUFFER unless that was done meanwhile."
-  (when (buffer-live-p buffer)
-    (with-current-buffer buffer
-      (unless (or pyagentd-attach-state
-                  (eq pyagentd-attach-viewer 'hidden))
-        (pyagentd-guarded "Attach" (pyagentd-attach))))))
+  (pyagentd-later-in buffer
+    (unless (or pyagentd-attach-state
+                (eq pyagentd-attach-viewer 'hidden))
+      (pyagentd-guarded "Attach" (pyagentd-attach)))))
 
 (defun pyagentd-connect--visited (buffer)
   "Attach BUFFER, whose file was read just now, and start a daemon for it.
