@@ -191,20 +191,16 @@ That is the sign of a prompt, above which its variant is told."
 
 ;;;; Where a branch begins
 
-(defun pyagentd-branch--check ()
-  "Signal a `user-error' unless a branch can begin in this buffer."
-  (unless pyagentd--branch-dir
-    (user-error "Not a gptel session buffer"))
-  (when (pyagentd-place-agent-p)
-    (user-error "An agent has no branches; branch the session it works for")))
-
 (defun pyagentd-branch-here ()
   "Return the buffer of the session here, saved, and point: (BUFFER POSITION).
 Signal a `user-error' unless a branch can begin there."
   (let ((position (point))
         (buffer (or (buffer-base-buffer) (current-buffer))))
     (with-current-buffer buffer
-      (pyagentd-branch--check)
+      (unless pyagentd--branch-dir
+        (user-error "Not a gptel session buffer"))
+      (when (pyagentd-place-agent-p)
+        (user-error "An agent has no branches; branch the session it works for"))
       (if (pyagentd-sync-attached-p)
           (progn
             (pyagentd-sync-finish)
@@ -219,8 +215,12 @@ Signal a `user-error' unless a branch can begin there."
   "Return the one of POINTS that is called NUMBER, or the one at POSITION.
 The latter if NUMBER is nil."
   (cond ((null points) (user-error "No prompt to branch at yet"))
-        (number (pyagentd-branch--numbered (format "%s" number) points))
-        (t (pyagentd-branch--nearest points position))))
+        ((null number) (pyagentd-branch--nearest points position))
+        ((seq-find (lambda (point)
+                     (equal (format "%s" number)
+                            (number-to-string (plist-get point :number))))
+                   points))
+        (t (user-error "There is no prompt %s" number))))
 
 (defun pyagentd-branch-with-points (then)
   "Call THEN with the prompts at which a branch can begin, first one first.
@@ -262,13 +262,6 @@ Each is a plist with :number, :message-id (or nil), :start, :end and
      :default default :category 'pyagentd-prompt
      :annotate #'pyagentd-branch--annotation)))
 
-(defun pyagentd-branch--numbered (number points)
-  "Return the one of POINTS whose number is written NUMBER."
-  (or (seq-find (lambda (point)
-                  (equal number (number-to-string (plist-get point :number))))
-                points)
-      (user-error "There is no prompt %s" number)))
-
 (defun pyagentd-branch--read-side ()
   "Ask whether the chosen prompt goes into the branch."
   (pcase (car (read-multiple-choice
@@ -279,15 +272,6 @@ Each is a plist with :number, :message-id (or nil), :start, :end and
     (?e 'exclude)))
 
 ;;;; Making one
-
-(defun pyagentd-branch--create (request then)
-  "Have the daemon make a branch as REQUEST says; call THEN with its plist.
-If that comes too late, what was made goes to the trash."
-  (pyagentd-later-asking
-   'branch request then nil nil
-   (lambda (made)
-     (pyagentd-later 'delete (list :branch (plist-get made :branch)
-                                   :what "branch")))))
 
 (defun pyagentd-branch (&optional name side number)
   "Create a branch of this session at one of its prompts, and visit it.
@@ -315,9 +299,15 @@ branch is visited when it is made."
            (message "No prompt to branch at yet")))))))
 
 (defun pyagentd-branch--at (point side name)
-  "Begin a branch called NAME at POINT, a prompt, which SIDE in- or excludes."
-  (pyagentd-branch--create (pyagentd-branch-request point side name)
-                           (lambda (made) (pyagentd-branch-visit made side))))
+  "Begin a branch called NAME at POINT, a prompt, which SIDE in- or excludes.
+If it is made too late, it goes to the trash."
+  (pyagentd-later-asking
+   'branch (pyagentd-branch-request point side name)
+   (lambda (made) (pyagentd-branch-visit made side))
+   nil nil
+   (lambda (made)
+     (pyagentd-later 'delete (list :branch (plist-get made :branch)
+                                   :what "branch")))))
 
 (defun pyagentd-branch-request (point side name)
   "Return the arguments for a branch called NAME at POINT of this session.
@@ -379,19 +369,16 @@ BRANCH it is asked for."
     (pyagentd-manage-with-branches
      (pyagentd-here)
      (lambda (branches)
-       (pyagentd-switch-branch
-        (pyagentd-branch--read-other
-         (seq-remove (lambda (branch)
-                       (equal (plist-get branch :name) pyagentd--branch-name))
-                     branches)))))))
-
-(defun pyagentd-branch--read-other (others)
-  "Read one of OTHERS, the other branches of this session."
-  (unless others
-    (user-error "This session has only one branch; %s makes another"
-                (substitute-command-keys "\\[pyagentd-branch]")))
-  (pyagentd-branch--read-branch "Switch to branch" others
-                                (plist-get (car others) :name)))
+       (let ((others (seq-remove (lambda (branch)
+                                   (equal (plist-get branch :name)
+                                          pyagentd--branch-name))
+                                 branches)))
+         (unless others
+           (user-error "This session has only one branch; %s makes another"
+                       (substitute-command-keys "\\[pyagentd-branch]")))
+         (pyagentd-switch-branch
+          (pyagentd-branch--read-branch "Switch to branch" others
+                                        (plist-get (car others) :name))))))))
 
 ;;;; Take turns back, ask again
 

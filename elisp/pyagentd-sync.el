@@ -271,47 +271,41 @@ That is nil where none was changed since the daemon knows them."
 
 ;;;; Commands
 
-(defun pyagentd-settings--then (then)
-  "Call THEN here once the daemon knows the settings of this buffer."
+(defun pyagentd-settings--then (operation then)
+  "Have the daemon do OPERATION once it knows the settings of this buffer.
+THEN is called here with its answer."
   (unless pyagentd-mode (user-error "Not a session"))
-  (pyagentd-attached-then then))
+  (pyagentd-attached-then
+   (lambda ()
+     (pyagentd-later-here operation (list :branch pyagentd--branch-dir) then))))
 
-(defun pyagentd-settings--named (names)
-  "Return NAMES of settings as a phrase."
-  (mapconcat (lambda (name) (format "%s" name)) names ", "))
+(defun pyagentd-settings--say (words names)
+  "Say WORDS of the settings called NAMES, or that there are none."
+  (message (if names words "No settings differ from preset.md")
+           (mapconcat (lambda (name) (format "%s" name)) names ", ")))
 
 (defun pyagentd-sync--keep-settings ()
   "Write the settings that were changed in this session to its preset.md."
   (interactive)
   (pyagentd-settings--then
-   (lambda ()
-     (pyagentd-later-here 'keep-settings (list :branch pyagentd--branch-dir)
-                          #'pyagentd-settings--kept))))
-
-(defun pyagentd-settings--kept (answer)
-  "Take over and say what was written to preset.md, as ANSWER tells."
-  (pyagentd-settings-receive answer)
-  (message (if (plist-get answer :kept) "Saved to preset.md: %s"
-             "No settings differ from preset.md")
-           (pyagentd-settings--named (plist-get answer :kept))))
+   'keep-settings
+   (lambda (answer)
+     (pyagentd-settings-receive answer)
+     (pyagentd-settings--say "Saved to preset.md: %s"
+                             (plist-get answer :kept)))))
 
 (defun pyagentd-sync--drop-settings ()
   "Go back to the settings in the preset.md of this session."
   (interactive)
   (pyagentd-settings--then
-   (lambda ()
-     (pyagentd-later-here 'drop-settings (list :branch pyagentd--branch-dir)
-                          #'pyagentd-settings--dropped))))
-
-(defun pyagentd-settings--dropped (answer)
-  "Go back to the settings of preset.md, which ANSWER tells."
-  (setq pyagentd-settings--saved nil)
-  (dolist (variable pyagentd-block-settings)
-    (pyagentd-block-set variable nil))
-  (pyagentd-settings-receive answer)
-  (message (if (plist-get answer :dropped) "Reset to preset.md: %s"
-             "No settings differ from preset.md")
-           (pyagentd-settings--named (plist-get answer :dropped))))
+   'drop-settings
+   (lambda (answer)
+     (setq pyagentd-settings--saved nil)
+     (dolist (variable pyagentd-block-settings)
+       (pyagentd-block-set variable nil))
+     (pyagentd-settings-receive answer)
+     (pyagentd-settings--say "Reset to preset.md: %s"
+                             (plist-get answer :dropped)))))
 
 ;;;; Connect session buffers with the daemon
 
