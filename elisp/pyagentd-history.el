@@ -75,11 +75,10 @@ C-u \\[pyagentd-rewind] brings %s back" (if (= count 1) "it" "them"))))
 
 (defun pyagentd-hidden--fold (overlay)
   "Fold or unfold the text of OVERLAY."
-  (let ((line (overlay-get overlay 'pyagentd-line)))
-    (overlay-put overlay 'invisible
-                 (unless pyagentd-hidden--shown 'pyagentd-hidden))
-    (overlay-put overlay 'before-string line)
-    (overlay-put overlay 'face 'pyagentd-hidden)))
+  (overlay-put overlay 'invisible
+               (unless pyagentd-hidden--shown 'pyagentd-hidden))
+  (overlay-put overlay 'before-string (overlay-get overlay 'pyagentd-line))
+  (overlay-put overlay 'face 'pyagentd-hidden))
 
 (defun pyagentd-hidden--add (beg end &rest properties)
   "Return a new overlay from BEG to END with PROPERTIES, a plist."

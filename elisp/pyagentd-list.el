@@ -259,6 +259,10 @@ A mark that a filter hides does not count while it does."
                   pyagentd-table-rows)
         (user-error "Nothing at point"))))
 
+(defun pyagentd-table-facts ()
+  "Return the facts of the row at point, a plist."
+  (plist-get (pyagentd-table-row) :facts))
+
 ;;;; Lists: tables that the daemon makes
 
 (defvar-local pyagentd-list-name nil
@@ -1064,7 +1068,7 @@ The end of a page that is shown moves on with what comes."
 
 ;;;; Fetching
 
-(defun pyagentd-report--fetch ()
+(defun pyagentd-report--fetch (&rest _)
   "Fetch the page of this buffer; it is shown when it comes."
   (let ((number (setq pyagentd-table--latest (1+ pyagentd-table--latest))))
     (setq pyagentd-table--behind nil)
@@ -1076,10 +1080,6 @@ The end of a page that is shown moves on with what comes."
        (when (= number pyagentd-table--latest)
          (pyagentd-report-print report)))
      (* 6 pyagentd-call-timeout))))
-
-(defun pyagentd-report--revert (&rest _)
-  "Fetch the page of this buffer again."
-  (pyagentd-report--fetch))
 
 (defun pyagentd-report--visit ()
   "Open what the button at point, or that of the heading above, names."
@@ -1130,7 +1130,7 @@ The header line names the keys of a page that has some of its own.
   (pyagentd-plain-characters)
   (pyagentd-live-listing)
   (add-hook 'window-buffer-change-functions #'pyagentd-list--catch-up nil t)
-  (setq-local revert-buffer-function #'pyagentd-report--revert))
+  (setq-local revert-buffer-function #'pyagentd-report--fetch))
 
 (defun pyagentd-report-buffer (name arguments &optional called)
   "Return a buffer in which the page NAME with ARGUMENTS, a plist, is shown.

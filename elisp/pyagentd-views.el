@@ -83,16 +83,12 @@ moves to where the model reads it; without any it is asked for."
 
 ;;;; The list
 
-(defun pyagentd-queue--on-change ()
-  "Have the list of queued messages fetched again."
-  (pyagentd-list-changed "queue"))
-
-(add-hook 'pyagentd-queued-hook #'pyagentd-queue--on-change)
+(add-hook 'pyagentd-queued-hook (lambda () (pyagentd-list-changed "queue")))
 
 (defun pyagentd-queue--cancel ()
   "Remove the message at point from the queue; its text is a draft again."
   (interactive nil pyagentd-list-mode)
-  (let* ((item (plist-get (pyagentd-table-row) :facts))
+  (let* ((item (pyagentd-table-facts))
          (id (plist-get item :id)))
     (pyagentd-queue--call
      'queue-cancel (list :id id)
@@ -131,7 +127,7 @@ kill ring.  Return words that say where it is."
 (defun pyagentd-queue--edit ()
   "Edit the queued message at point; it keeps its place."
   (interactive nil pyagentd-list-mode)
-  (let* ((item (plist-get (pyagentd-table-row) :facts))
+  (let* ((item (pyagentd-table-facts))
          (id (plist-get item :id))
          (overlay (with-current-buffer (pyagentd-queue--base)
                     (pyagentd-queued-overlay id))))
@@ -250,12 +246,8 @@ U takes the marks away"))
      (mapcar (lambda (row) (pyagentd-list-fact row "ask"))
              pyagentd-table-rows))))
 
-(defun pyagentd-asks--on-change ()
-  "Have the list of asks fetched again."
-  (pyagentd-list-changed "asks"))
-
 (add-hook 'pyagentd-list-after-show-hook #'pyagentd-asks--on-shown)
-(add-hook 'pyagentd-ask-changed-hook #'pyagentd-asks--on-change)
+(add-hook 'pyagentd-ask-changed-hook (lambda () (pyagentd-list-changed "asks")))
 
 (pyagentd-list-define asks
   "List pending approvals and questions of all sessions."
@@ -277,16 +269,11 @@ U takes the marks away"))
 
 ;; The branches of one session, each below the one it comes from.
 
-(defun pyagentd-branches--at-point ()
-  "Return what is known of the branch at point, or signal a `user-error'.
-That is a plist with :branch, :name, :parent and :file."
-  (plist-get (pyagentd-table-row) :facts))
-
 (defun pyagentd-branches--branch ()
   "Make a branch of the branch at point."
   (interactive nil pyagentd-list-mode)
   (with-current-buffer (find-file-noselect
-                        (plist-get (pyagentd-branches--at-point) :file))
+                        (plist-get (pyagentd-table-facts) :file))
     (goto-char (point-max))
     (pyagentd-branch)))
 
@@ -298,7 +285,7 @@ With a prefix argument ask for the OTHER branch, a plist."
            (pyagentd-branch--read-branch "Compare with"
                                          (pyagentd-list-facts) nil)))
    pyagentd-list-mode)
-  (let* ((branch (pyagentd-branches--at-point))
+  (let* ((branch (pyagentd-table-facts))
          (other (or other
                     (seq-find (lambda (candidate)
                                 (equal (plist-get candidate :name)
@@ -477,11 +464,6 @@ the schedules of all sessions."
 
 ;;;; The list
 
-(defun pyagentd-snapshots--file ()
-  "Return what is known of the file at point.
-That is a plist with :path, :change, :reason and :diff."
-  (plist-get (pyagentd-table-row) :facts))
-
 (defun pyagentd-snapshots--arguments (&rest more)
   "Return what names the changes listed here, and MORE, a plist."
   (append (list :branch (plist-get pyagentd-list-arguments :branch))
@@ -492,7 +474,7 @@ That is a plist with :path, :change, :reason and :diff."
 (defun pyagentd-snapshots--diff ()
   "Show what restoring the file at point would change."
   (interactive nil pyagentd-list-mode)
-  (let* ((file (pyagentd-snapshots--file))
+  (let* ((file (pyagentd-table-facts))
          (diff (plist-get file :diff)))
     (pyagentd-show-diff "*pyagentd diff*"
                         (if (member diff '(nil "")) (or (plist-get file :reason) "")
@@ -533,7 +515,7 @@ That is a plist with :path, :change, :reason and :diff."
 Of one that somebody else changed, too, the old version is put beside it,
 or it is overwritten."
   (interactive nil pyagentd-list-mode)
-  (let* ((row (pyagentd-snapshots--file))
+  (let* ((row (pyagentd-table-facts))
          (path (plist-get row :path))
          (name (abbreviate-file-name path)))
     (pcase (pyagentd-symbol (plist-get row :change))
