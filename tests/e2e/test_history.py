@@ -67,7 +67,7 @@ def test_a_rewind_folds_what_is_not_sent_any_more_and_can_be_reversed(
     shows(emacs, "First question?", "… 2 turns rewound", without=("First answer.", "Second question?"))
     assert emacs.eval("(buffer-substring-no-properties 1 (point-max))") == text
     emacs.eval("(progn (save-buffer) t)")
-    assert sent(main) == ["First question?"]
+    wait_for(lambda: sent(main) == ["First question?"], "the file to say so")
     emacs.eval("(progn (pyagentd-history--show-hidden) t)")
     shows(emacs, "First answer.", "Second question?")
     emacs.eval("(let ((current-prefix-arg '(4))) (call-interactively #'pyagentd-rewind) t)")
@@ -91,7 +91,10 @@ def test_another_answer_is_a_variant_that_emacs_cycles(
     emacs.eval("(progn (goto-char (point-max)) (pyagentd-history--previous-variant) t)")
     shows(emacs, "variant 1/2", "Second answer.", without=("Another answer.",))
     emacs.eval("(progn (save-buffer) t)")
-    assert sent(main) == ["First question?", "First answer.", "Second question?", "Second answer."]
+    wait_for(
+        lambda: sent(main) == ["First question?", "First answer.", "Second question?", "Second answer."],
+        "the file to say so",
+    )
     emacs.eval("(progn (goto-char (point-max)) (pyagentd-history--next-variant) t)")
     shows(emacs, "variant 2/2", "Another answer.", without=("Second answer.",))
     model_server.say("Third answer.")
