@@ -31,7 +31,7 @@ from pyagentd.store.db.audit import Entry
 from pyagentd.store.db.projection import Finder, Hit, Projection, Scope, parse
 from pyagentd.store.document import text
 from pyagentd.store.document.reconcile import recognise
-from pyagentd.store.journal import Served, read_rows, served_by
+from pyagentd.store.journal import ProviderModel, read_rows, served_by
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.trace import TracedStep, as_json, read_trace
 from pyagentd.tools.sandbox.enclosure import confinement
@@ -520,7 +520,7 @@ def _step(
 ) -> dict[str, Any]:
     answer, model = step.answer, str(step.head.get("model", ""))
     usage = answer.get("usage")
-    prices = facts_of(Served(provider, model)).prices
+    prices = facts_of(ProviderModel(provider, model)).prices
     return {
         "step": step.step,
         "purpose": step.purpose,

@@ -30,7 +30,7 @@ from pyagentd.runtime import run as offer
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import settings_in_document, settings_of
 from pyagentd.runtime.kernel import Kernel
-from pyagentd.runtime.usage import Spent, priced_usage, total_spent
+from pyagentd.runtime.usage import Expense, priced_usage, total_spent
 from pyagentd.store import branching, metadata, paths, presetfile, sessions
 from pyagentd.store import export as exchange
 from pyagentd.store.atomic import write_bytes
@@ -51,7 +51,7 @@ from pyagentd.wire.sexp import encode
 
 INLINE_SESSIONS = 500  # more go by file
 
-_NOTHING = Spent()
+_NOTHING = Expense()
 
 
 class SessionCreated(BranchPlaces):
@@ -278,7 +278,7 @@ class Sessions(Group):
             for each in list_entries(self._registry.scan(), facts, archived=archived)
         ]
 
-    def _spent(self) -> dict[str, Spent]:
+    def _spent(self) -> dict[str, Expense]:
         """Return what each branch cost, as far as the tables know."""
         if self._indexer is None:
             return {}

@@ -12,7 +12,7 @@ from pyagentd.events import Event, Sink
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchChanged, BranchWritten, ClientGone, Feature, RunEnded
 from pyagentd.runtime.status import Session
-from pyagentd.runtime.usage import Spent
+from pyagentd.runtime.usage import Expense
 from pyagentd.store.db.listing import ListEntry, single_entry
 from pyagentd.store.paths import BranchRef, describe_branch
 
@@ -100,7 +100,7 @@ class Overview(Feature):
         known = {key: value for key, value in listed_row(listed).items() if value or key not in ("preset", "created")}
         return {
             **known,
-            **spent_row(branch.meter.own if branch.meter is not None else Spent()),
+            **spent_row(branch.meter.own if branch.meter is not None else Expense()),
             **activity(
                 branch.status
                 if self.kernel.opened(branch.key) is branch
@@ -124,7 +124,7 @@ def listed_row(listed: ListEntry) -> dict[str, Any]:
     }
 
 
-def spent_row(spent: Spent) -> dict[str, Any]:
+def spent_row(spent: Expense) -> dict[str, Any]:
     """Return what a branch itself cost: ``tokens``, ``usd`` as far as it is known, ``unpriced`` where it is not."""
     return {"tokens": spent.tokens.total, "usd": spent.known_usd, "unpriced": bool(spent.unpriced)}
 

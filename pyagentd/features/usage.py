@@ -11,10 +11,10 @@ from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchOpened, Feature
 from pyagentd.runtime.settings import SendOptions, provider_of
 from pyagentd.runtime.turn_agent import answers_next
-from pyagentd.runtime.usage import FactsOf, Meter, Spent, session_usage
+from pyagentd.runtime.usage import Expense, FactsOf, Meter, session_usage
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.journal import Served, read_rows
+from pyagentd.store.journal import ProviderModel, read_rows
 from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class AgentCost(NamedTuple):
     ref: BranchRef
     parent: str  # branch key
     described: dict[str, Any]
-    spent: Spent
+    spent: Expense
 
 
 def facts_of(kernel: "Kernel") -> FactsOf:
@@ -53,7 +53,7 @@ def meter_of(kernel: "Kernel", branch: LiveBranch) -> Meter:
     """Return the meter of a branch that was opened; it tells whoever watches it or a branch above."""
     above = [ref.key for ref in paths.ancestors_of(branch.ref)]
 
-    told = Spent()
+    told = Expense()
 
     def publish() -> None:
         if branch.sinks:
@@ -71,12 +71,12 @@ def meter_of(kernel: "Kernel", branch: LiveBranch) -> Meter:
     def changed() -> None:
         kernel.pulse.request("record", publish)  # many steps and agents change it within one beat
 
-    def served() -> Served:
+    def served() -> ProviderModel:
         try:
             preset = answers_next(kernel, branch, SendOptions())
-            return Served(provider_of(preset, kernel.config, SendOptions()), preset.model)
+            return ProviderModel(provider_of(preset, kernel.config, SendOptions()), preset.model)
         except PyagentdError:
-            return Served("", "")
+            return ProviderModel("", "")
 
     meter = Meter(branch.conversation, facts_of(kernel), served=served, changed=changed)
     return meter

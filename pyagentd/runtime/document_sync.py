@@ -44,7 +44,7 @@ from pyagentd.store.document.files import (
     transform,
     write_document,
 )
-from pyagentd.store.document.reconcile import Seen, locate, recognise
+from pyagentd.store.document.reconcile import ModelView, locate, recognise
 from pyagentd.store.document.render import Insert
 from pyagentd.store.document.text import (
     PROMPT_PREFIX,
@@ -252,7 +252,7 @@ class LiveDocument:
         self.unsaved: list[tuple[Edit, bool]] = []  # and whether it is a run's
         self.is_dirty = False
         self.is_compared = False
-        self.seen: Seen | None = None
+        self.seen: ModelView | None = None
         self.roles_at = 0
         self._document = document
         self._waiting: list[Insert] = []  # goes to ``_place``, when somebody wants to see it
@@ -339,7 +339,7 @@ class LiveDocument:
             offset = moved(offset, edit, before=True)
         return offset
 
-    def go_to(self, marker: int | None, *, seen: Seen | None = None, revision: int = 0) -> None:
+    def go_to(self, marker: int | None, *, seen: ModelView | None = None, revision: int = 0) -> None:
         """Have the next insert go to an offset; the model saw ``seen`` above its prompt at that revision."""
         self._document, self.marker, self._place = self.document, marker, marker or 0
         is_known = seen is not None and max(self._oldest, self.roles_at) <= revision
@@ -594,7 +594,7 @@ class DocumentSync:
     # -- a run begins and goes on ------------------------------------------------------------------------------
 
     def begin(
-        self, *, prompt: str, inserted_prompt: bool, anchor: int, seen: Seen | None = None, revision: int = 0
+        self, *, prompt: str, inserted_prompt: bool, anchor: int, seen: ModelView | None = None, revision: int = 0
     ) -> None:
         """Start a run whose first insert goes to ``anchor`` of the document.
 

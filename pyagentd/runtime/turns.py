@@ -18,7 +18,7 @@ from pyagentd.store.conversation import Conversation
 from pyagentd.store.conversation import Message as Message_
 from pyagentd.store.document.files import document_cache
 from pyagentd.store.document.pieces import fragments
-from pyagentd.store.document.reconcile import Alignment, Seen, align, recognise
+from pyagentd.store.document.reconcile import Alignment, ModelView, align, recognise
 from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN, Insert, prompt_text
 from pyagentd.store.document.text import PROMPT_PREFIX, Document, Settings
 from pyagentd.store.journal import message_row, part_row
@@ -36,7 +36,7 @@ class Prompt:
     text: str
     view: tuple[Message, ...]  # what the model sees, the prompt last
     version: DocumentVersion  # the document before the run's first insert, which goes to its marker
-    seen: Seen | None = None  # what of ``view`` is above the prompt, where that is all of the record
+    seen: ModelView | None = None  # what of ``view`` is above the prompt, where that is all of the record
     insert: str = ""  # what is to be put into the document; "" when the user wrote it there
     message_id: str = ""  # of the recorded message that is asked again; "" when it is a new one
     edits: tuple[Mapping[str, Any], ...] = ()  # data of ``edit`` rows to record first
@@ -65,7 +65,7 @@ class DocumentNow:
     document: Document
     revision: int = 0
     marker: int | None = None
-    seen: Seen | None = None
+    seen: ModelView | None = None
     end: int = 0
 
     def version(self, at: int) -> DocumentVersion:

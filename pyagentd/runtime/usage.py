@@ -23,7 +23,7 @@ from pyagentd.store.conversation import Message as Message_
 from pyagentd.store.conversation import Part as Part_
 from pyagentd.store.db.projection import QUARTER_MS, Place, RequestTotals, places, sums
 from pyagentd.store.db.state import State
-from pyagentd.store.journal import Row, Served, served_by
+from pyagentd.store.journal import ProviderModel, Row, served_by
 
 # Which end of a conversation stays verbatim; pure.
 #
@@ -214,7 +214,7 @@ def _parts(view: Sequence[Message]) -> list[Part]:
 # after a compaction its tail and its summary do. What the *context* holds is neither, because each request counts
 # the whole history again: it is what the last request read and wrote. Pure.
 
-FactsOf = Callable[[Served], ModelFacts]
+FactsOf = Callable[[ProviderModel], ModelFacts]
 
 _PICO = 10**12  # sums of whole picodollars are exact, however many there are
 
@@ -230,7 +230,7 @@ class Cost(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
+class Expense:
     """What requests cost.
 
     Attributes:
@@ -244,7 +244,7 @@ class Spent:
     unpriced: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, tokens: Usage, usd: float) -> "Spent":
+    def of(cls, tokens: Usage, usd: float) -> "Expense":
         """Return what tokens cost at a price in US dollars for all of them."""
         return cls(tokens=tokens, pico=round(usd * _PICO))
 
@@ -258,9 +258,9 @@ class Spent:
         """The price in US dollars of that whose price is known."""
         return self.pico / _PICO
 
-    def __add__(self, other: "Spent") -> "Spent":
+    def __add__(self, other: "Expense") -> "Expense":
         """Return both together."""
-        return Spent(
+        return Expense(
             tokens=self.tokens + other.tokens,
             pico=self.pico + other.pico,
             unpriced=self.unpriced | other.unpriced,
@@ -351,26 +351,26 @@ class InContext(NamedTuple):
     estimated: bool
 
 
-def spent_on(message: Message_, facts_of: FactsOf) -> "Spent":
+def spent_on(message: Message_, facts_of: FactsOf) -> "Expense":
     """Return what one message cost."""
     tokens = message_usage(message)
     if not tokens.total:
-        return Spent()
+        return Expense()
     served = served_by(message.row)
     prices = facts_of(served).prices
     if prices is None:
-        return Spent(tokens=tokens, unpriced=frozenset({served.model or "unknown"}))
-    return Spent(tokens=tokens, pico=sum(round(prices.of(step) * _PICO) for step in steps_of(message)))
+        return Expense(tokens=tokens, unpriced=frozenset({served.model or "unknown"}))
+    return Expense(tokens=tokens, pico=sum(round(prices.of(step) * _PICO) for step in steps_of(message)))
 
 
-def session_usage(conversation: Conversation, facts_of: FactsOf) -> "Spent":
+def session_usage(conversation: Conversation, facts_of: FactsOf) -> "Expense":
     """Return what a conversation cost, whatever of it is hidden by now."""
     return total_spent(spent_on(message, facts_of) for message in conversation.messages.values())
 
 
-def total_spent(each: "Iterable[Spent]") -> "Spent":
+def total_spent(each: "Iterable[Expense]") -> "Expense":
     """Return what several cost together."""
-    return sum(each, Spent())
+    return sum(each, Expense())
 
 
 def tokens_used(conversation: Conversation) -> Usage:
@@ -495,14 +495,14 @@ class _Answer:
         self._pico += self._price(usage)
         return True
 
-    def spent(self) -> Spent:
+    def spent(self) -> Expense:
         """Return what the message cost, see ``spent_on``."""
         tokens = message_usage(self._message)
         if not tokens.total:
-            return Spent()
+            return Expense()
         if self._prices is None:
-            return Spent(tokens=tokens, unpriced=frozenset({self._served.model or "unknown"}))
-        return Spent(tokens=tokens, pico=self._pico + self._price(usage_beyond(tokens, self._usage)))
+            return Expense(tokens=tokens, unpriced=frozenset({self._served.model or "unknown"}))
+        return Expense(tokens=tokens, pico=self._pico + self._price(usage_beyond(tokens, self._usage)))
 
     def _price(self, usage: Usage) -> int:
         return 0 if self._prices is None or not usage.total else round(self._prices.of(usage) * _PICO)
@@ -526,45 +526,45 @@ class Meter:
         conversation: Conversation,
         facts_of: FactsOf,
         *,
-        served: Callable[[], Served],
+        served: Callable[[], ProviderModel],
         changed: Callable[[], None],
     ) -> None:
-        self._agents: dict[str, Spent] = {}
-        self._below = Spent()  # what they cost together
+        self._agents: dict[str, Expense] = {}
+        self._below = Expense()  # what they cost together
         self.looked = False
         self._conversation = conversation
         self._facts_of = facts_of
         self._served = served
         self._changed = changed
-        self._shares: dict[str, Spent] = {}  # by message
-        self._own = Spent()
+        self._shares: dict[str, Expense] = {}  # by message
+        self._own = Expense()
         self._answer: _Answer | None = None
         self._compactions = 0
         self._counted = False
 
     @property
-    def own(self) -> "Spent":
+    def own(self) -> "Expense":
         """What the branch itself cost."""
         self._count()
         return self._own
 
     @property
-    def together(self) -> "Spent":
+    def together(self) -> "Expense":
         """What it cost with all agents below it."""
         return self._below + self.own
 
     @property
-    def agents(self) -> Mapping[str, Spent]:
+    def agents(self) -> Mapping[str, Expense]:
         """What each agent below cost, at any depth, by its branch's key."""
         return self._agents
 
     @agents.setter
-    def agents(self, agents: Mapping[str, Spent]) -> None:
+    def agents(self, agents: Mapping[str, Expense]) -> None:
         self._agents, self._below = dict(agents), total_spent(agents.values())
 
-    def note(self, key: str, spent: "Spent") -> None:
+    def note(self, key: str, spent: "Expense") -> None:
         """Note what the agent with this key cost so far."""
-        old = self._agents.get(key, Spent())
+        old = self._agents.get(key, Expense())
         self._agents[key] = spent
         self._below = _replaced(self._below, old, spent) or total_spent(self._agents.values())
         self._changed()
@@ -619,7 +619,7 @@ class Meter:
         told["words"] = list(context_words(told))
         return told
 
-    def _last(self) -> tuple[Served, dict[str, int]]:
+    def _last(self) -> tuple[ProviderModel, dict[str, int]]:
         """Return who answered last and what their last request counted."""
         for message in reversed(self._conversation.messages.values()):
             metadata = message.row.get("metadata_json") or {}
@@ -647,7 +647,7 @@ class Meter:
         answer = self._answer
         if answer is None or not answer.is_of(message) or not (part is None or answer.add(part)):
             self._answer = answer = _Answer(message, self._facts_of(served_by(message.row)))
-        old, new = self._shares.get(message_id, Spent()), answer.spent()
+        old, new = self._shares.get(message_id, Expense()), answer.spent()
         if old == new:
             return
         self._shares[message_id] = new
@@ -657,12 +657,12 @@ class Meter:
             self._own += new
 
 
-def _replaced(whole: "Spent", old: "Spent", new: "Spent") -> "Spent | None":
+def _replaced(whole: "Expense", old: "Expense", new: "Expense") -> "Expense | None":
     """Return ``whole`` with one share exchanged; None when shares without a price make that no subtraction."""
     if old.unpriced != new.unpriced:
         return None
     counts = {key: count - getattr(old.tokens, key) for key, count in whole.tokens.to_dict().items()}
-    rest = Spent(tokens=usage_of(counts), pico=whole.pico - old.pico, unpriced=whole.unpriced)
+    rest = Expense(tokens=usage_of(counts), pico=whole.pico - old.pico, unpriced=whole.unpriced)
     return rest + new
 
 
@@ -690,7 +690,7 @@ class UsageLine:
 
     key: str
     requests: int
-    spent: "Spent"
+    spent: "Expense"
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def to_wire(self) -> dict[str, Any]:
@@ -744,12 +744,12 @@ def sum_of_lines(lines: Iterable[UsageLine], key: str = "") -> UsageLine:
     )
 
 
-def priced_usage(counted: RequestTotals, facts_of: FactsOf) -> "Spent":
+def priced_usage(counted: RequestTotals, facts_of: FactsOf) -> "Expense":
     """Return what requests to one model cost."""
     prices = facts_of(counted.served).prices
     if prices is None:
-        return Spent(tokens=counted.usage, unpriced=frozenset({counted.served.model or _UNKNOWN}))
-    return Spent.of(counted.usage, _at_length(prices, counted.longer).of(counted.usage))
+        return Expense(tokens=counted.usage, unpriced=frozenset({counted.served.model or _UNKNOWN}))
+    return Expense.of(counted.usage, _at_length(prices, counted.longer).of(counted.usage))
 
 
 def session_of(key: str) -> str:
@@ -761,7 +761,7 @@ def _lines(
     found: Iterable[tuple[Any, RequestTotals]], facts_of: FactsOf, key_of: Callable[[Any, RequestTotals], str]
 ) -> list[UsageLine]:
     requests: dict[str, int] = defaultdict(int)
-    spent: dict[str, Spent] = defaultdict(Spent)
+    spent: dict[str, Expense] = defaultdict(Expense)
     facts = cache(facts_of)
     for group, counted in found:
         key = key_of(group, counted) or _UNKNOWN

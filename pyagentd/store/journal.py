@@ -611,19 +611,19 @@ def read_rows(path: Path) -> list[Row]:
 # New ``message`` and ``part`` rows.
 
 
-class Served(NamedTuple):
+class ProviderModel(NamedTuple):
     """Who answered, or was to: a backend's name, "" when it is not known, and a model's."""
 
     provider: str
     model: str
 
 
-def served_by(row: Mapping[str, Any]) -> Served:
+def served_by(row: Mapping[str, Any]) -> ProviderModel:
     """Return what a message's row says of its model; in older logs that is only a name."""
     named = (row.get("metadata_json") or {}).get("model")
     if isinstance(named, Mapping):
-        return Served(str(named.get("provider_id") or ""), str(named.get("model_id") or ""))
-    return Served("", str(named or ""))
+        return ProviderModel(str(named.get("provider_id") or ""), str(named.get("model_id") or ""))
+    return ProviderModel("", str(named or ""))
 
 
 def session_row(*, id: str, now_ms: int, **facts: Any) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from pyagentd.api import Service
 from pyagentd.features.indexer import Indexer
 from pyagentd.llm.catalog import ModelFacts, Prices, facts, shipped
 from pyagentd.messages import Usage
-from pyagentd.runtime.usage import Spent, days_ago, priced_usage, report, session_of
+from pyagentd.runtime.usage import Expense, days_ago, priced_usage, report, session_of
 from pyagentd.store.db.projection import LENGTHS, RequestTotals
 from pyagentd.store.db.state import State
-from pyagentd.store.journal import Served
+from pyagentd.store.journal import ProviderModel
 from pyagentd.store.registry import Registry
 from tests.features.test_agents import converse, spawn
 from tests.features.test_usage import CONFIG, USAGE
@@ -47,7 +47,7 @@ def put(state: State, at: datetime, model: str, tokens: int, number: int = 1) ->
         )
 
 
-def known(served: Served) -> ModelFacts:
+def known(served: ProviderModel) -> ModelFacts:
     return ModelFacts(prices=None if served.model == "free?" else CHEAP)
 
 
@@ -94,9 +94,9 @@ def test_agents_belong_to_the_session_at_the_root(key: str, session: str) -> Non
 
 
 def test_many_short_prompts_are_no_long_one() -> None:
-    each = RequestTotals(served=Served("p", "m"), longer=0, requests=9, usage=Usage(input=9 * LENGTHS[0]))
+    each = RequestTotals(served=ProviderModel("p", "m"), longer=0, requests=9, usage=Usage(input=9 * LENGTHS[0]))
     dear = Prices(input=2.0, output=1.0, cache_read=1.0, cache_write=1.0, long_above=LENGTHS[0], long=CHEAP)
-    assert priced_usage(each, lambda _: ModelFacts(prices=dear)) == Spent.of(each.usage, 18 * LENGTHS[0] / 1e6)
+    assert priced_usage(each, lambda _: ModelFacts(prices=dear)) == Expense.of(each.usage, 18 * LENGTHS[0] / 1e6)
 
 
 def test_every_length_from_which_on_a_shipped_model_costs_more_is_told_apart(world: World) -> None:

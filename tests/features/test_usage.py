@@ -27,7 +27,7 @@ from pyagentd.runtime.usage import (
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation, compaction_data
 from pyagentd.store.document import text as document
-from pyagentd.store.journal import Row, Served
+from pyagentd.store.journal import ProviderModel, Row
 from pyagentd.store.paths import BranchRef
 from tests.features.test_agents import converse, spawn
 from tests.runtime.world import Watcher, World, attached
@@ -45,7 +45,7 @@ cache_write = 3_000_000
 DOLLAR_EACH = Prices(input=1e6, output=1e6, cache_read=1e6, cache_write=1e6)
 
 
-def dear(served: Served) -> ModelFacts:
+def dear(served: ProviderModel) -> ModelFacts:
     return ModelFacts(prices=None if served.model == "free?" else DOLLAR_EACH)
 
 
@@ -168,7 +168,7 @@ def test_what_is_no_number_counts_nothing() -> None:
 )
 def test_the_meter_knows_after_every_row_what_counting_everything_says(rows: list[tuple[int, int, int, str]]) -> None:
     log, steps = Log(), dict[tuple[int, int], int]()
-    meter = Meter(log.conversation, dear, served=lambda: Served("", ""), changed=lambda: None)
+    meter = Meter(log.conversation, dear, served=lambda: ProviderModel("", ""), changed=lambda: None)
     assert meter.own.cost_usd == 0
     for number, index, cost, model in rows:
         id, data = f"a{number}", {"type": "step-start", "usage": counts(Usage(input=cost))}

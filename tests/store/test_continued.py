@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.document.reconcile import Alignment, Seen, align, align_turn
+from pyagentd.store.document.reconcile import Alignment, ModelView, align, align_turn
 from tests.examples import examples
 from tests.store.talk import Call, Step, Talk, Turn, talks
 
@@ -28,7 +28,7 @@ class Talking:
 
     def __init__(self, turns: int = 0) -> None:
         self.talk, self.conversation = Talk(), Conversation()
-        self.seen: Seen | None = None
+        self.seen: ModelView | None = None
         self.continued = self.laid = 0
         for _ in range(turns):
             self.turn()

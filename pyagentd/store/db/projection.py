@@ -30,7 +30,7 @@ from pyagentd.store.document.pieces import DocumentPiece, PieceKind, found_piece
 from pyagentd.store.document.reconcile import align
 from pyagentd.store.document.render import writable
 from pyagentd.store.document.text import Document, Span
-from pyagentd.store.journal import Numbering, Row, Served, chunks, read_rows, row_of, rows_of, served_by
+from pyagentd.store.journal import Numbering, ProviderModel, Row, chunks, read_rows, row_of, rows_of, served_by
 from pyagentd.store.paths import BranchRef
 
 # Usage of requests to models in ``state.db``: tokens and costs, summed by day, model, session or preset.
@@ -62,7 +62,7 @@ class RequestTotals:
         usage: Their tokens.
     """
 
-    served: Served
+    served: ProviderModel
     longer: int
     requests: int
     usage: Usage
@@ -126,14 +126,18 @@ def sums(state: State, by: Grouping, *, since_ms: int = 0) -> list[tuple[Any, Re
         return [(group, _counted(served, *rest)) for group, *rest in db.execute(query, (since_ms,))]
 
 
-def _services(state: State) -> dict[int, Served]:
+def _services(state: State) -> dict[int, ProviderModel]:
     with state.reading() as db:
-        return {id: Served(provider, model) for id, provider, model in db.execute("SELECT * FROM served")}
+        return {id: ProviderModel(provider, model) for id, provider, model in db.execute("SELECT * FROM served")}
 
 
-def _counted(served: Mapping[int, Served], number: int, longer: int, requests: int, *tokens: int) -> RequestTotals:
+def _counted(
+    served: Mapping[int, ProviderModel], number: int, longer: int, requests: int, *tokens: int
+) -> RequestTotals:
     usage = Usage(**dict(zip(_NAMES, tokens, strict=True)))
-    return RequestTotals(served=served.get(number, Served("", "")), longer=longer, requests=requests, usage=usage)
+    return RequestTotals(
+        served=served.get(number, ProviderModel("", "")), longer=longer, requests=requests, usage=usage
+    )
 
 
 def _rows(db: sqlite3.Connection, message: Message) -> Iterator[tuple[int, ...]]:
@@ -153,7 +157,7 @@ def _longer(usage: Usage) -> int:
     return max((length for length in LENGTHS if prompt > length), default=0)
 
 
-def _number(db: sqlite3.Connection, served: Served) -> int:
+def _number(db: sqlite3.Connection, served: ProviderModel) -> int:
     values = (writable(served.provider), writable(served.model))
     db.execute("INSERT OR IGNORE INTO served (provider, model) VALUES (?, ?)", values)
     (number,) = db.execute("SELECT id FROM served WHERE provider = ? AND model = ?", values).fetchone()

@@ -298,7 +298,7 @@ class Boundary(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ModelView:
     """What the model sees of a record whose last row is number ``seq``."""
 
     seq: int
@@ -330,7 +330,7 @@ class Alignment:
     notes: tuple[str, ...] = ()
     spans: tuple[Span, ...] | None = None
     last_message: str = ""
-    seen: Seen | None = field(default=None, compare=False)
+    seen: ModelView | None = field(default=None, compare=False)
 
 
 class Recognition:
@@ -992,7 +992,7 @@ def align(document: Document, conversation: Conversation, end: int | None = None
     ):
         return aligned
     calls = {part.id for message in view for part in message.parts if isinstance(part, ToolCall)}
-    seen = Seen(seq=conversation.last_seq, messages=set(conversation.messages), view=view, calls=calls)
+    seen = ModelView(seq=conversation.last_seq, messages=set(conversation.messages), view=view, calls=calls)
     return replace(aligned, seen=seen)
 
 
@@ -1020,7 +1020,9 @@ def _is_any_removed(conversation: Conversation) -> bool:
     return any(message.hidden or any(part.hidden for part in message.parts) for message in messages)
 
 
-def align_turn(seen: Seen, document: Document, conversation: Conversation, end: int, laid: int) -> Alignment | None:
+def align_turn(
+    seen: ModelView, document: Document, conversation: Conversation, end: int, laid: int
+) -> Alignment | None:
     """Return what ``align`` would, without recognising anything: a turn costs what is new in it.
 
     Turn after turn the text above the marker is what the daemon laid out of the record, and only the prompt below it
@@ -1061,7 +1063,7 @@ def align_turn(seen: Seen, document: Document, conversation: Conversation, end: 
     if made and (made[0].role, made[-1].role) != ("user", "assistant"):
         return None
     messages = seen.messages | {message.id for message in new}
-    seen = Seen(seq=conversation.last_seq, messages=messages, view=seen.view + made, calls=view.ids)
+    seen = ModelView(seq=conversation.last_seq, messages=messages, view=seen.view + made, calls=view.ids)
     found = list(fragments(body, laid - len(RUN_CLOSE), end))
     prompt = body[found[0][0] : found[-1][1]] if found else ""
     asked = (Message(role="user", parts=(Text(text=prompt),)),) if prompt else ()
