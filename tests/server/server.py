@@ -93,8 +93,8 @@ class ModelServer:
         server = await asyncio.start_server(self._converse, "127.0.0.1", self._port, backlog=_BACKLOG)
         self._port = server.sockets[0].getsockname()[1]
         self._started.set()
-        async with server:
-            await self._stop.wait()
+        await self._stop.wait()
+        server.close()  # from Python 3.12 on ``async with`` would wait for every client to hang up
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
