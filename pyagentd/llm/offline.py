@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pyagentd.errors import ConfigError
+from pyagentd.events import one_line
 from pyagentd.llm import catalog, prompts
 from pyagentd.llm.anthropic import AnthropicBackend
 from pyagentd.llm.backend import Body
@@ -696,7 +697,7 @@ def wants_description(body: dict[str, Any]) -> bool:
 def description_of(text: str) -> str:
     """Return the prompts of the conversation that the text of such a request quotes, the first few of them."""
     talk = _TALK.search(text)
-    prompts = [_line(words) for who, words in _SAID.findall(talk[1] if talk else text) if who == "user"]
+    prompts = [one_line(words, _LONGEST) for who, words in _SAID.findall(talk[1] if talk else text) if who == "user"]
     return f"Talked about: {'; '.join(prompts[:3])}" if prompts else "A conversation"
 
 
@@ -705,8 +706,8 @@ def summary_of(text: str) -> str:
     earlier, talk = _EARLIER.search(text), _TALK.search(text)
     quoted = talk[1] if talk else text
     said = _SAID.findall(quoted)
-    prompts = [_line(words) for who, words in said if who == "user"]
-    answers = [_line(words) for who, words in said if who == "assistant"]
+    prompts = [one_line(words, _LONGEST) for who, words in said if who == "user"]
+    answers = [one_line(words, _LONGEST) for who, words in said if who == "assistant"]
     before = _sections(earlier[1]) if earlier else {}
     calls = _CALL.findall(quoted)
     used = [f"{name} was used {_count(calls.count(name), 'time')}" for name in dict.fromkeys(calls)]
@@ -725,11 +726,6 @@ def _sections(summary: str) -> dict[str, list[str]]:
         heading: [line.removeprefix("- ") for line in text.strip().splitlines() if line.startswith("- ")]
         for heading, text in zip(pieces[1::2], pieces[2::2], strict=False)
     }
-
-
-def _line(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _list(lines: list[str]) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, TypedDict
 
 from pyagentd import reader
 from pyagentd.errors import BadRequest, NotFound, PresetError, StoreError, ToolError
-from pyagentd.events import Event, Line, Text
+from pyagentd.events import Event, Line, Text, shortened
 from pyagentd.messages import ToolCall
 from pyagentd.policy.action import Action, ResolvedPath
 from pyagentd.policy.guard import Allow, Confirm, Context, Deny, Widening, decide, explain_pattern
@@ -110,9 +110,7 @@ def lines_of(ask: Mapping[str, Any], *, width: int | None = _WIDTH) -> Iterator[
     if preview := str(ask.get("preview") or "").rstrip():
         all_lines = preview.split("\n")
         most = _MOST_PREVIEW if width else len(all_lines)
-        text = "\n".join(
-            line if width is None or len(line) <= width else f"{line[: width - 1]}…" for line in all_lines[:most]
-        )
+        text = "\n".join(_short(line, width) for line in all_lines[:most])
         more = max(0, len(all_lines) - most)
         yield Line((Text(text, "diff" if _is_diff(ask) else "preview", more=more),))
 
@@ -192,7 +190,7 @@ def _cut(text: str, width: int | None, *, keep: str = "") -> str:
 
 
 def _short(line: str, width: int | None) -> str:
-    return line if width is None or len(line) <= width else f"{line[: width - 1]}…"
+    return line if width is None else shortened(line, width)
 
 
 # Questions to a human: asked once, answered once, shown where somebody looks.

@@ -13,6 +13,7 @@ from html import escape
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
+from pyagentd.events import shortened
 from pyagentd.store.conversation import Conversation, Message
 
 Kind = Literal["model", "tool", "agent", "wait", "amount"]
@@ -122,7 +123,7 @@ def _cells(bars: Sequence[Bar], scale: float, room: int) -> str:
 
 def _cut(label: str, most: int) -> str:
     label = "".join(character if character.isprintable() else " " for character in label)
-    return label if len(label) <= most else f"{label[: most - 1]}…"
+    return shortened(label, most)
 
 
 # As SVG.

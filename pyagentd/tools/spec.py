@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from pyagentd.errors import ToolError
+from pyagentd.events import shortened
 from pyagentd.policy.action import Action, ResolvedPath
 from pyagentd.policy.guard import Confirm
 from pyagentd.policy.shell import ShellReading
@@ -409,7 +410,7 @@ def summary(name: str, args: Args, *, brief: str = "", error: str = "", denied: 
         case _:
             end = brief or (f"→ failed: {_first_line(error)}" if error else "")
     room = max(20, _LONGEST_LINE - len(end) - 1)
-    return " ".join(filter(None, (head if len(head) <= room else f"{head[: room - 1]}…", end)))
+    return " ".join(filter(None, (shortened(head, room), end)))
 
 
 def _object(name: str, args: Args, root: str) -> str:
@@ -471,4 +472,4 @@ def counted(count: int, one: str, many: str, *, more: bool = False) -> str:
 
 def _first_line(text: str) -> str:
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return line if len(line) <= _REASON else f"{line[: _REASON - 1]}…"
+    return shortened(line, _REASON)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pyagentd.config.tables import ServerSettings
 from pyagentd.errors import ConfigError, NotInstalled, ToolError
+from pyagentd.events import shortened
 from pyagentd.installation import extra
 from pyagentd.log import conceal
 from pyagentd.reader import MAX_DEPTH, is_deeper
@@ -776,4 +777,4 @@ def _opened(schema: Any) -> dict[str, Any]:
 
 def _one_line(args: Args) -> str:
     text = json.dumps(args, ensure_ascii=False) if args else ""
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return shortened(text, _SHOWN)
