@@ -389,7 +389,7 @@ argument, or ASK from Lisp, ask which session."
     (display-buffer session)
     (pyagentd-start
      (lambda ()
-       (pyagentd-later-in session
+       (pyagentd-with-live-buffer session
          (save-restriction
            (widen)
            (pyagentd-add--above (concat question "\n\n" about))
@@ -748,7 +748,7 @@ Only what the window system itself says."
                   (lambda (_status content)
                     (if (not (string-prefix-p "\211PNG" content))
                         (message "No picture in the clipboard")
-                      (pyagentd-later-in buffer
+                      (pyagentd-with-live-buffer buffer
                         (pyagentd-media--receive 'image/png content))))
                   'binary)))
 

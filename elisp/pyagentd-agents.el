@@ -304,7 +304,7 @@ KEEP from Lisp, their files stay."
                      (list :name name :key key :reset t))
      (lambda (answer)
        (when then (funcall then))
-       (pyagentd-later-in buffer
+       (pyagentd-with-live-buffer buffer
          (when (derived-mode-p 'pyagentd-list-mode) (revert-buffer)))
        (run-hooks 'pyagentd-changed-hook)
        (message "%s of %s: %s" key name
@@ -317,7 +317,7 @@ KEEP from Lisp, their files stay."
   (let ((buffer (current-buffer)))
     (pyagentd-edit (format "%s of %s" key name) text mode
                    (lambda (new close)
-                     (pyagentd-later-in buffer
+                     (pyagentd-with-live-buffer buffer
                        (pyagentd-named-config--set name key new close))))))
 
 (defun pyagentd-named-config--permissions (name value custom)

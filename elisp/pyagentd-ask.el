@@ -750,7 +750,7 @@ Emacs would draw the cursor in a line that it has to continue itself."
 
 (defun pyagentd-ask-notice--fit (buffer)
   "Make the notice in BUFFER fit its window."
-  (pyagentd-later-in buffer
+  (pyagentd-with-live-buffer buffer
     (when pyagentd-ask-notice--overlay
       (pyagentd-ask-notice-refresh))))
 

@@ -323,7 +323,7 @@ While a run is in progress it waits for its turn, and stays where it is."
     (pyagentd-chat--ask
      id here
      (lambda (answer)
-       (pyagentd-later-in buffer
+       (pyagentd-with-live-buffer buffer
          (pyagentd-silent-over)
          (unless (plist-get answer :queued)
            (pyagentd-later-soon #'pyagentd-silent-taken))
@@ -337,7 +337,7 @@ While a run is in progress it waits for its turn, and stays where it is."
                 (pyagentd-chat--queued
                  id (and (= (pyagentd-insert-position) here) marker))))))
      (lambda (err)
-       (pyagentd-later-in buffer
+       (pyagentd-with-live-buffer buffer
          (pyagentd-silent-over)
          (pyagentd-later-soon #'pyagentd-silent-refused)
          (pyagentd-queued-forget id)
@@ -382,7 +382,7 @@ They stay when it was a slash command, which no model answers."
         (buffer (current-buffer)))
     (lambda (answer)
       (unless (plist-get answer :command)
-        (pyagentd-later-in buffer
+        (pyagentd-with-live-buffer buffer
           (when (and used (eq used pyagentd-settings-next))
             (setq pyagentd-settings-next nil
                   pyagentd-settings-next-only nil)
@@ -418,7 +418,7 @@ The next prompt can be written below."
 (defun pyagentd-chat--tell-edits (buffer)
   "Tell the daemon which queued texts were changed in BUFFER.
 One that was removed is taken back."
-  (pyagentd-later-in buffer
+  (pyagentd-with-live-buffer buffer
     (pcase-dolist (`(,id . ,text) pyagentd-chat--edits)
       (pyagentd-rpc-call-async
        (if (string-blank-p text) 'queue-cancel 'queue-edit)

@@ -484,7 +484,7 @@ For the edges only: hooks, timers, filters and event handlers."
          (progn ,@body)
        (error (pyagentd-log 'error "%s: %s" ,what (pyagentd-error-text ,err))))))
 
-(defmacro pyagentd-later-in (buffer &rest body)
+(defmacro pyagentd-with-live-buffer (buffer &rest body)
   "Evaluate BODY in BUFFER if that is still alive."
   (declare (indent 1) (debug t))
   (let ((live (make-symbol "buffer")))

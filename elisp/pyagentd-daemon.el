@@ -294,7 +294,7 @@ LATE are called as there."
 It does nothing once that buffer is dead."
   (let ((buffer (current-buffer)))
     (lambda (&rest args)
-      (pyagentd-later-in buffer
+      (pyagentd-with-live-buffer buffer
         (apply function args)))))
 
 (defun pyagentd-later-soon (function)

@@ -192,7 +192,7 @@ They get the plist of the agent, see `pyagentd-overlay-update'.")
 
 (defun pyagentd-overlay-finish (buffer id)
   "Remove the overlay of the agent ID from BUFFER, its parent's, if any."
-  (pyagentd-later-in buffer
+  (pyagentd-with-live-buffer buffer
     (when-let ((overlay (alist-get id pyagentd-overlay--table
                                    nil nil #'equal)))
       (pyagentd-overlay-delete overlay))))

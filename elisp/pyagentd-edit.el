@@ -672,7 +672,7 @@ ROLE is nil, `response', `ignore' or (tool . ID)."
 
 (defun pyagentd-insert--on-timer (buffer)
   "Let what is new in BUFFER be fontified, unless more arrives just now."
-  (pyagentd-later-in buffer
+  (pyagentd-with-live-buffer buffer
     (setq pyagentd-insert--timer nil)
     (if (and pyagentd-insert--time
              (< (- (float-time) pyagentd-insert--time) 0.45))

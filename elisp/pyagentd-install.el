@@ -803,7 +803,7 @@ connected with need not answer: the server has asked it."
           (pyagentd-host-probe
            (car entry) pyagentd-doctor--host-timeout
            (lambda (version reason)
-             (pyagentd-later-in buffer
+             (pyagentd-with-live-buffer buffer
                (when (memq entry pyagentd-doctor--hosts)
                  (setcdr entry (pyagentd-doctor-check-host
                                 (car entry) version reason))

@@ -889,7 +889,7 @@ While changes go on it is saved after five seconds."
 
 (defun pyagentd-autosave--on-timer (buffer)
   "Save BUFFER, or wait longer after another change."
-  (pyagentd-later-in buffer
+  (pyagentd-with-live-buffer buffer
     (setq pyagentd-autosave--timer nil)
     (when (and pyagentd-autosave--deadline pyagentd-autosave-enabled)
       (let* ((now (float-time))

@@ -377,7 +377,7 @@ know that."
            (number pyagentd-attach--latest)
            (with-latest
             (lambda (function)
-              (pyagentd-later-in buffer
+              (pyagentd-with-live-buffer buffer
                 (when (= number pyagentd-attach--latest)
                   (funcall function))))))
       (pyagentd-rpc-call-async
@@ -644,7 +644,7 @@ late, since answers may have come while Emacs was busy."
   "Return a producer of events that calls FUNCTION with ARGS in this buffer."
   (let ((buffer (current-buffer)))
     (lambda ()
-      (pyagentd-later-in buffer
+      (pyagentd-with-live-buffer buffer
         (apply function args))
       nil)))
 
@@ -789,7 +789,7 @@ no server is installed, no daemon is started."
 
 (defun pyagentd-connect--later (buffer)
   "Attach BUFFER unless that was done meanwhile."
-  (pyagentd-later-in buffer
+  (pyagentd-with-live-buffer buffer
     (unless (or pyagentd-attach-state
                 (eq pyagentd-attach-viewer 'hidden))
       (pyagentd-guarded "Attach" (pyagentd-attach)))))
