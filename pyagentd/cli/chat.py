@@ -653,8 +653,9 @@ class Chat:
         from prompt_toolkit.application import in_terminal
 
         async with in_terminal():
-            for part in parts:
-                self._console.print(part, markup=False)
+            with self._input.app.input.raw_mode():  # keys meanwhile are for the chat, the terminal acts on none
+                for part in parts:
+                    self._console.print(part, markup=False)
 
     async def _tick(self) -> None:
         while True:  # the seconds of a run are seen to pass

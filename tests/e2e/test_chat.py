@@ -168,6 +168,23 @@ def test_what_is_being_typed_answers_no_question(chat: Opener, model_server: Mod
     screen.shows("Then not.")
 
 
+def test_keys_while_it_prints_are_for_the_line(chat: Opener, model_server: ModelServer) -> None:
+    code = "```python\n" + "y = [1, 2]\n" * 200 + "```\n\n"
+    valve = Valve(answer(*(text(f"{code}Paragraph {number}\n\n") for number in range(30))))
+    model_server.say(valve)
+    screen = chat()
+    screen.say("Write much.")
+    for _ in range(30):
+        screen.type("~")
+        valve.let(1)
+        screen.keys("C-u")
+    valve.open()
+    screen.shows("Paragraph 29")
+    screen.keys("-l", "Done")
+    shown = screen.shows("› Done")
+    assert "~" not in shown, shown
+
+
 def test_ctrl_c_interrupts_and_twice_leaves_and_the_session_goes_on(
     chat: Opener, model_server: ModelServer, system: System
 ) -> None:
