@@ -126,6 +126,12 @@ LINES = "far " * 20 + "\nnear"
 QUIET = Call(name="Bash", input={}, result="")
 
 FOUND: list[tuple[str, list[Turn], list[Splice]]] = [
+    # the fence of hidden reasoning is doubled where the roles say that all of it is hidden
+    (
+        "emacs",
+        [Turn(prompt="0", steps=(Step(reasoning="\n"),))],
+        [Splice(22, 22, "\n``` reasoning\n")],
+    ),
     # the line that was moved stands once in both texts, as does the heading that was not
     (
         "shell",
