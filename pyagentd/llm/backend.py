@@ -18,7 +18,7 @@ import msgspec
 
 from pyagentd.messages import Message, Reasoning, Text, ToolCall, Usage
 
-_CHUNK = 128 << 10  # bytes of a request that are sent at once, about
+_CHUNK = 512 << 10  # bytes of a request that are sent at once, about
 MAX_ARGUMENTS = 1_000_000  # characters of one call's arguments; a call with more is not made, see ``ToolCall``
 
 # A request as it is sent: in pieces, so that whoever keeps it pays for what is new in it.
@@ -77,15 +77,22 @@ class Body:
     marked: Mapping[int, Mark]  # those that carry a breakpoint, by their number
     key: str = "messages"  # under which they are sent
 
-    @property
-    def size(self) -> int:
-        """How many bytes it has."""
-        pieces = self._pieces()
-        return sum(map(len, pieces)) + len(pieces) - 1
+    _pieces: list[bytes] = field(init=False, compare=False, repr=False)  # what it is when they are joined by commas
+    size: int = field(init=False, compare=False)  # in bytes
+
+    def __post_init__(self) -> None:
+        pieces = list(self.messages) or [b""]
+        for number, mark in self.marked.items():
+            pieces[number] = mark.json
+        head = b"".join(b'"%s":%s,' % (name.encode(), value) for name, value in self.head.items())
+        pieces[0] = b'{%s"%s":[%s' % (head, self.key.encode(), pieces[0])
+        pieces[-1] += b"]}"
+        object.__setattr__(self, "_pieces", pieces)
+        object.__setattr__(self, "size", sum(map(len, pieces)) + len(pieces) - 1)
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the bytes of the request, some messages at a time: nothing as long as the conversation is made."""
-        pieces = self._pieces()
+        pieces = self._pieces
         most = max(1, _CHUNK * len(pieces) // self.size)
         for end in range(most, len(pieces) + most, most):
             group = pieces[end - most : end]
@@ -93,17 +100,7 @@ class Body:
 
     def encoded(self) -> bytes:
         """Return the bytes of the request in one."""
-        return b",".join(self._pieces())
-
-    def _pieces(self) -> list[bytes]:
-        """Return what the request is when it is joined by commas."""
-        pieces = list(self.messages) or [b""]
-        for number, mark in self.marked.items():
-            pieces[number] = mark.json
-        head = b"".join(b'"%s":%s,' % (name.encode(), value) for name, value in self.head.items())
-        pieces[0] = b'{%s"%s":[%s' % (head, self.key.encode(), pieces[0])
-        pieces[-1] += b"]}"
-        return pieces
+        return b",".join(self._pieces)
 
 
 class _Reference(weakref.ref[Message]):

@@ -144,10 +144,15 @@ class Attachments:
         return shown_message, size
 
 
+_LINKED = f"{paths.FILES_DIR}/"
+
+
 def _may_link(message: Message) -> bool:
-    return message.role == "user" and any(
-        isinstance(part, Text) and f"{paths.FILES_DIR}/" in part.text for part in message.parts
-    )
+    if message.role == "user":
+        for part in message.parts:  # of each message of a conversation: no generator
+            if isinstance(part, Text) and _LINKED in part.text:
+                return True
+    return False
 
 
 def _of_text(text: str, branch_dir: Path, room: int) -> Iterator[tuple[Part, int]]:

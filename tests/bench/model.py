@@ -8,7 +8,7 @@ prompt                     answer
 ``spurts RATE SECONDS``    the same, a second of silence after every three as when a tool works
 ``clock RATE SECONDS``     pieces at a rate, each the time at which it is sent
 ``arrival``                the time at which the request had come
-``turns COUNT``            so many calls of Read, one an answer, then a word
+``turns COUNT``            so many calls of Read, one an answer, then a word; ``after MS``: each a while later
 ``call SIZE``              a call of Write with so many characters, then a word
 ``bomb NUMBER``            the program of that number in the bomb corpus, wherever in the prompt this stands
 =========================  ==============================================================================
@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from tests.bench import corpus
 from tests.lisp.bombs.corpus import BOMBS
 from tests.server import ModelServer, answer, burst, tool_turns
-from tests.server.answers import Scripted, sse, text
+from tests.server.answers import Answer, Scripted, sse, text
 from tests.server.http import Pause, Reply, Request, Step, event_stream
 
 _PER_WRITE = 50  # pieces in one write of a burst
@@ -92,6 +92,17 @@ class Paced:
         yield tail
 
 
+@dataclass(frozen=True, slots=True)
+class Late:
+    """An answer in one piece, a while after the request: whoever asked for it has nothing else to do by then."""
+
+    answer: Answer
+    after_ms: int
+
+    def reply(self, request: Request) -> Reply:
+        return event_stream([Pause(self.after_ms / 1000), b"".join(map(sse, self.answer.events(request)))])
+
+
 def _end(number: int) -> str:
     return "\n\n" if number % 40 == 39 else " "  # paragraphs; Emacs is slow where a line is very long
 
@@ -116,8 +127,9 @@ def respond(request: Request) -> Scripted:
             return Paced(int(rate), [None] * int(int(rate) * float(seconds)))
         case ["arrival"]:
             return Burst([_delta(f"{time.time():.4f} ")])
-        case ["turns", count]:
-            return tool_turns(int(count), name="Read", file_path=FILE)(request)
+        case ["turns", count, *after]:
+            turn = tool_turns(int(count), name="Read", file_path=FILE)(request)
+            return Late(turn, int(after[1])) if after else turn
         case ["call", size]:
             return tool_turns(1, name="Write", file_path="large.txt", content="word " * (int(size) // 5))(request)
         case unknown:

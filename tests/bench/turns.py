@@ -14,6 +14,7 @@ from tests.bench.world import World
 from tests.e2e.emacs import wait_for
 
 _GROWS_BY = 20  # turns of a run
+_AFTER_MS = 40  # is how long the model takes then
 _NOWHERE = "nothing"  # a word that is searched for
 _QUIET = 6  # halves of a second in which nothing happens
 
@@ -49,9 +50,11 @@ def _growth(world: World, daemon: int) -> Figure:
 
     The bytes of a request grow with the conversation whoever sends them: what a client pays that only sends as many
     is taken off. What the daemon does behind the turns, the index for search above all, is counted with the turns it
-    is for: both are measured from rest to rest, three times, the last ones around turn 390.
+    is for: both are measured from rest to rest, three times, the last ones around turn 390. The model begins a while
+    after a request: it takes longer to read a long one, and a daemon that has nothing else to do meanwhile reads the
+    answer in more pieces than one that still notes what it sent.
     """
-    prompt = f"turns {_GROWS_BY}"
+    prompt = f"turns {_GROWS_BY} after {_AFTER_MS}"
     runs = 400 // _GROWS_BY
     with world.client() as client:
 
